@@ -1,0 +1,72 @@
+"""Checks of user input.  Each message says what came, what was expected and what to try."""
+
+import numbers
+
+import numpy as np
+
+ZERO_NORM = 1e-12  # variance of a student, relative to the teachers', below which it has no direction
+PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input does not
+
+
+def count(name, value, least=1):
+    """An integer >= least."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} = {value!r}; expected an integer >= {least}.")
+    return int(value)
+
+
+def number(name, value, *, above=None, least=None, hint=""):
+    """A finite real number, larger than ``above`` or at least ``least``."""
+    bound = f" > {above}" if above is not None else f" >= {least}" if least is not None else ""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(value)
+    if not good or (above is not None and value <= above) or (least is not None and value < least):
+        raise ValueError(f"{name} = {value!r}; expected a finite number{bound}.{' ' + hint if hint else ''}")
+    return float(value)
+
+
+def array(name, value, shape, hint=""):
+    """A finite float array of the given shape (names of sizes or numbers), copied and read-only."""
+    try:
+        result = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} = {value!r} is not an array of real numbers; expected shape {shape}.") from None
+    if result.ndim != len(shape) or any(
+        isinstance(n, int) and n != m for n, m in zip(shape, result.shape, strict=True)
+    ):
+        expected = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+        raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{' ' + hint if hint else ''}")
+    if not np.all(np.isfinite(result)):
+        raise ValueError(f"{name} contains nan or inf; expected finite numbers.{' ' + hint if hint else ''}")
+    result.setflags(write=False)
+    return result
+
+
+def symmetric(name, value):
+    """Matrices (..., n, n) equal to their transpose up to rounding."""
+    gap = np.max(np.abs(value - np.swapaxes(value, -1, -2)), initial=0.0)
+    if gap > PSD_TOLERANCE * max(np.max(np.abs(value), initial=0.0), 1e-300):
+        raise ValueError(f"{name} is not symmetric (largest difference {gap:.3g}); expected {name}_kj = {name}_jk.")
+
+
+def positive_semidefinite(name, value, hint):
+    """Matrices (..., n, n) without eigenvalue below -1e-8 times the trace."""
+    lowest = np.linalg.eigvalsh(value)[..., 0]
+    trace = np.trace(value, axis1=-2, axis2=-1)
+    worst = np.argmax(PSD_TOLERANCE * -trace - lowest)
+    if np.ravel(lowest)[worst] < -PSD_TOLERANCE * np.ravel(trace)[worst]:
+        where = f" (block {worst})" if np.size(lowest) > 1 else ""
+        raise ValueError(
+            f"{name}{where} is not positive semi-definite: its lowest eigenvalue is {np.ravel(lowest)[worst]:.3g}. "
+            f"{hint}"
+        )
+
+
+def student_norms(S, K):
+    """Students with a kink at the origin need a direction: their gradient has none at zero norm."""
+    variances = np.diag(S)
+    lowest = variances[:K].min()
+    if lowest <= ZERO_NORM * max(variances[K:].max(), 1.0):
+        raise ValueError(
+            f"a ReLU student has zero norm: the lowest Q_kk is {lowest:.3g}, expected > 0 (the gradient of a kinked "
+            "unit has no direction there). Start from students of positive norm, e.g. student_scale=1e-3."
+        )

@@ -1,0 +1,101 @@
+"""Two-point Gaussian integrals of linear, quadratic, relu and erf(x / sqrt 2), in closed form.
+
+Every pair of functions f, h and every pair of jointly Gaussian fields (a, b) with variances ``saa``, ``sbb`` and
+covariance ``sab`` has four numbers, and :func:`two_point` is their table::
+
+    E[f(a) h(b)]     E[f'(a) h'(b)]     E[f''(a) h(b)]     E[f(a) h''(b)]
+
+Functions are integer codes inside kernels: a code costs nothing at run time, a jitted function passed as an argument
+is compiled again in every process.
+"""
+
+import math
+
+from ._jit import jit
+
+LINEAR, QUADRATIC, RELU, ERF = range(4)
+NUMERIC = -1  # a user function: its integrals are computed by quadrature, outside these kernels
+
+PI = math.pi
+SQRT_2PI = math.sqrt(2 * math.pi)
+
+
+@jit(inline=True)
+def value(code, x):
+    """g(x)."""
+    if code == ERF:
+        return math.erf(x * math.sqrt(0.5))
+    if code == RELU:
+        return max(x, 0.0)
+    if code == QUADRATIC:
+        return x * x
+    return x
+
+
+@jit(inline=True)
+def slope(code, x):
+    """g'(x); the derivative of relu at 0 is taken as 0."""
+    if code == ERF:
+        return math.sqrt(2 / PI) * math.exp(-0.5 * x * x)
+    if code == RELU:
+        return 1.0 if x > 0.0 else 0.0
+    if code == QUADRATIC:
+        return 2.0 * x
+    return 1.0
+
+
+@jit(inline=True)
+def _erf_erf(saa, sbb, sab):
+    # Saad and Solla (1995).  lam = (1 + saa)(1 + sbb) - sab^2, written so that nothing cancels when a = b.
+    root = math.sqrt(1.0 + saa + sbb + max(saa * sbb - sab * sab, 0.0))
+    c = 2 / (PI * root)
+    return 2 / PI * math.atan2(sab, root), c, -c * sab / (1.0 + saa), -c * sab / (1.0 + sbb)
+
+
+@jit(inline=True)
+def _relu_relu(saa, sbb, sab):
+    # Arc-cosine kernels, Cho and Saul (2009); relu'' is a delta function.  A field of zero variance contributes 0.
+    s = math.sqrt(max(saa * sbb - sab * sab, 0.0))
+    angle = PI - math.atan2(s, sab)
+    daa = s / (2 * PI * saa) if saa > 0.0 else 0.0
+    dbb = s / (2 * PI * sbb) if sbb > 0.0 else 0.0
+    return (s + sab * angle) / (2 * PI), angle / (2 * PI), daa, dbb
+
+
+@jit(inline=True)
+def _ordered(f, h, saa, sbb, sab):
+    """The table for code f >= code h."""
+    if f == ERF:
+        if h == ERF:
+            return _erf_erf(saa, sbb, sab)
+        if h == QUADRATIC:
+            return 0.0, 0.0, 0.0, 0.0
+        # The odd part of relu is x / 2, so relu acts as half a linear function; E[erf(a) delta(b)] = 0 by symmetry.
+        al = 1.0 + saa
+        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * al))
+        return c * sab, c, -c * sab / al, 0.0
+    if f == RELU:
+        if h == RELU:
+            return _relu_relu(saa, sbb, sab)
+        if h == LINEAR:
+            return 0.5 * sab, 0.5, 0.0, 0.0
+        if saa <= 0.0:
+            return 0.0, 0.0, 0.0, 0.0
+        root = math.sqrt(saa)
+        along = sab * sab / saa
+        c = 1.0 / SQRT_2PI
+        return c * root * (sbb + along), 2 * c * sab / root, c * (sbb - along) / root, 2 * c * root
+    if f == QUADRATIC:
+        if h == QUADRATIC:
+            return saa * sbb + 2 * sab * sab, 4 * sab, 2 * sbb, 2 * saa
+        return 0.0, 0.0, 0.0, 0.0
+    return sab, 1.0, 0.0, 0.0
+
+
+@jit
+def two_point(f, h, saa, sbb, sab):
+    """E[f h], E[f' h'], E[f'' h], E[f h''] for functions with codes f, h of fields with the given covariance."""
+    if f >= h:
+        return _ordered(f, h, saa, sbb, sab)
+    gg, dd, hh, ff = _ordered(h, f, sbb, saa, sab)
+    return gg, dd, ff, hh
