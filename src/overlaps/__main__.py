@@ -1,0 +1,84 @@
+"""``python -m overlaps demo``: theory against simulation in one figure.  ``python -m overlaps info``: the set-up."""
+
+import argparse
+import platform
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+import overlaps as ov
+from overlaps._jit import cache_folder
+
+
+def demo(output):
+    """Plateau and specialisation of a soft committee machine: ODE against direct SGD at two sizes."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    clock = time.perf_counter()
+    model = ov.committee_machine(2, 2, activation=ov.erf, eta=1.5)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0.0], [0.0, 0.4]], R=[[0.02, 0.0], [0.0, 0.03]], T=np.eye(2))
+    alpha = np.linspace(0, 80, 161)
+    theory = ov.solve(model, start, alpha)
+    with ThreadPoolExecutor(2) as pool:
+        sgd = {
+            N: ov.simulate(model, N=N, alpha=alpha, rng=N, start=start, runs=runs, method="direct", executor=pool)
+            for N, runs in ((1000, 4), (4000, 2))
+        }
+    print(f"{model}\n")
+    print_table(theory, sgd)
+    ax = theory.plot()
+    for (N, runs), color, marker in zip(sgd.items(), ("C1", "C3"), "os", strict=True):
+        runs.plot(ax=ax, color=color, marker=marker, label=f"SGD, N = {N}, {len(runs)} runs")
+    ax[0].set_title("plateau, then specialisation", fontsize="medium")
+    ax[1].set_title("lines: ODE; markers: SGD from the same overlaps", fontsize="medium")
+    ax[0].figure.savefig(output, dpi=150)
+    print(f"\nfigure: {output}     {time.perf_counter() - clock:.0f} s")
+    return theory, sgd
+
+
+def print_table(theory, sgd):
+    """Error of ODE and SGD, and the largest deviations of the overlaps of single runs, every 10 in alpha."""
+    sizes = "".join(f" | {f'SGD, N = {N}':>12}  {'max |dQ|':>8}  {'max |dR|':>8}" for N in sgd)
+    print(f"{'alpha':>6} {'ODE eps_g':>10}{sizes}")
+    for i in range(0, len(theory), 20):
+        row = f"{theory.alpha[i]:6.1f} {theory.eps_g[i]:10.3e}"
+        for runs in sgd.values():
+            dQ = np.abs(runs.Q[:, i] - theory.Q[i]).max()
+            dR = np.abs(runs.R[:, i] - theory.R[i]).max()
+            row += f" | {runs.mean('eps_g')[i]:12.3e}  {dQ:8.4f}  {dR:8.4f}"
+        print(row)
+
+
+def info():
+    """Versions, threads and the folder of compiled kernels."""
+    import os
+
+    import numba
+    import scipy
+
+    print(f"overlaps {ov.__version__}    python {platform.python_version()}    {platform.machine()}")
+    print(f"numpy {np.__version__}    scipy {scipy.__version__}    numba {numba.__version__}")
+    print(f"cores {os.cpu_count()}    jit {'off' if os.environ.get('NUMBA_DISABLE_JIT', '0') != '0' else 'on'}")
+    print(f"compiled kernels in {cache_folder()} (set NUMBA_CACHE_DIR to move them)")
+
+
+def main(arguments=None):
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m overlaps", description=ov.__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    job = commands.add_parser(
+        "demo", help="ODE against SGD for a soft committee machine; prints a table, saves a figure"
+    )
+    job.add_argument("--output", default="overlaps-demo.png", help="where the figure goes (default: %(default)s)")
+    commands.add_parser("info", help="versions, cores, cache folder")
+    options = parser.parse_args(arguments)
+    if options.command == "demo":
+        demo(options.output)
+    else:
+        info()
+
+
+if __name__ == "__main__":
+    main()

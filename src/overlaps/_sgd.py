@@ -1,0 +1,79 @@
+"""Jitted inner loops of SGD on explicit weights.  Random numbers come in as arrays."""
+
+import math
+
+import numpy as np
+
+from ._integrals import slope, value
+from ._jit import jit
+
+
+@jit(fast=True)
+def fields(W, x, out):
+    """Fill out = W x / sqrt(N)."""
+    N = x.size
+    for k in range(W.shape[0]):
+        total = 0.0
+        for i in range(N):
+            total += W[k, i] * x[i]
+        out[k] = total / math.sqrt(N)
+
+
+@jit(fast=True)
+def add_outer(W, F, x, scale):
+    """W += scale F x^T."""
+    for k in range(W.shape[0]):
+        step = scale * F[k]
+        for i in range(x.size):
+            W[k, i] += step * x[i]
+
+
+@jit
+def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
+    """F_k = -eta v_k g'(lambda_k) Delta and dv_k = -eta_v g(lambda_k) Delta of one sample with label noise xi."""
+    delta = -xi
+    for k in range(v.size):
+        delta += v[k] * value(student, lam[k])
+    for m in range(v_star.size):
+        delta -= v_star[m] * value(teacher, nu[m])
+    for k in range(v.size):
+        F[k] = -eta * v[k] * slope(student, lam[k]) * delta
+        dv[k] = -eta_v * value(student, lam[k]) * delta
+
+
+@jit
+def direct_steps(W, W_star, v, v_star, X, xi, student, teacher, eta, eta_v, decay, decay_v):
+    """One-pass SGD: X (steps, batch, N) are the inputs, xi (steps, batch) the label noise; W and v change in place.
+
+    Per step, averages over the batch, all from the old weights:
+    w_k <- (1 - decay/N) w_k + F_k x / sqrt(N),     v_k <- (1 - decay_v/N) v_k - (eta_v/N) g(lambda_k) Delta.
+    """
+    steps, batch, N = X.shape
+    K, M = W.shape[0], W_star.shape[0]
+    lam, nu = np.empty(K), np.empty(M)
+    F, dv = np.empty((batch, K)), np.empty((batch, K))
+    for t in range(steps):
+        for b in range(batch):
+            fields(W, X[t, b], lam)
+            fields(W_star, X[t, b], nu)
+            errors(lam, nu, v, v_star, student, teacher, xi[t, b], eta, eta_v, F[b], dv[b])
+        apply_step(W, v, X[t], F, dv, eta_v > 0.0, decay, decay_v)
+
+
+@jit
+def apply_step(W, v, x, F, dv, trains_v, decay, decay_v):
+    """The update of one step from its samples x (batch, N), F (batch, K), dv (batch, K)."""
+    batch, N = x.shape
+    if decay > 0.0:
+        shrink = 1.0 - decay / N
+        for k in range(W.shape[0]):
+            for i in range(N):
+                W[k, i] *= shrink
+    for b in range(batch):
+        add_outer(W, F[b], x[b], 1.0 / (batch * math.sqrt(N)))
+    if trains_v:
+        for k in range(v.size):
+            v[k] *= 1.0 - decay_v / N
+        for b in range(batch):
+            for k in range(v.size):
+                v[k] += dv[b, k] / (batch * N)

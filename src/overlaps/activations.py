@@ -1,0 +1,312 @@
+"""Activations: a function, its derivatives, and the way its Gaussian integrals are computed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erf as _erf
+
+from ._integrals import ERF, LINEAR, NUMERIC, QUADRATIC, RELU
+from ._mixtures import Mixture
+from ._polynomials import Polynomial
+
+__all__ = ["Activation", "absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "tanh"]
+
+SECOND_ORDER = ("auto", "tensor", "pairs", "mixture", "sobol")
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A scalar function g with its derivatives.
+
+    Parameters
+    ----------
+    name : str
+        Short name, shown in reprs and stored in files.
+    g, dg : callable
+        Vectorised g(x) and g'(x).
+    d2g : callable, optional
+        Vectorised g''(x), where it exists as a function.
+    code : int
+        Code of the closed-form integrals inside the kernels; -1 means that integrals are computed numerically.
+    mixture : Mixture, optional
+        g as a sum of scaled closed-form functions, whose integrals are then used for everything.
+    second_order : {"auto", "tensor", "pairs", "mixture", "sobol"}
+        Rule for the matrix C of a numeric activation, see :meth:`from_function`.
+    tolerance : float
+        Largest estimated error of C, relative to its largest entry, that is accepted.
+    """
+
+    name: str
+    g: Callable
+    dg: Callable
+    d2g: Callable | None = None
+    code: int = NUMERIC
+    mixture: Mixture | None = None
+    second_order: str = "auto"
+    tolerance: float = 1e-2
+
+    def __repr__(self):
+        return self.name
+
+    def __call__(self, x):
+        """g(x)."""
+        return self.g(x)
+
+    @classmethod
+    def from_function(cls, g, dg, d2g=None, *, name=None, second_order="auto", tolerance=1e-2):
+        r"""Activation from any smooth function; its Gaussian integrals are computed numerically.
+
+        Parameters
+        ----------
+        g, dg : callable
+            Vectorised g(x) and g'(x): arrays in, arrays of the same shape out.
+        d2g : callable, optional
+            Vectorised g''(x).  Without it Stein's lemma is used,
+            :math:`E[g''(a) h(b)] = (E[a g'(a) h(b)] - S_{ab} E[g'(a) h'(b)]) / S_{aa}`.
+        name : str, optional
+            Name in reprs and files; the function's own by default.
+        second_order : {"auto", "tensor", "pairs", "mixture", "sobol"}
+            Rule for the four-point integrals of C.  "tensor": all fields at once, K + M <= 4.  "pairs": two fields by
+            quadrature and the others in Hermite modes.  "mixture": odd sigmoids as sums of four error functions, about
+            1e-5.  "sobol": 4 x 2^13 scrambled Sobol points, about 1e-3.  "auto" takes "tensor" for
+            K + M <= 3, "mixture" for odd sigmoids with K + M > 4, "pairs" otherwise; Sobol points where the student or
+            the teacher is piecewise linear.
+        tolerance : float
+            Refuse C when its estimated error exceeds this fraction of its largest entry.
+
+        Returns
+        -------
+        Activation
+
+        Raises
+        ------
+        ValueError
+            Functions that are not vectorised, not finite on [-9, 9], or not the derivatives of one another.
+
+        Notes
+        -----
+        Two-point integrals (A, B, dv, eps_g) are accurate to 1e-8, or refused: a kink or very large variances keep the
+        midpoint rule from settling.  Kinked functions can be simulated but not integrated; piecewise-linear ones
+        have closed forms, :data:`relu`, :func:`leaky_relu`, :data:`absolute`.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> def softplus(x):
+        ...     return np.logaddexp(0.0, x)
+        >>> def sigmoid(x):
+        ...     return 1 / (1 + np.exp(-x))
+        >>> ov.Activation.from_function(softplus, sigmoid)
+        softplus
+        """
+        if second_order not in SECOND_ORDER:
+            raise ValueError(f"second_order = {second_order!r}; expected one of {', '.join(SECOND_ORDER)}.")
+        if not tolerance > 0:
+            raise ValueError(f"tolerance = {tolerance!r}; expected a positive number, 0.01 by default.")
+        for role, function in (("g", g), ("dg", dg), ("d2g", d2g)):
+            if function is not None:
+                _check_vectorised(role, function)
+        _check_derivative("dg", "g", g, dg)
+        if d2g is not None:
+            _check_derivative("d2g", "dg", dg, d2g)
+        name = name or getattr(g, "__name__", "function")
+        return cls(name, g, dg, d2g, second_order=second_order, tolerance=tolerance)
+
+
+def _check_vectorised(role, function):
+    if not callable(function):
+        raise ValueError(f"{role} = {function!r}; expected a function of one array. Pass the function itself.")
+    x = np.linspace(-9.0, 9.0, 1200).reshape(3, 400)
+    try:
+        values = np.asarray(function(x), dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{role} fails on an array of shape (3, 400): {error}. "
+            f"Expected a vectorised function; try np.vectorize({role})."
+        ) from error
+    if values.shape != x.shape:
+        raise ValueError(
+            f"{role} turns shape (3, 400) into {values.shape}; expected the same shape. "
+            f"A constant derivative is np.full_like(x, c, dtype=float)."
+        )
+    if not np.all(np.isfinite(values)):
+        where = x[~np.isfinite(values)][0]
+        raise ValueError(f"{role} is not finite at x = {where:.6g}; expected finite values on [-9, 9].")
+
+
+def _check_derivative(role, of, function, derivative):
+    """Increments of the function against Simpson's rule for its derivative, cell by cell.
+
+    A wrong derivative fails nearly everywhere.  A kink fails in its own cell, by less than the cell width times the
+    jump of the slope, and passes; a jump of the function fails by more.
+    """
+    x = np.linspace(-9.0, 9.0, 1201)
+    width = x[1] - x[0]
+    slopes = np.stack([derivative(x[:-1]), derivative(x[:-1] + 0.5 * width), derivative(x[1:])])
+    gap = np.abs(np.diff(function(x)) - width / 6 * (slopes[0] + 4 * slopes[1] + slopes[2]))
+    size = np.max(np.abs(slopes), axis=0)
+    scale = size + 1e-3 * np.max(size) + 1e-12 * np.max(np.abs(function(x)))
+    wrong = gap > 1e-5 * width * scale
+    jump = gap > 1.01 * width * np.ptp(slopes, axis=0) + 1e-5 * width * scale
+    if np.mean(wrong) > 0.02 or np.any(jump):
+        worst = np.argmax(np.where(jump, gap, 0.0) if np.any(jump) else gap / scale)
+        found = np.diff(function(x[worst : worst + 2]))[0] / width
+        reason = f"{of} jumps there" if np.mean(wrong) <= 0.02 else f"{role} is not its derivative"
+        raise ValueError(
+            f"{role}({x[worst]:.4g}) = {slopes[0, worst]:.6g}, but {of} rises at the rate {found:.6g}: {reason}. "
+            f"Expected {role} = d{of}/dx of a continuous {of}. Correct {role}"
+            f"{'' if role == 'dg' else ' or leave it out; piecewise linear are ov.relu, ov.leaky_relu, ov.absolute'}."
+        )
+
+
+def polynomial(coefficients):
+    r"""Polynomial activation :math:`g(x) = \sum_p c_p x^p`, with exact integrals.
+
+    Parameters
+    ----------
+    coefficients : sequence of float
+        c_0, c_1, ..., lowest power first.
+
+    Returns
+    -------
+    Activation
+
+    Notes
+    -----
+    Exact with polynomial, linear and quadratic partners; other partners are integrated numerically.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> hermite = ov.polynomial([0, -3, 0, 1])
+    >>> hermite, float(hermite(2.0))
+    (polynomial(0, -3, 0, 1), 2.0)
+    """
+    try:
+        values = np.array(coefficients, dtype=float)
+    except (TypeError, ValueError):
+        values = np.array(np.nan)
+    if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values)):
+        raise ValueError(
+            f"coefficients = {coefficients!r}; expected finite numbers c_0, c_1, ..., lowest power first, "
+            "e.g. [0, -3, 0, 1]."
+        )
+    g = Polynomial(tuple(values.tolist()))
+    name = f"polynomial({', '.join(f'{c:g}' for c in values)})"
+    return Activation(name, g, g.derivative(), g.derivative().derivative())
+
+
+@dataclass(frozen=True)
+class _Hinge:
+    """X -> above where x > 0, below elsewhere; times x when ``linear``."""
+
+    above: float
+    below: float
+    linear: bool
+
+    def __call__(self, x):
+        slope = np.where(np.asarray(x) > 0, self.above, self.below)
+        return slope * x if self.linear else slope
+
+
+def leaky_relu(slope=0.01):
+    r"""Leaky relu, :math:`g(x) = x` for x > 0 and slope x otherwise, with closed-form integrals.
+
+    Parameters
+    ----------
+    slope : float
+        Slope on the negative side; 0 is relu, 1 is linear, -1 is the absolute value.
+
+    Returns
+    -------
+    Activation
+
+    Notes
+    -----
+    Exact: g(x) = relu(x) - slope relu(-x), two relu units with opposite fields.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> ov.leaky_relu(0.5)(np.array([-2.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
+    if not isinstance(slope, (int, float, np.number)) or not np.isfinite(slope):
+        raise ValueError(f"slope = {slope!r}; expected a finite number, e.g. leaky_relu(0.01).")
+    return _piecewise_linear(f"leaky_relu({slope:g})", float(slope))
+
+
+def _piecewise_linear(name, slope):
+    mixture = Mixture(RELU, (1.0, -slope), (1.0, -1.0)) if slope else Mixture(RELU)
+    return Activation(name, _Hinge(1.0, slope, True), _Hinge(1.0, slope, False), mixture=mixture)
+
+
+def _erf_g(x):
+    return _erf(np.asarray(x) / np.sqrt(2))
+
+
+def _erf_dg(x):
+    return np.sqrt(2 / np.pi) * np.exp(-0.5 * np.square(x))
+
+
+def _erf_d2g(x):
+    return -np.asarray(x) * _erf_dg(x)
+
+
+def _relu_g(x):
+    return np.maximum(x, 0.0)
+
+
+def _relu_dg(x):
+    return np.where(np.asarray(x) > 0, 1.0, 0.0)
+
+
+def _linear_g(x):
+    return np.asarray(x, dtype=float)
+
+
+def _one(x):
+    return np.ones_like(x, dtype=float)
+
+
+def _zero(x):
+    return np.zeros_like(x, dtype=float)
+
+
+def _double(x):
+    return 2.0 * np.asarray(x)
+
+
+def _two(x):
+    return np.full_like(x, 2.0, dtype=float)
+
+
+def _tanh_dg(x):
+    return 1.0 - np.tanh(x) ** 2
+
+
+def _tanh_d2g(x):
+    return -2.0 * np.tanh(x) * _tanh_dg(x)
+
+
+erf = Activation("erf", _erf_g, _erf_dg, _erf_d2g, code=ERF)
+relu = Activation("relu", _relu_g, _relu_dg, code=RELU)
+linear = Activation("linear", _linear_g, _one, _zero, code=LINEAR)
+quadratic = Activation("quadratic", np.square, _double, _two, code=QUADRATIC)
+absolute = _piecewise_linear("absolute", -1.0)
+
+# Four error functions, sup error 1.0e-5, from fit_erf_mixture(np.tanh).  With partners in closed form all integrals,
+# eps_g included, are those of the mixture, so that eps_g and C vanish together.
+tanh = Activation(
+    "tanh",
+    np.tanh,
+    _tanh_dg,
+    _tanh_d2g,
+    mixture=Mixture(
+        ERF,
+        amplitudes=(0.06408680688398291, 0.3753243319717593, 0.4543916506908248, 0.10619341521887926),
+        scales=(0.6467694009992874, 0.954672149160683, 1.400011554309177, 2.046282088063843),
+        error=1.0035436933314434e-05,
+    ),
+)

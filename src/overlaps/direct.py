@@ -1,0 +1,129 @@
+"""Direct SGD: explicit weights in x-space, inputs drawn one by one."""
+
+import numpy as np
+
+from . import _sgd
+from ._integrals import NUMERIC
+from .state import block_overlaps
+
+BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
+
+
+def direct_run(model, start, N, steps, rng, tick=None):
+    """Run SGD from weights whose overlaps are exactly ``start``; record the overlaps at ``steps``.
+
+    Parameters
+    ----------
+    model, start : Model, State
+        What is learned and from where.
+    N : int
+        Input dimension.
+    steps : ndarray of int
+        Increasing step counts at which overlaps are recorded.
+    rng : numpy.random.Generator
+        Source of the weights' orientation, the inputs and the noise.
+    tick : callable, optional
+        Called with the number of steps done.
+
+    Returns
+    -------
+    q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
+        Kernel arrays; shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
+    """
+    sizes = model.spectrum.block_sizes(N)
+    s = model.spectrum.s[:, None, None]
+    W, W_star = weights_with_overlaps(start, sizes, rng)
+    v = np.array(start.v)
+    inputs = _Inputs(model, sizes, rng)
+    q, r, vs = [], [], []
+    done = 0
+    try:
+        for target in steps:
+            while done < target:
+                X, xi = inputs.take(target - done)
+                _advance(model, W, W_star, v, X, xi)
+                done += len(X)
+                if tick is not None:
+                    tick(done)
+            diverged = not np.all(np.isfinite(W)) or not np.all(np.isfinite(v))
+            q_t, r_t, _ = block_overlaps(np.full_like(W, np.nan) if diverged else W, W_star, sizes)
+            q.append(q_t)
+            r.append(s * r_t)
+            vs.append(v.copy())
+            if diverged:
+                break
+    except KeyboardInterrupt:
+        pass
+    n, L, K, M = len(q), len(sizes), model.K, model.M
+    return np.reshape(q, (n, L, K, K)), np.reshape(r, (n, L, K, M)), np.reshape(vs, (n, K))
+
+
+class _Inputs:
+    """Inputs x and label noise in blocks; the stream does not depend on how it is cut."""
+
+    def __init__(self, model, sizes, rng):
+        self.rng, self.noise_rng = rng.spawn(2)
+        self.batch, self.noise = model.batch_size, model.noise
+        self.N = int(np.sum(sizes))
+        self.root = np.repeat(np.sqrt(model.spectrum.s), sizes)
+        self.length = max(1, BLOCK // (self.N * self.batch))
+        self.X = np.empty((0, self.batch, self.N))
+        self.xi = np.empty((0, self.batch))
+
+    def take(self, steps):
+        """At most ``steps`` further inputs X (., batch, N) and noises xi (., batch)."""
+        if len(self.X) == 0:
+            self.X = self.rng.standard_normal((self.length, self.batch, self.N))
+            if np.any(self.root != 1):
+                self.X *= self.root
+            self.xi = self.noise * self.noise_rng.standard_normal((self.length, self.batch))
+        X, self.X = self.X[:steps], self.X[steps:]
+        xi, self.xi = self.xi[:steps], self.xi[steps:]
+        return X, xi
+
+
+def _advance(model, W, W_star, v, X, xi):
+    student, teacher = model.activation, model.teacher_activation
+    kappa, kappa_v = model.weight_decay
+    decay, decay_v = model.eta * kappa, model.eta_v * kappa_v
+    if NUMERIC not in (student.code, teacher.code):
+        _sgd.direct_steps(
+            W, W_star, v, model.v_star, X, xi, student.code, teacher.code, model.eta, model.eta_v, decay, decay_v
+        )
+        return
+    scale = 1 / np.sqrt(W.shape[1])
+    for x, noise in zip(X, xi, strict=True):  # user functions are plain Python
+        lam, nu = x @ W.T * scale, x @ W_star.T * scale
+        delta = student.g(lam) @ v - teacher.g(nu) @ model.v_star - noise
+        F = -model.eta * v * student.dg(lam) * delta[:, None]
+        dv = -model.eta_v * student.g(lam) * delta[:, None]
+        _sgd.apply_step(W, v, x, F, dv, model.trains_v, decay, decay_v)
+
+
+def weights_with_overlaps(start, sizes, rng):
+    """Weights W (K, N), W_star (M, N) whose block overlaps are exactly those of ``start``, randomly oriented.
+
+    Raises
+    ------
+    ValueError
+        A block has fewer coordinates than its overlaps have independent directions.
+    """
+    q, r, t = start.plain
+    K, N = start.K, int(np.sum(sizes))
+    joint = np.concatenate([np.concatenate([q, r], axis=2), np.concatenate([r.swapaxes(1, 2), t], axis=2)], axis=1)
+    rows = np.empty((joint.shape[1], N))
+    edge = 0
+    for block, (overlap, n) in enumerate(zip(joint, sizes, strict=True)):
+        values, vectors = np.linalg.eigh(overlap)
+        kept = min(n, len(values))  # eigenvalues ascend: the last ones are kept
+        if np.any(values[: len(values) - kept] > 1e-9 * max(values[-1], 0.0)):
+            rank = int(np.sum(values > 1e-9 * values[-1]))
+            raise ValueError(
+                f"block {block} has n_l = {n} coordinates but overlaps of rank {rank}; no weights in this dimension "
+                "have them. Use a larger N, or a start drawn at this N (model.random_start)."
+            )
+        factor = vectors[:, len(values) - kept :] * np.sqrt(np.maximum(values[len(values) - kept :], 0.0))
+        frame = np.linalg.qr(rng.standard_normal((n, kept)))[0]
+        rows[:, edge : edge + n] = np.sqrt(N) * factor @ frame.T
+        edge += n
+    return np.ascontiguousarray(rows[:K]), np.ascontiguousarray(rows[K:])

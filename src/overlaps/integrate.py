@@ -1,0 +1,168 @@
+"""Stepping a SciPy ODE solver: exact output times, stop conditions, divergence, interruption."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.integrate import BDF, DOP853, RK23, RK45, OdeSolver, Radau
+from scipy.optimize import brentq
+
+from ._check import PSD_TOLERANCE
+
+DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
+RETARGETABLE = (RK23, RK45, DOP853, Radau, BDF)  # SciPy solvers that read t_bound anew at each step
+
+
+@dataclass
+class Run:
+    """What an integration produced: times, packed states, and how it ended."""
+
+    alpha: list = field(default_factory=list)
+    y: list = field(default_factory=list)
+    success: bool = False
+    message: str = ""
+    nfev: int = 0
+
+    def record(self, alpha, y):
+        """Keep one point."""
+        self.alpha.append(float(alpha))
+        self.y.append(np.array(y))
+
+
+def integrate(system, y0, times, *, every_step, method, options, stop=None, tick=None):
+    """Integrate through ``times`` and record there, or at every step of the solver.
+
+    Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.
+    """
+    run = Run()
+    run.record(times[0], y0)
+    crossing = None if stop is None else _Crossing(system, stop, times[0], y0)
+    if crossing is not None and crossing.met:
+        run.success, run.message = True, f"stop condition met at the start, alpha = {times[0]:g}."
+        return run
+    try:
+        with np.errstate(all="ignore"):  # overflow is caught below, with a sentence
+            _drive(run, system, np.array(y0), times, every_step, method, options, crossing, tick)
+    except KeyboardInterrupt:
+        run.message = f"interrupted; the last recorded point is alpha = {run.alpha[-1]:g}."
+    return run
+
+
+def _drive(run, system, y, times, every_step, method, options, crossing, tick):
+    solver = method(system.rhs, times[0], y, times[-1], **options)
+    largest = DIVERGED * max(1.0, np.max(np.abs(y)))
+    spent = 0
+    for target in times[1:]:
+        if issubclass(method, RETARGETABLE):
+            solver.t_bound, solver.status = target, "running"
+        else:
+            spent += solver.nfev
+            solver = method(system.rhs, solver.t, solver.y, target, **options)
+        while solver.status == "running":
+            before, y_before = solver.t, solver.y
+            h = getattr(solver, "h_abs", None)
+            failure = solver.step()
+            run.nfev = spent + solver.nfev
+            trouble = _trouble(system, solver, failure, largest)
+            if trouble:
+                run.message = f"stopped at alpha = {before:.6g}: {trouble}"
+                return
+            if crossing is not None and crossing.passed(solver.t, solver.y):
+
+                def at_time(t, t0=before, y0=y_before):
+                    return _advance(system, method, options, t0, y0, t)
+
+                at = crossing.locate(before, solver.t, at_time)
+                run.record(at, at_time(at))
+                run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
+                return
+            if every_step:
+                run.record(solver.t, solver.y)
+            if tick is not None:
+                tick(solver.t)
+        if not every_step:
+            run.record(target, solver.y)
+        if method in (RK23, RK45, DOP853):
+            # landing on an output time shortened the last step; the error control may try the longer one again
+            solver.h_abs = max(solver.h_abs, h)
+    run.success, run.message = True, f"reached alpha = {times[-1]:g}."
+
+
+def _trouble(system, solver, failure, largest):
+    """A sentence when the step failed, else None."""
+    eta = system.model.eta
+    blown = not np.all(np.isfinite(solver.y)) or np.max(np.abs(solver.y)) > largest
+    if blown or (failure and np.max(np.abs(solver.y)) > largest**0.5):
+        return (
+            f"the overlaps diverge (largest |overlap| = {np.max(np.abs(solver.y)):.3g}); eta = {eta:g} is probably "
+            "above the stability limit. Try a smaller eta, or gradient_flow=True for the small-eta limit."
+        )
+    if failure:
+        return (
+            f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest "
+            f"{np.max(np.abs(solver.y)):.3g}). They may blow up in finite time (eta = {eta:g} too large), or the "
+            "problem is stiff: try a smaller eta or method='BDF'."
+        )
+    system.close(solver.y)
+    lowest = np.linalg.eigvalsh(system.S)[0]
+    if lowest < -PSD_TOLERANCE * np.trace(system.S):
+        return (
+            f"the field covariance lost positivity (lowest eigenvalue {lowest:.3g}), an integration error. "
+            "Try smaller rtol and atol."
+        )
+    return None
+
+
+def _advance(system, method, options, t, y, target):
+    solver = method(system.rhs, t, y, target, **options)
+    while solver.status == "running":
+        solver.step()
+    return solver.y
+
+
+class _Crossing:
+    """A number that changes sign where the integration is to stop."""
+
+    def __init__(self, system, stop, t, y):
+        if callable(stop):
+            self.value = lambda t, y: float(stop(t, system.state(y)))
+        else:
+            self.value = lambda t, y: system.close(y) - stop
+        self.last = self._finite(t, y)
+        self.met = self.last == 0 or (not callable(stop) and self.last < 0)
+
+    def _finite(self, t, y):
+        value = self.value(t, y)
+        if not np.isfinite(value):
+            raise ValueError(f"stop returned {value} at alpha = {t:g}; expected a finite number that changes sign.")
+        return value
+
+    def passed(self, t, y):
+        """Whether the sign changed since the last call."""
+        before, self.last = self.last, self._finite(t, y)
+        return before * self.last <= 0
+
+    def locate(self, before, after, y_at):
+        """Time of the sign change in (before, after]; the step is integrated again rather than interpolated."""
+
+        def value(t):
+            return self.value(t, y_at(t))
+
+        if value(after) * self.value(before, y_at(before)) > 0:  # only the larger step saw a change: it sits at the end
+            return after
+        return brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
+
+
+def solver_class(method):
+    """OdeSolver subclass for a name of ``solve_ivp`` or a class."""
+    import scipy.integrate
+
+    if isinstance(method, str):
+        cls = getattr(scipy.integrate, method, None)
+        if isinstance(cls, type) and issubclass(cls, OdeSolver) and cls is not OdeSolver:
+            return cls
+    elif isinstance(method, type) and issubclass(method, OdeSolver):
+        return method
+    raise ValueError(
+        f"method = {method!r}; expected 'auto', a solve_ivp name (RK45, RK23, DOP853, Radau, BDF, LSODA) "
+        "or a subclass of scipy.integrate.OdeSolver."
+    )

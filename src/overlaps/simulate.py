@@ -1,0 +1,177 @@
+"""Finite-N SGD beside the theory: same model, same start, same records."""
+
+import warnings
+
+import numpy as np
+
+from . import _check
+from ._progress import bar
+from .direct import direct_run
+from .solve import output_times
+from .start import random_start, warn_coarse_step
+from .state import State
+from .trajectory import Ensemble
+
+__all__ = ["simulate"]
+
+# A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
+SIMULATORS = {"direct": direct_run}
+POINTS = 200  # records of an interval
+
+
+def simulate(
+    model, *, N, alpha, rng, start=None, method="auto", runs=1, progress=False, executor=None, student_scale=1.0
+):
+    r"""One-pass SGD at finite input dimension N.
+
+    Each step draws a fresh sample (or a batch) and updates
+    :math:`w_k \mathrel{+}= F_k\, x/\sqrt N`, :math:`F_k = -\eta v_k g'(\lambda_k)\Delta`, and v if it is trained.
+
+    Parameters
+    ----------
+    model : Model
+        What is learned and how. ``gradient_flow`` has no meaning here and is ignored.
+    N : int
+        Input dimension; every block n_l = p_l N of the spectrum must be an integer.
+    alpha : tuple of two floats, or array_like
+        An interval (from, to), recorded at 201 equidistant times; or increasing times >= 0 with the start at 0. Times
+        are rounded to whole steps.
+    rng : int or numpy.random.Generator
+        Seed or generator. Run i uses its i-th spawned child, whatever the number of runs and workers.
+    start : State or list of State, optional
+        Overlaps to start from (one for all runs, or one per run), met exactly by the weights; by default every run
+        draws its own ``random_start``.
+    method : {"auto", "direct"}
+        "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M).
+    runs : int
+        Independent runs.
+    progress : bool
+        Show a progress bar.
+    executor : concurrent.futures.Executor, optional
+        Runs are submitted to it; results do not depend on it.
+    student_scale : float
+        Standard deviation of the initial student weights when ``start`` is drawn.
+
+    Returns
+    -------
+    Ensemble
+        Arrays with a leading run axis. What an interrupted or diverging run did not reach is nan (``success=False``).
+
+    Raises
+    ------
+    ValueError
+        Bad input, before any step.
+
+    Warns
+    -----
+    RuntimeWarning
+        When eta max(s) / N > 0.05, or when a run did not reach the end.
+
+    Notes
+    -----
+    Exact at finite N: no approximation is made. Q, R, v approach the ODE as 1 / sqrt(N).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> ov.simulate(model, N=100, alpha=[0, 1, 2], rng=1, runs=3).eps_g.shape
+    (3, 3)
+    """
+    N, runs = _check.count("N", N), _check.count("runs", runs)
+    if method != "auto" and method not in SIMULATORS:
+        raise ValueError(f"method = {method!r}; expected 'auto' or one of {sorted(SIMULATORS)}.")
+    method = "direct" if method == "auto" else method
+    model.spectrum.block_sizes(N)
+    first, steps = recorded_steps(alpha, N)
+    children = np.random.default_rng(rng).spawn(runs)
+    warn_coarse_step(model, N)
+    starts = _starts(model, start, N, children, student_scale)
+    with bar(progress, runs * int(steps[-1]), "steps") as tick:
+        results = _map_runs(SIMULATORS[method], model, starts, N, steps, children, tick, executor)
+    return _ensemble(model, starts, results, first + steps / N, N, method)
+
+
+def recorded_steps(alpha, N):
+    """(time of the start, whole steps to record) for an interval or an array of times."""
+    times, interval = output_times(alpha)
+    if interval:
+        span = np.linspace(0, times[1] - times[0], POINTS + 1)
+        return times[0], np.unique(np.rint(span * N).astype(np.int64))
+    wanted = times if np.ravel(alpha)[0] == 0 else times[1:]
+    steps = np.rint(wanted * N).astype(np.int64)
+    if np.any(np.diff(steps) <= 0):
+        raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
+    return 0.0, steps
+
+
+def _starts(model, start, N, children, student_scale):
+    if start is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the coarse-step warning was given once already
+            starts = [random_start(model, N=N, rng=child, student_scale=student_scale) for child in children]
+    elif isinstance(start, State):
+        starts = [start.on(model)] * len(children)
+    else:
+        starts = [s.on(model) for s in start]
+        if len(starts) != len(children):
+            raise ValueError(f"start has {len(starts)} states; expected one, or runs = {len(children)} of them.")
+    return starts
+
+
+def _map_runs(simulator, model, starts, N, steps, children, tick, executor):
+    jobs = [(model, start, N, steps, child) for start, child in zip(starts, children, strict=True)]
+    done = 0
+    results = []
+    if executor is not None:
+        futures = [executor.submit(simulator, *job) for job in jobs]
+        for future in futures:
+            results.append(future.result())
+            done += int(steps[-1])
+            if tick is not None:
+                tick(done)
+        return results
+    for job in jobs:
+        results.append(simulator(*job, None if tick is None else (lambda n, done=done: tick(done + n))))
+        done += int(steps[-1])
+        if _interrupted(results[-1], len(steps)):
+            break
+    return results
+
+
+def _interrupted(result, n):
+    """A run that diverged ends with nan; one that ends early without it was interrupted."""
+    q = result[0]
+    return len(q) < n and (len(q) == 0 or bool(np.all(np.isfinite(q[-1]))))
+
+
+def _ensemble(model, starts, results, alpha, N, method):
+    n = max(len(q) for q, _, _ in results)
+    diverged = sum(not np.all(np.isfinite(q)) for q, _, _ in results)
+    cut = sum(_interrupted(result, len(alpha)) for result in results) + len(starts) - len(results)
+    message = f"{len(results)} runs reached alpha = {alpha[-1]:g}."
+    if diverged or cut:
+        message = (
+            f"{len(starts)} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun."
+        )
+        warnings.warn(message + " What they did not reach is nan.", RuntimeWarning, stacklevel=3)
+    q, r, v = (np.stack([_padded(result[i], n) for result in results]) for i in range(3))
+    used = starts[: len(results)]
+    return Ensemble(
+        model=model,
+        alpha=alpha[:n],
+        q=q,
+        r=r,
+        v=v,
+        tau=np.stack([s.tau for s in used]),
+        T=np.stack([s.T for s in used]),
+        N=N,
+        success=not (diverged or cut),
+        message=message,
+        method=method,
+    )
+
+
+def _padded(records, n):
+    """Records (m, ...) with nan for those not reached, (n, ...)."""
+    return np.concatenate([records, np.full((n - len(records), *records.shape[1:]), np.nan)])

@@ -1,0 +1,140 @@
+"""Integration of the order-parameter equations."""
+
+import warnings
+
+import numpy as np
+
+from . import _check
+from ._progress import bar
+from ._system import System
+from .closure import check_domain
+from .integrate import integrate, solver_class
+from .trajectory import Trajectory
+
+__all__ = ["solve"]
+
+
+def solve(model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, **options):
+    r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
+
+    .. math::
+        dr^l/d\alpha &= s_l A r^l + B \tau^l \\
+        dq^l/d\alpha &= s_l (A q^l + q^l A^T) + B r^{lT} + r^l B^T + s_l p_l C \\
+        dv_k/d\alpha &= -\eta_v E[g(\lambda_k)\Delta]
+
+    with A, B, C of :func:`overlaps.closure` (weight decay and minibatches as in :func:`overlaps.committee_machine`).
+
+    Parameters
+    ----------
+    model : Model
+        What is learned and how.
+    start : State
+        Initial order parameters.
+    alpha : tuple of two floats, or array_like
+        An interval (from, to), recorded at every step of the solver; or increasing output times >= 0, with the start
+        at alpha = 0. Time is alpha = steps / N.
+    method : str or OdeSolver class
+        "auto", any name known to ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``.
+    rtol, atol : float
+        Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. A loose tolerance spoils eps_g after a
+        plateau, which amplifies every error.
+    progress : bool
+        Show a progress bar.
+    stop : float or callable, optional
+        Stop where eps_g falls below this number, or where ``stop(alpha, state)`` changes sign.
+    **options
+        Passed to the SciPy solver, e.g. ``max_step``.
+
+    Returns
+    -------
+    Trajectory
+        With ``success``, ``message`` and ``nfev``. A diverging, failing or interrupted integration returns the part
+        that was computed with ``success=False``.
+
+    Raises
+    ------
+    ValueError
+        Bad input, before any integration.
+
+    Warns
+    -----
+    RuntimeWarning
+        Once, with the message, when the integration did not succeed.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.0, gradient_flow=True)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.0]], R=[[0.0]], T=[[1.0]])
+    >>> traj = ov.solve(model, start, [0.0, 1.0])
+    >>> bool(abs(traj.eps_g[-1] - np.exp(-2) / 2) < 1e-9)
+    True
+    """
+    rtol = _check.number("rtol", rtol, above=0)
+    atol = min(1e-12, 1e-4 * rtol) if atol is None else _check.number("atol", atol, above=0)
+    if stop is not None and not callable(stop):
+        stop = _check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
+    times, every_step = output_times(alpha)
+    start = start.on(model)
+    check_domain(model, start.S, start.v)
+    chosen, why = ("DOP853", " (auto: explicit Runge-Kutta of order 8)") if method == "auto" else (method, "")
+    solver = solver_class(chosen)
+    system = System(model, start)
+    with bar(progress, times[-1], "alpha") as tick:
+        run = integrate(
+            system,
+            system.pack(start),
+            times,
+            every_step=every_step,
+            method=solver,
+            options={"rtol": rtol, "atol": atol, **options},
+            stop=stop,
+            tick=tick,
+        )
+    run.message += _closure_note(system.closure)
+    if not run.success:
+        warnings.warn(run.message, RuntimeWarning, stacklevel=2)
+    # the start is kept only where it was asked for, or where nothing else was reached
+    first = int(not every_step and np.ravel(alpha)[0] > 0 and len(run.alpha) > 1)
+    q, r, v = system.unpack(np.array(run.y[first:]))
+    return Trajectory(
+        model=model,
+        alpha=np.array(run.alpha[first:]),
+        q=q,
+        r=r,
+        v=v,
+        tau=start.tau,
+        T=start.T,
+        success=run.success,
+        message=run.message,
+        nfev=run.nfev,
+        method=solver.__name__ + why,
+        rtol=rtol,
+        atol=atol,
+    )
+
+
+def _closure_note(closure):
+    """What a numerically integrated closure has to say about itself."""
+    note = f" {closure.message}" if getattr(closure, "message", "") else ""
+    error = getattr(closure, "error", 0.0)
+    return note + (f" Estimated error of C at the end: {error:.1e}." if error > 0 else "")
+
+
+def output_times(alpha):
+    """(times with the start first, whether every step is recorded) of an interval or an array of output times."""
+    if isinstance(alpha, tuple):
+        if len(alpha) != 2:
+            raise ValueError(f"alpha is a tuple of length {len(alpha)}; expected (from, to), or an array of times.")
+        first, last = (_check.number("alpha", a, least=0) for a in alpha)
+        if not last > first:
+            raise ValueError(f"alpha = {alpha}; expected an interval with from < to.")
+        return np.array([first, last]), True
+    times = _check.array("alpha", np.atleast_1d(alpha), ("n",), "Try np.linspace(0, 100, 201).")
+    if times.size == 0 or times[0] < 0 or np.any(np.diff(times) <= 0):
+        raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
+    return (times if times[0] == 0 else np.concatenate([[0.0], times])), False

@@ -1,0 +1,230 @@
+"""The order parameters of one moment: block overlaps, teacher constants, second layer."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from . import _check
+from ._record import Record
+
+__all__ = ["State"]
+
+_MEANING = "Overlaps of real vectors always are; check signs and scales of Q, R, T."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class State(Record):
+    r"""Order parameters, in the arrays of the one right-hand side.
+
+    With the projector :math:`P_l` on eigenspace l of the inputs and a teacher that acts on x,
+
+    .. math:: q^l = W P_l W^T/N, \quad r^l = s_l\, W P_l W_*^T/N, \quad \tau^l = s_l^2\, W_* P_l W_*^T/N,
+       \qquad Q = \sum_l s_l q^l, \quad R = \sum_l r^l, \quad T = E[\nu \nu^T].
+
+    Most users call :meth:`from_overlaps`, :meth:`from_blocks` or :meth:`from_weights` (or ``model.random_start``).
+
+    Parameters
+    ----------
+    q : array_like, shape (L, K, K)
+        Student block overlaps.
+    r : array_like, shape (L, K, M)
+        Student-teacher block overlaps, times s_l.
+    tau : array_like, shape (L, M, M)
+        Teacher source, constant in time.
+    T : array_like, shape (M, M)
+        Covariance of the teacher fields, constant in time.
+    v : array_like, shape (K,)
+        Second layer of the student.
+    s : array_like, shape (L,), optional
+        Eigenvalues of the blocks. ``solve`` and ``simulate`` fill them in from the model.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, nan, matrices that are not symmetric or not positive semi-definite.
+    """
+
+    q: Any  # array_like in, read-only float arrays once checked
+    r: Any
+    tau: Any
+    T: Any
+    v: Any
+    s: Any = None
+
+    def __post_init__(self):
+        r = _check.array("r", self.r, ("L", "K", "M"))
+        L, K, M = r.shape
+        shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
+        if self.s is not None:
+            shapes["s"] = (L,)
+        for name, shape in shapes.items():
+            object.__setattr__(self, name, _check.array(name, getattr(self, name), shape, f"r has shape {r.shape}."))
+        for name in ("q", "tau", "T"):
+            _check.symmetric(name, getattr(self, name))
+
+    # sizes and order parameters -------------------------------------------------------------------------------------
+
+    @property
+    def L(self):
+        """Number of blocks."""
+        return self.r.shape[0]
+
+    @property
+    def K(self):
+        """Number of student units."""
+        return self.r.shape[1]
+
+    @property
+    def M(self):
+        """Number of teacher units."""
+        return self.r.shape[2]
+
+    @property
+    def Q(self):
+        """Covariance of the student fields, sum_l s_l q^l (K, K)."""
+        if self.s is None:
+            raise ValueError("this State does not know its eigenvalues; pass s= or bind it with state.on(model).")
+        return np.tensordot(self.s, self.q, axes=1)
+
+    @property
+    def R(self):
+        """Covariance of student and teacher fields, sum_l r^l (K, M)."""
+        return self.r.sum(axis=0)
+
+    @property
+    def S(self):
+        """Covariance of all fields (lambda, nu), shape (K + M, K + M)."""
+        return np.block([[self.Q, self.R], [self.R.T, self.T]])
+
+    @property
+    def plain(self):
+        """Plain block overlaps (q, r, t) = W P_l W^T/N, W P_l W*^T/N, W* P_l W*^T/N; zero where s_l = 0 hides them."""
+        with np.errstate(divide="ignore"):
+            inverse = np.where(self.s > 0, 1 / self.s, 0.0)[:, None, None]
+        return self.q, self.r * inverse, self.tau * inverse**2
+
+    # checks ---------------------------------------------------------------------------------------------------------
+
+    def on(self, model):
+        """Return this state with the model's eigenvalues, after checking that the two fit together.
+
+        Raises
+        ------
+        ValueError
+            Sizes differ from the model's, or overlaps are not positive semi-definite.
+        """
+        if (self.L, self.K, self.M) != (model.spectrum.L, model.K, model.M):
+            raise ValueError(
+                f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
+                f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
+            )
+        state = replace(self, s=model.spectrum.s)
+        joint = np.concatenate(
+            [
+                np.concatenate([state.q, state.r], axis=2),
+                np.concatenate([state.r.swapaxes(1, 2), state.tau], axis=2),
+            ],
+            axis=1,
+        )
+        _check.positive_semidefinite("[[q, r], [r^T, tau]]", joint, _MEANING)
+        _check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
+        return state
+
+    # constructors ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_overlaps(cls, model, *, Q, R, T, v=None):
+        """State of a model with one block (isotropic inputs) from Q (K, K), R (K, M), T (M, M).
+
+        Parameters
+        ----------
+        model : Model
+            Gives K, M, the eigenvalue, and ``v`` when it is not passed.
+        Q, R, T : array_like
+            Covariances of the local fields.
+        v : array_like, shape (K,), optional
+            Second layer; the model's by default.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.committee_machine(2, 2, eta=0.5)
+        >>> ov.State.from_overlaps(model, Q=np.eye(2), R=np.zeros((2, 2)), T=np.eye(2))
+        State(L=1, K=2, M=2)
+        """
+        if model.spectrum.L != 1:
+            raise ValueError(
+                f"Q, R, T do not determine the state of a spectrum with L = {model.spectrum.L} blocks; "
+                "use State.from_blocks, State.from_weights or model.random_start."
+            )
+        K, M, s = model.K, model.M, model.spectrum.s[0]
+        Q, R, T = _check.array("Q", Q, (K, K)), _check.array("R", R, (K, M)), _check.array("T", T, (M, M))
+        _check.symmetric("Q", Q)
+        _check.symmetric("T", T)
+        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v)).on(model)
+
+    @classmethod
+    def from_blocks(cls, model, *, q, r, t, v=None):
+        """State from the plain block overlaps, q (L, K, K), r (L, K, M), t (L, M, M).
+
+        These are W P_l W^T / N, W P_l W*^T / N and W* P_l W*^T / N: the eigenvalues are not in them.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.committee_machine(1, 1, eta=0.5, spectrum=ov.power_law(beta=1.0, L=2))
+        >>> half = np.full((2, 1, 1), 0.5)
+        >>> ov.State.from_blocks(model, q=half, r=0 * half, t=half).Q
+        array([[1.]])
+        """
+        L, K, M = model.spectrum.L, model.K, model.M
+        q, r, t = _check.array("q", q, (L, K, K)), _check.array("r", r, (L, K, M)), _check.array("t", t, (L, M, M))
+        s = model.spectrum.s[:, None, None]
+        T = np.sum(s * t, axis=0)
+        return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v)).on(model)
+
+    @classmethod
+    def from_weights(cls, model, *, W, W_star, v=None):
+        """State of explicit weights, W (K, N) and W_star (M, N).
+
+        Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``.
+
+        Raises
+        ------
+        ValueError
+            Shapes differ, or N does not split into whole blocks (the message names an N that does).
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.committee_machine(1, 1, eta=0.5)
+        >>> ov.State.from_weights(model, W=np.ones((1, 10)), W_star=-np.ones((1, 10))).R
+        array([[-1.]])
+        """
+        W, W_star = _check.array("W", W, (model.K, "N")), _check.array("W_star", W_star, (model.M, "N"))
+        if W.shape[1] != W_star.shape[1]:
+            raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
+        q, r, t = block_overlaps(W, W_star, model.spectrum.block_sizes(W.shape[1]))
+        return cls.from_blocks(model, q=q, r=r, t=t, v=v)
+
+    def __repr__(self):
+        return f"State(L={self.L}, K={self.K}, M={self.M})"
+
+
+def _second_layer(model, v):
+    return model.v if v is None else _check.array("v", v, (model.K,))
+
+
+def block_overlaps(W, W_star, sizes):
+    """Plain block overlaps (q, r, t) of weights whose block l is ``sizes[l]`` consecutive coordinates."""
+    N = W.shape[1]
+    rows = np.concatenate([W, W_star])
+    K = W.shape[0]
+    joint = np.zeros((len(sizes), len(rows), len(rows)))
+    edge = 0
+    for block, n in zip(joint, sizes, strict=True):
+        part = rows[:, edge : edge + n]
+        block[:] = part @ part.T / N
+        edge += n
+    return joint[:, :K, :K], joint[:, :K, K:], joint[:, K:, K:]

@@ -1,0 +1,237 @@
+"""Results: order parameters along the learning time, of one solution or of many runs."""
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ._record import Record
+from .closure import generalisation_error
+from .models import Model
+from .state import State
+
+__all__ = ["Ensemble", "Trajectory"]
+
+
+class _Curves(Record):
+    """Order parameters from the kernel's blocks; shared by the two records below."""
+
+    model: Model
+    alpha: np.ndarray
+    q: np.ndarray
+    r: np.ndarray
+    v: np.ndarray
+    tau: np.ndarray
+    T: np.ndarray
+    _cache: dict
+
+    @property
+    def Q(self):
+        """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
+        return np.einsum("l,...lij->...ij", self.model.spectrum.s, self.q)
+
+    @property
+    def R(self):
+        """Covariance of student and teacher fields, R = sum_l r^l (..., n, K, M)."""
+        return self.r.sum(axis=-3)
+
+    @property
+    def S(self):
+        """Covariance of all fields (..., n, K + M, K + M)."""
+        Q, R = self.Q, self.R
+        T = np.broadcast_to(np.expand_dims(self.T, -3), (*Q.shape[:-2], *self.T.shape[-2:]))
+        return np.concatenate(
+            [np.concatenate([Q, R], axis=-1), np.concatenate([R.swapaxes(-1, -2), T], axis=-1)], axis=-2
+        )
+
+    @property
+    def eps_g(self):
+        """Generalisation error E[(yhat - y)^2] / 2 without the noise, (..., n), computed from the overlaps.
+
+        Never negative: where the closed form, a difference of numbers of order one, comes out below zero, its true
+        value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
+        """
+        if "eps_g" not in self._cache:
+            S, v = self.S, self.v
+            n = S.shape[-1]
+            flat = generalisation_error(self.model, S.reshape(-1, n, n), v.reshape(-1, v.shape[-1]))
+            flat[~np.all(np.isfinite(S.reshape(-1, n * n)), axis=1)] = np.nan  # what a run did not reach
+            self._cache["eps_g"] = np.maximum(flat, 0.0).reshape(v.shape[:-1])
+        return self._cache["eps_g"]
+
+    def save(self, path):
+        """Write one ``.npz`` file with the arrays, the model's parameters and the version.
+
+        :func:`overlaps.load` reads it.
+        """
+        from .files import save
+
+        save(self, path)
+
+    def plot(self, ax=None, **style):
+        """Draw eps_g and the overlaps against alpha; see :func:`overlaps.plotting.plot`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or pair of Axes, optional
+            Where to draw: a pair for eps_g and overlaps, or one Axes for eps_g only.
+        **style
+            Passed to matplotlib, e.g. ``marker="o"``.
+
+        Returns
+        -------
+        The axes, so that another result can be drawn on top: ``ax = traj.plot(); runs.plot(ax=ax)``.
+        """
+        from .plotting import plot
+
+        return plot(self, ax=ax, **style)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory(_Curves):
+    """Solution of the order-parameter equations, with how it was obtained.
+
+    Attributes
+    ----------
+    alpha : ndarray, shape (n,)
+        Learning times, steps / N.
+    Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)
+        Order parameters and generalisation error.
+    q, r : ndarray, shape (n, L, K, K), (n, L, K, M)
+        Block overlaps as in :class:`State`.
+    tau, T : ndarray, shape (L, M, M), (M, M)
+        Teacher constants.
+    success, message, nfev, method, rtol, atol
+        Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
+        side, the integrator and its tolerances.
+    """
+
+    model: Model
+    alpha: np.ndarray
+    q: np.ndarray
+    r: np.ndarray
+    v: np.ndarray
+    tau: np.ndarray
+    T: np.ndarray
+    success: bool
+    message: str
+    nfev: int
+    method: str
+    rtol: float
+    atol: float
+    _cache: dict = field(default_factory=dict, compare=False)
+
+    def __len__(self):
+        return self.alpha.size
+
+    def __getitem__(self, i):
+        """State at record ``i``."""
+        i = range(len(self))[i]
+        return State(q=self.q[i], r=self.r[i], tau=self.tau, T=self.T, v=self.v[i], s=self.model.spectrum.s)
+
+    def at(self, alpha):
+        """State at time alpha, to the accuracy of the solution.
+
+        A recorded time gives the record; between records the equations are integrated again from the last record
+        before alpha, with the same tolerances, so nothing is lost to interpolation.
+
+        Raises
+        ------
+        ValueError
+            alpha lies outside the recorded interval.
+        """
+        from .solve import solve
+
+        if not self.alpha[0] <= alpha <= self.alpha[-1]:
+            raise ValueError(f"alpha = {alpha}; this trajectory covers [{self.alpha[0]:g}, {self.alpha[-1]:g}].")
+        i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
+        if self.alpha[i] == alpha:
+            return self[i]
+        method = self.method.split(" ")[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            part = solve(
+                self.model, self[i], (self.alpha[i], float(alpha)), method=method, rtol=self.rtol, atol=self.atol
+            )
+        return part[-1]
+
+    def __repr__(self):
+        state = "success" if self.success else "FAILED"
+        return (
+            f"Trajectory({self.model}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, n={len(self)}, "
+            f"eps_g {self.eps_g[0]:.3g} -> {self.eps_g[-1]:.3g}, {state}, {self.method})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ensemble(_Curves):
+    """Independent runs of finite-N SGD, recorded at common times.
+
+    Attributes
+    ----------
+    alpha : ndarray, shape (n,)
+        Recorded times, whole steps / N.
+    Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)
+        Order parameters of each run, from its weights; eps_g is the exact error at these overlaps, not an estimate.
+    q, r : ndarray, shape (runs, n, L, K, K), (runs, n, L, K, M)
+        Block overlaps as in :class:`State`.
+    tau, T : ndarray, shape (runs, L, M, M), (runs, M, M)
+        Teacher constants of each run.
+    N : int
+        Input dimension.
+    success, message, method
+        Whether all runs reached the end, a sentence about it, the simulator.
+    """
+
+    model: Model
+    alpha: np.ndarray
+    q: np.ndarray
+    r: np.ndarray
+    v: np.ndarray
+    tau: np.ndarray
+    T: np.ndarray
+    N: int
+    success: bool
+    message: str
+    method: str
+    _cache: dict = field(default_factory=dict, compare=False)
+
+    def __len__(self):
+        """Number of runs."""
+        return self.q.shape[0]
+
+    def start(self, run=0):
+        """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
+        return self.state(run, 0)
+
+    def state(self, run, i):
+        """State of run number ``run`` at record ``i``."""
+        return State(
+            q=self.q[run, i],
+            r=self.r[run, i],
+            tau=self.tau[run],
+            T=self.T[run],
+            v=self.v[run, i],
+            s=self.model.spectrum.s,
+        )
+
+    def mean(self, name):
+        """Mean over runs of "Q", "R", "v", "eps_g", "q" or "r"."""
+        return getattr(self, name).mean(axis=0)
+
+    def standard_error(self, name):
+        """Standard error of :meth:`mean`; needs at least two runs."""
+        if len(self) < 2:
+            raise ValueError("one run has no standard error; simulate with runs >= 2.")
+        return getattr(self, name).std(axis=0, ddof=1) / np.sqrt(len(self))
+
+    def quantile(self, name, q):
+        """Quantiles over runs, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
+        return np.quantile(getattr(self, name), q, axis=0)
+
+    def __repr__(self):
+        state = "success" if self.success else "INCOMPLETE"
+        return (
+            f"Ensemble({self.model}, N={self.N}, runs={len(self)}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, "
+            f"{state}, {self.method})"
+        )
