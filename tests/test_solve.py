@@ -1,0 +1,266 @@
+"""Trajectories against exact solutions, an independent integration and published numbers; how failures end."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from oracles import runge_kutta, saad_solla
+from scipy.linalg import expm
+
+import overlaps as ov
+
+
+def start_of(model, **overlaps):
+    K, M = model.K, model.M
+    given = dict(Q=0.5 * np.eye(K), R=0.05 * np.eye(K, M), T=np.eye(M)) | overlaps
+    return ov.State.from_overlaps(model, **given)
+
+
+# exact trajectories ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["auto", "DOP853", "RK45", "Radau", "BDF", "LSODA"])
+@pytest.mark.parametrize("rtol", [1e-5, 1e-8])
+def test_linear_network_to_the_requested_tolerance(method, rtol):
+    """K = M = 1: d|w - w*|^2/N = (eta^2 - 2 eta) |w - w*|^2/N + eta^2 sigma^2."""
+    eta, noise = 0.6, 0.5
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=eta, noise=noise)
+    start = start_of(model)
+    alpha = np.array([0.0, 0.3, 2.0, 10.0])
+    traj = ov.solve(model, start, alpha, method=method, rtol=rtol)
+    gap = 0.5 - 2 * 0.05 + 1
+    rest = eta * noise**2 / (2 - eta)
+    exact = 0.5 * (rest + (gap - rest) * np.exp((eta**2 - 2 * eta) * alpha))
+    assert traj.success and traj.method.startswith("DOP853" if method == "auto" else method)
+    # a decaying problem forgets old errors: 5 tolerances, and 50 for the multistep codes, which control theirs loosely
+    factor = 50 if method in ("BDF", "LSODA") else 5
+    assert np.max(np.abs(traj.eps_g - exact)) < factor * rtol
+
+
+def test_linear_network_on_any_spectrum():
+    """m_l = |P_l(w - w*)|^2/N obeys dm_l = -2 eta s_l m_l + eta^2 s_l p_l sum_k s_k m_k: a matrix exponential."""
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.8, spectrum=ov.power_law(beta=0.7, L=5))
+    start = model.random_start(N=50, rng=3)
+    q, r, t = (x[:, 0, 0] for x in start.plain)
+    s, p = model.spectrum.s, model.spectrum.p
+    generator = -2 * model.eta * np.diag(s) + model.eta**2 * np.outer(s * p, s)
+    alpha = np.linspace(0, 20, 6)
+    exact = [s @ expm(generator * a) @ (q - 2 * r + t) / 2 for a in alpha]
+    traj = ov.solve(model, start, alpha, rtol=1e-11)
+    # eps_g = (Q - 2 R + T)/2 is a difference of numbers of order one: 5 rtol in absolute terms
+    np.testing.assert_allclose(traj.eps_g, exact, rtol=0, atol=5e-11)
+
+
+def test_second_layer_of_a_linear_network_conserves_balance():
+    """In gradient flow with eta = eta_v, v_k^2 - Q_kk changes only through the two time scales: d(v^2) = d(Q)."""
+    model = ov.committee_machine(2, 1, activation=ov.linear, v=[0.3, 0.5], eta=0.4, eta_v=0.4, gradient_flow=True)
+    traj = ov.solve(model, start_of(model), np.linspace(0, 30, 7))
+    balance = traj.v[:, :, None] * traj.v[:, None] - traj.Q
+    np.testing.assert_allclose(balance, np.broadcast_to(balance[0], balance.shape), atol=1e-7)  # 10 rtol
+    assert traj.eps_g[-1] < 1e-4
+
+
+def test_weight_decay_alone_is_an_exponential():
+    model = ov.committee_machine(1, 1, v=[0.0], eta=0.5, weight_decay=0.3)
+    traj = ov.solve(model, start_of(model), [4.0])
+    np.testing.assert_allclose(traj.Q[0], 0.5 * np.exp(-2 * 0.5 * 0.3 * 4), rtol=1e-8)
+    np.testing.assert_allclose(traj.R[0], 0.05 * np.exp(-0.5 * 0.3 * 4), rtol=1e-8)
+
+
+# an independent integration, published numbers ------------------------------------------------------------------------
+
+
+def test_erf_trajectory_agrees_with_the_printed_equations_at_fixed_step():
+    """Saad and Solla's I_3 and I_4, integrated by Runge-Kutta: agreement to the oracle's own error."""
+    model = ov.committee_machine(2, 2, eta=1.5)
+    T = np.array([[1.0, 0.1], [0.1, 0.8]])
+    start = start_of(model, R=[[0.2, 0.0], [0.1, 0.3]], T=T)
+
+    def velocity(y):
+        dQ, dR = saad_solla(y[:2], y[2:], T, model.eta)
+        return np.concatenate([dQ, dR])
+
+    y0 = np.concatenate([start.Q, start.R])
+    coarse, fine = (runge_kutta(velocity, y0, 20.0, steps) for steps in (150, 300))
+    final = ov.solve(model, start, [20.0], rtol=1e-11)
+    got = np.concatenate([final.Q[0], final.R[0]])
+    error = np.max(np.abs(fine - coarse)) / 15  # Richardson's estimate for order 4
+    assert error < 1e-6
+    assert np.max(np.abs(got - fine)) < 2 * error + 1e-10
+    assert np.max(np.abs(got - y0)) > 0.1  # it went somewhere
+
+
+@pytest.mark.parametrize("M, T", [(2, 1.0), (3, 1.0), (2, 0.5)])
+def test_symmetric_plateau(M, T):
+    """Saad and Solla (1995): eps_g = (M/pi) [asin(T/(1+T)) - M asin(T/(M(1+T)))], 0.011611 for M = 2, T = 1."""
+    model = ov.committee_machine(M, M, eta=0.5, gradient_flow=True)
+    # equal students stay equal, so the plateau is reached exponentially and never left
+    start = start_of(model, Q=np.full((M, M), 0.4), R=np.full((M, M), 0.1), T=T * np.eye(M))
+    traj = ov.solve(model, start, [400.0], rtol=1e-11)
+    plateau = M / np.pi * (np.arcsin(T / (1 + T)) - M * np.arcsin(T / M / (1 + T)))
+    assert traj.eps_g[0] == pytest.approx(plateau, rel=1e-8)
+    if (M, T) == (2, 1.0):
+        assert traj.eps_g[0] == pytest.approx(0.011611, abs=5e-7)
+        assert traj.R[0, 0, 0] == pytest.approx(1 / np.sqrt(2 * 3), abs=1e-8)  # R* = 1/sqrt(M (2M - 1))
+
+
+def test_small_eta_plateau_is_the_gradient_flow_one():
+    model = ov.committee_machine(2, 2, eta=1e-3)
+    start = start_of(model, Q=np.full((2, 2), 0.4), R=np.full((2, 2), 0.1))
+    traj = ov.solve(model, start, [2e5])
+    assert traj.eps_g[0] == pytest.approx(0.011611, rel=2e-3)  # corrections of order eta
+
+
+def test_quadratic_network_published_trajectory():
+    """Risk of Bocchi et al. (2026) with the corrected O(eta^2) term, K = M = 3; risk = 2 eps_g, eta twice theirs."""
+    R = 0.1 * np.array([[1, -0.5, 0], [0.3, 0.8, 0], [-0.6, 0.2, 0]])[:, :2]
+    alpha = [0, 5, 10, 20, 40, 60]
+    full = [
+        1.6508,
+        1.3931759378409205,
+        1.311210313328367,
+        0.8231877876171951,
+        0.04641573976283275,
+        0.0050476045505068205,
+    ]
+    flow = [
+        1.6508,
+        1.3706850761507554,
+        1.2733633132399482,
+        0.5976965288477661,
+        0.013604566980104581,
+        0.002865281018227918,
+    ]
+    model = ov.quadratic_network(3, 2, eta=0.2)
+    for risk, m in [(full, model), (flow, dataclasses.replace(model, gradient_flow=True))]:
+        traj = ov.solve(m, start_of(m, Q=np.eye(3), R=R), alpha, rtol=1e-11)
+        np.testing.assert_allclose(2 * traj.eps_g, risk, rtol=1e-9)
+
+
+def test_recorded_times_are_as_accurate_as_the_steps():
+    """Eps_g at output times does not suffer from interpolation, even in the decay after the plateau."""
+    model = ov.committee_machine(2, 2, eta=1.5)
+    start = start_of(model, R=[[0.1, 0.0], [0.0, 0.2]])
+    coarse = ov.solve(model, start, [150.0], rtol=1e-12)
+    many = ov.solve(model, start, np.linspace(0, 150, 301), rtol=1e-12)
+    assert many.eps_g[-1] == pytest.approx(coarse.eps_g[0], rel=1e-6)
+    assert many.eps_g[-1] < 1e-8
+    default = ov.solve(model, start, np.linspace(0, 150, 301))
+    np.testing.assert_allclose(default.eps_g, many.eps_g, rtol=1e-4)
+
+
+# at, stop, progress, the two forms of alpha ---------------------------------------------------------------------------
+
+
+def test_forms_of_alpha():
+    model = ov.committee_machine(1, 1, eta=0.5)
+    start = start_of(model)
+    interval = ov.solve(model, start, (2.0, 5.0))
+    assert interval.alpha[0] == 2.0 and interval.alpha[-1] == 5.0 and interval[0] == start
+    later = ov.solve(model, start, [1.0, 3.0])
+    np.testing.assert_array_equal(later.alpha, [1.0, 3.0])
+    # autonomous flow: three units of time either way
+    np.testing.assert_allclose(later.Q[-1], interval.Q[-1], rtol=1e-7)
+    assert ov.solve(model, start, [0.0])[0] == start
+
+
+def test_at_reaches_any_time_to_the_accuracy_of_the_solution():
+    model = ov.committee_machine(2, 2, eta=1.5)
+    start = start_of(model)
+    traj = ov.solve(model, start, (0, 30), rtol=1e-10)
+    there = ov.solve(model, start, [17.3], rtol=1e-12)
+    np.testing.assert_allclose(traj.at(17.3).Q, there.Q[0], atol=1e-8)
+    assert traj.at(traj.alpha[5]) == traj[5]
+    assert traj[-1] == traj[len(traj) - 1]
+    with pytest.raises(ValueError, match="covers"):
+        traj.at(31.0)
+    with pytest.raises(IndexError):
+        traj[len(traj)]
+
+
+@pytest.mark.parametrize("method", ["DOP853", "LSODA", "BDF"])
+def test_stop_at_a_level_of_the_error(method):
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, gradient_flow=True)
+    traj = ov.solve(model, start_of(model), (0, 100), stop=1e-3, method=method)
+    exact = np.log(0.5 * (0.5 - 0.1 + 1) / 1e-3) / (2 * 0.5)  # eps_g = eps_0 exp(-2 eta alpha)
+    assert traj.success and "stop" in traj.message
+    # the global error at rtol 1e-8 is 1e-5 for multistep codes; d alpha = d eps_g / eps_g here
+    tolerance = 1e-7 if method == "DOP853" else 1e-4
+    assert traj.alpha[-1] == pytest.approx(exact, abs=tolerance)
+    assert traj.eps_g[-1] == pytest.approx(1e-3, rel=1e-9)
+    grid = ov.solve(model, start_of(model), np.arange(0, 50.0), stop=1e-3, method=method)
+    np.testing.assert_array_equal(grid.alpha[:-1], np.arange(7.0))
+    assert grid.alpha[-1] == pytest.approx(exact, abs=tolerance)
+
+
+def test_stop_where_a_function_changes_sign():
+    model = ov.committee_machine(2, 2, eta=1.5)
+    traj = ov.solve(model, start_of(model), (0, 100), stop=lambda alpha, state: state.Q[0, 0] - 0.8)
+    assert traj.Q[-1, 0, 0] == pytest.approx(0.8, abs=1e-10)
+    assert ov.solve(model, start_of(model), (0, 1), stop=10.0).alpha.size == 1  # met at the start
+    with pytest.raises(ValueError, match="stop returned nan"):
+        ov.solve(model, start_of(model), (0, 1), stop=lambda alpha, state: np.nan)
+
+
+def test_progress_bar_reaches_the_end(capsys):
+    model = ov.committee_machine(1, 1, eta=0.5)
+    ov.solve(model, start_of(model), (0, 10), progress=True)
+    assert "100%" in capsys.readouterr().err
+
+
+# failures -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activation, eta", [(ov.linear, 2.5), (ov.quadratic, 2.0)])
+def test_divergence_returns_the_computed_part(activation, eta):
+    """Linear: exponential growth above eta = 2.  Quadratic: blow-up in finite time."""
+    model = ov.committee_machine(1, 1, activation=activation, eta=eta)
+    with pytest.warns(RuntimeWarning, match="stability limit|blow up"):
+        traj = ov.solve(model, start_of(model), (0, 200))
+    assert not traj.success
+    assert f"eta = {eta:g}" in traj.message and f"alpha = {traj.alpha[-1]:.6g}" in traj.message
+    assert 1 < len(traj) and traj.alpha[-1] < 200
+    assert np.all(np.isfinite(traj.Q)) and np.all(np.isfinite(traj.eps_g))
+
+
+def test_an_interrupted_integration_returns_what_it_has():
+    model = ov.committee_machine(1, 1, eta=0.5)
+
+    def impatient(alpha, state):
+        if alpha > 3:
+            raise KeyboardInterrupt
+        return 1.0
+
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        traj = ov.solve(model, start_of(model), np.linspace(0, 10, 101), stop=impatient)
+    assert not traj.success and 2.5 < traj.alpha[-1] <= 3.0
+
+
+BAD = [
+    (dict(alpha=(3.0, 1.0)), "from < to"),
+    (dict(alpha=(0.0, 1.0, 2.0)), "length 3"),
+    (dict(alpha=[0.0, 2.0, 1.0]), "increasing"),
+    (dict(alpha=[-1.0, 2.0]), "increasing"),
+    (dict(alpha=[0.0, np.nan]), "nan"),
+    (dict(alpha=[]), "increasing"),
+    (dict(alpha=(0, np.inf)), "finite"),
+    (dict(rtol=0.0), "rtol"),
+    (dict(atol=-1.0), "atol"),
+    (dict(stop=-1.0), "stop"),
+    (dict(method="Euler"), "solve_ivp name"),
+    (dict(method=dict), "solve_ivp name"),
+]
+
+
+@pytest.mark.parametrize("change, words", BAD, ids=[str(list(c.items())[0]) for c, _ in BAD])
+def test_bad_arguments_are_refused_before_any_work(change, words):
+    model = ov.committee_machine(1, 1, eta=0.5)
+    options = dict(alpha=(0, 1)) | change
+    with pytest.raises(ValueError, match=words):
+        ov.solve(model, start_of(model), options.pop("alpha"), **options)
+
+
+def test_a_state_of_another_model_is_refused():
+    model, other = ov.committee_machine(2, 2, eta=0.5), ov.committee_machine(1, 2, eta=0.5)
+    with pytest.raises(ValueError, match="model expects"):
+        ov.solve(model, start_of(other), (0, 1))
