@@ -1,0 +1,85 @@
+"""Cost of the closure matrix C and of the whole right-hand side, against the printed formula taken literally.
+
+Kernel times are taken inside compiled loops, so Python's call overhead is not in them; it is in the last column.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+from timing import human, seconds
+
+import overlaps as ov
+from overlaps._closures import erf_closure
+from overlaps._erf import erf_C
+from overlaps._integrals import ERF
+from overlaps._system import System
+
+
+@njit(error_model="numpy")
+def printed_C(S, w, K, eta, C):
+    """I_4 of Saad and Solla (1995) for every quadruple, as printed: scalar arithmetic, nothing shared or symmetric."""
+    n = S.shape[0]
+    for a in range(K):
+        for b in range(K):
+            total = 0.0
+            for c in range(n):
+                for d in range(n):
+                    L4 = (1 + S[a, a]) * (1 + S[b, b]) - S[a, b] ** 2
+                    L0 = L4 * S[c, d] - S[b, c] * S[b, d] * (1 + S[a, a]) - S[a, c] * S[a, d] * (1 + S[b, b])
+                    L0 += S[a, b] * S[a, c] * S[b, d] + S[a, b] * S[a, d] * S[b, c]
+                    L1 = L4 * (1 + S[c, c]) - S[b, c] ** 2 * (1 + S[a, a]) - S[a, c] ** 2 * (1 + S[b, b])
+                    L1 += 2 * S[a, b] * S[a, c] * S[b, c]
+                    L2 = L4 * (1 + S[d, d]) - S[b, d] ** 2 * (1 + S[a, a]) - S[a, d] ** 2 * (1 + S[b, b])
+                    L2 += 2 * S[a, b] * S[a, d] * S[b, d]
+                    total += w[c] * w[d] * 4 / math.pi**2 / math.sqrt(L4) * math.asin(L0 / math.sqrt(L1 * L2))
+            C[a, b] = eta**2 * w[a] * w[b] * total
+
+
+@njit
+def many_printed(S, w, K, C, times):
+    for _ in range(times):
+        printed_C(S, w, K, 0.1, C)
+
+
+@njit
+def many_C(S, w, K, C, times):
+    for _ in range(times):
+        erf_C(S, w, K, ERF, 0.1, 0.0, C)
+
+
+@njit
+def many_closures(S, w, K, A, B, C, dv, times):
+    for _ in range(times):
+        erf_closure(S, w, K, ERF, 0.1, 0.0, 0.0, True, A, B, C, dv)
+
+
+def main():
+    print("erf, one thread; kernels without Python's call, right-hand side as SciPy calls it\n")
+    print(
+        f"{'K=M':>4} {'C':>10} {'printed formula':>16} {'ratio':>7} {'closure / C':>12} "
+        f"{'whole rhs':>10} {'rhs / C':>8}"
+    )
+    rng = np.random.default_rng(1)
+    for K in (1, 2, 4, 8, 16, 40):
+        model = ov.committee_machine(K, K, eta=0.1, normalised=True)
+        start = model.random_start(N=10 * K, rng=rng, student_scale=0.9)
+        S, w = start.S, np.concatenate([model.v, -model.v_star])
+        A, B, C, dv = np.zeros((K, K)), np.zeros((K, K)), np.zeros((K, K)), np.zeros(K)
+        times = max(1, 20000 // K**4)
+        t_C = seconds(lambda: many_C(S, w, K, C, times)) / times
+        literal = np.zeros((K, K))
+        t_printed = seconds(lambda: many_printed(S, w, K, literal, times), repeat=3) / times
+        assert np.allclose(C, literal, rtol=1e-9, atol=1e-13)
+        t_closure = seconds(lambda: many_closures(S, w, K, A, B, C, dv, times)) / times
+        system = System(model, start)
+        y = system.pack(start)
+        t_rhs = seconds(lambda: system.rhs(0.0, y))
+        print(
+            f"{K:4d} {human(t_C):>10} {human(t_printed):>16} {t_printed / t_C:6.1f}x {t_closure / t_C:11.2f}x "
+            f"{human(t_rhs):>10} {t_rhs / t_C:7.2f}x"
+        )
+
+
+if __name__ == "__main__":
+    main()
