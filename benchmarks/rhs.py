@@ -17,22 +17,34 @@ from overlaps._system import System
 
 
 @njit(error_model="numpy")
+def printed_I4(C):
+    """I_4 of Saad and Solla (1995) of four fields with covariance C (4, 4), as printed."""
+    L4 = (1 + C[0, 0]) * (1 + C[1, 1]) - C[0, 1] ** 2
+    L0 = L4 * C[2, 3] - C[1, 2] * C[1, 3] * (1 + C[0, 0]) - C[0, 2] * C[0, 3] * (1 + C[1, 1])
+    L0 += C[0, 1] * C[0, 2] * C[1, 3] + C[0, 1] * C[0, 3] * C[1, 2]
+    L1 = L4 * (1 + C[2, 2]) - C[1, 2] ** 2 * (1 + C[0, 0]) - C[0, 2] ** 2 * (1 + C[1, 1])
+    L1 += 2 * C[0, 1] * C[0, 2] * C[1, 2]
+    L2 = L4 * (1 + C[3, 3]) - C[1, 3] ** 2 * (1 + C[0, 0]) - C[0, 3] ** 2 * (1 + C[1, 1])
+    L2 += 2 * C[0, 1] * C[0, 3] * C[1, 3]
+    return 4 / math.pi**2 / math.sqrt(L4) * math.asin(L0 / math.sqrt(L1 * L2))
+
+
+@njit(error_model="numpy")
 def printed_C(S, w, K, eta, C):
-    """I_4 of Saad and Solla (1995) for every quadruple, as printed: scalar arithmetic, nothing shared or symmetric."""
+    """The literal port: fill the covariance of each quadruple and call I_4, as the published programs do."""
     n = S.shape[0]
+    quadruple = np.empty((4, 4))
+    index = np.empty(4, dtype=np.int64)
     for a in range(K):
         for b in range(K):
             total = 0.0
             for c in range(n):
                 for d in range(n):
-                    L4 = (1 + S[a, a]) * (1 + S[b, b]) - S[a, b] ** 2
-                    L0 = L4 * S[c, d] - S[b, c] * S[b, d] * (1 + S[a, a]) - S[a, c] * S[a, d] * (1 + S[b, b])
-                    L0 += S[a, b] * S[a, c] * S[b, d] + S[a, b] * S[a, d] * S[b, c]
-                    L1 = L4 * (1 + S[c, c]) - S[b, c] ** 2 * (1 + S[a, a]) - S[a, c] ** 2 * (1 + S[b, b])
-                    L1 += 2 * S[a, b] * S[a, c] * S[b, c]
-                    L2 = L4 * (1 + S[d, d]) - S[b, d] ** 2 * (1 + S[a, a]) - S[a, d] ** 2 * (1 + S[b, b])
-                    L2 += 2 * S[a, b] * S[a, d] * S[b, d]
-                    total += w[c] * w[d] * 4 / math.pi**2 / math.sqrt(L4) * math.asin(L0 / math.sqrt(L1 * L2))
+                    index[0], index[1], index[2], index[3] = a, b, c, d
+                    for i in range(4):
+                        for j in range(4):
+                            quadruple[i, j] = S[index[i], index[j]]
+                    total += w[c] * w[d] * printed_I4(quadruple)
             C[a, b] = eta**2 * w[a] * w[b] * total
 
 

@@ -3,10 +3,17 @@
 import dataclasses
 
 import numpy as np
+import pytest
 from oracles import right_hand_side
 
 import overlaps as ov
 from overlaps._system import System
+
+
+@pytest.fixture(params=["erf", "linear", "quadratic", "relu", "tanh", "absolute"])
+def activation(request):
+    """Every family of closures: the identities do not depend on how the integrals are done."""
+    return getattr(ov, request.param)
 
 
 def velocity(model, state):

@@ -46,9 +46,12 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
 
 @jit
 def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H):
-    """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta]; H (n, n) is filled on the way.  Returns eps_g."""
+    """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta].  Returns eps_g.
+
+    H (n + 1, n) is workspace: the mean Hessian, with E[g_i Delta] in its last row (allocations are what costs here).
+    """
     n = S.shape[0]
-    gradient = np.empty(n)
+    gradient = H[n]
     eps_g = mean_hessian(S, w, K, student, teacher, H, gradient)
     for k in range(K):
         dv[k] = -eta_v * gradient[k]
@@ -86,7 +89,7 @@ def quadratic_C(S, w, K, H, eta, noise, eps_g, C):
 
 @jit
 def linear_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty(S.shape)
+    H = np.empty((S.shape[0] + 1, S.shape[0]))
     eps_g = first_order(S, w, K, LINEAR, teacher, eta, eta_v, A, B, dv, H)
     if second_order:
         linear_C(w, K, eta, noise, eps_g, C)
@@ -95,7 +98,7 @@ def linear_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, d
 
 @jit
 def quadratic_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty(S.shape)
+    H = np.empty((S.shape[0] + 1, S.shape[0]))
     eps_g = first_order(S, w, K, QUADRATIC, teacher, eta, eta_v, A, B, dv, H)
     if second_order:
         quadratic_C(S, w, K, H, eta, noise, eps_g, C)
@@ -104,7 +107,7 @@ def quadratic_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C
 
 @jit
 def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty(S.shape)
+    H = np.empty((S.shape[0] + 1, S.shape[0]))
     eps_g = first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, H)
     if second_order:
         erf_C(S, w, K, teacher, eta, noise, C)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ._closures import mean_hessian
 from ._derivatives import eps_derivatives, first_order_derivatives, loss_derivatives, unknown_S, unknown_v
-from ._erf import _tilt
+from ._erf import E, F, tilt
 from ._integrals import ERF, LINEAR, PI, QUADRATIC
 from ._jit import jit
 
@@ -87,12 +87,12 @@ def quadratic_C_derivatives(S, w, K, teacher, eta, noise, where, value, count, d
 
 
 @jit(inline=True)
-def _tilted_covariance(S, a, b, e, f, St):
+def _tilted_covariance(S, a, b, work, St):
     """Fill the covariance St of the fields under the measure g'_a g'_b N(0, S); return det (``_erf``)."""
-    det = _tilt(S, a, b, e, f)
+    det = tilt(S, a, b, work)
     for c in range(S.shape[0]):
         for d in range(S.shape[0]):
-            St[c, d] = S[c, d] - e[c] * e[d] - f[c] * f[d]
+            St[c, d] = S[c, d] - work[E, c] * work[E, d] - work[F, c] * work[F, d]
     return det
 
 
@@ -127,11 +127,11 @@ def _pull_back(St, H, a, b, square, p):
 def erf_C_derivatives(S, w, K, teacher, eta, noise, dC):
     """X_ab = (2 / pi) det^(-1/2) (2 eps_g(St) + noise^2): d eps_g = tr(H dSt) / 2; St, det are rational in S."""
     n = S.shape[0]
-    e, f, gradient, p = np.empty(n), np.empty(n), np.empty(n), np.empty((2, n))
+    work, gradient, p = np.empty((2, n)), np.empty(n), np.empty((2, n))
     St, H, X = np.empty((n, n)), np.empty((n, n)), np.empty((K, K))
     for a in range(K):
         for b in range(a + 1):
-            c = 2 / (PI * math.sqrt(_tilted_covariance(S, a, b, e, f, St)))
+            c = 2 / (PI * math.sqrt(_tilted_covariance(S, a, b, work, St)))
             square = 2 * mean_hessian(St, w, K, ERF, teacher, H, gradient) + noise * noise
             _pull_back(St, H, a, b, 0.5 * square, p)
             X[a, b] = X[b, a] = c * square

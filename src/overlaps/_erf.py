@@ -14,66 +14,43 @@ import math
 
 import numpy as np
 
+from ._arcsine import HALF_PI, p
 from ._integrals import ERF, two_point
 from ._jit import jit
 
-# asin(x) = x p(x^2) on |x| <= 1/2; minimax polynomial of degree 12, error 1.7e-17.  A polynomial, because LLVM
-# vectorises it and cannot vectorise a call to the C library.
-_P = (
-    1.0,
-    0.16666666666664942,
-    0.07500000000385201,
-    0.044642856805998936,
-    0.03038195969768514,
-    0.022371749733164054,
-    0.01735977964134998,
-    0.01388484282640208,
-    0.012170138592391726,
-    0.0065293020047365695,
-    0.019513468251252167,
-    -0.016187392271599134,
-    0.03187962140081284,
-)
-_P0, _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8, _P9, _P10, _P11, _P12 = _P
-HALF_PI = 0.5 * math.pi
-
-
-@jit(inline=True)
-def _p(z):
-    # Estrin's scheme: short dependency chains
-    z2 = z * z
-    z4 = z2 * z2
-    low = ((_P0 + _P1 * z) + z2 * (_P2 + _P3 * z)) + z4 * ((_P4 + _P5 * z) + z2 * (_P6 + _P7 * z))
-    return low + z4 * z4 * (((_P8 + _P9 * z) + z2 * (_P10 + _P11 * z)) + z4 * _P12)
+# rows of the workspace (5, n (n + 1) / 2): tilting vectors, norms, then the packed triangle of pairs (c, d)
+E, F, NORM, X, WEIGHT = range(5)
 
 
 @jit(fast=True)
-def _sum_asin_half(x, weight):
+def _sum_asin_half(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1/2."""
     total = 0.0
-    for i in range(x.size):
-        total += weight[i] * (x[i] * _p(x[i] * x[i]))
+    for i in range(size):
+        x = work[X, i]
+        total += work[WEIGHT, i] * (x * p(x * x))
     return total
 
 
 @jit(fast=True)
-def _sum_asin(x, weight):
+def _sum_asin(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1; beyond 1/2 asin x = pi/2 - 2 asin sqrt((1 - x)/2)."""
     total = 0.0
-    for i in range(x.size):
-        a = abs(x[i])
+    for i in range(size):
+        x = work[X, i]
+        a = abs(x)
         far = a > 0.5
         z = 0.5 * (1.0 - a) if far else a * a
         y = math.sqrt(z) if far else a
-        angle = y * _p(z)
+        angle = y * p(z)
         angle = HALF_PI - 2.0 * angle if far else angle
-        total += weight[i] * math.copysign(angle, x[i])
+        total += work[WEIGHT, i] * math.copysign(angle, x)
     return total
 
 
 @jit(inline=True)
-def _tilt(S, a, b, e, f):
-    """Fill the tilting vectors e, f (n,) of the pair (a, b); return det."""
+def tilt(S, a, b, work):
+    """Fill the tilting vectors e, f of the pair (a, b), rows E and F of the workspace; return det."""
     saa = 1.0 + S[a, a]
     if a == b:
         det = 1.0 + 2.0 * S[a, a]
@@ -83,48 +60,46 @@ def _tilt(S, a, b, e, f):
     ia = 1.0 / math.sqrt(saa)
     ib = math.sqrt(saa / det)
     for c in range(S.shape[0]):
-        e[c] = S[a, c] * ia
-        f[c] = (S[b, c] - slope * S[a, c]) * ib
+        work[E, c] = S[a, c] * ia
+        work[F, c] = (S[b, c] - slope * S[a, c]) * ib
     return det
 
 
 @jit(fast=True)
-def _pack(S, e, f, norm, x):
-    """Lower triangle of the tilted correlations St_cd / sqrt((1 + St_cc)(1 + St_dd)), row by row; e, f scaled."""
+def _pack(S, work):
+    """Fill row X with the tilted correlations St_cd / sqrt((1 + St_cc)(1 + St_dd)), triangle row by row.
+
+    Returns whether any exceeds 1/2 in size, which takes a tilted variance above 1.
+    """
+    n = S.shape[0]
+    wide = False
+    for c in range(n):
+        e, f = work[E, c], work[F, c]
+        variance = S[c, c] - e * e - f * f
+        norm = 1.0 / math.sqrt(1.0 + variance)
+        work[NORM, c], work[E, c], work[F, c] = norm, e * norm, f * norm
+        wide |= variance > 1.0
     i = 0
-    for c in range(S.shape[0]):
-        ec, fc, nc = e[c], f[c], norm[c]
+    for c in range(n):
+        e, f, norm = work[E, c], work[F, c], work[NORM, c]
         for d in range(c + 1):
-            x[i + d] = S[c, d] * nc * norm[d] - ec * e[d] - fc * f[d]
+            work[X, i + d] = S[c, d] * norm * work[NORM, d] - e * work[E, d] - f * work[F, d]
         i += c + 1
-
-
-@jit(inline=True)
-def _tilted_arcsines(S, e, f, norm, x, weight):
-    """E_St[Delta^2] pi/2 for an erf teacher: sum_cd w_c w_d asin(...), as one long loop over the packed triangle."""
-    largest = 0.0
-    for c in range(S.shape[0]):
-        variance = S[c, c] - e[c] * e[c] - f[c] * f[c]
-        norm[c] = 1.0 / math.sqrt(1.0 + variance)
-        e[c] *= norm[c]
-        f[c] *= norm[c]
-        largest = max(largest, variance * norm[c] * norm[c])
-    _pack(S, e, f, norm, x)
-    # |x_cd| <= largest: when it is below 1/2 (all variances below 1) the loop needs no square root
-    return _sum_asin_half(x, weight) if largest <= 0.5 else _sum_asin(x, weight)
+    return wide
 
 
 @jit
-def _tilted_error(S, w, K, teacher, e, f):
+def _tilted_error(S, w, K, teacher, work):
     """E_St[Delta^2] for any teacher."""
     total = 0.0
     for c in range(S.shape[0]):
         code_c = ERF if c < K else teacher
+        ec, fc = work[E, c], work[F, c]
         for d in range(c + 1):
             code_d = ERF if d < K else teacher
-            scc = S[c, c] - e[c] * e[c] - f[c] * f[c]
-            sdd = S[d, d] - e[d] * e[d] - f[d] * f[d]
-            gg = two_point(code_c, code_d, scc, sdd, S[c, d] - e[c] * e[d] - f[c] * f[d])[0]
+            ed, fd = work[E, d], work[F, d]
+            scc, sdd = S[c, c] - ec * ec - fc * fc, S[d, d] - ed * ed - fd * fd
+            gg = two_point(code_c, code_d, scc, sdd, S[c, d] - ec * ed - fc * fd)[0]
             total += (1.0 if c == d else 2.0) * w[c] * w[d] * gg
     return total
 
@@ -133,19 +108,21 @@ def _tilted_error(S, w, K, teacher, e, f):
 def erf_C(S, w, K, teacher, eta, noise, C):
     """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l Delta^2]."""
     n = S.shape[0]
-    e, f, norm = np.empty(n), np.empty(n), np.empty(n)
-    x, weight = np.empty(n * (n + 1) // 2), np.empty(n * (n + 1) // 2)
+    size = n * (n + 1) // 2
+    work = np.empty((5, size))
     i = 0
     for c in range(n):
         for d in range(c + 1):
-            weight[i] = w[c] * w[d] * (1.0 if c == d else 2.0)
+            work[WEIGHT, i] = w[c] * w[d] * (1.0 if c == d else 2.0)
             i += 1
     for a in range(K):
         for b in range(a + 1):
-            det = _tilt(S, a, b, e, f)
-            if teacher == ERF:
-                square = 2 / math.pi * _tilted_arcsines(S, e, f, norm, x, weight)
+            det = tilt(S, a, b, work)
+            if teacher != ERF:
+                square = _tilted_error(S, w, K, teacher, work)
+            elif _pack(S, work):
+                square = 2 / math.pi * _sum_asin(work, size)
             else:
-                square = _tilted_error(S, w, K, teacher, e, f)
+                square = 2 / math.pi * _sum_asin_half(work, size)
             C[a, b] = eta * eta * w[a] * w[b] * (square + noise * noise) * 2 / (math.pi * math.sqrt(det))
             C[b, a] = C[a, b]

@@ -11,6 +11,7 @@ is compiled again in every process.
 
 import math
 
+from ._arcsine import p
 from ._jit import jit
 
 LINEAR, QUADRATIC, RELU, ERF = range(4)
@@ -47,9 +48,15 @@ def slope(code, x):
 @jit(inline=True)
 def _erf_erf(saa, sbb, sab):
     # Saad and Solla (1995).  lam = (1 + saa)(1 + sbb) - sab^2, written so that nothing cancels when a = b.
+    al, bl = 1.0 + saa, 1.0 + sbb
     root = math.sqrt(1.0 + saa + sbb + max(saa * sbb - sab * sab, 0.0))
     c = 2 / (PI * root)
-    return 2 / PI * math.atan2(sab, root), c, -c * sab / (1.0 + saa), -c * sab / (1.0 + sbb)
+    if 2.0 * abs(sab) <= min(al, bl):
+        x = sab / math.sqrt(al * bl)
+        angle = x * p(x * x)  # the arcsine, without a call to the C library
+    else:
+        angle = math.atan2(sab, root)
+    return 2 / PI * angle, c, -c * sab / al, -c * sab / bl
 
 
 @jit(inline=True)

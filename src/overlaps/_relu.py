@@ -40,7 +40,7 @@ def geometry(S):
         sigma[i] = math.sqrt(max(S[i, i], 0.0))
         r[i, i], s[i, i], arcsin[i, i] = 1.0, 0.0, 0.5 * PI
         for j in range(i):
-            scale = sigma[i] * sigma[j]
+            scale = math.sqrt(max(S[i, i] * S[j, j], 0.0))  # not sigma_i sigma_j: equal fields must have r = 1 exactly
             rij = min(max(S[i, j] / scale, -1.0), 1.0) if scale > 0.0 else 0.0
             r[i, j] = r[j, i] = rij
             s[i, j] = s[j, i] = complement(rij)
@@ -154,7 +154,7 @@ def relu_C(S, w, K, teacher, eta, noise, C):
 
 @jit
 def relu_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty(S.shape)
+    H = np.empty((S.shape[0] + 1, S.shape[0]))
     eps_g = first_order(S, w, K, RELU, teacher, eta, eta_v, A, B, dv, H)
     if second_order:
         relu_C(S, w, K, teacher, eta, noise, C)
