@@ -81,7 +81,19 @@ def test_sgd_on_a_spectrum_and_with_batches_approaches_the_ode():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("student, teacher", [("erf", "erf"), ("quadratic", "quadratic"), ("erf", "linear")])
+@pytest.mark.parametrize(
+    "student, teacher",
+    [
+        ("erf", "erf"),
+        ("quadratic", "quadratic"),
+        ("erf", "linear"),
+        ("relu", "relu"),
+        ("relu", "erf"),
+        ("erf", "relu"),
+        ("tanh", "tanh"),
+        ("absolute", "relu"),
+    ],
+)
 def test_sgd_approaches_the_ode_at_published_sizes(student, teacher):
     model = ov.committee_machine(
         3,
@@ -90,7 +102,7 @@ def test_sgd_approaches_the_ode_at_published_sizes(student, teacher):
         teacher_activation=getattr(ov, teacher),
         v=[0.5, 0.4, 0.3],
         v_star=[0.5, 0.4],
-        eta=0.4 if student == "quadratic" else 2.0,
+        eta={"quadratic": 0.4, "relu": 1.2, "absolute": 0.5}.get(student, 2.0),
         eta_v=0.3,
         noise=0.5,
     )
@@ -146,6 +158,26 @@ def test_a_user_function_runs_as_plain_python(rng):
     np.testing.assert_allclose(runs[0].v, runs[1].v, rtol=1e-10)
 
 
+def test_single_precision_costs_only_rounding(rng):
+    """The same inputs in both precisions over 2000 steps."""
+    model = ov.committee_machine(2, 2, eta=0.5, eta_v=0.2, weight_decay=0.01)
+    N = 200
+    X = rng.standard_normal((2000, 1, N)).astype("float32")
+    W, W_star = rng.standard_normal((2, N)).astype("float32"), rng.standard_normal((2, N)).astype("float32")
+    ends = []
+    for dtype in ("float32", "float64"):
+        w, v = W.astype(dtype), np.ones(2)
+        options = (ov.erf.code, ov.erf.code, 0.5, 0.2, 0.005, 0.002)
+        _sgd.direct_steps(w, W_star.astype(dtype), v, model.v_star, X.astype(dtype), np.zeros((2000, 1)), *options)
+        ends.append((w.astype(float) @ w.T.astype(float) / N, v))
+    # 2000 roundings of 6e-8 in weights of order one: at worst 1e-4, a random walk 3e-6
+    np.testing.assert_allclose(ends[0][0], ends[1][0], atol=2e-5)
+    np.testing.assert_allclose(ends[0][1], ends[1][1], atol=2e-5)
+    assert not np.array_equal(ends[0][0], ends[1][0])
+    single = ov.simulate(model, N=50, alpha=[0, 3], rng=1, method="direct", dtype="float32", runs=2)
+    assert single.success and single.q.dtype == float
+
+
 def test_diverging_weights_end_the_record():
     model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=8.0)
     with pytest.warns(RuntimeWarning, match="diverged"):
@@ -165,6 +197,7 @@ BAD = [
     (dict(alpha=(2.0, 1.0)), "from < to"),
     (dict(start=[]), "start has 0 states"),
     (dict(student_scale=-1.0), "student_scale"),
+    (dict(dtype="float16"), "dtype = 'float16'"),
 ]
 
 

@@ -13,7 +13,7 @@ def fields(W, x, out):
     """Fill out = W x / sqrt(N)."""
     N = x.size
     for k in range(W.shape[0]):
-        total = 0.0
+        total = x.dtype.type(0)  # single precision adds in single precision: four numbers more per instruction
         for i in range(N):
             total += W[k, i] * x[i]
         out[k] = total / math.sqrt(N)
@@ -23,7 +23,7 @@ def fields(W, x, out):
 def add_outer(W, F, x, scale):
     """W += scale F x^T."""
     for k in range(W.shape[0]):
-        step = scale * F[k]
+        step = x.dtype.type(scale * F[k])
         for i in range(x.size):
             W[k, i] += step * x[i]
 
@@ -65,7 +65,7 @@ def apply_step(W, v, x, F, dv, trains_v, decay, decay_v):
     """The update of one step from its samples x (batch, N), F (batch, K), dv (batch, K)."""
     batch, N = x.shape
     if decay > 0.0:
-        shrink = 1.0 - decay / N
+        shrink = 1.0 - decay / N  # in double precision: a rounded factor would be a wrong decay, step after step
         for k in range(W.shape[0]):
             for i in range(N):
                 W[k, i] *= shrink

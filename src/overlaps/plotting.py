@@ -4,7 +4,7 @@ import numpy as np
 
 from .trajectory import Ensemble
 
-__all__ = ["plot"]
+__all__ = ["approach", "fluctuations", "plot"]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 
@@ -49,6 +49,91 @@ def plot(result, ax=None, **style):
             _axis(axes[1], result.alpha, None, "overlaps")
             axes[1].legend(frameon=False, ncols=2, fontsize="small")
     return ax
+
+
+def fluctuations(ensembles, ax=None):
+    """Draw N times the variance over runs of every Q, R (and v) against N, at the last record.
+
+    Overlaps of SGD fluctuate like 1 / sqrt(N), so the curves are flat; error bars are those of a variance estimated
+    from that many runs of a Gaussian, relative sqrt(2 / (runs - 1)).
+
+    Parameters
+    ----------
+    ensembles : sequence of Ensemble
+        The same model at several N, with at least two runs each.
+    ax : Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    Axes
+    """
+    ax = _new_axes(ax)
+    ensembles = sorted(ensembles, key=lambda e: e.N)
+    if any(len(e) < 2 for e in ensembles):
+        raise ValueError("one run has no variance; every ensemble needs runs >= 2.")
+    N = np.array([e.N for e in ensembles])
+    families = [list(_overlaps(e)) for e in ensembles]
+    relative = np.sqrt(2 / (np.array([len(e) for e in ensembles]) - 1))
+    for entries in zip(*families, strict=True):
+        _, label, color = entries[0]
+        scaled = N * np.array([curve[:, -1].var(ddof=1) for curve, _, _ in entries])
+        ax.errorbar(N, scaled, relative * scaled, color=color, label=label, marker="o", markersize=4, capsize=2)
+    ax.set(xscale="log", yscale="log", xlabel="input dimension $N$", ylabel=r"$N \times$ variance over runs")
+    ax.grid(alpha=0.25)
+    ax.legend(frameon=False, ncols=2, fontsize="small")
+    return ax
+
+
+def approach(ensembles, theory, ax=None, **style):
+    """Draw the root-mean-square distance of single runs from the ODE against N, beside its law 1 / sqrt(N).
+
+    The mean is over runs, entries of Q and R, and the records after the start.
+
+    Parameters
+    ----------
+    ensembles : sequence of Ensemble
+        The same model at several N, from one start.
+    theory : Trajectory
+        The ODE from that start, recorded at times that include those of the ensembles.
+    ax : Axes, optional
+        A new figure by default.
+    **style
+        Passed to matplotlib's ``plot``.
+
+    Returns
+    -------
+    Axes
+    """
+    ax = _new_axes(ax)
+    ensembles = sorted(ensembles, key=lambda e: e.N)
+    N = np.array([e.N for e in ensembles])
+    distance = np.array([_distance(e, theory) for e in ensembles])
+    ax.loglog(N, distance, **{"marker": "o", "label": "SGD"} | style)
+    guide = np.sqrt(np.exp(np.mean(np.log(distance**2 * N))) / N)
+    ax.loglog(N, guide, color="0.6", linestyle="--", zorder=0, label=r"$\propto N^{-1/2}$")
+    ax.set(xlabel="input dimension $N$", ylabel="rms distance of $Q$, $R$ from the ODE")
+    ax.grid(alpha=0.25)
+    ax.legend(frameon=False)
+    return ax
+
+
+def _distance(ensemble, theory):
+    # recorded times of SGD are whole steps: the nearest time of the theory is at most half a step away
+    later = ensemble.alpha > ensemble.alpha[0]
+    at = [int(np.argmin(np.abs(theory.alpha - a))) for a in ensemble.alpha[later]]
+    if np.max(np.abs(theory.alpha[at] - ensemble.alpha[later])) > 0.51 / ensemble.N:
+        raise ValueError(
+            f"theory is not recorded at the times of the runs at N = {ensemble.N}; solve it on their alpha."
+        )
+    gaps = [(getattr(ensemble, x)[:, later] - getattr(theory, x)[at]).ravel() for x in ("Q", "R")]
+    return np.sqrt(np.mean(np.concatenate(gaps) ** 2))
+
+
+def _new_axes(ax):
+    from matplotlib import pyplot as plt
+
+    return plt.subplots(figsize=(5.5, 4), layout="constrained")[1] if ax is None else ax
 
 
 def _overlaps(result):
