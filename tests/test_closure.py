@@ -5,6 +5,8 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracles import closure_by_average, expectation, random_overlaps
 
 import overlaps as ov
@@ -175,6 +177,36 @@ def test_erf_closure_at_extreme_variances(variance):
     c = ov.closure(model, [[variance]], [[variance]], [[variance]])
     assert abs(c.eps_g) < 1e-15 and abs(c.C[0, 0]) < 1e-15
     assert c.A[0, 0] == pytest.approx(-2 / np.pi / np.sqrt(1 + 2 * variance), rel=1e-12)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    student=st.sampled_from(["erf", "linear", "quadratic", "relu", "tanh"]),
+    teacher=st.sampled_from(["erf", "linear", "quadratic", "relu"]),
+    K=st.integers(1, 4),
+    M=st.integers(1, 3),
+    rank=st.integers(1, 8),
+    scale=st.floats(1e-3, 30.0),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_second_moments_stay_second_moments(student, teacher, K, M, rank, scale, seed):
+    """C = E[F F^T] is positive semi-definite, A is a Hessian, eps_g an error: at any covariance, also singular ones."""
+    rng = np.random.default_rng(seed)
+    X = scale * rng.standard_normal((K + M, rank)) / np.sqrt(rank)
+    S = X @ X.T
+    model = ov.committee_machine(
+        K, M, activation=getattr(ov, student), teacher_activation=getattr(ov, teacher), v=rng.uniform(-1, 1, K), eta=1.0
+    )
+    if student == "relu" and np.diag(S)[:K].min() < 1e-6 * np.diag(S).max():
+        return  # a student of (nearly) zero norm is refused
+    c = ov.closure(model, S[:K, :K], S[:K, K:], S[K:, K:])
+    size = max(np.abs(c.C).max(), 1e-300)
+    # three parallel relu fields: the integral is Hoelder-1/2 in S, so rounding of S moves C by up to 3e-9
+    assert np.linalg.eigvalsh(c.C)[0] > -1e-8 * size
+    assert c.eps_g > -1e-12 * max(1.0, np.trace(S) ** 2)
+    # the student block of the Hessian, divided by the common eta
+    np.testing.assert_allclose(c.A, c.A.T, rtol=1e-12, atol=1e-14)
+    assert np.all(np.isfinite(c.B)) and np.all(np.isfinite(c.dv))
 
 
 BAD = [

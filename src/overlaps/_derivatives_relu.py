@@ -30,7 +30,7 @@ from ._jit import jit
 from ._orthant import orthants
 from ._orthant_paths import arctan2
 from ._relu import geometry, relu_C
-from ._relu_mixed import _partial_arcsines
+from ._relu_mixed import partial_arcsines
 
 NONE = -1  # no step function in this place
 TINY = 1e-100  # stands for a weight that is exactly zero: nothing in Delta, but it can be divided by
@@ -106,7 +106,7 @@ def _mean2(code, S, x, y, d):
         return _mean1(code, S, x + y - d, d)
     # Stein's lemma on d; the three angles share a determinant, otherwise coplanar fields lose all digits
     rx, ry, rxy = _correlation(S, d, x), _correlation(S, d, y), _correlation(S, x, y)
-    arc_d, arc_x, arc_y, _ = _partial_arcsines(rx, ry, rxy)
+    arc_d, arc_x, arc_y, _ = partial_arcsines(rx, ry, rxy)
     moment = 0.25 * (1.0 + rx + ry) + (arc_d + rx * arc_x + ry * arc_y) / (2 * PI)
     return math.sqrt(S[d, d]) * moment / SQRT_2PI
 
@@ -196,7 +196,7 @@ def _slope3(code, S, r, arcsin, x, y, z, m):
         P3 = 0.5 * (_P2_given(S, x, y, m, al) + _P2_given(S, x, z, m, al) + _P2_given(S, y, z, m, al)) - 0.25
         return math.sqrt(2 / (PI * al)) * P3
     if code == QUADRATIC:
-        arc_x, arc_y, arc_z, _ = _partial_arcsines(r[x, y], r[x, z], r[y, z])
+        arc_x, arc_y, arc_z, _ = partial_arcsines(r[x, y], r[x, z], r[y, z])
         total = S[m, x] / math.sqrt(S[x, x]) * (0.25 + arc_x / (2 * PI))
         total += S[m, y] / math.sqrt(S[y, y]) * (0.25 + arc_y / (2 * PI))
         total += S[m, z] / math.sqrt(S[z, z]) * (0.25 + arc_z / (2 * PI))

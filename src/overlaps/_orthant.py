@@ -4,7 +4,7 @@ P4 = P(z_0, z_1, z_2, z_3 > 0) and p_ij = P(the other two > 0 | z_i = z_j = 0), 
 A sum over them is tiny near alignment (students close to teachers) while each term is O(1), so rounding errors must be
 those of *one* slightly different correlation matrix.  Hence all seven numbers come from one factorisation of that
 matrix, whose entries near alignment are formed from differences of correlations (exact in floating point), and whose
-residual standard deviations are never below ``FLOOR``: that moves variances by 1e-24 and gives singular matrices a
+residual standard deviations are never below ``FLOOR``: that moves variances by 1e-30 and gives singular matrices a
 consistent limit.
 
 Four row paths and three block paths lead to P4 (``_orthant_paths``).  Each is one of two canonical paths, row with
@@ -200,19 +200,16 @@ def _choose_path(r01, r02, r03, r12, r13, r23):
         if rho > ENOUGH:
             break
     largest = max(max(abs(r01), abs(r23)), max(max(abs(r02), abs(r13)), max(abs(r03), abs(r12))))
-    if best > ENOUGH and largest <= ALIGNED:
+    aligned = largest > ALIGNED
+    if best > ENOUGH and not aligned:
         return path, best
-    held, holder = 0.0, -1  # best block around an aligned pair
+    if aligned:
+        best = 0.0
     for block in range(BLOCK, BLOCK + 3):
         q01, q02, q03, q12, q13, q23 = _relabel(block, r01, r02, r03, r12, r13, r23)
         rho = _block_rho(q01, q02, q03, q12, q13, q23)
-        if largest <= ALIGNED:
-            if rho > best:
-                best, path = rho, block
-        elif rho > held and max(abs(q01), abs(q23)) > ALIGNED:
-            held, holder = rho, block
-    if holder >= 0:
-        return holder, held
+        if rho > best and (not aligned or max(abs(q01), abs(q23)) > ALIGNED):
+            best, path = rho, block
     return path, best
 
 

@@ -7,9 +7,9 @@ positive given z_i = z_j = 0.  Integrated along a path of correlation matrices t
 * block path: the four correlations between two pairs of fields are scaled by t.
 
 With t = 2u / ((1 + u^2) Rm), Rm the largest singularity of the path, sqrt(1 - t^2 Rm^2) = (1 - u^2) / (1 + u^2): the
-branch point nearest to t = 1 is gone, only rational operations are added, and exactly singular matrices need no special
-case.  1 - t^2 r^2 = 1 - t^2 Rm^2 + t^2 (Rm^2 - r^2) is then a sum of positive terms.  What remains is Gauss-Legendre in u; the
-distance of the next singularity decides on the number of nodes.
+branch point nearest to t = 1 is gone and only rational operations are added.  Exactly singular matrices need no special
+case, because 1 - t^2 r^2 = (1 - t^2 Rm^2) + t^2 (Rm^2 - r^2) is a sum of positive terms.  The rest is Gauss-Legendre in
+u; the distance of the next singularity decides on the number of nodes.
 """
 
 import math

@@ -12,16 +12,16 @@ import math
 import numpy as np
 
 from ._jit import jit
-from ._orthant import orthants
+from ._orthant import FLOOR, arcsine, orthants
 from ._orthant_paths import arctan2
 
 PI = math.pi
 PER_SQRT_2PI = 1.0 / math.sqrt(2 * math.pi)
-EPSILON = 1e-30  # raises the variances of three fields: parallel ones get a definite partial correlation
+EPSILON = FLOOR * FLOOR  # raises the variances of three fields: parallel ones get a definite partial correlation
 
 
 @jit
-def _partial_arcsines(rij, rik, rjk):
+def partial_arcsines(rij, rik, rjk):
     """Arcsines of the partial correlations (jk|i), (ik|j), (ij|k), and the root of the determinant of the three fields.
 
     The three angles share one determinant: its rounding error, O(1e-8) in the root when the fields are coplanar, then
@@ -129,7 +129,7 @@ def add_quadratic(S, w, K, sigma, r, s, arcsin, u, square):
             wedge = _wedge(x[a, a], x[b, b], x[a, b], rab, sab)
             cross = 0.0
             for c in range(K):
-                arc_a, arc_b, arc_c, root = _partial_arcsines(rab, r[a, c], r[b, c])
+                arc_a, arc_b, arc_c, root = partial_arcsines(rab, r[a, c], r[b, c])
                 f = 0.25 * (t + x[c, c] + (t - x[a, a]) * r[a, c] + 2 * x[a, c] + (t - x[b, b]) * r[b, c] + 2 * x[b, c])
                 f += arc_c * (t + x[c, c]) / (2 * PI)
                 f += arc_a * ((t - x[a, a]) * r[a, c] + 2 * x[a, c]) / (2 * PI)
@@ -162,7 +162,7 @@ def _erf_arcsines(S, w, K, sigma, r):
             along[k] += w[m] * correlation[k]
         for j in range(K):
             for k in range(j + 1):
-                arc_j, arc_k, arc_m, _ = _partial_arcsines(r[j, k], correlation[j], correlation[k])
+                arc_j, arc_k, arc_m, _ = partial_arcsines(r[j, k], correlation[j], correlation[k])
                 outer[k, j] += w[m] * arc_j
                 if j != k:
                     outer[j, k] += w[m] * arc_k
@@ -180,12 +180,12 @@ def _erf_pair(a, b, K, S, w, sigma, rab):
     for m in range(K, n):
         sm = math.sqrt(1.0 + S[m, m])
         ram, rbm = S[a, m] / (sigma[a] * sm), S[b, m] / (sigma[b] * sm)
-        first = math.asin(rab) + math.asin(ram) + math.asin(rbm)
+        first = arcsine(rab) + arcsine(ram) + arcsine(rbm)
         for i in range(K, m + 1):
             si = math.sqrt(1.0 + S[i, i])
             rai, rbi = S[a, i] / (sigma[a] * si), S[b, i] / (sigma[b] * si)
             P4 = orthants(rab, ram, rai, rbm, rbi, S[m, i] / (sm * si))[0]
-            sign_sign = 4.0 * P4 - 0.25 - (first + math.asin(rai) + math.asin(rbi)) / (2 * PI)
+            sign_sign = 4.0 * P4 - 0.25 - (first + arcsine(rai) + arcsine(rbi)) / (2 * PI)
             total += (2.0 if i < m else 1.0) * w[m] * w[i] * sign_sign
     return total
 
@@ -202,7 +202,7 @@ def add_erf(S, w, K, sigma, r, s, arcsin, u, square):
     half = 0.0  # E[theta(a) y^2] = E[y^2] / 2, by symmetry
     for m in range(K, n):
         for i in range(K, n):
-            half += w[m] * w[i] * math.asin(S[m, i] / math.sqrt((1.0 + S[m, m]) * (1.0 + S[i, i]))) / PI
+            half += w[m] * w[i] * arcsine(S[m, i] / math.sqrt((1.0 + S[m, m]) * (1.0 + S[i, i]))) / PI
     for a in range(K):
         for b in range(a + 1):
             cross = 0.0
