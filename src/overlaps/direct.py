@@ -4,7 +4,8 @@ import numpy as np
 
 from . import _sgd
 from ._integrals import NUMERIC
-from .state import block_overlaps
+from .start import overlap_factor
+from .state import block_overlaps, gram
 
 BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
 
@@ -112,22 +113,13 @@ def weights_with_overlaps(start, sizes, rng):
     ValueError
         A block has fewer coordinates than its overlaps have independent directions.
     """
-    q, r, t = start.plain
     K, N = start.K, int(np.sum(sizes))
-    joint = np.concatenate([np.concatenate([q, r], axis=2), np.concatenate([r.swapaxes(1, 2), t], axis=2)], axis=1)
+    joint = gram(*start.plain)
     rows = np.empty((joint.shape[1], N))
     edge = 0
     for block, (overlap, n) in enumerate(zip(joint, sizes, strict=True)):
-        values, vectors = np.linalg.eigh(overlap)
-        kept = min(n, len(values))  # eigenvalues ascend: the last ones are kept
-        if np.any(values[: len(values) - kept] > 1e-9 * max(values[-1], 0.0)):
-            rank = int(np.sum(values > 1e-9 * values[-1]))
-            raise ValueError(
-                f"block {block} has n_l = {n} coordinates but overlaps of rank {rank}; no weights in this dimension "
-                "have them. Use a larger N, or a start drawn at this N (model.random_start)."
-            )
-        factor = vectors[:, len(values) - kept :] * np.sqrt(np.maximum(values[len(values) - kept :], 0.0))
-        frame = np.linalg.qr(rng.standard_normal((n, kept)))[0]
+        factor = overlap_factor(overlap, n, block)
+        frame = np.linalg.qr(rng.standard_normal((n, factor.shape[1])))[0]
         rows[:, edge : edge + n] = np.sqrt(N) * factor @ frame.T
         edge += n
     return np.ascontiguousarray(rows[:K]), np.ascontiguousarray(rows[K:])

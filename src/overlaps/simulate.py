@@ -8,6 +8,7 @@ import numpy as np
 from . import _check
 from ._progress import bar
 from .direct import direct_run
+from .reduced import reduced_run
 from .solve import output_times
 from .start import random_start, warn_coarse_step
 from .state import State
@@ -16,7 +17,7 @@ from .trajectory import Ensemble
 __all__ = ["simulate"]
 
 # A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
-SIMULATORS = {"direct": direct_run}
+SIMULATORS = {"direct": direct_run, "reduced": reduced_run}
 POINTS = 200  # records of an interval
 
 
@@ -53,8 +54,10 @@ def simulate(
     start : State or list of State, optional
         Overlaps to start from (one for all runs, or one per run), met exactly by the weights; by default every run
         draws its own ``random_start``.
-    method : {"auto", "direct"}
-        "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M).
+    method : {"auto", "reduced", "direct"}
+        "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
+        the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
+        than K + M, "direct" otherwise.
     runs : int
         Independent runs.
     progress : bool
@@ -83,7 +86,7 @@ def simulate(
 
     Notes
     -----
-    Exact at finite N: no approximation is made. Q, R, v approach the ODE as 1 / sqrt(N).
+    Exact at finite N, in law, by either method: no approximation is made. Q, R, v approach the ODE as 1 / sqrt(N).
 
     Examples
     --------
@@ -95,10 +98,11 @@ def simulate(
     N, runs = _check.count("N", N), _check.count("runs", runs)
     if method != "auto" and method not in SIMULATORS:
         raise ValueError(f"method = {method!r}; expected 'auto' or one of {sorted(SIMULATORS)}.")
-    method = "direct" if method == "auto" else method
+    sizes = model.spectrum.block_sizes(N)
+    if method == "auto":
+        method = "reduced" if sizes[sizes > 0].min() > model.K + model.M else "direct"
     if dtype not in ("float64", "float32"):
         raise ValueError(f"dtype = {dtype!r}; expected 'float64' or 'float32'.")
-    model.spectrum.block_sizes(N)
     first, steps = recorded_steps(alpha, N)
     children = np.random.default_rng(rng).spawn(runs)
     warn_coarse_step(model, N)

@@ -88,6 +88,32 @@ def bartlett_factor(rng, P, n):
     return factor
 
 
+def overlap_factor(joint, n, block=0):
+    """Rows X (d, min(d, n)) with X X^T = joint (d, d), which may be singular: n coordinates of vectors with these overlaps.
+
+    From eigenvectors: nothing is divided by a small number.  Vectors are scaled to length one before, so that very
+    different norms are equally precise.
+    """
+    norm = np.sqrt(np.maximum(np.diag(joint), 0.0))
+    norm[norm == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(joint / np.outer(norm, norm))
+    tolerance = _check.PSD_TOLERANCE * len(values)
+    if values[0] < -tolerance:
+        raise ValueError(
+            f"the overlaps of block {block} have a correlation matrix with eigenvalue {values[0]:.3g}; expected a "
+            "positive semi-definite matrix. Check signs and scales, or build the start with State.from_weights."
+        )
+    surplus = len(values) - min(len(values), n)  # eigenvalues ascend
+    if surplus and values[surplus - 1] > tolerance:
+        raise ValueError(
+            f"block {block} has n_l = {n} coordinates but overlaps of rank {np.sum(values > tolerance)}; no weights in "
+            "this dimension have them. Use a larger N, or a start drawn at this N (model.random_start)."
+        )
+    # rounding errors of 0 are made 0: their roots, 1e-8, would set equal units apart
+    values[values < 10 * len(values) * np.finfo(float).eps] = 0.0
+    return norm[:, None] * vectors[:, surplus:] * np.sqrt(values[surplus:])
+
+
 def warn_coarse_step(model, N):
     """Warn once where N is known and a single step is too large for the ODE to be its limit."""
     step = model.eta * model.spectrum.s.max() / N

@@ -95,7 +95,7 @@ class State(Record):
     @property
     def S(self):
         """Covariance of all fields (lambda, nu), shape (K + M, K + M)."""
-        return np.block([[self.Q, self.R], [self.R.T, self.T]])
+        return gram(self.Q, self.R, self.T)
 
     @property
     def plain(self):
@@ -120,14 +120,7 @@ class State(Record):
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
             )
         state = replace(self, s=model.spectrum.s)
-        joint = np.concatenate(
-            [
-                np.concatenate([state.q, state.r], axis=2),
-                np.concatenate([state.r.swapaxes(1, 2), state.tau], axis=2),
-            ],
-            axis=1,
-        )
-        _check.positive_semidefinite("[[q, r], [r^T, tau]]", joint, _MEANING)
+        _check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
         _check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
         return state
 
@@ -214,6 +207,13 @@ class State(Record):
 
 def _second_layer(model, v):
     return model.v if v is None else _check.array("v", v, (model.K,))
+
+
+def gram(q, r, t):
+    """Joint overlaps [[q, r], [r^T, t]] of students and teachers, shape (..., K + M, K + M)."""
+    t = np.broadcast_to(t, (*q.shape[:-2], *t.shape[-2:]))
+    upper = np.concatenate([q, r], axis=-1)
+    return np.concatenate([upper, np.concatenate([np.swapaxes(r, -1, -2), t], axis=-1)], axis=-2)
 
 
 def block_overlaps(W, W_star, sizes):
