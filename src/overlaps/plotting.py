@@ -79,7 +79,8 @@ def fluctuations(ensembles, ax=None):
         _, label, color = entries[0]
         scaled = N * np.array([curve[:, -1].var(ddof=1) for curve, _, _ in entries])
         ax.errorbar(N, scaled, relative * scaled, color=color, label=label, marker="o", markersize=4, capsize=2)
-    ax.set(xscale="log", yscale="log", xlabel="input dimension $N$", ylabel=r"$N \times$ variance over runs")
+    ax.set(xscale="log", xlabel="input dimension $N$", ylabel=r"$N \times$ variance over runs")
+    ax.set_ylim(bottom=0)
     ax.grid(alpha=0.25)
     ax.legend(frameon=False, ncols=2, fontsize="small")
     return ax
@@ -108,9 +109,9 @@ def approach(ensembles, theory, ax=None, **style):
     ax = _new_axes(ax)
     ensembles = sorted(ensembles, key=lambda e: e.N)
     N = np.array([e.N for e in ensembles])
-    distance = np.array([_distance(e, theory) for e in ensembles])
-    ax.loglog(N, distance, **{"marker": "o", "label": "SGD"} | style)
-    guide = np.sqrt(np.exp(np.mean(np.log(distance**2 * N))) / N)
+    gaps = np.array([distance(e, theory) for e in ensembles])
+    ax.loglog(N, gaps, **{"marker": "o", "label": "SGD"} | style)
+    guide = np.sqrt(np.exp(np.mean(np.log(gaps**2 * N))) / N)
     ax.loglog(N, guide, color="0.6", linestyle="--", zorder=0, label=r"$\propto N^{-1/2}$")
     ax.set(xlabel="input dimension $N$", ylabel="rms distance of $Q$, $R$ from the ODE")
     ax.grid(alpha=0.25)
@@ -118,7 +119,8 @@ def approach(ensembles, theory, ax=None, **style):
     return ax
 
 
-def _distance(ensemble, theory):
+def distance(ensemble, theory):
+    """Root-mean-square distance of single runs from the ODE, over runs, entries of Q and R, and records."""
     # recorded times of SGD are whole steps: the nearest time of the theory is at most half a step away
     later = ensemble.alpha > ensemble.alpha[0]
     at = [int(np.argmin(np.abs(theory.alpha - a))) for a in ensemble.alpha[later]]

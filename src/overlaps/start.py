@@ -89,7 +89,7 @@ def bartlett_factor(rng, P, n):
 
 
 def overlap_factor(joint, n, block=0):
-    """Rows X (d, min(d, n)) with X X^T = joint (d, d), which may be singular: n coordinates of vectors with these overlaps.
+    """Rows X (d, min(d, n)) with X X^T = joint (d, d), which may be singular: vectors with these overlaps.
 
     From eigenvectors: nothing is divided by a small number.  Vectors are scaled to length one before, so that very
     different norms are equally precise.
