@@ -18,8 +18,8 @@ def demo(output):
     matplotlib.use("agg")
     clock = time.perf_counter()
     model = ov.committee_machine(2, 2, activation=ov.erf, eta=1.5)
-    start = ov.State.from_overlaps(model, Q=[[0.5, 0.0], [0.0, 0.4]], R=[[0.02, 0.0], [0.0, 0.03]], T=np.eye(2))
-    alpha = np.linspace(0, 80, 161)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0.0], [0.0, 0.4]], R=[[0.06, 0.0], [0.0, 0.08]], T=np.eye(2))
+    alpha = np.linspace(0, 70, 141)
     theory = ov.solve(model, start, alpha)
     with ThreadPoolExecutor(2) as pool:
         sgd = {
