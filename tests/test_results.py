@@ -12,6 +12,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 import overlaps as ov
+from overlaps import plotting
 from overlaps.__main__ import main
 
 SOURCE = Path(ov.__file__).parent
@@ -105,6 +106,28 @@ def test_log_axes_where_they_help():
     assert early[0].get_xscale() == "log"
     flat = ov.solve(model, start, np.linspace(0, 1, 50)).plot()
     assert flat[0].get_yscale() == "linear"
+    plt.close("all")
+
+
+def test_finite_size_plots():
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
+    start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    sims = [ov.simulate(model, N=N, alpha=[0, 1, 2], rng=N, start=start, runs=20) for N in (400, 100)]
+    theory = ov.solve(model, start, [0, 1, 2])
+    ax = plotting.fluctuations(sims)
+    N, scaled = ax.containers[0].lines[0].get_data()
+    np.testing.assert_array_equal(N, [100, 400])  # sorted
+    assert scaled[1] == pytest.approx(400 * sims[0].Q[:, -1, 0, 0].var(ddof=1))
+    ax = plotting.approach(sims, theory)
+    sizes, gaps = ax.lines[0].get_data()
+    by_hand = np.concatenate([(sims[1].Q - theory.Q)[:, 1:].ravel(), (sims[1].R - theory.R)[:, 1:].ravel()])
+    assert gaps[0] == pytest.approx(np.sqrt(np.mean(by_hand**2)))
+    guide = ax.lines[1].get_ydata()
+    assert guide[0] / guide[1] == pytest.approx(2.0)  # sqrt(400 / 100)
+    with pytest.raises(ValueError, match="solve it on their alpha"):
+        plotting.approach(sims, ov.solve(model, start, [0, 1.5]))
+    with pytest.raises(ValueError, match="runs >= 2"):
+        plotting.fluctuations([ov.simulate(model, N=100, alpha=[0, 1], rng=1)])
     plt.close("all")
 
 

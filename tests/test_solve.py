@@ -149,6 +149,20 @@ def test_recorded_times_are_as_accurate_as_the_steps():
     np.testing.assert_allclose(default.eps_g, many.eps_g, rtol=1e-4)
 
 
+def test_relu_learns_its_teacher_to_the_last_digits():
+    """ReLU at finite eta, where C and eps_g vanish as the students align: no warning, exponential decay to 1e-9."""
+    model = ov.committee_machine(2, 2, activation=ov.relu, eta=0.2)
+    start = start_of(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.1, 0], [0, 0.2]])
+    traj = ov.solve(model, start, np.linspace(0, 420, 85))
+    assert traj.success and traj.eps_g[-1] < 1e-9
+    # near the specialised fixed point the error decays at one rate, whatever is left of it
+    late = (traj.eps_g < 1e-7) & (traj.eps_g > 1e-9)
+    rates = -np.diff(np.log(traj.eps_g[late])) / np.diff(traj.alpha[late])
+    np.testing.assert_allclose(rates, rates[-1], rtol=0.02)
+    small = ov.solve(model, start, np.linspace(0, 420, 85), rtol=1e-11)
+    np.testing.assert_allclose(traj.eps_g, small.eps_g, rtol=1e-4)
+
+
 # at, stop, progress, the two forms of alpha ---------------------------------------------------------------------------
 
 
