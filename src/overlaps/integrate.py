@@ -7,9 +7,13 @@ from scipy.integrate import BDF, DOP853, RK23, RK45, OdeSolver, Radau
 from scipy.optimize import brentq
 
 from ._check import PSD_TOLERANCE
+from .exponential import ExponentialMidpoint
+from .structured import StructuredBDF
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
-RETARGETABLE = (RK23, RK45, DOP853, Radau, BDF)  # SciPy solvers that read t_bound anew at each step
+RUNGE_KUTTA = (RK23, RK45, DOP853, ExponentialMidpoint)  # one-step methods with an attribute h_abs
+RETARGETABLE = (*RUNGE_KUTTA, Radau, BDF)  # solvers that read t_bound anew at each step
+OWN = {"structured": StructuredBDF, "exponential": ExponentialMidpoint}  # names beside those of solve_ivp
 
 
 @dataclass
@@ -31,7 +35,9 @@ class Run:
 def integrate(system, y0, times, *, every_step, method, options, stop=None, tick=None):
     """Integrate through ``times`` and record there, or at every step of the solver.
 
-    Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.
+    Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.  The
+    structured BDF interpolates: its dense output is the polynomial that the method itself steps with, and landing
+    would force it to small steps.
     """
     run = Run()
     run.record(times[0], y0)
@@ -53,11 +59,12 @@ def _drive(run, system, y, times, every_step, method, options, crossing, tick):
     spent = 0
     for target in times[1:]:
         if issubclass(method, RETARGETABLE):
-            solver.t_bound, solver.status = target, "running"
+            if method is not StructuredBDF:
+                solver.t_bound, solver.status = target, "running"
         else:
             spent += solver.nfev
             solver = method(system.rhs, solver.t, solver.y, target, **options)
-        while solver.status == "running":
+        while solver.t < target:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
             failure = solver.step()
@@ -71,7 +78,11 @@ def _drive(run, system, y, times, every_step, method, options, crossing, tick):
                 def at_time(t, t0=before, y0=y_before):
                     return _advance(system, method, options, t0, y0, t)
 
+                if method is StructuredBDF:
+                    at_time = solver.dense_output()
                 at = crossing.locate(before, solver.t, at_time)
+                for passed in times[(times >= target) & (times < at)]:
+                    run.record(passed, at_time(passed))
                 run.record(at, at_time(at))
                 run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
                 return
@@ -80,8 +91,8 @@ def _drive(run, system, y, times, every_step, method, options, crossing, tick):
             if tick is not None:
                 tick(solver.t)
         if not every_step:
-            run.record(target, solver.y)
-        if method in (RK23, RK45, DOP853):
+            run.record(target, solver.y if solver.t == target else solver.dense_output()(target))
+        if method in RUNGE_KUTTA:
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
     run.success, run.message = True, f"reached alpha = {times[-1]:g}."
@@ -100,7 +111,7 @@ def _trouble(system, solver, failure, largest):
         return (
             f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest "
             f"{np.max(np.abs(solver.y)):.3g}). They may blow up in finite time (eta = {eta:g} too large), or the "
-            "problem is stiff: try a smaller eta or method='BDF'."
+            "problem is stiff: try a smaller eta or method='structured'."
         )
     system.close(solver.y)
     lowest = np.linalg.eigvalsh(system.S)[0]
@@ -157,12 +168,15 @@ def solver_class(method):
     import scipy.integrate
 
     if isinstance(method, str):
+        for name, cls in OWN.items():
+            if method in (name, cls.__name__):
+                return cls
         cls = getattr(scipy.integrate, method, None)
         if isinstance(cls, type) and issubclass(cls, OdeSolver) and cls is not OdeSolver:
             return cls
     elif isinstance(method, type) and issubclass(method, OdeSolver):
         return method
     raise ValueError(
-        f"method = {method!r}; expected 'auto', a solve_ivp name (RK45, RK23, DOP853, Radau, BDF, LSODA) "
-        "or a subclass of scipy.integrate.OdeSolver."
+        f"method = {method!r}; expected 'auto', 'structured', 'exponential', a solve_ivp name (RK45, RK23, DOP853, "
+        "Radau, BDF, LSODA) or a subclass of scipy.integrate.OdeSolver."
     )

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 
 from . import _check
+from ._choose import choose_method
 from ._progress import bar
 from ._system import System
 from .closure import check_domain
@@ -34,7 +35,10 @@ def solve(model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=
         An interval (from, to), recorded at every step of the solver; or increasing output times >= 0, with the start
         at alpha = 0. Time is alpha = steps / N.
     method : str or OdeSolver class
-        "auto", any name known to ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``.
+        "structured" (:class:`~overlaps.structured.StructuredBDF`: stiff problems, long times), "exponential"
+        (:class:`~overlaps.exponential.ExponentialMidpoint`: moderate accuracy), any name known to
+        ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``. "auto" takes DOP853 for short
+        or non-stiff problems and "structured" otherwise, and says in the result what it took and why.
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. A loose tolerance spoils eps_g after a
         plateau, which amplifies every error.
@@ -81,9 +85,9 @@ def solve(model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=
     times, every_step = output_times(alpha)
     start = start.on(model)
     check_domain(model, start.S, start.v)
-    chosen, why = ("DOP853", " (auto: explicit Runge-Kutta of order 8)") if method == "auto" else (method, "")
-    solver = solver_class(chosen)
     system = System(model, start)
+    chosen, why = choose_method(system, times[-1] - times[0], rtol) if method == "auto" else (method, "")
+    solver = solver_class(chosen)
     with bar(progress, times[-1], "alpha") as tick:
         run = integrate(
             system,
