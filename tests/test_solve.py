@@ -278,3 +278,62 @@ def test_a_state_of_another_model_is_refused():
     model, other = ov.committee_machine(2, 2, eta=0.5), ov.committee_machine(1, 2, eta=0.5)
     with pytest.raises(ValueError, match="model expects"):
         ov.solve(model, start_of(other), (0, 1))
+
+
+# late times ---------------------------------------------------------------------------------------------------------
+
+
+def test_late_true_goes_on_where_rounding_hides_the_error():
+    model = ov.committee_machine(2, 2, eta=0.5)
+    start = start_of(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.1, 0], [0, 0.2]])
+    alpha = np.linspace(0, 1300, 131)
+    late = ov.solve(model, start, alpha, late=True)
+    plain = ov.solve(model, start, alpha, rtol=1e-12)
+    assert late.success and "differences" in late.message
+    np.testing.assert_array_equal(late.alpha, alpha)
+    resolved = plain.eps_g > 1e4 * plain.eps_floor
+    assert 40 < resolved.sum() < 80
+    # errors of Q and R at rtol 1e-12 spoil eps_g = 1e-11 by 1e-4 or so; the late form keeps its relative accuracy
+    np.testing.assert_allclose(late.eps_g[resolved], plain.eps_g[resolved], rtol=1e-3)
+    assert late.eps_g[-1] < 1e-25 and np.all(np.diff(np.log(late.eps_g[5:])) < 0)
+    finer = ov.solve(model, start, alpha, late=True, rtol=1e-10)
+    np.testing.assert_allclose(late.eps_g, finer.eps_g, rtol=1e-5)
+    np.testing.assert_allclose(late.R[-1], plain.R[-1], atol=1e-9)
+    # the stored part says from where on: nan before, and at() goes through it
+    assert np.isnan(late.eps_late[0]) and late.eps_late[-1] == late.eps_g[-1] and late.eps_floor[-1] == 0
+    assert late.at(1155.0).R == pytest.approx(np.eye(2), abs=1e-8)
+
+
+def test_late_true_with_stop_and_steps():
+    model = ov.committee_machine(1, 1, eta=1.0)
+    traj = ov.solve(model, start_of(model), (0, 1e4), late=True, stop=1e-30)
+    assert traj.success and traj.eps_g[-1] == pytest.approx(1e-30, rel=1e-9)
+    assert np.all(np.diff(traj.alpha) > 0)
+    stiff = ov.committee_machine(1, 1, eta=0.2, spectrum=ov.power_law(beta=1.0, L=32))
+    begin = stiff.random_start(N=3200, rng=1)
+    traj = ov.solve(stiff, begin, [0, 1e3, 1e5], late=True)
+    assert traj.success and traj.method.startswith("StructuredBDF") and 0 < traj.eps_g[-1] < 1e-20
+
+
+@pytest.mark.parametrize(
+    "options", [dict(activation=ov.relu), dict(noise=0.1), dict(eta_v=0.1), dict(weight_decay=0.1)]
+)
+def test_late_true_is_refused_where_it_has_no_meaning(options):
+    model = ov.committee_machine(1, 1, eta=0.5, **options)
+    with pytest.raises(ValueError, match="late=True cannot follow"):
+        ov.solve(model, start_of(model), (0, 1), late=True)
+
+
+def test_the_floor_is_the_size_of_the_rounding_errors():
+    """Eps_g of nearly perfect students from Q and R against its leading order, T delta^2 E[g'^2] / 2 per student."""
+    model = ov.committee_machine(2, 2, eta=0.5)
+    rng = np.random.default_rng(0)
+    errors = []
+    for delta in 10.0 ** -rng.uniform(6, 9, 300):
+        Q = (1 - delta) ** 2 * np.eye(2)
+        exact = 2 * delta**2 * 2 / np.pi / np.sqrt(3) / 2  # E[g'(nu)^2 nu^2] = (2/pi) 3^(-3/2); corrections O(delta^3)
+        exact /= 3
+        traj = ov.solve(model, start_of(model, Q=Q, R=(1 - delta) * np.eye(2)), [0.0])
+        raw = ov.closure(model, traj.Q[0], traj.R[0], traj.T).eps_g
+        errors.append((raw - exact) / traj.eps_floor[0])
+    assert 0.02 < np.abs(errors).max() < 5

@@ -406,3 +406,14 @@ def test_divergence_is_reported(method, activation, eta):
         traj = ov.solve(model, start, (0, 200), method=method, rtol=1e-5)
     assert not traj.success and 1 < len(traj) and traj.alpha[-1] < 200
     assert np.all(np.isfinite(traj.Q))
+
+
+@pytest.mark.parametrize("rtol", [1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("eta", [0.22, 0.33, 0.4, 0.47])
+def test_a_network_that_has_learned_everything_rests(eta, rtol):
+    """At the fixed point all that is left is rounding; steps must grow all the same, and the end be reached."""
+    model = ov.committee_machine(2, 2, eta=eta)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0], [0, 0.4]], R=[[0.02, 0], [0, 0.03]], T=np.eye(2))
+    traj = ov.solve(model, start, (0, 1e6), method="structured", rtol=rtol)
+    assert traj.success and traj.nfev < 10_000
+    np.testing.assert_allclose(traj.R[-1], np.eye(2), atol=10 * max(rtol, 1e-10))

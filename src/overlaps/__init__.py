@@ -3,19 +3,29 @@
 Every model is an activation closure times a covariate spectrum, integrated by one right-hand side.
 """
 
+# what is known in closed form, loaded when first used; fixed points
+
+
 # what is learned
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 
 # the closure, the solution, the simulation
 from .closure import Closure, closure
+from .compress import compress, compression_error
 from .files import load
 from .models import Model, committee_machine, quadratic_network
 from .simulate import simulate
 from .solve import solve
 
-# from what data, from where
+# from what data
 from .spectrum import Spectrum, isotropic, power_law
+
+# where the flow stops, and whether it stays
+from .stability import FixedPoint, Linearisation, critical_eta, fixed_point, linearise
+
+# from where
 from .state import State
+from .sweep import Sweep, sweep
 from .trajectory import Ensemble, Trajectory
 
 __version__ = "0.1.0"
@@ -24,17 +34,25 @@ __all__ = [
     "Activation",
     "Closure",
     "Ensemble",
+    "FixedPoint",
+    "Linearisation",
     "Model",
     "Spectrum",
     "State",
+    "Sweep",
     "Trajectory",
     "absolute",
     "closure",
     "committee_machine",
+    "compress",
+    "compression_error",
+    "critical_eta",
     "erf",
+    "fixed_point",
     "isotropic",
     "leaky_relu",
     "linear",
+    "linearise",
     "load",
     "polynomial",
     "power_law",
@@ -43,5 +61,6 @@ __all__ = [
     "relu",
     "simulate",
     "solve",
+    "sweep",
     "tanh",
 ]

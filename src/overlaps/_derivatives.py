@@ -37,7 +37,7 @@ def _ordered(f, h, saa, sbb, sab):
         al = 1.0 + saa
         if h == ERF:
             be = 1.0 + sbb
-            lam = 1.0 + saa + sbb + max(saa * sbb - sab * sab, 0.0)
+            lam = 1.0 + saa + sbb + (saa * sbb - sab * sab)
             c = 2 / (PI * lam * math.sqrt(lam))
             return c * sab, -c * be, -c * al, c * sab * (2 * lam / al + be) / al, c * sab * (2 * lam / be + al) / be
         if h == QUADRATIC:

@@ -55,7 +55,7 @@ def tilt(S, a, b, work):
     if a == b:
         det = 1.0 + 2.0 * S[a, a]
     else:
-        det = 1.0 + S[a, a] + S[b, b] + max(S[a, a] * S[b, b] - S[a, b] * S[a, b], 0.0)
+        det = 1.0 + S[a, a] + S[b, b] + (S[a, a] * S[b, b] - S[a, b] * S[a, b])
     slope = S[a, b] / saa
     ia = 1.0 / math.sqrt(saa)
     ib = math.sqrt(saa / det)

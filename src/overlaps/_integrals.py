@@ -47,9 +47,10 @@ def slope(code, x):
 
 @jit(inline=True)
 def _erf_erf(saa, sbb, sab):
-    # Saad and Solla (1995).  lam = (1 + saa)(1 + sbb) - sab^2, written so that nothing cancels when a = b.
+    # Saad and Solla (1995).  lam = (1 + saa)(1 + sbb) - sab^2, written so that nothing cancels when a = b.  The bracket
+    # is not clipped at 0: the closure stays differentiable where fields coincide.
     al, bl = 1.0 + saa, 1.0 + sbb
-    root = math.sqrt(1.0 + saa + sbb + max(saa * sbb - sab * sab, 0.0))
+    root = math.sqrt(1.0 + saa + sbb + (saa * sbb - sab * sab))
     c = 2 / (PI * root)
     if 2.0 * abs(sab) <= min(al, bl):
         x = sab / math.sqrt(al * bl)

@@ -7,7 +7,7 @@ import numpy as np
 
 def _same(a, b):
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
+        return np.array_equal(a, b, equal_nan=True)
     return a == b
 
 

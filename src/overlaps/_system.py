@@ -33,7 +33,7 @@ class System:
         L, K, M = self.shape
         lead = y.shape[:-1]
         r, upper, v = np.split(y, [L * K * M, L * (K * M + K * (K + 1) // 2)], axis=-1)
-        q = np.empty((*lead, L, K, K))
+        q = np.empty((*lead, L, K, K), dtype=y.dtype)
         i, j = self.upper
         q[..., i, j] = q[..., j, i] = upper.reshape(*lead, L, -1)
         if not self.model.trains_v:

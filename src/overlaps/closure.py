@@ -122,3 +122,14 @@ def generalisation_error(model, S, v):
     bound = bind(model, second_order=False)
     w = np.concatenate([v, np.broadcast_to(-model.v_star, (len(v), M))], axis=1)
     return np.array([bound(np.ascontiguousarray(S_i), w_i, A, B, C, dv) for S_i, w_i in zip(S, w, strict=True)])
+
+
+def rounding_floor(model, S, v):
+    """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
+    x, weight = np.polynomial.hermite_e.hermegauss(40)
+    fields = np.sqrt(np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0))[..., None] * x
+    K = model.K
+    g = np.concatenate([model.activation.g(fields[:, :K]), model.teacher_activation.g(fields[:, K:])], axis=1)
+    size = np.sqrt(np.square(g) @ weight / weight.sum())
+    w = np.concatenate([np.abs(v), np.broadcast_to(np.abs(model.v_star), (len(v), model.M))], axis=1)
+    return np.finfo(float).eps * np.sum(w * size, axis=1) ** 2

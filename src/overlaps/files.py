@@ -34,6 +34,8 @@ def save(result, path):
             header[f.name] = value
     model, spectrum = result.model, result.model.spectrum
     arrays |= {"model.v": model.v, "model.v_star": model.v_star, "spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
+    if spectrum.basis is not None:
+        arrays["spectrum.basis"] = spectrum.basis
     plain = ("eta", "eta_v", "noise", "weight_decay", "batch_size", "gradient_flow")
     head = {
         "format": FORMAT,
@@ -108,7 +110,7 @@ def _model(head, data):
         options[name] = _activation(options[name])
     options["weight_decay"] = tuple(options["weight_decay"])
     return Model(
-        spectrum=Spectrum(data["spectrum.s"], data["spectrum.p"], name=head["spectrum"]),
+        spectrum=Spectrum(data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")),
         v=data["model.v"],
         v_star=data["model.v_star"],
         **options,

@@ -25,6 +25,7 @@ class Run:
     success: bool = False
     message: str = ""
     nfev: int = 0
+    left: bool = False
 
     def record(self, alpha, y):
         """Keep one point."""
@@ -32,8 +33,11 @@ class Run:
         self.y.append(np.array(y))
 
 
-def integrate(system, y0, times, *, every_step, method, options, stop=None, tick=None):
+def integrate(system, y0, times, *, every_step, method, options, stop=None, leave=None, tick=None):
     """Integrate through ``times`` and record there, or at every step of the solver.
+
+    ``leave(y)`` ends the run after the first step at which it is true: the problem is then handed over to other
+    variables.
 
     Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.  The
     structured BDF interpolates: its dense output is the polynomial that the method itself steps with, and landing
@@ -47,13 +51,13 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, tick
         return run
     try:
         with np.errstate(all="ignore"):  # overflow is caught below, with a sentence
-            _drive(run, system, np.array(y0), times, every_step, method, options, crossing, tick)
+            _drive(run, system, np.array(y0), times, every_step, method, options, crossing, leave, tick)
     except KeyboardInterrupt:
         run.message = f"interrupted; the last recorded point is alpha = {run.alpha[-1]:g}."
     return run
 
 
-def _drive(run, system, y, times, every_step, method, options, crossing, tick):
+def _drive(run, system, y, times, every_step, method, options, crossing, leave, tick):
     solver = method(system.rhs, times[0], y, times[-1], **options)
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent = 0
@@ -85,6 +89,12 @@ def _drive(run, system, y, times, every_step, method, options, crossing, tick):
                     run.record(passed, at_time(passed))
                 run.record(at, at_time(at))
                 run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
+                return
+            if leave is not None and leave(solver.y):
+                for passed in times[(times >= target) & (times < solver.t)]:
+                    run.record(passed, solver.dense_output()(passed))
+                run.record(solver.t, solver.y)
+                run.success = run.left = True
                 return
             if every_step:
                 run.record(solver.t, solver.y)

@@ -3,19 +3,24 @@
 import warnings
 
 import numpy as np
+from scipy.integrate import BDF
 
 from . import _check
 from ._choose import choose_method
 from ._progress import bar
 from ._system import System
 from .closure import check_domain
+from .differences import DifferenceSystem, can_hand_over, unfit
 from .integrate import integrate, solver_class
+from .structured import StructuredBDF
 from .trajectory import Trajectory
 
 __all__ = ["solve"]
 
 
-def solve(model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, **options):
+def solve(
+    model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False, **options
+):
     r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
 
     .. math::
@@ -46,6 +51,10 @@ def solve(model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=
         Show a progress bar.
     stop : float or callable, optional
         Stop where eps_g falls below this number, or where ``stop(alpha, state)`` changes sign.
+    late : bool
+        Follow perfectly learnable problems (erf, linear, quadratic; K = M) to any eps_g: once every student has nearly
+        learned its teacher, the overlaps of their differences are integrated in place of Q and R, whose rounding hides
+        eps_g below about 1e-16. See :mod:`overlaps.differences`.
     **options
         Passed to the SciPy solver, e.g. ``max_step``.
 
@@ -88,29 +97,25 @@ def solve(model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=
     system = System(model, start)
     chosen, why = choose_method(system, times[-1] - times[0], rtol) if method == "auto" else (method, "")
     solver = solver_class(chosen)
+    common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     with bar(progress, times[-1], "alpha") as tick:
-        run = integrate(
-            system,
-            system.pack(start),
-            times,
-            every_step=every_step,
-            method=solver,
-            options={"rtol": rtol, "atol": atol, **options},
-            stop=stop,
-            tick=tick,
-        )
+        leave = _learned(system) if late else None
+        run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
+        q, r, v = system.unpack(np.array(run.y))
+        eps_late = None
+        if run.left:
+            run, q, r, v, eps_late = _follow_differences(system, run, (q, r, v), times, solver, tick, common)
     run.message += _closure_note(system.closure)
     if not run.success:
         warnings.warn(run.message, RuntimeWarning, stacklevel=2)
     # the start is kept only where it was asked for, or where nothing else was reached
     first = int(not every_step and np.ravel(alpha)[0] > 0 and len(run.alpha) > 1)
-    q, r, v = system.unpack(np.array(run.y[first:]))
     return Trajectory(
         model=model,
         alpha=np.array(run.alpha[first:]),
-        q=q,
-        r=r,
-        v=v,
+        q=q[first:],
+        r=r[first:],
+        v=v[first:],
         tau=start.tau,
         T=start.T,
         success=run.success,
@@ -119,7 +124,37 @@ def solve(model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=
         method=solver.__name__ + why,
         rtol=rtol,
         atol=atol,
+        eps_late=None if eps_late is None else eps_late[first:],
     )
+
+
+def _learned(system):
+    """Test whether every student has nearly learned its teacher, at a packed state."""
+
+    def leave(y):
+        return can_hand_over(system.model, system.state(y))[0] is not None
+
+    reason = unfit(system.model, system.start)
+    if reason:
+        raise ValueError(f"late=True cannot follow this problem to the end: {reason}. Leave late out.")
+    return leave
+
+
+def _follow_differences(system, run, arrays, times, solver, tick, common):
+    """Go on from the end of ``run`` in the differences of students and teachers; the two parts joined."""
+    at = run.alpha[-1]
+    late = DifferenceSystem(system.model, system.state(run.y[-1]))
+    # the structured Jacobian belongs to Q and R; SciPy's own BDF serves the stiff problems here
+    solver = BDF if solver is StructuredBDF else solver
+    tail = integrate(late, late.pack(late.start), np.r_[at, times[times > at]], method=solver, tick=tick, **common)
+    y = np.array(tail.y)
+    # the handover itself is a record only if it was asked for
+    kept = len(run.alpha) if common["every_step"] or at in times else len(run.alpha) - 1
+    tail.alpha = run.alpha[:kept] + tail.alpha[1:]
+    tail.nfev += run.nfev
+    tail.message += f" From alpha = {at:.6g} on in the differences of students and teachers."
+    joined = [np.concatenate([a[:kept], b[1:]]) for a, b in zip(arrays, late.unpack(y), strict=True)]
+    return tail, *joined, np.concatenate([np.full(kept, np.nan), late.eps_g(y)[1:]])
 
 
 def _closure_note(closure):

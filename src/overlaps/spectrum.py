@@ -12,6 +12,8 @@ from ._record import Record
 
 __all__ = ["Spectrum", "isotropic", "power_law"]
 
+MERGE = 1e-12  # eigenvalues closer than this, relative to the largest, are one: eigh knows them to about N 1e-16
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Spectrum(Record):
@@ -27,15 +29,23 @@ class Spectrum(Record):
         Eigenvalues, >= 0.
     p : array_like, shape (L,), optional
         Weights >= 0 that sum to one; equal weights by default.
+    name : str
+        How the spectrum is printed.
+    basis : array_like, shape (N, N), optional
+        Orthonormal eigenvectors of a given covariance as columns: block l owns n_l = p_l N consecutive ones, in the
+        order of ``s``. Explicit weights (``State.from_weights``) are then in the original coordinates. By default the
+        coordinates themselves.
 
     Raises
     ------
     ValueError
-        Negative or non-finite entries, shapes that differ, weights that do not sum to one.
+        Negative or non-finite entries, shapes that differ, weights that do not sum to one, a basis that is not
+        orthonormal or does not split into blocks.
 
     Notes
     -----
-    Eigenvalues are kept as given: equal ones are not merged, and s = 0 or p = 0 are legal.
+    Eigenvalues are kept as given: equal ones are not merged (:meth:`from_covariance` does), and s = 0 or p = 0 are
+    legal.
 
     Examples
     --------
@@ -47,6 +57,7 @@ class Spectrum(Record):
     s: Any  # array_like in, read-only float array once checked
     p: Any = None
     name: str = "Spectrum"
+    basis: Any = None
 
     def __post_init__(self):
         s = _check.array("s", self.s, ("L",))
@@ -59,6 +70,80 @@ class Spectrum(Record):
             raise ValueError(f"the weights p sum to {p.sum():.12g}; expected 1. Try p / p.sum().")
         object.__setattr__(self, "s", s)
         object.__setattr__(self, "p", p)
+        if self.basis is not None:
+            basis = _check.array("basis", self.basis, ("N", "N"))
+            N = basis.shape[1]
+            if basis.shape[0] != N or not np.allclose(basis.T @ basis, np.eye(N), rtol=0, atol=1e-8):
+                raise ValueError(f"basis has shape {basis.shape}; expected N orthonormal columns of length N.")
+            object.__setattr__(self, "basis", basis)
+            self.block_sizes(N)
+
+    @classmethod
+    def from_covariance(cls, Sigma=None, *, data=None, shrinkage=0.0, rank=None, centre=True):
+        r"""Spectrum and eigenvectors of any covariance matrix, given or estimated from data.
+
+        .. math:: \Sigma = \sum_l s_l P_l, \qquad \text{or}\quad
+            \Sigma = \frac1n \sum_{\mu=1}^n (x_\mu - \bar x)(x_\mu - \bar x)^T
+
+        Eigenvalues descend; those within 1e-12 of the largest of each other are merged into one block.
+
+        Parameters
+        ----------
+        Sigma : array_like, shape (N, N)
+            Symmetric and positive semi-definite. Either this or ``data``.
+        data : array_like, shape (n, N)
+            Samples as rows. The divisor is n: it is the covariance of inputs drawn from the rows with replacement.
+        shrinkage : float
+            In [0, 1]: (1 - shrinkage) Sigma + shrinkage tr(Sigma)/N identity, for few samples.
+        rank : int, optional
+            Keep this many leading eigenvalues; the others are replaced by their mean, so that the trace is conserved.
+        centre : bool
+            Subtract the mean of the data (the theory is for centred inputs).
+
+        Returns
+        -------
+        Spectrum
+            With ``basis``; it lives at this N only.
+
+        Raises
+        ------
+        ValueError
+            Neither or both of Sigma and data, not square, not symmetric, not positive semi-definite, nan.
+
+        References
+        ----------
+        Ledoit and Wolf (2004), J. Multivar. Anal. 88, 365, for the shrinkage.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> spectrum = ov.Spectrum.from_covariance([[2.0, 0.5, 0.0], [0.5, 2.0, 0.0], [0.0, 0.0, 1.5]])
+        >>> spectrum.s.round(6), spectrum.p.round(6)
+        (array([2.5, 1.5]), array([0.333333, 0.666667]))
+        """
+        if (Sigma is None) == (data is None):
+            got = "neither" if data is None else "both"
+            raise ValueError(f"got {got}; expected either a covariance matrix Sigma or data=, with samples as rows.")
+        Sigma = _covariance(data, centre) if Sigma is None else _check.array("Sigma", Sigma, ("N", "N"))
+        N = Sigma.shape[1]
+        if Sigma.shape[0] != N or N == 0:
+            raise ValueError(f"Sigma has shape {Sigma.shape}; expected a square matrix. Samples as rows go to data=.")
+        _check.symmetric("Sigma", Sigma)
+        shrinkage = _check.number("shrinkage", shrinkage, least=0)
+        if shrinkage > 1:
+            raise ValueError(f"shrinkage = {shrinkage:g}; expected a number in [0, 1].")
+        rank = N if rank is None else _check.count("rank", rank, least=0)
+        values, vectors = np.linalg.eigh((Sigma + Sigma.T) / 2)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        if values[-1] < -_check.PSD_TOLERANCE * np.sum(np.abs(values)):
+            raise ValueError(f"Sigma is not positive semi-definite: its lowest eigenvalue is {values[-1]:.3g}.")
+        values = np.where(values > MERGE * values[0], values, 0.0)  # what eigh cannot tell from zero
+        values = (1 - shrinkage) * values + shrinkage * values.mean()
+        if rank < N:
+            values[rank:] = values[rank:].mean()
+        edges = _block_edges(values)
+        s, n = np.add.reduceat(values, edges), np.diff([*edges, N])
+        return cls(s / n, n / N, f"from_covariance(N={N}, L={len(n)})", vectors)
 
     @property
     def L(self):
@@ -78,20 +163,45 @@ class Spectrum(Record):
         Raises
         ------
         ValueError
-            Some p_l N is not an integer; the message names the nearest N for which all are.
+            Some p_l N is not an integer; the message names the nearest N for which all are. Or the spectrum has
+            eigenvectors, which fix N.
         """
         N = _check.count("N", N)
+        if self.basis is not None and N != len(self.basis):
+            raise ValueError(
+                f"N = {N}; expected N = {len(self.basis)}, the dimension of the eigenvectors of this spectrum. "
+                "Try Spectrum(spectrum.s, spectrum.p), which forgets them."
+            )
         sizes = np.rint(self.p * N).astype(int)
         if np.allclose(sizes, self.p * N, rtol=0, atol=1e-6) and sizes.sum() == N:
             return sizes
         unit = lcm(*(Fraction(float(p)).limit_denominator(10**6).denominator for p in self.p))
         nearest = max(1, round(N / unit)) * unit
-        raise ValueError(f"N = {N} does not split into whole blocks n_l = p_l N; try N = {nearest}.")
+        hint = f"try N = {nearest}." if nearest < 1e9 else "nor does any near it (compressed spectra stand for none)."
+        raise ValueError(f"N = {N} does not split into whole blocks n_l = p_l N; {hint}")
 
     def __repr__(self):
         if self.name != "Spectrum":
             return self.name
         return f"Spectrum(L={self.L}, s in [{self.s.min():.4g}, {self.s.max():.4g}], mean {self.mean:.4g})"
+
+
+def _covariance(data, centre):
+    """Second moments (N, N) of the rows of data (n, N), about their mean if ``centre``."""
+    X = _check.array("data", data, ("n", "N"))
+    if len(X) < 1 + bool(centre):
+        raise ValueError(f"data has shape {X.shape}; expected samples as rows, at least {1 + bool(centre)}.")
+    X = X - X.mean(axis=0) if centre else X
+    return X.T @ X / len(X)
+
+
+def _block_edges(values):
+    """First index of each group of equal entries in a descending array."""
+    edges = [0]
+    for i, value in enumerate(values):
+        if values[edges[-1]] - value > MERGE * values[0]:
+            edges.append(i)
+    return edges
 
 
 def isotropic():

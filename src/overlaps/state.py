@@ -181,7 +181,8 @@ class State(Record):
     def from_weights(cls, model, *, W, W_star, v=None):
         """State of explicit weights, W (K, N) and W_star (M, N).
 
-        Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``.
+        Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``, or of the
+        eigenvectors that a spectrum from a covariance keeps: weights are in the coordinates of the inputs.
 
         Raises
         ------
@@ -198,7 +199,10 @@ class State(Record):
         W, W_star = _check.array("W", W, (model.K, "N")), _check.array("W_star", W_star, (model.M, "N"))
         if W.shape[1] != W_star.shape[1]:
             raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
-        q, r, t = block_overlaps(W, W_star, model.spectrum.block_sizes(W.shape[1]))
+        sizes, basis = model.spectrum.block_sizes(W.shape[1]), model.spectrum.basis
+        if basis is not None:
+            W, W_star = W @ basis, W_star @ basis
+        q, r, t = block_overlaps(W, W_star, sizes)
         return cls.from_blocks(model, q=q, r=r, t=t, v=v)
 
     def __repr__(self):

@@ -22,7 +22,9 @@ DERIVATIVES = {
     ERF: erf_derivatives,
 }
 SHARE = 0.25  # of the tolerance, that the global error aims at where nothing amplifies it
-LEAST_RTOL = 2.5e-14  # below it the differences of BDF are rounding errors
+ROUNDING = 1e-14  # of a solution of J x = f relative to the largest overlap, where f is rounding and J is slow
+# below these Newton corrections, and overlaps that vanish, drown in the rounding of overlaps of order one
+LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
 NEWTON_TOLERANCE = 0.01  # of the local error; SciPy's sqrt(rtol) gains nothing here, and at 1e-8 iterates on rounding
 DIFFERENCE = 1e-4  # step of the differences: closures by quadrature have an error of about 1e-8
 ALIGNED = 1e-5  # sine of the angle between a relu student and another unit below which derivatives are not taken
@@ -65,9 +67,9 @@ class StructuredBDF(BDF):
     Notes
     -----
     A local error tol per step makes the global error of a method of order 5 proportional to tol^(5/6), so BDF runs with
-    tol = (rtol/4)^(6/5). Measured: the errors of Q and R are then 0.1 to 1 times rtol for rtol from 1e-4 to 1e-10,
-    whatever L; the escape from a plateau multiplies them by up to 40, as it multiplies any error. Rounding keeps them
-    above 1e-11 or so. An interpolated output time is as accurate as a step.
+    tol = (rtol/4)^(6/5). Measured: the errors of Q and R are then 0.1 to 1 times rtol for rtol from 1e-4 to 1e-9,
+    whatever L; the escape from a plateau multiplies them by up to 40, as it multiplies any error. Rounding in Newton's
+    iteration keeps them above 1e-10 or so. An interpolated output time is as accurate as a step.
 
     References
     ----------
@@ -78,14 +80,16 @@ class StructuredBDF(BDF):
     def __init__(self, fun, t0, y0, t_bound, *, rtol=1e-8, atol=1e-12, **options):
         self.system = system_of(fun)
         # order 5 with a local error of tol per step has a global error of order tol^(5/6)
-        rtol, atol = max((SHARE * rtol) ** 1.2, LEAST_RTOL), atol * rtol**0.2
+        rtol, atol = max((SHARE * rtol) ** 1.2, LEAST_RTOL), max(atol * rtol**0.2, LEAST_ATOL)
         # an empty sparse Jacobian keeps BDF from allocating a dense identity matrix; ours takes its place below
         empty = csc_matrix((len(y0), len(y0)))
         super().__init__(fun, t0, y0, t_bound, rtol=rtol, atol=atol, jac=empty, **options)
         self.newton_tol = max(self.newton_tol, NEWTON_TOLERANCE)
         # BDF's step passes ``I - c * J`` to ``lu``.  Jacobian answers to this expression, with the number 1 for I:
         # the alternative is a copy of SciPy's step method, which would not follow its corrections.
-        self.jac, self.lu, self.solve_lu = self._jacobian, self._factorised, NewtonMatrix.solve
+        self.jac, self.lu, self.solve_lu = self._jacobian, self._factorised, self._correction
+        self.trial = self.corrected = t0
+        self.fun = self._timed(self.fun)
         self.I, self.J = 1.0, self.jac(self.t, self.y)
         self.D, self.atol = self.D.view(_Serial), np.full(self.n, self.atol).view(_Serial)
 
@@ -99,6 +103,30 @@ class StructuredBDF(BDF):
         """Count a factorisation; the expression ``I - c * J`` made it."""
         self.nlu += 1
         return newton_matrix
+
+    def _correction(self, newton_matrix, b):
+        """Correction of a Newton iteration; exactly 0 once it is negligible: a tenth of what is accepted, or rounding.
+
+        At a fixed point corrections are rounding, which has no rate of convergence: BDF would call it divergence and
+        shorten its steps without end.  A correction of 0 it takes for converged.  The first correction of a step
+        is kept whatever its size is above the tolerance: the error estimate is made of it.
+        """
+        x = newton_matrix.solve(b)
+        y = np.abs(self.y)
+        negligible = 0.1 * self.newton_tol * (np.asarray(self.atol) + self.rtol * y)
+        if self.trial == self.corrected:
+            negligible = np.maximum(negligible, ROUNDING * y.max())
+        self.corrected = self.trial
+        return x if np.any(np.abs(x) > negligible) else np.zeros_like(x)
+
+    def _timed(self, fun):
+        """The right-hand side, remembering the time of its last call: the end of the step that is tried."""
+
+        def timed(t, y):
+            self.trial = t
+            return fun(t, y)
+
+        return timed
 
 
 class _Serial(np.ndarray):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ._record import Record
-from .closure import generalisation_error
+from .closure import generalisation_error, rounding_floor
 from .models import Model
-from .state import State
+from .state import State, gram
 
 __all__ = ["Ensemble", "Trajectory"]
 
@@ -38,11 +38,7 @@ class _Curves(Record):
     @property
     def S(self):
         """Covariance of all fields (..., n, K + M, K + M)."""
-        Q, R = self.Q, self.R
-        T = np.broadcast_to(np.expand_dims(self.T, -3), (*Q.shape[:-2], *self.T.shape[-2:]))
-        return np.concatenate(
-            [np.concatenate([Q, R], axis=-1), np.concatenate([R.swapaxes(-1, -2), T], axis=-1)], axis=-2
-        )
+        return gram(self.Q, self.R, np.expand_dims(self.T, -3))
 
     @property
     def eps_g(self):
@@ -67,6 +63,15 @@ class _Curves(Record):
         from .files import save
 
         save(self, path)
+
+    def to_xarray(self):
+        """Label the arrays by alpha, run and the indices of the units; see :func:`overlaps.labelled.from_curves`.
+
+        Needs the extra ``overlaps[xarray]``.
+        """
+        from .labelled import from_curves
+
+        return from_curves(self)
 
     def plot(self, ax=None, **style):
         """Draw eps_g and the overlaps against alpha; see :func:`overlaps.plotting.plot`.
@@ -104,6 +109,8 @@ class Trajectory(_Curves):
     success, message, nfev, method, rtol, atol
         Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
         side, the integrator and its tolerances.
+    eps_late : ndarray, shape (n,), or None
+        With ``solve(..., late=True)``: eps_g where it was integrated from differences, nan before.
     """
 
     model: Model
@@ -119,10 +126,26 @@ class Trajectory(_Curves):
     method: str
     rtol: float
     atol: float
+    eps_late: np.ndarray | None = None
     _cache: dict = field(default_factory=dict, compare=False)
 
     def __len__(self):
         return self.alpha.size
+
+    @property
+    def eps_g(self):
+        """Generalisation error E[(yhat - y)^2] / 2 without the noise (n,); ``eps_floor`` is what it resolves."""
+        eps_g = super().eps_g
+        return eps_g if self.eps_late is None else np.where(np.isnan(self.eps_late), eps_g, self.eps_late)
+
+    @property
+    def eps_floor(self):
+        """Size (n,) below which eps_g, a difference of overlaps of order one, is rounding; 0 where ``late`` took over.
+
+        An estimate: machine precision times (sum_c |w_c| sqrt(E[g_c^2]))^2, with w = (v, -v*).
+        """
+        floor = rounding_floor(self.model, self.S, self.v)
+        return floor if self.eps_late is None else np.where(np.isnan(self.eps_late), floor, 0.0)
 
     def __getitem__(self, i):
         """State at record ``i``."""
@@ -147,12 +170,16 @@ class Trajectory(_Curves):
         i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
         if self.alpha[i] == alpha:
             return self[i]
+        late = self.eps_late is not None
+        if late and not np.isnan(
+            self.eps_late[i]
+        ):  # Q and R alone have lost the differences: go back to where they hold
+            i = int(np.argmin(np.isnan(self.eps_late))) - 1
         method = self.method.split(" ")[0]
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
-            part = solve(
-                self.model, self[i], (self.alpha[i], float(alpha)), method=method, rtol=self.rtol, atol=self.atol
-            )
+            tolerances = {"rtol": self.rtol, "atol": self.atol}
+            part = solve(self.model, self[i], (self.alpha[i], float(alpha)), method=method, late=late, **tolerances)
         return part[-1]
 
     def __repr__(self):

@@ -1,0 +1,54 @@
+"""
+The learning rate that leaves the plateau first, on two worker processes
+========================================================================
+
+A soft committee machine (erf, K = M = 2) waits on its symmetric plateau for a time that falls like 1/eta while eta is
+small, and grows again when the O(eta^2) term C keeps the students together. ``ov.sweep`` calls one function at every
+learning rate on any ``concurrent.futures`` executor; the scripts ``sweep_*.py`` differ in the line that makes the pool.
+Saad and Solla (1995), Phys. Rev. E 52, 4225.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+
+ETAS = np.linspace(0.1, 2.2, 40)
+
+
+def make_pool():
+    from concurrent.futures import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(2)
+
+
+def escape_time(eta):
+    """Time alpha at which eps_g falls below 0.005, half the height of the plateau."""
+    model = ov.committee_machine(2, 2, eta=eta)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0], [0, 0.4]], R=[[0.02, 0], [0, 0.03]], T=np.eye(2))
+    return ov.solve(model, start, (0, 3000), stop=5e-3).alpha[-1]
+
+
+def main():
+    with make_pool() as pool:
+        result = ov.sweep(escape_time, {"eta": ETAS}, executor=pool)
+    print(result, "in this process" if pool is None else f"on {type(pool).__name__}")
+    alpha = result.array()
+    best = np.argmin(alpha)
+    fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+    ax.plot(ETAS, alpha, "o-", label="K = M = 2")
+    ax.plot(ETAS, ETAS[0] * alpha[0] / ETAS, "k--", linewidth=1, label=r"$\propto 1/\eta$")
+    ax.axvline(ETAS[best], color="0.7", linewidth=1, zorder=0)
+    ax.set(xlabel=r"$\eta$", ylabel=r"escape from the plateau, $\alpha$", yscale="log")
+    ax.legend(frameon=False)
+    fig.savefig(f"{Path(__file__).stem}.png", dpi=150)
+    return result, alpha, best
+
+
+if __name__ == "__main__":
+    result, alpha, best = main()
+    print(f"fastest escape at eta = {ETAS[best]:.2f}, alpha = {alpha[best]:.1f}")
+    assert result.success and 0 < best < len(ETAS) - 1 and alpha[-1] > 1.2 * alpha[best]
+    assert result.values == ov.sweep(escape_time, {"eta": ETAS}).values  # workers change nothing in the result
