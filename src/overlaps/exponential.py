@@ -1,5 +1,7 @@
 """Exponential midpoint step: the flow solved exactly over a step whose closure is frozen at its middle."""
 
+from typing import Any
+
 import numpy as np
 from scipy.integrate import OdeSolver
 
@@ -55,6 +57,10 @@ class ExponentialMidpoint(OdeSolver):
     Hochbruck and Ostermann (2010), Acta Numerica 19, 209.
     """
 
+    t: float
+    y: np.ndarray
+    _frozen: Any  # closure at (t, y), or None
+
     def __init__(
         self, fun, t0, y0, t_bound, *, rtol=1e-4, atol=1e-8, max_step=np.inf, first_step=None, vectorized=False
     ):
@@ -65,7 +71,7 @@ class ExponentialMidpoint(OdeSolver):
                 raise ValueError(f"{name} = {value!r}; expected a positive number.")
         self.rtol, self.atol, self.max_step = SHARE * rtol, SHARE * atol, max_step
         self.h_abs = first_step
-        self._frozen = None  # closure at (t, y)
+        self._frozen = None
         if first_step is None:
             g, rate = self._arguments(self.y), self._arguments(self.fun(self.t, self.y))
             scale = self.atol + self.rtol * np.abs(g).max()

@@ -181,9 +181,9 @@ def solver_class(method):
         for name, cls in OWN.items():
             if method in (name, cls.__name__):
                 return cls
-        cls = getattr(scipy.integrate, method, None)
-        if isinstance(cls, type) and issubclass(cls, OdeSolver) and cls is not OdeSolver:
-            return cls
+        known = getattr(scipy.integrate, method, None)
+        if isinstance(known, type) and issubclass(known, OdeSolver) and known is not OdeSolver:
+            return known
     elif isinstance(method, type) and issubclass(method, OdeSolver):
         return method
     raise ValueError(

@@ -108,9 +108,7 @@ def simulate(
     warn_coarse_step(model, N)
     starts = _starts(model, start, N, children, student_scale)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
-        simulator = SIMULATORS[method]
-        if method == "direct" and dtype != "float64":
-            simulator = partial(simulator, dtype=dtype)
+        simulator = partial(direct_run, dtype=dtype) if method == "direct" else SIMULATORS[method]
         results = _map_runs(simulator, model, starts, N, steps, children, tick, executor)
     return _ensemble(model, starts, results, first + steps / N, N, method)
 

@@ -1,6 +1,7 @@
 """Backward differentiation for many eigenvalues: SciPy's BDF with an exact Newton solve in O(L)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.integrate import BDF
@@ -76,6 +77,11 @@ class StructuredBDF(BDF):
     Shampine and Reichelt (1997), SIAM J. Sci. Comput. 18, 1; Hairer and Wanner (1996), Solving Ordinary Differential
     Equations II.
     """
+
+    newton_tol: float
+    fun: Any
+    D: np.ndarray
+    atol: Any
 
     def __init__(self, fun, t0, y0, t_bound, *, rtol=1e-8, atol=1e-12, **options):
         self.system = system_of(fun)

@@ -170,16 +170,17 @@ class Trajectory(_Curves):
         i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
         if self.alpha[i] == alpha:
             return self[i]
-        late = self.eps_late is not None
-        if late and not np.isnan(
-            self.eps_late[i]
-        ):  # Q and R alone have lost the differences: go back to where they hold
-            i = int(np.argmin(np.isnan(self.eps_late))) - 1
+        late = self.eps_late
+        if late is not None and not np.isnan(late[i]):
+            # Q and R alone have lost the differences: go back to where they hold
+            i = max(int(np.argmin(np.isnan(late))) - 1, 0)
         method = self.method.split(" ")[0]
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             tolerances = {"rtol": self.rtol, "atol": self.atol}
-            part = solve(self.model, self[i], (self.alpha[i], float(alpha)), method=method, late=late, **tolerances)
+            part = solve(
+                self.model, self[i], (self.alpha[i], float(alpha)), method=method, late=late is not None, **tolerances
+            )
         return part[-1]
 
     def __repr__(self):
