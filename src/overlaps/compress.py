@@ -7,7 +7,7 @@ import numpy as np
 from . import _check
 from .solve import solve
 from .spectrum import Spectrum
-from .state import State
+from .state import State, gram
 
 __all__ = ["compress", "compression_error"]
 
@@ -72,9 +72,9 @@ def compress(model, state, nodes):
     >>> import numpy as np, overlaps as ov
     >>> model = ov.committee_machine(1, 1, eta=0.5, spectrum=ov.power_law(beta=1.0, L=200))
     >>> start = model.random_start(N=2000, rng=1)
-    >>> small, begin = ov.compress(model, start, 36)
+    >>> small, begin = ov.compress(model, start, 48)
     >>> small.spectrum.L
-    36
+    48
     >>> full, quick = ov.solve(model, start, [0, 5]), ov.solve(small, begin, [0, 5])
     >>> bool(np.allclose(full.Q, quick.Q, rtol=0, atol=1e-8))
     True
@@ -135,7 +135,8 @@ def compression_error(model, state, nodes, alpha, **options):
     >>> import overlaps as ov
     >>> model = ov.committee_machine(1, 1, eta=0.5, spectrum=ov.power_law(beta=1.0, L=200))
     >>> start = model.random_start(N=2000, rng=1)
-    >>> ov.compression_error(model, start, 36, [5.0]) < 1e-8 < ov.compression_error(model, start, 12, [5.0])
+    >>> fine, coarse = (ov.compression_error(model, start, n, [5.0], rtol=1e-10) for n in (48, 12))
+    >>> fine < 1e-8 < coarse
     True
     """
     if isinstance(alpha, tuple):
@@ -151,8 +152,7 @@ def _roots(s, state):
 
     The columns of Z have unit length, so that small students get as many digits as large teachers.
     """
-    q, r, t = state.plain
-    joint = np.concatenate([np.concatenate([q, r], axis=2), np.concatenate([r.swapaxes(1, 2), t], axis=2)], axis=1)
+    joint = gram(*state.plain)
     lengths = np.sqrt(np.maximum(np.diagonal(joint.sum(axis=0)), 0.0))
     scale = np.where(lengths > 0, lengths, 1.0)
     values, vectors = np.linalg.eigh(joint / np.outer(scale, scale))
