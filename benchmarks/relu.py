@@ -111,7 +111,7 @@ def main():
         assert np.allclose(C, port, rtol=1e-12, atol=1e-14)
         mixed = [microseconds(relu_C, S, w, K, teacher, 0.5, 0.25, C) for teacher in (LINEAR, QUADRATIC, ERF)]
         print(
-            f"{K:4d}{sets:7d}{TARGET.get(K, math.nan):9.1f}{random:10.2f}{aligned:10.2f}{literal:11.2f}"
+            f"{K:4d}{sets:7d}{TARGET.get(K, '-'):>9}{random:10.2f}{aligned:10.2f}{literal:11.2f}"
             f"{literal / random:7.1f}{mixed[0]:9.2f}{mixed[1]:11.2f}{mixed[2]:9.2f}"
         )
 
