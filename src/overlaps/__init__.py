@@ -4,7 +4,7 @@ Every model is an activation closure times a covariate spectrum, integrated by o
 """
 
 # what is known in closed form, loaded when first used; fixed points
-
+from . import static
 
 # what is learned
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
@@ -61,6 +61,7 @@ __all__ = [
     "relu",
     "simulate",
     "solve",
+    "static",
     "sweep",
     "tanh",
 ]
