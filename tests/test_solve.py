@@ -291,10 +291,10 @@ def test_late_true_goes_on_where_rounding_hides_the_error():
     plain = ov.solve(model, start, alpha, rtol=1e-12)
     assert late.success and "differences" in late.message
     np.testing.assert_array_equal(late.alpha, alpha)
-    resolved = plain.eps_g > 1e4 * plain.eps_floor
-    assert 40 < resolved.sum() < 80
-    # errors of Q and R at rtol 1e-12 spoil eps_g = 1e-11 by 1e-4 or so; the late form keeps its relative accuracy
-    np.testing.assert_allclose(late.eps_g[resolved], plain.eps_g[resolved], rtol=1e-3)
+    resolved = plain.eps_g > 1e-9
+    assert 30 < resolved.sum() < 60 and np.all(plain.eps_g[resolved] > 1e4 * plain.eps_floor[resolved])
+    # errors of Q and R at rtol 1e-12, amplified by the plateau, are 1e-13: 1e-4 of eps_g = 1e-9
+    np.testing.assert_allclose(late.eps_g[resolved], plain.eps_g[resolved], rtol=3e-4)
     assert late.eps_g[-1] < 1e-25 and np.all(np.diff(np.log(late.eps_g[5:])) < 0)
     finer = ov.solve(model, start, alpha, late=True, rtol=1e-10)
     np.testing.assert_allclose(late.eps_g, finer.eps_g, rtol=1e-5)

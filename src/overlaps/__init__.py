@@ -4,7 +4,7 @@ Every model is an activation closure times a covariate spectrum, integrated by o
 """
 
 # what is known in closed form, loaded when first used; fixed points
-from . import static
+from . import static, theory
 
 # what is learned
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
@@ -64,4 +64,5 @@ __all__ = [
     "static",
     "sweep",
     "tanh",
+    "theory",
 ]

@@ -1,0 +1,15 @@
+"""Closed forms, one module per subject, loaded when first used: ``ov.theory.quadratic.eta_solution(3, 3)``."""
+
+from importlib import import_module
+
+__all__ = ["quadratic"]
+
+
+def __getattr__(name):
+    if name in __all__:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}.")
+
+
+def __dir__():
+    return __all__
