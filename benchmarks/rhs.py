@@ -93,5 +93,27 @@ def main():
         )
 
 
+def every_activation():
+    """Closure with C, and whole right-hand side, as SciPy calls them; relu's literal port is in benchmarks/relu.py."""
+    print("\nwhole right-hand side from Python, of which the closure (A, B, C, dv, eps_g); K=M as above\n")
+    print(
+        f"{'K=M':>4}"
+        + "".join(f"{name + ' closure':>18} {'rhs':>9}" for name in ("erf", "relu", "linear", "quadratic"))
+    )
+    for K in (1, 2, 4, 8, 16, 40):
+        row = f"{K:4d}"
+        for activation in (ov.erf, ov.relu, ov.linear, ov.quadratic):
+            if activation is ov.relu and K > 16:
+                row += f"{'-':>18} {'-':>9}"  # a second per evaluation
+                continue
+            model = ov.committee_machine(K, K, activation=activation, eta=0.1, normalised=True)
+            system = System(model, model.random_start(N=10 * K, rng=1, student_scale=0.9))
+            y = system.pack(system.start)
+            closure, rhs = seconds(lambda: system.close(y)), seconds(lambda: system.rhs(0.0, y))
+            row += f"{human(closure):>18} {human(rhs):>9}"
+        print(row)
+
+
 if __name__ == "__main__":
     main()
+    every_activation()
