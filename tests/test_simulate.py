@@ -46,7 +46,7 @@ def deviation(model, start, N, runs, seed, alpha=3.0):
     return distance(model), distance(dataclasses.replace(model, gradient_flow=True))
 
 
-def against_the_ode(model, start, sizes, runs, seed=11, factor=2.0):
+def assert_approaches_the_ode(model, start, sizes, runs, seed=11, factor=2.0):
     """Distance ~ 1/sqrt(N), small, and much larger without the O(eta^2) term."""
     (small, mean_small), _ = deviation(model, start, sizes[0], runs, seed)
     (large, mean_large), (wrong, mean_wrong) = deviation(model, start, sizes[1], runs, seed + 1)
@@ -68,7 +68,7 @@ def test_sgd_approaches_the_ode(activation, noise, eta_v):
     start = ov.State.from_overlaps(
         model, Q=[[0.6, 0.1], [0.1, 0.4]], R=[[0.3, 0.0], [-0.1, 0.2]], T=[[1, 0.1], [0.1, 0.8]]
     )
-    against_the_ode(model, start, (100, 900), runs=12)
+    assert_approaches_the_ode(model, start, (100, 900), runs=12)
 
 
 def test_sgd_on_a_spectrum_and_with_batches_approaches_the_ode():
@@ -77,7 +77,7 @@ def test_sgd_on_a_spectrum_and_with_batches_approaches_the_ode():
     )
     start = model.random_start(N=100, rng=4)
     # the theory of SGD at size N starts from the same blocks; a quarter of the directions each
-    against_the_ode(model, start, (100, 900), runs=12)
+    assert_approaches_the_ode(model, start, (100, 900), runs=12)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_sgd_approaches_the_ode_at_published_sizes(student, teacher):
     start = ov.State.from_overlaps(
         model, Q=0.5 * np.eye(3), R=[[0.3, 0.0], [-0.1, 0.2], [0.1, 0.1]], T=[[1, 0.1], [0.1, 0.8]]
     )
-    against_the_ode(model, start, (1000, 4000), runs=16, factor=1.6)
+    assert_approaches_the_ode(model, start, (1000, 4000), runs=16, factor=1.6)
 
 
 def test_the_first_record_is_the_start_and_eps_g_is_exact(rng):
