@@ -50,7 +50,7 @@ def test_linear_network_on_any_spectrum():
 
 
 def test_second_layer_of_a_linear_network_conserves_balance():
-    """In gradient flow with eta = eta_v, v_k^2 - Q_kk changes only through the two time scales: d(v^2) = d(Q)."""
+    """Linear units are balanced: in gradient flow with eta = eta_v, v v^T - W W^T/N is conserved."""
     model = ov.committee_machine(2, 1, activation=ov.linear, v=[0.3, 0.5], eta=0.4, eta_v=0.4, gradient_flow=True)
     traj = ov.solve(model, start_of(model), np.linspace(0, 30, 7))
     balance = traj.v[:, :, None] * traj.v[:, None] - traj.Q
