@@ -18,6 +18,8 @@ class System:
         self.S = np.array(start.S)
         self.w = np.concatenate([start.v, -model.v_star])
         self.A, self.B, self.C, self.dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
+        self.eps_g = np.nan  # at the last evaluation
         self.closure = bind(model)
         self.second_order = 0.0 if model.gradient_flow else 1.0 / model.batch_size
         kappa, kappa_v = model.weight_decay
@@ -51,9 +53,19 @@ class System:
         gather(y, self.model.spectrum.s, K, M, self.model.trains_v, self.S, self.w)
         return self.closure(self.S, self.w, self.A, self.B, self.C, self.dv)
 
+    def change_of_eps_g(self, dy):
+        """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.
+
+        d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v.
+        """
+        K, M, model = self.model.K, self.model.M, self.model
+        gather(dy, model.spectrum.s, K, M, model.trains_v, self.dS, self.dw)
+        change = -(np.sum(self.A * self.dS[:K, :K]) / 2 + np.sum(self.B * self.dS[:K, K:])) / model.eta
+        return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
+
     def rhs(self, _, y):
         """dy/dalpha; the flow is autonomous."""
-        self.close(y)
+        self.eps_g = self.close(y)
         dy = np.empty_like(y)
         spectrum = self.model.spectrum
         flow(

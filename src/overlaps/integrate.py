@@ -3,17 +3,19 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.integrate import BDF, DOP853, RK23, RK45, OdeSolver, Radau
+import scipy.integrate
+from scipy.integrate import BDF, RK23, RK45, OdeSolver, Radau
 from scipy.optimize import brentq
 
 from ._check import PSD_TOLERANCE
+from .explicit import DOP853
 from .exponential import ExponentialMidpoint
 from .structured import StructuredBDF
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
-RUNGE_KUTTA = (RK23, RK45, DOP853, ExponentialMidpoint)  # one-step methods with an attribute h_abs
+RUNGE_KUTTA = (RK23, RK45, scipy.integrate.DOP853, ExponentialMidpoint)  # one-step methods with an attribute h_abs
 RETARGETABLE = (*RUNGE_KUTTA, Radau, BDF)  # solvers that read t_bound anew at each step
-OWN = {"structured": StructuredBDF, "exponential": ExponentialMidpoint}  # names beside those of solve_ivp
+OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}  # before those of solve_ivp
 
 
 @dataclass
@@ -102,7 +104,7 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
                 tick(solver.t)
         if not every_step:
             run.record(target, solver.y if solver.t == target else solver.dense_output()(target))
-        if method in RUNGE_KUTTA:
+        if issubclass(method, RUNGE_KUTTA):
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
     run.success, run.message = True, f"reached alpha = {times[-1]:g}."
@@ -175,8 +177,6 @@ class _Crossing:
 
 def solver_class(method):
     """OdeSolver subclass for a name of ``solve_ivp`` or a class."""
-    import scipy.integrate
-
     if isinstance(method, str):
         for name, cls in OWN.items():
             if method in (name, cls.__name__):

@@ -42,11 +42,13 @@ def solve(
     method : str or OdeSolver class
         "structured" (:class:`~overlaps.structured.StructuredBDF`: stiff problems, long times), "exponential"
         (:class:`~overlaps.exponential.ExponentialMidpoint`: moderate accuracy), any name known to
-        ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``. "auto" takes DOP853 for short
-        or non-stiff problems and "structured" otherwise, and says in the result what it took and why.
+        ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``. "DOP853" is SciPy's with eps_g in
+        its error control (:class:`~overlaps.explicit.DOP853`). "auto" takes it for short or non-stiff problems and
+        "structured" otherwise, and says in the result what it took and why.
     rtol, atol : float
-        Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. A loose tolerance spoils eps_g after a
-        plateau, which amplifies every error.
+        Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. With the default methods eps_g is as
+        accurate, relative to itself, until the rounding of Q and R hides it (``Trajectory.eps_floor``); a plateau
+        amplifies every error.
     progress : bool
         Show a progress bar.
     stop : float or callable, optional
