@@ -10,8 +10,10 @@ from scipy.linalg import expm
 
 import overlaps as ov
 from overlaps._system import System
-from overlaps.differences import DifferenceSystem, can_hand_over, handover_error, nodes
+from overlaps.differences import DifferenceSystem, nodes
+from overlaps.handover import can_hand_over, handover_error
 from overlaps.integrate import integrate
+from overlaps.structured import Jacobian
 
 SPECTRUM = ov.power_law(beta=1.0, L=3)
 
@@ -34,11 +36,8 @@ def drive(system, y, times, rtol=1e-10, method=DOP853):
 
 
 def plain_velocity(system, y):
-    """Return dD (L, K, K), de (L, K, K) per unit alpha from the scaled right-hand side."""
-    dy = system.rhs(0.0, y)
-    unscaled = dy + dy[-1] * system.power * y  # d(x^n y)/dalpha = x^n (dy + n y dlog x)
-    unscaled[-1] = y[-1]
-    return system.differences(unscaled)
+    """Return dD (L, K, K), de (L, K, K) per unit alpha."""
+    return system.differences(system.rhs(0.0, y))
 
 
 # the right-hand side --------------------------------------------------------------------------------------------------
@@ -143,7 +142,7 @@ def test_rounding_accuracy_at_any_difference(activation, delta, rng):
     start, _, _ = near_teacher(model, 0.01, rng, N=8)
     system = DifferenceSystem(model, start, np.eye(2))
     y = system.pack(start)
-    y[-1] = np.log(delta / system.x0)
+    y *= (delta / system.size(y)) ** system.power
     with mp.workdps(60):
         dD, de, eps_g = high_precision_velocity(model, *system.differences(y), system.tau)
     got_D, got_e = plain_velocity(system, y)
@@ -162,7 +161,7 @@ def test_number_of_nodes(sigma, rng):
 
     def value(rule):
         Z = np.array([[1.0, 0.3], [0.3, 1.0]])  # E[d d], E[d a], E[a a] in units of sigma
-        return system.closure(Z, start.v, sigma, *rule, 1.0, True, system.A, system.G, system.C)
+        return system.closure(Z, start.v, sigma, *rule, 1.0, True, system.A, system.B, system.C)
 
     def gauss(n):
         x, weight = np.polynomial.legendre.leggauss(n)
@@ -217,7 +216,7 @@ def test_erf_decays_at_the_linearised_rate():
     assert late.sum() > 4
     np.testing.assert_allclose(np.diff(np.log(eps_g[late])) / 100, 2 * mu, rtol=1e-2)
     assert eps_g[-1] < 1e-100
-    assert 2 * system.rhs(0.0, y[-1])[-1] == pytest.approx(2 * mu, rel=1e-6)
+    assert system.rhs(0.0, y[-1])[0] / y[-1, 0] == pytest.approx(mu, rel=1e-6)
 
 
 def test_power_law_handed_over_early_and_late():
@@ -259,6 +258,57 @@ def test_quadratic_network_in_an_orthogonal_frame(v):
         ends.append(eps_g[-1])
     assert 0 < ends[0] < 1e-20
     assert ends[0] == pytest.approx(ends[1], rel=1e-5)
+
+
+# the structured BDF ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delta", [0.05, 1e-12])
+def test_structured_newton_solve_is_the_dense_one(activation, delta, rng):
+    """(1 - c J) x = b with J by central differences of the flow, in units of x: both have errors of about 1e-8."""
+    model = ov.committee_machine(2, 2, activation=activation, spectrum=SPECTRUM, eta=0.25)
+    start, _, _ = near_teacher(model, 0.05, rng)
+    system = DifferenceSystem(model, start, np.eye(2))
+    y = system.pack(start)
+    y *= (delta / system.size(y)) ** system.power
+    unit = system.unit(y)
+    h = 1e-4
+    J = np.empty((y.size, y.size))
+    for i in range(y.size):
+        dy = np.zeros(y.size)
+        dy[i] = h * unit[i]
+        J[:, i] = (system.rhs(0.0, y + dy) - system.rhs(0.0, y - dy)) / unit / (2 * h)
+    c, b = 2.0, rng.standard_normal(y.size)
+    newton = 1.0 - c * Jacobian(system, y)
+    expected = np.linalg.solve(np.eye(y.size) - c * J, b)
+    np.testing.assert_allclose(newton.solve(unit * b) / unit, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+def test_structured_late_times_on_many_eigenvalues():
+    """512 eigenvalues to 1e-25, linear student, gradient flow: eps_g = sum_l s_l D_l exp(-2 eta s_l alpha) / 2."""
+    spectrum = ov.power_law(beta=1.0, L=512)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, gradient_flow=True, spectrum=spectrum)
+    start = model.random_start(N=5120, rng=1)
+    q, r, t = (x[:, 0, 0] for x in start.plain)
+    alpha = np.array([1e3, 1e4, 4e4])
+    late = ov.solve(model, start, alpha, method="structured", late=True)
+    decay = np.exp(-2 * model.eta * spectrum.s * alpha[:, None])
+    exact = decay @ (spectrum.s * (q - 2 * r + t)) / 2
+    assert late.success and exact[-1] < 1e-25
+    # 2 rtol |log x| = 6e-7 for x = 1e-13, from BDF as from any method
+    np.testing.assert_allclose(late.eps_g, exact, rtol=1e-6)
+
+
+def test_methods_agree_at_late_times():
+    """The structured BDF and DOP853 on erf with every term, down to 1e-20; and eps_g = 0 where float64 ends."""
+    model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=8))
+    start = model.random_start(N=800, rng=3)
+    alpha = [1200.0, 3000.0, 6000.0]
+    explicit = ov.solve(model, start, alpha, method="DOP853", rtol=1e-8, late=True)
+    structured = ov.solve(model, start, [*alpha, 1e8], method="structured", rtol=1e-7, late=True)
+    assert structured.success and explicit.eps_g[-1] < 1e-12
+    np.testing.assert_allclose(structured.eps_g[:3], explicit.eps_g, rtol=1e-6)
+    assert 0 <= structured.eps_g[3] < 1e-200
 
 
 # handing over ---------------------------------------------------------------------------------------------------------

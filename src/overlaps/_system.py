@@ -14,7 +14,7 @@ class System:
         self.model, self.start = model, start
         K, M, L = model.K, model.M, model.spectrum.L
         self.shape = L, K, M
-        self.upper = np.triu_indices(K)
+        self.upper, self.tau = np.triu_indices(K), start.tau
         self.S = np.array(start.S)
         self.w = np.concatenate([start.v, -model.v_star])
         self.A, self.B, self.C, self.dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
@@ -41,6 +41,10 @@ class System:
         if not self.model.trains_v:
             v = np.broadcast_to(self.start.v, (*lead, K))
         return q, r.reshape(*lead, L, K, M), v
+
+    def unit(self, y):
+        """Natural size of the entries of y: what tolerances are relative to."""
+        return 1.0
 
     def state(self, y):
         """Y -> State, with the constants of the start."""
@@ -69,7 +73,7 @@ class System:
         dy = np.empty_like(y)
         spectrum = self.model.spectrum
         flow(
-            y, spectrum.s, spectrum.p, self.start.tau, self.A, self.B, self.C, self.dv,
+            y, spectrum.s, spectrum.p, self.tau, self.A, self.B, self.C, self.dv,
             self.decay, self.decay_v, self.second_order, self.model.trains_v, dy,
         )  # fmt: skip
         return dy

@@ -60,7 +60,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
 
 
 def _drive(run, system, y, times, every_step, method, options, crossing, leave, tick):
-    solver = method(system.rhs, times[0], y, times[-1], **options)
+    solver = _solver(system, method, times[0], y, times[-1], options)
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent = 0
     for target in times[1:]:
@@ -69,13 +69,13 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
                 solver.t_bound, solver.status = target, "running"
         else:
             spent += solver.nfev
-            solver = method(system.rhs, solver.t, solver.y, target, **options)
+            solver = _solver(system, method, solver.t, solver.y, target, options)
         while solver.t < target:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
-            failure = solver.step()
+            failure = _step(system, solver)
             run.nfev = spent + solver.nfev
-            trouble = _trouble(system, solver, failure, largest)
+            trouble = _trouble(system, solver, failure, largest, max(PSD_TOLERANCE, 10 * options.get("rtol", 0.0)))
             if trouble:
                 run.message = f"stopped at alpha = {before:.6g}: {trouble}"
                 return
@@ -110,8 +110,8 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
     run.success, run.message = True, f"reached alpha = {times[-1]:g}."
 
 
-def _trouble(system, solver, failure, largest):
-    """A sentence when the step failed, else None."""
+def _trouble(system, solver, failure, largest, rounding):
+    """A sentence when the step failed, else None; the tolerance excuses variances above -rounding tr S."""
     eta = system.model.eta
     blown = not np.all(np.isfinite(solver.y)) or np.max(np.abs(solver.y)) > largest
     if blown or (failure and np.max(np.abs(solver.y)) > largest**0.5):
@@ -127,7 +127,7 @@ def _trouble(system, solver, failure, largest):
         )
     system.close(solver.y)
     lowest = np.linalg.eigvalsh(system.S)[0]
-    if lowest < -PSD_TOLERANCE * np.trace(system.S):
+    if lowest < -rounding * np.trace(system.S):
         return (
             f"the field covariance lost positivity (lowest eigenvalue {lowest:.3g}), an integration error. "
             "Try smaller rtol and atol."
@@ -136,10 +136,26 @@ def _trouble(system, solver, failure, largest):
 
 
 def _advance(system, method, options, t, y, target):
-    solver = method(system.rhs, t, y, target, **options)
+    solver = _solver(system, method, t, y, target, options)
     while solver.status == "running":
-        solver.step()
+        _step(system, solver)
     return solver.y
+
+
+def _solver(system, method, t, y, target, options):
+    """Solver at (t, y); ``atol`` is kept to be scaled at each step, or scaled here where the solver hides it."""
+    solver = method(system.rhs, t, y, target, **options)
+    if not hasattr(solver, "atol"):
+        return method(system.rhs, t, y, target, **{**options, "atol": options["atol"] * system.unit(y)})
+    solver.base_atol = solver.atol
+    return solver
+
+
+def _step(system, solver):
+    """One step, with the absolute tolerance in units of the size that the overlaps have now."""
+    if hasattr(solver, "atol"):
+        solver.atol = solver.base_atol * system.unit(solver.y)
+    return solver.step()
 
 
 class _Crossing:

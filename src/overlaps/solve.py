@@ -3,14 +3,15 @@
 import warnings
 
 import numpy as np
-from scipy.integrate import BDF
 
 from . import _check
 from ._choose import choose_method
 from ._progress import bar
 from ._system import System
 from .closure import check_domain
-from .differences import DifferenceSystem, can_hand_over, unfit
+from .differences import DifferenceSystem
+from .exponential import ExponentialMidpoint
+from .handover import can_hand_over, unfit
 from .integrate import integrate, solver_class
 from .structured import StructuredBDF
 from .trajectory import Trajectory
@@ -146,8 +147,8 @@ def _follow_differences(system, run, arrays, times, solver, tick, common):
     """Go on from the end of ``run`` in the differences of students and teachers; the two parts joined."""
     at = run.alpha[-1]
     late = DifferenceSystem(system.model, system.state(run.y[-1]))
-    # the structured Jacobian belongs to Q and R; SciPy's own BDF serves the stiff problems here
-    solver = BDF if solver is StructuredBDF else solver
+    # the error of the exponential step is measured in Q and R
+    solver = StructuredBDF if solver is ExponentialMidpoint else solver
     tail = integrate(late, late.pack(late.start), np.r_[at, times[times > at]], method=solver, tick=tick, **common)
     y = np.array(tail.y)
     # the handover itself is a record only if it was asked for

@@ -13,6 +13,7 @@ from ._derivatives_relu import relu_alignment, relu_derivatives
 from ._integrals import ERF, LINEAR, NUMERIC, QUADRATIC, RELU
 from ._structured import add_coupling, moments, rotate, rotate_back, solve_blocks
 from ._system import System
+from .differences import DifferenceSystem
 
 __all__ = ["StructuredBDF"]
 
@@ -32,9 +33,9 @@ ALIGNED = 1e-5  # sine of the angle between a relu student and another unit belo
 
 
 def system_of(fun):
-    """The System whose right-hand side ``fun`` is; its structure is what the solvers of this library use."""
+    """The system whose right-hand side ``fun`` is; its structure is what the solvers of this library use."""
     system = getattr(fun, "__self__", None)
-    if not isinstance(system, System):
+    if not isinstance(system, System | DifferenceSystem):
         raise ValueError(
             f"fun = {fun!r}; expected the flow of the overlaps. Call overlaps.solve(model, start, alpha, method=...), "
             "or take a solver of scipy.integrate for other equations."
@@ -121,7 +122,8 @@ class StructuredBDF(BDF):
         y = np.abs(self.y)
         negligible = 0.1 * self.newton_tol * (np.asarray(self.atol) + self.rtol * y)
         if self.trial == self.corrected:
-            negligible = np.maximum(negligible, ROUNDING * y.max())
+            unit = self.system.unit(self.y)
+            negligible = np.maximum(negligible, ROUNDING * unit * np.max(y / unit))
         self.corrected = self.trial
         return x if np.any(np.abs(x) > negligible) else np.zeros_like(x)
 
@@ -152,7 +154,7 @@ class _Serial(np.ndarray):
 
 
 class Jacobian:
-    """J = D + F G of the flow at y, kept in the frame where A is diagonal."""
+    """J = D + F G of the flow at y, in units of the overlaps' size and in the frame where A is diagonal."""
 
     __array_ufunc__ = None  # a NumPy number c leaves c * J to __rmul__
 
@@ -162,14 +164,15 @@ class Jacobian:
         self.a, self.V = np.linalg.eigh(system.A)
         self.B = self.V.T @ system.B
         L, K, M = system.shape
+        self.unit = system.unit(y)
         self.r, self.q = np.empty((L, K, M)), np.empty((L, K, K))
-        rotate(y, self.V, L, K, M, self.r, self.q)
+        rotate(y / self.unit, self.V, L, K, M, self.r, self.q)
         dA, dB, dC, self.ddv = closure_derivatives(system)
         self.dA = self.V.T @ dA @ self.V
         self.dB = self.V.T @ dB
         self.dC = system.second_order * (self.V.T @ dC @ self.V)
         spectrum = system.model.spectrum
-        self.blocks = spectrum.s, spectrum.p, system.start.tau, self.a, self.B
+        self.blocks = spectrum.s, spectrum.p, system.tau, self.a, self.B
 
     def __rmul__(self, c):
         return _Scaled(float(c), self)
@@ -215,6 +218,7 @@ class NewtonMatrix:
         """Solve (1 - c J) x = b for packed b."""
         jacobian, c, system = self.jacobian, self.c, self.jacobian.system
         L, K, M = system.shape
+        b = b / jacobian.unit
         x_r, x_q, dR, dQ = np.empty((L, K, M)), np.empty((L, K, K)), np.empty((K, M)), np.empty((K, K))
         rotate(b, jacobian.V, L, K, M, x_r, x_q)
         s, p, tau, a, B = jacobian.blocks
@@ -227,7 +231,7 @@ class NewtonMatrix:
         rotate_back(x_r, x_q, jacobian.V, x)
         if system.model.trains_v:
             x[-K:] = v + c * self.v_factor * (g @ jacobian.ddv)
-        return x
+        return x * jacobian.unit
 
 
 def closure_derivatives(system):
@@ -235,6 +239,8 @@ def closure_derivatives(system):
 
     Numbered as in ``_derivatives``: upper triangle of Q, R, then v where it is trained.
     """
+    if isinstance(system, DifferenceSystem):
+        return system.derivatives()
     model = system.model
     K, M = model.K, model.M
     d = K * (K + 1) // 2 + K * M + K
