@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-__all__ = ["quadratic"]
+__all__ = ["cayley_hamilton", "features", "late_time", "linear", "plateau", "quadratic"]
 
 
 def __getattr__(name):

@@ -1,0 +1,142 @@
+r"""
+Scaling with the number of features
+===================================
+
+A linear student trains N_l of its N weights; the others stay random. The error first follows its power law in time,
+alpha^(-beta/(1+beta)), and then saturates at a level that falls with the number of features as N_l^-beta. Trained are
+the leading eigen-directions of the inputs (top left) or the coordinates of a random basis (top right). A random basis
+is worse by a factor, not by an exponent: its level is the root of one scalar equation, and for 1 << N_l << N the factor
+is beta (phi / sin phi)^(1 + beta), phi = pi/(1 + beta).
+
+After Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 3 (left), 15 (N = L = 256, beta = 1, eta = 0.05,
+student_scale = 0.01) and 16 (N = 1024). The equation for the random basis and the factor are not in the paper, which
+averages over sampled rotations.
+"""
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+from overlaps.theory import features
+
+TRAINED = {50: "C0", 100: "C2", 150: "C1", 200: "C3"}
+SETTING = {"eta": 0.05, "student_scale": 0.01}
+SPECTRUM = ov.power_law(beta=1.0, L=256)
+
+
+def random_basis(spectrum, rng):
+    """Covariance with these eigenvalues in a Haar-random basis."""
+    Q, R = np.linalg.qr(rng.standard_normal((spectrum.L, spectrum.L)))
+    Q *= np.sign(np.diag(R))
+    return Q * spectrum.s @ Q.T
+
+
+def sgd(spectrum, N_l, alpha, runs, rng):
+    """Mean error of explicit SGD on the first N_l of N weights, one input a step, in the eigenbasis."""
+    s, N, eta = spectrum.s, spectrum.L, SETTING["eta"]
+    d = SETTING["student_scale"] * rng.standard_normal((runs, N)) - rng.standard_normal((runs, N))
+    result, done = [], 0
+    for steps in np.rint(np.asarray(alpha) * N).astype(int):
+        for _ in range(steps - done):
+            x = rng.standard_normal((runs, N)) * np.sqrt(s)
+            d[:, :N_l] -= eta / N * np.sum(d * x, axis=1, keepdims=True) * x[:, :N_l]
+        done = steps
+        result.append(0.5 * np.mean(d**2 @ s) / N)
+    return np.array(result)
+
+
+def eigenbasis(ax):
+    """Fig. 3: sums, integrals, asymptotes, and SGD for one N_l."""
+    alpha, levels = np.geomspace(0.1, 1e5, 120), {}
+    for N_l, colour in TRAINED.items():
+        curve = features.error(SPECTRUM, alpha=alpha, N_l=N_l, **SETTING)
+        integral = features.power_law_error(1.0, 256, alpha=alpha, N_l=N_l, end_terms=True, **SETTING)
+        levels[N_l] = features.error(SPECTRUM, alpha=np.inf, N_l=N_l, **SETTING)
+        ax.loglog(alpha, curve, colour, lw=3, alpha=0.5, label=f"$N_l$ = {N_l}")
+        ax.loglog(alpha, integral, "k--", lw=1)
+        ax.axhline(features.asymptote(1.0, 256, N_l, student_scale=0.01), color=colour, ls=":", lw=1.2)
+    times = [0.3, 1, 3, 10, 30]
+    runs = sgd(SPECTRUM, 50, times, 40, np.random.default_rng(1))
+    ax.plot(times, runs, "ko", ms=4, label="SGD, 40 runs, $N_l$ = 50")
+    ax.plot([], [], "k--", lw=1, label="integrals")
+    ax.set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", ylim=(1e-4, 0.6), title="leading eigen-directions")
+    ax.legend(frameon=False, loc="upper right", ncols=2)
+    return levels, runs / features.error(SPECTRUM, alpha=times, N_l=50, **SETTING)
+
+
+def haar_basis(ax):
+    """Fig. 15: one random basis and the limit of large N."""
+    alpha, levels = np.geomspace(0.1, 1e5, 60), {}
+    Sigma = random_basis(SPECTRUM, np.random.default_rng(2))
+    for N_l, colour in TRAINED.items():
+        curve = features.error_covariance(Sigma, alpha=np.append(alpha, np.inf), N_l=N_l, **SETTING)
+        limit = features.error_haar(SPECTRUM, N_l=N_l, student_scale=0.01)
+        levels[N_l] = curve[-1], limit
+        ax.loglog(alpha, curve[:-1], colour, lw=2, label=f"$N_l$ = {N_l}")
+        ax.axhline(limit, color=colour, ls=":", lw=1.2)
+    ax.set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", ylim=(1e-4, 0.6), title="random basis")
+    ax.legend(frameon=False, loc="upper right", title="one basis; dotted: limit")
+    return levels
+
+
+def levels_against_features(ax, ratios):
+    """Fig. 16 and the factor between the two bases."""
+    N, N_l, slopes = 1024, np.unique(np.geomspace(10, 900, 30).astype(int)), {}
+    rng = np.random.default_rng(3)
+    for beta, colour in ((0.3, "C0"), (0.75, "C2"), (1.0, "C1"), (1.5, "C3")):
+        spectrum = ov.power_law(beta=beta, L=N)
+        eigen = features.asymptote(beta, N, N_l)
+        haar = np.array([features.error_haar(spectrum, N_l=int(n)) for n in N_l])
+        ax.loglog(N_l, eigen, colour, label=rf"$\beta$ = {beta:g}")
+        ax.loglog(N_l, haar, colour, ls="--")
+        large = ov.power_law(beta=beta, L=50_000)
+        far = np.array([features.error_haar(large, N_l=int(n)) for n in N_l])
+        ratios.semilogx(N_l, far / features.asymptote(beta, 50_000, N_l), colour, label=rf"$\beta$ = {beta:g}")
+        ratios.axhline(features.haar_ratio(beta), color=colour, ls=":", lw=1.2)
+        slopes[beta] = slope(ov.power_law(beta=beta, L=10**6))
+    spectrum = ov.power_law(beta=1.0, L=N)
+    Sigma = random_basis(spectrum, rng)
+    sampled = {n: float(features.error_covariance(Sigma, 0.05, np.inf, N_l=n)) for n in (20, 80, 320)}
+    ax.plot(list(sampled), list(sampled.values()), "ko", ms=4, label="one random basis")
+    ax.plot([], [], "k-", label="eigenbasis")
+    ax.plot([], [], "k--", label="random basis, limit")
+    ax.set(xlabel="trained features $N_l$", ylabel=r"$\epsilon_\infty$", title=f"$N$ = {N}")
+    ax.legend(frameon=False, loc="lower left", fontsize="small")
+    ratios.set(xlabel="trained features $N_l$", ylabel="random basis / eigenbasis", ylim=(1, 3.6))
+    ratios.set_title(r"$N$ = 50000; dotted: $\beta\,(\phi/\sin\phi)^{1+\beta}$")
+    ratios.legend(frameon=False, loc="upper left", ncols=4, fontsize="small", columnspacing=1.0)
+    return slopes, {n: value / features.error_haar(spectrum, N_l=n) for n, value in sampled.items()}
+
+
+def slope(spectrum, low=60, high=300):
+    """Exponent in the number of features of a random basis, far below N."""
+    levels = [features.error_haar(spectrum, N_l=n) for n in (low, high)]
+    return np.log(levels[1] / levels[0]) / np.log(high / low)
+
+
+def main():
+    fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
+    levels, sgd_ratio = eigenbasis(axes[0, 0])
+    haar = haar_basis(axes[0, 1])
+    slopes, sampled = levels_against_features(axes[1, 0], axes[1, 1])
+    fig.savefig("feature_scaling.png", dpi=150)
+    return levels, sgd_ratio, haar, slopes, sampled
+
+
+if __name__ == "__main__":
+    levels, sgd_ratio, haar, slopes, sampled = main()
+    for N_l, published in {50: 4.846e-3, 100: 1.844e-3, 150: 8.37e-4, 200: 3.32e-4}.items():
+        one, limit = haar[N_l]
+        print(
+            f"N_l = {N_l}: eigenbasis {levels[N_l]:.3e}, from the power law "
+            f"{features.asymptote(1.0, 256, N_l, student_scale=0.01):.3e}; random basis {one:.3e}, limit {limit:.3e}"
+        )
+        assert abs(levels[N_l] / published - 1) < 1e-3 and abs(one / limit - 1) < 0.05
+        assert 2.5 < limit / levels[N_l] < 2.9
+    print("SGD / gradient flow:", sgd_ratio.round(3))
+    assert np.all(np.abs(sgd_ratio[1:] - 1) < 0.15)
+    print("one random basis / limit at N = 1024:", {n: round(x, 3) for n, x in sampled.items()})
+    assert all(abs(x - 1) < 0.1 for x in sampled.values())
+    for beta, found in slopes.items():
+        print(f"beta = {beta:g}: exponent in N_l of a random basis {found:.3f}; theory {-features.exponent(beta):.3f}")
+        assert abs(found + beta) < 0.03

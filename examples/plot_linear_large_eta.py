@@ -1,0 +1,130 @@
+r"""
+Linear students at large learning rates
+=======================================
+
+For linear activation the whole learning curve is known at any learning rate: a sum of exponentials whose rates mu_j
+solve a secular equation and interlace with the eigenvalues s_j of the inputs. What a large learning rate does:
+
+- inside the power-law window it raises the error by the factor 2 / (2 - eta) and leaves the exponent alone;
+- at eta_c = 2, for every spectrum of mean one, the slowest mode stops;
+- at fixed alpha the best learning rate is therefore 2 beta / (1 + 2 beta), where eta^(-beta/(1+beta)) 2/(2 - eta) has
+  its minimum.
+
+After Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 2 (left) and 10 to 13; the last three statements are not in
+the paper. All curves are the limit N -> infinity: see the example on finite size for what SGD does at L = N.
+"""
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+from overlaps.theory import linear
+
+ETAS = (0.1, 0.5, 1.0, 1.5)
+COLOURS = ("C0", "C2", "C1", "C3")
+
+
+def learning_curve(ax):
+    """Fig. 2 left: L = 128, beta = 1, eta = 1, student_scale = 1."""
+    spectrum, alpha = ov.power_law(beta=1.0, L=128), np.geomspace(1e-2, 3e3, 200)
+    exact, flow = linear.error(spectrum, 1.0, alpha), linear.flow_error(spectrum, 1.0, alpha)
+    ax.loglog(alpha, exact, "C1", lw=2, label=r"exact, $\eta = 1$")
+    ax.loglog(alpha, flow, "k--", label=r"terms of order $\eta$ only")
+    ax.loglog(alpha, linear.amplitude(spectrum, 1.0) * flow, "k:", lw=1.5, label=r"the same times $2/(2-\eta)$")
+    ax.set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", ylim=(1e-6, 2), title=r"L = 128, $\beta$ = 1")
+    ax.legend(frameon=False, loc="lower left")
+
+
+def amplitude(ax):
+    """Ratio to gradient flow at L = 2048."""
+    spectrum, measured = ov.power_law(beta=1.0, L=2048), []
+    zeta = np.append(np.geomspace(1e-1, 3e6, 120), 1e4)
+    for eta, colour in zip(ETAS, COLOURS, strict=True):
+        alpha = zeta / (2 * eta * spectrum.s[0])
+        ratio = linear.error(spectrum, eta, alpha) / linear.flow_error(spectrum, eta, alpha)
+        ax.semilogx(zeta[:-1], ratio[:-1], colour, label=rf"$\eta$ = {eta:g}")
+        ax.axhline(linear.amplitude(spectrum, eta), color=colour, ls=":", lw=1.2)
+        measured.append(ratio[-1])
+    ax.set(xlabel=r"$2\eta s_1\alpha$", ylabel="exact / gradient flow", ylim=(0.8, 8), yscale="log")
+    ax.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
+    ax.minorticks_off()
+    ax.set_title(r"L = 2048, $\beta$ = 1")
+    ax.legend(frameon=False, loc="upper left", title=r"dotted: $2/(2-\eta)$", ncols=2)
+    return measured
+
+
+def mode_panels(amplitudes, gaps):
+    """Figs. 10 to 12: amplitudes, and where each rate lies between its two eigenvalues."""
+    L = 500
+    spectrum = ov.power_law(beta=1.0, L=L)
+    j, inside = np.arange(1, L + 1), {}
+    lower = np.append(spectrum.s[1:], 0.0)
+    amplitudes.loglog(j, spectrum.s, "k--", label=r"$s_j$, the limit $\eta\to 0$")
+    for eta, colour in zip(ETAS, COLOURS, strict=True):
+        mu, c = linear.modes(spectrum, eta)
+        amplitudes.loglog(j, c * L, colour, label=rf"$\eta$ = {eta:g}")
+        inside[eta] = (spectrum.s - mu) / (spectrum.s - lower)
+        gaps.semilogx(j, inside[eta], colour, label=rf"$\eta$ = {eta:g}")
+    amplitudes.set(xlabel="mode j", ylabel=r"amplitude $L\,c_j$", title=r"L = 500, $\beta$ = 1")
+    gaps.set(xlabel="mode j", ylabel=r"$(s_j - \mu_j)/(s_j - s_{j+1})$", ylim=(0, 1), title="rates interlace: 0 to 1")
+    amplitudes.legend(frameon=False)
+    gaps.legend(frameon=False, loc="upper right")
+    return inside
+
+
+def threshold(ax):
+    """The slowest rate against the learning rate."""
+    etas, slowest = np.linspace(0.02, 2.2, 110), {}
+    for beta, L, style in ((1.0, 10, "C0-"), (1.0, 500, "C3-"), (0.3, 500, "C2--")):
+        spectrum = ov.power_law(beta=beta, L=L)
+        ratio = [linear.modes(spectrum, eta).mu[-1] / spectrum.s[-1] for eta in etas]
+        slowest[beta, L] = linear.modes(spectrum, 2.0).mu[-1]
+        ax.plot(etas, ratio, style, label=rf"$\beta$ = {beta:g}, L = {L}")
+    ax.axhline(0, color="k", lw=0.8)
+    ax.axvline(2, color="k", lw=0.8, ls=":")
+    ax.set(xlabel=r"learning rate $\eta$", ylabel=r"slowest rate $\mu_L / s_L$", ylim=(-1.2, 1.1))
+    ax.set_title(r"$\eta_c = 2$ for every spectrum")
+    ax.legend(frameon=False, loc="lower left")
+    return slowest
+
+
+def best_learning_rate(ax):
+    """Error at fixed alpha, inside the window of all three spectra, against eta."""
+    etas, best = np.linspace(0.05, 1.9, 75), {}
+    for beta, colour in ((0.5, "C2"), (1.0, "C1"), (1.5, "C3")):
+        spectrum = ov.power_law(beta=beta, L=3000)
+        error = np.array([linear.error(spectrum, eta, 0.05) for eta in etas])
+        best[beta] = etas[np.argmin(error)]
+        ax.semilogy(etas, error, colour, label=rf"$\beta$ = {beta:g}")
+        ax.axvline(2 * beta / (1 + 2 * beta), color=colour, ls=":", lw=1.2)
+        ax.plot(best[beta], error.min(), "o", color=colour, ms=5)
+    ax.set(xlabel=r"learning rate $\eta$", ylabel=r"$\epsilon_g(\alpha = 0.05)$")
+    ax.set_title(r"L = 3000; dotted: best $\eta = 2\beta/(1 + 2\beta)$")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.5, 1.0))
+    return best
+
+
+def main():
+    fig, axes = plt.subplots(2, 3, figsize=(13, 7.4), layout="constrained")
+    learning_curve(axes[0, 0])
+    measured = amplitude(axes[0, 1])
+    best = best_learning_rate(axes[0, 2])
+    inside = mode_panels(axes[1, 0], axes[1, 1])
+    slowest = threshold(axes[1, 2])
+    fig.savefig("linear_large_eta.png", dpi=150)
+    return measured, inside, slowest, best
+
+
+if __name__ == "__main__":
+    measured, inside, slowest, best = main()
+    for eta, ratio in zip(ETAS, measured, strict=True):
+        print(f"eta = {eta:g}: exact / gradient flow = {ratio:.5f} in the window, theory {2 / (2 - eta):.5f}")
+        assert abs(ratio * (2 - eta) / 2 - 1) < 2e-3
+    assert all(np.all((x > 0) & (x < 1)) for x in inside.values())
+    for (beta, L), mu in slowest.items():
+        print(f"beta = {beta:g}, L = {L}: slowest rate at eta = 2 is {mu:.1e}")
+        assert abs(mu) < 1e-12
+    # a grid of 0.025; at small beta the curve at any finite L is steeper than its power law, which favours larger eta
+    for beta, eta in best.items():
+        print(f"beta = {beta:g}: best learning rate {eta:.3f}, theory {2 * beta / (1 + 2 * beta):.3f}")
+        assert abs(eta - 2 * beta / (1 + 2 * beta)) < (0.1 if beta < 1 else 0.05)

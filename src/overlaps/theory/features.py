@@ -1,0 +1,328 @@
+r"""Linear students that train only N_l of their N components: scaling with the number of features.
+
+The other N - N_l weights keep their random values.  Gradient flow; weights w* ~ N(0, 1), w ~ N(0, student_scale^2).
+With a power-law spectrum the error saturates at a level ~ N_l^-beta in the eigenbasis of the inputs, and in a random
+basis too, while it falls like alpha^(-beta/(1+beta)) before.  For K, M > 1 the same holds with the effective learning
+rate and variance of :mod:`overlaps.theory.linear`.
+
+References
+----------
+Worschech and Rosenow (2024), arXiv:2410.09005, Sec. 4 and App. B.3.
+"""
+
+import numpy as np
+from scipy.optimize import brentq
+
+from .. import _check
+from ..spectrum import MERGE, Spectrum
+from ..start import warn_coarse_step
+from .linear_flow import decay_sum, integral_error, power_law_units
+from .linear_modes import checked_spectrum, model_of, times
+
+__all__ = ["asymptote", "error", "error_covariance", "error_haar", "exponent", "haar_ratio", "power_law_error"]
+
+
+def error(spectrum, eta, alpha, *, N_l, N=None, student_scale=1.0):
+    r"""Mean error when the components along the N_l largest eigenvalues are trained.
+
+    .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N}
+       \Big[\sum_{k \le N_l} s_k e^{-2\eta s_k\alpha} + \sum_{k > N_l} s_k\Big]
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Eigenvalue l stands for n_l = p_l N components.
+    eta : float
+        Learning rate.
+    alpha : array_like
+        Times >= 0, steps / N; inf gives the asymptote.
+    N_l : int
+        Number of trained components, 1 to N.
+    N : int, optional
+        Input dimension; the number of eigenvalues by default.
+    student_scale : float
+        Standard deviation of the initial weights.
+
+    Returns
+    -------
+    ndarray
+        Shape of alpha.
+
+    Raises
+    ------
+    ValueError
+        N_l out of range, N that does not split into blocks, negative times.
+
+    Warns
+    -----
+    RuntimeWarning
+        When eta max(s) / N > 0.05: finite-N SGD is then not close to gradient flow.
+
+    Notes
+    -----
+    *Asymptotic* in eta: terms of order eta^2 are dropped. Exact in N and N_l.
+
+    References
+    ----------
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (10); the sums of (71) and (78) start at N_l + 1.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> spectrum = ov.power_law(beta=1.0, L=256)
+    >>> ov.theory.features.error(spectrum, 0.05, [0, 1e3, np.inf], N_l=50, student_scale=0.01).round(7)
+    array([0.50005  , 0.0048468, 0.0048458])
+    """
+    alpha = times("alpha", alpha)
+    model = model_of(spectrum, eta)
+    s = np.sort(np.repeat(spectrum.s, spectrum.block_sizes(spectrum.L if N is None else N)))[::-1]
+    N_l = _trained(N_l, s.size)
+    scale = _check.number("student_scale", student_scale, least=0)
+    warn_coarse_step(model, s.size)
+    rates = np.where(np.arange(s.size) < N_l, 2 * model.eta * s, 0.0)
+    return decay_sum(rates, 0.5 * (1 + scale**2) * s / s.size, alpha)
+
+
+def error_covariance(Sigma, eta, alpha, *, N_l, student_scale=1.0):
+    r"""Mean error when the first N_l coordinates are trained on inputs of any covariance.
+
+    .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N} \Big[
+       \mathrm{tr}\big(e^{-2\eta\tilde\Sigma\alpha} (\tilde\Sigma + \Sigma_\times\Sigma_\times^T\tilde\Sigma^{-1})\big)
+       + \mathrm{tr}\big(\hat\Sigma - \Sigma_\times^T\tilde\Sigma^{-1}\Sigma_\times\big)\Big], \qquad
+       \Sigma = \begin{pmatrix} \tilde\Sigma & \Sigma_\times \\ \Sigma_\times^T & \hat\Sigma \end{pmatrix}
+
+    The trained weights also learn what the frozen ones contribute along the trained inputs.
+
+    Parameters
+    ----------
+    Sigma : array_like, shape (N, N)
+        Covariance of the inputs, positive semi-definite.
+    eta, alpha, student_scale
+        As in :func:`error`.
+    N_l : int
+        Number of trained coordinates, 1 to N.
+
+    Returns
+    -------
+    ndarray
+        Shape of alpha.
+
+    Raises
+    ------
+    ValueError
+        Sigma that is no covariance, N_l out of range, negative times.
+
+    Warns
+    -----
+    RuntimeWarning
+        When eta max(s) / N > 0.05.
+
+    Notes
+    -----
+    *Asymptotic* in eta, exact otherwise. The time dependence is derived here; alpha = inf is the printed asymptote.
+
+    References
+    ----------
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (88).
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.features.error_covariance([[1.0, 0.5], [0.5, 1.0]], 0.01, [0, np.inf], N_l=1, student_scale=0.0)
+    array([0.5   , 0.1875])
+    """
+    alpha = times("alpha", alpha)
+    spectrum = Spectrum.from_covariance(Sigma)  # checks Sigma
+    Sigma = np.asarray(Sigma, dtype=float)
+    N = len(Sigma)
+    N_l, scale = _trained(N_l, N), _check.number("student_scale", student_scale, least=0)
+    model = model_of(spectrum, eta)
+    warn_coarse_step(model, N)
+    d, V = np.linalg.eigh(Sigma[:N_l, :N_l])
+    g = np.sum((V.T @ Sigma[:N_l, N_l:]) ** 2, axis=1)
+    kept = d > MERGE * spectrum.s.max()  # directions without variance have no cross-covariance either
+    d, explained = d[kept], g[kept] / d[kept]
+    frozen = max(np.trace(Sigma[N_l:, N_l:]) - explained.sum(), 0.0)
+    weight = 0.5 * (1 + scale**2) / N * np.append(d + explained, frozen)
+    return decay_sum(2 * model.eta * np.append(d, 0.0), weight, alpha)
+
+
+def error_haar(spectrum, *, N_l, N=None, student_scale=1.0):
+    r"""Asymptotic error when N_l coordinates of a random (Haar) basis are trained.
+
+    .. math:: \epsilon_\infty = \frac{1+\sigma_J^2}{2}\, \frac{N_l}{N}\, \xi, \qquad \sum_k \frac{s_k}{s_k+\xi} = N_l
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Eigenvalues and weights of the inputs.
+    N_l : int
+        Number of trained coordinates, 1 to N.
+    N : int, optional
+        Input dimension; the number of eigenvalues by default.
+    student_scale : float
+        Standard deviation of the initial weights.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    *Asymptotic*: N, N_l -> infinity at fixed ratio (free compression); within 1 % of sampled rotations for N_l >= 50.
+    Derived here; it replaces an average over rotations of :func:`error_covariance` at alpha = inf.
+
+    References
+    ----------
+    Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 15 and 16, for the question.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> round(ov.theory.features.error_haar(ov.power_law(beta=1.0, L=64), N_l=16, student_scale=0.1), 10)
+    0.0351216515
+    """
+    spectrum = checked_spectrum(spectrum)
+    N = spectrum.L if N is None else _check.count("N", N)
+    ratio, scale = _trained(N_l, N) / N, _check.number("student_scale", student_scale, least=0)
+    s, p = spectrum.s, spectrum.p
+    if ratio >= p[s > 0].sum() * (1 - 1e-14):  # every direction with variance is trained
+        return 0.0
+    # sum p s/(s + xi) lies between p_top s_1/(s_1 + xi) and <s>/xi; in log xi, because xi spans decades
+    low = s[s > 0].min() * 1e-16
+    root = brentq(lambda x: p @ (s / (s + np.exp(x))) - ratio, np.log(low), np.log(s.max() / ratio), xtol=1e-15)
+    return float(0.5 * (1 + scale**2) * ratio * np.exp(root))
+
+
+def asymptote(beta, N, N_l, *, student_scale=1.0, half_integer=True):
+    r"""Error left in the eigenbasis for alpha -> infinity, as a power law in N_l.
+
+    .. math:: \epsilon_\infty \simeq \frac{1+\sigma_J^2}{2}\, \frac{s_1}{\beta N}\,
+       \big[(N_l + \tfrac12)^{-\beta} - (N + \tfrac12)^{-\beta}\big]
+
+    Parameters
+    ----------
+    beta : float
+        Exponent of the spectrum, > 0.
+    N : int
+        Input dimension = number of eigenvalues.
+    N_l : int or array_like of int
+        Trained components, 1 to N.
+    student_scale : float
+        Standard deviation of the initial weights.
+    half_integer : bool
+        False: the printed limits N_l and N, whose sum would begin with half of the term N_l.
+
+    Returns
+    -------
+    ndarray
+        Shape of N_l.
+
+    Notes
+    -----
+    *Asymptotic* in N_l. At N = 256, beta = 1 it is 4e-5 (N_l = 50) to 5e-6 (N_l = 200) higher than :func:`error` at
+    alpha = inf; as printed, 1.2 % to 0.4 %.
+
+    References
+    ----------
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (74); the prefactor of (73) is misprinted.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.theory.features.asymptote(1.0, 256, [50, 200], student_scale=0.01).round(6)
+    array([0.004846, 0.000332])
+    """
+    _, s, scale = power_law_units(beta, _check.count("N", N), 1.0, 0.0, student_scale)
+    trained = np.asarray(N_l)
+    for n in trained.flat:
+        _trained(n.item(), N)
+    shift = 0.5 if half_integer else 0.0
+    return (scale / beta * ((trained + shift) ** -float(beta) - (N + shift) ** -float(beta)))[()]
+
+
+def power_law_error(beta, N, eta, alpha, *, N_l, student_scale=1.0, end_terms=False):
+    r"""Error in time and features, sums replaced by integrals: :func:`asymptote` plus the decay of N_l modes.
+
+    .. math:: \epsilon_g \simeq \frac{1+\sigma_J^2}{2}\, \frac{s_1}{N} \Big\{ \frac{N_l^{-\beta} - N^{-\beta}}{\beta}
+       + \frac{\zeta^{-b}}{1+\beta} \Big[\Gamma\Big(b, \frac{\zeta}{N_l^{1+\beta}}\Big) - \Gamma(b, \zeta)\Big]\Big\}
+
+    Parameters
+    ----------
+    beta, N, N_l, student_scale
+        As in :func:`asymptote` (its half-integer limits are used here).
+    eta, alpha, end_terms
+        As in :func:`overlaps.theory.linear.integral_error`.
+
+    Returns
+    -------
+    ndarray
+        Shape of alpha.
+
+    Notes
+    -----
+    *Asymptotic* in N_l and eta. *Corrected*: printed with N in place of N_l in the first gamma function, which lets the
+    frozen modes decay and counts them twice at alpha = 0.
+
+    References
+    ----------
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (11) = (79).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> round(float(ov.theory.features.power_law_error(1.0, 256, 0.05, 1e3, N_l=50, student_scale=0.01)), 5)
+    0.00485
+    """
+    N_l = _trained(N_l, _check.count("N", N))
+    decaying = integral_error(beta, N, eta, alpha, student_scale=student_scale, end_terms=end_terms, last=N_l)
+    return decaying + asymptote(beta, N, N_l, student_scale=student_scale)
+
+
+def haar_ratio(beta):
+    r"""Error in a random basis over that in the eigenbasis, for power-law spectra and 1 << N_l << N.
+
+    .. math:: \beta \Big(\frac{\phi}{\sin\phi}\Big)^{1+\beta}, \qquad \phi = \frac{\pi}{1+\beta}
+
+    The exponent in N_l is the same. *Asymptotic*; derived here.
+
+    Parameters
+    ----------
+    beta : float
+        Exponent of the spectrum, > 0.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> [round(ov.theory.features.haar_ratio(beta), 2) for beta in (0.3, 0.75, 1.0, 1.5)]
+    [1.61, 2.18, 2.47, 3.01]
+    """
+    phi = np.pi / (1 + exponent(beta))
+    return float(beta * (phi / np.sin(phi)) ** (1 + beta))
+
+
+def exponent(beta):
+    r"""Exponent of the power law in the number of features, :math:`\epsilon_\infty \sim N_l^{-\beta}`: beta itself.
+
+    In time it is smaller, beta/(1+beta) (:func:`overlaps.theory.linear.exponent`).
+
+    Parameters
+    ----------
+    beta : float
+        Exponent of the spectrum, > 0.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.theory.features.exponent(0.3)
+    0.3
+    """
+    return _check.number("beta", beta, above=0)
+
+
+def _trained(N_l, N):
+    """N_l, checked to lie in 1..N."""
+    N_l = _check.count("N_l", N_l)
+    if N_l > N:
+        raise ValueError(f"N_l = {N_l}; expected at most N = {N}, the number of components that can be trained.")
+    return N_l
