@@ -1,0 +1,506 @@
+r"""Late times of perfectly learnable erf networks on any spectrum: relaxation, error, critical learning rate.
+
+K = M students have found their teachers, orthonormal in every block (t^l = p_l identity, mean eigenvalue one). By
+permutation symmetry four deviations per block are left, (r, g, q, c)_l: diagonal and off-diagonal entries of
+:math:`r^l - t^l` and :math:`q^l - t^l`. Defaults are those of ``committee_machine(..., normalised=True)``,
+v = v* = 1/sqrt(M); other equal weights act as a learning rate M v^2 eta. w stands for sqrt(3).
+
+References
+----------
+Worschech and Rosenow (2024), arXiv:2410.09005, called [WR] below.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import eigvals
+from scipy.optimize import linear_sum_assignment
+
+from .. import _check
+from ..spectrum import Spectrum
+
+__all__ = [
+    "Matrices",
+    "Window",
+    "critical_eta",
+    "differences",
+    "exponent",
+    "first_order",
+    "generator",
+    "local_slope",
+    "matrices",
+    "relaxation_rates",
+    "second_order",
+    "windows",
+]
+
+W = np.sqrt(3.0)
+
+
+class Matrices(NamedTuple):
+    """Coefficients of the linear equations of late times; made by :func:`matrices`.
+
+    Attributes
+    ----------
+    a : float
+        Unit of the rates.
+    G, H, F : ndarray, shape (4, 4)
+        Relaxation of a block, coupling of the blocks, noise of SGD.
+    """
+
+    a: float
+    G: np.ndarray
+    H: np.ndarray
+    F: np.ndarray
+
+
+class Window(NamedTuple):
+    """Range of times in which a group of modes decays as a power law; made by :func:`windows`.
+
+    Attributes
+    ----------
+    start, end : float
+        When the modes of the largest and of the smallest eigenvalue decay.
+    """
+
+    start: float
+    end: float
+
+
+# linear equations -----------------------------------------------------------------------------------------------------
+
+
+def matrices(M, *, eta, v=None, v_star=None):
+    r"""Coefficients of the linearised equations.
+
+    .. math:: \frac{d}{d\alpha} \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_l = -a s_l G
+       \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_l + s_l p_l (a H + F) \sum_j s_j
+       \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_j, \qquad a = \frac{2\eta}{\sqrt3\,\pi M}
+
+    Parameters
+    ----------
+    M : int
+        Number of students and of teachers, >= 2.
+    eta : float
+        Learning rate.
+    v, v_star : float, optional
+        Output weights of all students and all teachers, equal to each other; 1/sqrt(M) by default.
+
+    Returns
+    -------
+    Matrices
+        F is the noise of SGD, of second order in eta; without it the equations are those of gradient flow.
+
+    Raises
+    ------
+    ValueError
+        M < 2, eta <= 0, v and v_star differ.
+
+    Notes
+    -----
+    Exact (linearisation at student = teacher); for general M derived here. [WR] (119), (120) print M = 2, with the
+    entries of F permuted.
+
+    Examples
+    --------
+    >>> from overlaps.theory import late_time
+    >>> a, G, H, F = late_time.matrices(2, eta=0.25)
+    >>> G[:2, :2].round(3)
+    array([[1.   , 0.866],
+           [0.866, 1.   ]])
+    """
+    M, eta = _effective(M, eta, v, v_star, least=2)
+    n = M - 1
+    G = np.zeros((4, 4))
+    G[:2, :2] = [[1, n * W / 2], [W / 2, 1 + (M - 2) * W / 2]]
+    G[2:, 2:] = 2 * G[:2, :2]
+    G[2:, :2] = -G[2:, 2:]
+    H = np.zeros((4, 4))
+    H[0] = [-1 / 3, -n * W / 4, 1 / 2, n * W / 4]
+    H[1, 2] = W / 8
+    H[2:] = 2 * H[:2]
+    F = np.zeros((4, 4))
+    F[2:, 2:] = eta**2 * _noise(M)
+    F[2:, :2] = -2 * F[2:, 2:]
+    return Matrices(2 * eta / (W * np.pi * M), G, H, F)
+
+
+def _noise(M):
+    """Response (2, 2) of the diagonal and off-diagonal entries of C to the differences (x, y), over eta^2."""
+    f1, f2 = 1 / np.sqrt(5) + (M - 1) / 3, (M - 1) / np.sqrt(2) + (M - 1) * (M - 2) / (2 * W)
+    f3, f4 = 1 / np.sqrt(2) + (M - 2) / (2 * W), 2 / 3 + 2 * (M - 2) / W + (M - 2) * (M - 3) / 4
+    return 4 / (np.pi * M) ** 2 * np.array([[f1, f2], [f3, f4]])
+
+
+def generator(spectrum, M, *, eta, v=None, v_star=None, gradient_flow=False):
+    """Matrix (4 L, 4 L) of the linear equations of :func:`matrices`, blocks (r, g, q, c)_1, (r, g, q, c)_2, ...
+
+    Its eigenvalues are those of ``ov.linearise`` at student = teacher in the permutation-symmetric sector.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Eigenvalues of mean one, with their weights.
+    M, eta, v, v_star
+        As in :func:`matrices`.
+    gradient_flow : bool
+        Leave out F.
+
+    Notes
+    -----
+    Exact, as :func:`matrices`.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> J = ov.theory.late_time.generator(ov.power_law(beta=1.0, L=3), 2, eta=0.25)
+    >>> bool(np.linalg.eigvals(J).real.max() < 0)
+    True
+    """
+    s, p = _mean_one(spectrum)
+    a, G, H, F = matrices(M, eta=eta, v=v, v_star=v_star)
+    coupling = a * H + (0.0 if gradient_flow else F)
+    return np.kron(np.outer(s * p, s), coupling) - a * np.kron(np.diag(s), G)
+
+
+def relaxation_rates(M):
+    """Eigenvalues of G, in closed form: 1 - w/2, 1 + (M - 1) w/2 (of r), 2 - w, 2 + (M - 1) w (of q - 2 r).
+
+    Parameters
+    ----------
+    M : int
+        Number of students and of teachers, >= 2.
+
+    Returns
+    -------
+    ndarray, shape (4,)
+
+    Notes
+    -----
+    Exact; [WR] have 2 + w for every M, and swap the labels of the groups between (17) and (122).
+
+    Examples
+    --------
+    >>> from overlaps.theory import late_time
+    >>> late_time.relaxation_rates(2).round(4)
+    array([0.134 , 1.866 , 0.2679, 3.7321])
+    """
+    M = _check.count("M", M, least=2)
+    one = np.array([1 - W / 2, 1 + (M - 1) * W / 2])
+    return np.concatenate([one, 2 * one])
+
+
+def critical_eta(M, *, v=None, v_star=None):
+    r"""Largest learning rate at which perfect learning is stable.
+
+    .. math:: \det\Big[ a \begin{pmatrix} 2 & (M-1)w \\ w & 2+(M-2)w \end{pmatrix}
+       - \frac{4\eta^2}{\pi^2M^2} \begin{pmatrix} f_1 & f_2 \\ f_3 & f_4 \end{pmatrix} \Big] = 0
+
+    with the noise :math:`f_i` that stands in the matrix F of :func:`matrices`.
+
+    Parameters
+    ----------
+    M : int
+        Number of students and of teachers.
+    v, v_star : float, optional
+        As in :func:`matrices`. With v = v* = 1 the result is M times smaller.
+
+    Returns
+    -------
+    float
+        pi sqrt(5/3) for M = 1, to pi sqrt(3) for M -> infinity.
+
+    Notes
+    -----
+    Exact for N -> infinity and the same for every spectrum of mean one; derived here. At finite N expect it to drop
+    where the largest eigenvalue is not small against N.
+
+    Examples
+    --------
+    >>> from overlaps.theory import late_time
+    >>> [round(late_time.critical_eta(M), 6) for M in (1, 2, 5)]
+    [4.055779, 4.613655, 5.082242]
+    """
+    M, scale = _effective(M, 1.0, v, v_star)
+    n = min(M, 2)  # one student has no partner
+    drift = 2 / (W * np.pi * M) * np.array([[2, (M - 1) * W], [W, 2 + (M - 2) * W]])
+    roots = eigvals(drift[:n, :n], _noise(M)[:n, :n])
+    roots = roots.real[(np.abs(roots.imag) < 1e-9 * np.abs(roots)) & (roots.real > 0)]
+    return float(roots.min() / scale)
+
+
+# errors ---------------------------------------------------------------------------------------------------------------
+
+
+def differences(state):
+    """Block overlaps of W - W*, their mean diagonal and off-diagonal entries (x_l, y_l), each (L,).
+
+    Students are put into the order of the teachers that they overlap with most. Modes not learned have x = p, y = 0.
+
+    Parameters
+    ----------
+    state : State
+        K = M, bound to a model (``traj[-1]``).
+
+    Raises
+    ------
+    ValueError
+        K differs from M, or the state does not know its eigenvalues.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=4))
+    >>> start = model.random_start(N=400, rng=1, teacher="ideal", student_scale=0.0)
+    >>> ov.theory.late_time.differences(start)
+    (array([0.25, 0.25, 0.25, 0.25]), array([0., 0., 0., 0.]))
+    """
+    if state.K != state.M or state.s is None:
+        raise ValueError(f"{state}; expected K = M and a state that knows its eigenvalues (state.on(model)).")
+    M = state.M
+    order = linear_sum_assignment(state.R.T, maximize=True)[1]
+    q, r, t = state.plain
+    q, r = q[:, order][:, :, order], r[:, order]
+    m = q - r - r.swapaxes(1, 2) + t
+    x = np.trace(m, axis1=1, axis2=2) / M
+    y = (m.sum(axis=(1, 2)) / M - x) / (M - 1) if M > 1 else np.zeros_like(x)
+    return x, y
+
+
+def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None):
+    r"""Error of the differences (x, y) in closed form, without the squares of R - T.
+
+    .. math:: \epsilon_1(\alpha) = \frac{M v^2}{6\pi M} \sum_l s_l \Big[ (2w + 3(M-1))\, u_l\,
+       e^{-a(2+(M-1)w)s_l\alpha} + (M-1)(2w-3)\, d_l\, e^{-a(2-w)s_l\alpha} \Big]
+
+    with u = x + (M-1) y and d = x - y at alpha = 0.
+
+    Parameters
+    ----------
+    alpha : array_like
+        Times since (x, y) were read.
+    spectrum : Spectrum
+        Eigenvalues of mean one, with their weights.
+    M : int
+        Number of students and of teachers.
+    eta : float
+        Learning rate.
+    x, y : array_like, shape (L,), optional
+        Differences (:func:`differences`); by default unlearned modes, x = p and y = 0.
+    v, v_star : float, optional
+        As in :func:`matrices`.
+
+    Returns
+    -------
+    ndarray
+        Shape of alpha.
+
+    Notes
+    -----
+    Exact for the linearised flow of x and y: [WR] (17), (121), (122). As an estimate of eps_g it is *heuristic*, good
+    for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally large. These contribute to
+    eps_g (:func:`second_order`; eps_1/eps_g -> 2.6, 1.12, 1.05 for L = 1, 3, 9 at beta = 1, M = 2), and they feed x and
+    y, which therefore decay more slowly in the end: at the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents
+    are not affected.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> late = ov.theory.late_time.first_order([0.0, 1e2, 1e3], ov.power_law(beta=1.0, L=64), 2, eta=0.25)
+    >>> bool(np.all(np.diff(late) < 0))
+    True
+    """
+    rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
+    alpha = np.asarray(alpha, dtype=float)
+    # one time after the other: spectra may have a million eigenvalues
+    return np.array([amplitudes @ np.exp(-rates * t) for t in alpha.ravel()]).reshape(alpha.shape)
+
+
+def local_slope(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None):
+    r"""Logarithmic derivative :math:`d\ln\epsilon_1/d\ln\alpha` of :func:`first_order`.
+
+    Close to -beta/(1 + beta) inside the :func:`windows` of a power-law spectrum; steeper between them, where the modes
+    that all students share are learned before their differences.
+
+    Parameters
+    ----------
+    alpha, spectrum, M, eta, x, y, v, v_star
+        As in :func:`first_order`; alpha > 0.
+
+    Returns
+    -------
+    ndarray
+        Shape of alpha.
+
+    Notes
+    -----
+    Exact derivative of the closed form.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> spectrum = ov.power_law(beta=1.0, L=10**5)
+    >>> fast, slow = ov.theory.late_time.windows(spectrum, 2, eta=0.25)
+    >>> ov.theory.late_time.local_slope([slow.start * 1e3, fast.end], spectrum, 2, eta=0.25).round(2)
+    array([-0.5 , -1.21])
+    """
+    rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
+    alpha = np.asarray(alpha, dtype=float)
+    slopes = []
+    for t in alpha.ravel():
+        terms = amplitudes * np.exp(-rates * t)
+        slopes.append(-t * (rates @ terms) / terms.sum())
+    return np.array(slopes).reshape(alpha.shape)
+
+
+def second_order(Q, R, T, *, v=None, v_star=None):
+    r"""Leading order of eps_g near student = teacher, for students in the order of their teachers.
+
+    .. math:: \epsilon_2 = \frac{v^2}{\pi} \sum_{jk} \frac{m_{jk} - \rho_j^T (1+T)^{-1} \rho_k}{\sqrt{\det(1+T)}},
+       \qquad m = Q - R - R^T + T, \quad \rho = R - T
+
+    where pair (j, k) restricts :math:`\rho_j, \rho_k` and 1 + T to the teachers j and k; a pair (j, j) means two equal
+    fields, 1 + 2 T_jj and 2 rho_jj^2/(1 + 2 T_jj).
+
+    Parameters
+    ----------
+    Q, R, T : array_like, shape (..., M, M), (..., M, M), (M, M)
+        Overlaps, e.g. of a trajectory.
+    v, v_star : float, optional
+        As in :func:`matrices`.
+
+    Returns
+    -------
+    ndarray, shape (...)
+
+    Raises
+    ------
+    ValueError
+        Shapes differ, v and v_star differ.
+
+    Notes
+    -----
+    Asymptotic: leading order in w - w* for any covariances, with relative corrections of the order of |w - w*|. Derived
+    here; it completes [WR] (121).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overlaps.theory import late_time
+    >>> late_time.second_order(1.02 * np.eye(2), 1.01 * np.eye(2), np.eye(2)).round(8)
+    np.float64(-1.225e-05)
+    """
+    Q, R, T = (np.asarray(a, dtype=float) for a in (Q, R, T))
+    M = T.shape[-1] if T.ndim else 0
+    if T.shape != (M, M) or Q.shape[-2:] != (M, M) or R.shape != Q.shape or M == 0:
+        raise ValueError(f"Q, R, T have shapes {Q.shape}, {R.shape}, {T.shape}; expected (..., M, M) twice and (M, M).")
+    M, scale = _effective(M, 1.0, v, v_star)
+    m, rho = Q - R - R.swapaxes(-1, -2) + T, R - T
+    total = np.zeros(Q.shape[:-2])
+    for j in range(M):
+        total += (m[..., j, j] - 2 * rho[..., j, j] ** 2 / (1 + 2 * T[j, j])) / np.sqrt(1 + 2 * T[j, j])
+        for k in range(j):
+            pair = [j, k]
+            S = np.eye(2) + T[np.ix_(pair, pair)]
+            shift = np.einsum("...a,ab,...b->...", rho[..., j, pair], np.linalg.inv(S), rho[..., k, pair])
+            total += 2 * (m[..., j, k] - shift) / np.sqrt(np.linalg.det(S))
+    return scale / (np.pi * M) * total
+
+
+# power laws -----------------------------------------------------------------------------------------------------------
+
+
+def exponent(beta):
+    """Exponent of the late decay on a power-law spectrum, eps_g ~ alpha^-(beta/(1 + beta)).
+
+    Parameters
+    ----------
+    beta : float
+        Exponent of the spectrum, s_l ~ l^-(1 + beta), > 0.
+
+    Notes
+    -----
+    Asymptotic, L -> infinity inside the :func:`windows`.
+
+    Examples
+    --------
+    >>> from overlaps.theory import late_time
+    >>> late_time.exponent(1.0)
+    0.5
+    """
+    beta = _check.number("beta", beta, above=0)
+    return beta / (1 + beta)
+
+
+def windows(spectrum, M, *, eta, v=None, v_star=None):
+    """Times between the decay of the largest and of the smallest eigenvalue, for u and d of :func:`first_order`.
+
+    The power law holds well inside, from 1/(a g s_1) to about a thirtieth of 1/(a g s_L), with g = 2 + (M - 1) w for u
+    (what all students share) and 2 - w for d (their differences), which lags behind.
+
+    Parameters
+    ----------
+    spectrum, M, eta, v, v_star
+        As in :func:`first_order`.
+
+    Returns
+    -------
+    (Window, Window)
+        Of u and of d.
+
+    Notes
+    -----
+    Heuristic: the ends of asymptotic power laws.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> u, d = ov.theory.late_time.windows(ov.power_law(beta=1.0, L=512), 2, eta=0.25)
+    >>> round(d.start / u.start, 2), round(d.end / d.start)
+    (13.93, 262144)
+    """
+    s, _ = _mean_one(spectrum)
+    M, eta = _effective(M, eta, v, v_star)
+    a = 2 * eta / (W * np.pi * M)
+    s = s[s > 0]
+    common, single = (Window(float(1 / (a * g * s.max())), float(1 / (a * g * s.min()))) for g in _groups(M))
+    return common, single
+
+
+def _groups(M):
+    """Rates of u and d over a s_l."""
+    return 2 + (M - 1) * W, 2 - W
+
+
+def _modes(spectrum, M, eta, x, y, v, v_star):
+    """(rates, amplitudes) of the 2 L exponentials of eps_1."""
+    s, p = _mean_one(spectrum)
+    M, eta_M = _effective(M, eta, v, v_star)
+    x = p if x is None else _check.array("x", x, s.shape)
+    y = np.zeros_like(s) if y is None else _check.array("y", y, s.shape)
+    a = 2 * eta_M / (W * np.pi * M)
+    common = (2 * W + 3 * (M - 1)) * s * (x + (M - 1) * y)
+    single = (M - 1) * (2 * W - 3) * s * (x - y)
+    rates = a * np.concatenate([g * s for g in _groups(M)])
+    return rates, eta_M / eta / (6 * np.pi * M) * np.concatenate([common, single])
+
+
+# arguments ------------------------------------------------------------------------------------------------------------
+
+
+def _effective(M, eta, v, v_star, least=1):
+    """M, and the learning rate that v = v* = 1/sqrt(M) would need: M v^2 eta."""
+    M, eta = _check.count("M", M, least), _check.number("eta", eta, above=0)
+    v = M**-0.5 if v is None else _check.number("v", v, above=0)
+    v_star = M**-0.5 if v_star is None else _check.number("v_star", v_star, above=0)
+    if abs(v - v_star) > 1e-12 * v_star:
+        raise ValueError(f"v = {v:g} and v_star = {v_star:g}; expected equal output weights: the task is learnable.")
+    return M, eta * M * v**2
+
+
+def _mean_one(spectrum):
+    if not isinstance(spectrum, Spectrum):
+        raise ValueError(f"spectrum = {spectrum!r}; expected a Spectrum such as ov.power_law(beta=1.0, L=64).")
+    if abs(spectrum.mean - 1) > 1e-9:
+        raise ValueError(f"the spectrum has mean {spectrum.mean:.6g}; expected 1, so that T is the identity.")
+    return spectrum.s, spectrum.p
