@@ -1,5 +1,7 @@
 """Slow, obvious implementations, used only as truth.  Nothing here is shared with the library."""
 
+from functools import partial
+
 import numpy as np
 
 
@@ -82,25 +84,29 @@ def sgd(model, W, W_star, v, X, xi):
     return W, v
 
 
+def erf_i3(S, a, b, c):
+    """E[g'(z_a) z_b g(z_c)] for g = erf(x / sqrt(2)), as printed by Saad and Solla (1995)."""
+    lam = (1 + S[a, a]) * (1 + S[c, c]) - S[a, c] ** 2
+    return 2 / np.pi / np.sqrt(lam) * (S[b, c] * (1 + S[a, a]) - S[a, b] * S[a, c]) / (1 + S[a, a])
+
+
+def erf_i4(S, a, b, c, d):
+    """E[g'(z_a) g'(z_b) g(z_c) g(z_d)], from the same source."""
+    L4 = (1 + S[a, a]) * (1 + S[b, b]) - S[a, b] ** 2
+    L0 = L4 * S[c, d] - S[b, c] * S[b, d] * (1 + S[a, a]) - S[a, c] * S[a, d] * (1 + S[b, b])
+    L0 += S[a, b] * S[a, c] * S[b, d] + S[a, b] * S[a, d] * S[b, c]
+    L1 = L4 * (1 + S[c, c]) - S[b, c] ** 2 * (1 + S[a, a]) - S[a, c] ** 2 * (1 + S[b, b])
+    L1 += 2 * S[a, b] * S[a, c] * S[b, c]
+    L2 = L4 * (1 + S[d, d]) - S[b, d] ** 2 * (1 + S[a, a]) - S[a, d] ** 2 * (1 + S[b, b])
+    L2 += 2 * S[a, b] * S[a, d] * S[b, d]
+    return 4 / np.pi**2 / np.sqrt(L4) * np.arcsin(L0 / np.sqrt(L1 * L2))
+
+
 def saad_solla(Q, R, T, eta):
     """Velocities (dQ, dR) of the soft committee machine, literally as printed by Saad and Solla (1995)."""
     K, M = R.shape
     S = np.block([[Q, R], [R.T, T]])
-
-    def i3(a, b, c):
-        lam = (1 + S[a, a]) * (1 + S[c, c]) - S[a, c] ** 2
-        return 2 / np.pi / np.sqrt(lam) * (S[b, c] * (1 + S[a, a]) - S[a, b] * S[a, c]) / (1 + S[a, a])
-
-    def i4(a, b, c, d):
-        L4 = (1 + S[a, a]) * (1 + S[b, b]) - S[a, b] ** 2
-        L0 = L4 * S[c, d] - S[b, c] * S[b, d] * (1 + S[a, a]) - S[a, c] * S[a, d] * (1 + S[b, b])
-        L0 += S[a, b] * S[a, c] * S[b, d] + S[a, b] * S[a, d] * S[b, c]
-        L1 = L4 * (1 + S[c, c]) - S[b, c] ** 2 * (1 + S[a, a]) - S[a, c] ** 2 * (1 + S[b, b])
-        L1 += 2 * S[a, b] * S[a, c] * S[b, c]
-        L2 = L4 * (1 + S[d, d]) - S[b, d] ** 2 * (1 + S[a, a]) - S[a, d] ** 2 * (1 + S[b, b])
-        L2 += 2 * S[a, b] * S[a, d] * S[b, d]
-        return 4 / np.pi**2 / np.sqrt(L4) * np.arcsin(L0 / np.sqrt(L1 * L2))
-
+    i3, i4 = partial(erf_i3, S), partial(erf_i4, S)
     w = np.concatenate([np.ones(K), -np.ones(M)])
     n = K + M
     dR = [[-eta * sum(w[c] * i3(k, K + m, c) for c in range(n)) for m in range(M)] for k in range(K)]

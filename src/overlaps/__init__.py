@@ -3,8 +3,8 @@
 Every model is an activation closure times a covariate spectrum, integrated by one right-hand side.
 """
 
-# what is known in closed form, loaded when first used; fixed points
-from . import static, theory
+# laws of latent variables; what is known in closed form, loaded when first used; fixed points
+from . import latents, static, theory
 
 # what is learned
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
@@ -12,7 +12,10 @@ from .activations import Activation, absolute, erf, leaky_relu, linear, polynomi
 # the closure, the solution, the simulation
 from .closure import Closure, closure
 from .compress import compress, compression_error
+from .discrepancy import Discrepancy, tlog_rmse
 from .files import load
+from .hidden_manifold import HiddenManifold, hidden_manifold
+from .manifold_ensemble import ManifoldEnsemble
 from .models import Model, committee_machine, quadratic_network
 from .simulate import simulate
 from .solve import solve
@@ -33,9 +36,12 @@ __version__ = "0.1.0"
 __all__ = [
     "Activation",
     "Closure",
+    "Discrepancy",
     "Ensemble",
     "FixedPoint",
+    "HiddenManifold",
     "Linearisation",
+    "ManifoldEnsemble",
     "Model",
     "Spectrum",
     "State",
@@ -49,7 +55,9 @@ __all__ = [
     "critical_eta",
     "erf",
     "fixed_point",
+    "hidden_manifold",
     "isotropic",
+    "latents",
     "leaky_relu",
     "linear",
     "linearise",
@@ -65,4 +73,5 @@ __all__ = [
     "sweep",
     "tanh",
     "theory",
+    "tlog_rmse",
 ]

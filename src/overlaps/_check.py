@@ -8,10 +8,16 @@ ZERO_NORM = 1e-12  # variance of a student, relative to the teachers', below whi
 PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input does not
 
 
+def shown(value):
+    """What came, in one line of at most 100 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
 def count(name, value, least=1):
     """An integer >= least."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} = {value!r}; expected an integer >= {least}.")
+        raise ValueError(f"{name} = {shown(value)}; expected an integer >= {least}.")
     return int(value)
 
 
@@ -20,20 +26,50 @@ def number(name, value, *, above=None, least=None, hint=""):
     bound = f" > {above}" if above is not None else f" >= {least}" if least is not None else ""
     good = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(value)
     if not good or (above is not None and value <= above) or (least is not None and value < least):
-        raise ValueError(f"{name} = {value!r}; expected a finite number{bound}.{' ' + hint if hint else ''}")
+        raise ValueError(f"{name} = {shown(value)}; expected a finite number{bound}.{' ' + hint if hint else ''}")
     return float(value)
 
 
-def array(name, value, shape, hint=""):
-    """A finite float array of the given shape (names of sizes or numbers), copied and read-only."""
+def index(name, value, n):
+    """An integer that is an index into n items; negative ones count from the end."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} = {shown(value)}; expected an integer: one record at a time. Arrays take slices.")
+    if not -n <= value < n:
+        raise IndexError(f"{name} = {value}; expected an integer from {-n} to {n - 1}.")
+    return range(n)[int(value)]
+
+
+def kind(name, value, cls, example):
+    """An object of the given class."""
+    if not isinstance(value, cls):
+        article = "an" if cls.__name__[0] in "AEIOU" else "a"
+        raise ValueError(f"{name} = {shown(value)}; expected {article} {cls.__name__} such as {example}.")
+    return value
+
+
+def generator(rng, name="rng"):
+    """A numpy Generator: the one given, or one from a seed."""
     try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} = {shown(rng)}; expected a seed (an integer >= 0) or a Generator: {error}.") from None
+
+
+def array(name, value, shape, hint=""):
+    """A finite float array of the given shape (names of sizes, numbers, leading ...), copied and read-only."""
+    free = shape[:1] == (...,)  # any number of leading axes
+    expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
+    try:
+        if np.asarray(value).dtype.kind in "cSU":  # NumPy would drop imaginary parts and read numbers from text
+            raise TypeError
         result = np.array(value, dtype=float)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} = {value!r} is not an array of real numbers; expected shape {shape}.") from None
-    if result.ndim != len(shape) or any(
-        isinstance(n, int) and n != m for n, m in zip(shape, result.shape, strict=True)
-    ):
-        expected = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+        raise ValueError(
+            f"{name} = {shown(value)} is not an array of real numbers; expected shape {expected}."
+        ) from None
+    sizes = shape[1:] if free else shape
+    found = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
+    if len(found) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, found, strict=True)):
         raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{' ' + hint if hint else ''}")
     if not np.all(np.isfinite(result)):
         raise ValueError(f"{name} contains nan or inf; expected finite numbers.{' ' + hint if hint else ''}")

@@ -50,14 +50,31 @@ def direct_steps(W, W_star, v, v_star, X, xi, student, teacher, eta, eta_v, deca
     """
     steps, batch, N = X.shape
     K, M = W.shape[0], W_star.shape[0]
-    lam, nu = np.empty(K), np.empty(M)
+    nu, lam = np.empty((batch, M)), np.empty(K)
     F, dv = np.empty((batch, K)), np.empty((batch, K))
     for t in range(steps):
         for b in range(batch):
-            fields(W, X[t, b], lam)
-            fields(W_star, X[t, b], nu)
-            errors(lam, nu, v, v_star, student, teacher, xi[t, b], eta, eta_v, F[b], dv[b])
-        apply_step(W, v, X[t], F, dv, eta_v > 0.0, decay, decay_v)
+            fields(W_star, X[t, b], nu[b])
+        one_step(W, v, v_star, X[t], nu, xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+
+
+@jit
+def taught_steps(W, v, v_star, X, nu, xi, student, teacher, eta, eta_v, decay, decay_v):
+    """The same where the fields of the teacher are given, nu (steps, batch, M): it may act on anything."""
+    K, batch = W.shape[0], X.shape[1]
+    lam = np.empty(K)
+    F, dv = np.empty((batch, K)), np.empty((batch, K))
+    for t in range(X.shape[0]):
+        one_step(W, v, v_star, X[t], nu[t], xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+
+
+@jit
+def one_step(W, v, v_star, x, nu, xi, student, teacher, eta, eta_v, decay, decay_v, lam, F, dv):
+    """One step of either; lam (K,), F (batch, K) and dv (batch, K) are room to work in."""
+    for b in range(x.shape[0]):
+        fields(W, x[b], lam)
+        errors(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
+    apply_step(W, v, x, F, dv, eta_v > 0.0, decay, decay_v)
 
 
 @jit

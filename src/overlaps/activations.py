@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erf as _erf
 
+from . import _check
 from ._integrals import ERF, LINEAR, NUMERIC, QUADRATIC, RELU
 from ._mixtures import Mixture
 from ._polynomials import Polynomial
@@ -13,11 +14,14 @@ from ._polynomials import Polynomial
 __all__ = ["Activation", "absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "tanh"]
 
 SECOND_ORDER = ("auto", "tensor", "pairs", "mixture", "sobol")
+CODES = (NUMERIC, ERF, RELU, LINEAR, QUADRATIC)
 
 
 @dataclass(frozen=True)
 class Activation:
-    """A scalar function g with its derivatives.
+    r"""A scalar function g with its derivatives, and how its Gaussian integrals are computed.
+
+    .. math:: E[g(a)h(b)], \quad E[g'(a)h'(b)], \quad E[g''(a)h(b)], \quad E[g'(a)g'(b)h(c)k(d)]
 
     Parameters
     ----------
@@ -35,6 +39,26 @@ class Activation:
         Rule for the matrix C of a numeric activation, see :meth:`from_function`.
     tolerance : float
         Largest estimated error of C, relative to its largest entry, that is accepted.
+
+    Raises
+    ------
+    ValueError
+        A name that is no string, functions that are not callable, an unknown code or rule.
+
+    Notes
+    -----
+    Exact for the codes of the kernels (erf, relu, linear, quadratic), their finite mixtures and polynomials; numerical
+    otherwise. Users call :meth:`from_function`, which checks the functions too.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225 (erf); the other closed forms are derived where the kernels are.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.erf, float(ov.quadratic(3.0)), float(ov.quadratic.dg(3.0))
+    (erf, 9.0, 6.0)
     """
 
     name: str
@@ -45,6 +69,18 @@ class Activation:
     mixture: Mixture | None = None
     second_order: str = "auto"
     tolerance: float = 1e-2
+
+    def __post_init__(self):
+        if not isinstance(self.name, str):
+            raise ValueError(f"name = {self.name!r}; expected a string, shown in reprs and stored in files.")
+        for role in ("g", "dg"):
+            if not callable(getattr(self, role)) and self.mixture is None:
+                raise ValueError(f"{role} = {getattr(self, role)!r}; expected a function of one array.")
+        if self.code not in CODES:
+            raise ValueError(f"code = {self.code!r}; expected one of {CODES}. Try -1: numerical integrals.")
+        if self.second_order not in SECOND_ORDER:
+            raise ValueError(f"second_order = {self.second_order!r}; expected one of {', '.join(SECOND_ORDER)}.")
+        _check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
 
     def __repr__(self):
         return self.name
@@ -100,17 +136,13 @@ class Activation:
         >>> ov.Activation.from_function(softplus, sigmoid)
         softplus
         """
-        if second_order not in SECOND_ORDER:
-            raise ValueError(f"second_order = {second_order!r}; expected one of {', '.join(SECOND_ORDER)}.")
-        if not tolerance > 0:
-            raise ValueError(f"tolerance = {tolerance!r}; expected a positive number, 0.01 by default.")
         for role, function in (("g", g), ("dg", dg), ("d2g", d2g)):
             if function is not None:
                 _check_vectorised(role, function)
         _check_derivative("dg", "g", g, dg)
         if d2g is not None:
             _check_derivative("d2g", "dg", dg, d2g)
-        name = name or getattr(g, "__name__", "function")
+        name = getattr(g, "__name__", "function") if name is None else name
         return cls(name, g, dg, d2g, second_order=second_order, tolerance=tolerance)
 
 
@@ -172,6 +204,11 @@ def polynomial(coefficients):
     -------
     Activation
 
+    Raises
+    ------
+    ValueError
+        No coefficients, or coefficients that are not finite numbers.
+
     Notes
     -----
     Exact with polynomial, linear and quadratic partners; other partners are integrated numerically.
@@ -222,6 +259,11 @@ def leaky_relu(slope=0.01):
     -------
     Activation
 
+    Raises
+    ------
+    ValueError
+        A slope that is not a finite number.
+
     Notes
     -----
     Exact: g(x) = relu(x) - slope relu(-x), two relu units with opposite fields.
@@ -232,9 +274,8 @@ def leaky_relu(slope=0.01):
     >>> ov.leaky_relu(0.5)(np.array([-2.0, 2.0])).tolist()
     [-1.0, 2.0]
     """
-    if not isinstance(slope, (int, float, np.number)) or not np.isfinite(slope):
-        raise ValueError(f"slope = {slope!r}; expected a finite number, e.g. leaky_relu(0.01).")
-    return _piecewise_linear(f"leaky_relu({slope:g})", float(slope))
+    slope = _check.number("slope", slope, hint="Try leaky_relu(0.01).")
+    return _piecewise_linear(f"leaky_relu({slope:g})", slope)
 
 
 def _piecewise_linear(name, slope):

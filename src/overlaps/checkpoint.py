@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from . import _check
+
 try:
     import fcntl
 except ImportError:  # not a POSIX system: two processes on one file are the user's care
@@ -45,6 +47,8 @@ def open_checkpoint(path, header):
     if path is None:
         yield {}, lambda index, value: None
         return
+    if not isinstance(path, str | bytes | os.PathLike):  # open() takes an integer for a file that is already open
+        raise ValueError(f"checkpoint = {path!r}; expected the path of a file.")
     try:
         first = pickle.dumps(header)
     except Exception as error:  # pickle raises PicklingError, TypeError or AttributeError
@@ -137,7 +141,7 @@ def _check_same(saved, wanted, path):
 def _differences(saved, wanted):
     for name in ("function", "rng"):
         if not _equal(saved[name], wanted[name]):
-            yield f"its {name} is {_short(saved[name])}, now {_short(wanted[name])}"
+            yield f"its {name} is {_check.shown(saved[name])}, now {_check.shown(wanted[name])}"
     old, new = saved["grid"], wanted["grid"]
     if list(old) != list(new):
         yield f"its grid has the parameters {', '.join(old)}, now {', '.join(new)}"
@@ -150,12 +154,7 @@ def _differences(saved, wanted):
             yield f"its grid has {len(old[name])} values of {name}, now {len(new[name])}"
         for i, (a, b) in enumerate(zip(old[name], new[name], strict=False)):
             if not _equal(a, b):
-                yield f"its grid has {name}[{i}] = {_short(a)}, now {_short(b)}"
-
-
-def _short(value):
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 100 else text[:97] + "..."
+                yield f"its grid has {name}[{i}] = {_check.shown(a)}, now {_check.shown(b)}"
 
 
 def _equal(a, b):

@@ -7,15 +7,28 @@ import numpy as np
 from . import _check
 from ._integrals import NUMERIC, RELU
 from ._kernels import KERNELS
-from ._numeric import bind_numeric
+from ._numeric import NumericClosure, bind_numeric
 from ._record import Record
+from .models import Model
 
 __all__ = ["Closure", "closure"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Closure(Record):
-    """Closure matrices at one state: A (K, K), B (K, M), C (K, K), dv (K,) and eps_g; see :func:`closure`."""
+    """Closure matrices at one state, with their equations in :func:`closure`, which makes them.
+
+    Attributes
+    ----------
+    A, B : ndarray, shape (K, K), (K, M)
+        Drift: E[dF_k/dlambda_j], E[dF_k/dnu_m], per unit alpha.
+    C : ndarray, shape (K, K)
+        Noise of one SGD step, E[F_k F_l], of order eta^2.
+    dv : ndarray, shape (K,)
+        Velocity of the second layer.
+    eps_g : float
+        Generalisation error, without the label noise.
+    """
 
     A: np.ndarray
     B: np.ndarray
@@ -49,7 +62,7 @@ def closure(model, Q, R, T, v=None):
     -------
     Closure
         ``A`` (K, K), ``B`` (K, M), ``C`` (K, K) of one sample, ``dv`` (K,), ``eps_g``. A gradient flow ignores C; it is
-        given all the same, except for user functions (nan).
+        given all the same, except where integrals are taken by quadrature (nan).
 
     Raises
     ------
@@ -73,6 +86,7 @@ def closure(model, Q, R, T, v=None):
     >>> ov.closure(model, Q=[[1.0]], R=[[0.5]], T=[[1.0]]).eps_g
     0.5
     """
+    _check.kind("model", model, Model, "ov.committee_machine(2, 2, eta=0.5)")
     K, M = model.K, model.M
     Q, R, T = _check.array("Q", Q, (K, K)), _check.array("R", R, (K, M)), _check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):
@@ -82,11 +96,13 @@ def closure(model, Q, R, T, v=None):
     _check.positive_semidefinite("[[Q, R], [R^T, T]]", S, "Overlaps of real vectors always are.")
     check_domain(model, S, v)
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
-    # a numeric activation may have no affordable C: a gradient flow does without it
-    numeric = NUMERIC in (model.activation.code, model.teacher_activation.code)
-    second_order = not (numeric and model.gradient_flow)
-    C[...] = 0.0 if second_order else np.nan
-    eps_g = bind(model, second_order)(S, np.concatenate([v, -model.v_star]), A, B, C, dv)
+    bound = bind(model)
+    if model.gradient_flow:
+        if isinstance(bound, NumericClosure):
+            C[...] = np.nan  # quadrature may have no affordable C
+        else:
+            bound = bind(model, second_order=True)
+    eps_g = bound(S, np.concatenate([v, -model.v_star]), A, B, C, dv)
     return Closure(A, B, C, dv, eps_g)
 
 

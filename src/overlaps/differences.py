@@ -93,7 +93,7 @@ class DifferenceSystem:
     -----
     Exact up to the path integrals, whose nodes are chosen for rounding accuracy (:func:`nodes`).  eps_g inherits the
     relative error that the handover left (:func:`~overlaps.handover.handover_error`)
-    and about 2 rtol |log x| from the integration.
+    and about 2 rtol ``|log x|`` from the integration.
 
     Examples
     --------

@@ -39,28 +39,51 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64"):
     W, W_star = (weights.astype(dtype) for weights in weights_with_overlaps(start, sizes, rng))
     v = np.array(start.v)
     inputs = _Inputs(model, sizes, rng, dtype)
-    q, r, vs = [], [], []
+
+    def step(limit):
+        X, xi = inputs.take(limit)
+        _advance(model, W, W_star, v, X, xi)
+        return len(X)
+
+    def record():
+        q, r, _ = block_overlaps(sound(W, v), W_star.astype(float), sizes)
+        return q, s * r, v.copy()
+
+    records = follow(steps, step, record, tick)
+    L, K, M = len(sizes), model.K, model.M
+    return stacked(records, (L, K, K), (L, K, M), (K,))
+
+
+def follow(steps, step, record, tick=None):
+    """Records at the given step counts; fewer after Ctrl-C, and none after one with nan.
+
+    ``step(limit)`` makes at most that many steps and returns how many; ``record()`` returns a tuple of arrays.
+    """
+    records = []
     done = 0
     try:
         for target in steps:
             while done < target:
-                X, xi = inputs.take(target - done)
-                _advance(model, W, W_star, v, X, xi)
-                done += len(X)
+                done += step(target - done)
                 if tick is not None:
                     tick(done)
-            diverged = not np.all(np.isfinite(W)) or not np.all(np.isfinite(v))
-            exact = np.full(W.shape, np.nan) if diverged else W.astype(float)
-            q_t, r_t, _ = block_overlaps(exact, W_star.astype(float), sizes)
-            q.append(q_t)
-            r.append(s * r_t)
-            vs.append(v.copy())
-            if diverged:
+            records.append(record())
+            if not all(np.all(np.isfinite(part)) for part in records[-1]):
                 break
     except KeyboardInterrupt:
         pass
-    n, L, K, M = len(q), len(sizes), model.K, model.M
-    return np.reshape(q, (n, L, K, K)), np.reshape(r, (n, L, K, M)), np.reshape(vs, (n, K))
+    return records
+
+
+def stacked(records, *shapes):
+    """One array (n, *shape) for each part of the n records."""
+    return tuple(np.reshape([record[i] for record in records], (len(records), *x)) for i, x in enumerate(shapes))
+
+
+def sound(W, v):
+    """The weights in double precision, or nothing but nan when the run has diverged."""
+    diverged = not np.all(np.isfinite(W)) or not np.all(np.isfinite(v))
+    return np.full(W.shape, np.nan) if diverged else W.astype(float)
 
 
 class _Inputs:
@@ -88,21 +111,37 @@ class _Inputs:
 
 
 def _advance(model, W, W_star, v, X, xi):
-    student, teacher = model.activation, model.teacher_activation
-    kappa, kappa_v = model.weight_decay
-    decay, decay_v = model.eta * kappa, model.eta_v * kappa_v
-    if NUMERIC not in (student.code, teacher.code):
-        _sgd.direct_steps(
-            W, W_star, v, model.v_star, X, xi, student.code, teacher.code, model.eta, model.eta_v, decay, decay_v
-        )
+    if _compiled(model):
+        _sgd.direct_steps(W, W_star, v, model.v_star, X, xi, *_rule(model))
+    else:
+        advance(model, W, v, X, X @ W_star.T / np.sqrt(W.shape[1]), xi)
+
+
+def advance(model, W, v, X, nu, xi):
+    """One step per input in X (steps, batch, N), with teacher fields nu (steps, batch, M), noise xi (steps, batch)."""
+    if _compiled(model):
+        _sgd.taught_steps(W, v, model.v_star, X, nu, xi, *_rule(model))
         return
+    student, teacher = model.activation, model.teacher_activation
+    decay, decay_v = _rule(model)[-2:]
     scale = 1 / np.sqrt(W.shape[1])
-    for x, noise in zip(X, xi, strict=True):  # user functions are plain Python
-        lam, nu = x @ W.T * scale, x @ W_star.T * scale
-        delta = student.g(lam) @ v - teacher.g(nu) @ model.v_star - noise
+    for x, fields, noise in zip(X, nu, xi, strict=True):  # user functions are plain Python
+        lam = x @ W.T * scale
+        delta = student.g(lam) @ v - teacher.g(fields) @ model.v_star - noise
         F = -model.eta * v * student.dg(lam) * delta[:, None]
         dv = -model.eta_v * student.g(lam) * delta[:, None]
         _sgd.apply_step(W, v, x, F, dv, model.trains_v, decay, decay_v)
+
+
+def _compiled(model):
+    return NUMERIC not in (model.activation.code, model.teacher_activation.code)
+
+
+def _rule(model):
+    """Codes of g and g*, learning rates and decays, as the kernels take them."""
+    kappa, kappa_v = model.weight_decay
+    codes = model.activation.code, model.teacher_activation.code
+    return *codes, model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
 
 
 def weights_with_overlaps(start, sizes, rng):

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from . import activations
+from .feature_map import NAMED, feature_map
+from .hidden_manifold import HiddenManifold
+from .manifold_ensemble import ManifoldEnsemble
 from .models import Model
 from .spectrum import Spectrum
 from .trajectory import Ensemble, Trajectory
@@ -17,7 +20,7 @@ from .trajectory import Ensemble, Trajectory
 __all__ = ["load", "save"]
 
 FORMAT = 1
-KINDS = {"Trajectory": Trajectory, "Ensemble": Ensemble}
+KINDS = {kind.__name__: kind for kind in (Trajectory, Ensemble, ManifoldEnsemble)}
 
 
 def save(result, path):
@@ -46,6 +49,9 @@ def save(result, path):
         | {"activation": model.activation.name, "teacher_activation": model.teacher_activation.name},
         "spectrum": spectrum.name,
     }
+    if isinstance(model, HiddenManifold):
+        head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
+        head["manifold"] = {name: getattr(model, name) for name in ("ratio", "nodes", "latent_scale")}
     path = Path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
@@ -66,7 +72,7 @@ def load(path, *, model=None):
     path : path-like
         The ``.npz`` file.
     model : Model, optional
-        Needed when an activation of the saved model is a user function, which a file cannot hold.
+        Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
 
     Returns
     -------
@@ -109,12 +115,16 @@ def _model(head, data):
     for name in ("activation", "teacher_activation"):
         options[name] = _activation(options[name])
     options["weight_decay"] = tuple(options["weight_decay"])
-    return Model(
-        spectrum=Spectrum(data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")),
-        v=data["model.v"],
-        v_star=data["model.v_star"],
-        **options,
-    )
+    options |= {
+        "spectrum": Spectrum(data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")),
+        "v": data["model.v"],
+        "v_star": data["model.v_star"],
+    }
+    if "manifold" not in head:
+        return Model(**options)
+    if head["features"] not in NAMED:
+        raise ValueError(f"the file names the features {head['features']!r}; pass load(path, model=...).")
+    return HiddenManifold(**options, features=feature_map(head["features"]), **head["manifold"])
 
 
 def _activation(name):

@@ -91,7 +91,7 @@ def jacobian(system, y):
     """Dense Jacobian (n, n) of ``system.rhs`` at the packed order parameters y.
 
     Exact for erf, linear, quadratic and relu students; by finite differences of the closure for other activations.
-    Raises ``ValueError`` where the closure has no derivative (aligned relu units, see :func:`linearise`).
+    Raises ``ValueError`` where the closure has no derivative (aligned relu units, see :func:`overlaps.linearise`).
     """
     return Derivative(system, y).dense()
 

@@ -6,7 +6,7 @@ sweep, its parameters. xarray is an optional package and is imported at the firs
 
 import numpy as np
 
-from .trajectory import Ensemble, Trajectory
+from .trajectory import Runs, Trajectory
 
 __all__ = ["from_curves", "from_sweep"]
 
@@ -66,11 +66,14 @@ def from_curves(result):
     """
     from . import __version__
 
-    runs = ("run",) if isinstance(result, Ensemble) else ()
-    variables = {name: ((*runs, "alpha", *dims), getattr(result, name)) for name, dims in DIMS.items()}
-    variables |= {name: ((*runs, *dims), getattr(result, name)) for name, dims in CONSTANT_DIMS.items()}
+    runs = ("run",) if isinstance(result, Runs) else ()
+    blocks = hasattr(result, "q")  # runs on the hidden manifold have none in common
+    all_dims = {name: (*runs, "alpha", *dims) for name, dims in DIMS.items()}
+    all_dims |= {name: (*runs, *dims) for name, dims in CONSTANT_DIMS.items()}
+    variables = {name: (dims, getattr(result, name)) for name, dims in all_dims.items() if blocks or "e" not in dims}
     spectrum = result.model.spectrum
-    coords = {"alpha": ("alpha", result.alpha), "s": ("e", spectrum.s), "p": ("e", spectrum.p)}
+    coords = {"alpha": ("alpha", result.alpha)}
+    coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
     attributes = {
         "model": str(result.model),
         "method": result.method,
@@ -142,7 +145,7 @@ def from_sweep(result):
 
 
 def _part(xr, value):
-    if isinstance(value, Trajectory | Ensemble):
+    if isinstance(value, Trajectory | Runs):
         return from_curves(value)
     if isinstance(value, xr.Dataset):
         return value

@@ -1,7 +1,7 @@
 """Models: what is learned, from what data, by which rule."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Model(Record):
     weight_decay: tuple[float, float] = (0.0, 0.0)
     batch_size: int = 1
     gradient_flow: bool = False
+
+    latent_teacher: ClassVar[bool] = False  # whether the teacher sees latents instead of the inputs
 
     def __post_init__(self):
         for name in ("activation", "teacher_activation"):
@@ -90,7 +92,7 @@ class Model(Record):
         parts += [f"weight_decay={self.weight_decay}"] if any(self.weight_decay) else []
         parts += [f"batch_size={self.batch_size}"] if self.batch_size > 1 else []
         parts += ["gradient_flow"] if self.gradient_flow else []
-        return f"Model({', '.join(parts)})"
+        return f"{type(self).__name__}({', '.join(parts)})"
 
 
 def committee_machine(

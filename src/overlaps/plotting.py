@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .trajectory import Ensemble
+from .trajectory import Runs
 
 __all__ = ["approach", "fluctuations", "plot"]
 
@@ -10,7 +10,7 @@ LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn o
 
 
 def plot(result, ax=None, **style):
-    """Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.
+    r"""Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.
 
     A trajectory is drawn as lines.  Runs are drawn as markers at their mean, with a band between the 16 % and 84 %
     quantiles when there are several.
@@ -28,6 +28,22 @@ def plot(result, ax=None, **style):
     -------
     Axes or array of Axes
         As passed in, or the new pair.
+
+    Raises
+    ------
+    ValueError
+        ``ax`` is no Axes.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> axes = ov.solve(model, model.random_start(N=1000, rng=1), (0, 10)).plot()
+    >>> axes[0].get_xlabel()
+    'learning time $\\alpha$ = steps / $N$'
+    >>> matplotlib.pyplot.close("all")
     """
     from matplotlib import pyplot as plt
 
@@ -35,8 +51,10 @@ def plot(result, ax=None, **style):
     if fresh:
         _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     axes = np.atleast_1d(ax)
+    if not all(hasattr(a, "plot") for a in axes):
+        raise ValueError(f"ax = {ax!r}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
     label = style.pop("label", None)
-    draw = _draw_runs if isinstance(result, Ensemble) else _draw_line
+    draw = _draw_runs if isinstance(result, Runs) else _draw_line
     draw(axes[0], result.alpha, result.eps_g, label=label or _name(result), **style)
     if fresh:
         _axis(axes[0], result.alpha, result.eps_g, r"generalisation error $\epsilon_g$")
@@ -67,6 +85,23 @@ def fluctuations(ensembles, ax=None):
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    ValueError
+        An ensemble of one run.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> from overlaps.plotting import fluctuations
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> sims = [ov.simulate(model, N=N, alpha=[0, 1], rng=1, runs=2) for N in (50, 100)]
+    >>> fluctuations(sims).get_xlabel()
+    'input dimension $N$'
+    >>> matplotlib.pyplot.close("all")
     """
     ax = _new_axes(ax)
     ensembles = sorted(ensembles, key=lambda e: e.N)
@@ -105,6 +140,24 @@ def approach(ensembles, theory, ax=None, **style):
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    ValueError
+        The theory is not recorded at the times of the runs.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> from overlaps.plotting import approach
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> start = model.random_start(N=50, rng=1)
+    >>> sims = [ov.simulate(model, N=N, alpha=[0, 1], rng=1, start=start) for N in (50, 100)]
+    >>> approach(sims, ov.solve(model, start, [0, 1])).get_xscale()
+    'log'
+    >>> matplotlib.pyplot.close("all")
     """
     ax = _new_axes(ax)
     ensembles = sorted(ensembles, key=lambda e: e.N)
@@ -184,4 +237,4 @@ def _axis(ax, alpha, curve, label):
 
 
 def _name(result):
-    return f"SGD, N = {result.N}" if isinstance(result, Ensemble) else "ODE, N → ∞"
+    return f"SGD, N = {result.N}" if isinstance(result, Runs) else "ODE, N → ∞"

@@ -8,6 +8,9 @@ import numpy as np
 from . import _check
 from ._progress import bar
 from .direct import direct_run
+from .hidden_manifold import HiddenManifold
+from .manifold_ensemble import ManifoldEnsemble
+from .manifold_sgd import manifold_constants, manifold_plan
 from .reduced import reduced_run
 from .solve import output_times
 from .start import random_start, warn_coarse_step
@@ -19,6 +22,7 @@ __all__ = ["simulate"]
 # A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
 SIMULATORS = {"direct": direct_run, "reduced": reduced_run}
 POINTS = 200  # records of an interval
+MANIFOLD_DEFAULTS = dict(weights=None, latents=None, center=True, block=1024, moments="ge", normalise_rows=True)
 
 
 def simulate(
@@ -33,7 +37,13 @@ def simulate(
     progress=False,
     executor=None,
     student_scale=1.0,
-    dtype="float64",
+    dtype=None,
+    weights=None,
+    latents=None,
+    center=True,
+    block=1024,
+    moments="ge",
+    normalise_rows=True,
 ):
     r"""One-pass SGD at finite input dimension N.
 
@@ -53,11 +63,11 @@ def simulate(
         Seed or generator. Run i uses its i-th spawned child, whatever the number of runs and workers.
     start : State or list of State, optional
         Overlaps to start from (one for all runs, or one per run), met exactly by the weights; by default every run
-        draws its own ``random_start``.
+        draws its own ``random_start``. Not for the hidden manifold, see ``weights``.
     method : {"auto", "reduced", "direct"}
         "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
         the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
-        than K + M, "direct" otherwise.
+        than K + M, "direct" otherwise, as for the hidden manifold.
     runs : int
         Independent runs.
     progress : bool
@@ -67,12 +77,28 @@ def simulate(
     student_scale : float
         Standard deviation of the initial student weights when ``start`` is drawn.
     dtype : {"float64", "float32"}
-        Precision of explicit weights and inputs ("direct" only); single precision saves 10 to 25 % of the time.
+        Precision of explicit weights and inputs ("direct" only); single precision saves 10 to 25 % of the time, and two
+        thirds of it on the hidden manifold, where it is the default. Latents are drawn in double precision always.
+    weights : (W, W_star, F), or list of such tuples, optional
+        Hidden manifold only, as the following: students (K, N), teachers (M, D) and features (N, D) of all runs, or of
+        each. By default every run draws its own (``overlaps.manifold_sgd.random_weights``).
+    latents : callable, optional
+        ``(rng, n, D) -> (n, D)``, e.g. from :mod:`overlaps.latents`; N(0, latent_scale^2) by default.
+    center : bool
+        Subtract the mean a of the features from the inputs. Without it no equation in alpha describes the run, see
+        :func:`overlaps.feature_map.statistics`.
+    block : int
+        Samples drawn and multiplied at once. It is part of what a seed means, for latents that are mixtures.
+    moments : {"ge", "exact"}
+        Second moments of the inputs in the recorded Q and R: Gaussian equivalence, or closed forms.
+    normalise_rows : bool
+        Scale the rows of a given F to squared length D, as the theory assumes.
 
     Returns
     -------
-    Ensemble
+    Ensemble, or ManifoldEnsemble for the hidden manifold
         Arrays with a leading run axis. What an interrupted or diverging run did not reach is nan (``success=False``).
+        ``runs.start(i)``, or ``runs.realisation(i)``, is where the ODE begins that is to be compared with run i.
 
     Raises
     ------
@@ -82,11 +108,12 @@ def simulate(
     Warns
     -----
     RuntimeWarning
-        When eta max(s) / N > 0.05, or when a run did not reach the end.
+        When eta max(s) / N > 0.05, when a run did not reach the end, or for features with a mean and ``center=False``.
 
     Notes
     -----
     Exact at finite N, in law, by either method: no approximation is made. Q, R, v approach the ODE as 1 / sqrt(N).
+    On the hidden manifold the weights are exact, and the fields Gaussian with the recorded Q and R for D -> infinity.
 
     Examples
     --------
@@ -98,19 +125,24 @@ def simulate(
     N, runs = _check.count("N", N), _check.count("runs", runs)
     if method != "auto" and method not in SIMULATORS:
         raise ValueError(f"method = {method!r}; expected 'auto' or one of {sorted(SIMULATORS)}.")
-    sizes = model.spectrum.block_sizes(N)
-    if method == "auto":
-        method = "reduced" if sizes[sizes > 0].min() > model.K + model.M else "direct"
-    if dtype not in ("float64", "float32"):
+    if dtype not in (None, "float64", "float32"):
         raise ValueError(f"dtype = {dtype!r}; expected 'float64' or 'float32'.")
     first, steps = recorded_steps(alpha, N)
     children = np.random.default_rng(rng).spawn(runs)
+    data = {"weights": weights, "latents": latents, "center": center, "block": block, "moments": moments}
+    data["normalise_rows"] = normalise_rows
+    plan = manifold_plan if isinstance(model, HiddenManifold) else _plan
+    method, simulator, starts = plan(model, N, children, start, method, student_scale, dtype, **data)
     warn_coarse_step(model, N)
-    starts = _starts(model, start, N, children, student_scale)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
-        simulator = partial(direct_run, dtype=dtype) if method == "direct" else SIMULATORS[method]
         results = _map_runs(simulator, model, starts, N, steps, children, tick, executor)
-    return _ensemble(model, starts, results, first + steps / N, N, method)
+    alpha = first + steps / N
+    (q, r, v), outcome = _outcome(model, results, alpha, runs)
+    common = {"model": model, "alpha": alpha[: q.shape[1]], "v": v, "N": N, "method": method} | outcome
+    if isinstance(model, HiddenManifold):
+        return ManifoldEnsemble(Q=q, R=r, moments=moments, **manifold_constants(model, starts[: len(q)]), **common)
+    tau, T = (np.stack([getattr(state, name) for state in starts[: len(q)]]) for name in ("tau", "T"))
+    return Ensemble(q=q, r=r, tau=tau, T=T, **common)
 
 
 def recorded_steps(alpha, N):
@@ -124,6 +156,20 @@ def recorded_steps(alpha, N):
     if np.any(np.diff(steps) <= 0):
         raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
     return 0.0, steps
+
+
+def _plan(model, N, children, start, method, student_scale, dtype, **data):
+    """(method, simulator, start of each run) for inputs with a spectrum."""
+    # arrays do not compare with == to a truth value: look at the type first
+    defaults = MANIFOLD_DEFAULTS
+    given = [x for x, value in data.items() if type(value) is not type(defaults[x]) or value != defaults[x]]
+    if given:
+        raise ValueError(f"{', '.join(given)} belong to the hidden manifold; expected a model made by hidden_manifold.")
+    sizes = model.spectrum.block_sizes(N)
+    if method == "auto":
+        method = "reduced" if sizes[sizes > 0].min() > model.K + model.M else "direct"
+    simulator = partial(direct_run, dtype=dtype or "float64") if method == "direct" else SIMULATORS[method]
+    return method, simulator, _starts(model, start, N, children, student_scale)
 
 
 def _starts(model, start, N, children, student_scale):
@@ -166,31 +212,17 @@ def _interrupted(result, n):
     return len(q) < n and (len(q) == 0 or bool(np.all(np.isfinite(q[-1]))))
 
 
-def _ensemble(model, starts, results, alpha, N, method):
+def _outcome(model, results, alpha, runs):
+    """(the three records of all runs, with nan for what was not reached), and how it ended."""
     n = max(len(q) for q, _, _ in results)
     diverged = sum(not np.all(np.isfinite(q)) for q, _, _ in results)
-    cut = sum(_interrupted(result, len(alpha)) for result in results) + len(starts) - len(results)
+    cut = sum(_interrupted(result, len(alpha)) for result in results) + runs - len(results)
     message = f"{len(results)} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut:
-        message = (
-            f"{len(starts)} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun."
-        )
+        message = f"{runs} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun."
         warnings.warn(message + " What they did not reach is nan.", RuntimeWarning, stacklevel=3)
-    q, r, v = (np.stack([_padded(result[i], n) for result in results]) for i in range(3))
-    used = starts[: len(results)]
-    return Ensemble(
-        model=model,
-        alpha=alpha[:n],
-        q=q,
-        r=r,
-        v=v,
-        tau=np.stack([s.tau for s in used]),
-        T=np.stack([s.T for s in used]),
-        N=N,
-        success=not (diverged or cut),
-        message=message,
-        method=method,
-    )
+    records = [np.stack([_padded(result[i], n) for result in results]) for i in range(3)]
+    return records, {"success": not (diverged or cut), "message": message}
 
 
 def _padded(records, n):

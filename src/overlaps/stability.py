@@ -32,10 +32,8 @@ FLOOR = 1e-14  # velocity, relative to its terms, that is rounding
 
 def _bound(model, state):
     """(System, packed y) of a checked state."""
-    if not isinstance(model, Model):
-        raise ValueError(f"model = {model!r}; expected a Model such as ov.committee_machine(2, 2, eta=0.5).")
-    if not isinstance(state, State):
-        raise ValueError(f"state = {state!r}; expected a State, e.g. State.from_overlaps(model, Q=, R=, T=), traj[-1].")
+    _check.kind("model", model, Model, "ov.committee_machine(2, 2, eta=0.5)")
+    _check.kind("state", state, State, "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
     check_domain(model, state.S, state.v)
     system = System(model, state)
@@ -47,16 +45,18 @@ def _bound(model, state):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Linearisation(Record):
-    """Eigenvalues and modes of the flow at a state; see :func:`linearise`.
+    """Eigenvalues and modes of the flow at a state; made by :func:`linearise`, with the equations there.
 
     Attributes
     ----------
+    model, state : Model, State
+        What was linearised, and where.
     eigenvalues : ndarray, shape (n,)
         By real part, largest first; real if all are. Units of 1/alpha.
     dq, dr, dv : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
         Right eigenvectors, in the arrays of :class:`State`.
     residual : float
-        Largest |dy/dalpha| at the state: zero at a fixed point.
+        Largest ``|dy/dalpha|`` at the state: zero at a fixed point.
     floor : float
         Real parts below it count as zero.
     dimension : int
@@ -218,7 +218,21 @@ def _leading(system, y, derivative, count):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FixedPoint(Record):
-    """Where the flow stops, and how well that is known; see :func:`fixed_point`."""
+    """Where the flow stops, and how well that is known; made by :func:`fixed_point`.
+
+    Attributes
+    ----------
+    state : State
+        Order parameters of the fixed point.
+    residual : float
+        Largest ``|dy/dalpha|`` that is left.
+    converged : bool
+        Whether that is below the tolerance, at overlaps of real vectors.
+    iterations : int
+        Newton steps taken.
+    message : str
+        A sentence about it.
+    """
 
     state: State
     residual: float
@@ -250,14 +264,14 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
         equal students (start with Q_kj = Q_kk), which keep together under their common noise, and one of students that
         are merely equivalent, Q_kj < Q_kk by an amount of order eta, where trajectories wait.
     tol : float
-        Largest |dy/dalpha| accepted, relative to the size of the Jacobian times the largest overlap.
+        Largest ``|dy/dalpha|`` accepted, relative to the size of the Jacobian times the largest overlap.
     max_iterations : int
         Largest number of Newton steps.
 
     Returns
     -------
     FixedPoint
-        ``state``, ``residual`` = largest |dy/dalpha|, ``converged``, ``iterations``, ``message``.
+        ``state``, ``residual`` = largest ``|dy/dalpha|``, ``converged``, ``iterations``, ``message``.
 
     Raises
     ------
@@ -273,6 +287,10 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
     -----
     Exact up to rounding; quadratic convergence. At a degenerate fixed point (one that is approached algebraically,
     e.g. more quadratic students than teachers) convergence is linear and the overlaps are known to about sqrt(tol).
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (plateaus).
 
     Examples
     --------
@@ -459,9 +477,8 @@ def critical_eta(model, state, *, search=None):
 
 
 def _interval(search, eta):
-    if np.shape(search) != (2,):
-        raise ValueError(f"search = {search!r}; expected two numbers (low, high) around model.eta = {eta:g}.")
-    low, high = (_check.number("search", x, above=0) for x in search)
+    ends = _check.array("search", search, (2,), f"Give (low, high) around model.eta = {eta:g}.")
+    low, high = (_check.number("search", float(x), above=0) for x in ends)
     if not low <= eta <= high:
         raise ValueError(f"search = {search}; expected low <= model.eta = {eta:g} <= high.")
     return low, high

@@ -80,9 +80,13 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
 
 
 def bartlett_factor(rng, P, n):
-    """Random factor F with F F^T ~ Wishart_P(n, identity): lower triangular if n >= P, else Gaussian (P, n)."""
-    if n < P:
-        return rng.standard_normal((P, n))
+    """Random factor F with F F^T ~ Wishart_P(n, identity): lower triangular if n > P - 1, else Gaussian (P, n).
+
+    The law needs no integer n in the first case; in the second the nearest one is rescaled to the right mean.
+    """
+    if n <= P - 1:
+        rank = max(round(n), 1 if n > 0 else 0)
+        return np.sqrt(n / max(rank, 1)) * rng.standard_normal((P, rank))
     factor = np.tril(rng.standard_normal((P, P)), -1)
     factor[np.diag_indices(P)] = np.sqrt(rng.chisquare(n - np.arange(P)))
     return factor

@@ -122,6 +122,8 @@ class State(Record):
         state = replace(self, s=model.spectrum.s)
         _check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
         _check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
+        if model.latent_teacher:
+            _check_unseen(state)
         return state
 
     # constructors ---------------------------------------------------------------------------------------------------
@@ -146,6 +148,7 @@ class State(Record):
         >>> ov.State.from_overlaps(model, Q=np.eye(2), R=np.zeros((2, 2)), T=np.eye(2))
         State(L=1, K=2, M=2)
         """
+        _check_teacher(model)
         if model.spectrum.L != 1:
             raise ValueError(
                 f"Q, R, T do not determine the state of a spectrum with L = {model.spectrum.L} blocks; "
@@ -171,6 +174,7 @@ class State(Record):
         >>> ov.State.from_blocks(model, q=half, r=0 * half, t=half).Q
         array([[1.]])
         """
+        _check_teacher(model)
         L, K, M = model.spectrum.L, model.K, model.M
         q, r, t = _check.array("q", q, (L, K, K)), _check.array("r", r, (L, K, M)), _check.array("t", t, (L, M, M))
         s = model.spectrum.s[:, None, None]
@@ -196,6 +200,7 @@ class State(Record):
         >>> ov.State.from_weights(model, W=np.ones((1, 10)), W_star=-np.ones((1, 10))).R
         array([[-1.]])
         """
+        _check_teacher(model)
         W, W_star = _check.array("W", W, (model.K, "N")), _check.array("W_star", W_star, (model.M, "N"))
         if W.shape[1] != W_star.shape[1]:
             raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
@@ -207,6 +212,27 @@ class State(Record):
 
     def __repr__(self):
         return f"State(L={self.L}, K={self.K}, M={self.M})"
+
+
+def _check_unseen(state):
+    """T - sum_l tau^l / s_l is the covariance of what in nu is not linear in x."""
+    seen = state.s > 0
+    unseen = state.T - np.sum(state.tau[seen] / state.s[seen, None, None], axis=0)
+    lowest = np.linalg.eigvalsh(unseen)[0]
+    if lowest < -_check.PSD_TOLERANCE * np.trace(state.T):
+        raise ValueError(
+            f"T - sum_l tau^l / s_l is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}. The inputs "
+            "cannot show more of the teacher than there is; check the scales of tau and T."
+        )
+
+
+def _check_teacher(model):
+    """These constructors take overlaps of teachers that act on x."""
+    if model.latent_teacher:
+        raise ValueError(
+            "the teacher of a hidden manifold acts on the latents, so overlaps with x-space teachers do not determine "
+            "its state; use model.limit_start, model.random_start or model.realisation, or State(q=, r=, tau=, T=, v=)."
+        )
 
 
 def _second_layer(model, v):

@@ -21,7 +21,7 @@ __all__ = ["Sweep", "sweep"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """Values of a function at the points of a grid, in the order of the grid.
+    """Values of a function at the points of a grid, in the order of the grid; made by :func:`sweep`.
 
     Attributes
     ----------
@@ -107,6 +107,8 @@ class Sweep:
         ValueError
             The values are no numbers, or differ in shape.
         """
+        if not (getter is None or isinstance(getter, str) or callable(getter)):
+            raise ValueError(f"getter = {getter!r}; expected a function of a value, or the name of its attribute.")
         get = operator.attrgetter(getter) if isinstance(getter, str) else getter or (lambda value: value)
         lost = {*self.errors, *self.missing}
         arrays = {i: np.asarray(get(value)) for i, value in enumerate(self.values) if i not in lost}
@@ -295,7 +297,7 @@ def _seeds(rng, n):
     try:
         return np.random.default_rng(rng).bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
     except (TypeError, ValueError) as error:
-        raise ValueError(f"rng = {rng!r}; expected a seed (an integer >= 0) or a Generator: {error}") from None
+        raise ValueError(f"rng = {rng!r}; expected a seed (an integer >= 0) or a Generator: {error}.") from None
 
 
 def _origin(seed):

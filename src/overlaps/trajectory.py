@@ -2,9 +2,11 @@
 
 import warnings
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
+from . import _check
 from ._record import Record
 from .closure import generalisation_error, rounding_floor
 from .models import Model
@@ -14,29 +16,16 @@ __all__ = ["Ensemble", "Trajectory"]
 
 
 class _Curves(Record):
-    """Order parameters from the kernel's blocks; shared by the two records below."""
+    """What follows from Q, R, T, v; shared by the records of solutions and of runs."""
 
     model: Model
     alpha: np.ndarray
-    q: np.ndarray
-    r: np.ndarray
     v: np.ndarray
-    tau: np.ndarray
     T: np.ndarray
     _cache: dict
 
     @property
-    def Q(self):
-        """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
-        return np.einsum("l,...lij->...ij", self.model.spectrum.s, self.q)
-
-    @property
-    def R(self):
-        """Covariance of student and teacher fields, R = sum_l r^l (..., n, K, M)."""
-        return self.r.sum(axis=-3)
-
-    @property
-    def S(self):
+    def S(self: Any):
         """Covariance of all fields (..., n, K + M, K + M)."""
         return gram(self.Q, self.R, np.expand_dims(self.T, -3))
 
@@ -58,7 +47,7 @@ class _Curves(Record):
     def save(self, path):
         """Write one ``.npz`` file with the arrays, the model's parameters and the version.
 
-        :func:`overlaps.load` reads it.
+        :func:`overlaps.load` reads it. The file appears complete at ``path``, or not at all.
         """
         from .files import save
 
@@ -92,12 +81,74 @@ class _Curves(Record):
         return plot(self, ax=ax, **style)
 
 
+class _Blocks(_Curves):
+    """Q and R from the kernel's blocks."""
+
+    q: np.ndarray
+    r: np.ndarray
+    tau: np.ndarray
+
+    @property
+    def Q(self):
+        """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
+        return np.einsum("l,...lij->...ij", self.model.spectrum.s, self.q)
+
+    @property
+    def R(self):
+        """Covariance of student and teacher fields, R = sum_l r^l (..., n, K, M)."""
+        return self.r.sum(axis=-3)
+
+
+class Runs(_Curves):
+    """Statistics over independent runs, the leading axis; base of the records of simulations."""
+
+    N: int
+    success: bool
+    method: str
+    curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # what can be averaged over runs
+
+    def __len__(self):
+        """Number of runs."""
+        return len(self.v)
+
+    def mean(self, name):
+        """Mean over runs of the curve ``name``: "Q", "R", "v", "eps_g", and "q" or "r" where there are blocks."""
+        return self._curve(name).mean(axis=0)
+
+    def standard_error(self, name):
+        """Standard error of :meth:`mean` of the curve ``name``; needs at least two runs."""
+        if len(self) < 2:
+            raise ValueError("one run has no standard error; simulate with runs >= 2.")
+        return self._curve(name).std(axis=0, ddof=1) / np.sqrt(len(self))
+
+    def quantile(self, name, q):
+        """Quantiles over runs of the curve ``name`` at levels q, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
+        levels = _check.array("q", q, (...,))
+        if np.any((levels < 0) | (levels > 1)):
+            raise ValueError(f"q = {q!r}; expected levels between 0 and 1.")
+        return np.quantile(self._curve(name), levels, axis=0)
+
+    def _curve(self, name):
+        if name not in self.curves:
+            raise ValueError(f"name = {name!r}; expected one of {', '.join(self.curves)}.")
+        return getattr(self, name)
+
+    def __repr__(self):
+        state = "success" if self.success else "INCOMPLETE"
+        return (
+            f"{type(self).__name__}({self.model}, N={self.N}, runs={len(self)}, "
+            f"alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, {state}, {self.method})"
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Trajectory(_Curves):
-    """Solution of the order-parameter equations, with how it was obtained.
+class Trajectory(_Blocks):
+    """Solution of the order-parameter equations, with how it was obtained; made by :func:`overlaps.solve`.
 
     Attributes
     ----------
+    model : Model
+        What was learned.
     alpha : ndarray, shape (n,)
         Learning times, steps / N.
     Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)
@@ -111,6 +162,19 @@ class Trajectory(_Curves):
         side, the integrator and its tolerances.
     eps_late : ndarray, shape (n,), or None
         With ``solve(..., late=True)``: eps_g where it was integrated from differences, nan before.
+
+    Notes
+    -----
+    Exact for N -> infinity, to the tolerances of the integration.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=0.1 * np.eye(2), T=np.eye(2))
+    >>> traj = ov.solve(model, start, [0.0, 1.0, 2.0])
+    >>> traj.Q.shape, traj[-1], traj.success
+    ((3, 2, 2), State(L=1, K=2, M=2), True)
     """
 
     model: Model
@@ -142,14 +206,14 @@ class Trajectory(_Curves):
     def eps_floor(self):
         """Size (n,) below which eps_g, a difference of overlaps of order one, is rounding; 0 where ``late`` took over.
 
-        An estimate: machine precision times (sum_c |w_c| sqrt(E[g_c^2]))^2, with w = (v, -v*).
+        An estimate: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*).
         """
         floor = rounding_floor(self.model, self.S, self.v)
         return floor if self.eps_late is None else np.where(np.isnan(self.eps_late), floor, 0.0)
 
     def __getitem__(self, i):
         """State at record ``i``."""
-        i = range(len(self))[i]
+        i = _check.index("i", i, len(self))
         return State(q=self.q[i], r=self.r[i], tau=self.tau, T=self.T, v=self.v[i], s=self.model.spectrum.s)
 
     def at(self, alpha):
@@ -158,15 +222,22 @@ class Trajectory(_Curves):
         A recorded time gives the record; between records the equations are integrated again from the last record
         before alpha, with the same tolerances, so nothing is lost to interpolation.
 
+        Parameters
+        ----------
+        alpha : float
+            One time, in steps / N.
+
         Raises
         ------
         ValueError
-            alpha lies outside the recorded interval.
+            alpha is no number, or lies outside the recorded interval.
         """
         from .solve import solve
 
+        alpha = _check.number("alpha", alpha, hint="One time in each call.")
         if not self.alpha[0] <= alpha <= self.alpha[-1]:
-            raise ValueError(f"alpha = {alpha}; this trajectory covers [{self.alpha[0]:g}, {self.alpha[-1]:g}].")
+            covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
+            raise ValueError(f"alpha = {alpha:g}; this trajectory covers {covered}. Solve again up to a later time.")
         i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
         if self.alpha[i] == alpha:
             return self[i]
@@ -192,11 +263,13 @@ class Trajectory(_Curves):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Ensemble(_Curves):
-    """Independent runs of finite-N SGD, recorded at common times.
+class Ensemble(Runs, _Blocks):
+    """Independent runs of finite-N SGD, recorded at common times; made by :func:`overlaps.simulate`.
 
     Attributes
     ----------
+    model : Model
+        What was learned.
     alpha : ndarray, shape (n,)
         Recorded times, whole steps / N.
     Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)
@@ -209,6 +282,17 @@ class Ensemble(_Curves):
         Input dimension.
     success, message, method
         Whether all runs reached the end, a sentence about it, the simulator.
+
+    Notes
+    -----
+    Exact at finite N, in law. Overlaps differ from the ODE by O(1/sqrt(N)).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> runs = ov.simulate(ov.committee_machine(2, 2, eta=0.5), N=100, alpha=[0, 1, 2], rng=1, runs=3)
+    >>> runs.R.shape, runs.mean("eps_g").shape, runs.start(0)
+    ((3, 3, 2, 2), (3,), State(L=1, K=2, M=2))
     """
 
     model: Model
@@ -223,10 +307,7 @@ class Ensemble(_Curves):
     message: str
     method: str
     _cache: dict = field(default_factory=dict, compare=False)
-
-    def __len__(self):
-        """Number of runs."""
-        return self.q.shape[0]
+    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")
 
     def start(self, run=0):
         """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
@@ -234,6 +315,7 @@ class Ensemble(_Curves):
 
     def state(self, run, i):
         """State of run number ``run`` at record ``i``."""
+        run, i = _check.index("run", run, len(self)), _check.index("i", i, self.alpha.size)
         return State(
             q=self.q[run, i],
             r=self.r[run, i],
@@ -241,25 +323,4 @@ class Ensemble(_Curves):
             T=self.T[run],
             v=self.v[run, i],
             s=self.model.spectrum.s,
-        )
-
-    def mean(self, name):
-        """Mean over runs of "Q", "R", "v", "eps_g", "q" or "r"."""
-        return getattr(self, name).mean(axis=0)
-
-    def standard_error(self, name):
-        """Standard error of :meth:`mean`; needs at least two runs."""
-        if len(self) < 2:
-            raise ValueError("one run has no standard error; simulate with runs >= 2.")
-        return getattr(self, name).std(axis=0, ddof=1) / np.sqrt(len(self))
-
-    def quantile(self, name, q):
-        """Quantiles over runs, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
-        return np.quantile(getattr(self, name), q, axis=0)
-
-    def __repr__(self):
-        state = "success" if self.success else "INCOMPLETE"
-        return (
-            f"Ensemble({self.model}, N={self.N}, runs={len(self)}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, "
-            f"{state}, {self.method})"
         )

@@ -1,4 +1,4 @@
-"""Power-law readouts |v_i| ~ i^(-beta): the continuum of features and the scaling laws of beta > 1/2."""
+"""Power-law readouts ``|v_i| ~ i^(-beta)``: the continuum of features and the scaling laws of beta > 1/2."""
 
 import math
 from dataclasses import dataclass

@@ -50,7 +50,7 @@ class BayesSolution(Record):
     converged : bool
         Whether the residual is below 1e-9.
     residual : float
-        |eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1)), with eps = nu/s - Delta.
+        ``|eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1))``, with eps = nu/s - Delta.
     """
 
     teacher: "HierarchicalTeacher"
@@ -393,7 +393,7 @@ class HierarchicalTeacher(Record):
         *Exact* given the fixed-point equations. The upper end is where an algorithm without prior knowledge would first
         find the feature; the Bayes-optimal transition lies between the two.
         """
-        if not isinstance(feature, (int, np.integer)) or not 0 <= feature < self.k:
+        if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < self.k:
             raise ValueError(f"feature = {feature!r}; expected an integer from 0 to {self.k - 1}, an index into v2.")
         s = self.onset / self.v2[feature]
         return float(self._points.nu(s * (1 + 1e-14))), float(self._points.nu(s * (1 - 1e-14)))

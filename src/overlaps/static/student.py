@@ -31,7 +31,7 @@ class StudentRun(Record):
     U, a : ndarray, shape (width, d), (width,)
         Features (unit vectors) and readouts of the student.
     overlap : ndarray, shape (k,)
-        |u_i . u_j| of each teacher feature with the student feature nearest to it.
+        ``|u_i . u_j|`` of each teacher feature with the student feature nearest to it.
     """
 
     n: int
@@ -105,7 +105,7 @@ def train_student(teacher, *, d, n, width, rng, start="random", steps=20_000, ba
         raise ValueError(
             f"start = {start!r}; expected 'random', or 'teacher' with width <= k = {teacher.k}. Try start='random'."
         )
-    rng = np.random.default_rng(rng)
+    rng = _check.generator(rng)
     correlation = np.array(teacher.g.c)
     sigma = np.polynomial.hermite_e.herme2poly([math.sqrt(x / math.factorial(l)) for l, x in enumerate(correlation)])
     v = np.sqrt(np.sort(teacher.v2)[::-1])

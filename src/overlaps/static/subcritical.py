@@ -21,7 +21,7 @@ RANGE = 1e6  # in lam, above the onset, searched for the lower spinodal
 
 
 class Phase(NamedTuple):
-    """lam of the weakest feature, data alpha = n/d^2, error, and the learned fraction k_c/k."""
+    """A solution: lam of the weakest feature, data alpha = n/d^2, error eps, learned fraction width = k_c/k."""
 
     lam: float
     alpha: float
@@ -67,7 +67,7 @@ class SubcriticalPowerLaw(_Limit):
     Parameters
     ----------
     beta : float
-        Exponent of |v_i| ~ i^(-beta), 0 < beta < 1/2.
+        Exponent of ``|v_i| ~ i^(-beta)``, 0 < beta < 1/2.
     gamma : float
         Width over input dimension, k/d > 0.
     noise : float
@@ -124,7 +124,10 @@ class SubcriticalPowerLaw(_Limit):
         return Phase(lam, alpha, eps, min(1.0, (lam / self.channel.onset) ** (1 / (2 * self.beta))))
 
     def potential(self, phase, alpha):
-        r"""Twice the free entropy per k d, :math:`\int_0^1 s(q(x))\,dx - (\alpha/\gamma)\ln(\Delta+\epsilon)`."""
+        r"""Twice the free entropy per k d of a ``phase``.
+
+        .. math:: \int_0^1 s(q(x))\,dx - (\alpha/\gamma)\ln(\Delta+\epsilon)
+        """
         least = max(phase.lam, self.channel.onset)
         price = average(self.channel, lambda x, snr: self.channel.overlaps(snr)[2], self.beta, least)
         return -phase.width * price - alpha / self.gamma * math.log(self.Delta + phase.eps)
@@ -267,7 +270,7 @@ class EqualReadouts(_Limit):
 
     def potential(self, q, A):
         """Twice the free entropy per k d, q + ln(1 - q) - A ln(Delta + g(1) - g(q)), of the shape of 0 <= q < 1."""
-        q = np.asarray(q, dtype=float)
+        q, A = np.asarray(q, dtype=float), _check.number("A", A, least=0)
         if not np.all((q >= 0) & (q < 1)):
             raise ValueError(f"q = {q!r}; expected overlaps 0 <= q < 1. The potential is -infinity at q = 1.")
         return q + np.log1p(-q) - A * np.log(self.Delta + self.channel.total - self.channel.g(q))

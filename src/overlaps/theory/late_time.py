@@ -380,8 +380,8 @@ def second_order(Q, R, T, *, v=None, v_star=None):
 
     Notes
     -----
-    Asymptotic: leading order in w - w* for any covariances, with relative corrections of the order of |w - w*|. Derived
-    here; it completes [WR] (121).
+    Asymptotic: leading order in w - w* for any covariances, with relative corrections of the order of ``|w - w*|``.
+    Derived here; it completes [WR] (121).
 
     Examples
     --------

@@ -26,6 +26,7 @@ Bocchi, Regimbeau, Lucibello, Saglietti, Cammarota (2026), arXiv:2604.03068.  It
 terms of order eta^2; the library's closure has the right ones (``tests/test_quadratic_dynamics.py`` shows both).
 """
 
+from .. import _check
 from .quadratic_bias import (
     RiccatiSolution,
     closest_solution,
@@ -100,7 +101,21 @@ __all__ = [
 def eta_from_paper(eta):
     """Learning rate of the library (loss Delta^2 / 2) for one of Bocchi et al. (loss Delta^2): twice as large.
 
-    Their risk is then 2 eps_g, and alpha is the same.
+    Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units.
+
+    Parameters
+    ----------
+    eta : float
+        The paper's learning rate.
+
+    Returns
+    -------
+    float
+        The library's, 2 eta.
+
+    References
+    ----------
+    Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------
@@ -108,4 +123,4 @@ def eta_from_paper(eta):
     >>> quadratic.eta_from_paper(0.1)
     0.2
     """
-    return 2 * eta
+    return 2 * _check.number("eta", eta, above=0)

@@ -53,6 +53,10 @@ def polar(R):
     ValueError
         K < M (no zero-error solution exists), or R of rank below M (its polar factor is not unique).
 
+    Notes
+    -----
+    Exact.
+
     References
     ----------
     Bocchi et al. (2026), arXiv:2604.03068.
@@ -64,10 +68,7 @@ def polar(R):
     array([[0.6],
            [0.8]])
     """
-    R = np.array(R, dtype=float)
-    if R.ndim < 2:
-        raise ValueError(f"R has shape {R.shape}; expected (..., K, M).")
-    R = _check.array("R", R, R.shape)
+    R = _check.array("R", R, (..., "K", "M"))
     realisable(*R.shape[-2:])
     U, sizes, V = np.linalg.svd(R, full_matrices=False)
     rank = np.sum(sizes > RANK * sizes[..., :1], axis=-1)
@@ -102,7 +103,7 @@ def closest_solution(R):
 
     Notes
     -----
-    Exact. SGD ends there if :func:`conserves_polar`.
+    Exact. SGD ends there if :func:`conserves_polar`. Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------
@@ -118,12 +119,27 @@ def closest_solution(R):
 
 
 def solution_weights(S, W_star):
-    r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S (K, M), for teachers W_star (M, N).
+    r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
+
+    Parameters
+    ----------
+    S : array_like, shape (K, M)
+        Orthonormal columns, e.g. :func:`polar`.
+    W_star : array_like, shape (M, N)
+        Weights of the teacher.
+
+    Returns
+    -------
+    ndarray, shape (K, N)
 
     Raises
     ------
     ValueError
         K < M, or S without orthonormal columns.
+
+    Notes
+    -----
+    Exact: eps_g = 0 for any teachers. Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------
@@ -133,12 +149,9 @@ def solution_weights(S, W_star):
     array([[0.8485, 0.    , 0.    ],
            [1.1314, 0.    , 0.    ]])
     """
-    S, W_star = _check.array("S", S, ("K", "M")), _check.array("W_star", W_star, ("M", "N"))
-    K, M = realisable(*S.shape)
-    gap = np.max(np.abs(S.T @ S - np.eye(M)))
-    if gap > _check.PSD_TOLERANCE:
-        raise ValueError(f"S^T S differs from the identity by {gap:.3g}; expected orthonormal columns: S = polar(R).")
-    return np.sqrt(K / M) * S @ W_star
+    S = _orthonormal(S)
+    K, M = S.shape
+    return np.sqrt(K / M) * S @ _check.array("W_star", W_star, (M, "N"), f"S has shape {S.shape}.")
 
 
 def distance(Q, R, S):
@@ -157,9 +170,14 @@ def distance(Q, R, S):
     -------
     ndarray, shape (...)
 
+    Raises
+    ------
+    ValueError
+        K < M, S without orthonormal columns, shapes that do not fit.
+
     Notes
     -----
-    Exact, for orthonormal teachers.
+    Exact, for orthonormal teachers; nan where the overlaps are (runs that did not get there).
 
     Examples
     --------
@@ -169,8 +187,8 @@ def distance(Q, R, S):
     >>> float(quadratic.distance(2 * S @ S.T, np.sqrt(2) * S, -S).round(12))  # the opposite solution: 2 sqrt(K)
     2.828427124746
     """
-    S = _check.array("S", S, ("K", "M"))
-    K, M = realisable(*S.shape)
+    S = _orthonormal(S)
+    K, M = S.shape
     Q, R = np.asarray(Q, dtype=float), np.asarray(R, dtype=float)
     if Q.shape[-2:] != (K, K) or R.shape[-2:] != (K, M):
         raise ValueError(f"Q, R have shapes {Q.shape}, {R.shape}; expected (..., {K}, {K}) and (..., {K}, {M}).")
@@ -223,7 +241,19 @@ def conserves_polar(Q, R, T=None):
 
 
 class RiccatiSolution(NamedTuple):
-    """Invariants of a gradient flow: tr Q (n,), tr Q^2 (n,), R^T R (n, M, M) and eps_g (n,) at times alpha (n,)."""
+    """Invariants of a gradient flow; made by :func:`riccati_flow`.
+
+    Attributes
+    ----------
+    alpha : ndarray, shape (n,)
+        Times, steps / N.
+    tr_Q, tr_Q2 : ndarray, shape (n,)
+        tr Q and tr Q^2.
+    RtR : ndarray, shape (n, M, M)
+        R^T R.
+    eps_g : ndarray, shape (n,)
+        Generalisation error.
+    """
 
     alpha: np.ndarray
     tr_Q: np.ndarray
@@ -274,7 +304,7 @@ def riccati_flow(Q, R, alpha, *, eta, rtol=1e-10):
     """
     from scipy.integrate import solve_ivp
 
-    eta = _check.number("eta", eta, above=0)
+    eta, rtol = _check.number("eta", eta, above=0), _check.number("rtol", rtol, above=0)
     Q, R, _ = _overlaps(Q, R, None)
     K, M = R.shape
     alpha = _check.array("alpha", alpha, ("n",))
@@ -312,6 +342,16 @@ def riccati_flow(Q, R, alpha, *, eta, rtol=1e-10):
     RtR = np.swapaxes(X[:, :, :M], 1, 2) @ X[:, :, :M]
     error = (1 - tr_Q / K) ** 2 + 2 * tr_Q2 / K**2 - 4 * np.trace(RtR, axis1=1, axis2=2) / (K * M) + 2 / M
     return RiccatiSolution(alpha, tr_Q, tr_Q2, RtR, np.maximum(error, 0.0) / 2)
+
+
+def _orthonormal(S):
+    """S (K, M) with S^T S = 1."""
+    S = _check.array("S", S, ("K", "M"))
+    _, M = realisable(*S.shape)
+    gap = np.max(np.abs(S.T @ S - np.eye(M)))
+    if gap > _check.PSD_TOLERANCE:
+        raise ValueError(f"S^T S differs from the identity by {gap:.3g}; expected orthonormal columns: S = polar(R).")
+    return S
 
 
 def _overlaps(Q, R, T):

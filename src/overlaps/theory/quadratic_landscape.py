@@ -67,7 +67,20 @@ def eps_g(W, W_star, *, v=None, v_star=None):
 def gradient(W, W_star, *, v=None, v_star=None):
     r"""Gradient of :func:`eps_g`, (K, N): row k is :math:`2v_k({\rm tr} A + 2A)\,w_k`.
 
-    Parameters are those of :func:`eps_g`. Exact; twice as large for Bocchi et al.
+    Parameters
+    ----------
+    W, W_star : array_like, shape (K, N), (M, N)
+        Weights of student and teacher, W W^T = Q; any teacher.
+    v, v_star : array_like, shape (K,), (M,), optional
+        Second layers; 1/K and 1/M by default.
+
+    Returns
+    -------
+    ndarray, shape (K, N)
+
+    Notes
+    -----
+    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------
@@ -86,7 +99,20 @@ def hessian(W, W_star, *, v=None, v_star=None):
 
     .. math:: H_{jk} = 4v_jv_k\,(Q_{jk} + w_jw_k^T + w_kw_j^T) + 2\delta_{jk}v_k\,({\rm tr} A + 2A)
 
-    Parameters are those of :func:`eps_g`. Exact; twice as large for Bocchi et al. (their plateau formula lacks a sum).
+    Parameters
+    ----------
+    W, W_star : array_like, shape (K, N), (M, N)
+        Weights of student and teacher, W W^T = Q; any teacher.
+    v, v_star : array_like, shape (K,), (M,), optional
+        Second layers; 1/K and 1/M by default.
+
+    Returns
+    -------
+    ndarray, shape (K N, K N)
+
+    Notes
+    -----
+    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068 (their plateau formula lacks a sum).
 
     Examples
     --------
@@ -124,9 +150,22 @@ def _weights(W, W_star, v, v_star):
 def stationary_points(N, K, M):
     """All types (r, s) of stationary points: r student directions off the teacher's space, s within it.
 
-    r + s <= K, s <= M, r <= N - M, and r = 0 if s = M. The map is complete for the default second layers and
-    orthonormal teachers: (0, 0) is W = 0, (K, 0) the plateau, (0, min(K, M)) the minimum, all others are saddles, among
-    them the mixed ones with r > 0 and s > 0, which Bocchi et al. (2026) leave out.
+    r + s <= K, s <= M, r <= N - M, and r = 0 if s = M: (0, 0) is W = 0, (K, 0) the plateau, (0, min(K, M)) the minimum,
+    all others are saddles.
+
+    Parameters
+    ----------
+    N, K, M : int
+        Input dimension, widths of student and teacher, N >= M.
+
+    Returns
+    -------
+    list of (int, int)
+
+    Notes
+    -----
+    Exact: the list is complete for the default second layers and orthonormal teachers. Derived here; Bocchi et al.
+    (2026), arXiv:2604.03068, leave out the mixed ones with r > 0 and s > 0.
 
     Examples
     --------
@@ -179,7 +218,7 @@ def stationary_point(N, K, M, r, s, *, rng=None):
     N, K, M, r, s = _point(N, K, M, r, s)
     rows, columns, within = np.eye(K), np.eye(N), np.eye(M)
     if rng is not None:
-        rng = np.random.default_rng(rng)
+        rng = _check.generator(rng)
         rows, columns, within = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (K, N, M))
     g1, g2, _ = _norms(K, M, r, s)
     directions = np.hstack([columns[:, :M] @ within[:, :s], columns[:, M : M + r]])
@@ -190,8 +229,20 @@ def stationary_point(N, K, M, r, s, *, rng=None):
 def stationary_eps_g(K, M, r, s):
     r"""Generalisation error at a stationary point, :math:`(1-\frac sM)\big[\frac{1-s/M}{2+r+s} + \frac1M\big]`.
 
-    Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does. Exact; Bocchi et al.'s risk is twice
-    this.
+    Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does.
+
+    Parameters
+    ----------
+    K, M, r, s : int
+        Widths and type of the point, as in :func:`stationary_point`.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Exact; derived here. The risk of Bocchi et al. (2026), arXiv:2604.03068, is twice this.
 
     Examples
     --------
@@ -250,7 +301,7 @@ def stationary_spectrum(N, K, M, r, s):
 
 
 class FlatDirections(NamedTuple):
-    """Zero eigenvalues of the Hessian at a stationary point, by their reason.
+    """Zero eigenvalues of the Hessian at a stationary point, by their reason; made by :func:`flat_directions`.
 
     Attributes
     ----------
@@ -271,12 +322,21 @@ class FlatDirections(NamedTuple):
 def flat_directions(N, K, M, r, s):
     """Number of zero eigenvalues of the Hessian, split into symmetry and overparametrisation.
 
-    Exact; derived here. At a zero-error point (0, M) with K >= M, ``rotations`` is the dimension K M - M(M + 1)/2 of
-    the manifold of solutions, of which M(M - 1)/2 remain at K = M, and ``overparametrisation`` is (N - M)(K - M).
+    At a zero-error point (0, M) with K >= M, ``rotations`` is the dimension K M - M(M + 1)/2 of the manifold of
+    solutions, of which M(M - 1)/2 remain at K = M, and ``overparametrisation`` is (N - M)(K - M).
+
+    Parameters
+    ----------
+    N, K, M, r, s : int
+        As in :func:`stationary_point`.
 
     Returns
     -------
     FlatDirections
+
+    Notes
+    -----
+    Exact; derived here.
 
     Examples
     --------
@@ -293,7 +353,20 @@ def flat_directions(N, K, M, r, s):
 def degrees_of_freedom(N, K):
     """Parameters of the function that a student computes, the dimension of the set of W^T W.
 
-    N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N. Exact; Bocchi et al. (2026).
+    N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N.
+
+    Parameters
+    ----------
+    N, K : int
+        Input dimension and width of the student.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    Exact; Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------
@@ -308,12 +381,23 @@ def degrees_of_freedom(N, K):
 def solution_dimension(N, K, M):
     """Dimension of the manifold of zero-error weights, K m - m(m + 1)/2 with m = min(M, N).
 
-    Exact; Bocchi et al. (2026).
+    Parameters
+    ----------
+    N, K, M : int
+        Input dimension, widths of student and teacher.
+
+    Returns
+    -------
+    int
 
     Raises
     ------
     ValueError
         K < m: no zero-error solution exists.
+
+    Notes
+    -----
+    Exact; Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------

@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Plateau(NamedTuple):
-    """The plateau of a quadratic network; rates are per unit alpha, negative ones decay.
+    """The plateau of a quadratic network; rates are per unit alpha, negative ones decay. Made by :func:`plateau`.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ def escape_law(alpha, K, M, *, eta, eps, q0=None, noise=0.0, gradient_flow=False
     """
     state = plateau(K, M, eta=eta, noise=noise, gradient_flow=gradient_flow)
     eps = _check.number("eps", eps, least=0)
-    alpha = np.asarray(alpha, dtype=float)
+    alpha = _check.array("alpha", alpha, (...,))
     h, q = eta / (2 * K), state.q
     second = 0.0 if gradient_flow else 16 * h**2
     amplitude = 1.0
@@ -220,6 +220,19 @@ def eta_plateau(K, M, *, noise=0.0):
     .. math:: \eta = \frac{K}{2}\,
        \frac{\sqrt{(c_2-1)^2 + (c_0+\sigma^2)c_2 - 1} - (c_2-1)}{(c_0+\sigma^2)c_2 - 1}
 
+    Parameters
+    ----------
+    K, M : int
+        Widths of student and teacher.
+    noise : float
+        Standard deviation of the label noise.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
     Exact for N -> infinity; derived here. Bocchi et al.'s eta is half of it.
 
     Examples
@@ -234,14 +247,27 @@ def eta_plateau(K, M, *, noise=0.0):
 
 
 def eta_solution(K, M):
-    r"""Learning rate above which the zero-error solutions are unstable, K M / (2 (M + 2)).
+    r"""Learning rate above which the zero-error solutions are unstable.
 
-    Exact for N -> infinity (linear stability); derived here. Bocchi et al.'s eta is half of it.
+    .. math:: \eta_{\rm solution} = \frac{K M}{2(M + 2)}
+
+    Parameters
+    ----------
+    K, M : int
+        Widths of student and teacher, K >= M.
+
+    Returns
+    -------
+    float
 
     Raises
     ------
     ValueError
         K < M: no zero-error solution exists.
+
+    Notes
+    -----
+    Exact for N -> infinity (linear stability); derived here. Bocchi et al.'s eta is half of it.
 
     Examples
     --------
@@ -260,8 +286,22 @@ def eta_escape(K, M, *, noise=0.0):
 
     .. math:: 4(c_0c_2-1)\,w = c_0 - 1 - 4h\sigma^2, \qquad 2c_2w^2 - (1+4h)w + h + 2h^2(c_0+\sigma^2) = 0.
 
-    It may exceed :func:`eta_solution` (wide students): see :func:`eta_optimal`. Exact for N -> infinity and R -> 0;
-    derived here. Bocchi et al.'s eta is half of it.
+    It may exceed :func:`eta_solution` (wide students): see :func:`eta_optimal`.
+
+    Parameters
+    ----------
+    K, M : int
+        Widths of student and teacher.
+    noise : float
+        Standard deviation of the label noise.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    Exact for N -> infinity and R -> 0; derived here. Bocchi et al.'s eta is half of it.
 
     Examples
     --------
@@ -279,15 +319,30 @@ def eta_escape(K, M, *, noise=0.0):
 
 
 def eta_optimal(K, M, *, noise=0.0):
-    """Learning rate of the fastest escape that still lets the solution be stable: min(eta_escape, eta_solution).
+    r"""Learning rate of the fastest escape that still lets the solution be stable.
 
-    An asymptotic answer (initial overlaps -> 0); :func:`eta_fastest` measures it at finite ones, where it is about 10 %
-    lower. Bocchi et al.'s eta is half of it.
+    .. math:: \eta_{\rm optimal} = \min(\eta_{\rm escape}, \eta_{\rm solution})
+
+    Parameters
+    ----------
+    K, M : int
+        Widths of student and teacher, K >= M.
+    noise : float
+        Standard deviation of the label noise.
+
+    Returns
+    -------
+    float
 
     Raises
     ------
     ValueError
         K < M: no zero-error solution exists; :func:`eta_escape` has an answer.
+
+    Notes
+    -----
+    Asymptotic (initial overlaps -> 0); derived here. :func:`eta_fastest` measures it at finite ones, where it is about
+    10 % lower. Bocchi et al.'s eta is half of it.
 
     Examples
     --------
@@ -302,7 +357,30 @@ def solution_rate(K, M, *, eta, gradient_flow=False):
     r"""Rate of eps_g near the zero-error solutions, :math:`-\frac{8\eta}{KM}(1 - \eta/\eta_{\rm solution})`.
 
     The slowest exponential of the linearised flow; positive where it is unstable. With K = M it is the end of learning,
-    with K > M the end is algebraic (:func:`final_descent`). Exact for N -> infinity; derived here.
+    with K > M the end is algebraic (:func:`final_descent`).
+
+    Parameters
+    ----------
+    K, M : int
+        Widths of student and teacher, K >= M.
+    eta : float
+        Learning rate.
+    gradient_flow : bool
+        Drop the terms of order eta^2.
+
+    Returns
+    -------
+    float
+        Per unit alpha.
+
+    Raises
+    ------
+    ValueError
+        K < M: no zero-error solution exists; eta that is not positive.
+
+    Notes
+    -----
+    Exact for N -> infinity; derived here.
 
     Examples
     --------
@@ -335,10 +413,15 @@ def final_descent(alpha, K, M, *, eta, gradient_flow=False):
     gradient_flow : bool
         Drop the terms of order eta^2.
 
+    Returns
+    -------
+    ndarray
+        eps_g, of the shape of alpha.
+
     Raises
     ------
     ValueError
-        K <= M, or eta above the stability limit.
+        K <= M, eta above the stability limit, or times that are not positive.
 
     Notes
     -----
@@ -356,8 +439,11 @@ def final_descent(alpha, K, M, *, eta, gradient_flow=False):
     eta, limit = _check.number("eta", eta, above=0), eta_solution(K, M)
     if eta >= limit and not gradient_flow:
         raise ValueError(f"eta = {eta:g}; expected less than eta_solution = {limit:g}: the solutions are unstable.")
+    alpha = _check.array("alpha", alpha, (...,))
+    if np.any(alpha <= 0):
+        raise ValueError(f"alpha has the entry {alpha.min():g}; expected times > 0: the law holds at late ones.")
     noise = 0.0 if gradient_flow else 2 * eta / K / (1 - eta / limit)
-    return (K - M) * K**2 * (M + 2) / (64 * (K + 2) * (eta * np.asarray(alpha, dtype=float)) ** 2) * (1 + noise)
+    return (K - M) * K**2 * (M + 2) / (64 * (K + 2) * (eta * alpha) ** 2) * (1 + noise)
 
 
 def realisable(K, M):

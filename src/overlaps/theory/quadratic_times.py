@@ -97,7 +97,7 @@ def eta_fastest(K, M, *, eps, rng, starts=20, q0=1.0, noise=0.0, rtol=1e-3):
     guess, limit = eta_optimal(K, M, noise=noise), eta_solution(K, M)
     eps, q0 = _check.number("eps", eps, above=0), _check.number("q0", q0, above=0)
     rtol = _check.number("rtol", rtol, above=0)
-    R = eps * np.random.default_rng(rng).standard_normal((_check.count("starts", starts), K, M))
+    R = eps * _check.generator(rng).standard_normal((_check.count("starts", starts), K, M))
 
     def mean_time(eta):
         model = quadratic_network(K, M, eta=float(eta), noise=noise)

@@ -1,0 +1,114 @@
+r"""
+One giant step: spike, alignment, and the functions that are learned
+====================================================================
+
+After the step every row of the first layer carries the same spike of norm r, whose direction v has the overlap gamma
+with the target's; the rest of a row has the squared norm c. Along k = v.x the ridge readout learns
+
+.. math:: C(k) = m\,\mu_0(k) + \theta\,k\,\mu_1(k), \qquad \mu_0(k) = E_z \sigma(rk + \sqrt c z), \quad
+          \mu_1(k) = E_z \sigma'(rk + \sqrt c z)
+
+and nothing else: two functions, whatever the width, instead of the straight line of random features.
+
+Top: the parameters against the data of the step, with measurements on networks (circles); the coefficients in C. Bottom
+left: C for learning rates that leave different spikes, from a perfectly aligned step. Bottom right: C (full) and the
+best prediction h(k) = E[y | k] (dashed) for steps on more and more data, whose direction approaches the target's.
+
+Cui et al. (2024), arXiv:2402.04980, figures 1, 3 and 4.
+"""
+
+import sys
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+
+RATE = {"student": np.tanh, "target": np.sin, "eta_tilde": 3.0, "beta": 1.0}
+
+
+def parameters(ax, d, draws):
+    alpha0s, points = np.geomspace(0.1, 50, 60), (0.3, 1.0, 3.0, 10.0)
+    models = [ov.static.SpikedRandomFeatures.after_one_step(**RATE, alpha0=a) for a in alpha0s]
+    sizes = {"alpha": 0.1, "lam": 1.0, "d": d, "rng": 2, "draws": draws, "test": 10}
+    runs = {a: ov.static.simulate_one_step(**RATE, alpha0=a, **sizes) for a in points}
+    for i, (name, text) in enumerate((("r", "spike r"), ("gamma", r"alignment $\gamma$"), ("c", "bulk c"))):
+        ax.plot(alpha0s, [getattr(x, name) for x in models], color=f"C{i}", label=text)
+        values = np.array([[getattr(x, name).mean(), getattr(x, name).std() / np.sqrt(draws)] for x in runs.values()])
+        ax.errorbar(points, values[:, 0], values[:, 1], fmt="o", ms=4, color=f"C{i}")
+    ax.set(xscale="log", xlabel=r"data of the step, $\alpha_0 = n_0/d$", ylim=(0, None))
+    ax.set_title(rf"tanh learns sin, $\tilde\eta = 3$, $\beta = 1$; circles: networks, d = {d}", fontsize="medium")
+    ax.legend(frameon=False)
+    return runs
+
+
+def coefficients(ax):
+    model = ov.static.SpikedRandomFeatures.after_one_step(**RATE, alpha0=4.0)
+    alphas = np.geomspace(0.1, 100, 80)
+    curve = model.curve(alphas, 0.1)
+    for i, (name, text) in enumerate((("m", "m"), ("theta", r"$\theta$"), ("psi", r"$\psi$"))):
+        ax.plot(alphas, getattr(curve, name), color=f"C{i + 3}", label=text)
+    ax.axhline(0, color="0.7", lw=0.8)
+    ax.set(xscale="log", xlabel=r"data of the readout, $\alpha = n/d$")
+    ax.set_title(r"readout at $\alpha_0 = 4$, $\lambda = 0.1$: $C = m\,\mu_0 + \theta\, k \mu_1$", fontsize="medium")
+    ax.legend(frameon=False)
+
+
+def rates(ax, alpha=5.0):
+    k, gaps = np.linspace(-4, 4, 201), []
+    ax.plot(k, np.sin(k), "k", lw=2, label="target")
+    for i, rate in enumerate((0.0, 1.0, 3.0, 6.0)):
+        model = ov.static.SpikedRandomFeatures.after_one_step(**(RATE | {"eta_tilde": rate}), alpha0=np.inf)
+        solution = model.solve(alpha=alpha, lam=0.1)
+        name = "no step" if rate == 0 else rf"$\tilde\eta = {rate:g}$"
+        ax.plot(k, solution.C(k), color=plt.cm.plasma(0.25 * i), label=f"{name}, r = {model.r:.2f}")
+        gaps.append(mean_square_gap(model, solution))
+    decorate(ax, k, rf"larger rates, larger spikes: $\alpha_0 = \infty$, $\alpha = {alpha:g}$")
+    return gaps
+
+
+def alignments(ax, alpha=5.0):
+    k, gaps = np.linspace(-4, 4, 201), []
+    for i, alpha0 in enumerate((0.5, 3.0, 30.0)):
+        model = ov.static.SpikedRandomFeatures.after_one_step(**RATE, alpha0=alpha0)
+        solution = model.solve(alpha=alpha, lam=0.1)
+        label = rf"$\alpha_0 = {alpha0:g}$, $\gamma = {model.gamma:.2f}$"
+        ax.plot(k, solution.C(k), color=f"C{i}", label=label)
+        ax.plot(k, model.coefficients.at(k).h, color=f"C{i}", ls="--", lw=1.2)
+        gaps.append(mean_square_gap(model, solution))
+    decorate(ax, k, rf"$\tilde\eta = 3$, $\alpha = {alpha:g}$; dashed: best prediction h(k)")
+    return gaps
+
+
+def decorate(ax, k, title):
+    ax.fill_between(k, -1.7, -1.7 + 0.7 * np.exp(-k * k / 2), color="0.9", label="density of k")
+    ax.set(xlabel="k, projection of the input on the spike", ylabel="learned function C(k)", ylim=(-1.7, 2.7))
+    ax.set_title(title, fontsize="medium")
+    ax.legend(frameon=False, loc="upper left", fontsize="small")
+
+
+def mean_square_gap(model, solution):
+    table = model.coefficients
+    return table.weight @ (table.h - solution.C(table.k)) ** 2
+
+
+def main(d, draws):
+    fig, axes = plt.subplots(2, 2, figsize=(11, 7.6), layout="constrained")
+    runs = parameters(axes[0, 0], d, draws)
+    coefficients(axes[0, 1])
+    gaps = rates(axes[1, 0]), alignments(axes[1, 1])
+    fig.savefig("spiked_learned_functions.png", dpi=150)
+    return runs, gaps
+
+
+if __name__ == "__main__":
+    full = "--full" in sys.argv
+    runs, gaps = main(1500 if full else 500, 5 if full else 3)
+    for alpha0, found in runs.items():
+        model = ov.static.SpikedRandomFeatures.after_one_step(**RATE, alpha0=alpha0)
+        pairs = [(name, getattr(found, name).mean(), getattr(model, name)) for name in ("r", "gamma", "c")]
+        print(f"alpha0 = {alpha0:4g}: " + ", ".join(f"{name} = {x:.3f} (theory {y:.3f})" for name, x, y in pairs))
+        assert all(abs(x / y - 1) < 0.1 for _, x, y in pairs)  # 1/sqrt(d) in each draw
+    print(f"E(h - C)^2 = {np.round(gaps[0], 4)} at learning rates 0, 1, 3, 6")
+    print(f"E(h - C)^2 = {np.round(gaps[1], 4)} at alpha0 = 0.5, 3, 30")
+    assert gaps[0][0] > 0.06 > max(gaps[0][1:])  # a straight line leaves 0.0645; spikes bend it

@@ -1,0 +1,207 @@
+"""One draw of the one-step experiment at finite size: rows, gradient step, ridge readout, test error."""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve
+
+ROWS = ("sphere", "gaussian", "orthonormal")
+CHUNK = 2048  # samples whose features are held in memory at once
+ORDERS = 6  # Hermite orders of the population gradient: overlaps of random rows are 1/sqrt(d), s^6/6! is nothing
+
+
+class Setup(NamedTuple):
+    """What all draws share: functions, sizes, and the points (n, lam) of the readout."""
+
+    student: Callable
+    target: Callable
+    noise: float
+    d: int
+    p: int
+    rows: str
+    n: tuple
+    lam: tuple
+    test: int
+    letter: Any  # (p,) block of each neuron
+    bias: bool = False
+
+
+class Step(NamedTuple):
+    """The giant step: n0 samples (0: the population gradient), tau = eta_tilde/beta, initial readout t / sqrt(p)."""
+
+    n0: int
+    tau: float
+    t: Any  # (p,)
+
+
+def streams(child):
+    """Generators of weights, directions, data of the step, of the readout, of the test: the same whatever is drawn."""
+    return child.spawn(5)
+
+
+def initial_rows(kind, p, d, rng):
+    """Rows of W0: all options start from the same normals, so that runs of one seed can be compared in pairs."""
+    W = rng.standard_normal((p, d))
+    if kind == "gaussian":
+        return W / math.sqrt(d)
+    if kind == "orthonormal":
+        return np.linalg.qr(W.T)[0].T
+    return W / np.linalg.norm(W, axis=1, keepdims=True)
+
+
+def unit(rng, d):
+    v = rng.standard_normal(d)
+    return v / np.linalg.norm(v)
+
+
+def samples(setup, theta, n, rng):
+    """Chunks (x, y) of n samples."""
+    for start in range(0, n, CHUNK):
+        m = min(CHUNK, n - start)
+        x = rng.standard_normal((m, setup.d))
+        yield x, np.asarray(setup.target(x @ theta), dtype=float) + setup.noise * rng.standard_normal(m)
+
+
+def slope(f):
+    """Derivative of the student: its own, or central differences (error 1e-10, far below sampling)."""
+    return getattr(f, "dg", None) or (lambda z, h=1e-5: (f(z + h) - f(z - h)) / (2 * h))
+
+
+def one_step(setup, step, W, theta, rng):
+    """W + tau t_i (1/n0) sum_mu (y - f(x)) sigma'(w_i.x) x, with f(x) = (1/p) sum_i t_i sigma(w_i.x)."""
+    if step.n0 == 0:
+        return W + step.tau * step.t[:, None] * population_gradient(setup, step, W, theta)
+    gradient, derivative = np.zeros_like(W), slope(setup.student)
+    for x, y in samples(setup, theta, step.n0, rng):
+        z = x @ W.T
+        gap = y - setup.student(z) @ step.t / setup.p
+        gradient += (gap[:, None] * derivative(z)).T @ x
+    return W + step.tau * step.t[:, None] * gradient / step.n0
+
+
+def population_gradient(setup, step, W, theta):
+    """E[(y - f(x)) sigma'(w_i.x) x] for unit rows; rows of W but for their overlaps are assumed in general position."""
+    along, own = pair_gradient(setup.target, setup.student, W @ theta)
+    of_rows, of_own = pair_gradient(setup.student, setup.student, W @ W.T)
+    z, weight = gaussian_grid()
+    np.fill_diagonal(of_rows, weight @ (setup.student(z) * slope(setup.student)(z) * z))
+    np.fill_diagonal(of_own, 0.0)
+    return along[:, None] * theta + (own - of_own @ step.t / setup.p)[:, None] * W - (of_rows * step.t) @ W / setup.p
+
+
+def gaussian_grid():
+    """Midpoint rule: second order at a jump in the origin, exponential for smooth functions."""
+    z = np.linspace(-10, 10, 20_000, endpoint=False) + 5e-4
+    weight = np.exp(-z * z / 2)
+    return z, weight / weight.sum()
+
+
+def pair_gradient(f, student, s):
+    """(a, b) in E[f(nu) sigma'(lam) x] = a u + b w for nu = u.x, lam = w.x, unit vectors with overlap s = u.w."""
+    z, weight = gaussian_grid()
+    values, slopes = np.asarray(f(z), dtype=float), slope(student)(z)
+
+    def mean(F, G):  # E[F(nu) G(lam)], Mehler's series
+        modes = [np.polynomial.hermite_e.hermeval(z, np.eye(ORDERS)[n]) * weight for n in range(ORDERS)]
+        return np.polynomial.polynomial.polyval(
+            s, [(He @ F) * (He @ G) / math.factorial(n) for n, He in enumerate(modes)]
+        )
+
+    on_u, on_w = mean(values * z, slopes), mean(values, slopes * z)
+    rest = 1 - np.where(np.abs(s) < 0.9, s * s, 0.0)  # the diagonal of W W^T, replaced by the caller
+    return (on_u - s * on_w) / rest, (on_w - s * on_u) / rest
+
+
+def ridge(X, y, lam):
+    """Argmin |y - X a|^2 + lam |a|^2, by the smaller of the two Gram matrices."""
+    n, p = X.shape
+    gram = X.T @ X if n >= p else X @ X.T
+    gram[np.diag_indices_from(gram)] += lam
+    return solve(gram, X.T @ y, assume_a="pos") if n >= p else X.T @ solve(gram, y, assume_a="pos")
+
+
+def fit(setup, W, theta, train_rng, test_rng):
+    """Readouts (m, p) at the points (n, lam), their training errors (m,), and their test errors (m,) on one set."""
+    root = math.sqrt(setup.p)
+    parts = [(setup.student(x @ W.T) / root, y) for x, y in samples(setup, theta, max(setup.n), train_rng)]
+    X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    points = range(len(setup.n))
+    A, b0, train = np.empty((len(setup.n), setup.p)), np.zeros(len(setup.n)), np.empty(len(setup.n))
+    for i, n, lam in zip(points, setup.n, setup.lam, strict=True):
+        mean_X, mean_y = (X[:n].mean(axis=0), y[:n].mean()) if setup.bias else (0.0, 0.0)
+        A[i] = ridge(X[:n] - mean_X, y[:n] - mean_y, lam)
+        b0[i] = mean_y - np.sum(mean_X * A[i])  # a bias without penalty centres features and labels
+        train[i] = np.mean((y[:n] - X[:n] @ A[i] - b0[i]) ** 2)
+    squares = np.zeros(len(A))
+    for x, y in samples(setup, theta, setup.test, test_rng):
+        squares += np.sum((y[:, None] - b0 - setup.student(x @ W.T) @ A.T / root) ** 2, axis=0)
+    return A, train, squares / setup.test
+
+
+def order_parameters(A, spike, bulk, theta):
+    """m, theta, psi, q1, q2 of readouts A (m, p) on rows ``spike + bulk``; sums over all neurons."""
+    p, norm = len(bulk), np.linalg.norm(spike)
+    v = spike / norm if norm > 0 else theta
+    across = theta - (theta @ v) * v
+    size = np.linalg.norm(across)
+    b = bulk @ v
+    perpendicular = A @ (bulk - np.outer(b, v))
+    psi = perpendicular @ (across / size) if size > 1e-7 else np.zeros(len(A))  # gamma = 1: no direction, psi = 0
+    root = math.sqrt(p)
+    return {
+        "m": A.sum(axis=1) / root,
+        "theta": A @ b / root,
+        "psi": psi / root,
+        "q1": np.sum(perpendicular**2, axis=1) / p,
+        "q2": np.sum(A**2, axis=1) / p,
+    }
+
+
+def measure(setup, change, W, theta):
+    """Spike of each block (its mean change), r, gamma (of the strongest spike) and the mean squared bulk row c."""
+    blocks = range(setup.letter.max() + 1)
+    spikes = np.array([change[setup.letter == b].mean(axis=0) for b in blocks])
+    bulk = W - spikes[setup.letter]
+    r = np.linalg.norm(spikes, axis=1)
+    strongest = np.argmax(r)
+    c = np.array([np.mean(np.sum(bulk[setup.letter == b] ** 2, axis=1)) for b in blocks])
+    return spikes, r, spikes[strongest] @ theta / r[strongest], c, bulk
+
+
+def network_draw(setup, step, paired, child):
+    """One network; with ``paired`` also the sRF model of its measured spikes and c on the same rows and data."""
+    weights, directions, step_rng, train_rng, test_rng = streams(child)
+    W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
+    theta = unit(directions, setup.d)
+    W = one_step(setup, step, W0, theta, step_rng)
+    spikes, r, gamma, c, bulk = measure(setup, W - W0, W, theta)
+    measured = {"r": r, "gamma": gamma, "c": c}
+    partner = None
+    if paired:
+        bulk0 = np.sqrt(c)[setup.letter][:, None] * W0
+        partner = measured | _trained(setup, spikes, bulk0, theta, *copy.deepcopy((train_rng, test_rng)))
+    return measured | _trained(setup, spikes, bulk, theta, train_rng, test_rng), partner
+
+
+def srf_draw(setup, r, gamma, c, kap, child):
+    """One draw of the sRF model with parameters r, c of each block (arrays) and gamma; |row|^2 = c + kap row.v."""
+    weights, directions, _, train_rng, test_rng = streams(child)
+    W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
+    v = unit(directions, setup.d)
+    across = unit(directions, setup.d)
+    across -= (across @ v) * v
+    theta = gamma * v + math.sqrt(max(1 - gamma**2, 0.0)) * across / np.linalg.norm(across)
+    bulk = np.sqrt(c)[setup.letter][:, None] * W0
+    if kap:
+        bulk *= np.sqrt(np.maximum(1 + kap * (bulk @ v) / c[setup.letter], 0.0))[:, None]
+    found = _trained(setup, r[:, None] * v, bulk, theta, train_rng, test_rng, v)
+    return {"r": r, "gamma": gamma, "c": c} | found, None
+
+
+def _trained(setup, spikes, bulk, theta, train_rng, test_rng, v=None):
+    A, train, mse = fit(setup, spikes[setup.letter] + bulk, theta, train_rng, test_rng)
+    spike = spikes[np.argmax(np.linalg.norm(spikes, axis=1))] if v is None else v
+    return {"mse": mse, "train": train} | order_parameters(A, spike, bulk, theta)

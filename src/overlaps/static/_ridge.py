@@ -1,0 +1,224 @@
+"""Ridge regression on conditional Gaussian features: its fixed point, for one or several blocks of neurons.
+
+Pairs of blocks are packed: the upper triangle of a symmetric (B, B) matrix, then B numbers of single blocks. With the
+functions S = (mu1_b mu1_c, mu2_b^2) and their multiplicities w (2 off the diagonal, else 1),
+
+    V(k) = S . (w v),   v = (V1, V2),      Vh = kappa E[S den],   den = 1 / (1 + V),      v = response(Vh).
+
+What differs between models of the rows is the response of the resolvent, v(Vh) and its derivative; see blocks.py.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+TOLERANCE = 1e-13  # of log v
+ACCEPTED = 1e-11  # where rounding stops Newton's method earlier
+PICARD = 3  # plain steps before Newton's
+LONGEST = 5.0  # step of log v
+HALVINGS = 30
+ABSENT = 1e-20  # part of E[sigma^2] in mu0 below which there is no spike
+
+
+class Response(NamedTuple):
+    """v and its derivative at one Vh; theta = T E[...] and the change of the readout norms along each direction."""
+
+    v: np.ndarray  # packed (V1, V2)
+    D: np.ndarray  # dv / dVh, packed; a direction off the diagonal moves both entries
+    T: np.ndarray  # (B, B), theta = T thh
+    dT: np.ndarray  # (directions, B, B)
+
+
+class Packing:
+    """Indices of packed pairs of B blocks, and multiplicities w."""
+
+    def __init__(self, B):
+        self.B, self.rows, self.columns = B, *np.triu_indices(B)
+        self.pairs = self.rows.size
+        self.w = np.concatenate([np.where(self.rows == self.columns, 1.0, 2.0), np.ones(B)])
+        self.positive = self.w == 1.0
+        self.diagonal = np.flatnonzero(self.rows == self.columns)
+
+    def pack(self, matrix, vector):
+        return np.concatenate([matrix[self.rows, self.columns], vector])
+
+    def unpack(self, packed):
+        matrix = np.empty((self.B, self.B))
+        matrix[self.rows, self.columns] = matrix[self.columns, self.rows] = packed[: self.pairs]
+        return matrix, packed[self.pairs :]
+
+    def coordinates(self, v):
+        """Logarithms of the positive entries, correlations of the others: what Newton's method moves."""
+        root = np.sqrt(v[self.diagonal])
+        x = v / self.pack(np.outer(root, root), np.ones(self.B))
+        x[self.positive] = np.log(v[self.positive])
+        return x
+
+    def values(self, x):
+        root = np.exp(0.5 * x[self.diagonal])
+        v = x * self.pack(np.outer(root, root), np.ones(self.B))
+        v[self.positive] = np.exp(x[self.positive])
+        return v
+
+    def slopes(self, v):
+        """Matrix dv / dx."""
+        root = np.sqrt(v[self.diagonal])
+        P = np.diag(np.where(self.positive, v, self.pack(np.outer(root, root), np.ones(self.B))))
+        off = np.flatnonzero(~self.positive)
+        for ends in (self.rows, self.columns):
+            P[off, self.diagonal[ends[off]]] = 0.5 * v[off]
+        return P
+
+
+class Features:
+    """Tables (B, n) of the conditional coefficients and the packed functions S, with a rule over k."""
+
+    def __init__(self, table):
+        self.weight, self.h, self.h1, self.hh = table.weight, table.h, table.h1, table.hh
+        self.mu0, self.mu1, self.u = (np.atleast_2d(x) for x in (table.mu0, table.mu1, table.u))
+        mu2 = np.atleast_2d(table.mu2_squared)
+        self.packing = Packing(len(self.mu0))
+        self.S = np.concatenate([self.mu1[self.packing.rows] * self.mu1[self.packing.columns], mu2])
+        total = (self.mu0**2 + mu2) @ self.weight
+        self.spiked = (self.mu0**2) @ self.weight > ABSENT * total
+
+    def means(self, bias):
+        """Functions that the spike lets the readout fit freely: mu0 of each block, and 1 for a trained bias."""
+        rows = self.mu0[self.spiked]
+        return np.concatenate([rows, np.ones((1, rows.shape[1]))]) if bias else rows
+
+
+class Fit(NamedTuple):
+    """Solution of the fixed point; packed v and q, shape (B,) otherwise."""
+
+    mse: float
+    train: float
+    m: np.ndarray
+    theta: np.ndarray
+    psi: np.ndarray
+    b0: float
+    v: np.ndarray
+    q: np.ndarray
+    converged: bool
+    residual: float
+    iterations: int
+
+
+def susceptibilities(features, response, kappa, start, iterations):
+    """Newton's method with step halving for v: v, its response, E[S S^T den^2], residual and number of iterations."""
+    packing, weight, S = features.packing, features.weight, features.S
+    w = packing.w
+
+    def image(v):
+        den = 1 / (1 + (w * v) @ S)
+        weighted = S * (weight * den)
+        return response(kappa * weighted.sum(axis=1)), weighted * den, bool(np.all(den > 0))
+
+    v = start
+    if v is None:
+        v = response(np.zeros(S.shape[0])).v
+        for _ in range(PICARD):
+            v = image(v)[0].v
+    x = packing.coordinates(v)
+    here, squares, _ = image(v)
+    error = x - packing.coordinates(here.v)
+    count, moves = 0, math.inf
+    while count < iterations and moves > TOLERANCE:  # nan stops it
+        count += 1
+        moved = here.D @ (kappa * (squares @ S.T) * w) @ packing.slopes(v)  # of the image, with the opposite sign
+        step = np.linalg.solve(np.eye(v.size) + np.linalg.solve(packing.slopes(here.v), moved), error)
+        step *= min(1.0, LONGEST / np.max(np.abs(step)))
+        size = np.max(np.abs(error))
+        for _ in range(HALVINGS):
+            v = packing.values(x - step)
+            here, squares, legal = image(v)
+            error = x - step - packing.coordinates(here.v)
+            if legal and np.max(np.abs(error)) <= max(size, TOLERANCE):
+                break
+            step /= 2
+        x = x - step
+        moves = max(np.max(np.abs(error)), np.max(np.abs(step)))
+    return v, here, squares, float(np.max(np.abs(error))), count
+
+
+def fit(features, response, *, kappa, beta, noise, bias=False, start=None, iterations=100):
+    """Order parameters, test and training error of the ridge readout."""
+    packing, weight = features.packing, features.weight
+    with np.errstate(all="ignore"):
+        try:
+            v, here, squares, residual, count = susceptibilities(features, response, kappa, start, iterations)
+        except np.linalg.LinAlgError:
+            residual, count = math.nan, iterations
+    if not residual <= ACCEPTED:
+        nothing, packed = np.full(packing.B, math.nan), np.full(packing.w.size, math.nan)
+        return Fit(math.nan, math.nan, *[nothing] * 3, math.nan, packed, packed, False, residual, count)
+    den = 1 / (1 + (packing.w * v) @ features.S)
+    mean, m, theta, b0, thh = mean_predictor(features, here.T, kappa, den, bias)
+    psih = kappa * (features.mu1 @ (weight * den * features.h1))
+    psi = beta * packing.unpack(v)[0] @ psih
+    left = features.hh + noise**2 - 2 * mean * features.h + mean**2 - 2 * features.h1 * (psi @ features.mu1)
+    # changes of the readout norms: q = -D kappa E[S R den^2] + M, with R = left + S . (w q)
+    psih2 = packing.w * packing.pack(np.outer(psih, psih), np.zeros(packing.B))
+    M = -(np.einsum("b,jbc,c->j", thh, here.dT, thh) + beta * psih2 @ here.D) / packing.w
+    system = np.eye(v.size) + kappa * (here.D @ (squares @ features.S.T)) * packing.w
+    q = np.linalg.solve(system, M - kappa * here.D @ (squares @ left))
+    R = left + (packing.w * q) @ features.S
+    return Fit(float(weight @ R), float(weight @ (R * den**2)), m, theta, psi, b0, v, q, True, residual, count)
+
+
+def mean_predictor(features, T, kappa, den, bias):
+    """C(k) = sum m mu0 + sum theta u + b0, with E[mu0 (h - C) den] = 0, theta = T thh, thh = kappa E[u (h - C) den]."""
+    f, u, h = features.means(bias), features.u, features.h
+    n, weighted = len(f), features.weight * den
+    A = np.block([[(f * weighted) @ f.T, (f * weighted) @ u.T], [kappa * T @ ((u * weighted) @ f.T), np.eye(len(u))]])
+    A[n:, n:] += kappa * T @ ((u * weighted) @ u.T)
+    y = np.concatenate([(f * weighted) @ h, kappa * T @ ((u * weighted) @ h)])
+    # rows and columns of f scaled to one; several blocks of a linear student share one mu0 up to a factor
+    scale = np.concatenate([1 / np.sqrt(np.diag(A)[:n]), np.ones(len(u))])
+    x = scale * np.linalg.lstsq(scale[:, None] * A * scale, scale * y, rcond=1e-15 * len(y))[0]
+    C = x[:n] @ f + x[n:] @ u
+    m = np.zeros(features.packing.B)
+    m[features.spiked] = x[: n - bool(bias)]
+    return C, m, x[n:], float(x[n - 1]) if bias else 0.0, kappa * (u @ (weighted * (h - C)))
+
+
+def strong_ridge(features, noise, bias=False):
+    """Test error as lam -> infinity: the readout fits the span of mu0 alone."""
+    f, weight = features.means(bias), features.weight
+    root = np.sqrt(weight)
+    return float(weight @ features.hh) + noise**2 - explained((f * root).T, features.h * root)
+
+
+def explained(f, h):
+    """Squared length of h in the span of the columns of f, whose lengths may differ by many orders."""
+    if not f.shape[1]:
+        return 0.0
+    left, size, _ = np.linalg.svd(f / np.linalg.norm(f, axis=0), full_matrices=False)
+    return float(np.sum((h @ left[:, size > 1e-13]) ** 2))
+
+
+def marchenko_pastur(c, beta, lam):
+    """Response of one block with rows uniform on the sphere, every quantity as a sum of positive terms.
+
+    With x = c Vh1, s = lam + Vh2 and g the Stieltjes transform of the Marchenko-Pastur law at z = s / x,
+    V2 = g / x solves  beta x s V2^2 + (s + (1 - beta) x) V2 - 1 = 0; nothing is special about x = 0.
+    """
+
+    def response(Vh):
+        x, s = c * Vh[0], lam + Vh[1]
+        b = s + (1 - beta) * x
+        root = math.sqrt(b * b + 4 * beta * x * s)
+        V2 = 2 / (b + root) if b >= 0 else (root - b) / (2 * beta * x * s)
+        inner = 1 + beta * x * V2
+        i0, i1 = V2 * inner / root, c * V2 / (root * inner)  # E[1/S^2], E[D/S^2], E[D^2/S^2]
+        i2 = c * (i1 / inner**2 + c * beta * V2**2 / inner**2)
+        factor = c * beta
+        return Response(
+            np.array([c * V2 / inner, V2]),
+            -np.array([[i2, i1], [i1, i0]]),
+            np.array([[factor * V2]]),
+            -factor * np.array([i1, i0]).reshape(2, 1, 1),
+        )
+
+    return response
