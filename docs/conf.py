@@ -1,0 +1,113 @@
+"""Sphinx configuration.
+
+Full build:   python -m sphinx -W --keep-going -n docs docs/_build/html
+Quick build:  the same with -D plot_gallery=0, which shows the example scripts without running them.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import overlaps
+
+HERE = Path(__file__).parent
+BUILD = HERE / "_build"
+
+project = "overlaps"
+author = copyright = "The overlaps authors"
+version = release = overlaps.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "README.md", "gallery_header.rst"]
+
+# pages ---------------------------------------------------------------------------------------------------------------
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = f"overlaps {version}"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_show_sphinx = False
+templates_path = []
+
+# docstrings: types are prose ("array_like, shape (L,)"), not links ----------------------------------------------------
+autodoc_typehints = "none"
+autodoc_member_order = "groupwise"
+autodoc_default_options = {"members": True, "inherited-members": "BDF,OdeSolver,DOP853,Record,object"}
+autosummary_generate = False
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]
+nitpick_ignore_regex = [("py:exc", r"\w+(Error|Warning)")]
+
+# gallery -------------------------------------------------------------------------------------------------------------
+# Scripts save their figure in the current folder; a copy of them, by topic, keeps the pictures out of the repository.
+TOPICS = {  # folder: (title, beginnings of file names)
+    "networks": ("Networks", ()),  # the rest
+    "power_law": ("Power-law data", ("power_law", "linear", "feature", "plateau", "late", "crossover", "hierarchy")),
+    "quadratic": ("Quadratic networks", ("quadratic",)),
+    "manifold": ("Hidden manifold", ("hidden", "manifold", "mixture", "latent")),
+    "one_step": ("One gradient step", ("spiked", "one_step")),
+    "bayes": ("Bayes-optimal learning", ("bayes",)),
+    "sweeps": ("Sweeps", ("sweep",)),
+}
+
+
+def topic(script):
+    """Folder of the gallery for a script, by the beginning of its name."""
+    stem = script.stem.removeprefix("plot_")
+    return next((key for key, (_, begins) in TOPICS.items() if stem.startswith(begins)), "networks")
+
+
+scripts = BUILD / "examples"
+shutil.rmtree(scripts, ignore_errors=True)
+for key, (title, _) in TOPICS.items():
+    (scripts / key).mkdir(parents=True)
+    (scripts / key / "GALLERY_HEADER.rst").write_text(f"{title}\n{'-' * len(title)}\n")
+for script in sorted((HERE.parent / "examples").glob("*.py")):
+    shutil.copy2(script, scripts / topic(script))
+(scripts / "GALLERY_HEADER.rst").write_text((HERE / "gallery_header.rst").read_text())
+
+scripts_path = os.path.relpath(scripts, HERE)
+sphinx_gallery_conf = {
+    "examples_dirs": scripts_path,
+    "gallery_dirs": "gallery",
+    "subsection_order": [f"{scripts_path}/{key}" for key in TOPICS],
+    "filename_pattern": r"/plot_",  # sweep_*.py are shown and not run
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_signature": False,
+}
+
+
+# references by another path than that of the page ---------------------------------------------------------------------
+def resolve(app, env, node, contnode):
+    """Link ``overlaps.models.Model`` or, from anywhere, ``HiddenManifold.realisation``, where one object ends so."""
+    if node.get("refdomain") != "py":
+        return None
+    domain, parts = env.get_domain("py"), node["reftarget"].split(".")
+    for first in range(len(parts)):
+        names = [name for name in domain.objects if name.endswith("." + ".".join(parts[first:]))]
+        if len(names) == 1:
+            return domain.resolve_xref(env, node["refdoc"], app.builder, node["reftype"], names[0], node, contnode)
+    return None
+
+
+def keep_colon(app, what, name, obj, options, lines):
+    """Keep napoleon from taking the words before a colon in a property's summary for its type: give it an empty one."""
+    if what in ("property", "attribute") and lines:
+        lines[0] = f": {lines[0]}"
+
+
+def setup(app):
+    """Connect both to the build."""
+    app.connect("autodoc-process-docstring", keep_colon, priority=400)
+    app.connect("missing-reference", resolve)
