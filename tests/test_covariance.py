@@ -284,6 +284,21 @@ def test_more_nodes_are_better_and_the_estimate_knows():
     assert errors[0] > 10 * errors[1] > 200 * errors[2]
 
 
+@pytest.mark.parametrize("alpha, nodes, error", [(3.0, 40, 1e-8), (30.0, 60, 1e-8)])
+def test_a_horizon_saves_nodes(alpha, nodes, error):
+    """Given weights with L = N = 400: what is too slow to move until then needs no nodes of its own."""
+    model = model_of(broad(), eta=0.1)
+    start = start_of(model)
+    full = ov.solve(model, start, [alpha], rtol=1e-10)
+    with_horizon, without = (
+        difference(full, ov.solve(*ov.compress(model, start, nodes, until=until), [alpha], rtol=1e-10))
+        for until in (alpha, None)
+    )
+    assert with_horizon < error < without / 10
+    estimate = ov.compression_error(model, start, nodes, [alpha], until=alpha)
+    assert with_horizon / 10 < estimate < 10 * with_horizon
+
+
 def test_compressed_spectra_stand_for_no_dimension():
     model = model_of(ov.power_law(beta=1.0, L=50), eta=0.1)
     small, _ = ov.compress(model, start_of(model, N=500), 20)
