@@ -582,7 +582,7 @@ def test_bad_limits():
         model.limit_start(P=[[1, 0.1], [0, 1]], T=one)
     with pytest.raises(ValueError, match="N = 0"):
         model.random_start(N=0, rng=1)
-    with pytest.raises(ValueError, match="teacher = 'ideal'; expected 'random' here"):
+    with pytest.raises(ValueError, match="teacher = 'ideal'; expected 'random'"):
         model.random_start(N=100, rng=1, teacher="ideal")
 
 

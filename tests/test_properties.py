@@ -14,6 +14,8 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import overlaps as ov
+from overlaps.manifold_sgd import random_weights
+from overlaps.theory import cayley_hamilton
 
 ODD = {"erf": ov.erf, "linear": ov.linear, "tanh": ov.tanh}
 EVEN = {"quadratic": ov.quadratic, "absolute": ov.absolute}
@@ -168,6 +170,16 @@ def test_overlaps_stay_those_of_real_vectors(problem):
     assert traj.success != bool(caught) and traj.message.endswith(".")
     if traj.success:
         assert traj.alpha[-1] == 2.0
+
+
+@few
+@given(problems(activations=KINKED, eta=st.floats(0.01, 0.5)), st.sampled_from(["DOP853", "structured"]))
+def test_students_with_a_kink_reach_the_end_or_lose_their_direction(problem, method):
+    """A gradient flow may shrink a norm to zero, where it ends: it says so in time, and does not creep towards it."""
+    model, start = problem
+    traj, _ = solve(dataclasses.replace(model, gradient_flow=True), start, (0.0, 2.0), rtol=1e-6, method=method)
+    assert traj.success or "norm zero" in traj.message
+    assert_sound(traj, 1e-5)
 
 
 def moved(model, start, q=None, r=None, tau=None, T=None, v=None, **changes):
@@ -352,13 +364,117 @@ def test_compression_keeps_the_order_parameters(problem, extra):
 @given(problems())
 def test_files_hold_everything(problem):
     model, start = problem
-    # a slope is not in the file: such a result is loaded with model=
-    assume(not any("leaky" in x.name for x in (model.activation, model.teacher_activation)))
     traj, _ = solve(model, start, [0.0, 0.1])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "result.npz"
         traj.save(path)
         assert ov.load(path) == traj
+
+
+# the hidden manifold --------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def manifolds(draw):
+    """(model, start): the limit spectrum with a random start, or the realisation of random weights."""
+    K, M = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    rng = np.random.default_rng(draw(seeds))
+    model = ov.hidden_manifold(
+        K,
+        M,
+        activation=draw(st.sampled_from([ov.erf, ov.relu, ov.linear])),
+        features=draw(st.sampled_from(["sign", "erf", "relu", "linear"])),
+        ratio=draw(st.sampled_from([0.25, 1.0, 1.5])),
+        nodes=draw(st.integers(1, 6)),
+        latent_scale=draw(st.sampled_from([1.0, 0.5])),
+        v=rng.uniform(-1, 1, K),
+        v_star=rng.uniform(-1, 1, M),
+        eta=draw(st.floats(0.01, 0.5)),
+        noise=draw(st.sampled_from([0.0, 0.5])),
+    )
+    N = 4 * draw(st.integers(5, 15))
+    if draw(st.booleans()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # small N mean coarse steps of SGD, which is not run here
+            return model, model.random_start(N=N, rng=rng)
+    weights = random_weights(model, N=N, rng=rng)
+    return model.realisation(**weights._asdict(), moments=draw(st.sampled_from(["ge", "exact"])))
+
+
+@few
+@given(manifolds(), st.sampled_from(["DOP853", "structured"]))
+def test_overlaps_on_the_manifold_stay_those_of_fields(problem, method):
+    """The teacher acts on latents: [[q, r], [r^T, tau]] and [[Q, R], [R^T, T]] are covariances all the same."""
+    model, start = problem
+    traj, caught = solve(model, start, (0.0, 2.0), rtol=1e-6, method=method)
+    assert_sound(traj, 1e-5)
+    assert traj.success != bool(caught)
+    assert traj.success and traj.alpha[-1] == 2.0
+    # what the inputs cannot show of the teacher keeps a variance >= 0
+    seen = start.s > 0
+    shown = np.sum(start.tau[seen] / start.s[seen, None, None], axis=0)
+    assert np.linalg.eigvalsh(start.T - shown)[0] >= -1e-8 * np.trace(start.T)
+
+
+@few
+@given(manifolds())
+def test_no_error_is_below_what_the_inputs_hide(problem):
+    """A linear student and teacher: eps_g >= (v*.(T - sum_l tau^l / s_l).v*) / 2, the part of y not linear in x."""
+    model, start = problem
+    linear = {"activation": ov.linear, "teacher_activation": ov.linear, "noise": 0.0}
+    model = dataclasses.replace(model, **linear)
+    seen = start.s > 0
+    hidden = start.T - np.sum(start.tau[seen] / start.s[seen, None, None], axis=0)
+    floor = model.v_star @ hidden @ model.v_star / 2
+    traj, _ = solve(model, start, (0.0, 10.0), rtol=1e-8)
+    assert np.all(traj.eps_g >= floor - 1e-8 * (1 + floor))
+
+
+# the Cayley-Hamilton hierarchy ----------------------------------------------------------------------------------------
+
+
+@few
+@given(
+    problems(activations=("erf", "linear", "quadratic"), eta=st.floats(0.01, 0.5), scale=st.sampled_from([0.3, 1.0]))
+)
+def test_the_hierarchy_of_moments_is_the_spectral_flow(problem):
+    model, start = problem
+    s, p = model.spectrum.s, model.spectrum.p
+    # distinct eigenvalues with weight; those of rounding size would cost digits that float64 does not have
+    assume(len(set(s)) == len(s) and np.all(p > 1e-2) and np.all(np.diff(np.sort(s)) > 1e-2 * s.max()))
+    times, options = [0.0, 0.5, 1.0], dict(rtol=1e-9, method="DOP853")
+    spectral, _ = solve(model, start, times, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        moments = cayley_hamilton.solve(model, start, times, stop=patience(400), **options)
+    assume(spectral.success and moments.success)
+    for name in ("Q", "R", "v", "eps_g"):
+        assert_close(getattr(moments, name), getattr(spectral, name))
+
+
+# spiked random features -----------------------------------------------------------------------------------------------
+
+FUNCTIONS = st.sampled_from([np.tanh, np.sin, ov.erf, ov.linear])
+POSITIVE = st.floats(-1.0, 1.0).map(lambda x: 10**x)
+
+
+@few
+@given(
+    FUNCTIONS, FUNCTIONS, st.floats(0.0, 3.0), st.floats(-1.0, 1.0), POSITIVE, POSITIVE, POSITIVE,
+    st.floats(-4.0, 2.0), st.sampled_from([0.0, 0.5]),
+)  # fmt: skip
+def test_ridge_errors_are_above_what_any_readout_leaves(student, target, r, gamma, c, beta, alpha, log_lam, noise):
+    """Above the lower bound for every penalty; at the best penalty also below the upper one."""
+    model = ov.static.SpikedRandomFeatures(student, target, r=r, gamma=gamma, c=c, beta=beta, noise=noise)
+    result = model.solve(alpha=alpha, lam=10**log_lam)
+    assert result.converged
+    bounds = model.bounds()
+    size = 1 + noise**2  # targets are of order one; the fixed point is known to 1e-11
+    assert noise**2 - 1e-9 <= bounds.lower <= bounds.upper + 1e-9
+    assert result.mse >= bounds.lower - 1e-8 * size and result.train >= -1e-9
+    best = model.optimal_lam(alpha)
+    assert best.mse <= min(result.mse, bounds.upper) + 1e-7 * size
+    assert best.mse >= bounds.lower - 1e-8 * size
 
 
 # the Bayes-optimal teacher --------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Saving, loading, plotting; the import and the cache; the command line."""
 
 import ast
+import dataclasses
 import json
 import os
 import subprocess
@@ -60,13 +61,45 @@ def test_files_that_cannot_be_read_say_why(results, tmp_path):
     np.savez(tmp_path / "future.npz", header=json.dumps({"format": 99, "version": "9.0"}))
     with pytest.raises(ValueError, match=r"format 99 \(overlaps 9.0\)"):
         ov.load(tmp_path / "future.npz")
-    import dataclasses
-
     model = dataclasses.replace(results[0].model, activation=dataclasses.replace(ov.erf, name="mine"))
     dataclasses.replace(results[0], model=model).save(tmp_path / "user.npz")
     with pytest.raises(ValueError, match="'mine'.*model="):
         ov.load(tmp_path / "user.npz")
     assert ov.load(tmp_path / "user.npz", model=model).model is model
+
+
+@pytest.mark.parametrize("role", ["activation", "teacher_activation"])
+@pytest.mark.parametrize("name", [None, "mine"])
+@pytest.mark.parametrize("activation", [ov.leaky_relu(1 / 3), ov.polynomial([0.1, -3, 0, 1 / 7])], ids=repr)
+def test_activations_with_parameters_are_in_the_file(activation, name, role, results, tmp_path):
+    """All digits of the parameters, which the printed name has not."""
+    activation = dataclasses.replace(activation, name=name or activation.name)
+    saved = dataclasses.replace(results[0], model=dataclasses.replace(results[0].model, **{role: activation}))
+    saved.save(tmp_path / "run.npz")
+    found = ov.load(tmp_path / "run.npz")
+    assert found == saved
+    assert getattr(found.model, role)(np.pi) == activation(np.pi)
+
+
+def test_a_user_function_is_not_taken_for_a_built_in_one(results, tmp_path):
+    """A function that someone called erf: the name is not enough to load it."""
+    mine = ov.Activation.from_function(np.tanh, lambda x: 1 - np.tanh(x) ** 2, name="erf")
+    saved = dataclasses.replace(results[0], model=dataclasses.replace(results[0].model, activation=mine))
+    saved.save(tmp_path / "run.npz")
+    with pytest.raises(ValueError, match="'function erf'.*model="):
+        ov.load(tmp_path / "run.npz")
+    assert ov.load(tmp_path / "run.npz", model=saved.model) == saved
+
+
+@pytest.mark.parametrize("umask, mode", [(0o022, 0o644), (0o027, 0o640)])
+def test_files_have_the_permissions_of_any_new_file(results, tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        results[0].save(tmp_path / "run.npz")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "run.npz").stat().st_mode & 0o777 == mode
+    assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]
 
 
 def test_statistics_of_runs(results):

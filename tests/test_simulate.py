@@ -212,3 +212,12 @@ def test_blocks_that_do_not_divide_are_refused():
     model = ov.committee_machine(1, 1, eta=0.5, spectrum=ov.power_law(beta=1.0, L=7))
     with pytest.raises(ValueError, match="try N = 98"):
         ov.simulate(model, N=100, alpha=(0, 1), rng=1)
+
+
+def test_single_precision_means_explicit_weights():
+    """Precision is that of weights: "auto" then takes the simulator that has some."""
+    model = ov.committee_machine(1, 1, eta=0.5)
+    runs = {x: ov.simulate(model, N=40, alpha=[0, 1], rng=1, dtype=x) for x in (None, "float64", "float32")}
+    assert [run.method for run in runs.values()] == ["reduced", "reduced", "direct"]
+    explicit = ov.simulate(model, N=40, alpha=[0, 1], rng=1, dtype="float32", method="direct")
+    np.testing.assert_array_equal(runs["float32"].Q, explicit.Q)

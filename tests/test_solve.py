@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.integrate
 from oracles import runge_kutta, saad_solla
 from scipy.linalg import expm
 
@@ -309,3 +310,60 @@ def test_the_floor_is_the_size_of_the_rounding_errors():
         raw = ov.closure(model, traj.Q[0], traj.R[0], traj.T).eps_g
         errors.append((raw - exact) / traj.eps_floor[0])
     assert 0.02 < np.abs(errors).max() < 5
+
+
+# students whose norm vanishes ----------------------------------------------------------------------------------------
+
+
+def shrinking(**options):
+    """|x| students of negative weight beside an |x| teacher: their best norm is zero."""
+    options = dict(activation=ov.absolute, v=[-1.0], eta=0.3, gradient_flow=True) | options
+    model = ov.committee_machine(1, 1, **options)
+    return model, ov.State.from_overlaps(model, Q=[[0.25]], R=[[0.0]], T=[[1.0]])
+
+
+@pytest.mark.parametrize("method", ["DOP853", scipy.integrate.DOP853, "RK45", "structured", "exponential", "LSODA"])
+def test_a_norm_that_vanishes_ends_a_gradient_flow(method):
+    """Exact: with R = 0, u = sqrt(Q) obeys u' = -eta (u + 2/pi), and reaches zero at log(1 + pi u_0/2) / eta."""
+    model, start = shrinking()
+    rtol = 1e-4 if method == "exponential" else 1e-8
+    with pytest.warns(RuntimeWarning, match="student 0 has shrunk to norm zero"):
+        traj = ov.solve(model, start, (0.0, 10.0), method=method, rtol=rtol)
+    assert not traj.success and traj.nfev < 5000
+    end = np.log(1 + np.pi / 4) / model.eta
+    # it stops at u = 1e-6, 5e-6 before the end, at the beginning of a step that may be ten times as long
+    assert traj.alpha[-1] == pytest.approx(end, abs=1e-4)
+    u = (0.5 + 2 / np.pi) * np.exp(-model.eta * traj.alpha) - 2 / np.pi
+    np.testing.assert_allclose(np.sqrt(traj.Q[:, 0, 0]), u, atol=10 * rtol)
+
+
+def test_a_smaller_atol_follows_a_norm_further_down():
+    model, start = shrinking()
+    with pytest.warns(RuntimeWarning, match="norm zero"):
+        deep = ov.solve(model, start, (0.0, 10.0), atol=1e-20)
+    assert not deep.success and deep.Q[-1, 0, 0] < 1e-15
+
+
+@pytest.mark.parametrize("method", ["DOP853", "structured"])
+def test_the_noise_of_sgd_keeps_norms_positive(method):
+    """Q' contains C > 0: the same start goes on for ever, with a norm of order eta."""
+    model, start = shrinking(gradient_flow=False)
+    traj = ov.solve(model, start, (0.0, 50.0), method=method)
+    assert traj.success and traj.nfev < 10_000
+    # at small Q, Q' = -2 eta (2/pi) sqrt(Q) + C with C = eta^2 E[nu^2]: at rest sqrt(Q) = eta pi / 4, less as Q counts
+    assert 0.5 < np.sqrt(traj.Q[-1, 0, 0]) / (model.eta * np.pi / 4) < 1
+
+
+@pytest.mark.parametrize("method", ["DOP853", "structured"])
+@pytest.mark.parametrize("student, teacher", [(ov.relu, ov.absolute), (ov.leaky_relu(0.3), ov.absolute)])
+def test_a_small_student_does_not_stall_the_others(method, student, teacher):
+    """Starts of norm 1e-3 with output weights of the wrong sign: refused their direction soon, in few evaluations."""
+    model = ov.committee_machine(
+        2, 1, activation=student, teacher_activation=teacher, v=[-0.48, -0.40], eta=0.3, gradient_flow=True
+    )
+    q = 1e-6 * np.array([[1.0, 0.2], [0.2, 0.5]])
+    start = ov.State.from_overlaps(model, Q=q, R=[[1e-4], [2e-4]], T=[[1.0]])
+    with pytest.warns(RuntimeWarning, match="student 1 has shrunk to norm zero.*gradient_flow=False"):
+        traj = ov.solve(model, start, (0.0, 2.0), method=method)
+    assert 0 < traj.alpha[-1] < 0.1 and traj.nfev < 3000
+    assert np.all(np.diagonal(traj.Q, axis1=1, axis2=2) > 0)

@@ -1,6 +1,7 @@
 """Checks of user input.  Each message says what came, what was expected and what to try."""
 
 import numbers
+from concurrent.futures import Executor
 
 import numpy as np
 
@@ -47,9 +48,65 @@ def kind(name, value, cls, example):
     return value
 
 
+def model(value, name="model"):
+    """A Model."""
+    from .models import Model  # which is made of checked parts itself
+
+    return kind(name, value, Model, "ov.committee_machine(2, 2, eta=0.5)")
+
+
+def state(value, name="start", example="model.random_start(N=1000, rng=1)"):
+    """A State."""
+    from .state import State
+
+    return kind(name, value, State, example)
+
+
+def spectrum(value, name="spectrum"):
+    """A Spectrum."""
+    from .spectrum import Spectrum
+
+    return kind(name, value, Spectrum, "ov.power_law(beta=1.0, L=100)")
+
+
+def spiked_features(value, name="model"):
+    """A SpikedRandomFeatures."""
+    from .static.spiked import SpikedRandomFeatures
+
+    return kind(name, value, SpikedRandomFeatures, "ov.static.SpikedRandomFeatures(f, h, r=1, gamma=1, beta=1)")
+
+
+def choice(name, value, known, hint=""):
+    """One of some names."""
+    if not isinstance(value, str) or value not in known:
+        names = [repr(x) for x in known]
+        expected = " or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}"
+        raise ValueError(f"{name} = {shown(value)}; expected {expected}.{' ' + hint if hint else ''}")
+    return value
+
+
+def flag(name, value):
+    """A truth value: text and numbers are no answers to a question."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} = {shown(value)}; expected True or False.")
+    return bool(value)
+
+
+def executor(value):
+    """None, or where calls may be submitted to."""
+    if value is not None and not isinstance(value, Executor):
+        raise ValueError(
+            f"executor = {shown(value)}; expected a concurrent.futures.Executor such as ProcessPoolExecutor(4); from a "
+            "Dask client: client.get_executor()."
+        )
+    return value
+
+
 def generator(rng, name="rng"):
     """A numpy Generator: the one given, or one from a seed."""
     try:
+        if isinstance(rng, bool | np.random.RandomState):  # NumPy takes both, but the latter has no children
+            raise TypeError(f"it is a {type(rng).__name__}")
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} = {shown(rng)}; expected a seed (an integer >= 0) or a Generator: {error}.") from None
@@ -74,6 +131,19 @@ def array(name, value, shape, hint=""):
     if not np.all(np.isfinite(result)):
         raise ValueError(f"{name} contains nan or inf; expected finite numbers.{' ' + hint if hint else ''}")
     result.setflags(write=False)
+    return result
+
+
+def times(name, value):
+    """Times >= 0 of any shape; inf is allowed."""
+    try:
+        result = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} = {shown(value)} is not a number or an array of them; expected {name} >= 0."
+        ) from None
+    if not np.all(result >= 0):
+        raise ValueError(f"{name} contains negative numbers or nan; expected {name} >= 0.")
     return result
 
 

@@ -2,11 +2,13 @@
 
 from contextlib import contextmanager
 
+from . import _check
+
 
 @contextmanager
 def bar(show, total, unit):
     """Yield a function of the amount done so far (or None when no bar is wanted)."""
-    if not show:
+    if not _check.flag("progress", show):
         yield None
         return
     from tqdm.auto import tqdm

@@ -72,14 +72,15 @@ class Activation:
 
     def __post_init__(self):
         if not isinstance(self.name, str):
-            raise ValueError(f"name = {self.name!r}; expected a string, shown in reprs and stored in files.")
+            raise ValueError(
+                f"name = {_check.shown(self.name)}; expected a string, shown in reprs and stored in files."
+            )
         for role in ("g", "dg"):
             if not callable(getattr(self, role)) and self.mixture is None:
-                raise ValueError(f"{role} = {getattr(self, role)!r}; expected a function of one array.")
+                raise ValueError(f"{role} = {_check.shown(getattr(self, role))}; expected a function of one array.")
         if self.code not in CODES:
-            raise ValueError(f"code = {self.code!r}; expected one of {CODES}. Try -1: numerical integrals.")
-        if self.second_order not in SECOND_ORDER:
-            raise ValueError(f"second_order = {self.second_order!r}; expected one of {', '.join(SECOND_ORDER)}.")
+            raise ValueError(f"code = {_check.shown(self.code)}; expected one of {CODES}. Try -1: numerical integrals.")
+        _check.choice("second_order", self.second_order, SECOND_ORDER)
         _check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
 
     def __repr__(self):
@@ -137,7 +138,7 @@ class Activation:
         softplus
         """
         for role, function in (("g", g), ("dg", dg), ("d2g", d2g)):
-            if function is not None:
+            if role != "d2g" or function is not None:
                 _check_vectorised(role, function)
         _check_derivative("dg", "g", g, dg)
         if d2g is not None:
@@ -148,7 +149,9 @@ class Activation:
 
 def _check_vectorised(role, function):
     if not callable(function):
-        raise ValueError(f"{role} = {function!r}; expected a function of one array. Pass the function itself.")
+        raise ValueError(
+            f"{role} = {_check.shown(function)}; expected a function of one array. Pass the function itself."
+        )
     x = np.linspace(-9.0, 9.0, 1200).reshape(3, 400)
     try:
         values = np.asarray(function(x), dtype=float)
@@ -192,6 +195,11 @@ def _check_derivative(role, of, function, derivative):
         )
 
 
+def kinked(activation):
+    """Whether g' jumps at the origin, as far as the closed forms know."""
+    return activation.code == RELU or (activation.mixture is not None and activation.mixture.code == RELU)
+
+
 def polynomial(coefficients):
     r"""Polynomial activation :math:`g(x) = \sum_p c_p x^p`, with exact integrals.
 
@@ -226,7 +234,7 @@ def polynomial(coefficients):
         values = np.array(np.nan)
     if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values)):
         raise ValueError(
-            f"coefficients = {coefficients!r}; expected finite numbers c_0, c_1, ..., lowest power first, "
+            f"coefficients = {_check.shown(coefficients)}; expected finite numbers c_0, c_1, ..., lowest power first, "
             "e.g. [0, -3, 0, 1]."
         )
     g = Polynomial(tuple(values.tolist()))
@@ -235,7 +243,7 @@ def polynomial(coefficients):
 
 
 @dataclass(frozen=True)
-class _Hinge:
+class Hinge:
     """X -> above where x > 0, below elsewhere; times x when ``linear``."""
 
     above: float
@@ -280,7 +288,7 @@ def leaky_relu(slope=0.01):
 
 def _piecewise_linear(name, slope):
     mixture = Mixture(RELU, (1.0, -slope), (1.0, -1.0)) if slope else Mixture(RELU)
-    return Activation(name, _Hinge(1.0, slope, True), _Hinge(1.0, slope, False), mixture=mixture)
+    return Activation(name, Hinge(1.0, slope, True), Hinge(1.0, slope, False), mixture=mixture)
 
 
 def _erf_g(x):

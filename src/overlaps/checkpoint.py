@@ -48,7 +48,7 @@ def open_checkpoint(path, header):
         yield {}, lambda index, value: None
         return
     if not isinstance(path, str | bytes | os.PathLike):  # open() takes an integer for a file that is already open
-        raise ValueError(f"checkpoint = {path!r}; expected the path of a file.")
+        raise ValueError(f"checkpoint = {_check.shown(path)}; expected the path of a file.")
     try:
         first = pickle.dumps(header)
     except Exception as error:  # pickle raises PicklingError, TypeError or AttributeError

@@ -9,7 +9,6 @@ from ._integrals import NUMERIC, RELU
 from ._kernels import KERNELS
 from ._numeric import NumericClosure, bind_numeric
 from ._record import Record
-from .models import Model
 
 __all__ = ["Closure", "closure"]
 
@@ -86,7 +85,7 @@ def closure(model, Q, R, T, v=None):
     >>> ov.closure(model, Q=[[1.0]], R=[[0.5]], T=[[1.0]]).eps_g
     0.5
     """
-    _check.kind("model", model, Model, "ov.committee_machine(2, 2, eta=0.5)")
+    _check.model(model)
     K, M = model.K, model.M
     Q, R, T = _check.array("Q", Q, (K, K)), _check.array("R", R, (K, M)), _check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):

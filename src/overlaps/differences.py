@@ -47,9 +47,25 @@ def nodes(sigma):
 
     and the smallest n that takes it below 1e-16 is chosen: 1 node below 5e-8, 2 to 5e-4, 3 to 0.01, 5 to 0.1.
 
+    Parameters
+    ----------
+    sigma : float
+        Largest standard deviation of a difference, relative to its teacher.
+
     Returns
     -------
     t, weight : ndarray, shape (n,)
+        Nodes and weights; at most 8, which serve sigma up to 0.3.
+
+    Notes
+    -----
+    Exact to rounding for erf, and for the polynomial integrands of linear and quadratic units.
+
+    Examples
+    --------
+    >>> from overlaps.differences import nodes
+    >>> [nodes(sigma)[0].size for sigma in (1e-9, 1e-3, 0.1)]
+    [1, 3, 5]
     """
     return _gauss(bisect(_LARGEST_SIGMA, sigma) + 1)
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from . import _check
 from ._record import Record
-from .trajectory import Trajectory
+from .manifold_ensemble import ManifoldEnsemble
+from .trajectory import Ensemble, Trajectory
 
 __all__ = ["Discrepancy", "log_times", "tlog_rmse"]
 
@@ -95,9 +96,12 @@ def tlog_rmse(theory, simulation, *, times=None, variant="rmse"):
     >>> distance.Q.shape, bool(distance.mean("Q").max() < 0.05)
     ((2, 2, 2), True)
     """
-    if variant not in ("rmse", "printed_abs"):
-        raise ValueError(f"variant = {variant!r}; expected 'rmse' or 'printed_abs'.")
-    theories = [theory] if isinstance(theory, Trajectory) else list(theory)
+    _check.choice("variant", variant, ("rmse", "printed_abs"))
+    if not isinstance(simulation, Ensemble | ManifoldEnsemble):
+        raise ValueError(f"simulation = {_check.shown(simulation)}; expected the runs that overlaps.simulate made.")
+    theories = list(theory) if isinstance(theory, list | tuple) else [theory]
+    for t in theories:
+        _check.kind("theory", t, Trajectory, "ov.solve(model, runs.start(0), runs.alpha), or a list of them")
     if len(theories) not in (1, len(simulation)):
         raise ValueError(
             f"theory has {len(theories)} trajectories; expected one, or one for each of {len(simulation)}."

@@ -50,11 +50,20 @@ class ExponentialMidpoint(OdeSolver):
     The error estimate, the full step against its two halves with the closures of start and middle, is of first order,
     the result of second: the estimate is an upper bound, and the global error is proportional to the tolerance. The
     number of steps grows as 1/sqrt(rtol): good for figures (rtol 1e-4 gives eps_g to 1 %), slow for reference values.
-    A second layer that is trained moves by the explicit midpoint rule.
+    A second layer that is trained moves by the explicit midpoint rule. Not exact: a numerical integrator.
 
     References
     ----------
     Hochbruck and Ostermann (2010), Acta Numerica 19, 209.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=ov.power_law(beta=1.0, L=100))
+    >>> start = model.random_start(N=1000, rng=1)
+    >>> rough = ov.solve(model, start, [0.0, 10.0], method="exponential", rtol=1e-4)
+    >>> bool(np.isclose(rough.eps_g[-1], ov.solve(model, start, [0.0, 10.0]).eps_g[-1], rtol=0.01))
+    True
     """
 
     t: float

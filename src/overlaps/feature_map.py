@@ -154,9 +154,13 @@ def feature_map(features, kinks=(), scale=None):
     kinks = tuple(_check.array("kinks", np.atleast_1d(kinks), ("n",)).tolist())
     if isinstance(features, str):
         if features not in NAMED:
-            raise ValueError(f"features = {features!r}; expected one of {', '.join(NAMED)}, or a vectorised function.")
+            raise ValueError(
+                f"features = {_check.shown(features)}; expected one of {', '.join(NAMED)}, or a vectorised function."
+            )
         if kinks:
-            raise ValueError(f"kinks = {kinks} with features = {features!r}; expected them with a user function only.")
+            raise ValueError(
+                f"kinks = {kinks} with features = {_check.shown(features)}; expected them with a user function only."
+            )
         function, kinks, _ = NAMED[features]
         return FeatureMap(features, function, kinks, scale)
     activations._check_vectorised("features", features)

@@ -2,14 +2,16 @@
 
 import json
 import os
-import tempfile
-from dataclasses import fields
+import uuid
+import zipfile
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import activations
+from ._polynomials import Polynomial
 from .feature_map import NAMED, feature_map
 from .hidden_manifold import HiddenManifold
 from .manifold_ensemble import ManifoldEnsemble
@@ -20,6 +22,8 @@ from .trajectory import Ensemble, Trajectory
 __all__ = ["load", "save"]
 
 FORMAT = 1
+ROLES = "activation", "teacher_activation"
+MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 KINDS = {kind.__name__: kind for kind in (Trajectory, Ensemble, ManifoldEnsemble)}
 
 
@@ -27,6 +31,10 @@ def save(result, path):
     """Write a Trajectory or an Ensemble; the file appears complete or not at all."""
     from . import __version__
 
+    path = _path(path)
+    path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"path = {path}: there is no folder {path.parent}. Make it first, or choose another.")
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {}
     for f in fields(result):
@@ -46,22 +54,50 @@ def save(result, path):
         "kind": type(result).__name__,
         "result": header,
         "model": {name: getattr(model, name) for name in plain}
-        | {"activation": model.activation.name, "teacher_activation": model.teacher_activation.name},
+        | {role: _label(getattr(model, role)) for role in ROLES},
+        "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
         "spectrum": spectrum.name,
     }
     if isinstance(model, HiddenManifold):
         head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
         head["manifold"] = {name: getattr(model, name) for name in ("ratio", "nodes", "latent_scale")}
-    path = Path(path)
-    path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:  # with the permissions that any new file gets
             np.savez_compressed(file, header=json.dumps(head), **arrays)
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _path(path):
+    try:
+        return Path(path)
+    except TypeError:
+        raise ValueError(f"path = {path!r}; expected a path, such as 'run.npz'.") from None
+
+
+def _recipe(activation):
+    """How to make an activation with parameters again: (function, parameter), or None."""
+    g = activation.g
+    if getattr(activations, activation.name, None) == activation:
+        return None
+    recipe: tuple[str, Any]
+    if isinstance(g, activations.Hinge):
+        recipe = ("leaky_relu", g.below)
+    elif isinstance(g, Polynomial):
+        recipe = ("polynomial", g.coefficients)
+    else:
+        return None
+    made = MAKERS[recipe[0]](recipe[1])
+    return recipe if replace(made, name=activation.name) == activation else None
+
+
+def _label(activation):
+    """The name of an activation; that of a user function cannot be taken for a built-in one."""
+    known = getattr(activations, activation.name, activation)
+    return activation.name if known == activation or _recipe(activation) else f"function {activation.name}"
 
 
 def load(path, *, model=None):
@@ -73,6 +109,7 @@ def load(path, *, model=None):
         The ``.npz`` file.
     model : Model, optional
         Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
+        Parameters of ``leaky_relu`` and ``polynomial`` are in the file.
 
     Returns
     -------
@@ -83,6 +120,8 @@ def load(path, *, model=None):
     ------
     ValueError
         Not a file of this library, a newer format, or an unknown activation.
+    FileNotFoundError
+        No such file.
 
     Examples
     --------
@@ -94,6 +133,9 @@ def load(path, *, model=None):
     >>> ov.load(path) == traj
     True
     """
+    path = _path(path)
+    if not zipfile.is_zipfile(path) and path.exists():
+        raise ValueError(f"{path} was not written by overlaps, or is damaged; expected an .npz file made by save.")
     with np.load(path, allow_pickle=False) as data:
         if "header" not in data:
             raise ValueError(f"{path} was not written by overlaps (no header).")
@@ -112,8 +154,9 @@ def load(path, *, model=None):
 
 def _model(head, data):
     options = dict(head["model"])
-    for name in ("activation", "teacher_activation"):
-        options[name] = _activation(options[name])
+    for role in ROLES:
+        maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
+        options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
     options |= {
         "spectrum": Spectrum(data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")),

@@ -72,6 +72,31 @@ def handover_error(state, frame):
 
     The integration of Q and R adds its own: the error that it has made in them, over x^2.  Both fall with the size of
     the differences, so that an early handover is the accurate one.
+
+    Parameters
+    ----------
+    state : State
+        Order parameters, bound to a model.
+    frame : array_like, shape (K, M)
+        F with a = F nu, from :func:`can_hand_over`.
+
+    Returns
+    -------
+    float
+        Infinite where students and teachers are equal.
+
+    Notes
+    -----
+    Heuristic: the size of what cancels, times half a unit of rounding.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> from overlaps.handover import handover_error
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> near, nearer = (ov.State.from_overlaps(model, Q=[[1.0]], R=[[1 - x]], T=[[1.0]]) for x in (1e-2, 1e-6))
+    >>> bool(handover_error(near, np.eye(1)) < 1e-13 < handover_error(nearer, np.eye(1)))
+    True
     """
     rounded = np.trace(state.Q) + 2 * np.abs(np.sum(frame * state.R)) + np.trace(frame @ state.T @ frame.T)
     x2 = np.sum(_variances(state, frame))
@@ -85,7 +110,26 @@ def _variances(state, frame):
 
 
 def unfit(model, state):
-    """Why the differences do not describe this problem, or an empty string."""
+    """Why the differences do not describe this problem, or an empty string.
+
+    Parameters
+    ----------
+    model, state : Model, State
+        The learning problem and its order parameters, bound to it.
+
+    Returns
+    -------
+    str
+        One clause for each requirement of :func:`can_hand_over` that is not met.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from overlaps.handover import unfit
+    >>> model = ov.committee_machine(2, 2, eta=0.5, noise=0.1)
+    >>> unfit(model, model.random_start(N=100, rng=1))
+    'noise = 0.1 keeps eps_g at a finite value; expected 0'
+    """
     code = model.activation.code
     s, tau = state.s, state.tau
     seen = s > 0

@@ -58,10 +58,10 @@ class HiddenManifold(Model):
 
     def __post_init__(self):
         checked = {
-            "features": feature_map(self.features, scale=self.latent_scale),
+            "features": feature_map(self.features, scale=_check.number("latent_scale", self.latent_scale, above=0)),
             "ratio": _check.number("ratio", self.ratio, above=0, hint="It is D / N, latent over input dimension."),
             "nodes": _check.count("nodes", self.nodes),
-            "latent_scale": float(self.latent_scale),
+            "latent_scale": _check.number("latent_scale", self.latent_scale, above=0),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -191,8 +191,7 @@ class HiddenManifold(Model):
         """
         mu, p = self._limit_eigenvalues("random_start")
         N, scale = _check.count("N", N), _check.number("student_scale", student_scale, least=0)
-        if teacher != "random":
-            raise ValueError(f"teacher = {teacher!r}; expected 'random' here. limit_start(T=...) fixes the teacher.")
+        _check.choice("teacher", teacher, ("random",), "limit_start(T=...) fixes the teacher.")
         rng = _check.generator(rng)
         warn_coarse_step(self, N)
         K, M, D = self.K, self.M, self.ratio * N
@@ -375,7 +374,7 @@ def hidden_manifold(
         gradient_flow=gradient_flow,
     )
     common = {f.name: getattr(plain, f.name) for f in fields(plain)} | {"spectrum": None}
-    features = feature_map(features, kinks, latent_scale)
+    features = feature_map(features, kinks, _check.number("latent_scale", latent_scale, above=0))
     if features.b**2 <= NO_LINEAR_PART * features.c:
         warnings.warn(
             f"features = {features} have no linear part (b = 0): inputs show nothing of the teacher, so R stays 0 and "

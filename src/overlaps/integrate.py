@@ -1,5 +1,7 @@
 """Stepping a SciPy ODE solver: exact output times, stop conditions, divergence, interruption."""
 
+import inspect
+import numbers
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,7 +9,8 @@ import scipy.integrate
 from scipy.integrate import BDF, RK23, RK45, OdeSolver, Radau
 from scipy.optimize import brentq
 
-from ._check import PSD_TOLERANCE
+from . import _check
+from .activations import kinked
 from .explicit import DOP853
 from .exponential import ExponentialMidpoint
 from .structured import StructuredBDF
@@ -15,6 +18,13 @@ from .structured import StructuredBDF
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
 RUNGE_KUTTA = (RK23, RK45, scipy.integrate.DOP853, ExponentialMidpoint)  # one-step methods with an attribute h_abs
 RETARGETABLE = (*RUNGE_KUTTA, Radau, BDF)  # solvers that read t_bound anew at each step
+FREE = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
+HINTS = {
+    "t_eval": "Output times go in alpha, as an array.",
+    "events": "stop= ends the integration where a function changes sign.",
+    "dense_output": "Trajectory.at gives the state at any time.",
+    "tol": "Tolerances are rtol= and atol=.",
+}
 OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}  # before those of solve_ivp
 
 
@@ -75,7 +85,7 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
             h = getattr(solver, "h_abs", None)
             failure = _step(system, solver)
             run.nfev = spent + solver.nfev
-            trouble = _trouble(system, solver, failure, largest, max(PSD_TOLERANCE, 10 * options.get("rtol", 0.0)))
+            trouble = _trouble(system, solver, failure, largest, options)
             if trouble:
                 run.message = f"stopped at alpha = {before:.6g}: {trouble}"
                 return
@@ -110,8 +120,8 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
     run.success, run.message = True, f"reached alpha = {times[-1]:g}."
 
 
-def _trouble(system, solver, failure, largest, rounding):
-    """A sentence when the step failed, else None; the tolerance excuses variances above -rounding tr S."""
+def _trouble(system, solver, failure, largest, options):
+    """A sentence when the step failed, else None."""
     eta = system.model.eta
     blown = not np.all(np.isfinite(solver.y)) or np.max(np.abs(solver.y)) > largest
     if blown or (failure and np.max(np.abs(solver.y)) > largest**0.5):
@@ -126,6 +136,14 @@ def _trouble(system, solver, failure, largest, rounding):
             "problem is stiff: try a smaller eta or method='structured'."
         )
     system.close(solver.y)
+    lost = _lost_direction(system, options.get("atol", _check.ZERO_NORM))
+    if lost is not None:
+        return (
+            f"student {lost} has shrunk to norm zero (Q_kk = {system.S[lost, lost]:.3g}). The gradient of a unit with "
+            "a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
+            "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
+        )
+    rounding = max(_check.PSD_TOLERANCE, 10 * options.get("rtol", 0.0))  # the tolerance excuses small variances
     lowest = np.linalg.eigvalsh(system.S)[0]
     if lowest < -rounding * np.trace(system.S):
         return (
@@ -133,6 +151,21 @@ def _trouble(system, solver, failure, largest, rounding):
             "Try smaller rtol and atol."
         )
     return None
+
+
+def _lost_direction(system, atol):
+    """Index of a kinked student whose norm a gradient flow has driven to zero, as far as atol can tell, or None.
+
+    Its norm falls at a finite speed, |w|' = -c, and the direction of the force c turns with w: at |w| = 0 the velocity
+    jumps, and any solver would shorten its steps for ever to see where to.  SGD has no such point: Q_kk' contains
+    C_kk > 0.
+    """
+    model = system.model
+    if system.second_order > 0 or not kinked(model.activation):
+        return None
+    norms = np.diag(system.S)
+    k = int(np.argmin(norms[: model.K]))
+    return k if norms[k] <= min(atol, _check.ZERO_NORM * max(norms[model.K :].max(), 1.0)) else None
 
 
 def _advance(system, method, options, t, y, target):
@@ -163,7 +196,8 @@ class _Crossing:
 
     def __init__(self, system, stop, t, y):
         if callable(stop):
-            self.value = lambda t, y: float(stop(t, system.state(y)))
+            _check_stop(stop)
+            self.value = lambda t, y: _number_of(stop(t, system.state(y)), t)
         else:
             self.value = lambda t, y: system.close(y) - stop
         self.last = self._finite(t, y)
@@ -191,6 +225,53 @@ class _Crossing:
         return brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
 
 
+def _check_stop(stop):
+    """Refuse a function that cannot be called with (alpha, state); some have no signature to look at."""
+    try:
+        signature = inspect.signature(stop)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(0.0, None)
+    except TypeError as error:
+        raise ValueError(
+            f"stop{signature} cannot be called with (alpha, state): {error}; expected a function of both that returns "
+            "a number."
+        ) from None
+
+
+def _number_of(value, t):
+    """What a stop function returned, as a float."""
+    value = value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(
+            f"stop returned {_check.shown(value)} at alpha = {t:g}; expected a finite number that changes sign where "
+            "to stop, such as state.R[0, 0] - 0.5."
+        )
+    return float(value)
+
+
+def check_options(method, options):
+    """Refuse options that a solver of SciPy or of this library would ignore, with a warning at most."""
+    if method.__module__.partition(".")[0] not in ("scipy", __package__):
+        return  # a user's class knows its own
+    inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
+    fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}
+    fixed |= {"support_complex"} | ({"jac", "jac_sparsity"} if method is StructuredBDF else set())
+    known = sorted({name for init in inits for name in init} - fixed)
+    wrong = [name for name in options if name not in known]
+    if wrong:
+        hints = "".join(f" {HINTS[name]}" for name in wrong if name in HINTS)
+        raise ValueError(
+            f"{method.__name__} has no option {', '.join(wrong)}; expected some of {', '.join(known)}, or one of the "
+            f"named parameters.{hints}"
+        )
+    for name, free in FREE.items():
+        value = options.get(name, free)
+        if value is not free and not (np.ndim(value) == 0 and value == free):
+            _check.number(name, value, above=0)
+
+
 def solver_class(method):
     """OdeSolver subclass for a name of ``solve_ivp`` or a class."""
     if isinstance(method, str):
@@ -203,6 +284,6 @@ def solver_class(method):
     elif isinstance(method, type) and issubclass(method, OdeSolver):
         return method
     raise ValueError(
-        f"method = {method!r}; expected 'auto', 'structured', 'exponential', a solve_ivp name (RK45, RK23, DOP853, "
-        "Radau, BDF, LSODA) or a subclass of scipy.integrate.OdeSolver."
+        f"method = {_check.shown(method)}; expected 'auto', 'structured', 'exponential', a solve_ivp name (RK45, RK23, "
+        "DOP853, Radau, BDF, LSODA) or a subclass of scipy.integrate.OdeSolver."
     )

@@ -141,10 +141,8 @@ def mixture(*, kind, means, weights=None, standardise="none"):
     >>> bool(np.allclose(c.mean(axis=1), 0) and np.allclose(c.var(axis=1), 1))
     True
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind = {kind!r}; expected one of {', '.join(map(repr, KINDS))}.")
-    if standardise not in STANDARDISE:
-        raise ValueError(f"standardise = {standardise!r}; expected one of {', '.join(map(repr, STANDARDISE))}.")
+    _check.choice("kind", kind, KINDS)
+    _check.choice("standardise", standardise, STANDARDISE)
     shape = ("m", "D") if kind == "shared_vector" else ("m",)
     means = _check.array("means", means, shape, f"One row or number per component of kind {kind!r}.")
     return Mixture(kind, means, _probabilities(weights, len(means)), standardise)
@@ -168,7 +166,8 @@ def paper(means, *, weights=None, standardised=True):
     >>> ov.latents.paper([-1.0, 2.0]).standardise
     'sample'
     """
-    return mixture(kind="shared", means=means, weights=weights, standardise="sample" if standardised else "none")
+    standardise = "sample" if _check.flag("standardised", standardised) else "none"
+    return mixture(kind="shared", means=means, weights=weights, standardise=standardise)
 
 
 def uniform_means(A, m, *, rng, D=None):
@@ -182,7 +181,7 @@ def uniform_means(A, m, *, rng, D=None):
     """
     A, m = _check.number("A", A, least=0), _check.count("m", m)
     shape = (m,) if D is None else (m, _check.count("D", D))
-    return np.random.default_rng(rng).uniform(-A, A, shape)
+    return _check.generator(rng).uniform(-A, A, shape)
 
 
 def kl_divergence(means, weights=None, *, kind="elementwise", D=1):
@@ -225,8 +224,7 @@ def kl_divergence(means, weights=None, *, kind="elementwise", D=1):
     >>> round(ov.latents.kl_divergence([0.4, -0.7], kind="shared", D=20), 6)
     2.576063
     """
-    if kind not in ("elementwise", "shared"):
-        raise ValueError(f"kind = {kind!r}; expected 'elementwise' or 'shared'. For mean vectors use kl_monte_carlo.")
+    _check.choice("kind", kind, ("elementwise", "shared"), "For mean vectors use kl_monte_carlo.")
     means, D = _check.array("means", means, ("m",)), _check.count("D", D)
     weights = _probabilities(weights, len(means))
     if kind == "elementwise":
@@ -275,7 +273,7 @@ def kl_monte_carlo(means, weights=None, *, rng, samples=2**16):
     """
     means, samples = _check.array("means", means, ("m", "D")), _check.count("samples", samples, least=2)
     weights = _probabilities(weights, len(means))
-    rng = np.random.default_rng(rng)
+    rng = _check.generator(rng)
     gaps = np.linalg.qr(means.T)[1].T  # the means in coordinates of their span: same lengths and angles
     value = variance = 0.0
     for mu, p in zip(gaps, weights, strict=True):

@@ -56,7 +56,9 @@ def random_weights(model, *, N, rng, student_scale=1.0):
     ((2, 100), (1, 50), (100, 50))
     """
     N, scale = _check.count("N", N), _check.number("student_scale", student_scale, least=0)
-    rng = np.random.default_rng(rng)
+    if not getattr(model, "latent_teacher", False):
+        raise ValueError(f"model = {_check.shown(model)}; expected one made by ov.hidden_manifold.")
+    rng = _check.generator(rng)
     D = _latent_dimension(N, model.ratio)
     return Weights(
         scale * rng.standard_normal((model.K, N)),
@@ -80,13 +82,14 @@ def manifold_plan(
     model, N, children, start, method, student_scale, dtype, *, weights, latents, center, block, moments, normalise_rows
 ):
     """(method, simulator, weights of each run), after every check that can be made before the runs."""
+    _check.flag("normalise_rows", normalise_rows)
     if start is not None:
         raise ValueError(
             "start= gives overlaps on the nodes of a limit, which no weights have one by one; expected "
             "weights=(W, W_star, F), or neither: runs.realisation(i) is then the start of the theory of run i."
         )
     if method not in ("auto", "direct"):
-        raise ValueError(f"method = {method!r}; expected 'auto' or 'direct' for the hidden manifold.")
+        raise ValueError(f"method = {_check.shown(method)}; expected 'auto' or 'direct' for the hidden manifold.")
     if weights is None:
         starts = [random_weights(model, N=N, rng=child, student_scale=student_scale) for child in children]
     else:
@@ -122,7 +125,9 @@ def _given_weights(model, N, weights, runs, normalise_rows):
             raise ValueError(f"the F in weights differ in shape: {[w.F.shape for w in checked]}; expected one D.")
         return checked
     if not sequence or len(weights) != 3:
-        raise ValueError(f"weights = {weights!r}; expected (W, W_star, F), or a list of one such tuple per run.")
+        raise ValueError(
+            f"weights = {_check.shown(weights)}; expected (W, W_star, F), or a list of one such tuple per run."
+        )
     return [_checked_weights(model, N, weights, normalise_rows)] * runs
 
 
@@ -143,11 +148,11 @@ def _check_inputs(model, D, latents, center, block):
     """Refuse, before any run, what would end one."""
     _check.count("block", block)
     if not callable(latents):
-        raise ValueError(f"latents = {latents!r}; expected a callable (rng, n, D) such as overlaps.latents.gaussian().")
+        raise ValueError(
+            f"latents = {_check.shown(latents)}; expected a callable (rng, n, D) such as overlaps.latents.gaussian()."
+        )
     _drawn(latents, np.random.default_rng(0), 2, D)
-    if not isinstance(center, bool | np.bool_):
-        raise ValueError(f"center = {center!r}; expected True or False.")
-    if not center and model.features.a != 0:
+    if not _check.flag("center", center) and model.features.a != 0:
         warnings.warn(
             f"center=False with features = {model.features}, whose mean is a = {model.features.a:.3g}: the inputs have "
             "a mean vector of squared norm a^2 N, so the mean of every student's field jumps by O(1) in each step. "

@@ -16,10 +16,13 @@ __all__ = ["Model", "committee_machine", "quadratic_network"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Record):
-    """A student, a teacher, the inputs and the learning rule.
+    r"""A student, a teacher, the inputs and the learning rule.
 
-    Made by :func:`committee_machine` and :func:`quadratic_network`, which explain the parameters;
-    ``dataclasses.replace(model, eta=0.1)`` makes a variant.
+    .. math:: \hat y = \sum_k v_k\, g(\lambda_k), \quad y = \sum_m v^*_m\, g_*(\nu_m) + \sigma z, \qquad
+              w_k \mathrel{-}= \eta\, v_k g'(\lambda_k)\, (\hat y - y)\, x/\sqrt N
+
+    Made by :func:`committee_machine`, :func:`quadratic_network` and :func:`hidden_manifold`, which explain the
+    parameters, say when the theory is exact and give examples; ``dataclasses.replace(model, eta=0.1)`` makes a variant.
     """
 
     activation: Activation
@@ -40,15 +43,15 @@ class Model(Record):
         for name in ("activation", "teacher_activation"):
             if not isinstance(getattr(self, name), Activation):
                 raise ValueError(
-                    f"{name} = {getattr(self, name)!r}; expected an Activation such as ov.erf, ov.relu, "
+                    f"{name} = {_check.shown(getattr(self, name))}; expected an Activation such as ov.erf, ov.relu, "
                     "or ov.Activation.from_function(g, dg)."
                 )
         if not isinstance(self.spectrum, Spectrum):
-            raise ValueError(f"spectrum = {self.spectrum!r}; expected a Spectrum such as ov.isotropic().")
+            raise ValueError(f"spectrum = {_check.shown(self.spectrum)}; expected a Spectrum such as ov.isotropic().")
         decay = self.weight_decay
         pair = tuple(decay) if np.ndim(decay) else (decay, decay)
         if len(pair) != 2:
-            raise ValueError(f"weight_decay = {decay!r}; expected one number or a pair (kappa, kappa_v).")
+            raise ValueError(f"weight_decay = {_check.shown(decay)}; expected one number or a pair (kappa, kappa_v).")
         checked = {
             "v": _check.array("v", self.v, ("K",)),
             "v_star": _check.array("v_star", self.v_star, ("M",)),
@@ -57,11 +60,10 @@ class Model(Record):
             "noise": _check.number("noise", self.noise, least=0, hint="noise is a standard deviation."),
             "weight_decay": tuple(_check.number("weight_decay", x, least=0) for x in pair),
             "batch_size": _check.count("batch_size", self.batch_size),
+            "gradient_flow": _check.flag("gradient_flow", self.gradient_flow),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if not isinstance(self.gradient_flow, bool | np.bool_):
-            raise ValueError(f"gradient_flow = {self.gradient_flow!r}; expected True or False.")
 
     @property
     def K(self):
@@ -172,7 +174,7 @@ def committee_machine(
     Model(K=2, M=2, erf, isotropic(), eta=0.5)
     """
     K, M = _check.count("K", K), _check.count("M", M)
-    if normalised and not (v is None and v_star is None):
+    if _check.flag("normalised", normalised) and not (v is None and v_star is None):
         raise ValueError("normalised=True sets v and v_star; expected both to be left out.")
     if v is None:
         v = np.full(K, np.sqrt(M) / K if normalised else 1.0)
@@ -208,7 +210,20 @@ def quadratic_network(K, M, *, eta, v=None, v_star=None, **options):
     v, v_star : array_like, shape (K,), (M,)
         Second layers.
     **options
-        As in :func:`committee_machine`.
+        As in :func:`committee_machine`, without ``activation`` and ``normalised``.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        As :func:`committee_machine`; another activation.
+
+    Notes
+    -----
+    The dynamics of the overlaps is exact for N -> infinity at fixed alpha = steps / N.
 
     References
     ----------
@@ -221,8 +236,13 @@ def quadratic_network(K, M, *, eta, v=None, v_star=None, **options):
     array([0.3333, 0.3333, 0.3333])
     """
     K, M = _check.count("K", K), _check.count("M", M)
-    if options.get("normalised"):
+    if options.pop("normalised", False):
         raise ValueError("normalised=True belongs to committee_machine; quadratic_network has v = 1/K and v* = 1/M.")
+    if "activation" in options:
+        raise ValueError(
+            f"activation = {_check.shown(options['activation'])}; expected none: the students of a quadratic_network "
+            "are quadratic. Use committee_machine(K, M, activation=...), or teacher_activation= for the teacher alone."
+        )
     v = np.full(K, 1 / K) if v is None else v
     v_star = np.full(M, 1 / M) if v_star is None else v_star
     return committee_machine(K, M, activation=quadratic, v=v, v_star=v_star, eta=eta, **options)

@@ -110,8 +110,7 @@ def _linear_part(features, F):
 
 def _equivalent(features, F, moments):
     """Whether ``moments`` are those of the Gaussian equivalence, after checking that they apply to F."""
-    if moments not in ("ge", "exact"):
-        raise ValueError(f"moments = {moments!r}; expected 'ge' (Gaussian equivalence) or 'exact'.")
+    _check.choice("moments", moments, ("ge", "exact"), "'ge' is the Gaussian equivalence.")
     if features.zeta == 0:
         return True  # linear maps need no equivalence, and no normalised rows
     if moments == "ge" or not _closed(features):
@@ -179,7 +178,7 @@ def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=Non
             f"F has shape (N, D) = {(N, D)}; expected D near ratio N = {model.ratio * N:g}. "
             f"Use hidden_manifold(..., ratio={D / N:g})."
         )
-    F = normalise_feature_rows(F) if normalise_rows else F
+    F = normalise_feature_rows(F) if _check.flag("normalise_rows", normalise_rows) else F
     s, U, Phi, rest = _modes(model.features, F, moments)
     students = W @ U / np.sqrt(N)
     teachers = W_star @ (Phi.T @ U) / np.sqrt(D)

@@ -14,7 +14,6 @@ from .manifold_sgd import manifold_constants, manifold_plan
 from .reduced import reduced_run
 from .solve import output_times
 from .start import random_start, warn_coarse_step
-from .state import State
 from .trajectory import Ensemble
 
 __all__ = ["simulate"]
@@ -67,7 +66,7 @@ def simulate(
     method : {"auto", "reduced", "direct"}
         "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
         the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
-        than K + M, "direct" otherwise, as for the hidden manifold.
+        than K + M, "direct" otherwise, as for the hidden manifold and for ``dtype="float32"``.
     runs : int
         Independent runs.
     progress : bool
@@ -77,8 +76,9 @@ def simulate(
     student_scale : float
         Standard deviation of the initial student weights when ``start`` is drawn.
     dtype : {"float64", "float32"}
-        Precision of explicit weights and inputs ("direct" only); single precision saves 10 to 25 % of the time, and two
-        thirds of it on the hidden manifold, where it is the default. Latents are drawn in double precision always.
+        Precision of explicit weights and inputs: "float32" means "direct". Single precision saves 10 to 25 % of the
+        time, and two thirds of it on the hidden manifold, where it is the default. Latents are always drawn in double
+        precision.
     weights : (W, W_star, F), or list of such tuples, optional
         Hidden manifold only, as the following: students (K, N), teachers (M, D) and features (N, D) of all runs, or of
         each. By default every run draws its own (``overlaps.manifold_sgd.random_weights``).
@@ -123,12 +123,17 @@ def simulate(
     (3, 3)
     """
     N, runs = _check.count("N", N), _check.count("runs", runs)
-    if method != "auto" and method not in SIMULATORS:
-        raise ValueError(f"method = {method!r}; expected 'auto' or one of {sorted(SIMULATORS)}.")
-    if dtype not in (None, "float64", "float32"):
-        raise ValueError(f"dtype = {dtype!r}; expected 'float64' or 'float32'.")
+    _check.model(model)
+    if not isinstance(method, str) or method not in ("auto", *SIMULATORS):
+        raise ValueError(f"method = {_check.shown(method)}; expected 'auto' or one of {sorted(SIMULATORS)}.")
+    if dtype is not None and not (isinstance(dtype, str) and dtype in ("float64", "float32")):
+        raise ValueError(f"dtype = {_check.shown(dtype)}; expected 'float64' or 'float32'.")
+    if dtype == "float32" and method == "reduced":
+        raise ValueError("dtype = 'float32' with method = 'reduced', which has no weights; expected method='direct'.")
+    _check.executor(executor)
+    _check.number("student_scale", student_scale, least=0)
     first, steps = recorded_steps(alpha, N)
-    children = np.random.default_rng(rng).spawn(runs)
+    children = _check.generator(rng).spawn(runs)
     data = {"weights": weights, "latents": latents, "center": center, "block": block, "moments": moments}
     data["normalise_rows"] = normalise_rows
     plan = manifold_plan if isinstance(model, HiddenManifold) else _plan
@@ -167,7 +172,8 @@ def _plan(model, N, children, start, method, student_scale, dtype, **data):
         raise ValueError(f"{', '.join(given)} belong to the hidden manifold; expected a model made by hidden_manifold.")
     sizes = model.spectrum.block_sizes(N)
     if method == "auto":
-        method = "reduced" if sizes[sizes > 0].min() > model.K + model.M else "direct"
+        fits = dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
+        method = "reduced" if fits else "direct"
     simulator = partial(direct_run, dtype=dtype or "float64") if method == "direct" else SIMULATORS[method]
     return method, simulator, _starts(model, start, N, children, student_scale)
 
@@ -177,12 +183,12 @@ def _starts(model, start, N, children, student_scale):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the coarse-step warning was given once already
             starts = [random_start(model, N=N, rng=child, student_scale=student_scale) for child in children]
-    elif isinstance(start, State):
-        starts = [start.on(model)] * len(children)
+    elif isinstance(start, list | tuple):
+        if len(start) != len(children):
+            raise ValueError(f"start has {len(start)} states; expected one, or runs = {len(children)} of them.")
+        starts = [_check.state(s, f"start[{i}]").on(model) for i, s in enumerate(start)]
     else:
-        starts = [s.on(model) for s in start]
-        if len(starts) != len(children):
-            raise ValueError(f"start has {len(starts)} states; expected one, or runs = {len(children)} of them.")
+        starts = [_check.state(start).on(model)] * len(children)
     return starts
 
 

@@ -12,7 +12,7 @@ from .closure import check_domain
 from .differences import DifferenceSystem
 from .exponential import ExponentialMidpoint
 from .handover import can_hand_over, unfit
-from .integrate import integrate, solver_class
+from .integrate import check_options, integrate, solver_class
 from .structured import StructuredBDF
 from .trajectory import Trajectory
 
@@ -53,13 +53,13 @@ def solve(
     progress : bool
         Show a progress bar.
     stop : float or callable, optional
-        Stop where eps_g falls below this number, or where ``stop(alpha, state)`` changes sign.
+        Stop where eps_g falls below this number, or where the number ``stop(alpha, state)`` changes sign.
     late : bool
         Follow perfectly learnable problems (erf, linear, quadratic; K = M) to any eps_g: once every student has nearly
         learned its teacher, the overlaps of their differences are integrated in place of Q and R, whose rounding hides
         eps_g below about 1e-16. See :mod:`overlaps.differences`.
     **options
-        Passed to the SciPy solver, e.g. ``max_step``.
+        Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 
     Returns
     -------
@@ -77,6 +77,12 @@ def solve(
     RuntimeWarning
         Once, with the message, when the integration did not succeed.
 
+    Notes
+    -----
+    In a gradient flow a student with a kink at the origin (relu, leaky relu, absolute value) may shrink to norm zero at
+    a finite time. Its force does not vanish there but has no direction any more, so the equations end: the
+    integration stops and names the student. The noise of SGD (``gradient_flow=False``) keeps norms positive.
+
     References
     ----------
     Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500.
@@ -90,19 +96,19 @@ def solve(
     >>> bool(abs(traj.eps_g[-1] - np.exp(-2) / 2) < 1e-9)
     True
     """
-    rtol = _check.number("rtol", rtol, above=0)
-    atol = min(1e-12, 1e-4 * rtol) if atol is None else _check.number("atol", atol, above=0)
-    if stop is not None and not callable(stop):
-        stop = _check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
+    _check.model(model)
+    start = _check.state(start).on(model)
+    rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha)
-    start = start.on(model)
     check_domain(model, start.S, start.v)
     system = System(model, start)
-    chosen, why = choose_method(system, times[-1] - times[0], rtol) if method == "auto" else (method, "")
+    automatic = isinstance(method, str) and method == "auto"
+    chosen, why = choose_method(system, times[-1] - times[0], rtol) if automatic else (method, "")
     solver = solver_class(chosen)
+    check_options(solver, options)
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     with bar(progress, times[-1], "alpha") as tick:
-        leave = _learned(system) if late else None
+        leave = _learned(system) if _check.flag("late", late) else None
         run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
         q, r, v = system.unpack(np.array(run.y))
         eps_late = None
@@ -111,8 +117,7 @@ def solve(
     run.message += _closure_note(system.closure)
     if not run.success:
         warnings.warn(run.message, RuntimeWarning, stacklevel=2)
-    # the start is kept only where it was asked for, or where nothing else was reached
-    first = int(not every_step and np.ravel(alpha)[0] > 0 and len(run.alpha) > 1)
+    first = first_record(run, alpha)
     return Trajectory(
         model=model,
         alpha=np.array(run.alpha[first:]),
@@ -165,6 +170,23 @@ def _closure_note(closure):
     note = f" {closure.message}" if getattr(closure, "message", "") else ""
     error = getattr(closure, "error", 0.0)
     return note + (f" Estimated error of C at the end: {error:.1e}." if error > 0 else "")
+
+
+def checked_controls(rtol, atol, stop):
+    """Tolerances and stop condition as ``integrate`` takes them."""
+    rtol = _check.number("rtol", rtol, above=0)
+    if rtol >= 1:
+        raise ValueError(f"rtol = {rtol:g}; expected a relative error below 1, such as 1e-8.")
+    atol = min(1e-12, 1e-4 * rtol) if atol is None else _check.number("atol", atol, above=0)
+    if stop is not None and not callable(stop):
+        stop = _check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
+    return rtol, atol, stop
+
+
+def first_record(run, alpha):
+    """Index of the first record to keep: the start only where it was asked for, or where nothing else was reached."""
+    asked = isinstance(alpha, tuple) or np.ravel(alpha)[0] == 0
+    return int(not asked and len(run.alpha) > 1)
 
 
 def output_times(alpha):

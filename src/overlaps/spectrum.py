@@ -44,8 +44,12 @@ class Spectrum(Record):
 
     Notes
     -----
-    Eigenvalues are kept as given: equal ones are not merged (:meth:`from_covariance` does), and s = 0 or p = 0 are
-    legal.
+    Exact for any covariance: nothing but (s, p) enters the dynamics. Eigenvalues are kept as given: equal
+    ones are not merged (:meth:`from_covariance` does), and s = 0 or p = 0 are legal.
+
+    References
+    ----------
+    Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500, for overlaps on eigenspaces of the inputs.
 
     Examples
     --------
@@ -68,6 +72,8 @@ class Spectrum(Record):
             raise ValueError(f"s >= 0 and p >= 0 expected; the lowest are s = {s.min():.6g}, p = {p.min():.6g}.")
         if abs(p.sum() - 1) > 1e-10:
             raise ValueError(f"the weights p sum to {p.sum():.12g}; expected 1. Try p / p.sum().")
+        if not isinstance(self.name, str):
+            raise ValueError(f"name = {_check.shown(self.name)}; expected a string, shown in place of the eigenvalues.")
         object.__setattr__(self, "s", s)
         object.__setattr__(self, "p", p)
         if self.basis is not None:
@@ -124,6 +130,7 @@ class Spectrum(Record):
         if (Sigma is None) == (data is None):
             got = "neither" if data is None else "both"
             raise ValueError(f"got {got}; expected either a covariance matrix Sigma or data=, with samples as rows.")
+        _check.flag("centre", centre)
         Sigma = _covariance(data, centre) if Sigma is None else _check.array("Sigma", Sigma, ("N", "N"))
         N = Sigma.shape[1]
         if Sigma.shape[0] != N or N == 0:
@@ -227,6 +234,21 @@ def power_law(*, beta, L):
         Exponent, > 0.
     L : int
         Number of distinct eigenvalues.
+
+    Returns
+    -------
+    Spectrum
+        Descending eigenvalues, each of weight p_l = 1/L: N is a multiple of L, n_l = N/L.
+
+    Raises
+    ------
+    ValueError
+        beta that is not positive, L that is no integer >= 1.
+
+    Notes
+    -----
+    Exact: a definition, for inputs of unit mean variance. The tail is cut at l = L; laws for beta -> 0 or L -> infinity
+    are those of ``overlaps.theory``.
 
     References
     ----------

@@ -32,8 +32,8 @@ FLOOR = 1e-14  # velocity, relative to its terms, that is rounding
 
 def _bound(model, state):
     """(System, packed y) of a checked state."""
-    _check.kind("model", model, Model, "ov.committee_machine(2, 2, eta=0.5)")
-    _check.kind("state", state, State, "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
+    _check.model(model)
+    _check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
     check_domain(model, state.S, state.v)
     system = System(model, state)

@@ -35,6 +35,11 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
     teacher : {"random", "ideal"}
         "ideal" sets t^l = p_l times identity (orthonormal teachers in every block), the mean of the law.
 
+    Returns
+    -------
+    State
+        With the model's second layer, checked and ready for ``solve`` and ``simulate``.
+
     Raises
     ------
     ValueError
@@ -44,6 +49,10 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
     -----
     RuntimeWarning
         When eta max(s) / N > 0.05: a step is then no longer infinitesimal and SGD leaves the ODE.
+
+    Notes
+    -----
+    Exact in law at every N; the overlaps fluctuate by O(1 / sqrt(n_l)) about their means.
 
     References
     ----------
@@ -56,16 +65,15 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
     >>> model.random_start(N=1000, rng=1).T.shape
     (2, 2)
     """
-    sizes = model.spectrum.block_sizes(N)
+    sizes = _check.model(model).spectrum.block_sizes(N)
     scale = _check.number("student_scale", student_scale, least=0)
-    if teacher not in ("random", "ideal"):
-        raise ValueError(f"teacher = {teacher!r}; expected 'random' or 'ideal'.")
+    _check.choice("teacher", teacher, ("random", "ideal"))
     if teacher == "ideal" and sizes.min() < model.M:
         raise ValueError(
             f"an ideal teacher needs M = {model.M} coordinates in every block; the smallest has {sizes.min()}. "
             "Try a larger N or teacher='random'."
         )
-    rng = np.random.default_rng(rng)
+    rng = _check.generator(rng)
     warn_coarse_step(model, N)
     K, M, L = model.K, model.M, model.spectrum.L
     joint = np.zeros((L, M + K, M + K))

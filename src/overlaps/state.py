@@ -22,7 +22,8 @@ class State(Record):
     .. math:: q^l = W P_l W^T/N, \quad r^l = s_l\, W P_l W_*^T/N, \quad \tau^l = s_l^2\, W_* P_l W_*^T/N,
        \qquad Q = \sum_l s_l q^l, \quad R = \sum_l r^l, \quad T = E[\nu \nu^T].
 
-    Most users call :meth:`from_overlaps`, :meth:`from_blocks` or :meth:`from_weights` (or ``model.random_start``).
+    Most users call :meth:`from_overlaps`, :meth:`from_blocks` or :meth:`from_weights` (or ``model.random_start``). Any
+    consistent overlaps are those of some weights: they are exact as given, at N -> infinity or at one N.
 
     Parameters
     ----------
@@ -37,12 +38,26 @@ class State(Record):
     v : array_like, shape (K,)
         Second layer of the student.
     s : array_like, shape (L,), optional
-        Eigenvalues of the blocks. ``solve`` and ``simulate`` fill them in from the model.
+        Eigenvalues of the blocks, >= 0. ``solve`` and ``simulate`` fill them in from the model.
 
     Raises
     ------
     ValueError
-        Shapes that do not fit, nan, matrices that are not symmetric or not positive semi-definite.
+        Shapes that do not fit, no blocks, nan, negative eigenvalues, matrices that are not symmetric or (once a model
+        is known) not positive semi-definite.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225, for Q, R, T; Yoshida and Okada (2019) and Goldt et al. (2020),
+    arXiv:1909.11500, for their parts on eigenspaces.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.1]], T=[[1.0]])
+    >>> start.S
+    array([[0.5, 0.1], [0.1, 1. ]])
     """
 
     q: Any  # array_like in, read-only float arrays once checked
@@ -62,6 +77,10 @@ class State(Record):
             object.__setattr__(self, name, _check.array(name, getattr(self, name), shape, f"r has shape {r.shape}."))
         for name in ("q", "tau", "T"):
             _check.symmetric(name, getattr(self, name))
+        if 0 in r.shape:
+            raise ValueError(f"r has shape {r.shape}; expected (L, K, M) with at least one block, student and teacher.")
+        if self.s is not None and self.s.min() < 0:
+            raise ValueError(f"s = {_check.shown(self.s.tolist())}; expected eigenvalues >= 0.")
 
     # sizes and order parameters -------------------------------------------------------------------------------------
 
@@ -83,9 +102,7 @@ class State(Record):
     @property
     def Q(self):
         """Covariance of the student fields, sum_l s_l q^l (K, K)."""
-        if self.s is None:
-            raise ValueError("this State does not know its eigenvalues; pass s= or bind it with state.on(model).")
-        return np.tensordot(self.s, self.q, axes=1)
+        return np.tensordot(self._eigenvalues, self.q, axes=1)
 
     @property
     def R(self):
@@ -98,10 +115,17 @@ class State(Record):
         return gram(self.Q, self.R, self.T)
 
     @property
+    def _eigenvalues(self):
+        if self.s is None:
+            raise ValueError("this State does not know its eigenvalues; pass s= or bind it with state.on(model).")
+        return self.s
+
+    @property
     def plain(self):
         """Plain block overlaps (q, r, t) = W P_l W^T/N, W P_l W*^T/N, W* P_l W*^T/N; zero where s_l = 0 hides them."""
+        s = self._eigenvalues
         with np.errstate(divide="ignore"):
-            inverse = np.where(self.s > 0, 1 / self.s, 0.0)[:, None, None]
+            inverse = np.where(s > 0, 1 / s, 0.0)[:, None, None]
         return self.q, self.r * inverse, self.tau * inverse**2
 
     # checks ---------------------------------------------------------------------------------------------------------
@@ -114,7 +138,7 @@ class State(Record):
         ValueError
             Sizes differ from the model's, or overlaps are not positive semi-definite.
         """
-        if (self.L, self.K, self.M) != (model.spectrum.L, model.K, model.M):
+        if (self.L, self.K, self.M) != (_check.model(model).spectrum.L, model.K, model.M):
             raise ValueError(
                 f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
@@ -141,6 +165,15 @@ class State(Record):
         v : array_like, shape (K,), optional
             Second layer; the model's by default.
 
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Several blocks, or inputs of variance zero; shapes that differ; overlaps that no real vectors have.
+
         Examples
         --------
         >>> import numpy as np, overlaps as ov
@@ -158,6 +191,11 @@ class State(Record):
         Q, R, T = _check.array("Q", Q, (K, K)), _check.array("R", R, (K, M)), _check.array("T", T, (M, M))
         _check.symmetric("Q", Q)
         _check.symmetric("T", T)
+        if s == 0:
+            raise ValueError(
+                "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T say nothing about the "
+                "weights; expected s > 0. Use State.from_blocks or State.from_weights."
+            )
         return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v)).on(model)
 
     @classmethod
@@ -165,6 +203,24 @@ class State(Record):
         """State from the plain block overlaps, q (L, K, K), r (L, K, M), t (L, M, M).
 
         These are W P_l W^T / N, W P_l W*^T / N and W* P_l W*^T / N: the eigenvalues are not in them.
+
+        Parameters
+        ----------
+        model : Model
+            Gives K, M, the spectrum, and ``v`` when it is not passed.
+        q, r, t : array_like, shape (L, K, K), (L, K, M), (L, M, M)
+            Plain block overlaps.
+        v : array_like, shape (K,), optional
+            Second layer at the start; the model's by default.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Shapes that differ, overlaps that no real vectors have, or a teacher that acts on latents.
 
         Examples
         --------
@@ -187,6 +243,19 @@ class State(Record):
 
         Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``, or of the
         eigenvectors that a spectrum from a covariance keeps: weights are in the coordinates of the inputs.
+
+        Parameters
+        ----------
+        model : Model
+            Gives K, M, the spectrum, and ``v`` when it is not passed.
+        W, W_star : array_like, shape (K, N), (M, N)
+            Rows are the weights of students and teachers; fields are W x / sqrt(N).
+        v : array_like, shape (K,), optional
+            Second layer at the start; the model's by default.
+
+        Returns
+        -------
+        State
 
         Raises
         ------
@@ -228,7 +297,7 @@ def _check_unseen(state):
 
 def _check_teacher(model):
     """These constructors take overlaps of teachers that act on x."""
-    if model.latent_teacher:
+    if _check.model(model).latent_teacher:
         raise ValueError(
             "the teacher of a hidden manifold acts on the latents, so overlaps with x-space teachers do not determine "
             "its state; use model.limit_start, model.random_start or model.realisation, or State(q=, r=, tau=, T=, v=)."

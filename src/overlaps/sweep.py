@@ -7,11 +7,12 @@ import operator
 import pickle
 import warnings
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
+from . import _check
 from ._progress import bar
 from .checkpoint import open_checkpoint
 from .workers import run_here, run_pool
@@ -108,7 +109,9 @@ class Sweep:
             The values are no numbers, or differ in shape.
         """
         if not (getter is None or isinstance(getter, str) or callable(getter)):
-            raise ValueError(f"getter = {getter!r}; expected a function of a value, or the name of its attribute.")
+            raise ValueError(
+                f"getter = {_check.shown(getter)}; expected a function of a value, or the name of its attribute."
+            )
         get = operator.attrgetter(getter) if isinstance(getter, str) else getter or (lambda value: value)
         lost = {*self.errors, *self.missing}
         arrays = {i: np.asarray(get(value)) for i, value in enumerate(self.values) if i not in lost}
@@ -208,7 +211,7 @@ def sweep(function, grid, *, rng=None, executor=None, progress=False, checkpoint
     ({'eta': 0.2, 'K': 2}, True)
     """
     if not callable(function):
-        raise ValueError(f"function = {function!r}; expected a callable, called as function(**point).")
+        raise ValueError(f"function = {_check.shown(function)}; expected a callable, called as function(**point).")
     columns, product = _columns(grid)
     rows = itertools.product(*columns.values()) if product else zip(*columns.values(), strict=True)
     points = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -268,8 +271,8 @@ def _columns(grid):
                 raise ValueError(f"grid[{i}] has the names {list(point)}; expected {names}, as in the first point.")
         return {_text(name): [point[name] for point in grid] for name in names}, False
     raise ValueError(
-        f"grid = {grid!r}; expected a dict of lists such as {{'eta': [0.1, 0.2], 'K': [2, 3]}}, or a list of dicts "
-        "(points); neither may be empty."
+        f"grid = {_check.shown(grid)}; expected a dict of lists such as {{'eta': [0.1, 0.2], 'K': [2, 3]}}, or a list "
+        "of dicts (points); neither may be empty."
     )
 
 
@@ -284,7 +287,9 @@ def _axis(name, values):
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufc":
         values = values.tolist()
     if np.ndim(values) == 0 if isinstance(values, np.ndarray) else not isinstance(values, list | tuple | range):
-        raise ValueError(f"grid[{name!r}] = {values!r}; expected a list or an array of values. Try [{values!r}].")
+        raise ValueError(
+            f"grid[{name!r}] = {_check.shown(values)}; expected a list or an array of values. Try [{values!r}]."
+        )
     if len(values) == 0:
         raise ValueError(f"grid[{name!r}] is empty; expected at least one value.")
     return list(values)
@@ -294,10 +299,7 @@ def _seeds(rng, n):
     """Seed of each point: spawned children, as SeedSequence, which pickles and spawns in every version of NumPy."""
     if rng is None:
         return [None] * n
-    try:
-        return np.random.default_rng(rng).bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"rng = {rng!r}; expected a seed (an integer >= 0) or a Generator: {error}.") from None
+    return _check.generator(rng).bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
 
 
 def _origin(seed):
@@ -323,13 +325,7 @@ def _check_signature(function, point, seed):
 
 
 def _check_executor(executor, function, point):
-    if executor is None:
-        return
-    if not isinstance(executor, Executor):
-        raise ValueError(
-            f"executor = {executor!r}; expected a concurrent.futures.Executor such as ProcessPoolExecutor(4); from a "
-            "Dask client: client.get_executor()."
-        )
+    _check.executor(executor)
     if isinstance(executor, ProcessPoolExecutor):
         try:
             pickle.dumps((function, point))

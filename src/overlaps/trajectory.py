@@ -125,12 +125,12 @@ class Runs(_Curves):
         """Quantiles over runs of the curve ``name`` at levels q, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
         levels = _check.array("q", q, (...,))
         if np.any((levels < 0) | (levels > 1)):
-            raise ValueError(f"q = {q!r}; expected levels between 0 and 1.")
+            raise ValueError(f"q = {_check.shown(q)}; expected levels between 0 and 1.")
         return np.quantile(self._curve(name), levels, axis=0)
 
     def _curve(self, name):
         if name not in self.curves:
-            raise ValueError(f"name = {name!r}; expected one of {', '.join(self.curves)}.")
+            raise ValueError(f"name = {_check.shown(name)}; expected one of {', '.join(self.curves)}.")
         return getattr(self, name)
 
     def __repr__(self):

@@ -119,7 +119,7 @@ class PowerLawLimit(Record):
         """
         x = np.asarray(x, dtype=float)
         if not np.all(x > 0):
-            raise ValueError(f"x = {x!r}; expected ranks x = i / k_c > 0. Start the grid above zero.")
+            raise ValueError(f"x = {_check.shown(x)}; expected ranks x = i / k_c > 0. Start the grid above zero.")
         return self.channel(self.channel.onset * x ** (-2 * self.beta))
 
     @cached_property

@@ -102,6 +102,8 @@ def letters(readout, fractions):
     An odd activation makes t and -t one letter: the signs of those readout components are flipped.
     """
     values = _check.array("readout", readout, ("B",), hint="readout lists the values t_b of sqrt(p) a_i.")
+    if values.size == 0:
+        raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
     parts = shares("readout", values.size, fractions)
     distinct, index = np.unique(np.round(np.abs(values), 14), return_inverse=True)
     return distinct, np.bincount(index, weights=parts)
@@ -114,30 +116,34 @@ def shares(name, size, fractions):
     parts = _check.array("fractions", fractions, ("B",), hint="One for each block.")
     if parts.size != size or np.any(parts <= 0) or abs(parts.sum() - 1) > 1e-12:
         raise ValueError(
-            f"fractions = {fractions!r}; expected {size} positive numbers of sum 1, one for each entry of {name}."
+            f"fractions = {_check.shown(fractions)}; expected {size} positive numbers of sum 1, one for each "
+            f"entry of {name}."
         )
     return parts / parts.sum()
 
 
 def checked(model):
     """r, c and fractions of a model: numbers for one block, arrays (B,) for several."""
-    if model.rows not in ROWS:
-        raise ValueError(f"rows = {model.rows!r}; expected one of {', '.join(ROWS)}.")
-    if model.rows == "orthonormal" and model.beta > 1:
-        raise ValueError(f"beta = {model.beta!r} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions.")
+    if _check.choice("rows", model.rows, ROWS) == "orthonormal" and model.beta > 1:
+        raise ValueError(
+            f"beta = {_check.shown(model.beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
+        )
     if np.ndim(model.r) == 0 and np.ndim(model.c) == 0:
         if model.fractions is not None:
-            raise ValueError(f"fractions = {model.fractions!r} with a single block; expected r as a sequence.")
+            raise ValueError(
+                f"fractions = {_check.shown(model.fractions)} with a single block; expected r as a sequence."
+            )
         return {"r": _check.number("r", model.r), "c": _check.number("c", model.c, above=0, hint="c is a variance.")}
     r = _check.array("r", model.r, ("B",), hint="One spike for each block.")
     c = _check.array("c", np.full(r.shape, model.c) if np.ndim(model.c) == 0 else model.c, r.shape)
     if r.size == 0 or np.any(c <= 0):
-        raise ValueError(f"c = {model.c!r}; expected at least one block, and variances > 0.")
+        raise ValueError(f"c = {_check.shown(model.c)}; expected at least one block, and variances > 0.")
     odd = even_part(function_of(model.student, "student")) < ODD
     names = np.stack([np.abs(r) if odd else r, c], axis=1)
     if len(np.unique(names, axis=0)) < r.size:
         raise ValueError(
-            f"r = {model.r!r}, c = {model.c!r} has equal blocks{' up to a sign of r' if odd else ''}; expected "
-            "distinct ones. Merge them: one block with the sum of their fractions."
+            f"r = {_check.shown(model.r)}, c = {_check.shown(model.c)} has equal blocks"
+            f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
+            "their fractions."
         )
     return {"r": r, "c": c, "fractions": shares("r", r.size, model.fractions)}

@@ -233,7 +233,7 @@ def kinks_of(f, given, name):
     except (TypeError, ValueError):
         good = False
     if not good:
-        raise ValueError(f"{name} = {given!r}; expected finite numbers, the jumps and kinks, e.g. (0.0,).")
+        raise ValueError(f"{name} = {_check.shown(given)}; expected finite numbers, the jumps and kinks, e.g. (0.0,).")
     known: tuple = ()
     g = f.g if isinstance(f, Activation) else f
     if isinstance(g, np.ufunc):

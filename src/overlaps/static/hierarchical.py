@@ -83,7 +83,7 @@ class BayesSolution(Record):
         """
         widths, k = np.asarray(k_s), self.q.size
         if not np.issubdtype(widths.dtype, np.integer) or np.any(widths < 0) or np.any(widths > k):
-            raise ValueError(f"k_s = {k_s!r}; expected integers from 0 to k = {k}. Try np.arange({k + 1}).")
+            raise ValueError(f"k_s = {_check.shown(k_s)}; expected integers from 0 to k = {k}. Try np.arange({k + 1}).")
         v2, channel = np.sort(self.teacher.v2)[::-1], self.teacher.channel
         gap = np.zeros(k) if math.isinf(self.s) else channel.overlaps(self.s * v2)[1]
         kept = np.concatenate([[0.0], np.cumsum(v2 * gap)])
@@ -231,7 +231,9 @@ class HierarchicalTeacher(Record):
                 f"v2 has {np.sum(v2 <= 0)} entries <= 0 among {v2.size}; expected v_i^2 > 0. Drop the zeros."
             )
         if self.k is not None and self.k != v2.size:
-            raise ValueError(f"k = {self.k!r}, but v2 has {v2.size} entries; expected k to be left out with v2.")
+            raise ValueError(
+                f"k = {_check.shown(self.k)}, but v2 has {v2.size} entries; expected k to be left out with v2."
+            )
         if not self.normalise and abs(v2.sum() - 1) > 1e-10:
             raise ValueError(
                 f"v2 sums to {v2.sum():.12g}; expected 1. Try normalise=True (and check the noise's scale)."
@@ -296,7 +298,9 @@ class HierarchicalTeacher(Record):
         """
         nu = _check.number("nu", nu, above=0, hint="nu is the number of samples over the input dimension, n/d.")
         if selection not in SELECTIONS:
-            raise ValueError(f"selection = {selection!r}; expected one of {', '.join(SELECTIONS)}. Try 'bayes'.")
+            raise ValueError(
+                f"selection = {_check.shown(selection)}; expected one of {', '.join(SELECTIONS)}. Try 'bayes'."
+            )
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)
         best = int(np.argmax([point.phi for point in solutions]))
@@ -363,14 +367,14 @@ class HierarchicalTeacher(Record):
         ends = _check.array("nu", (1.0, 1.0) if nu is None else nu, (2,), hint="nu is an interval (from, to).")
         if not 0 < ends[0] < ends[1]:
             raise ValueError(
-                f"nu = {nu!r}; expected an interval 0 < from < to of n/d, e.g. curve((1.0, 1e6)), or s=..."
+                f"nu = {_check.shown(nu)}; expected an interval 0 < from < to of n/d, e.g. curve((1.0, 1e6)), or s=..."
             )
         _check.count("points", points, least=2)
         low, high = (self.solve(nu=x, selection=side).s for x, side in zip(ends, SELECTIONS[1:], strict=True))
         if math.isinf(high):
             raise ValueError(
-                f"nu = {nu!r} reaches beyond k = {self.k} without noise, where eps = 0 exactly; expected nu <= k. "
-                "Shorten the interval or add noise."
+                f"nu = {_check.shown(nu)} reaches beyond k = {self.k} without noise, where eps = 0 exactly; expected "
+                "nu <= k. Shorten the interval or add noise."
             )
         return np.geomspace(low, high, points)
 
@@ -394,7 +398,9 @@ class HierarchicalTeacher(Record):
         find the feature; the Bayes-optimal transition lies between the two.
         """
         if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < self.k:
-            raise ValueError(f"feature = {feature!r}; expected an integer from 0 to {self.k - 1}, an index into v2.")
+            raise ValueError(
+                f"feature = {_check.shown(feature)}; expected an integer from 0 to {self.k - 1}, an index into v2."
+            )
         s = self.onset / self.v2[feature]
         return float(self._points.nu(s * (1 + 1e-14))), float(self._points.nu(s * (1 - 1e-14)))
 

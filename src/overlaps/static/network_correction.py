@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .. import _check
 from . import _ridge
 from ._finite import slope
 from .conditional import RANGE, STEP, panels, trapezoid
@@ -60,8 +61,8 @@ def large_batch_network(model):
     kap = 2 * _third(model) * abs(model.step.h1_star) * model.step.tau
     if model.c != 1:
         raise ValueError(
-            f"model = {model!r} has c = {model.c:.6g}, a step on finitely many samples; expected alpha0=math.inf. "
-            "partial_network estimates a part of what is missing."
+            f"model = {_check.shown(model)} has c = {model.c:.6g}, a step on finitely many samples; expected "
+            "alpha0=math.inf. partial_network estimates a part of what is missing."
         )
     return dataclasses.replace(model, kap=kap)
 
@@ -189,14 +190,18 @@ def row_covariance(model):
 
 def _single_block(model):
     if not isinstance(model, SpikedRandomFeatures) or np.ndim(model.r) > 0 or model.rows != "iid":
-        raise ValueError(f"model = {model!r}; expected a SpikedRandomFeatures of one block with independent rows.")
+        raise ValueError(
+            f"model = {_check.shown(model)}; expected a SpikedRandomFeatures of one block with independent rows."
+        )
 
 
 def _third(model):
     """Mean third derivative of the student, E[He_3 sigma]."""
     _single_block(model)
     if model.step is None or model.r == 0:
-        raise ValueError(f"model = {model!r} comes from no step; make it with SpikedRandomFeatures.after_one_step.")
+        raise ValueError(
+            f"model = {_check.shown(model)} comes from no step; make it with SpikedRandomFeatures.after_one_step."
+        )
     z, weight = _rule(model.student_breakpoints)
     return float(weight @ (model.student(z) * (z**3 - 3 * z)))
 

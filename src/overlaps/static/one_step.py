@@ -98,9 +98,8 @@ def one_step(
     eta_tilde = _check.number("eta_tilde", eta_tilde, least=0, hint="eta_tilde is the learning rate over d or p.")
     beta = _check.number("beta", beta, above=0, hint="beta is the width, p/d.")
     noise = _check.number("noise", noise, least=0, hint="noise is a standard deviation.")
-    if scaling not in SCALINGS:
-        raise ValueError(f"scaling = {scaling!r}; expected 'd' (rate eta_tilde d) or 'p' (rate eta_tilde p).")
-    if alpha0 != math.inf:
+    _check.choice("scaling", scaling, SCALINGS, "The rate is eta_tilde d or eta_tilde p.")
+    if np.ndim(alpha0) or alpha0 != math.inf:
         alpha0 = _check.number("alpha0", alpha0, least=0, hint="alpha0 = n0/d; math.inf is the population gradient.")
     h1, vs = student_moments(student, student_breakpoints)
     points = kinks_of(target, breakpoints, "breakpoints")
@@ -130,8 +129,9 @@ def student_moments(student, student_breakpoints=()):
     even = even_part(f)
     if not even <= ODD:
         raise ValueError(
-            f"student = {student!r} is not odd: |sigma(x) + sigma(-x)| reaches {even:.2g} of its size; expected an odd "
-            "function, e.g. np.tanh, np.sin, ov.erf. One step on other functions leaves more than one spike."
+            f"student = {_check.shown(student)} is not odd: |sigma(x) + sigma(-x)| reaches {even:.2g} of its size; "
+            "expected an odd function, e.g. np.tanh, np.sin, ov.erf. One step on other functions leaves more than one "
+            "spike."
         )
     if points:
         return kinked_moments(student, f, points)
@@ -146,7 +146,7 @@ def kinked_moments(student, f, points):
     if not isinstance(student, Activation) or jump > 1e-6:
         found = "jumps" if jump > 1e-6 else "has kinks, and its derivative is not known"
         raise ValueError(
-            f"student = {student!r} {found}; expected a student with a derivative for the gradient step. "
+            f"student = {_check.shown(student)} {found}; expected a student with a derivative for the gradient step. "
             "Give ov.Activation(name, g, dg) of a continuous g, or r, c and gamma by hand."
         )
     h1, _, _, square = moments(student.dg, "student", points)

@@ -165,15 +165,17 @@ def simulate_one_step(
     ... ).mse.shape
     (5, 2)
     """
-    if scaling not in ("d", "p"):
-        raise ValueError(f"scaling = {scaling!r}; expected 'd' (eta = eta_tilde d) or 'p' (eta = eta_tilde p).")
+    _check.choice("scaling", scaling, ("d", "p"), "The rate is eta_tilde d or eta_tilde p.")
+    _check.flag("paired", paired)
     beta = _check.number("beta", beta, above=0)
     eta_tilde = _check.number("eta_tilde", eta_tilde, above=0)
-    if alpha0 != math.inf:
+    if np.ndim(alpha0) or alpha0 != math.inf:
         _check.number("alpha0", alpha0, above=0, hint="alpha0=math.inf takes the population gradient.")
     elif rows == "gaussian":
         raise ValueError("alpha0 = inf with rows='gaussian'; expected unit rows. Try rows='sphere', or a large alpha0.")
     t = _check.array("readout", readout, ("blocks",))
+    if t.size == 0:
+        raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
     parts = shares("readout", t.size, fractions)
     setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, parts, test)
     n0 = 0 if alpha0 == math.inf else max(1, round(alpha0 * setup.d))
@@ -215,6 +217,7 @@ def simulate_srf(model, *, alpha, lam, d, rng, draws=5, rows=None, test=None, pr
     >>> ov.static.simulate_srf(model, alpha=1.0, lam=0.1, d=60, rng=1).mse.shape
     (5,)
     """
+    _check.spiked_features(model)
     r, c = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (model.r, model.c))
     parts = shares("r", r.size, model.fractions)
     if rows is None:
@@ -227,27 +230,35 @@ def simulate_srf(model, *, alpha, lam, d, rng, draws=5, rows=None, test=None, pr
 def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test):
     for name, f in (("student", student), ("target", target)):
         if not callable(f):
-            raise ValueError(f"{name} = {f!r}; expected a vectorised function such as np.tanh or ov.erf.")
+            raise ValueError(f"{name} = {_check.shown(f)}; expected a vectorised function such as np.tanh or ov.erf.")
     d = _check.count("d", d, least=2)
     p = max(1, round(beta * d))
-    if rows not in ROWS:
-        raise ValueError(f"rows = {rows!r}; expected one of {', '.join(ROWS)}.")
+    _check.choice("rows", rows, ROWS)
     if rows == "orthonormal" and p > d:
         raise ValueError(f"p = {p} orthonormal rows in d = {d} dimensions; expected beta <= 1. Try rows='sphere'.")
+    alpha, lam = _positive("alpha", alpha), _positive("lam", lam)
     try:
-        alpha, lam = np.broadcast_arrays(np.asarray(alpha, dtype=float), np.asarray(lam, dtype=float))
+        alpha, lam = np.broadcast_arrays(alpha, lam)
     except ValueError:
         raise ValueError(
             f"alpha has shape {np.shape(alpha)}, lam has shape {np.shape(lam)}; expected shapes that broadcast."
         ) from None
-    for name, values in (("alpha", alpha), ("lam", lam)):
-        if not (np.all(np.isfinite(values)) and np.all(values > 0)):
-            raise ValueError(f"{name} = {values}; expected finite numbers > 0.")
     n = tuple(max(1, round(x * d)) for x in alpha.ravel())
     letter = _letters(fractions, p)
     noise = _check.number("noise", noise, least=0, hint="noise is a standard deviation.")
     test = 10 * d if test is None else _check.count("test", test)
     return Setup(student, target, noise, d, p, rows, n, tuple(lam.ravel().tolist()), test, letter), alpha.shape
+
+
+def _positive(name, value):
+    """One or more finite numbers > 0, in any shape."""
+    try:
+        values = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        values = np.array(np.nan)
+    if values.size == 0 or not np.all((values > 0) & np.isfinite(values)):
+        raise ValueError(f"{name} = {_check.shown(value)}; expected finite numbers > 0, at least one.")
+    return values
 
 
 def _letters(fractions, p):
@@ -259,7 +270,8 @@ def _letters(fractions, p):
 
 
 def _runs(draw, setup, shape, rng, draws, progress, executor):
-    children = np.random.default_rng(rng).spawn(_check.count("draws", draws))
+    _check.executor(executor)
+    children = _check.generator(rng).spawn(_check.count("draws", draws))
     outcomes: list[Any] = []
     with bar(progress, len(children), "draws") as tick:
         futures = None if executor is None else [executor.submit(draw, child) for child in children]

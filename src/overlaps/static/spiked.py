@@ -213,12 +213,15 @@ class SpikedRandomFeatures(Record):
             "gamma": _check.number("gamma", self.gamma, hint="gamma is an overlap."),
             "noise": _check.number("noise", self.noise, least=0, hint="noise is a standard deviation."),
             "kap": _check.number("kap", self.kap),
+            "bias": _check.flag("bias", self.bias),
             "breakpoints": kinks_of(self.target, self.breakpoints, "breakpoints"),
             "student_breakpoints": kinks_of(self.student, self.student_breakpoints, "student_breakpoints"),
             **blocks.checked(self),
         }
         if abs(checked["gamma"]) > 1:
-            raise ValueError(f"gamma = {self.gamma!r}; expected -1 <= gamma <= 1, the overlap of two unit vectors.")
+            raise ValueError(
+                f"gamma = {_check.shown(self.gamma)}; expected -1 <= gamma <= 1, the overlap of two unit vectors."
+            )
         for name, value in checked.items():
             object.__setattr__(self, name, value)
         if not self.bias:
@@ -291,6 +294,8 @@ class SpikedRandomFeatures(Record):
         >>> ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2, alpha0=1, beta=0.5)
         SpikedRandomFeatures(tanh, sin, r=2.16732, c=1.6746, gamma=0.678032, beta=0.5)
         """
+        if step_noise is not None:
+            _check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
         points = {x: options.get(x, ()) for x in ("breakpoints", "student_breakpoints")}
         step = one_step(
             student,
@@ -304,7 +309,9 @@ class SpikedRandomFeatures(Record):
         )
         t, rho = (np.ones(1), np.ones(1)) if readout is None else blocks.letters(readout, fractions)
         if readout is None and fractions is not None:
-            raise ValueError(f"fractions = {fractions!r} without readout; expected the letters readout=(t_1, ...).")
+            raise ValueError(
+                f"fractions = {_check.shown(fractions)} without readout; expected the letters readout=(t_1, ...)."
+            )
         r, c = t * step.r, 1 + t**2 * (step.c - 1)
         if step.r == 0 and step.c == 1:  # no step: all letters leave the same features
             r, c = r[:1], c[:1]

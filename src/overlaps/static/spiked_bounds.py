@@ -143,8 +143,8 @@ def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_brea
     check_centred(mean, second)
     if abs(h1_star) <= 1e-12 * math.sqrt(second):
         raise ValueError(
-            f"target = {target!r} has no linear part, E[z sigma_*(z)] = {h1_star:.2g}: one step learns nothing; "
-            "expected a target such as np.sin or np.sign."
+            f"target = {_check.shown(target)} has no linear part, E[z sigma_*(z)] = {h1_star:.2g}: one step learns "
+            "nothing; expected a target such as np.sin or np.sign."
         )
 
     def both(r):

@@ -331,7 +331,7 @@ def feature_spectrum(model, *, alpha, points=400):
     """
     alpha = _check.number("alpha", alpha, above=0, hint="alpha is the number of samples over the dimension, n/d.")
     points = _check.count("points", points, least=16)
-    if np.ndim(model.r) > 0:
+    if np.ndim(_check.spiked_features(model).r) > 0:
         raise ValueError(f"a model of {np.size(model.r)} blocks has no spectrum here; expected a SpikedRandomFeatures.")
     law = _Law(model, alpha)
     edges = _edges(law)

@@ -98,12 +98,13 @@ def train_student(teacher, *, d, n, width, rng, start="random", steps=20_000, ba
     rate = _check.number("rate", rate, above=0)
     if not isinstance(teacher, HierarchicalTeacher) or not isinstance(teacher.activation, dict):
         raise ValueError(
-            f"teacher = {teacher!r}; expected a HierarchicalTeacher whose activation is a dictionary of Hermite "
-            "components. Try activation={3: 1.0}."
+            f"teacher = {_check.shown(teacher)}; expected a HierarchicalTeacher whose activation is a dictionary of "
+            "Hermite components. Try activation={3: 1.0}."
         )
     if start not in STARTS or (start == "teacher" and width > teacher.k):
         raise ValueError(
-            f"start = {start!r}; expected 'random', or 'teacher' with width <= k = {teacher.k}. Try start='random'."
+            f"start = {_check.shown(start)}; expected 'random', or 'teacher' with width <= k = {teacher.k}. Try "
+            "start='random'."
         )
     rng = _check.generator(rng)
     correlation = np.array(teacher.g.c)

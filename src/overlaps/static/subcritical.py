@@ -264,7 +264,7 @@ class EqualReadouts(_Limit):
         r"""Data at which 0 < q < 1 is stationary, :math:`A(q) = \frac{q}{(1-q)\,g'(q)}\,(\Delta + g(1) - g(q))`."""
         q = np.asarray(q, dtype=float)
         if not np.all((q > 0) & (q < 1)):
-            raise ValueError(f"q = {q!r}; expected overlaps 0 < q < 1. q = 0 is a solution at every A.")
+            raise ValueError(f"q = {_check.shown(q)}; expected overlaps 0 < q < 1. q = 0 is a solution at every A.")
         t = q / (1 - q)
         return np.reshape([self._data(x) for x in t.ravel()], q.shape)[()]
 
@@ -272,7 +272,9 @@ class EqualReadouts(_Limit):
         """Twice the free entropy per k d, q + ln(1 - q) - A ln(Delta + g(1) - g(q)), of the shape of 0 <= q < 1."""
         q, A = np.asarray(q, dtype=float), _check.number("A", A, least=0)
         if not np.all((q >= 0) & (q < 1)):
-            raise ValueError(f"q = {q!r}; expected overlaps 0 <= q < 1. The potential is -infinity at q = 1.")
+            raise ValueError(
+                f"q = {_check.shown(q)}; expected overlaps 0 <= q < 1. The potential is -infinity at q = 1."
+            )
         return q + np.log1p(-q) - A * np.log(self.Delta + self.channel.total - self.channel.g(q))
 
     @property

@@ -30,14 +30,15 @@ from .._hierarchy import moment_flow, multiply
 from .._system import System
 from ..closure import check_domain
 from ..exponential import ExponentialMidpoint
-from ..integrate import integrate, solver_class
+from ..integrate import check_options, integrate, solver_class
 from ..models import Model
-from ..solve import output_times
+from ..solve import checked_controls, first_record, output_times
 from ..spectrum import isotropic
 from ..state import State
 from ..structured import StructuredBDF
 from ..trajectory import Trajectory, _Curves
 from .hierarchy_bases import (
+    BASES,
     Moments,
     OrderParameters,
     PolynomialBasis,
@@ -284,14 +285,13 @@ def solve(
     >>> paper.q.shape  # Q^(0), ..., Q^(3)
     (2, 4, 2, 2)
     """
-    rtol = _check.number("rtol", rtol, above=0)
-    atol = min(1e-12, 1e-4 * rtol) if atol is None else _check.number("atol", atol, above=0)
-    if stop is not None and not callable(stop):
-        stop = _check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
+    _check.model(model)
+    start = _check.state(start).on(model)
+    rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha)
     polynomials = _usable(model, basis, _check.count("limit", limit))
     solver = _general_solver(method)
-    start = start.on(model)
+    check_options(solver, options)
     check_domain(model, start.S, start.v)
     system = MomentSystem(model, start, polynomials)
     options = {"rtol": rtol, "atol": atol, **options}
@@ -300,8 +300,7 @@ def solve(
         if basis != "orthonormal":
             run.message += f" {_FAILURE}"
         warnings.warn(run.message, RuntimeWarning, stacklevel=2)
-    # the start is kept only where it was asked for, or where nothing else was reached
-    first = int(not every_step and np.ravel(alpha)[0] > 0 and len(run.alpha) > 1)
+    first = first_record(run, alpha)
     q, r, v = system.unpack(np.array(run.y[first:]))
     return MomentTrajectory(
         model=model,
@@ -332,9 +331,9 @@ def _usable(model, name, limit):
     L = model.spectrum.L
     if model.latent_teacher:
         raise ValueError(f"{model} has a teacher of latents; expected one that acts on x. Use overlaps.solve.")
-    if name in ("monomial", "scaled") and L > limit:
+    if _check.choice("basis", name, BASES) in ("monomial", "scaled") and L > limit:
         raise ValueError(
-            f"basis = {name!r} with L = {L} eigenvalues; expected L <= {limit}, where float64 holds them. "
+            f"basis = {_check.shown(name)} with L = {L} eigenvalues; expected L <= {limit}, where float64 holds them. "
             f"{_FAILURE} limit={L} runs it all the same."
         )
     return polynomial_basis(model.spectrum, name)
@@ -344,7 +343,7 @@ def _general_solver(method):
     solver = solver_class(method)
     if issubclass(solver, (StructuredBDF, ExponentialMidpoint)):
         raise ValueError(
-            f"method = {method!r} uses the structure of the spectral basis; expected a solver of scipy.integrate "
-            "(DOP853; BDF or Radau for stiff problems). Or use overlaps.solve."
+            f"method = {_check.shown(method)} uses the structure of the spectral basis; expected a solver of "
+            "scipy.integrate (DOP853; BDF or Radau for stiff problems). Or use overlaps.solve."
         )
     return solver

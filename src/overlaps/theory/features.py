@@ -17,7 +17,7 @@ from .. import _check
 from ..spectrum import MERGE, Spectrum
 from ..start import warn_coarse_step
 from .linear_flow import decay_sum, integral_error, power_law_units
-from .linear_modes import checked_spectrum, model_of, times
+from .linear_modes import checked_spectrum, model_of
 
 __all__ = ["asymptote", "error", "error_covariance", "error_haar", "exponent", "haar_ratio", "power_law_error"]
 
@@ -73,7 +73,7 @@ def error(spectrum, eta, alpha, *, N_l, N=None, student_scale=1.0):
     >>> ov.theory.features.error(spectrum, 0.05, [0, 1e3, np.inf], N_l=50, student_scale=0.01).round(7)
     array([0.50005  , 0.0048468, 0.0048458])
     """
-    alpha = times("alpha", alpha)
+    alpha = _check.times("alpha", alpha)
     model = model_of(spectrum, eta)
     s = np.sort(np.repeat(spectrum.s, spectrum.block_sizes(spectrum.L if N is None else N)))[::-1]
     N_l = _trained(N_l, s.size)
@@ -131,7 +131,7 @@ def error_covariance(Sigma, eta, alpha, *, N_l, student_scale=1.0):
     >>> ov.theory.features.error_covariance([[1.0, 0.5], [0.5, 1.0]], 0.01, [0, np.inf], N_l=1, student_scale=0.0)
     array([0.5   , 0.1875])
     """
-    alpha = times("alpha", alpha)
+    alpha = _check.times("alpha", alpha)
     spectrum = Spectrum.from_covariance(Sigma)  # checks Sigma
     Sigma = np.asarray(Sigma, dtype=float)
     N = len(Sigma)
@@ -234,10 +234,10 @@ def asymptote(beta, N, N_l, *, student_scale=1.0, half_integer=True):
     array([0.004846, 0.000332])
     """
     _, s, scale = power_law_units(beta, _check.count("N", N), 1.0, 0.0, student_scale)
-    trained = np.asarray(N_l)
-    for n in trained.flat:
-        _trained(n.item(), N)
-    shift = 0.5 if half_integer else 0.0
+    for n in np.asarray(N_l, dtype=object).flat:
+        _trained(n, N)
+    trained = np.asarray(N_l, dtype=int)
+    shift = 0.5 if _check.flag("half_integer", half_integer) else 0.0
     return (scale / beta * ((trained + shift) ** -float(beta) - (N + shift) ** -float(beta)))[()]
 
 

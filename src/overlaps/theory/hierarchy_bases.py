@@ -111,18 +111,17 @@ def order_parameters(state, order):
     """
     j = np.asarray(order)
     if not np.issubdtype(j.dtype, np.integer) or np.any(j < 0):
-        raise ValueError(f"order = {order!r}; expected an integer >= 0, or an array of them.")
+        raise ValueError(f"order = {_check.shown(order)}; expected an integer >= 0, or an array of them.")
     q, r, t = _plain(state)
     powers = state.s ** j[..., None]
     return OrderParameters(*(np.tensordot(powers, x, axes=1) for x in (q, r, t)))
 
 
 def _plain(state):
-    if state.s is None:
-        raise ValueError("this State does not know its eigenvalues; pass s= or bind it with state.on(model).")
+    plain = _check.state(state, "state").plain  # which knows whether there are eigenvalues
     if np.any(state.tau[state.s == 0]):
         raise ValueError("the teacher acts on directions with s = 0, which moments cannot see; use the spectral basis.")
-    return state.plain
+    return plain
 
 
 def characteristic_polynomial(s):
@@ -350,9 +349,8 @@ def polynomial_basis(spectrum, name="orthonormal"):
     >>> cayley_hamilton.polynomial_basis(spectrum, "monomial").condition > 1e9
     True
     """
-    if name not in BASES:
-        raise ValueError(f"basis = {name!r}; expected one of {', '.join(map(repr, BASES))}.")
-    s, p = _distinct(spectrum.s), spectrum.p
+    _check.choice("basis", name, BASES)
+    s, p = _distinct(_check.spectrum(spectrum).s), spectrum.p
     if name == "orthonormal":
         H, values = jacobi_matrix(s, p)
     else:

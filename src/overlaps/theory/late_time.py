@@ -17,7 +17,6 @@ from scipy.linalg import eigvals
 from scipy.optimize import linear_sum_assignment
 
 from .. import _check
-from ..spectrum import Spectrum
 
 __all__ = [
     "Matrices",
@@ -159,7 +158,7 @@ def generator(spectrum, M, *, eta, v=None, v_star=None, gradient_flow=False):
     """
     s, p = _mean_one(spectrum)
     a, G, H, F = matrices(M, eta=eta, v=v, v_star=v_star)
-    coupling = a * H + (0.0 if gradient_flow else F)
+    coupling = a * H + (0.0 if _check.flag("gradient_flow", gradient_flow) else F)
     return np.kron(np.outer(s * p, s), coupling) - a * np.kron(np.diag(s), G)
 
 
@@ -255,7 +254,7 @@ def differences(state):
     >>> ov.theory.late_time.differences(start)
     (array([0.25, 0.25, 0.25, 0.25]), array([0., 0., 0., 0.]))
     """
-    if state.K != state.M or state.s is None:
+    if _check.state(state, "state").K != state.M or state.s is None:
         raise ValueError(f"{state}; expected K = M and a state that knows its eigenvalues (state.on(model)).")
     M = state.M
     order = linear_sum_assignment(state.R.T, maximize=True)[1]
@@ -311,7 +310,7 @@ def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     True
     """
     rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
-    alpha = np.asarray(alpha, dtype=float)
+    alpha = _check.times("alpha", alpha)
     # one time after the other: spectra may have a million eigenvalues
     return np.array([amplitudes @ np.exp(-rates * t) for t in alpha.ravel()]).reshape(alpha.shape)
 
@@ -345,7 +344,9 @@ def local_slope(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     array([-0.5 , -1.21])
     """
     rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
-    alpha = np.asarray(alpha, dtype=float)
+    alpha = _check.times("alpha", alpha)
+    if not np.all(np.isfinite(alpha)):
+        raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
     slopes = []
     for t in alpha.ravel():
         terms = amplitudes * np.exp(-rates * t)
@@ -390,7 +391,8 @@ def second_order(Q, R, T, *, v=None, v_star=None):
     >>> late_time.second_order(1.02 * np.eye(2), 1.01 * np.eye(2), np.eye(2)).round(8)
     np.float64(-1.225e-05)
     """
-    Q, R, T = (np.asarray(a, dtype=float) for a in (Q, R, T))
+    Q, R = (_check.array(name, a, (..., "M", "M")) for name, a in (("Q", Q), ("R", R)))
+    T = _check.array("T", T, ("M", "M"))
     M = T.shape[-1] if T.ndim else 0
     if T.shape != (M, M) or Q.shape[-2:] != (M, M) or R.shape != Q.shape or M == 0:
         raise ValueError(f"Q, R, T have shapes {Q.shape}, {R.shape}, {T.shape}; expected (..., M, M) twice and (M, M).")
@@ -499,8 +501,6 @@ def _effective(M, eta, v, v_star, least=1):
 
 
 def _mean_one(spectrum):
-    if not isinstance(spectrum, Spectrum):
-        raise ValueError(f"spectrum = {spectrum!r}; expected a Spectrum such as ov.power_law(beta=1.0, L=64).")
-    if abs(spectrum.mean - 1) > 1e-9:
+    if abs(_check.spectrum(spectrum).mean - 1) > 1e-9:
         raise ValueError(f"the spectrum has mean {spectrum.mean:.6g}; expected 1, so that T is the identity.")
     return spectrum.s, spectrum.p

@@ -10,7 +10,7 @@ from scipy.special import gamma, gammainc, gammaincc, zeta
 
 from .. import _check
 from ..spectrum import power_law
-from .linear_modes import model_of, start_blocks, times
+from .linear_modes import model_of, start_blocks
 
 __all__ = [
     "exponent",
@@ -54,7 +54,7 @@ def flow_error(spectrum, eta, alpha, *, student_scale=1.0, m0=None):
     >>> ov.theory.linear.flow_error(ov.power_law(beta=0.5, L=6), 0.8, [0, 0.5, 10], student_scale=0.5).round(10)
     array([0.625     , 0.18662272, 0.00099552])
     """
-    alpha = times("alpha", alpha)
+    alpha = _check.times("alpha", alpha)
     model = model_of(spectrum, eta)
     start = start_blocks(model.spectrum, student_scale, m0)
     return decay_sum(2 * model.eta * model.spectrum.s, 0.5 * model.spectrum.s * start, alpha)
@@ -92,7 +92,7 @@ def flow_overlaps(spectrum, eta, alpha, *, student_scale=1.0):
     >>> R, Q
     (array([0., 1.]), array([1., 1.]))
     """
-    alpha = times("alpha", alpha)
+    alpha = _check.times("alpha", alpha)
     model = model_of(spectrum, eta)
     scale = _check.number("student_scale", student_scale, least=0)
     s, weight = model.spectrum.s, model.spectrum.p * model.spectrum.s
@@ -161,7 +161,7 @@ def integral_error(beta, L, eta, alpha, *, student_scale=1.0, end_terms=False, l
     with np.errstate(divide="ignore", invalid="ignore"):
         integral = gamma(b) * z**-b / (1 + beta) * difference
     integral = np.where(z > 0, integral, -np.expm1(-beta * np.log(n)) / beta)
-    ends = 0.5 * (np.exp(-z) + n ** -(1.0 + beta) * np.exp(-low)) if end_terms else 0.0
+    ends = 0.5 * (np.exp(-z) + n ** -(1.0 + beta) * np.exp(-low)) if _check.flag("end_terms", end_terms) else 0.0
     return (scale * (integral + ends))[()]
 
 
@@ -198,7 +198,9 @@ def integral_bound(beta, L, *, student_scale=1.0, printed=False):
     0.2515
     """
     _, s, scale = power_law_units(beta, L, 1.0, 0.0, student_scale)
-    return float(scale * ((1 if printed else 0.5) * L ** -(1.0 + beta) + zeta(1 + beta) - 1 / beta))
+    return float(
+        scale * ((1 if _check.flag("printed", printed) else 0.5) * L ** -(1.0 + beta) + zeta(1 + beta) - 1 / beta)
+    )
 
 
 def power_law_error(beta, L, eta, alpha, *, student_scale=1.0):
@@ -304,4 +306,4 @@ def power_law_units(beta, L, eta, alpha, student_scale):
     s = power_law(beta=beta, L=L).s
     eta = _check.number("eta", eta, above=0)
     scale = _check.number("student_scale", student_scale, least=0)
-    return 2 * eta * s[0] * times("alpha", alpha), s, 0.5 * (1 + scale**2) * s[0] / L
+    return 2 * eta * s[0] * _check.times("alpha", alpha), s, 0.5 * (1 + scale**2) * s[0] / L

@@ -16,7 +16,6 @@ from scipy.optimize import brentq
 from .. import _check
 from ..activations import linear as linear_activation
 from ..models import committee_machine
-from ..spectrum import Spectrum
 from ..start import warn_coarse_step
 from . import _secular
 
@@ -129,7 +128,7 @@ def error(spectrum, eta, alpha, *, student_scale=1.0, noise=0.0, m0=None):
     >>> ov.theory.linear.error(spectrum, 0.8, [0, 0.5, 10], student_scale=0.5).round(10)
     array([0.625     , 0.2910386 , 0.00276106])
     """
-    alpha = times("alpha", alpha)
+    alpha = _check.times("alpha", alpha)
     model = model_of(spectrum, eta, noise)
     start = model.spectrum.s * start_blocks(model.spectrum, student_scale, m0)
     D, w = _flow(model)
@@ -289,7 +288,7 @@ def sgd_mean(spectrum, eta, steps, *, N, student_scale=1.0, noise=0.0, m0=None):
     >>> ov.theory.linear.sgd_mean(spectrum, 0.8, [0, 30, 10**6], N=60, student_scale=0.5, noise=0.1).round(6)
     array([0.625   , 0.299817, 0.003501])
     """
-    steps = times("steps", steps)
+    steps = _check.times("steps", steps)
     if not np.all(steps == np.rint(steps)):
         raise ValueError("steps contains fractions; expected whole numbers of steps, alpha = steps / N.")
     model = model_of(spectrum, eta, noise)
@@ -340,11 +339,12 @@ def reduce(model, start):
     >>> round(eta, 10), m0.shape
     (0.4, (1,))
     """
+    _check.model(model)
+    start = _check.state(start).on(model)
     if not (model.activation == model.teacher_activation == linear_activation):
         raise ValueError(f"{model} is not linear; expected activation=ov.linear for student and teacher.")
     if model.trains_v or any(model.weight_decay) or model.batch_size > 1:
         raise ValueError(f"{model}: expected eta_v = 0, weight_decay = 0 and batch_size = 1. Use ov.solve instead.")
-    start = start.on(model)
     q, r, t = start.plain
     v, v_star = start.v, model.v_star
     m0 = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
@@ -352,14 +352,6 @@ def reduce(model, start):
 
 
 # --- shared by the modules of this theory ----------------------------------------------------------------------------
-
-
-def times(name, value):
-    """Times >= 0 of any shape; inf is allowed."""
-    result = np.asarray(value, dtype=float)
-    if not np.all(result >= 0):
-        raise ValueError(f"{name} contains negative numbers or nan; expected {name} >= 0.")
-    return result
 
 
 def start_blocks(spectrum, student_scale, m0):
@@ -375,9 +367,7 @@ def start_blocks(spectrum, student_scale, m0):
 
 def checked_spectrum(spectrum):
     """A spectrum with at least one direction of positive variance."""
-    if not isinstance(spectrum, Spectrum):
-        raise ValueError(f"spectrum = {spectrum!r}; expected a Spectrum such as ov.power_law(beta=1.0, L=100).")
-    if spectrum.mean == 0:
+    if _check.spectrum(spectrum).mean == 0:
         raise ValueError("all eigenvalues with weight are zero; expected inputs that are not constant.")
     return spectrum
 

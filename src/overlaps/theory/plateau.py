@@ -206,8 +206,10 @@ def moments(c, T):
     >>> plateau.moments([0.5, 0.5], [[2.0, 0.0], [0.0, 4.0]])
     (np.float64(1.5), array([1., 2.]))
     """
-    R = np.asarray(T) @ np.asarray(c)
-    return R @ np.asarray(c), R
+    c = _check.array("c", c, ("M",), "One height for each teacher.")
+    T = _check.array("T", T, (..., c.size, c.size), f"c has shape {c.shape}.")
+    R = T @ c
+    return R @ c, R
 
 
 def teacher_moments(state, orders):
@@ -237,8 +239,9 @@ def teacher_moments(state, orders):
     array([[2.129114, 0.      ],
            [0.      , 2.129114]])
     """
-    t = state.plain[2]
-    return np.einsum("jl,lmn->jmn", state.s ** np.asarray(orders, dtype=float)[:, None], t)
+    t = _check.state(state, "state").plain[2]
+    orders = _check.array("orders", orders, ("n",), "A sequence, such as [1, 2].")
+    return np.einsum("jl,lmn->jmn", state.s ** orders[:, None], t)
 
 
 def row_averages(T):
@@ -294,13 +297,13 @@ def plateau_state(model, start):
     >>> bool(ov.linearise(model, state).residual < 1e-14)
     True
     """
-    pair = model.activation.name, model.teacher_activation.name
+    pair = _check.model(model).activation.name, model.teacher_activation.name
     if pair != ("erf", "erf") or model.trains_v or np.ptp(model.v):
         raise ValueError(
             f"model = {model} with v = {model.v}; expected erf students and teachers, equal v_k > 0 and a fixed second "
             "layer."
         )
-    t = start.on(model).plain[2]
+    t = _check.state(start).on(model).plain[2]
     T = np.tensordot(model.spectrum.s, t, axes=1)
     c = plateau(T, K=model.K, v=float(model.v[0]), v_star=model.v_star).c
     q, r = moments(c, t)
