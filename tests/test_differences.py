@@ -299,6 +299,7 @@ def test_structured_late_times_on_many_eigenvalues():
     np.testing.assert_allclose(late.eps_g, exact, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_methods_agree_at_late_times():
     """The structured BDF and DOP853 on erf with every term, down to 1e-20; and eps_g = 0 where float64 ends."""
     model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=8))

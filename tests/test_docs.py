@@ -37,6 +37,12 @@ def test_pages_have_code():
     assert sum(len(code(page)) for page in PAGES) > 25  # the pattern finds what is there
 
 
+@pytest.mark.parametrize("page, last", [("power_law", 122), ("quadratic", 48)])
+def test_every_equation_of_a_paper_is_found_by_its_number(page, last):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert not [n for n in range(1, last + 1) if f"({n})" not in text]
+
+
 def test_every_public_module_is_in_the_reference():
     text = "\n".join(p.read_text() for p in (ROOT / "docs").glob("api*/*.md")) + (ROOT / "docs" / "api.md").read_text()
     modules = [m.name for m in pkgutil.walk_packages(overlaps.__path__, "overlaps.")]

@@ -96,6 +96,7 @@ def test_feature_maps_are_values():
         (3.0, {}, "function"),
         (lambda u: float(np.sum(u)), {}, "shape"),
         (lambda u: np.ones_like(u), {}, "is constant"),
+        (lambda u: u * np.exp(u * u / 4), {}, "grow too fast"),  # E f^2 is infinite
         ("sign", {"kinks": [0.0]}, "kinks"),
         ("sign", {"scale": 0.0}, "latent_scale = 0.0"),
         (np.tanh, {"kinks": [np.nan]}, "kinks contains nan"),

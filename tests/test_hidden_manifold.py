@@ -345,6 +345,7 @@ def test_compression_with_a_dead_block(rng):
     np.testing.assert_allclose(full.q[-1, -1], start.q[-1], rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_equivalent_and_exact_moments_give_one_trajectory(rng):
     # differences are of order 1/sqrt(D N) for odd features; measured 2e-4 at N = 1000, D = 500
     weights = random_weights(rng, 1000, 500)
@@ -418,6 +419,7 @@ def test_law_of_random_starts_is_that_of_random_weights(N, D):
     assert np.max(np.abs(ratio - 1)) < 4.5 / np.sqrt(runs)
 
 
+@pytest.mark.slow
 def test_realisations_approach_the_limit(rng):
     # from rows of W and W* that are exactly orthonormal what is left fluctuates as 1/sqrt(N)
     def orthonormal(n, size):

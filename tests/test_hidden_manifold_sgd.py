@@ -174,6 +174,22 @@ def test_rows_of_features_are_normalised_unless_told_otherwise(rng):
     assert own.Q[0, 0, 0, 0] == pytest.approx(own.realisation(0)[1].Q[0, 0], rel=1e-6)
 
 
+def test_every_input_is_centred_by_its_own_mean(rng):
+    """Rows of F of other lengths, which the exact moments allow: each sees a mean E relu(d z) = d / sqrt(2 pi)."""
+    N, D = 40, 20
+    model = manifold(ov.relu, features="relu", eta_v=0.6)
+    W, W_star, F = random_weights(model, N=N, rng=rng)
+    length, c = rng.uniform(0.2, 2, N), rng.standard_normal((2, D))
+    weights = W, W_star, F * length[:, None]
+    options = dict(latents=Replayed(c), block=2, dtype="float64", moments="exact", normalise_rows=False)
+    runs = ov.simulate(model, N=N, alpha=[0, 1 / N], rng=1, weights=weights, **options)
+    x = np.maximum(weights[2] @ c[0] / np.sqrt(D), 0) - length / np.sqrt(2 * np.pi)
+    g = np.maximum(W @ x / np.sqrt(N), 0)
+    delta = model.v @ g - model.v_star @ np.maximum(W_star @ c[0] / np.sqrt(D), 0)
+    np.testing.assert_allclose(runs.v[0, -1], model.v - model.eta_v / N * g * delta, rtol=1e-13)
+    assert np.any(g > 0)
+
+
 def test_diverging_weights_end_the_record():
     model = manifold(ov.quadratic, eta=15.0, eta_v=0.0)
     with pytest.warns(RuntimeWarning, match="diverged"), np.errstate(over="ignore", invalid="ignore"):
@@ -308,6 +324,7 @@ def distances(runs, theory):
     return np.array([rms(runs.mean(name) - getattr(theory, name)) for name in ("Q", "R", "v")])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["erf", "relu", "linear", "sign"])
 def test_small_networks_follow_the_ode_of_their_own_weights(features):
     """Every run against its own theory: the mean gap over 8 runs vanishes, and not without the term C."""

@@ -53,6 +53,7 @@ def numbers(words):
 # places ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_read_only_installation_without_any_cache_works(tmp_path):
     """As on a cluster: neither the package's folder nor the home can be written.
 
@@ -81,6 +82,7 @@ def test_a_read_only_installation_without_any_cache_works(tmp_path):
     np.testing.assert_array_equal(numbers(found), numbers(python(work(), tmp_path)))
 
 
+@pytest.mark.slow
 def test_without_compilation_the_numbers_are_the_same(tmp_path):
     for activation in ("linear", "erf"):
         plain, compiled = (
@@ -92,6 +94,7 @@ def test_without_compilation_the_numbers_are_the_same(tmp_path):
         assert np.all(np.isfinite(plain)) and np.all(plain != 0)
 
 
+@pytest.mark.slow
 def test_two_processes_may_compile_into_one_empty_cache(tmp_path):
     code = work() + "from overlaps._flow import flow\nfrom overlaps._closures import linear_closure\n"
     code += "print(*(sum(counter.values()) for f in (flow, linear_closure)"

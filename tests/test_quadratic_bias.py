@@ -70,7 +70,7 @@ def test_commuting_starts_end_in_the_closest_solution():
 
 
 def test_other_starts_do_not_conserve_it():
-    """In proportion to the off-diagonal part; sizes as in the chapter's table (other draws), gradient flow."""
+    """In proportion to the off-diagonal part; sizes as tabulated for other draws, gradient flow."""
     R, rng = starts(), np.random.default_rng(4)
     X = rng.standard_normal((6, 6))
     X = (X + X.T) / 2 * (1 - np.eye(6))

@@ -229,6 +229,7 @@ def test_exponential_end_at_equal_widths():
     assert rate == pytest.approx(quadratic.solution_rate(2, 2, eta=0.2), rel=2e-3)  # faster modes at alpha = 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper_eta", [None, 0.1, 0.5])
 def test_algebraic_tail(paper_eta):
     """K = 6, M = 3: risk t^2 / const -> 1, with t = eta_paper alpha; 1.080, 1.016, 1.0034, 1.0009 in gradient flow."""

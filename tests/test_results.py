@@ -201,6 +201,7 @@ print(sum(erf_closure.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.slow
 def test_kernels_are_found_in_the_cache_and_work_without_one(tmp_path):
     def run(**environment):
         env = {**os.environ, **environment}

@@ -109,6 +109,7 @@ WEIGHTS = manifold_sgd.random_weights(MANIFOLD, N=20, rng=1)
 SRF = srf()
 START = COLOURED.random_start(N=40, rng=1)
 UNBOUND = ov.State(q=[ONE], r=[ONE], tau=[ONE], T=ONE, v=[1.0])
+LATENT = ov.hidden_manifold(1, 1, ratio=0.5, nodes=3, eta=0.2).random_start(N=40, rng=1)
 
 
 def solve(alpha=(0, 1), start=GOOD, model=MODEL, **options):
@@ -506,6 +507,8 @@ TABLE = [
     ("hierarchy of everything", lambda: hierarchy(rtol=2.0), V, ["rtol = 2", "below 1"]),
     ("hierarchy with a misspelt option", lambda: hierarchy(tol=1e-6), V, ["no option tol", "max_step"]),
     ("hierarchy that stops at nothing", lambda: hierarchy(stop=lambda a, s: None), V, ["stop returned None"]),
+    ("late differences of latents", lambda: late_time.differences(LATENT), V, ["does not act on x", "Try"]),
+    ("order parameters of latents", lambda: cayley_hamilton.order_parameters(LATENT, 1), V, ["sees more", "Use"]),
     ("order parameters of nothing", lambda: cayley_hamilton.order_parameters(None, 1), V, ["state = None", "a State"]),
     ("order parameters of half a level", lambda: cayley_hamilton.order_parameters(START, 0.5), V, ["order = 0.5"]),
     ("equal eigenvalues", lambda: cayley_hamilton.companion_matrix([1.0, 1.0]), V, ["distinct", "Merge"]),

@@ -273,19 +273,42 @@ def test_late_true_goes_on_where_rounding_hides_the_error():
     np.testing.assert_allclose(late.eps_g, finer.eps_g, rtol=1e-5)
     np.testing.assert_allclose(late.R[-1], plain.R[-1], atol=1e-9)
     # the stored part says from where on: nan before, and at() goes through it
-    assert np.isnan(late.eps_late[0]) and late.eps_late[-1] == late.eps_g[-1] and late.eps_floor[-1] == 0
+    assert np.isnan(late.eps_late[0]) and late.eps_late[-1] == late.eps_g[-1]
+    assert 0 < late.eps_floor[-1] < 1e-10 * late.eps_g[-1]
     assert late.at(1155.0).R == pytest.approx(np.eye(2), abs=1e-8)
 
 
 def test_late_true_with_stop_and_steps():
     model = ov.committee_machine(1, 1, eta=1.0)
-    traj = ov.solve(model, start_of(model), (0, 1e4), late=True, stop=1e-30)
-    assert traj.success and traj.eps_g[-1] == pytest.approx(1e-30, rel=1e-9)
-    assert np.all(np.diff(traj.alpha) > 0)
+    for stop in (1e-30, 1e-190):  # the product of two errors of 1e-190 is below the range of float64
+        traj = ov.solve(model, start_of(model), (0, 1e4), late=True, stop=stop)
+        assert traj.success and traj.eps_g[-1] == pytest.approx(stop, rel=1e-9)
+        assert np.all(np.diff(traj.alpha) > 0)
     stiff = ov.committee_machine(1, 1, eta=0.2, spectrum=ov.power_law(beta=1.0, L=32))
     begin = stiff.random_start(N=3200, rng=1)
-    traj = ov.solve(stiff, begin, [0, 1e3, 1e5], late=True)
+    traj = ov.solve(stiff, begin, [0, 1e3, 4e4], late=True)
     assert traj.success and traj.method.startswith("StructuredBDF") and 0 < traj.eps_g[-1] < 1e-20
+
+
+@pytest.mark.parametrize("method", ["DOP853", "structured"])
+def test_late_true_turns_the_frame_of_quadratic_units(method):
+    """Learned up to a rotation, they end away from any fixed frame: eps_g decays on, at a rate of the linearised flow.
+
+    At finite eta eps_g is linear in the slowest D, whose rate is an eigenvalue (-0.0644586) of the Jacobian.
+    """
+    spectrum = ov.power_law(beta=0.5, L=2)
+    model = ov.committee_machine(2, 2, activation=ov.quadratic, eta=0.02, spectrum=spectrum)
+    start = model.random_start(N=100, rng=1)
+    t = start.plain[2]
+    rates = ov.linearise(model, ov.State.from_blocks(model, q=t, r=t, t=t)).eigenvalues.real
+    alpha = np.arange(800.0, 1301.0, 100.0)
+    traj = ov.solve(model, start, alpha, method=method, late=True, rtol=1e-9)
+    assert traj.success and 1e-37 < traj.eps_g[-1] < 1e-35
+    assert np.all(traj.eps_floor < 1e-4 * traj.eps_g)
+    measured = np.diff(np.log(traj.eps_g)) / 100
+    nearest = rates[np.argmin(np.abs(rates - measured[-1]))]
+    # faster modes are left: 8e-5 relative at alpha = 800, 1e-5 at the end
+    np.testing.assert_allclose(measured, nearest, rtol=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +318,12 @@ def test_late_true_is_refused_where_it_has_no_meaning(options):
     model = ov.committee_machine(1, 1, eta=0.5, **options)
     with pytest.raises(ValueError, match="late=True cannot follow"):
         ov.solve(model, start_of(model), (0, 1), late=True)
+
+
+def test_late_true_is_refused_for_linear_units_that_share_what_they_learn():
+    model = ov.committee_machine(2, 2, activation=ov.linear, eta=0.5)
+    with pytest.raises(ValueError, match="learn their sum only"):
+        ov.solve(model, start_of(model, Q=np.eye(2), R=0.9 * np.eye(2)), (0, 1), late=True)
 
 
 def test_the_floor_is_the_size_of_the_rounding_errors():

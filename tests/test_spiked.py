@@ -196,6 +196,14 @@ def test_steep_functions_are_resolved():
     assert table.weight @ (table.h * table.mu0) == pytest.approx(exact, rel=1e-10)
 
 
+@pytest.mark.parametrize("target", [np.sin, np.sign])
+def test_large_tables_are_made_in_pieces(monkeypatch, target):
+    whole = model(target=target, r=3.0, c=5.0).solve(alpha=1.3, lam=0.05)
+    monkeypatch.setattr("overlaps.static.conditional.CHUNK", 1000)
+    pieces = model(target=target, r=3.0, c=5.0).solve(alpha=1.3, lam=0.05)
+    assert pieces.mse == pytest.approx(whole.mse, rel=1e-12) and pieces.theta == pytest.approx(whole.theta, rel=1e-9)
+
+
 @pytest.mark.parametrize("frequency", [3.0, 10.0, 25.1, 50.3, 100.0, 100.53, 201.0])
 def test_fast_oscillations_are_not_aliased(frequency):
     """Resolved, or refused: grids that nest would agree on a slow wave instead."""
@@ -312,6 +320,7 @@ def finite_spectrum(tables, D, F, H, alpha, beta, lam, steps=4000):
     return w @ R, w @ (R * den**2), m, th, psi, q1, q2, V1, V2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d, p, alpha, lam", [(1000, 500, 0.6, 0.05), (1000, 500, 2.0, 0.01), (400, 800, 1.0, 0.1)])
 def test_spectrum_of_one_matrix(rng, d, p, alpha, lam):
     r, c, gamma, beta = 1.2, 1.1, 0.9, p / d
@@ -555,6 +564,8 @@ def test_optimal_penalty():
     assert best.mse <= np.min(here.curve(np.full(49, 2.0), grid).mse)
     # mu0 = target: only noise is left to fit
     assert model(erf, erf, r=math.sqrt(2), c=1.0, gamma=1.0, noise=0.3).optimal_lam(1.0).lam == math.inf
+    perfect = model(erf, erf, r=math.sqrt(2), c=1.0, gamma=1.0).optimal_lam(1.0)
+    assert perfect.lam == math.inf and 0 <= perfect.mse < 1e-15
 
 
 def test_learned_function():
@@ -609,6 +620,7 @@ def test_records():
         ({"c": 0.0}, "c = "),
         ({"c": -1.0}, "c = "),
         ({"r": math.inf}, "r = "),
+        ({"r": 1e5}, "a table takes"),
         ({"noise": -0.1}, "noise"),
         ({"fractions": (1.0,)}, "fractions"),
         ({"rows": "gaussian"}, "rows"),

@@ -179,11 +179,14 @@ def test_scalings_and_letters_of_the_step():
     assert_allclose(two.c.mean(axis=0) - 1, model.c - 1, rtol=0.15)
 
 
-@pytest.mark.parametrize("target, eta_tilde, alpha0", [(np.sin, 2.0, 1.0), (np.sin, 3.0, 20.0), (np.tanh, 3.0, 1.0)])
-def test_rows_of_the_network_vary_as_predicted(target, eta_tilde, alpha0):
+@pytest.mark.parametrize(
+    "target, eta_tilde, alpha0, noise",
+    [(np.sin, 2.0, 1.0, 0.0), (np.sin, 3.0, 20.0, 0.0), (np.tanh, 3.0, 1.0, 0.0), (np.sin, 3.0, 0.7, 1.0)],
+)
+def test_rows_of_the_network_vary_as_predicted(target, eta_tilde, alpha0, noise):
     """Covariance of projections on the spike and squared norms, which the model replaces by (c, 0)."""
     d, tau = 500, eta_tilde
-    setup = finite.Setup(np.tanh, target, 0.0, d, d, "sphere", (1,), (1.0,), 1, np.zeros(d, int))
+    setup = finite.Setup(np.tanh, target, noise, d, d, "sphere", (1,), (1.0,), 1, np.zeros(d, int))
     step, found = finite.Step(round(alpha0 * d), tau, np.ones(d)), []
     for seed in range(4):
         weights, directions, data, _, _ = finite.streams(np.random.default_rng(seed))
@@ -191,7 +194,7 @@ def test_rows_of_the_network_vary_as_predicted(target, eta_tilde, alpha0):
         W = finite.one_step(setup, step, W0, theta, data)
         spikes, r, _, _, bulk = finite.measure(setup, W - W0, W, theta)
         found.append(d * np.cov(bulk @ spikes[0] / r[0], np.sum(bulk**2, axis=1)))
-    expected = row_covariance(step_model(target, eta_tilde=eta_tilde, alpha0=alpha0, beta=1.0))
+    expected = row_covariance(step_model(target, eta_tilde=eta_tilde, alpha0=alpha0, beta=1.0, noise=noise))
     # 4 x 500 rows: sqrt(2/2000) = 3 %, and the in-sample terms of alpha0 = 1 fluctuate with E[y^4] of 500 samples
     assert_allclose(np.mean(found, axis=0), expected, rtol=0.15)
 

@@ -519,3 +519,12 @@ def test_large_states_are_refused_by_dense_methods(monkeypatch):
     for function in (ov.fixed_point, ov.critical_eta):
         with pytest.raises(ValueError, match="21 order parameters; expected at most 10"):
             function(model, perfect(model))
+
+
+def test_differences_of_a_closure_that_vanishes_are_rounding():
+    """A student without output: A and B are 0 up to rounding, which is no fault of their differences."""
+    model = ov.committee_machine(1, 2, activation=ov.tanh, teacher_activation=ov.linear, eta=0.7, eta_v=0.3)
+    silent = ov.State.from_overlaps(model, Q=[[6e6]], R=[[0.0, 0.0]], T=np.eye(2), v=[3e-9])
+    rates = ov.linearise(model, silent)
+    # v alone relaxes, with eta_v E[g^2], and g^2 = 1 where the unit is saturated up to 1 / sqrt(Q)
+    assert rates.eigenvalues.real.min() == pytest.approx(-model.eta_v, rel=1e-2)

@@ -135,6 +135,20 @@ def test_bdf_agrees_with_dop853_on_random_settings(seed):
         assert distance(traj, reference) < rtol
 
 
+@pytest.mark.parametrize("L, seed", [(1, 0), (8, 3), (16, 2)])
+def test_eps_g_keeps_rtol_as_it_falls(L, seed):
+    """Down to 1e-9, a small difference of overlaps; the reference follows the differences of students and teachers."""
+    model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=L))
+    start = model.random_start(N=100 * L, rng=seed)
+    alpha = np.geomspace(10, 6000, 12)
+    exact = ov.solve(model, start, alpha, method="DOP853", rtol=1e-12, late=True).eps_g
+    traj = ov.solve(model, start, alpha, method="structured", rtol=1e-6)
+    seen = exact > 5e-10
+    assert exact[seen][-1] < 1e-6
+    # 3 rtol, as behind a plateau; with the same tolerance throughout it would be 100 to 1000 rtol
+    np.testing.assert_allclose(traj.eps_g[seen], exact[seen], rtol=3e-6)
+
+
 def test_stiff_problem_to_the_requested_tolerance():
     """L = 128: output times between the steps, and eps_g, which amplifies errors by 1 / eps_g = 10^3."""
     model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))

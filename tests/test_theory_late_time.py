@@ -288,6 +288,13 @@ def test_local_slope_is_the_derivative():
     np.testing.assert_allclose(late_time.local_slope(alpha, spectrum, 3, eta=0.2, x=x, y=y), slope, rtol=1e-7)
 
 
+def test_local_slope_where_the_error_underflows():
+    """One eigenvalue: the slope of an exponential is -alpha times its slower rate, a (2 - w)."""
+    a = late_time.matrices(2, eta=0.1).a
+    slope = late_time.local_slope([1e6, 1e12], ov.isotropic(), 2, eta=0.1)
+    np.testing.assert_allclose(slope, -a * (2 - np.sqrt(3)) * np.array([1e6, 1e12]), rtol=1e-12)
+
+
 def test_shoulder_between_the_windows():
     """L = 512, M = 2: the end of the common modes is steep, about -1.2; M = 40 has a window of its own."""
     spectrum = ov.power_law(beta=1.0, L=512)

@@ -451,6 +451,10 @@ START = MODEL.random_start(N=100, rng=0)
         (lambda: linear.eta_critical(GOLDEN, N=7), "try N = 6"),
         (lambda: linear.reduce(MODEL, START), "is not linear"),
         (
+            lambda: linear.reduce(ov.hidden_manifold(2, 2, activation=ov.linear, ratio=0.5, eta=0.1), START),
+            "a teacher of latents",
+        ),
+        (
             lambda: linear.reduce(ov.committee_machine(2, 2, eta=0.1, activation=ov.linear, batch_size=2), START),
             "batch_size = 1",
         ),

@@ -43,7 +43,8 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
     dq^l = s_l (A q^l + q^l A^T) + B r^lT + r^l B^T + s_l p_l second_order C - 2 decay q^l
     dv   = closure's dv - decay_v v
 
-    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa.
+    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa. In moments sum_l s_l^j (q^l, r^l)
+    these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
     """
     L = s.size
     K, M = B.shape

@@ -76,7 +76,9 @@ def closure(model, Q, R, T, v=None):
 
     References
     ----------
-    Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500.
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500. In
+    Worschech and Rosenow (2024), arXiv:2410.09005, eps_g is (19) = (94) with the I_2 (89); A and B
+    stand for the I_3 (90) of (18), C for the I_4 (91), whose signs are misprinted.
 
     Examples
     --------

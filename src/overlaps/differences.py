@@ -35,6 +35,7 @@ MOST_NODES = 8
 SMALLEST = 1e-100  # x below which nothing is resolved: D, of order x^2, would leave the range of float64
 DIFFERENCE = 1e-4  # step of the differences of the closure, in units of x
 LEAST_TURN = 1e-12  # differences below which a new frame, known to 1e-16, would add more than it takes away
+AWAY = 0.01  # fall of eps_g relative to x^2 that calls for a new frame: two digits have cancelled
 
 
 def nodes(sigma):
@@ -196,6 +197,13 @@ class DifferenceSystem:
         system = DifferenceSystem(self.model, self.start, rotation @ self.frame)
         return system, system._packed(D, (e - turn @ self.tau * inverse) @ rotation.T)
 
+    def drifted(self, y):
+        """Test whether later students stand so far from the frame that eps_g loses digits; None if no other serves."""
+        share = AWAY * self.close(y) / max(self.size(y), SMALLEST) ** 2
+        if self.model.K == 1 or share <= 0 or self.realigned(y)[0] is self:
+            return None
+        return lambda later: self.close(later) < share * self.size(later) ** 2
+
     def size(self, y):
         """Standard deviation x of all differences lambda_k - a_k together, at y (..., size)."""
         return np.sqrt(np.maximum(y @ self.variance, 0.0))
@@ -273,6 +281,20 @@ class DifferenceSystem:
     def eps_g(self, y):
         """Generalisation errors (...) of the packed states y (..., size)."""
         return np.maximum([self.close(row) for row in y.reshape(-1, y.shape[-1])], 0.0).reshape(y.shape[:-1])
+
+    def eps_floor(self, y):
+        """Size (...) below which ``eps_g`` at y (..., size) is rounding.
+
+        Machine precision times ``(sum_k |v_k| sqrt(E[g'_k^2] E[d_k^2]))^2``, an estimate. It matters for quadratic
+        units, which are learned up to a rotation: what is left of the differences cancels in eps_g.
+        """
+        D, _ = self.differences(y)
+        x, weight = np.polynomial.hermite_e.hermegauss(40)
+        slopes = self.model.activation.dg(np.sqrt(np.diag(self.Z)[self.model.K :])[:, None] * x)
+        gains = np.abs(self.start.v) * np.sqrt(np.square(slopes) @ weight / weight.sum())
+        variances = np.einsum("l,...lkk->...k", self.model.spectrum.s, D)
+        size = np.sqrt(np.maximum(variances, SMALLEST**2 / np.finfo(float).eps)) @ gains
+        return np.finfo(float).eps * size**2
 
     def rhs(self, _, y):
         """dy/dalpha; the flow is autonomous."""

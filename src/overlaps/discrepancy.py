@@ -86,6 +86,10 @@ def tlog_rmse(theory, simulation, *, times=None, variant="rmse"):
     ValueError
         Records at different times, a number of theories that is not one or that of the runs, times out of range.
 
+    References
+    ----------
+    Bae and Jeong (2024), arXiv:2405.00642, (18), corrected, and its mean over entries (20).
+
     Examples
     --------
     >>> import overlaps as ov

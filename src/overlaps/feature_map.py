@@ -203,7 +203,8 @@ def statistics(features, kinks=(), scale=1.0):
 
     References
     ----------
-    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500.
+    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
+    arXiv:2405.00642, (12) = (S13).
 
     Examples
     --------
@@ -221,6 +222,14 @@ def _statistics(features):
     if features.named:
         return FeatureStatistics(*(float(x) for x in NAMED[features.name][2](s)))
     a, b, c = (float(x) for x in gauss_average(features, lambda z, f: np.array([f, z * f, f * f])))
+    ends = np.asarray(features.function(s * RANGE * np.array([-1.0, 1.0])), dtype=float)
+    edge = float(np.max(ends**2)) * np.exp(-0.5 * RANGE**2) / np.sqrt(2 * np.pi)
+    if not edge <= PRECISION * c:
+        raise ValueError(
+            f"features = {features.name} grow too fast: E[f(u)^2] at u ~ N(0, {s:g}^2) has a density of {edge / c:.1e} "
+            f"(relative) at {RANGE:g} standard deviations, expected less than {PRECISION:g}. Try a function that grows "
+            "at most like a low power, or a smaller latent_scale."
+        )
     if c - a * a <= 10 * PRECISION * c:
         raise ValueError(f"features = {features.name} is constant; expected a function that varies.")
     return FeatureStatistics(a, b, c)

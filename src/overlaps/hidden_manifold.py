@@ -3,13 +3,8 @@ r"""The hidden manifold: inputs that are a random non-linear map of fewer latent
     latents  c ~ N(0, I_D)                      features  F (N, D), ratio = D / N
     inputs   x = f(F c / sqrt(D)) - E f         teacher   nu = W* c / sqrt(D)
 
-In the limit it is one more spectrum of the one right-hand side, with tau^l and T of its own.
-
-The papers' density form (Goldt et al. 2020, Bae and Jeong) says the same in other words.  For the eigenvalues
-rho = ratio mu of F^T F / N, with q^l, r^l of one mode (p_l = 1 / N),
-
-    sigma_kl(rho) = N rho q^l,   r_km(rho) = (D / b) r^l,   d(rho) = ratio s_l,   Sigma = sum_l mu_l q^l,
-    W_kl = sum_l q^l,   Q = zeta W + b^2 Sigma.
+In the limit it is one more spectrum of the one right-hand side, with tau^l and T of its own.  The papers' density form
+(Goldt et al. 2020, Bae and Jeong 2024) says the same in other words: :func:`hidden_manifold` has the dictionary.
 
 Where the formulas of Bae and Jeong are corrected: time is steps / N (not 1 / N); (4) sums I2(k, n) over n; the
 coefficient of W in (9), (S42) and in d(rho), (S46) is c - a^2 - b^2 and that of the second-order term in (S43)
@@ -347,7 +342,9 @@ def hidden_manifold(
 
     References
     ----------
-    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024).
+    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
+    arXiv:2405.00642: model (1), (2), (3); order parameters (9), (10), (11) = (S22), (S23), (S24); equations (4) =
+    (S47), (S41), (S43), (S46); density of rho (S40).
 
     Examples
     --------

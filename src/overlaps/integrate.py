@@ -212,7 +212,7 @@ class _Crossing:
     def passed(self, t, y):
         """Whether the sign changed since the last call."""
         before, self.last = self.last, self._finite(t, y)
-        return before * self.last <= 0
+        return np.sign(before) * np.sign(self.last) <= 0  # their product may underflow
 
     def locate(self, before, after, y_at):
         """Time of the sign change in (before, after]; the step is integrated again rather than interpolated."""
@@ -220,7 +220,8 @@ class _Crossing:
         def value(t):
             return self.value(t, y_at(t))
 
-        if value(after) * self.value(before, y_at(before)) > 0:  # only the larger step saw a change: it sits at the end
+        first, last = self.value(before, y_at(before)), value(after)
+        if np.sign(first) * np.sign(last) > 0:  # only the larger step saw a change: it sits at the end
             return after
         return brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
 

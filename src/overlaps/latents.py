@@ -131,7 +131,7 @@ def mixture(*, kind, means, weights=None, standardise="none"):
 
     References
     ----------
-    Goldt et al. (2020), arXiv:1909.11500, for the model.
+    Goldt et al. (2020), arXiv:1909.11500, for the model; Bae and Jeong (2024), arXiv:2405.00642, (17), (19).
 
     Examples
     --------

@@ -10,7 +10,7 @@ import numpy as np
 from . import _check
 from .direct import advance, follow, sound, stacked
 from .latents import gaussian
-from .realisation import normalise_feature_rows, second_moments
+from .realisation import input_means, normalise_feature_rows, second_moments
 
 __all__ = ["Weights", "manifold_run", "random_weights"]
 
@@ -211,7 +211,9 @@ class _Inputs:
 
     def __init__(self, model, weights, rng, latents, center, block, dtype):
         self.rng, self.noise_rng = rng.spawn(2)
-        self.features, self.mean = model.features, model.features.a if center else 0.0
+        self.features = model.features
+        centred = center and model.features.a != 0
+        self.mean = input_means(model.features, weights.F).astype(dtype) if centred else None
         self.batch, self.noise, self.latents = model.batch_size, model.noise, latents
         self.length = max(1, block // self.batch)
         root = np.sqrt(weights.F.shape[1])
@@ -233,8 +235,8 @@ class _Inputs:
         c = _drawn(self.latents, self.rng, self.length * self.batch, D)
         self.nu = (c @ self.W_star.T).reshape(*shape, -1)
         X = np.asarray(self.features(c.astype(dtype) @ self.F.T), dtype=dtype)
-        if self.mean:
-            X -= dtype.type(self.mean)
+        if self.mean is not None:
+            X -= self.mean
         self.X = X.reshape(*shape, N)
         self.xi = self.noise * self.noise_rng.standard_normal(shape)
 

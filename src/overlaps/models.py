@@ -165,7 +165,8 @@ def committee_machine(
 
     References
     ----------
-    Saad and Solla (1995), Phys. Rev. E 52, 4225; Goldt et al. (2019), arXiv:1906.08632.
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Goldt et al. (2019), arXiv:1906.08632. With ``normalised=True``
+    Worschech and Rosenow (2024), arXiv:2410.09005: students (2), steps (3).
 
     Examples
     --------
@@ -227,7 +228,7 @@ def quadratic_network(K, M, *, eta, v=None, v_star=None, **options):
 
     References
     ----------
-    Bocchi et al. (2026), arXiv:2604.03068.
+    Bocchi et al. (2026), arXiv:2604.03068: teacher (1), student (2), steps (4), (5), equations (6) = (31), (33), (34).
 
     Examples
     --------

@@ -98,6 +98,13 @@ def second_moments(features, F, moments="ge", latent_scale=None):
     return Omega, scale**2 * np.reshape(slope, (-1, 1)) * F / np.sqrt(D)  # Stein: E[f(U) c] = E[f'(U)] E[U c]
 
 
+def input_means(features, F):
+    """Means of the inputs f(U) before they are centred, for rows of F (N, D) of any length that is legal: (N,)."""
+    a = np.full(len(F), features.a)
+    # of the named maps only relu and |u| have a mean, and both are homogeneous; all others see rows of length sqrt(D)
+    return a * np.sqrt(np.mean(np.square(F), axis=1)) if _closed(features) else a
+
+
 def _closed(features):
     """Whether the exact moments are known in closed form, for rows of F of any length."""
     return features.named and features.name in EXACT

@@ -85,8 +85,8 @@ def simulate(
     latents : callable, optional
         ``(rng, n, D) -> (n, D)``, e.g. from :mod:`overlaps.latents`; N(0, latent_scale^2) by default.
     center : bool
-        Subtract the mean a of the features from the inputs. Without it no equation in alpha describes the run, see
-        :func:`overlaps.feature_map.statistics`.
+        Subtract their mean from the inputs (a, for normalised rows of F). Without it no equation in alpha describes
+        the run, see :func:`overlaps.feature_map.statistics`.
     block : int
         Samples drawn and multiplied at once. It is part of what a seed means, for latents that are mixtures.
     moments : {"ge", "exact"}

@@ -6,6 +6,7 @@ import numpy as np
 
 from . import _check
 from ._choose import choose_method
+from ._integrals import LINEAR
 from ._progress import bar
 from ._system import System
 from .closure import check_domain
@@ -48,8 +49,8 @@ def solve(
         "structured" otherwise, and says in the result what it took and why.
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. With the default methods eps_g is as
-        accurate, relative to itself, until the rounding of Q and R hides it (``Trajectory.eps_floor``); a plateau
-        amplifies every error.
+        accurate, relative to itself, until rounding hides it: that of Q and R (``Trajectory.eps_floor``), or about
+        1e-14 with "structured" (``late=True`` goes on). A plateau amplifies every error.
     progress : bool
         Show a progress bar.
     stop : float or callable, optional
@@ -57,7 +58,8 @@ def solve(
     late : bool
         Follow perfectly learnable problems (erf, linear, quadratic; K = M) to any eps_g: once every student has nearly
         learned its teacher, the overlaps of their differences are integrated in place of Q and R, whose rounding hides
-        eps_g below about 1e-16. See :mod:`overlaps.differences`.
+        eps_g below about 1e-16. See :mod:`overlaps.differences`. "exponential" is followed by "structured". Linear
+        networks of several units learn their sum only: take K = M = 1, as in :mod:`overlaps.theory.linear`.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 
@@ -111,9 +113,11 @@ def solve(
         leave = _learned(system) if _check.flag("late", late) else None
         run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
         q, r, v = system.unpack(np.array(run.y))
-        eps_late = None
+        eps_late = floor_late = None
         if run.left:
-            run, q, r, v, eps_late = _follow_differences(system, run, (q, r, v), times, solver, tick, common)
+            run, q, r, v, eps_late, floor_late = _follow_differences(
+                system, run, (q, r, v), times, solver, tick, common
+            )
     run.message += _closure_note(system.closure)
     if not run.success:
         warnings.warn(run.message, RuntimeWarning, stacklevel=2)
@@ -133,6 +137,7 @@ def solve(
         rtol=rtol,
         atol=atol,
         eps_late=None if eps_late is None else eps_late[first:],
+        floor_late=None if floor_late is None else floor_late[first:],
     )
 
 
@@ -143,26 +148,37 @@ def _learned(system):
         return can_hand_over(system.model, system.state(y))[0] is not None
 
     reason = unfit(system.model, system.start)
+    if not reason and system.model.activation.code == LINEAR and system.model.K > 1:
+        reason = "linear units learn their sum only, their differences stay; expected K = M = 1, see theory.linear"
     if reason:
         raise ValueError(f"late=True cannot follow this problem to the end: {reason}. Leave late out.")
     return leave
 
 
 def _follow_differences(system, run, arrays, times, solver, tick, common):
-    """Go on from the end of ``run`` in the differences of students and teachers; the two parts joined."""
-    at = run.alpha[-1]
+    """Go on from the end of ``run`` in the differences of students and teachers; all parts joined."""
     late = DifferenceSystem(system.model, system.state(run.y[-1]))
+    y = late.pack(late.start)
     # the error of the exponential step is measured in Q and R
     solver = StructuredBDF if solver is ExponentialMidpoint else solver
-    tail = integrate(late, late.pack(late.start), np.r_[at, times[times > at]], method=solver, tick=tick, **common)
-    y = np.array(tail.y)
-    # the handover itself is a record only if it was asked for
-    kept = len(run.alpha) if common["every_step"] or at in times else len(run.alpha) - 1
-    tail.alpha = run.alpha[:kept] + tail.alpha[1:]
-    tail.nfev += run.nfev
-    tail.message += f" From alpha = {at:.6g} on in the differences of students and teachers."
-    joined = [np.concatenate([a[:kept], b[1:]]) for a, b in zip(arrays, late.unpack(y), strict=True)]
-    return tail, *joined, np.concatenate([np.full(kept, np.nan), late.eps_g(y)[1:]])
+    alpha, eps_late = run.alpha, np.full((2, len(run.alpha)), np.nan)
+    note = f" From alpha = {alpha[-1]:.6g} on in the differences of students and teachers ({solver.__name__})."
+    while run.left:
+        at = alpha[-1]
+        remaining = np.r_[at, times[times > at]]
+        part = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=tick, **common)
+        part.nfev += run.nfev
+        packed = np.array(part.y)
+        # the handover itself is a record only if it was asked for
+        kept = len(alpha) if common["every_step"] or at in times else len(alpha) - 1
+        alpha = alpha[:kept] + part.alpha[1:]
+        arrays = [np.concatenate([a[:kept], b[1:]]) for a, b in zip(arrays, late.unpack(packed), strict=True)]
+        late_part = np.array([late.eps_g(packed), late.eps_floor(packed)])
+        eps_late = np.concatenate([eps_late[:, :kept], late_part[:, 1:]], axis=1)
+        late, y = late.realigned(packed[-1])
+        run = part
+    run.alpha, run.message = alpha, run.message + note
+    return run, *arrays, *eps_late
 
 
 def _closure_note(closure):

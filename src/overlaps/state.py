@@ -128,6 +128,13 @@ class State(Record):
             inverse = np.where(s > 0, 1 / s, 0.0)[:, None, None]
         return self.q, self.r * inverse, self.tau * inverse**2
 
+    @property
+    def sees_inputs(self):
+        """Whether the teacher acts on x, T = sum_l tau^l / s_l up to rounding; on a hidden manifold it sees latents."""
+        seen = self.s > 0
+        T = np.tensordot(1 / self.s[seen], self.tau[seen], axes=1)
+        return not np.any(self.tau[~seen]) and np.max(np.abs(T - self.T)) <= 1e-10 * np.max(np.abs(self.T))
+
     # checks ---------------------------------------------------------------------------------------------------------
 
     def on(self, model):

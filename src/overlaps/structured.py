@@ -27,6 +27,8 @@ SHARE = 0.25  # of the tolerance, that the global error aims at where nothing am
 ROUNDING = 1e-14  # of a solution of J x = f relative to the largest overlap, where f is rounding and J is slow
 # below these Newton corrections, and overlaps that vanish, drown in the rounding of overlaps of order one
 LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
+SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
+TIGHTEST = 1e-12  # relative tolerance per step that this may lead to
 NEWTON_TOLERANCE = 0.01  # of the local error; SciPy's sqrt(rtol) gains nothing here, and at 1e-8 iterates on rounding
 DIFFERENCE = 1e-4  # step of the differences: closures by quadrature have an error of about 1e-8
 ALIGNED = 1e-5  # sine of the angle between a relu student and another unit below which derivatives are not taken
@@ -71,7 +73,9 @@ class StructuredBDF(BDF):
     A local error tol per step makes the global error of a method of order 5 proportional to tol^(5/6), so BDF runs with
     tol = (rtol/4)^(6/5). Measured: the errors of Q and R are then 0.1 to 1 times rtol for rtol from 1e-4 to 1e-9,
     whatever L; the escape from a plateau multiplies them by up to 40, as it multiplies any error. Rounding in Newton's
-    iteration keeps them above 1e-10 or so. An interpolated output time is as accurate as a step.
+    iteration keeps them above 1e-10 or so. As eps_g falls far below the overlaps of which it is the difference, tol
+    falls with it, to 1e-12: measured, eps_g keeps rtol relative to itself, up to an absolute error of about 1e-14 from
+    that rounding. An interpolated output time is as accurate as a step.
 
     Not exact: a numerical integrator, whose error the tolerances control.
 
@@ -92,6 +96,7 @@ class StructuredBDF(BDF):
     newton_tol: float
     fun: Any
     D: np.ndarray
+    rtol: float
     atol: Any
 
     def __init__(self, fun, t0, y0, t_bound, *, rtol=1e-8, atol=1e-12, **options):
@@ -109,6 +114,24 @@ class StructuredBDF(BDF):
         self.fun = self._timed(self.fun)
         self.I, self.J = 1.0, self.jac(self.t, self.y)
         self.D, self.atol = self.D.view(_Serial), np.full(self.n, self.atol).view(_Serial)
+        self.rtol_start = self.rtol
+
+    def _step_impl(self):
+        """One step, with tolerances that follow eps_g where it is a small difference of the overlaps."""
+        factor = max(self._tightening(), min(TIGHTEST / self.rtol_start, 1.0))
+        self.rtol = factor * self.rtol_start
+        self.atol = np.maximum(factor * np.asarray(self.atol), LEAST_ATOL * self.system.unit(self.y)).view(_Serial)
+        return super()._step_impl()
+
+    def _tightening(self):
+        """Factor on the tolerances: 1 down to eps_g = SENSITIVE in natural units, then falling with it."""
+        system = self.system
+        if isinstance(system, DifferenceSystem):  # where eps_g is as large as its terms
+            return 1.0
+        K, eps_g = len(system.A), system.close(self.y)
+        Q, R = system.S[:K, :K], system.S[:K, K:]
+        terms = (np.sum(np.abs(system.A * Q)) / 2 + np.sum(np.abs(system.B * R))) / system.model.eta
+        return float(np.clip(max(eps_g, 0.0) / max(SENSITIVE * terms, 1e-300), 0.0, 1.0)) ** 1.2
 
     def _jacobian(self, t, y):
         """Jacobian at y; at the last accepted point where the closure is not finite at y."""

@@ -160,8 +160,8 @@ class Trajectory(_Blocks):
     success, message, nfev, method, rtol, atol
         Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
         side, the integrator and its tolerances.
-    eps_late : ndarray, shape (n,), or None
-        With ``solve(..., late=True)``: eps_g where it was integrated from differences, nan before.
+    eps_late, floor_late : ndarray, shape (n,), or None
+        With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
 
     Notes
     -----
@@ -191,6 +191,7 @@ class Trajectory(_Blocks):
     rtol: float
     atol: float
     eps_late: np.ndarray | None = None
+    floor_late: np.ndarray | None = None
     _cache: dict = field(default_factory=dict, compare=False)
 
     def __len__(self):
@@ -204,12 +205,13 @@ class Trajectory(_Blocks):
 
     @property
     def eps_floor(self):
-        """Size (n,) below which eps_g, a difference of overlaps of order one, is rounding; 0 where ``late`` took over.
+        """Size (n,) below which eps_g, a difference of overlaps of order one, is rounding.
 
-        An estimate: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*).
+        An estimate: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*). Where ``late`` took
+        over, the differences of students and teachers stand in place of the g_c.
         """
         floor = rounding_floor(self.model, self.S, self.v)
-        return floor if self.eps_late is None else np.where(np.isnan(self.eps_late), floor, 0.0)
+        return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
 
     def __getitem__(self, i):
         """State at record ``i``."""

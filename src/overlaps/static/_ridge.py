@@ -5,7 +5,9 @@ functions S = (mu1_b mu1_c, mu2_b^2) and their multiplicities w (2 off the diago
 
     V(k) = S . (w v),   v = (V1, V2),      Vh = kappa E[S den],   den = 1 / (1 + V),      v = response(Vh).
 
-What differs between models of the rows is the response of the resolvent, v(Vh) and its derivative; see blocks.py.
+These are (18), (19), (20) of Cui et al. (2024), arXiv:2402.04980, Result 3.3, and (155), (156) for blocks, without the
+traces of large matrices.  What differs between models of the rows is the response of the resolvent, v(Vh) and its
+derivative; see blocks.py.
 """
 
 import math
@@ -187,7 +189,8 @@ def strong_ridge(features, noise, bias=False):
     """Test error as lam -> infinity: the readout fits the span of mu0 alone."""
     f, weight = features.means(bias), features.weight
     root = np.sqrt(weight)
-    return float(weight @ features.hh) + noise**2 - explained((f * root).T, features.h * root)
+    rest = float(weight @ features.hh) + noise**2 - explained((f * root).T, features.h * root)
+    return max(rest, 0.0)  # rounding, where learning can be perfect
 
 
 def explained(f, h):

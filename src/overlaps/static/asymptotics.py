@@ -15,7 +15,7 @@ from .channel import channel_of
 from .correlation import correlation_of
 from .hierarchical import power_law_readouts
 
-__all__ = ["PowerLawLimit", "ScalingLaw", "average", "continuum_gap"]
+__all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "average", "continuum_gap"]
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 CUT = 45.0  # e^-CUT of the integrals is left out
@@ -47,6 +47,30 @@ def continuum_gap(channel, beta, lam):
     return edge**power * learned + channel.total * left
 
 
+class Limit(Record):
+    """What the limits of many features share: the noise and the scalar problem."""
+
+    noise: float
+    activation: Any
+    remove: Any
+    allow_degree2: bool
+
+    def __post_init__(self):
+        hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
+        object.__setattr__(self, "noise", _check.number("noise", self.noise, above=0, hint=hint))
+        self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
+
+    @cached_property
+    def channel(self):
+        """The scalar problem of one feature."""
+        return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
+
+    @property
+    def Delta(self):
+        """Variance of the label noise."""
+        return self.noise**2
+
+
 class ScalingLaw(NamedTuple):
     """Error and effective width (not rounded; beyond k it only says that all features are learned)."""
 
@@ -55,7 +79,7 @@ class ScalingLaw(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PowerLawLimit(Record):
+class PowerLawLimit(Limit):
     r"""Laws of large k and d for power-law readouts :math:`v_i^2 = i^{-2\beta}/z_k`.
 
     Parameters
@@ -97,20 +121,9 @@ class PowerLawLimit(Record):
     allow_degree2: bool = False
 
     def __post_init__(self):
-        hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
-        for name, text in (("beta", "beta is the exponent of |v_i| ~ i^(-beta)."), ("noise", hint)):
-            object.__setattr__(self, name, _check.number(name, getattr(self, name), above=0, hint=text))
-        self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
-
-    @cached_property
-    def channel(self):
-        """The scalar problem of one feature."""
-        return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
-
-    @property
-    def Delta(self):
-        """Variance of the label noise."""
-        return self.noise**2
+        hint = "beta is the exponent of |v_i| ~ i^(-beta)."
+        object.__setattr__(self, "beta", _check.number("beta", self.beta, above=0, hint=hint))
+        super().__post_init__()
 
     def profile(self, x):
         r"""Overlaps behind the front, :math:`q_{x k_c} \to \phi(x) = m(\lambda_\sigma x^{-2\beta})` (39), for x > 0.

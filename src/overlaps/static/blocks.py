@@ -8,6 +8,8 @@ on block b and Gam = beta diag(rho c g), rows uniform on the sphere obey
 and orthonormal rows
 
     g_b = 1 / (lam + Vh2_b + c_b Vh1_bb),      V1 = diag(rho c g),      theta = (1 - Gam Vh1)^-1 Gam thh.
+
+The latter are (159), (160) of Cui et al. (2024), arXiv:2402.04980, Appendix D.3.
 """
 
 import numpy as np

@@ -26,6 +26,8 @@ TOLERANCE = 1e-8  # between two tables, the finer of which is kept: its own erro
 REFINEMENTS = 5
 FINER = 0.52  # ratio of successive steps; not 1/2, because nested grids alias fast oscillations in the same way
 NODES = 16  # of a Gauss-Legendre panel in k, 10 steps wide, or in z, 20 steps wide
+CHUNK = 2**22  # values of a function that are held at once
+LARGEST = 3 * 10**7  # values in the coarsest table; the finer ones have several times more
 NARROW = 1e-11  # relative width below which a smoothed jump is a jump
 ODD = 1e-10  # largest even part of a function that counts as odd
 GROWTH = 1e-8  # part of E[f^2] that may lie beyond 9 standard deviations
@@ -107,17 +109,31 @@ class Setting:
 
     def features(self, k, r, c, step):
         """mu0, mu1, mu2^2 and u of the neurons with spike r and bulk variance c."""
-        spread = math.sqrt(c)
-        dz = min(STEP, 0.4 / spread) * step
+        spread, dz = math.sqrt(c), spacing(c) * step
         mean, slope, curvature, rest = averages(self.student, r * k, spread, self.student_breakpoints, dz)
         return mean, slope / spread, rest, k * slope / spread + self.kap * curvature / (2 * c)
 
-    def rule(self, step):
-        """Points k and weights."""
+    @property
+    def spacing(self):
+        """Step in k of the coarsest rule."""
         dk = min(STEP, 0.4 / max(map(abs, self.r), default=1.0)) if any(self.r) else STEP
         if self.student_breakpoints and any(self.r):  # smoothed over sqrt(c) / r
             dk = min([dk] + [0.25 * math.sqrt(c) / abs(r) for r, c in zip(self.r, self.c, strict=True) if r])
-        dk *= step
+        return dk
+
+    def check_size(self):
+        """Refuse spikes and bulks whose tables would take minutes."""
+        size = sum((2 * RANGE) ** 2 / (self.spacing * spacing(c)) for c in self.c)
+        if size > LARGEST:
+            raise ValueError(
+                f"r = {_check.shown(self.r)}, c = {_check.shown(self.c)}: the student bends so fast on the scale of "
+                f"its inputs that a table takes {size:.1g} values; expected at most {LARGEST:g}, r and sqrt(c) below "
+                "about 100. Try a smaller learning rate, or more samples of the step (alpha0)."
+            )
+
+    def rule(self, step):
+        """Points k and weights."""
+        dk = self.spacing * step
         width = self.rho / abs(self.gamma) if self.gamma else math.inf
         if not self.breakpoints or width >= 2 * dk:
             return trapezoid(dk)
@@ -173,7 +189,8 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
 
     References
     ----------
-    Cui et al. (2024), arXiv:2402.04980, Result 3.2.
+    Cui et al. (2024), arXiv:2402.04980, Result 3.2: the map (14) with the coefficients (15); for blocks
+    (136), (137), (138).
 
     Examples
     --------
@@ -198,6 +215,7 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
         float(kap),
         np.ndim(r) > 0,
     )
+    setting.check_size()
     check_growth("target", target, 1.0)
     check_growth("student", student, float(np.sqrt(np.max(spikes**2 + variances))))
     coarse, step = setting.tabulate(1.0), 1.0
@@ -260,10 +278,19 @@ def moments(f, role, points=()):
     raise unresolved(role, {role: error})
 
 
+def spacing(c):
+    """Step in z of the coarsest rule, for neurons of bulk variance c."""
+    return min(STEP, 0.4 / math.sqrt(c))
+
+
 def averages(f, mean, spread, points, step):
     """E[f], E[z f], E[(z^2 - 1) f] and E[(f - E[f] - z E[z f])^2] of f(mean + spread z), of the shape (n,) of mean."""
     if spread == 0:
         return f(mean), np.zeros_like(mean), np.zeros_like(mean), np.zeros_like(mean)
+    rows = max(1, int(CHUNK * step / (2 * RANGE * (1 + len(points)))))
+    if mean.size > rows:
+        parts = [averages(f, mean[i : i + rows], spread, points, step) for i in range(0, mean.size, rows)]
+        return tuple(np.concatenate(x) for x in zip(*parts, strict=True))
     if points:
         images = np.clip((np.array(points) - mean[:, None]) / spread, -RANGE, RANGE)
         ends = np.full((mean.size, 1), RANGE)

@@ -149,10 +149,10 @@ def row_covariance(model):
 
     .. math::
         K_{bb} &= 1 + \frac{c-1}{h_2^*} E\Big[y^2 \Big(k + \frac{y}{\alpha_0 A}\Big)^2\Big], \qquad
-        K_{bc} = \kappa = 2\tau A h_3, \\
+        K_{bc} = \kappa + \frac{\tau^3}{\alpha_0^2} E[s^3]\, E\Big[y^3 \Big(k + \frac{y}{\alpha_0 A}\Big)\Big], \\
         K_{cc} &= \kappa^2 + \frac{4\tau^2 h_2^*}{\alpha_0} (E[s^2 z^2] - h_3^2)
                 + \tau^4 \Big(\frac{E[y^4]}{\alpha_0^3} {\rm Var}\, s^2 + \frac{2 h_2^{*2}}{\alpha_0^2} E[s^2]^2\Big),
-        \qquad s = \sigma'(z) - h_1, \ h_3 = E[s z^2]
+        \qquad s = \sigma'(z) - h_1, \ h_3 = E[s z^2], \ \kappa = 2\tau A h_3
 
     k is the projection of a fresh input; that of an input of the step itself is larger by y/(alpha0 A).
 
@@ -185,7 +185,8 @@ def row_covariance(model):
     kap, tau = 2 * step.tau * A * h3, step.tau
     norms = kap**2 + 4 * tau**2 * step.h2_star * batch * (weight @ (s * z) ** 2 - h3**2)
     norms += tau**4 * batch**2 * (fourth * batch * (weight @ s**4 - step.vs**2) + 2 * (step.h2_star * step.vs) ** 2)
-    return np.array([[1 + (c - 1) * seen / step.h2_star, kap], [kap, norms]])
+    both = kap + tau**3 * batch**2 * (weight @ s**3) * (gamma * cubic + fourth * batch / A)
+    return np.array([[1 + (c - 1) * seen / step.h2_star, both], [both, norms]])
 
 
 def _single_block(model):

@@ -85,7 +85,7 @@ def one_step(
 
     References
     ----------
-    Cui et al. (2024), arXiv:2402.04980, Result 3.1.
+    Cui et al. (2024), arXiv:2402.04980, Result 3.1: (9), (10), (11), (12); derivation in Appendix A.
 
     Examples
     --------

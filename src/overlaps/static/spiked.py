@@ -181,8 +181,9 @@ class SpikedRandomFeatures(Record):
 
     References
     ----------
-    Cui et al. (2024), arXiv:2402.04980, Results 3.1 to 3.3 and Appendix D. *Corrected*: the readout along the bulk's
-    component on the spike (theta) does not vanish; the spectra of large matrices are eliminated.
+    Cui et al. (2024), arXiv:2402.04980, Results 3.1, 3.2 and 3.3, model (6), (7), error (25), and Appendix D.
+    *Corrected*: the readout along the bulk's component on the spike (theta) does not vanish; the spectra of large
+    matrices are eliminated.
 
     Examples
     --------

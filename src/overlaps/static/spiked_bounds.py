@@ -84,9 +84,7 @@ def basis_bounds(features, noise, bias=False):
     basis = np.concatenate([features.means(bias), features.u])
     rest = float(features.weight @ features.hh) + noise**2
     rest -= explained((basis * root).T, features.h * root) + explained((features.mu1 * root).T, features.h1 * root)
-    return max(strong_ridge(features, noise, bias), 0.0), max(
-        rest, 0.0
-    )  # zero up to rounding where learning can be perfect
+    return strong_ridge(features, noise, bias), max(rest, 0.0)
 
 
 def linear_error(table, gamma, noise, bias=False):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq, root
 
 from .. import _check
@@ -281,6 +280,8 @@ class _Interval:
 
     def mass(self, density):
         """Total mass (midpoint rule) and the mass below s."""
+        from scipy.interpolate import CubicSpline  # here, for it makes up a tenth of the import of the package
+
         values = density * self.slope
         total = values.mean()
         primitive = CubicSpline(self.s, values).antiderivative()
@@ -319,8 +320,8 @@ def feature_spectrum(model, *, alpha, points=400):
 
     References
     ----------
-    Cui et al. (2024), arXiv:2402.04980, appendix F; their outlier (191) is p E[mu0^2] in units of the covariance, here
-    with the next order (:meth:`FeatureSpectrum.outlier`).
+    Cui et al. (2024), arXiv:2402.04980, Appendix F, (189), (190); their outlier (191) is p E[mu0^2] in units of the
+    covariance, here with the next order (:meth:`FeatureSpectrum.outlier`).
 
     Examples
     --------

@@ -9,11 +9,8 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from .. import _check
-from .._record import Record
 from ._features import correlation, entropy
-from .asymptotics import average, continuum_gap
-from .channel import channel_of
-from .correlation import correlation_of
+from .asymptotics import Limit, average, continuum_gap
 
 __all__ = ["EqualReadouts", "Phase", "SubcriticalPowerLaw"]
 
@@ -29,32 +26,8 @@ class Phase(NamedTuple):
     width: float
 
 
-class _Limit(Record):
-    """What the two limits share: the noise and the scalar problem."""
-
-    noise: float
-    activation: Any
-    remove: Any
-    allow_degree2: bool
-
-    def __post_init__(self):
-        hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
-        object.__setattr__(self, "noise", _check.number("noise", self.noise, above=0, hint=hint))
-        self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
-
-    @cached_property
-    def channel(self):
-        """The scalar problem of one feature."""
-        return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
-
-    @property
-    def Delta(self):
-        """Variance of the label noise."""
-        return self.noise**2
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class SubcriticalPowerLaw(_Limit):
+class SubcriticalPowerLaw(Limit):
     r"""Power-law readouts with beta < 1/2 in the limit k = gamma d, d -> infinity.
 
     Parametrised by lam = lambda of the weakest feature, with x = i/k:
@@ -90,7 +63,7 @@ class SubcriticalPowerLaw(_Limit):
     References
     ----------
     "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
-    Eqs. (44)-(46); the form above, Delta_c, spinodals and Maxwell point are derived here.
+    Eqs. (44), (45), (46); the form above, Delta_c, spinodals and Maxwell point are derived here.
 
     Examples
     --------
@@ -221,7 +194,7 @@ class SubcriticalPowerLaw(_Limit):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EqualReadouts(_Limit):
+class EqualReadouts(Limit):
     r"""All readouts equal, v_i^2 = 1/k: one transition for all features. Data are counted as A = nu/k = alpha/gamma.
 
     Parameters

@@ -64,7 +64,8 @@ def error(spectrum, eta, alpha, *, N_l, N=None, student_scale=1.0):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (10); the sums of (71) and (78) start at N_l + 1.
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (10) = (78), from the overlaps (76), (77); at alpha = inf (71),
+    from (69), (70). The sums of (71) and (78) start at N_l + 1.
 
     Examples
     --------
@@ -123,7 +124,8 @@ def error_covariance(Sigma, eta, alpha, *, N_l, student_scale=1.0):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (88).
+    Worschech and Rosenow (2024), arXiv:2410.09005: the blocks (82), the solution (84) with its limit (85), and the
+    asymptote (88) from (86), (87).
 
     Examples
     --------
@@ -225,7 +227,8 @@ def asymptote(beta, N, N_l, *, student_scale=1.0, half_integer=True):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (74); the prefactor of (73) is misprinted.
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (74), the sum (72) as an integral; the prefactor of
+    (73) is misprinted.
 
     Examples
     --------

@@ -119,8 +119,11 @@ def order_parameters(state, order):
 
 def _plain(state):
     plain = _check.state(state, "state").plain  # which knows whether there are eigenvalues
-    if np.any(state.tau[state.s == 0]):
-        raise ValueError("the teacher acts on directions with s = 0, which moments cannot see; use the spectral basis.")
+    if not state.sees_inputs:
+        raise ValueError(
+            f"the teacher of {state} sees more than the inputs (latents, or directions with s = 0), and moments of the "
+            "inputs cannot hold it; expected T = sum_l tau^l / s_l. Use the spectral basis."
+        )
     return plain
 
 
@@ -147,7 +150,7 @@ def characteristic_polynomial(s):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, below Eq. (4).
+    Worschech and Rosenow (2024), arXiv:2410.09005, below Eq. (4), and (31).
 
     Examples
     --------
@@ -179,7 +182,7 @@ def companion_matrix(s):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, appendix B.1, where it appears with other signs.
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (27), with other signs; eigenvectors (32), (33).
 
     Examples
     --------

@@ -17,6 +17,7 @@ from scipy.linalg import eigvals
 from scipy.optimize import linear_sum_assignment
 
 from .. import _check
+from . import linear_flow
 
 __all__ = [
     "Matrices",
@@ -97,8 +98,8 @@ def matrices(M, *, eta, v=None, v_star=None):
 
     Notes
     -----
-    Exact (linearisation at student = teacher); for general M derived here. [WR] (119), (120) print M = 2, with the
-    entries of F permuted.
+    Exact (linearisation at student = teacher); for general M derived here. [WR] (16), (118) with the matrices (119) and
+    (120), which are printed for M = 2, the entries of F permuted.
 
     Examples
     --------
@@ -111,9 +112,9 @@ def matrices(M, *, eta, v=None, v_star=None):
     M, eta = _effective(M, eta, v, v_star, least=2)
     n = M - 1
     G = np.zeros((4, 4))
-    G[:2, :2] = [[1, n * W / 2], [W / 2, 1 + (M - 2) * W / 2]]
-    G[2:, 2:] = 2 * G[:2, :2]
+    G[2:, 2:] = _relaxation(M)
     G[2:, :2] = -G[2:, 2:]
+    G[:2, :2] = G[2:, 2:] / 2
     H = np.zeros((4, 4))
     H[0] = [-1 / 3, -n * W / 4, 1 / 2, n * W / 4]
     H[1, 2] = W / 8
@@ -121,7 +122,17 @@ def matrices(M, *, eta, v=None, v_star=None):
     F = np.zeros((4, 4))
     F[2:, 2:] = eta**2 * _noise(M)
     F[2:, :2] = -2 * F[2:, 2:]
-    return Matrices(2 * eta / (W * np.pi * M), G, H, F)
+    return Matrices(_unit(M, eta), G, H, F)
+
+
+def _unit(M, eta):
+    """Unit a of the rates."""
+    return 2 * eta / (W * np.pi * M)
+
+
+def _relaxation(M):
+    """Relaxation (2, 2) of the differences (x, y) in units of a s_l."""
+    return np.array([[2, (M - 1) * W], [W, 2 + (M - 2) * W]])
 
 
 def _noise(M):
@@ -222,8 +233,7 @@ def critical_eta(M, *, v=None, v_star=None):
     """
     M, scale = _effective(M, 1.0, v, v_star)
     n = min(M, 2)  # one student has no partner
-    drift = 2 / (W * np.pi * M) * np.array([[2, (M - 1) * W], [W, 2 + (M - 2) * W]])
-    roots = eigvals(drift[:n, :n], _noise(M)[:n, :n])
+    roots = eigvals(_unit(M, 1.0) * _relaxation(M)[:n, :n], _noise(M)[:n, :n])
     roots = roots.real[(np.abs(roots.imag) < 1e-9 * np.abs(roots)) & (roots.real > 0)]
     return float(roots.min() / scale)
 
@@ -256,6 +266,8 @@ def differences(state):
     """
     if _check.state(state, "state").K != state.M or state.s is None:
         raise ValueError(f"{state}; expected K = M and a state that knows its eigenvalues (state.on(model)).")
+    if not state.sees_inputs:
+        raise ValueError(f"the teacher of {state} does not act on x; expected T = sum_l tau^l / s_l. Try ov.solve.")
     M = state.M
     order = linear_sum_assignment(state.R.T, maximize=True)[1]
     q, r, t = state.plain
@@ -296,11 +308,12 @@ def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
 
     Notes
     -----
-    Exact for the linearised flow of x and y: [WR] (17), (121), (122). As an estimate of eps_g it is *heuristic*, good
-    for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally large. These contribute to
-    eps_g (:func:`second_order`; eps_1/eps_g -> 2.6, 1.12, 1.05 for L = 1, 3, 9 at beta = 1, M = 2), and they feed x and
-    y, which therefore decay more slowly in the end: at the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents
-    are not affected.
+    Exact for the linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows
+    the decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
+    eps_g it is *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally
+    large. These contribute to eps_g (:func:`second_order`; eps_1/eps_g -> 2.6, 1.12, 1.05 for L = 1, 3, 9 at beta = 1,
+    M = 2), and they feed x and y, which therefore decay more slowly in the end: at the rate 0.240 a instead of 0.268 a
+    for L = 1, M = 2. Exponents are not affected.
 
     Examples
     --------
@@ -348,8 +361,9 @@ def local_slope(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     if not np.all(np.isfinite(alpha)):
         raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
     slopes = []
+    slowest = rates[amplitudes != 0].min(initial=np.inf)
     for t in alpha.ravel():
-        terms = amplitudes * np.exp(-rates * t)
+        terms = amplitudes * np.exp(-np.maximum(rates - slowest, 0.0) * t)  # a common factor, lest all underflow
         slopes.append(-t * (rates @ terms) / terms.sum())
     return np.array(slopes).reshape(alpha.shape)
 
@@ -413,7 +427,7 @@ def second_order(Q, R, T, *, v=None, v_star=None):
 
 
 def exponent(beta):
-    """Exponent of the late decay on a power-law spectrum, eps_g ~ alpha^-(beta/(1 + beta)).
+    """Exponent of the late decay on a power-law spectrum, eps_g ~ alpha^-(beta/(1 + beta)): that of linear students.
 
     Parameters
     ----------
@@ -430,8 +444,7 @@ def exponent(beta):
     >>> late_time.exponent(1.0)
     0.5
     """
-    beta = _check.number("beta", beta, above=0)
-    return beta / (1 + beta)
+    return linear_flow.exponent(beta)
 
 
 def windows(spectrum, M, *, eta, v=None, v_star=None):
@@ -463,15 +476,14 @@ def windows(spectrum, M, *, eta, v=None, v_star=None):
     """
     s, _ = _mean_one(spectrum)
     M, eta = _effective(M, eta, v, v_star)
-    a = 2 * eta / (W * np.pi * M)
     s = s[s > 0]
-    common, single = (Window(float(1 / (a * g * s.max())), float(1 / (a * g * s.min()))) for g in _groups(M))
+    common, single = (Window(float(1 / (g * s.max())), float(1 / (g * s.min()))) for g in _groups(M, eta))
     return common, single
 
 
-def _groups(M):
-    """Rates of u and d over a s_l."""
-    return 2 + (M - 1) * W, 2 - W
+def _groups(M, eta):
+    """Rates of u and d over s_l."""
+    return _unit(M, eta) * (2 + (M - 1) * W), _unit(M, eta) * (2 - W)
 
 
 def _modes(spectrum, M, eta, x, y, v, v_star):
@@ -480,10 +492,9 @@ def _modes(spectrum, M, eta, x, y, v, v_star):
     M, eta_M = _effective(M, eta, v, v_star)
     x = p if x is None else _check.array("x", x, s.shape)
     y = np.zeros_like(s) if y is None else _check.array("y", y, s.shape)
-    a = 2 * eta_M / (W * np.pi * M)
     common = (2 * W + 3 * (M - 1)) * s * (x + (M - 1) * y)
     single = (M - 1) * (2 * W - 3) * s * (x - y)
-    rates = a * np.concatenate([g * s for g in _groups(M)])
+    rates = np.concatenate([g * s for g in _groups(M, eta_M)])
     return rates, eta_M / eta / (6 * np.pi * M) * np.concatenate([common, single])
 
 

@@ -46,7 +46,7 @@ def flow_error(spectrum, eta, alpha, *, student_scale=1.0, m0=None):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (8) = (47) = (67).
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (8) = (47) = (66) = (67).
 
     Examples
     --------
@@ -83,7 +83,7 @@ def flow_overlaps(spectrum, eta, alpha, *, student_scale=1.0):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (7).
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (7); R is (38) = (64), Q is (46) = (65).
 
     Examples
     --------
@@ -142,7 +142,8 @@ def integral_error(beta, L, eta, alpha, *, student_scale=1.0, end_terms=False, l
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (9) = (50); end terms: (48).
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (9) = (50); (52) drops the second gamma function. End
+    terms: the Euler-Maclaurin formula (48), the first of them (49).
 
     Examples
     --------
@@ -154,7 +155,7 @@ def integral_error(beta, L, eta, alpha, *, student_scale=1.0, end_terms=False, l
     n = L if last is None else _check.count("last", last)
     if n > L:
         raise ValueError(f"last = {n}; expected at most L = {L}.")
-    b = beta / (1 + beta)
+    b = exponent(beta)
     low = z * n ** -(1.0 + beta)
     # the difference of two regularised functions, from the side on which neither is close to one
     difference = np.where(low > b, gammaincc(b, low) - gammaincc(b, z), gammainc(b, z) - gammainc(b, low))
@@ -227,7 +228,7 @@ def power_law_error(beta, L, eta, alpha, *, student_scale=1.0):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (53).
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (53), from (50) with (51).
 
     Examples
     --------

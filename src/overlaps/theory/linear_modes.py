@@ -62,9 +62,10 @@ def modes(spectrum, eta):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6) and (54) to (57), whose eigenvalues and prefactor are
-    misprinted: mu_k = -eig(A1 + eta U/2), eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha).
-    The secular form is derived here; c_k = 2 b_k mu_k / (2 - eta).
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6) = (56), with the polynomial (54), (55) and the coefficients
+    (57). Its eigenvalues and prefactor are misprinted: mu_k = -eig(A1 + eta U/2),
+    eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is derived here;
+    c_k = 2 b_k mu_k / (2 - eta).
 
     Examples
     --------
@@ -119,7 +120,8 @@ def error(spectrum, eta, alpha, *, student_scale=1.0, noise=0.0, m0=None):
 
     References
     ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eqs. (6), (24) to (29), (45); the noise is derived here.
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6): the solution (45) of the linear equations (5) = (26), which
+    are (24), (25) = (28), (29) for the error (23). The noise is derived here.
 
     Examples
     --------
@@ -340,6 +342,8 @@ def reduce(model, start):
     (0.4, (1,))
     """
     _check.model(model)
+    if model.latent_teacher:
+        raise ValueError(f"{model} has a teacher of latents, not all of it linear in x. Use ov.solve instead.")
     start = _check.state(start).on(model)
     if not (model.activation == model.teacher_activation == linear_activation):
         raise ValueError(f"{model} is not linear; expected activation=ov.linear for student and teacher.")

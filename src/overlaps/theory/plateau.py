@@ -25,6 +25,7 @@ from ..activations import erf
 from ..closure import closure
 from ..models import committee_machine
 from ..state import State
+from .hierarchy_bases import order_parameters
 
 __all__ = [
     "Plateau",
@@ -133,7 +134,7 @@ def plateau(T, *, K=None, v=None, v_star=None):
             "Expected teachers with output weights of one sign; check T and v_star."
         )
     Q, R = moments(c, T)
-    return Plateau(c, float(Q), R, f.eps_g)
+    return Plateau(c, float(Q), R, max(f.eps_g, 0.0))  # a difference, which rounding may make negative
 
 
 def symmetric_plateau(M, *, T1=1.0, D1=0.0, K=None, v=None, v_star=None):
@@ -219,8 +220,8 @@ def teacher_moments(state, orders):
     ----------
     state : State
         Gives the blocks of the teacher; it must know its eigenvalues (``model.random_start`` and ``traj[-1]`` do).
-    orders : sequence of numbers
-        The orders j.
+    orders : sequence of int
+        The orders j >= 0.
 
     Returns
     -------
@@ -239,9 +240,8 @@ def teacher_moments(state, orders):
     array([[2.129114, 0.      ],
            [0.      , 2.129114]])
     """
-    t = _check.state(state, "state").plain[2]
-    orders = _check.array("orders", orders, ("n",), "A sequence, such as [1, 2].")
-    return np.einsum("jl,lmn->jmn", state.s ** orders[:, None], t)
+    _check.array("orders", orders, ("n",), "A sequence, such as [1, 2].")
+    return order_parameters(state, orders).T
 
 
 def row_averages(T):
@@ -398,7 +398,8 @@ def escape_matrix(T, T2, *, eta, K=None, v=None, v_star=None):
 
     Notes
     -----
-    Exact for N -> infinity in gradient flow, derived here.
+    Exact for N -> infinity in gradient flow, derived here. For symmetric teachers it is the growth of one number of
+    [WR] (14), (112), (114), at the rate eta g_r times the eigenvalue (113).
 
     Examples
     --------

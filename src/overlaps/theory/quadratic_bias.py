@@ -59,7 +59,7 @@ def polar(R):
 
     References
     ----------
-    Bocchi et al. (2026), arXiv:2604.03068.
+    Bocchi et al. (2026), arXiv:2604.03068, (22) = (37).
 
     Examples
     --------
@@ -103,7 +103,7 @@ def closest_solution(R):
 
     Notes
     -----
-    Exact. SGD ends there if :func:`conserves_polar`. Bocchi et al. (2026), arXiv:2604.03068.
+    Exact. SGD ends there if :func:`conserves_polar`. Bocchi et al. (2026), arXiv:2604.03068, (19), (20), (21).
 
     Examples
     --------
@@ -139,7 +139,7 @@ def solution_weights(S, W_star):
 
     Notes
     -----
-    Exact: eps_g = 0 for any teachers. Bocchi et al. (2026), arXiv:2604.03068.
+    Exact: eps_g = 0 for any teachers. Bocchi et al. (2026), arXiv:2604.03068, (15), (16).
 
     Examples
     --------
@@ -177,7 +177,8 @@ def distance(Q, R, S):
 
     Notes
     -----
-    Exact, for orthonormal teachers; nan where the overlaps are (runs that did not get there).
+    Exact, for orthonormal teachers, (17) of Bocchi et al. (2026), arXiv:2604.03068; nan where the overlaps are (runs
+    that did not get there).
 
     Examples
     --------
@@ -222,7 +223,7 @@ def conserves_polar(Q, R, T=None):
 
     Notes
     -----
-    Exact. Bocchi et al. (2026), arXiv:2604.03068, state the conservation without the condition.
+    Exact. Bocchi et al. (2026), arXiv:2604.03068, state the conservation, (48), without the condition.
 
     Examples
     --------

@@ -80,7 +80,7 @@ def gradient(W, W_star, *, v=None, v_star=None):
 
     Notes
     -----
-    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068.
+    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (24).
 
     Examples
     --------
@@ -112,7 +112,7 @@ def hessian(W, W_star, *, v=None, v_star=None):
 
     Notes
     -----
-    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068 (their plateau formula lacks a sum).
+    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (25) (their plateau formula lacks a sum).
 
     Examples
     --------
@@ -206,7 +206,7 @@ def stationary_point(N, K, M, r, s, *, rng=None):
 
     Notes
     -----
-    Exact; derived here. Bocchi et al. (2026), arXiv:2604.03068, eqs. (28)-(30), have (r, 0) and (0, s).
+    Exact; derived here. Bocchi et al. (2026), arXiv:2604.03068, (26), (28), (30), have (r, 0) and (0, s).
 
     Examples
     --------
@@ -271,7 +271,8 @@ def stationary_spectrum(N, K, M, r, s):
     Notes
     -----
     Exact; derived here for all (r, s). Eigenvalues of the risk of Bocchi et al. (2026), arXiv:2604.03068, are twice as
-    large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0), (0, M) and (0, 1).
+    large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0), (0, M) and (0, 1); (29) is a
+    ratio of numbers at the plateau.
 
     Examples
     --------

@@ -81,8 +81,8 @@ def plateau(K, M, *, eta, noise=0.0, gradient_flow=False):
 
     Notes
     -----
-    Exact for N -> infinity. The gradient-flow values are those of Bocchi et al. (2026), arXiv:2604.03068, eqs. (9) to
-    (12), with the sign of omega_Q corrected; finite eta is derived here.
+    Exact for N -> infinity. The gradient-flow values are those of Bocchi et al. (2026), arXiv:2604.03068, (9), (10),
+    (11) = (35), (12) = (36), with the sign of omega_Q corrected; finite eta is derived here.
 
     Examples
     --------
