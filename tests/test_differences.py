@@ -219,6 +219,7 @@ def test_erf_decays_at_the_linearised_rate():
     assert system.rhs(0.0, y[-1])[0] / y[-1, 0] == pytest.approx(mu, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_power_law_handed_over_early_and_late():
     """From the plateau's end to 1e-22 on eight eigenvalues: later handover, another method, the overlaps themselves."""
     model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=8))

@@ -239,6 +239,7 @@ CRITICAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", CRITICAL)
 def test_critical_noise(beta):
     found = subcritical(beta, 1.0).critical_noise ** 2

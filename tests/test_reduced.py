@@ -214,6 +214,7 @@ def linear_moments(model, start, N, steps):
     return q, r
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "N, sizes, s, batch_size",
     [

@@ -240,6 +240,7 @@ def test_orthant_golden():
     assert _orthant.orthant4(GOLDEN_S4 / np.outer(sigma, sigma)) == pytest.approx(0.114742194080134, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("K", "M"), [(2, 2), (4, 1)])
 def test_relu_C_against_60_digits(K, M):
     rng = np.random.default_rng(K)
@@ -492,6 +493,7 @@ def correlations(rng, family):
 FAMILIES = ["weak", "generic", "two pairs", "common", "plane"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_orthant4_against_60_digits(family):
     P = correlations(np.random.default_rng(12), family)

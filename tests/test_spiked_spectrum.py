@@ -106,6 +106,7 @@ def test_stieltjes_transform_of_the_density_is_V2(r, c, alpha, beta, student):
         assert_allclose(total, model.solve(alpha=alpha, lam=lam).V2, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha, beta", [(1.5, 1.0), (0.5, 1.0), (1.0, 1.0)])
 def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
     """Positive, zero outside the edges, a square root inside, equal to the smoothed density but for O(eps)."""

@@ -135,6 +135,7 @@ def test_bdf_agrees_with_dop853_on_random_settings(seed):
         assert distance(traj, reference) < rtol
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("L, seed", [(1, 0), (8, 3), (16, 2)])
 def test_eps_g_keeps_rtol_as_it_falls(L, seed):
     """Down to 1e-9, a small difference of overlaps; the reference follows the differences of students and teachers."""
@@ -422,6 +423,7 @@ def test_divergence_is_reported(method, activation, eta):
     assert np.all(np.isfinite(traj.Q))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rtol", [1e-6, 1e-8, 1e-10])
 @pytest.mark.parametrize("eta", [0.22, 0.33, 0.4, 0.47])
 def test_a_network_that_has_learned_everything_rests(eta, rtol):
