@@ -528,3 +528,19 @@ def test_differences_of_a_closure_that_vanishes_are_rounding():
     rates = ov.linearise(model, silent)
     # v alone relaxes, with eta_v E[g^2], and g^2 = 1 where the unit is saturated up to 1 / sqrt(Q)
     assert rates.eigenvalues.real.min() == pytest.approx(-model.eta_v, rel=1e-2)
+
+
+def test_newton_steps_that_leave_every_number_are_reported():
+    """Found by random search: two steps from this guess the overlaps overflow."""
+    spectrum = ov.Spectrum(s=[0.0, 0.30845314], p=[1.0, 0.0])
+    v_star = [0.90092739, -0.71168077]
+    model = ov.committee_machine(
+        1, 2, eta=1.9534043536590708, eta_v=0.3, noise=0.5, v=[0.02364325], v_star=v_star, spectrum=spectrum
+    )
+    tau = [np.zeros((2, 2)), [[0.02160672, 0.00016002], [0.00016002, 0.14227274]]]
+    r = [np.zeros((1, 2)), [[-0.12549409, 0.13698679]]]
+    T = [[0.07004864, 0.00051877], [0.00051877, 0.46124588]]
+    guess = ov.State(q=[[[3.38113918]], [[1.18924473]]], r=r, tau=tau, T=T, v=model.v)
+    with pytest.warns(RuntimeWarning, match="no fixed point was found"):
+        point = ov.fixed_point(model, guess, max_iterations=10)
+    assert not point.converged

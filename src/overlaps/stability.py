@@ -276,7 +276,7 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
     Raises
     ------
     ValueError
-        Bad input, or a closure without derivative on the way (:func:`linearise`).
+        Bad input, or a closure without derivative at the guess (:func:`linearise`).
 
     Warns
     -----
@@ -285,7 +285,9 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
 
     Notes
     -----
-    Exact up to rounding; quadratic convergence. At a degenerate fixed point (one that is approached algebraically,
+    Exact up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
+    students; following the second in eta by continuation may fall onto the first, the end of a trajectory does not. At
+    a degenerate fixed point (one that is approached algebraically,
     e.g. more quadratic students than teachers) convergence is linear and the overlaps are known to about sqrt(tol).
 
     References
@@ -309,14 +311,14 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
     max_iterations = _check.count("max_iterations", max_iterations)
     system, y = _bound(model, guess)
     _check_dense(y.size)
-    y, velocity, size, iterations = _newton(system, y, max_iterations)
+    y, velocity, size, iterations, obstacle = _newton(system, y, max_iterations)
     state, residual = system.state(y), float(np.max(np.abs(velocity)))
     message = f"largest |dy/dalpha| = {residual:.1e} after {iterations} Newton steps"
     converged = bool(residual <= tol * size)
     if not converged:
         message += (
             f", expected below {tol * size:.1e}: no fixed point was found. Start nearer to one (the slowest point "
-            "of a trajectory), or lower eta: plateaus can cease to exist when it is large."
+            "of a trajectory), or lower eta: plateaus can cease to exist when it is large." + obstacle
         )
     else:
         try:
@@ -329,17 +331,31 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
 
 
 def _newton(system, y, max_iterations):
-    """Damped Newton steps of least norm until rounding stops them: (y, velocity, size of its terms, steps)."""
+    """Damped Newton steps of least norm until rounding stops them, or a point at which the closure has no derivative.
+
+    (y, velocity, size of its terms, steps, what stopped them early).
+    """
     tied = _ties(system)
     free, copies = np.unique(tied, return_inverse=True)
     y = _possible(system, y)[tied]
+    obstacle = ""
     for iteration in range(max_iterations + 1):
-        velocity, derivative = system.rhs(0.0, y), Derivative(system, y)
+        velocity = system.rhs(0.0, y)
+        try:
+            derivative = Derivative(system, y)
+        except ValueError as refusal:
+            if iteration == 0:  # the guess itself is at fault
+                raise
+            obstacle = f" Newton's steps ended where {refusal}"
+            break
         speed, size = np.linalg.norm(velocity[free]), derivative.scale * np.max(np.abs(y), initial=1e-300)
         if iteration == max_iterations or speed <= FLOOR * size:
             break
         J = np.zeros((free.size, free.size))
         np.add.at(J.T, copies, derivative.dense()[free].T)  # tied students move together
+        if not np.all(np.isfinite(J)):
+            obstacle = " Newton's steps ended where overlaps leave the range of floating-point numbers."
+            break
         step = -lstsq(J, velocity[free], cond=ZERO)[0][copies]
         for damping in 0.5 ** np.arange(20):
             trial = _possible(system, y + damping * step)[tied]
@@ -348,7 +364,7 @@ def _newton(system, y, max_iterations):
         else:
             break
         y = trial
-    return y, velocity, size, iteration
+    return y, velocity, size, iteration, obstacle
 
 
 def _ties(system):

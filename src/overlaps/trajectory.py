@@ -14,6 +14,8 @@ from .state import State, gram
 
 __all__ = ["Ensemble", "Trajectory"]
 
+OVERFLOW = 1e70  # overlaps of diverging runs, whose products in the closure are not numbers any more
+
 
 class _Curves(Record):
     """What follows from Q, R, T, v; shared by the records of solutions and of runs."""
@@ -40,7 +42,9 @@ class _Curves(Record):
             S, v = self.S, self.v
             n = S.shape[-1]
             flat = generalisation_error(self.model, S.reshape(-1, n, n), v.reshape(-1, v.shape[-1]))
-            flat[~np.all(np.isfinite(S.reshape(-1, n * n)), axis=1)] = np.nan  # what a run did not reach
+            largest = np.max(np.abs(S.reshape(-1, n * n)), axis=1)
+            flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
+            flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
             self._cache["eps_g"] = np.maximum(flat, 0.0).reshape(v.shape[:-1])
         return self._cache["eps_g"]
 
