@@ -522,12 +522,26 @@ def test_large_states_are_refused_by_dense_methods(monkeypatch):
 
 
 def test_differences_of_a_closure_that_vanishes_are_rounding():
-    """A student without output: A and B are 0 up to rounding, which is no fault of their differences."""
-    model = ov.committee_machine(1, 2, activation=ov.tanh, teacher_activation=ov.linear, eta=0.7, eta_v=0.3)
-    silent = ov.State.from_overlaps(model, Q=[[6e6]], R=[[0.0, 0.0]], T=np.eye(2), v=[3e-9])
-    rates = ov.linearise(model, silent)
-    # v alone relaxes, with eta_v E[g^2], and g^2 = 1 where the unit is saturated up to 1 / sqrt(Q)
-    assert rates.eigenvalues.real.min() == pytest.approx(-model.eta_v, rel=1e-2)
+    """Found by random search: Newton's steps end at a student without output, where A and B are 0 up to rounding."""
+    spectrum = ov.power_law(beta=0.6675607103790399, L=3)
+    model = ov.committee_machine(
+        1, 2, activation=ov.tanh, teacher_activation=ov.linear, spectrum=spectrum, gradient_flow=True,
+        v=[-0.47677573], v_star=[-0.40301771, 0.62845148], eta=0.6675607103790399, eta_v=0.3,
+    )  # fmt: skip
+    r = [[[-3.4366674, -1.40668603]], [[-0.04784733, 0.28283744]], [[0.02106713, 0.08911981]]]
+    tau = [
+        [[0.97575419, 0.5474167], [0.5474167, 0.46743012]],
+        [[0.01397818, 0.00658731], [0.00658731, 0.05701975]],
+        [[0.00680004, 0.0114612], [0.0114612, 0.02658472]],
+    ]
+    T = np.array([[0.52241907, 0.3146082], [0.3146082, 0.40049182]])
+    larger = 1.00001  # the digits above are rounded to the outside of what is possible
+    q = [[[13.79956447]], [[1.89353678]], [[0.46077005]]]
+    guess = ov.State(q=q, r=r, tau=larger * np.array(tau), T=larger * T, v=model.v)
+    point = ov.fixed_point(model, guess, max_iterations=10)
+    assert point.converged and abs(point.state.v[0]) < 1e-6
+    # v relaxes with eta_v E[g^2], and g^2 = 1 where the unit is saturated; nothing else moves
+    assert ov.linearise(model, point.state).eigenvalues.real.min() == pytest.approx(-model.eta_v, rel=1e-2)
 
 
 def test_newton_steps_that_leave_every_number_are_reported():

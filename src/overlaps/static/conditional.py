@@ -382,6 +382,7 @@ def relative(a, b):
 
 
 def unresolved(role, errors):
+    """Error that names the argument in which the jumps and kinks of the student or target belong."""
     name = "breakpoints" if role == "target" else "student_breakpoints"
     return ValueError(
         f"{role} is not smooth: two quadrature rules differ by {errors[role]:.1e} (relative), expected {TOLERANCE:g}. "
