@@ -7,6 +7,7 @@ Every model is an activation closure times a covariate spectrum, integrated by o
 from . import latents, static, theory
 
 # what is learned
+from ._version import __version__ as __version__
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 
 # the closure, the solution, the simulation
@@ -30,8 +31,6 @@ from .stability import FixedPoint, Linearisation, critical_eta, fixed_point, lin
 from .state import State
 from .sweep import Sweep, sweep
 from .trajectory import Ensemble, Trajectory
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Activation",

@@ -5,6 +5,8 @@ from concurrent.futures import Executor
 
 import numpy as np
 
+from ._record import Record
+
 ZERO_NORM = 1e-12  # variance of a student, relative to the teachers', below which it has no direction
 PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input does not
 
@@ -48,32 +50,37 @@ def kind(name, value, cls, example):
     return value
 
 
+EXAMPLES = {
+    "Model": "ov.committee_machine(2, 2, eta=0.5)",
+    "State": "model.random_start(N=1000, rng=1)",
+    "Spectrum": "ov.power_law(beta=1.0, L=100)",
+    "SpikedRandomFeatures": "ov.static.SpikedRandomFeatures(f, h, r=1, gamma=1, beta=1)",
+}
+
+
+def record(name, value, cls, example=None):
+    """A record, by the name of its class: the modules that define records are checked here themselves."""
+    return kind(name, value, Record.kinds[cls], example or EXAMPLES[cls])
+
+
 def model(value, name="model"):
     """A Model."""
-    from .models import Model  # which is made of checked parts itself
-
-    return kind(name, value, Model, "ov.committee_machine(2, 2, eta=0.5)")
+    return record(name, value, "Model")
 
 
-def state(value, name="start", example="model.random_start(N=1000, rng=1)"):
+def state(value, name="start", example=None):
     """A State."""
-    from .state import State
-
-    return kind(name, value, State, example)
+    return record(name, value, "State", example)
 
 
 def spectrum(value, name="spectrum"):
     """A Spectrum."""
-    from .spectrum import Spectrum
-
-    return kind(name, value, Spectrum, "ov.power_law(beta=1.0, L=100)")
+    return record(name, value, "Spectrum")
 
 
 def spiked_features(value, name="model"):
     """A SpikedRandomFeatures."""
-    from .static.spiked import SpikedRandomFeatures
-
-    return kind(name, value, SpikedRandomFeatures, "ov.static.SpikedRandomFeatures(f, h, r=1, gamma=1, beta=1)")
+    return record(name, value, "SpikedRandomFeatures")
 
 
 def choice(name, value, known, hint=""):

@@ -1,6 +1,7 @@
 """Equality of frozen records that hold arrays."""
 
 from dataclasses import fields
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,3 +21,11 @@ class Record:
         return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.compare)
 
     __hash__ = None
+
+    kinds: ClassVar[
+        dict[str, type]
+    ] = {}  # every record of the library by its name: who checks, saves or loads one asks here
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        Record.kinds.setdefault(cls.__name__, cls)

@@ -12,25 +12,18 @@ import numpy as np
 
 from . import activations
 from ._polynomials import Polynomial
-from .feature_map import NAMED, feature_map
-from .hidden_manifold import HiddenManifold
-from .manifold_ensemble import ManifoldEnsemble
-from .models import Model
-from .spectrum import Spectrum
-from .trajectory import Ensemble, Trajectory
+from ._record import Record
+from ._version import __version__
 
 __all__ = ["load", "save"]
 
 FORMAT = 1
 ROLES = "activation", "teacher_activation"
 MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
-KINDS = {kind.__name__: kind for kind in (Trajectory, Ensemble, ManifoldEnsemble)}
 
 
 def save(result, path):
     """Write a Trajectory or an Ensemble; the file appears complete or not at all."""
-    from . import __version__
-
     path = _path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
@@ -58,7 +51,7 @@ def save(result, path):
         "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
         "spectrum": spectrum.name,
     }
-    if isinstance(model, HiddenManifold):
+    if model.latent_teacher:
         head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
         head["manifold"] = {name: getattr(model, name) for name in ("ratio", "nodes", "latent_scale")}
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
@@ -145,7 +138,7 @@ def load(path, *, model=None):
                 f"{path} has format {head['format']} (overlaps {head['version']}); this version reads up to {FORMAT}. "
                 "Upgrade overlaps."
             )
-        kind = KINDS[head["kind"]]
+        kind = Record.kinds[head["kind"]]
         arrays = {f.name: data[f.name] for f in fields(kind) if f.name in data}
         if model is None:
             model = _model(head, data)
@@ -159,15 +152,17 @@ def _model(head, data):
         options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
     options |= {
-        "spectrum": Spectrum(data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")),
+        "spectrum": Record.kinds["Spectrum"](
+            data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
+        ),
         "v": data["model.v"],
         "v_star": data["model.v_star"],
     }
     if "manifold" not in head:
-        return Model(**options)
-    if head["features"] not in NAMED:
+        return Record.kinds["Model"](**options)
+    if head["features"].startswith("function "):
         raise ValueError(f"the file names the features {head['features']!r}; pass load(path, model=...).")
-    return HiddenManifold(**options, features=feature_map(head["features"]), **head["manifold"])
+    return Record.kinds["HiddenManifold"](**options, features=head["features"], **head["manifold"])
 
 
 def _activation(name):

@@ -6,7 +6,7 @@ sweep, its parameters. xarray is an optional package and is imported at the firs
 
 import numpy as np
 
-from .trajectory import Runs, Trajectory
+from ._version import __version__
 
 __all__ = ["from_curves", "from_sweep"]
 
@@ -64,9 +64,7 @@ def from_curves(result):
     >>> data.R.dims
     ('alpha', 'k', 'm')
     """
-    from . import __version__
-
-    runs = ("run",) if isinstance(result, Runs) else ()
+    runs = ("run",) if result.is_ensemble else ()
     blocks = hasattr(result, "q")  # runs on the hidden manifold have none in common
     all_dims = {name: (*runs, "alpha", *dims) for name, dims in DIMS.items()}
     all_dims |= {name: (*runs, *dims) for name, dims in CONSTANT_DIMS.items()}
@@ -118,8 +116,6 @@ def from_sweep(result):
     >>> int(data.value.sel(x=3, y=20))
     60
     """
-    from . import __version__
-
     xr = _xarray()
     lost = {*result.errors, *result.missing}
     parts = {i: _part(xr, value) for i, value in enumerate(result.values) if i not in lost}
@@ -145,8 +141,8 @@ def from_sweep(result):
 
 
 def _part(xr, value):
-    if isinstance(value, Trajectory | Runs):
-        return from_curves(value)
+    if hasattr(value, "to_xarray"):
+        return value.to_xarray()
     if isinstance(value, xr.Dataset):
         return value
     items = value if isinstance(value, dict) else {"value": value}

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from .trajectory import Runs
-
 __all__ = ["approach", "fluctuations", "plot"]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
@@ -54,7 +52,7 @@ def plot(result, ax=None, **style):
     if not all(hasattr(a, "plot") for a in axes):
         raise ValueError(f"ax = {ax!r}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
     label = style.pop("label", None)
-    draw = _draw_runs if isinstance(result, Runs) else _draw_line
+    draw = _draw_runs if result.is_ensemble else _draw_line
     draw(axes[0], result.alpha, result.eps_g, label=label or _name(result), **style)
     if fresh:
         _axis(axes[0], result.alpha, result.eps_g, r"generalisation error $\epsilon_g$")
@@ -237,4 +235,4 @@ def _axis(ax, alpha, curve, label):
 
 
 def _name(result):
-    return f"SGD, N = {result.N}" if isinstance(result, Runs) else "ODE, N → ∞"
+    return f"SGD, N = {result.N}" if result.is_ensemble else "ODE, N → ∞"

@@ -8,11 +8,11 @@ import numpy as np
 from . import _check
 from ._progress import bar
 from .direct import direct_run
+from .evolve import output_times
 from .hidden_manifold import HiddenManifold
 from .manifold_ensemble import ManifoldEnsemble
 from .manifold_sgd import manifold_constants, manifold_plan
 from .reduced import reduced_run
-from .solve import output_times
 from .start import random_start, warn_coarse_step
 from .trajectory import Ensemble
 

@@ -2,19 +2,7 @@
 
 import warnings
 
-import numpy as np
-
-from . import _check
-from ._choose import choose_method
-from ._integrals import LINEAR
-from ._progress import bar
-from ._system import System
-from .closure import check_domain
-from .differences import DifferenceSystem
-from .exponential import ExponentialMidpoint
-from .handover import can_hand_over, unfit
-from .integrate import check_options, integrate, solver_class
-from .structured import StructuredBDF
+from .evolve import evolve
 from .trajectory import Trajectory
 
 __all__ = ["solve"]
@@ -98,123 +86,8 @@ def solve(
     >>> bool(abs(traj.eps_g[-1] - np.exp(-2) / 2) < 1e-9)
     True
     """
-    _check.model(model)
-    start = _check.state(start).on(model)
-    rtol, atol, stop = checked_controls(rtol, atol, stop)
-    times, every_step = output_times(alpha)
-    check_domain(model, start.S, start.v)
-    system = System(model, start)
-    automatic = isinstance(method, str) and method == "auto"
-    chosen, why = choose_method(system, times[-1] - times[0], rtol) if automatic else (method, "")
-    solver = solver_class(chosen)
-    check_options(solver, options)
-    common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
-    with bar(progress, times[-1], "alpha") as tick:
-        leave = _learned(system) if _check.flag("late", late) else None
-        run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
-        q, r, v = system.unpack(np.array(run.y))
-        eps_late = floor_late = None
-        if run.left:
-            run, q, r, v, eps_late, floor_late = _follow_differences(
-                system, run, (q, r, v), times, solver, tick, common
-            )
-    run.message += _closure_note(system.closure)
-    if not run.success:
-        warnings.warn(run.message, RuntimeWarning, stacklevel=2)
-    first = first_record(run, alpha)
-    return Trajectory(
-        model=model,
-        alpha=np.array(run.alpha[first:]),
-        q=q[first:],
-        r=r[first:],
-        v=v[first:],
-        tau=start.tau,
-        T=start.T,
-        success=run.success,
-        message=run.message,
-        nfev=run.nfev,
-        method=solver.__name__ + why,
-        rtol=rtol,
-        atol=atol,
-        eps_late=None if eps_late is None else eps_late[first:],
-        floor_late=None if floor_late is None else floor_late[first:],
-    )
-
-
-def _learned(system):
-    """Test whether every student has nearly learned its teacher, at a packed state."""
-
-    def leave(y):
-        return can_hand_over(system.model, system.state(y))[0] is not None
-
-    reason = unfit(system.model, system.start)
-    if not reason and system.model.activation.code == LINEAR and system.model.K > 1:
-        reason = "linear units learn their sum only, their differences stay; expected K = M = 1, see theory.linear"
-    if reason:
-        raise ValueError(f"late=True cannot follow this problem to the end: {reason}. Leave late out.")
-    return leave
-
-
-def _follow_differences(system, run, arrays, times, solver, tick, common):
-    """Go on from the end of ``run`` in the differences of students and teachers; all parts joined."""
-    late = DifferenceSystem(system.model, system.state(run.y[-1]))
-    y = late.pack(late.start)
-    # the error of the exponential step is measured in Q and R
-    solver = StructuredBDF if solver is ExponentialMidpoint else solver
-    alpha, eps_late = run.alpha, np.full((2, len(run.alpha)), np.nan)
-    note = f" From alpha = {alpha[-1]:.6g} on in the differences of students and teachers ({solver.__name__})."
-    while run.left:
-        at = alpha[-1]
-        remaining = np.r_[at, times[times > at]]
-        part = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=tick, **common)
-        part.nfev += run.nfev
-        packed = np.array(part.y)
-        # the handover itself is a record only if it was asked for
-        kept = len(alpha) if common["every_step"] or at in times else len(alpha) - 1
-        alpha = alpha[:kept] + part.alpha[1:]
-        arrays = [np.concatenate([a[:kept], b[1:]]) for a, b in zip(arrays, late.unpack(packed), strict=True)]
-        late_part = np.array([late.eps_g(packed), late.eps_floor(packed)])
-        eps_late = np.concatenate([eps_late[:, :kept], late_part[:, 1:]], axis=1)
-        late, y = late.realigned(packed[-1])
-        run = part
-    run.alpha, run.message = alpha, run.message + note
-    return run, *arrays, *eps_late
-
-
-def _closure_note(closure):
-    """What a numerically integrated closure has to say about itself."""
-    note = f" {closure.message}" if getattr(closure, "message", "") else ""
-    error = getattr(closure, "error", 0.0)
-    return note + (f" Estimated error of C at the end: {error:.1e}." if error > 0 else "")
-
-
-def checked_controls(rtol, atol, stop):
-    """Tolerances and stop condition as ``integrate`` takes them."""
-    rtol = _check.number("rtol", rtol, above=0)
-    if rtol >= 1:
-        raise ValueError(f"rtol = {rtol:g}; expected a relative error below 1, such as 1e-8.")
-    atol = min(1e-12, 1e-4 * rtol) if atol is None else _check.number("atol", atol, above=0)
-    if stop is not None and not callable(stop):
-        stop = _check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
-    return rtol, atol, stop
-
-
-def first_record(run, alpha):
-    """Index of the first record to keep: the start only where it was asked for, or where nothing else was reached."""
-    asked = isinstance(alpha, tuple) or np.ravel(alpha)[0] == 0
-    return int(not asked and len(run.alpha) > 1)
-
-
-def output_times(alpha):
-    """(times with the start first, whether every step is recorded) of an interval or an array of output times."""
-    if isinstance(alpha, tuple):
-        if len(alpha) != 2:
-            raise ValueError(f"alpha is a tuple of length {len(alpha)}; expected (from, to), or an array of times.")
-        first, last = (_check.number("alpha", a, least=0) for a in alpha)
-        if not last > first:
-            raise ValueError(f"alpha = {alpha}; expected an interval with from < to.")
-        return np.array([first, last]), True
-    times = _check.array("alpha", np.atleast_1d(alpha), ("n",), "Try np.linspace(0, 100, 201).")
-    if times.size == 0 or times[0] < 0 or np.any(np.diff(times) <= 0):
-        raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
-    return (times if times[0] == 0 else np.concatenate([[0.0], times])), False
+    controls = {"rtol": rtol, "atol": atol, "progress": progress, "stop": stop, "late": late}
+    found = evolve(model, start, alpha, method=method, **controls, **options)
+    if not found.success:
+        warnings.warn(found.message, RuntimeWarning, stacklevel=2)
+    return Trajectory(model=model, **found._asdict())

@@ -1,6 +1,5 @@
 """Results: order parameters along the learning time, of one solution or of many runs."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -9,6 +8,7 @@ import numpy as np
 from . import _check
 from ._record import Record
 from .closure import generalisation_error, rounding_floor
+from .evolve import evolve
 from .models import Model
 from .state import State, gram
 
@@ -25,6 +25,7 @@ class _Curves(Record):
     v: np.ndarray
     T: np.ndarray
     _cache: dict
+    is_ensemble: ClassVar[bool] = False
 
     @property
     def S(self: Any):
@@ -109,6 +110,7 @@ class Runs(_Curves):
     N: int
     success: bool
     method: str
+    is_ensemble: ClassVar[bool] = True
     curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # what can be averaged over runs
 
     def __len__(self):
@@ -238,8 +240,6 @@ class Trajectory(_Blocks):
         ValueError
             alpha is no number, or lies outside the recorded interval.
         """
-        from .solve import solve
-
         alpha = _check.number("alpha", alpha, hint="One time in each call.")
         if not self.alpha[0] <= alpha <= self.alpha[-1]:
             covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
@@ -252,13 +252,13 @@ class Trajectory(_Blocks):
             # Q and R alone have lost the differences: go back to where they hold
             i = max(int(np.argmin(np.isnan(late))) - 1, 0)
         method = self.method.split(" ")[0]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            tolerances = {"rtol": self.rtol, "atol": self.atol}
-            part = solve(
-                self.model, self[i], (self.alpha[i], float(alpha)), method=method, late=late is not None, **tolerances
-            )
-        return part[-1]
+        part = evolve(
+            self.model, self[i], (self.alpha[i], float(alpha)), method=method, rtol=self.rtol, atol=self.atol,
+            late=late is not None,
+        )  # fmt: skip
+        if not part.success:
+            raise RuntimeWarning(part.message)
+        return State(q=part.q[-1], r=part.r[-1], tau=self.tau, T=self.T, v=part.v[-1], s=self.model.spectrum.s)
 
     def __repr__(self):
         state = "success" if self.success else "FAILED"

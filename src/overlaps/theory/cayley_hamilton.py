@@ -29,10 +29,10 @@ from .. import _check
 from .._hierarchy import moment_flow, multiply
 from .._system import System
 from ..closure import check_domain
+from ..evolve import checked_controls, first_record, output_times
 from ..exponential import ExponentialMidpoint
 from ..integrate import check_options, integrate, solver_class
 from ..models import Model
-from ..solve import checked_controls, first_record, output_times
 from ..spectrum import isotropic
 from ..state import State
 from ..structured import StructuredBDF
