@@ -14,7 +14,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
-INNER = {"checkpoint", "direct", "evolve", "integrate", "reduced", "workers", "theory.hierarchy_bases", "theory.linear_flow"} | {
+INNER = {"checkpoint", "direct", "evolve", "integrate", "reduced", "workers"} | {
+    "theory.hierarchy_bases", "theory.linear_flow",
     "theory.linear_modes", "theory.quadratic_bias", "theory.quadratic_landscape", "theory.quadratic_phases",
     "theory.quadratic_times", "static.blocks",
 }  # fmt: skip
