@@ -6,8 +6,8 @@ python benchmarks/bayes.py
 from timing import human, seconds
 
 import overlaps as ov
-from overlaps.static.channel import Channel
-from overlaps.static.correlation import correlation_of
+from overlaps.static.bayes.channel import Channel
+from overlaps.static.bayes.correlation import correlation_of
 
 HE3 = {3: 1.0}
 

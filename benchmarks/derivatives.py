@@ -1,10 +1,13 @@
 """Time of the exact derivatives of the closure, and its ratio to the matrix C alone.  One thread, teacher = student."""
 
+from importlib import import_module
+
 import numpy as np
 from timing import human, seconds
 
-from overlaps import _closures, _derivatives_C, _derivatives_relu, _integrals, _relu
-from overlaps._erf import erf_C
+from overlaps.activations import _relu
+from overlaps.activations._erf import erf_C
+from overlaps.gaussian import two_point as _integrals
 
 ETA, ETA_V, NOISE = 0.4, 0.7, 0.3
 
@@ -23,9 +26,9 @@ def measure(name, K):
         kernel = erf_C if name == "erf" else _relu.relu_C
         time_C = seconds(lambda: kernel(S, w, K, code, ETA, NOISE, C))
     else:
-        kernel = getattr(_closures, f"{name}_closure")
+        kernel = getattr(import_module(f"overlaps.activations._{name}"), f"{name}_closure")
         time_C = seconds(lambda: kernel(S, w, K, code, ETA, ETA_V, NOISE, True, A, B, C, dv))
-    module = _derivatives_relu if name == "relu" else _derivatives_C
+    module = import_module(f"overlaps.activations._{name}" + "_derivatives" * (name == "relu"))
     derivatives = getattr(module, f"{name}_derivatives")
     return time_C, seconds(lambda: derivatives(S, w, K, code, ETA, ETA_V, NOISE, True, dA, dB, dC, ddv))
 

@@ -6,8 +6,8 @@ import numpy as np
 from timing import seconds
 
 import overlaps as ov
-from overlaps.direct import advance
-from overlaps.manifold_sgd import random_weights
+from overlaps.manifold.weights import random_weights
+from overlaps.simulators.direct import advance
 
 REFERENCE = 3_600  # steps per second of the best published program, N = 1000
 N, D, BLOCK, STEPS = 1000, 500, 1024, 40_000

@@ -4,7 +4,7 @@ import numpy as np
 from timing import human, seconds
 
 import overlaps as ov
-from overlaps.reduced import BLOCK, _random_parts, draw, reduced_run
+from overlaps.simulators.reduced import BLOCK, _random_parts, draw, reduced_run
 
 N = 10_000  # the cost does not depend on it
 

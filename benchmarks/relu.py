@@ -11,10 +11,10 @@ import time
 
 import numpy as np
 
-from overlaps._integrals import ERF, LINEAR, QUADRATIC, RELU
-from overlaps._jit import jit
-from overlaps._orthant import arcsine, complement, orthants
-from overlaps._relu import relu_C
+from overlaps._base.jit import jit
+from overlaps.activations._relu import relu_C
+from overlaps.gaussian.orthants import arcsine, complement, orthants
+from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 
 TARGET = {2: 1.5, 4: 40.0, 8: 900.0}  # microseconds
 PI = math.pi

@@ -10,10 +10,9 @@ from numba import njit
 from timing import human, seconds
 
 import overlaps as ov
-from overlaps._closures import erf_closure
-from overlaps._erf import erf_C
-from overlaps._integrals import ERF
-from overlaps._system import System
+from overlaps.activations._erf import erf_C, erf_closure
+from overlaps.flow.system import System
+from overlaps.gaussian.two_point import ERF
 
 
 @njit(error_model="numpy")

@@ -8,8 +8,8 @@ from time import perf_counter
 import numpy as np
 
 import overlaps as ov
-from overlaps._system import System
-from overlaps.structured import StructuredBDF
+from overlaps.flow.system import System
+from overlaps.integrators.bdf import StructuredBDF
 
 CASES = [(2, 512, 1e4), (2, 512, 1e9), (2, 4096, 1e12), (6, 512, 1e6)]
 

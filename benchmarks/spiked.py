@@ -7,7 +7,7 @@ import numpy as np
 from timing import human, seconds
 
 import overlaps as ov
-from overlaps.static.conditional import conditional
+from overlaps.static.spiked.conditional import conditional
 
 
 def model(r=1.2, c=1.1, gamma=0.9, target=np.sin, **options):

@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps.static.student import train_student
+from overlaps.static.bayes.student import train_student
 
 DELTA = 0.2
 RATES = {"random": 0.02, "teacher": 0.003}  # a high rate would throw the student out of the teacher again

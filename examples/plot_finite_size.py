@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps import plotting
+from overlaps.results import plotting
 
 
 def main(sizes, runs):

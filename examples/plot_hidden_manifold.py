@@ -25,8 +25,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps.discrepancy import log_times
-from overlaps.manifold_sgd import random_weights
+from overlaps.manifold.weights import random_weights
+from overlaps.results.discrepancy import log_times
 
 STUDENTS = ov.erf, ov.relu
 NAMES = "Q", "R", "v"

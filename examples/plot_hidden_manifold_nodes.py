@@ -27,8 +27,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps.manifold_sgd import random_weights
-from overlaps.marchenko_pastur import mp_gauss
+from overlaps.manifold.marchenko_pastur import mp_gauss
+from overlaps.manifold.weights import random_weights
 
 TIMES = np.array([1.0, 3.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0])
 SETUPS = [  # features, D/N, student, alignment with the teacher, colour

@@ -20,7 +20,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps.theory import cayley_hamilton, plateau
+from overlaps.theory import plateau
+from overlaps.theory.cayley_hamilton import hierarchy as cayley_hamilton
 
 BETAS = (0.25, 1.0, 1.5)
 STOPPED = 2e3  # where runs that broke off are drawn

@@ -41,9 +41,9 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps import latents
-from overlaps.discrepancy import log_times
-from overlaps.manifold_sgd import random_weights
+from overlaps.manifold import latents
+from overlaps.manifold.weights import random_weights
+from overlaps.results.discrepancy import log_times
 
 NAMES = "Q", "R", "v"
 COORDINATES = "per coordinate, standardised"

@@ -29,9 +29,9 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps import latents
-from overlaps.discrepancy import log_times
-from overlaps.manifold_sgd import random_weights
+from overlaps.manifold import latents
+from overlaps.manifold.weights import random_weights
+from overlaps.results.discrepancy import log_times
 
 A = 9.0
 NAMES = "Q", "R", "v"

@@ -37,9 +37,9 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 import overlaps as ov
-from overlaps import latents
-from overlaps.discrepancy import log_times
-from overlaps.manifold_sgd import random_weights
+from overlaps.manifold import latents
+from overlaps.manifold.weights import random_weights
+from overlaps.results.discrepancy import log_times
 
 MEANS = np.array([-3.0, 3.0])
 LAWS = {"elementwise": "population", "shared, population": "population", "shared, sample": "sample"}

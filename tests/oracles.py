@@ -1,5 +1,6 @@
 """Slow, obvious implementations, used only as truth.  Nothing here is shared with the library."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -128,3 +129,28 @@ def runge_kutta(f, y, alpha, steps):
         k4 = f(y + h * k3)
         y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
     return y
+
+
+def ridge_draw(rng, student, target, *, r, c, gamma, alpha, lam, d, noise=0.0, bias=False, rows=None):
+    """One draw of the model, in coordinates v = e_0, zeta = e_1; r, c (p,). Test and training error, a, W0."""
+    p, n = len(r), round(alpha * d)
+    W0 = rng.standard_normal((p, d)) if rows is None else rows
+    W0 = W0 / np.linalg.norm(W0, axis=1, keepdims=True)
+    W = np.sqrt(c)[:, None] * W0
+    W[:, 0] += r
+
+    def sample(size):
+        x = rng.standard_normal((size, d))
+        y = target(gamma * x[:, 0] + math.sqrt(1 - gamma**2) * x[:, 1]) + noise * rng.standard_normal(size)
+        return student(x @ W.T) / math.sqrt(p), y
+
+    X, y = sample(n)
+    mean, level = (X.mean(axis=0), y.mean()) if bias else (np.zeros(p), 0.0)
+    Z = X - mean
+    if p < n:
+        a = np.linalg.solve(Z.T @ Z + lam * np.eye(p), Z.T @ (y - level))
+    else:
+        a = Z.T @ np.linalg.solve(Z @ Z.T + lam * np.eye(n), y - level)
+    b0 = level - mean @ a
+    X_new, y_new = sample(10_000)
+    return np.mean((y_new - X_new @ a - b0) ** 2), np.mean((y - X @ a - b0) ** 2), a, W0

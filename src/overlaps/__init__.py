@@ -4,33 +4,36 @@ Every model is an activation closure times a covariate spectrum, integrated by o
 """
 
 # laws of latent variables; what is known in closed form, loaded when first used; fixed points
-from . import latents, static, theory
+from . import static, theory
 
 # what is learned
-from ._version import __version__ as __version__
-from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
+from ._base.version import __version__ as __version__
+from .activations.activation import Activation
 
 # the closure, the solution, the simulation
-from .closure import Closure, closure
+from .activations.closure import Closure, closure
+from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 from .compress import compress, compression_error
-from .discrepancy import Discrepancy, tlog_rmse
-from .files import load
-from .hidden_manifold import HiddenManifold, hidden_manifold
-from .manifold_ensemble import ManifoldEnsemble
-from .models import Model, committee_machine, quadratic_network
-from .simulate import simulate
-from .solve import solve
+from .manifold import latents
+from .manifold.ensemble import ManifoldEnsemble
+from .manifold.model import HiddenManifold, hidden_manifold
+from .models.model import Model, committee_machine, quadratic_network
 
 # from what data
-from .spectrum import Spectrum, isotropic, power_law
-
-# where the flow stops, and whether it stays
-from .stability import FixedPoint, Linearisation, critical_eta, fixed_point, linearise
+from .models.spectrum import Spectrum, isotropic, power_law
 
 # from where
-from .state import State
-from .sweep import Sweep, sweep
-from .trajectory import Ensemble, Trajectory
+from .models.state import State
+from .results.discrepancy import Discrepancy, tlog_rmse
+from .results.ensemble import Ensemble
+from .results.files import load
+from .results.trajectory import Trajectory
+from .simulators.simulate import simulate
+from .solve import solve
+
+# where the flow stops, and whether it stays
+from .stability.linear import FixedPoint, Linearisation, critical_eta, fixed_point, linearise
+from .sweeps.sweep import Sweep, sweep
 
 __all__ = [
     "Activation",

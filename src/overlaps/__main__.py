@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import overlaps as ov
-from overlaps._jit import cache_folder
+from overlaps._base.jit import cache_folder
 
 
 def demo(output):

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from . import _check
-from ._choose import fastest_rate
-from ._system import System
+from ._base import check
+from .flow.system import System, fastest_rate
+from .models.spectrum import Spectrum
+from .models.state import State, gram
 from .solve import solve
-from .spectrum import Spectrum
-from .state import State, gram
 
 __all__ = ["compress", "compression_error"]
 
@@ -86,17 +85,17 @@ def compress(model, state, nodes, *, until=None):
     >>> bool(np.allclose(full.Q, quick.Q, rtol=0, atol=1e-8))
     True
     """
-    _check.model(model)
-    state = _check.state(state, "state").on(model)
+    check.model(model)
+    state = check.state(state, "state").on(model)
     width = model.K + model.M
-    nodes = _check.count("nodes", nodes)
+    nodes = check.count("nodes", nodes)
     if nodes < width + 1:
         raise ValueError(f"nodes = {nodes}; expected at least K + M + 1 = {width + 1}, one for each vector and p.")
     s, p = model.spectrum.s, model.spectrum.p
     if nodes >= s.size:
         return model, state
     steps = nodes // (width + 1)
-    slowest = 0.0 if until is None else _slowest(model, state, _check.number("until", until, above=0))
+    slowest = 0.0 if until is None else _slowest(model, state, check.number("until", until, above=0))
     modes, Z, lengths = _roots(s, state)
     theta, Z = _gauss_rule(modes, Z, steps, slowest)
     rho, root = _gauss_rule(s, np.sqrt(p)[:, None], nodes - width * steps, slowest)
@@ -153,7 +152,7 @@ def compression_error(model, state, nodes, alpha, *, until=None, **options):
     if isinstance(alpha, tuple):
         raise ValueError(f"alpha = {alpha} is an interval; expected an array of times, at which both rules are known.")
     options = {"rtol": 1e-10} | options
-    rules = [compress(model, state, n, until=until) for n in (_check.count("nodes", nodes), nodes * 3 // 2)]
+    rules = [compress(model, state, n, until=until) for n in (check.count("nodes", nodes), nodes * 3 // 2)]
     coarse, fine = (solve(small, begin, alpha, **options) for small, begin in rules)
     return float(max(np.max(np.abs(getattr(coarse, x) - getattr(fine, x))) for x in ("Q", "R")))
 

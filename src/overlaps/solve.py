@@ -2,8 +2,8 @@
 
 import warnings
 
-from .evolve import evolve
-from .trajectory import Trajectory
+from .integrators.evolve import evolve
+from .results.trajectory import Trajectory
 
 __all__ = ["solve"]
 
@@ -30,10 +30,10 @@ def solve(
         An interval (from, to), recorded at every step of the solver; or increasing output times >= 0, with the start
         at alpha = 0. Time is alpha = steps / N.
     method : str or OdeSolver class
-        "structured" (:class:`~overlaps.structured.StructuredBDF`: stiff problems, long times), "exponential"
-        (:class:`~overlaps.exponential.ExponentialMidpoint`: moderate accuracy), any name known to
+        "structured" (:class:`~overlaps.integrators.bdf.StructuredBDF`: stiff problems, long times), "exponential"
+        (:class:`~overlaps.integrators.exponential.ExponentialMidpoint`: moderate accuracy), any name known to
         ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``. "DOP853" is SciPy's with eps_g in
-        its error control (:class:`~overlaps.explicit.DOP853`). "auto" takes it for short or non-stiff problems and
+        its error control (:class:`~overlaps.integrators.dop853.DOP853`). "auto" takes it for short or non-stiff problems and
         "structured" otherwise, and says in the result what it took and why.
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. With the default methods eps_g is as
@@ -46,7 +46,7 @@ def solve(
     late : bool
         Follow perfectly learnable problems (erf, linear, quadratic; K = M) to any eps_g: once every student has nearly
         learned its teacher, the overlaps of their differences are integrated in place of Q and R, whose rounding hides
-        eps_g below about 1e-16. See :mod:`overlaps.differences`. "exponential" is followed by "structured". Linear
+        eps_g below about 1e-16. See :mod:`overlaps.flow.differences`. "exponential" is followed by "structured". Linear
         networks of several units learn their sum only: take K = M = 1, as in :mod:`overlaps.theory.linear`.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.

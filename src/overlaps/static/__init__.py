@@ -1,13 +1,13 @@
 """Static theories: what a given amount of data determines, whatever the algorithm (fixed points, no dynamics)."""
 
-from .asymptotics import PowerLawLimit
-from .hierarchical import HierarchicalTeacher
-from .network_correction import gaussian_rows, large_batch_network, partial_network
-from .simulation import simulate_one_step, simulate_srf
-from .spiked import SpikedRandomFeatures
-from .spiked_bounds import bounds_over_rate
-from .spiked_spectrum import feature_spectrum
-from .subcritical import EqualReadouts, SubcriticalPowerLaw
+from .bayes.power_law import PowerLawLimit
+from .bayes.subcritical import EqualReadouts, SubcriticalPowerLaw
+from .bayes.teacher import HierarchicalTeacher
+from .spiked.bounds import bounds_over_rate
+from .spiked.features import SpikedRandomFeatures
+from .spiked.network_correction import gaussian_rows, large_batch_network, partial_network
+from .spiked.simulation import simulate_one_step, simulate_srf
+from .spiked.spectrum import feature_spectrum
 
 __all__ = [
     "EqualReadouts",

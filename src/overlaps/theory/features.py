@@ -13,11 +13,11 @@ Worschech and Rosenow (2024), arXiv:2410.09005, Sec. 4 and App. B.3.
 import numpy as np
 from scipy.optimize import brentq
 
-from .. import _check
-from ..spectrum import MERGE, Spectrum
-from ..start import warn_coarse_step
-from .linear_flow import decay_sum, integral_error, power_law_units
-from .linear_modes import checked_spectrum, model_of
+from .._base import check
+from ..models.spectrum import MERGE, Spectrum
+from ..models.start import warn_coarse_step
+from .linear.flow import decay_sum, integral_error, power_law_units
+from .linear.modes import checked_spectrum, model_of
 
 __all__ = ["asymptote", "error", "error_covariance", "error_haar", "exponent", "haar_ratio", "power_law_error"]
 
@@ -74,11 +74,11 @@ def error(spectrum, eta, alpha, *, N_l, N=None, student_scale=1.0):
     >>> ov.theory.features.error(spectrum, 0.05, [0, 1e3, np.inf], N_l=50, student_scale=0.01).round(7)
     array([0.50005  , 0.0048468, 0.0048458])
     """
-    alpha = _check.times("alpha", alpha)
+    alpha = check.times("alpha", alpha)
     model = model_of(spectrum, eta)
     s = np.sort(np.repeat(spectrum.s, spectrum.block_sizes(spectrum.L if N is None else N)))[::-1]
     N_l = _trained(N_l, s.size)
-    scale = _check.number("student_scale", student_scale, least=0)
+    scale = check.number("student_scale", student_scale, least=0)
     warn_coarse_step(model, s.size)
     rates = np.where(np.arange(s.size) < N_l, 2 * model.eta * s, 0.0)
     return decay_sum(rates, 0.5 * (1 + scale**2) * s / s.size, alpha)
@@ -133,11 +133,11 @@ def error_covariance(Sigma, eta, alpha, *, N_l, student_scale=1.0):
     >>> ov.theory.features.error_covariance([[1.0, 0.5], [0.5, 1.0]], 0.01, [0, np.inf], N_l=1, student_scale=0.0)
     array([0.5   , 0.1875])
     """
-    alpha = _check.times("alpha", alpha)
+    alpha = check.times("alpha", alpha)
     spectrum = Spectrum.from_covariance(Sigma)  # checks Sigma
     Sigma = np.asarray(Sigma, dtype=float)
     N = len(Sigma)
-    N_l, scale = _trained(N_l, N), _check.number("student_scale", student_scale, least=0)
+    N_l, scale = _trained(N_l, N), check.number("student_scale", student_scale, least=0)
     model = model_of(spectrum, eta)
     warn_coarse_step(model, N)
     d, V = np.linalg.eigh(Sigma[:N_l, :N_l])
@@ -185,8 +185,8 @@ def error_haar(spectrum, *, N_l, N=None, student_scale=1.0):
     0.0351216515
     """
     spectrum = checked_spectrum(spectrum)
-    N = spectrum.L if N is None else _check.count("N", N)
-    ratio, scale = _trained(N_l, N) / N, _check.number("student_scale", student_scale, least=0)
+    N = spectrum.L if N is None else check.count("N", N)
+    ratio, scale = _trained(N_l, N) / N, check.number("student_scale", student_scale, least=0)
     s, p = spectrum.s, spectrum.p
     if ratio >= p[s > 0].sum() * (1 - 1e-14):  # every direction with variance is trained
         return 0.0
@@ -236,11 +236,11 @@ def asymptote(beta, N, N_l, *, student_scale=1.0, half_integer=True):
     >>> ov.theory.features.asymptote(1.0, 256, [50, 200], student_scale=0.01).round(6)
     array([0.004846, 0.000332])
     """
-    _, s, scale = power_law_units(beta, _check.count("N", N), 1.0, 0.0, student_scale)
+    _, s, scale = power_law_units(beta, check.count("N", N), 1.0, 0.0, student_scale)
     for n in np.asarray(N_l, dtype=object).flat:
         _trained(n, N)
     trained = np.asarray(N_l, dtype=int)
-    shift = 0.5 if _check.flag("half_integer", half_integer) else 0.0
+    shift = 0.5 if check.flag("half_integer", half_integer) else 0.0
     return (scale / beta * ((trained + shift) ** -float(beta) - (N + shift) ** -float(beta)))[()]
 
 
@@ -277,7 +277,7 @@ def power_law_error(beta, N, eta, alpha, *, N_l, student_scale=1.0, end_terms=Fa
     >>> round(float(ov.theory.features.power_law_error(1.0, 256, 0.05, 1e3, N_l=50, student_scale=0.01)), 5)
     0.00485
     """
-    N_l = _trained(N_l, _check.count("N", N))
+    N_l = _trained(N_l, check.count("N", N))
     decaying = integral_error(beta, N, eta, alpha, student_scale=student_scale, end_terms=end_terms, last=N_l)
     return decaying + asymptote(beta, N, N_l, student_scale=student_scale)
 
@@ -320,12 +320,12 @@ def exponent(beta):
     >>> ov.theory.features.exponent(0.3)
     0.3
     """
-    return _check.number("beta", beta, above=0)
+    return check.number("beta", beta, above=0)
 
 
 def _trained(N_l, N):
     """N_l, checked to lie in 1..N."""
-    N_l = _check.count("N_l", N_l)
+    N_l = check.count("N_l", N_l)
     if N_l > N:
         raise ValueError(f"N_l = {N_l}; expected at most N = {N}, the number of components that can be trained.")
     return N_l

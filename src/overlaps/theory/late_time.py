@@ -16,8 +16,8 @@ import numpy as np
 from scipy.linalg import eigvals
 from scipy.optimize import linear_sum_assignment
 
-from .. import _check
-from . import linear_flow
+from .._base import check
+from .linear import flow as linear_flow
 
 __all__ = [
     "Matrices",
@@ -169,7 +169,7 @@ def generator(spectrum, M, *, eta, v=None, v_star=None, gradient_flow=False):
     """
     s, p = _mean_one(spectrum)
     a, G, H, F = matrices(M, eta=eta, v=v, v_star=v_star)
-    coupling = a * H + (0.0 if _check.flag("gradient_flow", gradient_flow) else F)
+    coupling = a * H + (0.0 if check.flag("gradient_flow", gradient_flow) else F)
     return np.kron(np.outer(s * p, s), coupling) - a * np.kron(np.diag(s), G)
 
 
@@ -195,7 +195,7 @@ def relaxation_rates(M):
     >>> late_time.relaxation_rates(2).round(4)
     array([0.134 , 1.866 , 0.2679, 3.7321])
     """
-    M = _check.count("M", M, least=2)
+    M = check.count("M", M, least=2)
     one = np.array([1 - W / 2, 1 + (M - 1) * W / 2])
     return np.concatenate([one, 2 * one])
 
@@ -264,7 +264,7 @@ def differences(state):
     >>> ov.theory.late_time.differences(start)
     (array([0.25, 0.25, 0.25, 0.25]), array([0., 0., 0., 0.]))
     """
-    if _check.state(state, "state").K != state.M or state.s is None:
+    if check.state(state, "state").K != state.M or state.s is None:
         raise ValueError(f"{state}; expected K = M and a state that knows its eigenvalues (state.on(model)).")
     if not state.sees_inputs:
         raise ValueError(f"the teacher of {state} does not act on x; expected T = sum_l tau^l / s_l. Try ov.solve.")
@@ -323,7 +323,7 @@ def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     True
     """
     rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
-    alpha = _check.times("alpha", alpha)
+    alpha = check.times("alpha", alpha)
     # one time after the other: spectra may have a million eigenvalues
     return np.array([amplitudes @ np.exp(-rates * t) for t in alpha.ravel()]).reshape(alpha.shape)
 
@@ -357,7 +357,7 @@ def local_slope(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     array([-0.5 , -1.21])
     """
     rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
-    alpha = _check.times("alpha", alpha)
+    alpha = check.times("alpha", alpha)
     if not np.all(np.isfinite(alpha)):
         raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
     slopes = []
@@ -405,8 +405,8 @@ def second_order(Q, R, T, *, v=None, v_star=None):
     >>> late_time.second_order(1.02 * np.eye(2), 1.01 * np.eye(2), np.eye(2)).round(8)
     np.float64(-1.225e-05)
     """
-    Q, R = (_check.array(name, a, (..., "M", "M")) for name, a in (("Q", Q), ("R", R)))
-    T = _check.array("T", T, ("M", "M"))
+    Q, R = (check.array(name, a, (..., "M", "M")) for name, a in (("Q", Q), ("R", R)))
+    T = check.array("T", T, ("M", "M"))
     M = T.shape[-1] if T.ndim else 0
     if T.shape != (M, M) or Q.shape[-2:] != (M, M) or R.shape != Q.shape or M == 0:
         raise ValueError(f"Q, R, T have shapes {Q.shape}, {R.shape}, {T.shape}; expected (..., M, M) twice and (M, M).")
@@ -490,8 +490,8 @@ def _modes(spectrum, M, eta, x, y, v, v_star):
     """(rates, amplitudes) of the 2 L exponentials of eps_1."""
     s, p = _mean_one(spectrum)
     M, eta_M = _effective(M, eta, v, v_star)
-    x = p if x is None else _check.array("x", x, s.shape)
-    y = np.zeros_like(s) if y is None else _check.array("y", y, s.shape)
+    x = p if x is None else check.array("x", x, s.shape)
+    y = np.zeros_like(s) if y is None else check.array("y", y, s.shape)
     common = (2 * W + 3 * (M - 1)) * s * (x + (M - 1) * y)
     single = (M - 1) * (2 * W - 3) * s * (x - y)
     rates = np.concatenate([g * s for g in _groups(M, eta_M)])
@@ -503,15 +503,15 @@ def _modes(spectrum, M, eta, x, y, v, v_star):
 
 def _effective(M, eta, v, v_star, least=1):
     """M, and the learning rate that v = v* = 1/sqrt(M) would need: M v^2 eta."""
-    M, eta = _check.count("M", M, least), _check.number("eta", eta, above=0)
-    v = M**-0.5 if v is None else _check.number("v", v, above=0)
-    v_star = M**-0.5 if v_star is None else _check.number("v_star", v_star, above=0)
+    M, eta = check.count("M", M, least), check.number("eta", eta, above=0)
+    v = M**-0.5 if v is None else check.number("v", v, above=0)
+    v_star = M**-0.5 if v_star is None else check.number("v_star", v_star, above=0)
     if abs(v - v_star) > 1e-12 * v_star:
         raise ValueError(f"v = {v:g} and v_star = {v_star:g}; expected equal output weights: the task is learnable.")
     return M, eta * M * v**2
 
 
 def _mean_one(spectrum):
-    if abs(_check.spectrum(spectrum).mean - 1) > 1e-9:
+    if abs(check.spectrum(spectrum).mean - 1) > 1e-9:
         raise ValueError(f"the spectrum has mean {spectrum.mean:.6g}; expected 1, so that T is the identity.")
     return spectrum.s, spectrum.p

@@ -20,12 +20,12 @@ import numpy as np
 from scipy.optimize import root
 from scipy.special import zeta
 
-from .. import _check
-from ..activations import erf
-from ..closure import closure
-from ..models import committee_machine
-from ..state import State
-from .hierarchy_bases import order_parameters
+from .._base import check
+from ..activations.closure import closure
+from ..activations.library import erf
+from ..models.model import committee_machine
+from ..models.state import State
+from .cayley_hamilton.bases import order_parameters
 
 __all__ = [
     "Plateau",
@@ -207,8 +207,8 @@ def moments(c, T):
     >>> plateau.moments([0.5, 0.5], [[2.0, 0.0], [0.0, 4.0]])
     (np.float64(1.5), array([1., 2.]))
     """
-    c = _check.array("c", c, ("M",), "One height for each teacher.")
-    T = _check.array("T", T, (..., c.size, c.size), f"c has shape {c.shape}.")
+    c = check.array("c", c, ("M",), "One height for each teacher.")
+    T = check.array("T", T, (..., c.size, c.size), f"c has shape {c.shape}.")
     R = T @ c
     return R @ c, R
 
@@ -240,7 +240,7 @@ def teacher_moments(state, orders):
     array([[2.129114, 0.      ],
            [0.      , 2.129114]])
     """
-    _check.array("orders", orders, ("n",), "A sequence, such as [1, 2].")
+    check.array("orders", orders, ("n",), "A sequence, such as [1, 2].")
     return order_parameters(state, orders).T
 
 
@@ -262,7 +262,7 @@ def row_averages(T):
     >>> plateau.row_averages([[1.0, 0.25], [0.25, 2.0]])
     (1.5, 0.25)
     """
-    T = _check.array("T", T, ("M", "M"))
+    T = check.array("T", T, ("M", "M"))
     diagonal = np.mean(np.diag(T))
     return float(diagonal), float(np.mean(np.sum(T, axis=1)) - diagonal)
 
@@ -297,13 +297,13 @@ def plateau_state(model, start):
     >>> bool(ov.linearise(model, state).residual < 1e-14)
     True
     """
-    pair = _check.model(model).activation.name, model.teacher_activation.name
+    pair = check.model(model).activation.name, model.teacher_activation.name
     if pair != ("erf", "erf") or model.trains_v or np.ptp(model.v):
         raise ValueError(
             f"model = {model} with v = {model.v}; expected erf students and teachers, equal v_k > 0 and a fixed second "
             "layer."
         )
-    t = _check.state(start).on(model).plain[2]
+    t = check.state(start).on(model).plain[2]
     T = np.tensordot(model.spectrum.s, t, axes=1)
     c = plateau(T, K=model.K, v=float(model.v[0]), v_star=model.v_star).c
     q, r = moments(c, t)
@@ -409,7 +409,7 @@ def escape_matrix(T, T2, *, eta, K=None, v=None, v_star=None):
     array([[ 0.004931, -0.004931],
            [-0.004931,  0.004931]])
     """
-    eta = _check.number("eta", eta, above=0)
+    eta = check.number("eta", eta, above=0)
     S = curvature(T, K=K, v=v, v_star=v_star)
     return -eta * _moment("T2", T2, len(S)) @ S
 
@@ -436,7 +436,7 @@ def escape_rates(T, T2, *, eta, K=None, v=None, v_star=None):
     >>> plateau.escape_rates(np.eye(3), np.diag([1.0, 2.0, 3.0]), eta=0.1).round(6)
     array([ 0.003962,  0.002187, -0.      ])
     """
-    eta = _check.number("eta", eta, above=0)
+    eta = check.number("eta", eta, above=0)
     S = curvature(T, K=K, v=v, v_star=v_star)
     values, vectors = np.linalg.eigh(_moment("T2", T2, len(S)))
     half = vectors * np.sqrt(np.maximum(values, 0.0))  # T2 = half half^T: the same eigenvalues, symmetric
@@ -481,11 +481,11 @@ def escape_time(M, *, eta, T2, T1=1.0, D1=0.0, D2=0.0, K=None, v=None, v_star=No
     >>> round(plateau.escape_time(5, T2=3.0, eta=0.1), 9)
     573.071624185
     """
-    eta, M = _check.number("eta", eta, above=0), _check.count("M", M, least=2)
+    eta, M = check.number("eta", eta, above=0), check.count("M", M, least=2)
     M, K, v, v_star, T1, D1 = _balanced(M, K, v, v_star, T1, D1)
     if K < 2:
         raise ValueError(f"K = {K}; expected at least 2 students: one alone has no symmetry to break.")
-    spread = _check.number("T2", T2, above=0) - _check.number("D2", D2) / (M - 1)
+    spread = check.number("T2", T2, above=0) - check.number("D2", D2) / (M - 1)
     if spread <= 0:
         raise ValueError(f"T2 = {T2:g} <= D2/(M - 1) = {D2 / (M - 1):g}; expected a larger T2: T^(2) is a covariance.")
     X, Y = M * (1 + T1), T1 + D1
@@ -521,9 +521,9 @@ def length(rate, *, N, student_scale, D=0.0):
     >>> round(plateau.length(0.01, N=1000, student_scale=0.01), 1)
     805.9
     """
-    rate, N = _check.number("rate", rate, above=0), _check.count("N", N)
-    scale = _check.number("student_scale", student_scale, above=0, hint="Equal students would stay for ever.")
-    return float((_check.number("D", D) + 0.5 * np.log(N / scale**2)) / rate)
+    rate, N = check.number("rate", rate, above=0), check.count("N", N)
+    scale = check.number("student_scale", student_scale, above=0, hint="Equal students would stay for ever.")
+    return float((check.number("D", D) + 0.5 * np.log(N / scale**2)) / rate)
 
 
 def wide_escape_time(M, *, eta, T2):
@@ -548,7 +548,7 @@ def wide_escape_time(M, *, eta, T2):
     >>> round(plateau.escape_time(40, T2=3.0, eta=0.1) / plateau.wide_escape_time(40, T2=3.0, eta=0.1), 3)
     1.012
     """
-    M, eta, T2 = _check.count("M", M), _check.number("eta", eta, above=0), _check.number("T2", T2, above=0)
+    M, eta, T2 = check.count("M", M), check.number("eta", eta, above=0), check.number("T2", T2, above=0)
     return 2 * np.pi * M**2 / (eta * T2)
 
 
@@ -573,7 +573,7 @@ def second_moment(*, beta, L):
     >>> round(float(ov.theory.plateau.second_moment(beta=1.0, L=1000) / (s**2).mean()), 3)
     0.999
     """
-    beta, L = _check.number("beta", beta, above=0), _check.count("L", L)
+    beta, L = check.number("beta", beta, above=0), check.count("L", L)
     return float(L * zeta(2 + 2 * beta) / zeta(1 + beta) ** 2)
 
 
@@ -587,8 +587,8 @@ def _symmetric_c(M, T1, D1):
 
 def _layers(M, K, v, v_star):
     """K, v and v* with the defaults of ``committee_machine(..., normalised=True)``."""
-    K = M if K is None else _check.count("K", K)
-    v = np.sqrt(M) / K if v is None else _check.number("v", v, above=0, hint="One number: all v_k are equal.")
+    K = M if K is None else check.count("K", K)
+    v = np.sqrt(M) / K if v is None else check.number("v", v, above=0, hint="One number: all v_k are equal.")
     return K, v, 1 / np.sqrt(M) if v_star is None else v_star
 
 
@@ -596,7 +596,7 @@ def _checked(T, K, v, v_star):
     T = _moment("T", T, "M")
     M = len(T)
     K, v, v_star = _layers(M, K, v, v_star)
-    v_star = _check.array("v_star", np.full(M, v_star) if np.ndim(v_star) == 0 else v_star, (M,))
+    v_star = check.array("v_star", np.full(M, v_star) if np.ndim(v_star) == 0 else v_star, (M,))
     if not np.any(v_star):
         raise ValueError("v_star is zero; expected a teacher with an output.")
     return T, K, v, v_star
@@ -604,24 +604,24 @@ def _checked(T, K, v, v_star):
 
 def _moment(name, T, M):
     """A moment of the teacher (M, M), symmetric and positive semi-definite."""
-    T = _check.array(name, T, (M, M))
+    T = check.array(name, T, (M, M))
     if len(T) == 0 or T.shape[0] != T.shape[1]:
         raise ValueError(f"{name} has shape {T.shape}; expected (M, M) with M >= 1.")
-    _check.symmetric(name, T)
-    _check.positive_semidefinite(name, T, "It is a covariance of the teachers.")
+    check.symmetric(name, T)
+    check.positive_semidefinite(name, T, "It is a covariance of the teachers.")
     return T
 
 
 def _balanced(M, K, v, v_star, T1, D1):
-    M = _check.count("M", M)
+    M = check.count("M", M)
     K, v, v_star = _layers(M, K, v, v_star)
-    v_star = _check.number("v_star", v_star, above=0, hint="One number: the teacher is symmetric; else use plateau(T).")
+    v_star = check.number("v_star", v_star, above=0, hint="One number: the teacher is symmetric; else use plateau(T).")
     if abs(K * v - M * v_star) > 1e-12 * M * v_star:
         raise ValueError(
             f"K v = {K * v:g} and M v* = {M * v_star:g}; the closed forms expect them equal. Use plateau(T, ...) and "
             "escape_rates(T, T2, ...) otherwise."
         )
-    T1, D1 = _check.number("T1", T1, above=0), _check.number("D1", D1)
+    T1, D1 = check.number("T1", T1, above=0), check.number("D1", D1)
     if (M == 1 and D1) or not -T1 < D1 <= (M - 1) * T1:
         raise ValueError(
             f"D1 = {D1:g}; expected -T1 < D1 <= (M - 1) T1 = {(M - 1) * T1:g} (0 for M = 1): T is a covariance."

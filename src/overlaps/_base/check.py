@@ -1,0 +1,185 @@
+"""Checks of user input.  Each message says what came, what was expected and what to try."""
+
+import numbers
+from concurrent.futures import Executor
+
+import numpy as np
+
+from .record import Record
+
+ZERO_NORM = 1e-12  # variance of a student, relative to the teachers', below which it has no direction
+PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input does not
+
+
+def shown(value):
+    """What came, in one line of at most 100 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def count(name, value, least=1):
+    """An integer >= least."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} = {shown(value)}; expected an integer >= {least}.")
+    return int(value)
+
+
+def number(name, value, *, above=None, least=None, hint=""):
+    """A finite real number, larger than ``above`` or at least ``least``."""
+    bound = f" > {above}" if above is not None else f" >= {least}" if least is not None else ""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(value)
+    if not good or (above is not None and value <= above) or (least is not None and value < least):
+        raise ValueError(f"{name} = {shown(value)}; expected a finite number{bound}.{' ' + hint if hint else ''}")
+    return float(value)
+
+
+def index(name, value, n):
+    """An integer that is an index into n items; negative ones count from the end."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} = {shown(value)}; expected an integer: one record at a time. Arrays take slices.")
+    if not -n <= value < n:
+        raise IndexError(f"{name} = {value}; expected an integer from {-n} to {n - 1}.")
+    return range(n)[int(value)]
+
+
+def kind(name, value, cls, example):
+    """An object of the given class."""
+    if not isinstance(value, cls):
+        article = "an" if cls.__name__[0] in "AEIOU" else "a"
+        raise ValueError(f"{name} = {shown(value)}; expected {article} {cls.__name__} such as {example}.")
+    return value
+
+
+EXAMPLES = {
+    "Model": "ov.committee_machine(2, 2, eta=0.5)",
+    "State": "model.random_start(N=1000, rng=1)",
+    "Spectrum": "ov.power_law(beta=1.0, L=100)",
+    "SpikedRandomFeatures": "ov.static.SpikedRandomFeatures(f, h, r=1, gamma=1, beta=1)",
+}
+
+
+def record(name, value, cls, example=None):
+    """A record, by the name of its class: the modules that define records are checked here themselves."""
+    return kind(name, value, Record.kinds[cls], example or EXAMPLES[cls])
+
+
+def model(value, name="model"):
+    """A Model."""
+    return record(name, value, "Model")
+
+
+def state(value, name="start", example=None):
+    """A State."""
+    return record(name, value, "State", example)
+
+
+def spectrum(value, name="spectrum"):
+    """A Spectrum."""
+    return record(name, value, "Spectrum")
+
+
+def spiked_features(value, name="model"):
+    """A SpikedRandomFeatures."""
+    return record(name, value, "SpikedRandomFeatures")
+
+
+def choice(name, value, known, hint=""):
+    """One of some names."""
+    if not isinstance(value, str) or value not in known:
+        names = [repr(x) for x in known]
+        expected = " or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}"
+        raise ValueError(f"{name} = {shown(value)}; expected {expected}.{' ' + hint if hint else ''}")
+    return value
+
+
+def flag(name, value):
+    """A truth value: text and numbers are no answers to a question."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} = {shown(value)}; expected True or False.")
+    return bool(value)
+
+
+def executor(value):
+    """None, or where calls may be submitted to."""
+    if value is not None and not isinstance(value, Executor):
+        raise ValueError(
+            f"executor = {shown(value)}; expected a concurrent.futures.Executor such as ProcessPoolExecutor(4); from a "
+            "Dask client: client.get_executor()."
+        )
+    return value
+
+
+def generator(rng, name="rng"):
+    """A numpy Generator: the one given, or one from a seed."""
+    try:
+        if isinstance(rng, bool | np.random.RandomState):  # NumPy takes both, but the latter has no children
+            raise TypeError(f"it is a {type(rng).__name__}")
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} = {shown(rng)}; expected a seed (an integer >= 0) or a Generator: {error}.") from None
+
+
+def array(name, value, shape, hint=""):
+    """A finite float array of the given shape (names of sizes, numbers, leading ...), copied and read-only."""
+    free = shape[:1] == (...,)  # any number of leading axes
+    expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
+    try:
+        if np.asarray(value).dtype.kind in "cSU":  # NumPy would drop imaginary parts and read numbers from text
+            raise TypeError
+        result = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} = {shown(value)} is not an array of real numbers; expected shape {expected}."
+        ) from None
+    sizes = shape[1:] if free else shape
+    found = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
+    if len(found) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, found, strict=True)):
+        raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{' ' + hint if hint else ''}")
+    if not np.all(np.isfinite(result)):
+        raise ValueError(f"{name} contains nan or inf; expected finite numbers.{' ' + hint if hint else ''}")
+    result.setflags(write=False)
+    return result
+
+
+def times(name, value):
+    """Times >= 0 of any shape; inf is allowed."""
+    try:
+        result = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} = {shown(value)} is not a number or an array of them; expected {name} >= 0."
+        ) from None
+    if not np.all(result >= 0):
+        raise ValueError(f"{name} contains negative numbers or nan; expected {name} >= 0.")
+    return result
+
+
+def symmetric(name, value):
+    """Matrices (..., n, n) equal to their transpose up to rounding."""
+    gap = np.max(np.abs(value - np.swapaxes(value, -1, -2)), initial=0.0)
+    if gap > PSD_TOLERANCE * max(np.max(np.abs(value), initial=0.0), 1e-300):
+        raise ValueError(f"{name} is not symmetric (largest difference {gap:.3g}); expected {name}_kj = {name}_jk.")
+
+
+def positive_semidefinite(name, value, hint):
+    """Matrices (..., n, n) without eigenvalue below -1e-8 times the trace."""
+    lowest = np.linalg.eigvalsh(value)[..., 0]
+    trace = np.trace(value, axis1=-2, axis2=-1)
+    worst = np.argmax(PSD_TOLERANCE * -trace - lowest)
+    if np.ravel(lowest)[worst] < -PSD_TOLERANCE * np.ravel(trace)[worst]:
+        where = f" (block {worst})" if np.size(lowest) > 1 else ""
+        raise ValueError(
+            f"{name}{where} is not positive semi-definite: its lowest eigenvalue is {np.ravel(lowest)[worst]:.3g}. "
+            f"{hint}"
+        )
+
+
+def student_norms(S, K):
+    """Students with a kink at the origin need a direction: their gradient has none at zero norm."""
+    variances = np.diag(S)
+    lowest = variances[:K].min()
+    if lowest <= ZERO_NORM * max(variances[K:].max(), 1.0):
+        raise ValueError(
+            f"a ReLU student has zero norm: the lowest Q_kk is {lowest:.3g}, expected > 0 (the gradient of a kinked "
+            "unit has no direction there). Start from students of positive norm, e.g. student_scale=1e-3."
+        )

@@ -1,0 +1,36 @@
+"""The one place where compilation policy is decided.
+
+``error_model="numpy"``: a division by zero gives inf or nan, as in NumPy, and the loops stay free of branches.
+``cache=True``: a kernel compiles once per machine.  numba refuses to decorate when no cache folder is writable;
+then the kernel is compiled again in each process instead.
+``fast=True`` allows fused multiply-adds and reordered sums but keeps nan and inf: a diverging run must show itself.
+``nogil=True``: simulators may run in threads.
+"""
+
+import os
+from pathlib import Path
+
+from numba import njit
+
+FAST = {"contract", "arcp", "nsz", "reassoc"}
+
+
+def jit(function=None, *, fast=False, inline=False):
+    """Compile a module-level function with the options above."""
+    if function is None:
+        return lambda f: jit(f, fast=fast, inline=inline)
+    options = {
+        "error_model": "numpy",
+        "fastmath": FAST if fast else False,
+        "nogil": True,
+        "inline": "always" if inline else "never",
+    }
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # "cannot cache function ...: no locator available"
+        return njit(**options)(function)
+
+
+def cache_folder():
+    """Folder where compiled kernels are kept (``NUMBA_CACHE_DIR`` or beside the modules)."""
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(__file__).parents[1])

@@ -1,0 +1,22 @@
+"""Progress bars, only when asked for."""
+
+from contextlib import contextmanager
+
+from . import check
+
+
+@contextmanager
+def bar(show, total, unit):
+    """Yield a function of the amount done so far (or None when no bar is wanted)."""
+    if not check.flag("progress", show):
+        yield None
+        return
+    from tqdm.auto import tqdm
+
+    form = "{desc}{percentage:3.0f}%|{bar}| {n:.4g}/{total:.4g} {unit} [{elapsed}<{remaining}]"
+    with tqdm(total=total, unit=unit, bar_format=form) as tq:
+
+        def tick(done):
+            tq.update(done - tq.n)
+
+        yield tick

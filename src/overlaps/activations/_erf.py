@@ -1,0 +1,207 @@
+"""Matrix C of erf students, for any teacher, by tilting the Gaussian measure.
+
+For g(x) = erf(x / sqrt 2), g'(a) g'(b) = (2/pi) exp(-(a^2 + b^2)/2) turns N(0, S) into a narrower Gaussian N(0, St):
+
+    E[g'(a) g'(b) f(z)] = (2/pi) det^(-1/2) E_{z ~ N(0, St)}[f(z)],      det = (1 + S_aa)(1 + S_bb) - S_ab^2,
+    St_cd = S_cd - e_c e_d - f_c f_d,   e_c = S_ac / sqrt(1 + S_aa),
+    f_c = (S_bc - S_ab S_ac / (1 + S_aa)) sqrt((1 + S_aa) / det),
+
+also for a = b, with det = 1 + 2 S_aa.  With f = Delta^2 a table of two-point integrals remains.  For an erf teacher
+this is I_4 of Saad and Solla (1995), one arcsine per pair (c, d) instead of three square roots and an arcsine.
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.elementary import HALF_PI, p
+from ..gaussian.two_point import ERF, PI, two_point
+from ._first_order import first_order, first_order_derivatives, mean_hessian, readout_product, unknown_S, unknown_v
+
+
+@jit(inline=True)
+def _tilted_covariance(S, a, b, work, St):
+    """Fill the covariance St of the fields under the measure g'_a g'_b N(0, S); return det (``_erf``)."""
+    det = tilt(S, a, b, work)
+    for c in range(S.shape[0]):
+        for d in range(S.shape[0]):
+            St[c, d] = S[c, d] - work[E, c] * work[E, d] - work[F, c] * work[F, d]
+    return det
+
+
+@jit(inline=True)
+def _pull_back(St, H, a, b, square, p):
+    """Overwrite H by (1 - U St) H (1 - St U) - square (U - U St U), U = e_a e_a^T + e_b e_b^T (twice that if a = b).
+
+    With St = (1 + S U)^-1 S: tr(H dSt) = tr((1 - U St) H (1 - St U) dS) and d log det(1 + S U) = tr((U - U St U) dS).
+    """
+    n = St.shape[0]
+    pair = (a, b)
+    for m in range(2):
+        for c in range(n):
+            p[m, c] = 0.0
+            for d in range(n):
+                p[m, c] += H[c, d] * St[d, pair[m]]
+    for m in range(2):
+        c = pair[m]
+        for d in range(n):
+            H[c, d] -= p[m, d]
+            H[d, c] -= p[m, d]
+        H[c, c] -= square
+    for m in range(2):
+        for c in pair:
+            d = pair[m]
+            H[c, d] += square * St[c, d]
+            for i in range(n):
+                H[c, d] += St[c, i] * p[m, i]
+
+
+@jit
+def erf_C_derivatives(S, w, K, teacher, eta, noise, dC):
+    """X_ab = (2 / pi) det^(-1/2) (2 eps_g(St) + noise^2): d eps_g = tr(H dSt) / 2; St, det are rational in S."""
+    n = S.shape[0]
+    work, gradient, p = np.empty((2, n)), np.empty(n), np.empty((2, n))
+    St, H, X = np.empty((n, n)), np.empty((n, n)), np.empty((K, K))
+    for a in range(K):
+        for b in range(a + 1):
+            c = 2 / (PI * math.sqrt(_tilted_covariance(S, a, b, work, St)))
+            square = 2 * mean_hessian(St, w, K, ERF, teacher, H, gradient) + noise * noise
+            _pull_back(St, H, a, b, 0.5 * square, p)
+            X[a, b] = X[b, a] = c * square
+            for i in range(K):
+                u = unknown_v(i, K, n)
+                dC[u, a, b] = dC[u, b, a] = 2 * c * gradient[i]
+                for j in range(i, n):
+                    u = unknown_S(i, j, K, n)
+                    dC[u, a, b] = dC[u, b, a] = c * H[i, j] * (1.0 if i == j else 2.0)
+    readout_product(X, w, K, n, eta * eta, dC)
+
+
+@jit
+def erf_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
+    """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
+    size = 15 * K * S.shape[0]
+    where, value = np.empty((size, 3), np.int64), np.empty(size)
+    first_order_derivatives(S, w, K, ERF, teacher, eta, eta_v, dA, dB, ddv, where, value)
+    if second_order:
+        erf_C_derivatives(S, w, K, teacher, eta, noise, dC)
+
+
+# rows of the workspace (5, n (n + 1) / 2): tilting vectors, norms, then the packed triangle of pairs (c, d)
+E, F, NORM, X, WEIGHT = range(5)
+
+
+@jit(fast=True)
+def _sum_asin_half(work, size):
+    """sum_i weight_i asin(x_i) for |x_i| <= 1/2."""
+    total = 0.0
+    for i in range(size):
+        x = work[X, i]
+        total += work[WEIGHT, i] * (x * p(x * x))
+    return total
+
+
+@jit(fast=True)
+def _sum_asin(work, size):
+    """sum_i weight_i asin(x_i) for |x_i| <= 1; beyond 1/2 asin x = pi/2 - 2 asin sqrt((1 - x)/2)."""
+    total = 0.0
+    for i in range(size):
+        x = work[X, i]
+        a = abs(x)
+        far = a > 0.5
+        z = 0.5 * (1.0 - a) if far else a * a
+        y = math.sqrt(z) if far else a
+        angle = y * p(z)
+        angle = HALF_PI - 2.0 * angle if far else angle
+        total += work[WEIGHT, i] * math.copysign(angle, x)
+    return total
+
+
+@jit(inline=True)
+def tilt(S, a, b, work):
+    """Fill the tilting vectors e, f of the pair (a, b), rows E and F of the workspace; return det."""
+    saa = 1.0 + S[a, a]
+    if a == b:
+        det = 1.0 + 2.0 * S[a, a]
+    else:
+        det = 1.0 + S[a, a] + S[b, b] + (S[a, a] * S[b, b] - S[a, b] * S[a, b])
+    slope = S[a, b] / saa
+    ia = 1.0 / math.sqrt(saa)
+    ib = math.sqrt(saa / det)
+    for c in range(S.shape[0]):
+        work[E, c] = S[a, c] * ia
+        work[F, c] = (S[b, c] - slope * S[a, c]) * ib
+    return det
+
+
+@jit(fast=True)
+def _pack(S, work):
+    """Fill row X with the tilted correlations St_cd / sqrt((1 + St_cc)(1 + St_dd)), triangle row by row.
+
+    Returns whether any exceeds 1/2 in size, which takes a tilted variance above 1.
+    """
+    n = S.shape[0]
+    wide = False
+    for c in range(n):
+        e, f = work[E, c], work[F, c]
+        variance = S[c, c] - e * e - f * f
+        norm = 1.0 / math.sqrt(1.0 + variance)
+        work[NORM, c], work[E, c], work[F, c] = norm, e * norm, f * norm
+        wide |= variance > 1.0
+    i = 0
+    for c in range(n):
+        e, f, norm = work[E, c], work[F, c], work[NORM, c]
+        for d in range(c + 1):
+            work[X, i + d] = S[c, d] * norm * work[NORM, d] - e * work[E, d] - f * work[F, d]
+        i += c + 1
+    return wide
+
+
+@jit
+def _tilted_error(S, w, K, teacher, work):
+    """E_St[Delta^2] for any teacher."""
+    total = 0.0
+    for c in range(S.shape[0]):
+        code_c = ERF if c < K else teacher
+        ec, fc = work[E, c], work[F, c]
+        for d in range(c + 1):
+            code_d = ERF if d < K else teacher
+            ed, fd = work[E, d], work[F, d]
+            scc, sdd = S[c, c] - ec * ec - fc * fc, S[d, d] - ed * ed - fd * fd
+            gg = two_point(code_c, code_d, scc, sdd, S[c, d] - ec * ed - fc * fd)[0]
+            total += (1.0 if c == d else 2.0) * w[c] * w[d] * gg
+    return total
+
+
+@jit
+def erf_C(S, w, K, teacher, eta, noise, C):
+    """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l Delta^2]."""
+    n = S.shape[0]
+    size = n * (n + 1) // 2
+    work = np.empty((5, size))
+    i = 0
+    for c in range(n):
+        for d in range(c + 1):
+            work[WEIGHT, i] = w[c] * w[d] * (1.0 if c == d else 2.0)
+            i += 1
+    for a in range(K):
+        for b in range(a + 1):
+            det = tilt(S, a, b, work)
+            if teacher != ERF:
+                square = _tilted_error(S, w, K, teacher, work)
+            elif _pack(S, work):
+                square = 2 / math.pi * _sum_asin(work, size)
+            else:
+                square = 2 / math.pi * _sum_asin_half(work, size)
+            C[a, b] = eta * eta * w[a] * w[b] * (square + noise * noise) * 2 / (math.pi * math.sqrt(det))
+            C[b, a] = C[a, b]
+
+
+@jit
+def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    H = np.empty((S.shape[0] + 1, S.shape[0]))
+    eps_g = first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, H)
+    if second_order:
+        erf_C(S, w, K, teacher, eta, noise, C)
+    return eps_g

@@ -1,0 +1,186 @@
+"""Closure kernels: covariance S of all local fields z = (lambda, nu) -> A, B, C, dv and eps_g.
+
+``w = (v, -v*)`` are the signed readout weights; the error of a sample is ``Delta = sum_c w_c g_c(z_c) - noise xi``.
+Everything of first order in eta is one object, the mean Hessian of the loss Delta^2 / 2 in the space of the fields,
+
+    H_ij = E[d^2 loss / dz_i dz_j] = w_i w_j E[g_i' g_j'] + [i = j] w_i sum_c w_c E[g_i'' g_c],
+
+because Stein's lemma gives A = E[dF/dlambda] = -eta H_KK and B = E[dF/dnu] = -eta H_KM.  Only C = E[F F^T] needs
+more than two fields at a time, so each student activation brings a kernel for C and nothing else.  ``teacher`` is the
+integer code of the teacher's activation (``two_point``).
+"""
+
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.two_point import same_field, two_point, two_point_derivatives
+
+
+@jit
+def mean_hessian(S, w, K, student, teacher, H, gradient):
+    """Fill H (n, n) and gradient_i = sum_c w_c E[g_i g_c] (n,); return eps_g = (1/2) sum_i w_i gradient_i."""
+    n = S.shape[0]
+    for i in range(n):
+        gradient[i] = 0.0
+        H[i, i] = 0.0
+    for i in range(n):
+        f = student if i < K else teacher
+        gg, dgdg, d2g_g, _ = two_point(f, f, S[i, i], S[i, i], S[i, i])
+        H[i, i] += w[i] * w[i] * (dgdg + d2g_g)
+        gradient[i] += w[i] * gg
+        for j in range(i):
+            h = student if j < K else teacher
+            gg, dgdg, d2g_g, g_d2g = two_point(f, h, S[i, i], S[j, j], S[i, j])
+            wij = w[i] * w[j]
+            H[i, j] = H[j, i] = wij * dgdg
+            H[i, i] += wij * d2g_g
+            H[j, j] += wij * g_d2g
+            gradient[i] += w[j] * gg
+            gradient[j] += w[i] * gg
+    eps_g = 0.0
+    for i in range(n):
+        eps_g += 0.5 * w[i] * gradient[i]
+    return eps_g
+
+
+@jit
+def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H):
+    """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta].  Returns eps_g.
+
+    H (n + 1, n) is workspace: the mean Hessian, with E[g_i Delta] in its last row (allocations are what costs here).
+    """
+    n = S.shape[0]
+    gradient = H[n]
+    eps_g = mean_hessian(S, w, K, student, teacher, H, gradient)
+    for k in range(K):
+        dv[k] = -eta_v * gradient[k]
+        for j in range(K):
+            A[k, j] = -eta * H[k, j]
+        for j in range(K, n):
+            B[k, j - K] = -eta * H[k, j]
+    return eps_g
+
+
+@jit(inline=True)
+def unknown_S(i, j, K, n):
+    """Number of the unknown S_ij, i <= j; -1 for an overlap of two teachers."""
+    if j < K:
+        return i * K - i * (i - 1) // 2 + j - i
+    if i < K:
+        return K * (K + 1) // 2 + i * (n - K) + j - K
+    return -1
+
+
+@jit(inline=True)
+def unknown_v(k, K, n):
+    """Number of the unknown v_k; -1 for a teacher."""
+    return K * (K + 1) // 2 + K * (n - K) + k if k < K else -1
+
+
+@jit(inline=True)
+def _gradient_pair(i, j, K, n, w, values, dG):
+    """Add the pair i < j to dG, the derivatives of gradient_i = sum_c w_c E[g_i g_c]; values: its ``two_point``."""
+    gg, p, qi, qj = values
+    for k in range(2):
+        a, b = (i, j) if k == 0 else (j, i)
+        if a < K:
+            dG[unknown_S(i, j, K, n), a] += w[b] * p
+            dG[unknown_S(i, i, K, n), a] += 0.5 * w[b] * qi
+            if b < K:
+                dG[unknown_v(b, K, n), a] += gg
+            if j < K:
+                dG[unknown_S(j, j, K, n), a] += 0.5 * w[b] * qj
+
+
+@jit
+def hessian_derivatives(S, w, K, student, teacher, where, value, dG):
+    """List dH/du in where (., 3), value (.) and fill dG (d_g, K), the derivatives of E[g_k Delta]; return the length.
+
+    The list has at most 15 K n entries.
+    """
+    n = S.shape[0]
+    dG[:] = 0.0
+    count = 0
+    for i in range(K):
+        gg, p, q, _ = two_point(student, student, S[i, i], S[i, i], S[i, i])
+        ui, vi = unknown_S(i, i, K, n), unknown_v(i, K, n)
+        dG[ui, i] += w[i] * (p + q)
+        dG[vi, i] += gg
+        where[count, 0], where[count, 1], where[count, 2] = ui, i, i
+        value[count] = 0.5 * w[i] * w[i] * same_field(student, S[i, i])
+        where[count + 1, 0], where[count + 1, 1], where[count + 1, 2] = vi, i, i
+        value[count + 1] = 2 * w[i] * (p + q)
+        count += 2
+        for j in range(i + 1, n):
+            h = student if j < K else teacher
+            first = two_point(student, h, S[i, i], S[j, j], S[i, j])
+            _gradient_pair(i, j, K, n, w, first, dG)
+            _, p, qi, qj = first
+            m22, m31, m13, m40, m04 = two_point_derivatives(student, h, S[i, i], S[j, j], S[i, j])
+            wi, wj, wij = w[i], w[j], w[i] * w[j]
+            columns = (
+                (unknown_S(i, j, K, n), wij * m22, wij * m31, wij * m13),
+                (unknown_S(i, i, K, n), 0.5 * wij * m31, 0.5 * wij * m40, 0.5 * wij * m22),
+                (unknown_S(j, j, K, n), 0.5 * wij * m13, 0.5 * wij * m22, 0.5 * wij * m04),
+                (unknown_v(i, K, n), wj * p, wj * qi, wj * qj),
+                (unknown_v(j, K, n), wi * p, wi * qi, wi * qj),
+            )
+            for u, ij, ii, jj in columns:
+                if u >= 0:
+                    where[count, 0], where[count, 1], where[count, 2] = u, i, j
+                    where[count + 1, 0], where[count + 1, 1], where[count + 1, 2] = u, i, i
+                    where[count + 2, 0], where[count + 2, 1], where[count + 2, 2] = u, j, j
+                    value[count], value[count + 1], value[count + 2] = ij, ii, jj
+                    count += 3
+    return count
+
+
+@jit
+def first_order_derivatives(S, w, K, student, teacher, eta, eta_v, dA, dB, ddv, where, value):
+    """Derivatives of A = -eta H_KK, B = -eta H_KM, dv = -eta_v E[g Delta]; returns the length of the list of dH."""
+    count = hessian_derivatives(S, w, K, student, teacher, where, value, ddv)
+    ddv *= -eta_v
+    dA[:] = 0.0
+    dB[:] = 0.0
+    for e in range(count):
+        u, i, j = where[e, 0], where[e, 1], where[e, 2]
+        if j < K:
+            dA[u, i, j] -= eta * value[e]
+            if i != j:
+                dA[u, j, i] -= eta * value[e]
+        elif i < K:
+            dB[u, i, j - K] -= eta * value[e]
+    return count
+
+
+@jit
+def loss_derivatives(H, gradient, K, deps):
+    """Fill deps (d_g,) with the derivatives of eps_g, which are H and the gradient themselves."""
+    n = H.shape[0]
+    for i in range(K):
+        deps[unknown_v(i, K, n)] = gradient[i]
+        for j in range(i, n):
+            deps[unknown_S(i, j, K, n)] = H[i, j] if i != j else 0.5 * H[i, i]
+
+
+@jit
+def eps_derivatives(S, w, K, student, teacher, deps):
+    """Fill deps (d_g,) with d eps_g / d(Q, R, v); return eps_g."""
+    H, gradient = np.empty(S.shape), np.empty(S.shape[0])
+    eps_g = mean_hessian(S, w, K, student, teacher, H, gradient)
+    loss_derivatives(H, gradient, K, deps)
+    return eps_g
+
+
+@jit
+def readout_product(X, w, K, n, scale, dX):
+    """Turn dX/du (d_g, K, K), in place, into the derivatives of scale v_k v_l X_kl."""
+    for u in range(dX.shape[0]):
+        for k in range(K):
+            for j in range(K):
+                dX[u, k, j] *= scale * w[k] * w[j]
+    for k in range(K):
+        u = unknown_v(k, K, n)
+        for j in range(K):
+            dX[u, k, j] += scale * w[j] * X[k, j]
+            dX[u, j, k] += scale * w[j] * X[j, k]

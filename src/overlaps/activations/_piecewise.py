@@ -1,0 +1,67 @@
+"""Closure of piecewise-linear units g_i(x) = a_i x + b_i relu(x): relu, linear, leaky relu, |x|, in any mixture.
+
+Delta = rho + y splits into relu units rho = sum_c w_c b_c relu(z_c) and one Gaussian field y = sum_c w_c a_c z_c, and
+g_i' = a_i + b_i theta(z_i).  So E[g_k' g_l' Delta^2] needs E[theta(k) theta(l) Delta^2], whose diagonal is
+E[theta(k) Delta^2], and E[Delta^2] = 2 eps_g.  The coefficients a, b (n,) belong to the units, students first.
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.two_point import RELU
+from ._first_order import mean_hessian
+from ._relu import geometry, relu_square
+from ._relu_teachers import add_linear
+
+
+@jit
+def piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C):
+    """C_kl = eta^2 v_k v_l E[(a_k + b_k theta_k)(a_l + b_l theta_l)(Delta^2 + noise^2)]."""
+    n = S.shape[0]
+    sigma, r, s, arcsin = geometry(S)
+    u, along, square = np.empty(n), np.empty(n), np.empty((K, K))
+    variance = 0.0
+    for c in range(n):
+        u[c] = w[c] * b[c] * sigma[c]
+        along[c] = 0.0
+        for d in range(n):
+            along[c] += S[c, d] * w[d] * a[d]
+        variance += w[c] * a[c] * along[c]
+        along[c] = along[c] / sigma[c] if sigma[c] > 0.0 else 0.0
+    relu_square(r, s, arcsin, u, K, n, square)
+    add_linear(along, variance, K, n, r, s, arcsin, u, square)
+    noise2 = noise * noise
+    for k in range(K):
+        for j in range(k + 1):
+            total = a[k] * a[j] * (2.0 * eps_g + noise2)
+            total += a[j] * b[k] * (square[k, k] + 0.5 * noise2) + a[k] * b[j] * (square[j, j] + 0.5 * noise2)
+            total += b[k] * b[j] * (square[k, j] + noise2 * (0.25 + arcsin[k, j] / (2 * math.pi)))
+            C[k, j] = C[j, k] = eta * eta * w[k] * w[j] * total
+
+
+@jit
+def piecewise_linear_closure(S, w, K, a, b, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Fill A, B, C, dv and return eps_g; to first order, relu units of weight w b plus linear terms."""
+    n = S.shape[0]
+    H, gradient = np.empty(S.shape), np.empty(n)
+    mean_hessian(S, w * b, K, RELU, RELU, H, gradient)
+    eps_g = 0.0
+    for i in range(n):
+        linear, mixed = 0.0, 0.0  # E[z_i sum_c w_c a_c z_c], E[z_i sum_c w_c b_c relu(z_c)]
+        for j in range(n):
+            H[i, j] += w[i] * w[j] * (a[i] * a[j] + 0.5 * (a[i] * b[j] + b[i] * a[j]))
+            linear += S[i, j] * w[j] * a[j]
+            mixed += 0.5 * S[i, j] * w[j] * b[j]
+        gradient[i] = a[i] * (linear + mixed) + b[i] * (0.5 * linear + gradient[i])
+        eps_g += 0.5 * w[i] * gradient[i]
+    for k in range(K):
+        dv[k] = -eta_v * gradient[k]
+        for j in range(K):
+            A[k, j] = -eta * H[k, j]
+        for j in range(K, n):
+            B[k, j - K] = -eta * H[k, j]
+    if second_order:
+        piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C)
+    return eps_g

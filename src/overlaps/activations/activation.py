@@ -1,0 +1,196 @@
+"""Activations: a function, its derivatives, and the way its Gaussian integrals are computed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._base import check
+from ..gaussian.two_point import ERF, LINEAR, NUMERIC, QUADRATIC, RELU
+from .sums import Mixture
+
+__all__ = ["Activation"]
+
+SECOND_ORDER = ("auto", "tensor", "pairs", "mixture", "sobol")
+CODES = (NUMERIC, ERF, RELU, LINEAR, QUADRATIC)
+
+
+@dataclass(frozen=True)
+class Activation:
+    r"""A scalar function g with its derivatives, and how its Gaussian integrals are computed.
+
+    .. math:: E[g(a)h(b)], \quad E[g'(a)h'(b)], \quad E[g''(a)h(b)], \quad E[g'(a)g'(b)h(c)k(d)]
+
+    Parameters
+    ----------
+    name : str
+        Short name, shown in reprs and stored in files.
+    g, dg : callable
+        Vectorised g(x) and g'(x).
+    d2g : callable, optional
+        Vectorised g''(x), where it exists as a function.
+    code : int
+        Code of the closed-form integrals inside the kernels; -1 means that integrals are computed numerically.
+    mixture : Mixture, optional
+        g as a sum of scaled closed-form functions, whose integrals are then used for everything.
+    second_order : {"auto", "tensor", "pairs", "mixture", "sobol"}
+        Rule for the matrix C of a numeric activation, see :meth:`from_function`.
+    tolerance : float
+        Largest estimated error of C, relative to its largest entry, that is accepted.
+
+    Raises
+    ------
+    ValueError
+        A name that is no string, functions that are not callable, an unknown code or rule.
+
+    Notes
+    -----
+    Exact for the codes of the kernels (erf, relu, linear, quadratic), their finite mixtures and polynomials; numerical
+    otherwise. Users call :meth:`from_function`, which checks the functions too.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225 (erf); the other closed forms are derived where the kernels are.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.erf, float(ov.quadratic(3.0)), float(ov.quadratic.dg(3.0))
+    (erf, 9.0, 6.0)
+    """
+
+    name: str
+    g: Callable
+    dg: Callable
+    d2g: Callable | None = None
+    code: int = NUMERIC
+    mixture: Mixture | None = None
+    second_order: str = "auto"
+    tolerance: float = 1e-2
+
+    def __post_init__(self):
+        if not isinstance(self.name, str):
+            raise ValueError(f"name = {check.shown(self.name)}; expected a string, shown in reprs and stored in files.")
+        for role in ("g", "dg"):
+            if not callable(getattr(self, role)) and self.mixture is None:
+                raise ValueError(f"{role} = {check.shown(getattr(self, role))}; expected a function of one array.")
+        if self.code not in CODES:
+            raise ValueError(f"code = {check.shown(self.code)}; expected one of {CODES}. Try -1: numerical integrals.")
+        check.choice("second_order", self.second_order, SECOND_ORDER)
+        check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
+
+    def __repr__(self):
+        return self.name
+
+    def __call__(self, x):
+        """g(x)."""
+        return self.g(x)
+
+    @classmethod
+    def from_function(cls, g, dg, d2g=None, *, name=None, second_order="auto", tolerance=1e-2):
+        r"""Activation from any smooth function; its Gaussian integrals are computed numerically.
+
+        Parameters
+        ----------
+        g, dg : callable
+            Vectorised g(x) and g'(x): arrays in, arrays of the same shape out.
+        d2g : callable, optional
+            Vectorised g''(x).  Without it Stein's lemma is used,
+            :math:`E[g''(a) h(b)] = (E[a g'(a) h(b)] - S_{ab} E[g'(a) h'(b)]) / S_{aa}`.
+        name : str, optional
+            Name in reprs and files; the function's own by default.
+        second_order : {"auto", "tensor", "pairs", "mixture", "sobol"}
+            Rule for the four-point integrals of C.  "tensor": all fields at once, K + M <= 4.  "pairs": two fields by
+            quadrature and the others in Hermite modes.  "mixture": odd sigmoids as sums of four error functions, about
+            1e-5.  "sobol": 4 x 2^13 scrambled Sobol points, about 1e-3.  "auto" takes "tensor" for
+            K + M <= 3, "mixture" for odd sigmoids with K + M > 4, "pairs" otherwise; Sobol points where the student or
+            the teacher is piecewise linear.
+        tolerance : float
+            Refuse C when its estimated error exceeds this fraction of its largest entry.
+
+        Returns
+        -------
+        Activation
+
+        Raises
+        ------
+        ValueError
+            Functions that are not vectorised, not finite on [-9, 9], or not the derivatives of one another.
+
+        Notes
+        -----
+        Two-point integrals (A, B, dv, eps_g) are accurate to 1e-8, or refused: a kink or very large variances keep the
+        midpoint rule from settling.  Kinked functions can be simulated but not integrated; piecewise-linear ones
+        have closed forms, :data:`relu`, :func:`leaky_relu`, :data:`absolute`.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> def softplus(x):
+        ...     return np.logaddexp(0.0, x)
+        >>> def sigmoid(x):
+        ...     return 1 / (1 + np.exp(-x))
+        >>> ov.Activation.from_function(softplus, sigmoid)
+        softplus
+        """
+        for role, function in (("g", g), ("dg", dg), ("d2g", d2g)):
+            if role != "d2g" or function is not None:
+                check_vectorised(role, function)
+        _check_derivative("dg", "g", g, dg)
+        if d2g is not None:
+            _check_derivative("d2g", "dg", dg, d2g)
+        name = getattr(g, "__name__", "function") if name is None else name
+        return cls(name, g, dg, d2g, second_order=second_order, tolerance=tolerance)
+
+
+def check_vectorised(role, function):
+    if not callable(function):
+        raise ValueError(
+            f"{role} = {check.shown(function)}; expected a function of one array. Pass the function itself."
+        )
+    x = np.linspace(-9.0, 9.0, 1200).reshape(3, 400)
+    try:
+        values = np.asarray(function(x), dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{role} fails on an array of shape (3, 400): {error}. "
+            f"Expected a vectorised function; try np.vectorize({role})."
+        ) from error
+    if values.shape != x.shape:
+        raise ValueError(
+            f"{role} turns shape (3, 400) into {values.shape}; expected the same shape. "
+            f"A constant derivative is np.full_like(x, c, dtype=float)."
+        )
+    if not np.all(np.isfinite(values)):
+        where = x[~np.isfinite(values)][0]
+        raise ValueError(f"{role} is not finite at x = {where:.6g}; expected finite values on [-9, 9].")
+
+
+def _check_derivative(role, of, function, derivative):
+    """Increments of the function against Simpson's rule for its derivative, cell by cell.
+
+    A wrong derivative fails nearly everywhere.  A kink fails in its own cell, by less than the cell width times the
+    jump of the slope, and passes; a jump of the function fails by more.
+    """
+    x = np.linspace(-9.0, 9.0, 1201)
+    width = x[1] - x[0]
+    slopes = np.stack([derivative(x[:-1]), derivative(x[:-1] + 0.5 * width), derivative(x[1:])])
+    gap = np.abs(np.diff(function(x)) - width / 6 * (slopes[0] + 4 * slopes[1] + slopes[2]))
+    size = np.max(np.abs(slopes), axis=0)
+    scale = size + 1e-3 * np.max(size) + 1e-12 * np.max(np.abs(function(x)))
+    wrong = gap > 1e-5 * width * scale
+    jump = gap > 1.01 * width * np.ptp(slopes, axis=0) + 1e-5 * width * scale
+    if np.mean(wrong) > 0.02 or np.any(jump):
+        worst = np.argmax(np.where(jump, gap, 0.0) if np.any(jump) else gap / scale)
+        found = np.diff(function(x[worst : worst + 2]))[0] / width
+        reason = f"{of} jumps there" if np.mean(wrong) <= 0.02 else f"{role} is not its derivative"
+        raise ValueError(
+            f"{role}({x[worst]:.4g}) = {slopes[0, worst]:.6g}, but {of} rises at the rate {found:.6g}: {reason}. "
+            f"Expected {role} = d{of}/dx of a continuous {of}. Correct {role}"
+            f"{'' if role == 'dg' else ' or leave it out; piecewise linear are ov.relu, ov.leaky_relu, ov.absolute'}."
+        )
+
+
+def kinked(activation):
+    """Whether g' jumps at the origin, as far as the closed forms know."""
+    return activation.code == RELU or (activation.mixture is not None and activation.mixture.code == RELU)

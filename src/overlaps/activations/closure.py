@@ -1,0 +1,152 @@
+"""The activation's half of the theory: order parameters -> A, B, C, dv and eps_g."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from ..gaussian.two_point import NUMERIC, RELU
+from .kernels import KERNELS
+from .numeric import NumericClosure, bind_numeric
+
+__all__ = ["Closure", "closure"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Closure(Record):
+    """Closure matrices at one state, with their equations in :func:`closure`, which makes them.
+
+    Attributes
+    ----------
+    A, B : ndarray, shape (K, K), (K, M)
+        Drift: E[dF_k/dlambda_j], E[dF_k/dnu_m], per unit alpha.
+    C : ndarray, shape (K, K)
+        Noise of one SGD step, E[F_k F_l], of order eta^2.
+    dv : ndarray, shape (K,)
+        Velocity of the second layer.
+    eps_g : float
+        Generalisation error, without the label noise.
+    """
+
+    A: np.ndarray
+    B: np.ndarray
+    C: np.ndarray
+    dv: np.ndarray
+    eps_g: float
+
+    def __repr__(self):
+        return f"Closure(K={self.B.shape[0]}, M={self.B.shape[1]}, eps_g={self.eps_g:.6g})"
+
+
+def closure(model, Q, R, T, v=None):
+    r"""Gaussian averages that drive the order parameters, at one state.
+
+    .. math:: A_{kj} = E[\partial F_k/\partial\lambda_j], \quad B_{km} = E[\partial F_k/\partial\nu_m], \quad
+              C_{kl} = E[F_k F_l], \quad dv_k = -\eta_v E[g(\lambda_k)\Delta], \quad \epsilon_g = E[\Delta_0^2]/2
+
+    with :math:`F_k = -\eta v_k g'(\lambda_k)\Delta`, :math:`\Delta = \hat y - y` and :math:`\Delta_0` its part without
+    label noise.
+
+    Parameters
+    ----------
+    model : Model
+        Activations, second layers, eta, eta_v, noise.
+    Q, R, T : array_like, shape (K, K), (K, M), (M, M)
+        Covariances of the student and teacher fields.
+    v : array_like, shape (K,), optional
+        Second layer; the model's by default.
+
+    Returns
+    -------
+    Closure
+        ``A`` (K, K), ``B`` (K, M), ``C`` (K, K) of one sample, ``dv`` (K,), ``eps_g``. A gradient flow ignores C; it is
+        given all the same, except where integrals are taken by quadrature (nan).
+
+    Raises
+    ------
+    ValueError
+        Wrong shapes, overlaps that are not positive semi-definite, a relu student of zero norm, integrals of a
+        user function that do not converge.
+
+    Notes
+    -----
+    Exact for erf, linear, quadratic, relu and every other piecewise-linear or polynomial function, in any pair of
+    student and teacher; by quadrature, to the accuracy stated there, for :meth:`Activation.from_function`.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500. In
+    Worschech and Rosenow (2024), arXiv:2410.09005, eps_g is (19) = (94) with the I_2 (89); A and B
+    stand for the I_3 (90) of (18), C for the I_4 (91), whose signs are misprinted.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    >>> ov.closure(model, Q=[[1.0]], R=[[0.5]], T=[[1.0]]).eps_g
+    0.5
+    """
+    check.model(model)
+    K, M = model.K, model.M
+    Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
+    for name, value in (("Q", Q), ("T", T)):
+        check.symmetric(name, value)
+    v = model.v if v is None else check.array("v", v, (K,))
+    S = np.block([[Q, R], [R.T, T]])
+    check.positive_semidefinite("[[Q, R], [R^T, T]]", S, "Overlaps of real vectors always are.")
+    check_domain(model, S, v)
+    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+    bound = bind(model)
+    if model.gradient_flow:
+        if isinstance(bound, NumericClosure):
+            C[...] = np.nan  # quadrature may have no affordable C
+        else:
+            bound = bind(model, second_order=True)
+    eps_g = bound(S, np.concatenate([v, -model.v_star]), A, B, C, dv)
+    return Closure(A, B, C, dv, eps_g)
+
+
+def bind(model, second_order=None):
+    """The model's closure as a function (S, w, A, B, C, dv) -> eps_g that fills the arrays A, B, C, dv."""
+    if second_order is None:
+        second_order = not model.gradient_flow
+    student, teacher, K = model.activation, model.teacher_activation, model.K
+    eta, eta_v, noise = model.eta, model.eta_v, model.noise
+    if NUMERIC in (student.code, teacher.code):
+        return bind_numeric(student, teacher, K, eta, eta_v, noise, second_order)
+    kernel, code = KERNELS[student.code], teacher.code
+
+    def bound(S, w, A, B, C, dv):
+        return kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
+
+    return bound
+
+
+def check_domain(model, S, v):
+    """Refuse field covariances at which the closure is not defined, or not known accurately enough."""
+    if model.activation.code == RELU:
+        check.student_norms(S, model.K)
+    bound = bind(model)
+    if hasattr(bound, "check"):
+        bound.check(S, np.concatenate([v, -model.v_star]))
+
+
+def generalisation_error(model, S, v):
+    """eps_g (n,) at field covariances S (n, K + M, K + M) and second layers v (n, K)."""
+    K, M = model.K, model.M
+    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+    bound = bind(model, second_order=False)
+    w = np.concatenate([v, np.broadcast_to(-model.v_star, (len(v), M))], axis=1)
+    return np.array([bound(np.ascontiguousarray(S_i), w_i, A, B, C, dv) for S_i, w_i in zip(S, w, strict=True)])
+
+
+def rounding_floor(model, S, v):
+    """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
+    x, weight = np.polynomial.hermite_e.hermegauss(40)
+    fields = np.sqrt(np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0))[..., None] * x
+    K = model.K
+    g = np.concatenate([model.activation.g(fields[:, :K]), model.teacher_activation.g(fields[:, K:])], axis=1)
+    size = np.sqrt(np.square(g) @ weight / weight.sum())
+    w = np.concatenate([np.abs(v), np.broadcast_to(np.abs(model.v_star), (len(v), model.M))], axis=1)
+    return np.finfo(float).eps * np.sum(w * size, axis=1) ** 2

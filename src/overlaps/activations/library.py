@@ -1,0 +1,175 @@
+"""The activations that the library brings: erf, relu, linear, quadratic, |x|, tanh, leaky relu, polynomials."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erf as _erf
+
+from .._base import check
+from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
+from .activation import Activation
+from .polynomials import Polynomial
+from .sums import Mixture
+
+__all__ = ["absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "tanh"]
+
+
+def polynomial(coefficients):
+    r"""Polynomial activation :math:`g(x) = \sum_p c_p x^p`, with exact integrals.
+
+    Parameters
+    ----------
+    coefficients : sequence of float
+        c_0, c_1, ..., lowest power first.
+
+    Returns
+    -------
+    Activation
+
+    Raises
+    ------
+    ValueError
+        No coefficients, or coefficients that are not finite numbers.
+
+    Notes
+    -----
+    Exact with polynomial, linear and quadratic partners; other partners are integrated numerically.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> hermite = ov.polynomial([0, -3, 0, 1])
+    >>> hermite, float(hermite(2.0))
+    (polynomial(0, -3, 0, 1), 2.0)
+    """
+    try:
+        values = np.array(coefficients, dtype=float)
+    except (TypeError, ValueError):
+        values = np.array(np.nan)
+    if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values)):
+        raise ValueError(
+            f"coefficients = {check.shown(coefficients)}; expected finite numbers c_0, c_1, ..., lowest power first, "
+            "e.g. [0, -3, 0, 1]."
+        )
+    g = Polynomial(tuple(values.tolist()))
+    name = f"polynomial({', '.join(f'{c:g}' for c in values)})"
+    return Activation(name, g, g.derivative(), g.derivative().derivative())
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """X -> above where x > 0, below elsewhere; times x when ``linear``."""
+
+    above: float
+    below: float
+    linear: bool
+
+    def __call__(self, x):
+        slope = np.where(np.asarray(x) > 0, self.above, self.below)
+        return slope * x if self.linear else slope
+
+
+def leaky_relu(slope=0.01):
+    r"""Leaky relu, :math:`g(x) = x` for x > 0 and slope x otherwise, with closed-form integrals.
+
+    Parameters
+    ----------
+    slope : float
+        Slope on the negative side; 0 is relu, 1 is linear, -1 is the absolute value.
+
+    Returns
+    -------
+    Activation
+
+    Raises
+    ------
+    ValueError
+        A slope that is not a finite number.
+
+    Notes
+    -----
+    Exact: g(x) = relu(x) - slope relu(-x), two relu units with opposite fields.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> ov.leaky_relu(0.5)(np.array([-2.0, 2.0])).tolist()
+    [-1.0, 2.0]
+    """
+    slope = check.number("slope", slope, hint="Try leaky_relu(0.01).")
+    return _piecewise_linear(f"leaky_relu({slope:g})", slope)
+
+
+def _piecewise_linear(name, slope):
+    mixture = Mixture(RELU, (1.0, -slope), (1.0, -1.0)) if slope else Mixture(RELU)
+    return Activation(name, Hinge(1.0, slope, True), Hinge(1.0, slope, False), mixture=mixture)
+
+
+def _erf_g(x):
+    return _erf(np.asarray(x) / np.sqrt(2))
+
+
+def _erf_dg(x):
+    return np.sqrt(2 / np.pi) * np.exp(-0.5 * np.square(x))
+
+
+def _erf_d2g(x):
+    return -np.asarray(x) * _erf_dg(x)
+
+
+def _relu_g(x):
+    return np.maximum(x, 0.0)
+
+
+def _relu_dg(x):
+    return np.where(np.asarray(x) > 0, 1.0, 0.0)
+
+
+def _linear_g(x):
+    return np.asarray(x, dtype=float)
+
+
+def _one(x):
+    return np.ones_like(x, dtype=float)
+
+
+def _zero(x):
+    return np.zeros_like(x, dtype=float)
+
+
+def _double(x):
+    return 2.0 * np.asarray(x)
+
+
+def _two(x):
+    return np.full_like(x, 2.0, dtype=float)
+
+
+def _tanh_dg(x):
+    return 1.0 - np.tanh(x) ** 2
+
+
+def _tanh_d2g(x):
+    return -2.0 * np.tanh(x) * _tanh_dg(x)
+
+
+erf = Activation("erf", _erf_g, _erf_dg, _erf_d2g, code=ERF)
+relu = Activation("relu", _relu_g, _relu_dg, code=RELU)
+linear = Activation("linear", _linear_g, _one, _zero, code=LINEAR)
+quadratic = Activation("quadratic", np.square, _double, _two, code=QUADRATIC)
+absolute = _piecewise_linear("absolute", -1.0)
+
+# Four error functions, sup error 1.0e-5, from fit_erf_mixture(np.tanh).  With partners in closed form all integrals,
+# eps_g included, are those of the mixture, so that eps_g and C vanish together.
+tanh = Activation(
+    "tanh",
+    np.tanh,
+    _tanh_dg,
+    _tanh_d2g,
+    mixture=Mixture(
+        ERF,
+        amplitudes=(0.06408680688398291, 0.3753243319717593, 0.4543916506908248, 0.10619341521887926),
+        scales=(0.6467694009992874, 0.954672149160683, 1.400011554309177, 2.046282088063843),
+        error=1.0035436933314434e-05,
+    ),
+)

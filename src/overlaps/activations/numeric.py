@@ -1,0 +1,239 @@
+"""Closures of activations without a kernel of their own, bound to one pair of activations.
+
+``bind_numeric`` takes the exact way where there is one (mixtures of closed forms, polynomials), otherwise quadrature.
+All bound closures are functions f(S, w, A, B, C, dv) -> eps_g like the kernels of ``_first_order``; they carry ``error``,
+an estimate of the absolute error of the entries of C at the last call, and ``check(S, w)``, which raises whatever there
+is to refuse.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from ..gaussian.two_point import LINEAR, NUMERIC, QUADRATIC, RELU
+from ._pairs import SIZES, midpoint_pair_square
+from ._quadrature import PLANE_NODES, TENSOR_NODES, Ladder, tables, tensor_square
+from ._sobol import SobolRule
+from .polynomials import Polynomial, PolynomialClosure
+from .sums import Mixture, MixtureClosure, PiecewiseLinearClosure, as_piecewise_linear, fit_erf_mixture
+
+FIRST_ORDER_GOAL = 1e-8  # relative difference of two successive sizes that ends the search, A, B, dv and eps_g
+SECOND_ORDER_GOAL = 1e-6  # the same for C; what misses it is used while it is below the activation's tolerance
+MIXTURE_GOAL = 3e-5  # largest error of an erf mixture, relative to the function, that is taken without being asked for
+
+REMEDY = "Without C, gradient_flow=True needs two-point integrals only."
+KINK_REMEDY = (
+    "Piecewise-linear functions have closed forms: use ov.relu, ov.leaky_relu(slope) or ov.absolute; "
+    "otherwise smooth the kink."
+)
+
+
+def bind_numeric(student, teacher, K, eta, eta_v, noise, second_order):
+    """The closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher activation, one of them without kernel.
+
+    Raises ``ValueError`` where the pair cannot be integrated at any state: kinks, or a mixture asked for a function
+    that is not one.
+    """
+    rest = K, eta, eta_v, noise, second_order
+    mixtures = _mixture(student), _mixture(teacher)
+    if all(mixtures):
+        piecewise = [as_piecewise_linear(mixture) for mixture in mixtures]
+        if all(piecewise):
+            return PiecewiseLinearClosure(*piecewise, *rest)
+        return MixtureClosure(*mixtures, *rest)
+    polynomials = _polynomial(student), _polynomial(teacher)
+    if all(polynomials):
+        return PolynomialClosure(*polynomials, *rest)
+    if _options(student, teacher).second_order == "mixture":
+        return MixtureClosure(*_fitted(student, teacher, _options(student, teacher).tolerance, asked=True), *rest)
+    return NumericClosure(student, teacher, *rest)
+
+
+def find_kink(dg):
+    """Position of a jump of g' on [-9, 9], or None.
+
+    Bisection: the rise of a steep slope vanishes on the way down, a jump stays.
+    """
+    x = np.linspace(-9.0, 9.0, 1802)
+    rise = np.abs(np.diff(dg(x)))
+    for cell in np.argsort(rise)[-3:]:
+        low, high = x[cell], x[cell + 1]
+        for _ in range(48):
+            middle = 0.5 * (low + high)
+            values = dg(np.array([low, middle, high]))
+            low, high = (low, middle) if abs(values[1] - values[0]) > abs(values[2] - values[1]) else (middle, high)
+        if abs(np.diff(dg(np.array([low, high])))[0]) > 1e-3 * rise[cell] > 1e-9:
+            return float(high)
+    return None
+
+
+class NumericClosure:
+    """Closure by quadrature; ``nodes`` is the size of its two-point rule, ``method`` the rule of C.
+
+    The first call raises ``ValueError`` when an integral does not settle.  Later ones, inside an integration, answer
+    nan, which makes an integrator reject the step and try a shorter one, and keep the sentence in ``message``.
+    """
+
+    def __init__(self, student, teacher, K, eta, eta_v, noise, second_order):
+        self.student, self.teacher, self.K = student, teacher, K
+        self.eta, self.eta_v, self.noise, self.second_order = eta, eta_v, noise, second_order
+        self.error, self.method, self.message = 0.0, None, ""
+        for activation in (student, teacher):
+            _refuse_kink(activation)
+        pairs = [(activation, _exact(activation)) for activation in (student, teacher)]
+        self._tables = Ladder(
+            partial(_first_order, K, *pairs),
+            PLANE_NODES,
+            goal=FIRST_ORDER_GOAL,
+            limit=FIRST_ORDER_GOAL,
+            refusal=f"the two-point integrals of {student.name} and {teacher.name} do not settle: with {{size}} nodes "
+            "they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too large "
+            f"variances of the fields. {KINK_REMEDY}",
+        )
+        self._square = None
+        self._mixture = None
+        self._started = False
+
+    def __repr__(self):
+        return f"NumericClosure({self.student!r}, {self.teacher!r}, K={self.K}, method={self.method!r})"
+
+    @property
+    def nodes(self):
+        """Nodes of the two-point rule per dimension."""
+        return self._tables.sizes[self._tables.rung]
+
+    def __call__(self, S, w, A, B, C, dv):
+        try:
+            if np.all(np.isfinite(S)):
+                with np.errstate(over="ignore"):  # inside user functions, at states that are only tried
+                    eps_g = self._evaluate(S, w, A, B, C, dv)
+                self._started = True
+                return eps_g
+        except ValueError as refusal:
+            if not self._started:
+                raise
+            self.message = str(refusal)
+        for array in (A, B, C, dv):
+            array[...] = np.nan
+        return np.nan
+
+    def check(self, S, w):
+        """Evaluate once at S, w; raise ``ValueError`` with the reason and a remedy where an integral is refused."""
+        K, n = self.K, len(w)
+        self._evaluate(S, w, np.empty((K, K)), np.empty((K, n - K)), np.empty((K, K)), np.empty(K))
+
+    def _evaluate(self, S, w, A, B, C, dv):
+        if self.second_order and self.method is None:
+            self._choose(len(w))
+        if self._mixture is not None:
+            eps_g = self._mixture(S, w, A, B, C, dv)
+            self.error = self._mixture.error
+            return eps_g
+        if self.student.d2g is None and np.min(np.diag(S)[: self.K]) <= 0.0:
+            raise ValueError(
+                f"a student of {self.student.name} has zero norm, and the activation no second derivative; expected "
+                "positive Q_kk. Give d2g, or start from students of positive norm."
+            )
+        K, v = self.K, w[: self.K]
+        gg, dd, hh = self._tables(S, w)
+        H = np.outer(v, w) * dd
+        H[np.diag_indices(K)] += v * (hh @ w)
+        A[...], B[...], dv[...] = -self.eta * H[:, :K], -self.eta * H[:, K:], -self.eta_v * (gg[:K] @ w)
+        if self.second_order:
+            (square,) = self._square(S, w)
+            weight = self.eta**2 * np.outer(v, v)
+            C[...] = weight * (square + self.noise**2 * dd[:, :K])
+            self.error = self._square.error * np.max(np.abs(square)) * np.max(np.abs(weight))
+        return 0.5 * w @ gg @ w
+
+    def _choose(self, n):
+        """The rule of C for n fields."""
+        student, teacher, K = self.student, self.teacher, self.K
+        options = _options(student, teacher)
+        method = options.second_order
+        rest = K, self.eta, self.eta_v, self.noise, self.second_order
+        if method == "auto":
+            kinked = any(m is not None and m.code == RELU for m in (_exact(student), _exact(teacher)))
+            fitted = None if n <= 4 or kinked else _fitted(student, teacher, MIXTURE_GOAL)
+            method = "sobol" if kinked else "tensor" if n <= 3 else "mixture" if fitted else "pairs"
+            if fitted:
+                self._mixture = MixtureClosure(*fitted, *rest)
+        if method == "tensor" and n > 4:
+            raise ValueError(
+                f'second_order="tensor" with K + M = {n} fields; expected at most 4, the rule has n^(K + M) nodes. '
+                f'Use second_order="auto", "pairs" or "sobol" in from_function. {REMEDY}'
+            )
+        refusal = (
+            f"the matrix C of {student.name} and {teacher.name} is known to {{error:.1e}} of its size only "
+            f"({method}, size {{size}}), expected {{limit:.0e}}. "
+            f"Raise tolerance= in from_function to accept it. {REMEDY}"
+        )
+        if method == "sobol":
+            self._square = SobolRule(student, teacher, K, limit=options.tolerance, refusal=refusal)
+        elif method != "mixture":
+            sizes = TENSOR_NODES[n] if method == "tensor" else SIZES
+            evaluate = partial(_second_order, method, K, student, teacher)
+            self._square = Ladder(evaluate, sizes, goal=SECOND_ORDER_GOAL, limit=options.tolerance, refusal=refusal)
+        self.method = method
+
+
+def _first_order(K, student, teacher, size, S, w):
+    return tables(S, K, student, teacher, size)
+
+
+def _second_order(method, K, student, teacher, size, S, w):
+    if method == "tensor":
+        return (tensor_square(S, w, K, student, teacher, size),)
+    return (midpoint_pair_square(size, S, w, K, student, teacher),)
+
+
+def _options(student, teacher):
+    """The record whose second_order and tolerance count: the student's, unless only the teacher is numeric."""
+    return student if student.code == NUMERIC and student.mixture is None else teacher
+
+
+def _mixture(activation):
+    """The activation as a sum of closed forms, if it is one by construction."""
+    return Mixture(activation.code) if activation.code != NUMERIC else activation.mixture
+
+
+def _exact(activation):
+    mixture = _mixture(activation)
+    return mixture if mixture is not None and mixture.error == 0.0 else None
+
+
+def _polynomial(activation):
+    """The activation with polynomial g, g', g'', if it is one."""
+    coefficients = {LINEAR: (0, 1), QUADRATIC: (0, 0, 1)}.get(activation.code)
+    if coefficients is None:
+        return activation if isinstance(activation.g, Polynomial) else None
+    g = Polynomial(coefficients)
+    return type(activation)(activation.name, g, g.derivative(), g.derivative().derivative())
+
+
+def _fitted(student, teacher, goal, asked=False):
+    """Both activations as mixtures, fitted where necessary to ``goal`` times their size; None where that fails."""
+    mixtures = []
+    for activation in (student, teacher):
+        mixture = _mixture(activation) or fit_erf_mixture(activation.g)
+        error = np.inf if mixture is None else mixture.error / np.max(np.abs(activation.g(np.linspace(-9.0, 9.0, 61))))
+        if error > goal:
+            if asked:
+                raise ValueError(
+                    f'second_order="mixture" for {activation.name}, which sums of error functions fit to {error:.1e} '
+                    f"of its size; expected an odd sigmoid, fitted to {goal:.0e}. "
+                    f'Use second_order="auto" or raise tolerance=. {REMEDY}'
+                )
+            return None
+        mixtures.append(mixture)
+    return mixtures
+
+
+def _refuse_kink(activation):
+    if _mixture(activation) is None:
+        kink = find_kink(activation.dg)
+        if kink is not None:
+            raise ValueError(
+                f"{activation.name} has a kink at x = {kink:.6g} (its derivative jumps); expected a smooth function, "
+                f"since quadrature of kinks converges slowly. {KINK_REMEDY}"
+            )

@@ -1,0 +1,156 @@
+"""Two-point Gaussian integrals of linear, quadratic, relu and erf(x / sqrt 2), in closed form.
+
+Every pair of functions f, h and every pair of jointly Gaussian fields (a, b) with variances ``saa``, ``sbb`` and
+covariance ``sab`` has four numbers, and :func:`two_point` is their table::
+
+    E[f(a) h(b)]     E[f'(a) h'(b)]     E[f''(a) h(b)]     E[f(a) h''(b)]
+
+Functions are integer codes inside kernels: a code costs nothing at run time, a jitted function passed as an argument
+is compiled again in every process.
+"""
+
+import math
+
+from .._base.jit import jit
+from .elementary import p
+
+LINEAR, QUADRATIC, RELU, ERF = range(4)
+NUMERIC = -1  # a user function: its integrals are computed by quadrature, outside these kernels
+
+PI = math.pi
+SQRT_2PI = math.sqrt(2 * math.pi)
+
+
+@jit(inline=True)
+def value(code, x):
+    """g(x)."""
+    if code == ERF:
+        return math.erf(x * math.sqrt(0.5))
+    if code == RELU:
+        return max(x, 0.0)
+    if code == QUADRATIC:
+        return x * x
+    return x
+
+
+@jit(inline=True)
+def slope(code, x):
+    """g'(x); the derivative of relu at 0 is taken as 0."""
+    if code == ERF:
+        return math.sqrt(2 / PI) * math.exp(-0.5 * x * x)
+    if code == RELU:
+        return 1.0 if x > 0.0 else 0.0
+    if code == QUADRATIC:
+        return 2.0 * x
+    return 1.0
+
+
+@jit(inline=True)
+def _erf_erf(saa, sbb, sab):
+    # Saad and Solla (1995).  lam = (1 + saa)(1 + sbb) - sab^2, written so that nothing cancels when a = b.  The bracket
+    # is not clipped at 0: the closure stays differentiable where fields coincide.
+    al, bl = 1.0 + saa, 1.0 + sbb
+    root = math.sqrt(1.0 + saa + sbb + (saa * sbb - sab * sab))
+    c = 2 / (PI * root)
+    if 2.0 * abs(sab) <= min(al, bl):
+        x = sab / math.sqrt(al * bl)
+        angle = x * p(x * x)  # the arcsine, without a call to the C library
+    else:
+        angle = math.atan2(sab, root)
+    return 2 / PI * angle, c, -c * sab / al, -c * sab / bl
+
+
+@jit(inline=True)
+def _relu_relu(saa, sbb, sab):
+    # Arc-cosine kernels, Cho and Saul (2009); relu'' is a delta function.  A field of zero variance contributes 0.
+    s = math.sqrt(max(saa * sbb - sab * sab, 0.0))
+    angle = PI - math.atan2(s, sab)
+    daa = s / (2 * PI * saa) if saa > 0.0 else 0.0
+    dbb = s / (2 * PI * sbb) if sbb > 0.0 else 0.0
+    return (s + sab * angle) / (2 * PI), angle / (2 * PI), daa, dbb
+
+
+@jit(inline=True)
+def _ordered(f, h, saa, sbb, sab):
+    """The table for code f >= code h."""
+    if f == ERF:
+        if h == ERF:
+            return _erf_erf(saa, sbb, sab)
+        if h == QUADRATIC:
+            return 0.0, 0.0, 0.0, 0.0
+        # The odd part of relu is x / 2, so relu acts as half a linear function; E[erf(a) delta(b)] = 0 by symmetry.
+        al = 1.0 + saa
+        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * al))
+        return c * sab, c, -c * sab / al, 0.0
+    if f == RELU:
+        if h == RELU:
+            return _relu_relu(saa, sbb, sab)
+        if h == LINEAR:
+            return 0.5 * sab, 0.5, 0.0, 0.0
+        if saa <= 0.0:
+            return 0.0, 0.0, 0.0, 0.0
+        root = math.sqrt(saa)
+        along = sab * sab / saa
+        c = 1.0 / SQRT_2PI
+        return c * root * (sbb + along), 2 * c * sab / root, c * (sbb - along) / root, 2 * c * root
+    if f == QUADRATIC:
+        if h == QUADRATIC:
+            return saa * sbb + 2 * sab * sab, 4 * sab, 2 * sbb, 2 * saa
+        return 0.0, 0.0, 0.0, 0.0
+    return sab, 1.0, 0.0, 0.0
+
+
+@jit
+def two_point(f, h, saa, sbb, sab):
+    """E[f h], E[f' h'], E[f'' h], E[f h''] for functions with codes f, h of fields with the given covariance."""
+    if f >= h:
+        return _ordered(f, h, saa, sbb, sab)
+    gg, dd, hh, ff = _ordered(h, f, sbb, saa, sab)
+    return gg, dd, ff, hh
+
+
+@jit(inline=True)
+def _ordered_derivatives(f, h, saa, sbb, sab):
+    """The table of :func:`two_point_derivatives` for code f >= code h."""
+    if f == ERF:
+        al = 1.0 + saa
+        if h == ERF:
+            be = 1.0 + sbb
+            lam = 1.0 + saa + sbb + (saa * sbb - sab * sab)
+            c = 2 / (PI * lam * math.sqrt(lam))
+            return c * sab, -c * be, -c * al, c * sab * (2 * lam / al + be) / al, c * sab * (2 * lam / be + al) / be
+        if h == QUADRATIC:
+            return 0.0, 0.0, 0.0, 0.0, 0.0
+        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * al)) / al  # relu acts as half a linear function
+        return 0.0, -c, 0.0, 3 * c * sab / al, 0.0
+    if f == RELU and h == RELU:
+        s = math.sqrt(max(saa * sbb - sab * sab, 0.0))
+        c = 1 / (2 * PI * s)
+        maa = c * (sbb - 2 * s * s / saa) / saa
+        return c, -c * sab / saa, -c * sab / sbb, maa, c * (saa - 2 * s * s / sbb) / sbb
+    if f == RELU and h == QUADRATIC and saa > 0.0:
+        c = 1.0 / (SQRT_2PI * math.sqrt(saa))
+        return 2 * c, -2 * c * sab / saa, 0.0, c * (3 * sab * sab / saa - sbb) / saa, 0.0
+    return (4.0 if f == QUADRATIC and h == QUADRATIC else 0.0), 0.0, 0.0, 0.0, 0.0
+
+
+@jit
+def two_point_derivatives(f, h, saa, sbb, sab):
+    """E[f'' h''], E[f''' h'], E[f' h'''], E[f'''' h], E[f h''''] of functions with codes f, h.
+
+    By Price's theorem these are all derivatives of the table ``two_point``: p = E[f' h'] has dp/dsab = E[f'' h''],
+    dp/dsaa = E[f''' h'] / 2; q = E[f'' h] has dq/dsab = E[f''' h'], dq/dsaa = E[f'''' h] / 2, dq/dsbb = E[f'' h''] / 2.
+    """
+    if f >= h:
+        return _ordered_derivatives(f, h, saa, sbb, sab)
+    m22, m31, m13, m40, m04 = _ordered_derivatives(h, f, sbb, saa, sab)
+    return m22, m13, m31, m04, m40
+
+
+@jit(inline=True)
+def same_field(f, s):
+    """3 E[f''^2] + 4 E[f''' f'] + E[f'''' f] = 2 d^2 E[f^2] / ds^2 for one field of variance s."""
+    if f == RELU:  # E[relu^2] = s / 2; the single terms are infinite
+        return 0.0
+    m22, m31, _, m40, _ = two_point_derivatives(f, f, s, s, s)
+    return 3 * m22 + 4 * m31 + m40

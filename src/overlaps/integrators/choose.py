@@ -1,0 +1,38 @@
+"""What ``method="auto"`` chooses, and the sentence that says why."""
+
+from ..activations._relu_derivatives import relu_alignment
+from ..flow.newton import ALIGNED
+from ..flow.system import fastest_rate
+from ..gaussian.two_point import RELU
+
+MEMORY = 1e9  # bytes that the derivatives of the closure may take
+
+
+def choose_method(system, span, rtol):
+    """Name of a method for the System over an interval of alpha, and why, in parentheses.
+
+    The costs are estimates, in evaluations of the right-hand side: DOP853 makes steps of 12 evaluations not longer
+    than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted), the
+    exponential step, of order 2, about 100 rtol^(-1/2).
+    """
+    explicit, structured, exponential = 2 * span * fastest_rate(system), 500 * rtol**-0.2, 100 * rtol**-0.5
+    stiff = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
+    obstacle = _obstacle(system)
+    if explicit < structured:
+        return "DOP853", " (auto: not stiff over this interval)"
+    if obstacle is None:
+        return "structured", f" (auto: {stiff})"
+    if exponential < explicit:
+        return "exponential", f" (auto: {stiff}; no structured BDF because {obstacle})"
+    return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"
+
+
+def _obstacle(system):
+    """Why the structured BDF cannot run, or None."""
+    K, M = system.model.K, system.model.M
+    size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
+    if size > MEMORY:
+        return f"the closure has derivatives of {size / 1e9:.1f} GB"
+    if system.model.activation.code == RELU and relu_alignment(system.start.S, K) < ALIGNED:
+        return "a relu student is aligned with another unit, where the closure has no derivatives"
+    return None

@@ -1,0 +1,54 @@
+"""Explicit Runge-Kutta of order 8 whose error control knows what the overlaps are for: eps_g."""
+
+import numpy as np
+from scipy import integrate
+
+from ..flow.system import System
+
+__all__ = ["DOP853"]
+
+ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
+
+
+class DOP853(integrate.DOP853):
+    r"""SciPy's DOP853 that keeps the error of eps_g below rtol eps_g as well.
+
+    A step of the overlaps that errs by dQ, dR, dv changes the generalisation error by
+
+    .. math:: d\epsilon_g = -\frac{1}{\eta} \left( \tfrac12 \mathrm{tr}\, A\, dQ + \mathrm{tr}\, B^T dR \right)
+              - \frac{1}{\eta_v}\, \dot v \cdot dv
+
+    because A and B are the mean Hessian of the loss, up to the learning rate: the number is there for nothing. Where
+    eps_g is small, errors that Q and R of order one do not feel would otherwise spoil it.
+
+    Parameters
+    ----------
+    fun, t0, y0, t_bound, **options
+        As in ``scipy.integrate.DOP853``; other equations than the flow of the overlaps are integrated as SciPy does.
+
+    Notes
+    -----
+    The local error of eps_g is bounded; a plateau amplifies it like any other. Below eps_g = 1e-16 / rtol the rounding
+    of Q and R takes over (``solve(..., late=True)`` goes on).
+
+    References
+    ----------
+    Hairer, Norsett and Wanner (1993), Solving Ordinary Differential Equations I, section II.5.
+    """
+
+    def __init__(self, fun, t0, y0, t_bound, **options):
+        super().__init__(fun, t0, y0, t_bound, **options)
+        owner = getattr(fun, "__self__", None)
+        self.system = owner if isinstance(owner, System) else None
+
+    def _estimate_error_norm(self, K, h, scale):
+        norm = super()._estimate_error_norm(K, h, scale)
+        system = self.system
+        if system is None:
+            return norm
+        fifth, third = (system.change_of_eps_g(K.T @ E) for E in (self.E5, self.E3))
+        if fifth == 0 or not np.isfinite(fifth):
+            return norm
+        # the same combination of two estimates as for the overlaps, for the one number eps_g
+        error = abs(h) * fifth**2 / np.hypot(fifth, 0.1 * third)
+        return max(norm, error / (self.rtol * system.eps_g + ROUNDING))

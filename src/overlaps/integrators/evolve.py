@@ -1,0 +1,146 @@
+"""The engine of ``solve``: order parameters at the times asked for, as arrays."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._base import check
+from .._base.progress import bar
+from ..activations.closure import check_domain
+from ..flow.differences import DifferenceSystem
+from ..flow.handover import can_hand_over, unfit
+from ..flow.system import System
+from ..gaussian.two_point import LINEAR
+from .bdf import StructuredBDF
+from .choose import choose_method
+from .exponential import ExponentialMidpoint
+from .methods import check_options, solver_class
+from .run import integrate
+
+__all__ = ["Solution", "evolve"]
+
+
+class Solution(NamedTuple):
+    """What a Trajectory is made of: records, the teacher's constants, and how they were obtained."""
+
+    alpha: Any
+    q: Any
+    r: Any
+    v: Any
+    tau: Any
+    T: Any
+    success: bool
+    message: str
+    nfev: int
+    method: str
+    rtol: float
+    atol: float
+    eps_late: Any
+    floor_late: Any
+
+
+def evolve(model, start, alpha, *, method, rtol, atol=None, progress=False, stop=None, late=False, **options):
+    """Integrate the order parameters; parameters as in :func:`overlaps.solve`."""
+    check.model(model)
+    start = check.state(start).on(model)
+    rtol, atol, stop = checked_controls(rtol, atol, stop)
+    times, every_step = output_times(alpha)
+    check_domain(model, start.S, start.v)
+    system = System(model, start)
+    automatic = isinstance(method, str) and method == "auto"
+    chosen, why = choose_method(system, times[-1] - times[0], rtol) if automatic else (method, "")
+    solver = solver_class(chosen)
+    check_options(solver, options)
+    common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
+    with bar(progress, times[-1], "alpha") as tick:
+        leave = _learned(system) if check.flag("late", late) else None
+        run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
+        arrays = [*system.unpack(np.array(run.y)), None, None]
+        if run.left:
+            run, *arrays = _follow_differences(system, run, arrays[:3], times, solver, tick, common)
+    first = first_record(run, alpha)
+    q, r, v, eps_late, floor_late = (None if x is None else x[first:] for x in arrays)
+    message = run.message + _closure_note(system.closure)
+    return Solution(
+        np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success, message, run.nfev,
+        solver.__name__ + why, rtol, atol, eps_late, floor_late,
+    )  # fmt: skip
+
+
+def _learned(system):
+    """Test whether every student has nearly learned its teacher, at a packed state."""
+
+    def leave(y):
+        return can_hand_over(system.model, system.state(y))[0] is not None
+
+    reason = unfit(system.model, system.start)
+    if not reason and system.model.activation.code == LINEAR and system.model.K > 1:
+        reason = "linear units learn their sum only, their differences stay; expected K = M = 1, see theory.linear"
+    if reason:
+        raise ValueError(f"late=True cannot follow this problem to the end: {reason}. Leave late out.")
+    return leave
+
+
+def _follow_differences(system, run, arrays, times, solver, tick, common):
+    """Go on from the end of ``run`` in the differences of students and teachers; all parts joined."""
+    late = DifferenceSystem(system.model, system.state(run.y[-1]))
+    y = late.pack(late.start)
+    # the error of the exponential step is measured in Q and R
+    solver = StructuredBDF if solver is ExponentialMidpoint else solver
+    alpha, eps_late = run.alpha, np.full((2, len(run.alpha)), np.nan)
+    note = f" From alpha = {alpha[-1]:.6g} on in the differences of students and teachers ({solver.__name__})."
+    while run.left:
+        at = alpha[-1]
+        remaining = np.r_[at, times[times > at]]
+        part = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=tick, **common)
+        part.nfev += run.nfev
+        packed = np.array(part.y)
+        # the handover itself is a record only if it was asked for
+        kept = len(alpha) if common["every_step"] or at in times else len(alpha) - 1
+        alpha = alpha[:kept] + part.alpha[1:]
+        arrays = [np.concatenate([a[:kept], b[1:]]) for a, b in zip(arrays, late.unpack(packed), strict=True)]
+        late_part = np.array([late.eps_g(packed), late.eps_floor(packed)])
+        eps_late = np.concatenate([eps_late[:, :kept], late_part[:, 1:]], axis=1)
+        late, y = late.realigned(packed[-1])
+        run = part
+    run.alpha, run.message = alpha, run.message + note
+    return run, *arrays, *eps_late
+
+
+def _closure_note(closure):
+    """What a numerically integrated closure has to say about itself."""
+    note = f" {closure.message}" if getattr(closure, "message", "") else ""
+    error = getattr(closure, "error", 0.0)
+    return note + (f" Estimated error of C at the end: {error:.1e}." if error > 0 else "")
+
+
+def checked_controls(rtol, atol, stop):
+    """Tolerances and stop condition as ``integrate`` takes them."""
+    rtol = check.number("rtol", rtol, above=0)
+    if rtol >= 1:
+        raise ValueError(f"rtol = {rtol:g}; expected a relative error below 1, such as 1e-8.")
+    atol = min(1e-12, 1e-4 * rtol) if atol is None else check.number("atol", atol, above=0)
+    if stop is not None and not callable(stop):
+        stop = check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
+    return rtol, atol, stop
+
+
+def first_record(run, alpha):
+    """Index of the first record to keep: the start only where it was asked for, or where nothing else was reached."""
+    asked = isinstance(alpha, tuple) or np.ravel(alpha)[0] == 0
+    return int(not asked and len(run.alpha) > 1)
+
+
+def output_times(alpha):
+    """(times with the start first, whether every step is recorded) of an interval or an array of output times."""
+    if isinstance(alpha, tuple):
+        if len(alpha) != 2:
+            raise ValueError(f"alpha is a tuple of length {len(alpha)}; expected (from, to), or an array of times.")
+        first, last = (check.number("alpha", a, least=0) for a in alpha)
+        if not last > first:
+            raise ValueError(f"alpha = {alpha}; expected an interval with from < to.")
+        return np.array([first, last]), True
+    times = check.array("alpha", np.atleast_1d(alpha), ("n",), "Try np.linspace(0, 100, 201).")
+    if times.size == 0 or times[0] < 0 or np.any(np.diff(times) <= 0):
+        raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
+    return (times if times[0] == 0 else np.concatenate([[0.0], times])), False

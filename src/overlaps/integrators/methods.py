@@ -1,0 +1,60 @@
+"""Names and options of integration methods."""
+
+import inspect
+
+import numpy as np
+import scipy.integrate
+from scipy.integrate import RK23, RK45, OdeSolver
+
+from .._base import check
+from .bdf import StructuredBDF
+from .dop853 import DOP853
+from .exponential import ExponentialMidpoint
+
+RUNGE_KUTTA = (RK23, RK45, scipy.integrate.DOP853, ExponentialMidpoint)  # one-step methods with an attribute h_abs
+FREE = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
+HINTS = {
+    "t_eval": "Output times go in alpha, as an array.",
+    "events": "stop= ends the integration where a function changes sign.",
+    "dense_output": "Trajectory.at gives the state at any time.",
+    "tol": "Tolerances are rtol= and atol=.",
+}
+OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}  # before those of solve_ivp
+
+
+def check_options(method, options):
+    """Refuse options that a solver of SciPy or of this library would ignore, with a warning at most."""
+    if method.__module__.partition(".")[0] not in ("scipy", __package__):
+        return  # a user's class knows its own
+    inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
+    fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}
+    fixed |= {"support_complex"} | ({"jac", "jac_sparsity"} if method is StructuredBDF else set())
+    known = sorted({name for init in inits for name in init} - fixed)
+    wrong = [name for name in options if name not in known]
+    if wrong:
+        hints = "".join(f" {HINTS[name]}" for name in wrong if name in HINTS)
+        raise ValueError(
+            f"{method.__name__} has no option {', '.join(wrong)}; expected some of {', '.join(known)}, or one of the "
+            f"named parameters.{hints}"
+        )
+    for name, free in FREE.items():
+        value = options.get(name, free)
+        if value is not free and not (np.ndim(value) == 0 and value == free):
+            check.number(name, value, above=0)
+
+
+def solver_class(method):
+    """OdeSolver subclass for a name of ``solve_ivp`` or a class."""
+    if isinstance(method, str):
+        for name, cls in OWN.items():
+            if method in (name, cls.__name__):
+                return cls
+        known = getattr(scipy.integrate, method, None)
+        if isinstance(known, type) and issubclass(known, OdeSolver) and known is not OdeSolver:
+            return known
+    elif isinstance(method, type) and issubclass(method, OdeSolver):
+        return method
+    raise ValueError(
+        f"method = {check.shown(method)}; expected 'auto', 'structured', 'exponential', a solve_ivp name (RK45, RK23, "
+        "DOP853, Radau, BDF, LSODA) or a subclass of scipy.integrate.OdeSolver."
+    )

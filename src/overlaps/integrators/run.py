@@ -1,0 +1,178 @@
+"""Stepping a SciPy ODE solver: exact output times, stop conditions, divergence, interruption."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.integrate import BDF, Radau
+
+from .._base import check
+from ..activations.activation import kinked
+from .bdf import StructuredBDF
+from .methods import RUNGE_KUTTA
+from .stop import _Crossing
+
+DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
+RETARGETABLE = (*RUNGE_KUTTA, Radau, BDF)  # solvers that read t_bound anew at each step
+
+
+@dataclass
+class Run:
+    """What an integration produced: times, packed states, and how it ended."""
+
+    alpha: list = field(default_factory=list)
+    y: list = field(default_factory=list)
+    success: bool = False
+    message: str = ""
+    nfev: int = 0
+    left: bool = False
+
+    def record(self, alpha, y):
+        """Keep one point."""
+        self.alpha.append(float(alpha))
+        self.y.append(np.array(y))
+
+
+def integrate(system, y0, times, *, every_step, method, options, stop=None, leave=None, tick=None):
+    """Integrate through ``times`` and record there, or at every step of the solver.
+
+    ``leave(y)`` ends the run after the first step at which it is true: the problem is then handed over to other
+    variables.
+
+    Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.  The
+    structured BDF interpolates: its dense output is the polynomial that the method itself steps with, and landing
+    would force it to small steps.
+    """
+    run = Run()
+    run.record(times[0], y0)
+    crossing = None if stop is None else _Crossing(system, stop, times[0], y0)
+    if crossing is not None and crossing.met:
+        run.success, run.message = True, f"stop condition met at the start, alpha = {times[0]:g}."
+        return run
+    try:
+        with np.errstate(all="ignore"):  # overflow is caught below, with a sentence
+            _drive(run, system, np.array(y0), times, every_step, method, options, crossing, leave, tick)
+    except KeyboardInterrupt:
+        run.message = f"interrupted; the last recorded point is alpha = {run.alpha[-1]:g}."
+    return run
+
+
+def _drive(run, system, y, times, every_step, method, options, crossing, leave, tick):
+    solver = _solver(system, method, times[0], y, times[-1], options)
+    largest = DIVERGED * max(1.0, np.max(np.abs(y)))
+    spent = 0
+    for target in times[1:]:
+        if issubclass(method, RETARGETABLE):
+            if method is not StructuredBDF:
+                solver.t_bound, solver.status = target, "running"
+        else:
+            spent += solver.nfev
+            solver = _solver(system, method, solver.t, solver.y, target, options)
+        while solver.t < target:
+            before, y_before = solver.t, solver.y
+            h = getattr(solver, "h_abs", None)
+            failure = _step(system, solver)
+            run.nfev = spent + solver.nfev
+            trouble = _trouble(system, solver, failure, largest, options)
+            if trouble:
+                run.message = f"stopped at alpha = {before:.6g}: {trouble}"
+                return
+            if crossing is not None and crossing.passed(solver.t, solver.y):
+
+                def at_time(t, t0=before, y0=y_before):
+                    return _advance(system, method, options, t0, y0, t)
+
+                if method is StructuredBDF:
+                    at_time = solver.dense_output()
+                at = crossing.locate(before, solver.t, at_time)
+                for passed in times[(times >= target) & (times < at)]:
+                    run.record(passed, at_time(passed))
+                run.record(at, at_time(at))
+                run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
+                return
+            if leave is not None and leave(solver.y):
+                for passed in times[(times >= target) & (times < solver.t)]:
+                    run.record(passed, solver.dense_output()(passed))
+                run.record(solver.t, solver.y)
+                run.success = run.left = True
+                return
+            if every_step:
+                run.record(solver.t, solver.y)
+            if tick is not None:
+                tick(solver.t)
+        if not every_step:
+            run.record(target, solver.y if solver.t == target else solver.dense_output()(target))
+        if issubclass(method, RUNGE_KUTTA):
+            # landing on an output time shortened the last step; the error control may try the longer one again
+            solver.h_abs = max(solver.h_abs, h)
+    run.success, run.message = True, f"reached alpha = {times[-1]:g}."
+
+
+def _trouble(system, solver, failure, largest, options):
+    """A sentence when the step failed, else None."""
+    eta = system.model.eta
+    blown = not np.all(np.isfinite(solver.y)) or np.max(np.abs(solver.y)) > largest
+    if blown or (failure and np.max(np.abs(solver.y)) > largest**0.5):
+        return (
+            f"the overlaps diverge (largest |overlap| = {np.max(np.abs(solver.y)):.3g}); eta = {eta:g} is probably "
+            "above the stability limit. Try a smaller eta, or gradient_flow=True for the small-eta limit."
+        )
+    if failure:
+        return (
+            f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest "
+            f"{np.max(np.abs(solver.y)):.3g}). They may blow up in finite time (eta = {eta:g} too large), or the "
+            "problem is stiff: try a smaller eta or method='structured'."
+        )
+    system.close(solver.y)
+    lost = _lost_direction(system, options.get("atol", check.ZERO_NORM))
+    if lost is not None:
+        return (
+            f"student {lost} has shrunk to norm zero (Q_kk = {system.S[lost, lost]:.3g}). The gradient of a unit with "
+            "a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
+            "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
+        )
+    rounding = max(check.PSD_TOLERANCE, 10 * options.get("rtol", 0.0))  # the tolerance excuses small variances
+    lowest = np.linalg.eigvalsh(system.S)[0]
+    if lowest < -rounding * np.trace(system.S):
+        return (
+            f"the field covariance lost positivity (lowest eigenvalue {lowest:.3g}), an integration error. "
+            "Try smaller rtol and atol."
+        )
+    return None
+
+
+def _lost_direction(system, atol):
+    """Index of a kinked student whose norm a gradient flow has driven to zero, as far as atol can tell, or None.
+
+    Its norm falls at a finite speed, |w|' = -c, and the direction of the force c turns with w: at |w| = 0 the velocity
+    jumps, and any solver would shorten its steps for ever to see where to.  SGD has no such point: Q_kk' contains
+    C_kk > 0.
+    """
+    model = system.model
+    if system.second_order > 0 or not kinked(model.activation):
+        return None
+    norms = np.diag(system.S)
+    k = int(np.argmin(norms[: model.K]))
+    return k if norms[k] <= min(atol, check.ZERO_NORM * max(norms[model.K :].max(), 1.0)) else None
+
+
+def _advance(system, method, options, t, y, target):
+    solver = _solver(system, method, t, y, target, options)
+    while solver.status == "running":
+        _step(system, solver)
+    return solver.y
+
+
+def _solver(system, method, t, y, target, options):
+    """Solver at (t, y); ``atol`` is kept to be scaled at each step, or scaled here where the solver hides it."""
+    solver = method(system.rhs, t, y, target, **options)
+    if not hasattr(solver, "atol"):
+        return method(system.rhs, t, y, target, **{**options, "atol": options["atol"] * system.unit(y)})
+    solver.base_atol = solver.atol
+    return solver
+
+
+def _step(system, solver):
+    """One step, with the absolute tolerance in units of the size that the overlaps have now."""
+    if hasattr(solver, "atol"):
+        solver.atol = solver.base_atol * system.unit(solver.y)
+    return solver.step()

@@ -1,0 +1,70 @@
+"""Stop conditions, located where they change sign."""
+
+import inspect
+import numbers
+
+import numpy as np
+from scipy.optimize import brentq
+
+from .._base import check
+
+
+class _Crossing:
+    """A number that changes sign where the integration is to stop."""
+
+    def __init__(self, system, stop, t, y):
+        if callable(stop):
+            _check_stop(stop)
+            self.value = lambda t, y: _number_of(stop(t, system.state(y)), t)
+        else:
+            self.value = lambda t, y: system.close(y) - stop
+        self.last = self._finite(t, y)
+        self.met = self.last == 0 or (not callable(stop) and self.last < 0)
+
+    def _finite(self, t, y):
+        value = self.value(t, y)
+        if not np.isfinite(value):
+            raise ValueError(f"stop returned {value} at alpha = {t:g}; expected a finite number that changes sign.")
+        return value
+
+    def passed(self, t, y):
+        """Whether the sign changed since the last call."""
+        before, self.last = self.last, self._finite(t, y)
+        return np.sign(before) * np.sign(self.last) <= 0  # their product may underflow
+
+    def locate(self, before, after, y_at):
+        """Time of the sign change in (before, after]; the step is integrated again rather than interpolated."""
+
+        def value(t):
+            return self.value(t, y_at(t))
+
+        first, last = self.value(before, y_at(before)), value(after)
+        if np.sign(first) * np.sign(last) > 0:  # only the larger step saw a change: it sits at the end
+            return after
+        return brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
+
+
+def _check_stop(stop):
+    """Refuse a function that cannot be called with (alpha, state); some have no signature to look at."""
+    try:
+        signature = inspect.signature(stop)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(0.0, None)
+    except TypeError as error:
+        raise ValueError(
+            f"stop{signature} cannot be called with (alpha, state): {error}; expected a function of both that returns "
+            "a number."
+        ) from None
+
+
+def _number_of(value, t):
+    """What a stop function returned, as a float."""
+    value = value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(
+            f"stop returned {check.shown(value)} at alpha = {t:g}; expected a finite number that changes sign where "
+            "to stop, such as state.R[0, 0] - 0.5."
+        )
+    return float(value)

@@ -1,0 +1,102 @@
+"""Runs of SGD on the hidden manifold: every run has features, hence a spectrum, of its own."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .._base import check
+from ..results.curves import Runs
+from .model import HiddenManifold
+from .weights import Weights
+
+__all__ = ["ManifoldEnsemble"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ManifoldEnsemble(Runs):
+    """Independent runs of SGD on the hidden manifold, recorded at common times; made by :func:`overlaps.simulate`.
+
+    Attributes
+    ----------
+    model : HiddenManifold
+        What was learned.
+    alpha : ndarray, shape (n,)
+        Recorded times, whole steps / N.
+    Q, R : ndarray, shape (runs, n, K, K), (runs, n, K, M)
+        From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with the second moments Omega, Phi of the
+        inputs for Gaussian latents of standard deviation ``model.latent_scale`` (whatever the latents of the runs).
+    v, eps_g : ndarray, shape (runs, n, K), (runs, n)
+        Second layer, and the error of Gaussian fields with these overlaps (no estimate from samples).
+    T : ndarray, shape (runs, M, M)
+        Teacher covariance of each run.
+    W, W_star, F : ndarray, shape (runs, K, N), (runs, M, D), (runs, N, D)
+        Where each run began, and its features.
+    N, moments : int, str
+        Input dimension; "ge" or "exact" second moments in Q and R.
+    success, message, method
+        Whether all runs reached the end, a sentence about it, the simulator.
+
+    Notes
+    -----
+    The weights are exact at finite N; that fields have these covariances is exact for "exact" moments and Gaussian
+    latents, asymptotic in D otherwise.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
+    >>> runs = ov.simulate(model, N=100, alpha=[0, 1, 2], rng=1, runs=3)
+    >>> runs.R.shape, runs.mean("eps_g").shape
+    ((3, 3, 2, 2), (3,))
+    """
+
+    model: HiddenManifold
+    alpha: np.ndarray
+    Q: np.ndarray
+    R: np.ndarray
+    v: np.ndarray
+    T: np.ndarray
+    W: np.ndarray
+    W_star: np.ndarray
+    F: np.ndarray
+    N: int
+    moments: str
+    success: bool
+    message: str
+    method: str
+    _cache: dict = field(default_factory=dict, compare=False)
+
+    def weights(self, run=0):
+        """Weights (W, W_star, F) of run number ``run`` at its start; ``simulate(..., weights=)`` takes them back."""
+        run = check.index("run", run, len(self))
+        return Weights(self.W[run], self.W_star[run], self.F[run])
+
+    def realisation(self, run=0, *, nodes=None):
+        """Model and state in which run number ``run`` began: what the ODE is to be started from for a comparison.
+
+        Parameters
+        ----------
+        run : int
+            Which run.
+        nodes : int, optional
+            Compress the spectrum to this many eigenvalues, see :meth:`HiddenManifold.realisation`.
+
+        Returns
+        -------
+        model : HiddenManifold
+            With the spectrum of this run's features.
+        state : State
+            Its overlaps at the start.
+
+        Examples
+        --------
+        >>> import overlaps as ov
+        >>> model = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
+        >>> runs = ov.simulate(model, N=400, alpha=[0, 1, 2], rng=1)
+        >>> own, start = runs.realisation(0)
+        >>> theory = ov.solve(own, start, runs.alpha)
+        >>> bool(abs(theory.eps_g[0] - runs.eps_g[0, 0]) < 1e-6), bool(abs(theory.eps_g - runs.eps_g[0]).max() < 0.03)
+        (True, True)
+        """
+        weights = self.weights(run)._asdict()
+        return self.model.realisation(**weights, moments=self.moments, normalise_rows=False, nodes=nodes)

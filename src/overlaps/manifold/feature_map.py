@@ -1,0 +1,258 @@
+"""Feature maps of the hidden manifold: scalar functions and the three Gaussian averages that the theory sees."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.integrate import quad_vec
+
+from .._base import check
+from ..activations import library as activations
+from ..activations.activation import check_vectorised
+
+__all__ = ["FeatureMap", "FeatureStatistics", "feature_map", "statistics"]
+
+RANGE = 12.0  # E f(u) over |u| < 12; the Gaussian weight beyond is below 1e-32
+PRECISION = 1e-12  # of the integrals of user functions, relative to the largest of them
+
+
+class FeatureStatistics(NamedTuple):
+    """Gaussian averages of a feature map f; ``zeta`` is what is neither constant nor linear in it."""
+
+    a: float
+    b: float
+    c: float
+
+    @property
+    def zeta(self):
+        """Variance of the part of f that is not linear, c - a^2 - b^2 >= 0."""
+        rest = self.c - self.a**2 - self.b**2
+        return float(rest) if rest > 10 * PRECISION * self.c else 0.0  # what the integrals cannot tell from zero
+
+
+def _sign(s):
+    return 0.0, np.sqrt(2 / np.pi), 1.0
+
+
+def _erf(s):
+    return 0.0, s * np.sqrt(2 / np.pi / (1 + s * s)), 2 / np.pi * np.arcsin(s * s / (1 + s * s))
+
+
+def _relu(s):
+    return s / np.sqrt(2 * np.pi), s / 2, s * s / 2
+
+
+def _linear(s):
+    return 0.0, s, s * s
+
+
+def _absolute(s):
+    return s * np.sqrt(2 / np.pi), 0.0, s * s
+
+
+NAMED: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, its kinks, its (a, b, c) at scale s
+    "sign": (np.sign, (0.0,), _sign),
+    "erf": (activations.erf.g, (), _erf),
+    "relu": (activations.relu.g, (0.0,), _relu),
+    "linear": (activations.linear.g, (), _linear),
+    "abs": (np.abs, (0.0,), _absolute),
+}
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A function f applied to every entry of U = F c / sqrt(D), with its averages over u ~ N(0, scale^2).
+
+    Made by :func:`feature_map`. Calling it gives f(u), without centring: the inputs of the theory are f(u) - a.
+
+    Parameters
+    ----------
+    name : str
+        "sign", "erf", "relu", "linear", "abs", or the name of a user function.
+    function : callable
+        Vectorised f(u).
+    kinks : tuple of float
+        Where f or its derivative jumps.
+    scale : float
+        Standard deviation of u, that of one latent coordinate.
+    """
+
+    name: str
+    function: Callable
+    kinks: tuple[float, ...] = ()
+    scale: float = 1.0
+    statistics: FeatureStatistics = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self):
+        object.__setattr__(self, "scale", check.number("latent_scale", self.scale, above=0))
+        object.__setattr__(self, "statistics", _statistics(self))
+
+    def __call__(self, u):
+        """f(u), elementwise."""
+        return self.function(u)
+
+    @property
+    def a(self):
+        """Mean E[f(u)], which is subtracted from the inputs."""
+        return self.statistics.a
+
+    @property
+    def b(self):
+        """Linear part E[z f(scale z)], z ~ N(0, 1)."""
+        return self.statistics.b
+
+    @property
+    def c(self):
+        """Second moment E[f(u)^2]."""
+        return self.statistics.c
+
+    @property
+    def zeta(self):
+        """Variance of the part of f that is not linear, c - a^2 - b^2."""
+        return self.statistics.zeta
+
+    @property
+    def named(self):
+        """Whether f is one of the built-in maps, with second moments in closed form."""
+        return self.name in NAMED and self.function is NAMED[self.name][0]
+
+    def __repr__(self):
+        return self.name
+
+
+def feature_map(features, kinks=(), scale=None):
+    """Feature map from a name, a function, an Activation or another feature map.
+
+    Parameters
+    ----------
+    features : str, callable or FeatureMap
+        "sign", "erf" (of u / sqrt(2)), "relu", "linear", "abs", or a vectorised function.
+    kinks : sequence of float
+        Where a user function, or its derivative, jumps.
+    scale : float, optional
+        Standard deviation of u; 1 by default, or what it was for a FeatureMap.
+
+    Returns
+    -------
+    FeatureMap
+
+    Raises
+    ------
+    ValueError
+        An unknown name, a function that is not vectorised or not finite, or whose averages cannot be computed.
+
+    Examples
+    --------
+    >>> from overlaps.manifold.feature_map import feature_map
+    >>> f = feature_map("relu")
+    >>> f, round(f.b, 6), round(f.zeta, 6)
+    (relu, 0.5, 0.090845)
+    """
+    if isinstance(features, FeatureMap):
+        same = scale is None or scale == features.scale
+        return features if same else FeatureMap(features.name, features.function, features.kinks, scale)
+    scale = 1.0 if scale is None else scale
+    kinks = tuple(check.array("kinks", np.atleast_1d(kinks), ("n",)).tolist())
+    if isinstance(features, str):
+        if features not in NAMED:
+            raise ValueError(
+                f"features = {check.shown(features)}; expected one of {', '.join(NAMED)}, or a vectorised function."
+            )
+        if kinks:
+            raise ValueError(
+                f"kinks = {kinks} with features = {check.shown(features)}; expected them with a user function only."
+            )
+        function, kinks, _ = NAMED[features]
+        return FeatureMap(features, function, kinks, scale)
+    check_vectorised("features", features)
+    name = getattr(features, "name", None) or getattr(features, "__name__", "function")
+    return FeatureMap(str(name), features, kinks, scale)
+
+
+def statistics(features, kinks=(), scale=1.0):
+    r"""Averages of a feature map over Gaussian pre-activations.
+
+    .. math:: a = E[f(u)], \quad b = E[z f(\sigma z)], \quad c = E[f(u)^2], \qquad
+              u = \sigma z,\ z \sim N(0, 1)
+
+    Parameters
+    ----------
+    features : str, callable or FeatureMap
+        As in :func:`feature_map`.
+    kinks : sequence of float
+        Where a user function, or its derivative, jumps: they become edges of the integration.
+    scale : float
+        Standard deviation sigma of u; 1 for standard latents.
+
+    Returns
+    -------
+    FeatureStatistics
+        ``(a, b, c)``, with ``zeta`` = c - a^2 - b^2.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`feature_map`.
+
+    Notes
+    -----
+    Exact for the named maps; other functions by adaptive quadrature to 1e-12.
+
+    The theory is for **centred** inputs, x = f(U) - a. Uncentred ones have a mean vector of squared norm a^2 N: the
+    mean of a student's field then jumps by a^2 F_k, of order one, in every single step, a noise that never averages
+    out, and no closed equation in alpha = steps / N describes it. A smaller learning rate does not cure it.
+
+    References
+    ----------
+    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
+    arXiv:2405.00642, (12) = (S13).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overlaps.manifold.feature_map import statistics
+    >>> statistics("erf").c, round(statistics(np.tanh).b, 10)
+    (0.333333..., 0.6057055096)
+    """
+    return feature_map(features, kinks, scale).statistics
+
+
+def _statistics(features):
+    """(a, b, c) of a feature map: closed forms where the map is named, integrals elsewhere."""
+    s = features.scale
+    if features.named:
+        return FeatureStatistics(*(float(x) for x in NAMED[features.name][2](s)))
+    a, b, c = (float(x) for x in gauss_average(features, lambda z, f: np.array([f, z * f, f * f])))
+    ends = np.asarray(features.function(s * RANGE * np.array([-1.0, 1.0])), dtype=float)
+    edge = float(np.max(ends**2)) * np.exp(-0.5 * RANGE**2) / np.sqrt(2 * np.pi)
+    if not edge <= PRECISION * c:
+        raise ValueError(
+            f"features = {features.name} grow too fast: E[f(u)^2] at u ~ N(0, {s:g}^2) has a density of {edge / c:.1e} "
+            f"(relative) at {RANGE:g} standard deviations, expected less than {PRECISION:g}. Try a function that grows "
+            "at most like a low power, or a smaller latent_scale."
+        )
+    if c - a * a <= 10 * PRECISION * c:
+        raise ValueError(f"features = {features.name} is constant; expected a function that varies.")
+    return FeatureStatistics(a, b, c)
+
+
+def gauss_average(features, moments) -> Any:
+    """E[moments(z, f(scale z))], z ~ N(0, 1), by adaptive quadrature that is told of the kinks."""
+    s = features.scale
+
+    def integrand(z):
+        f = float(features.function(np.array([s * z]))[0])
+        return moments(z, f) * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+
+    inside = [k / s for k in features.kinks if abs(k) < RANGE * s]
+    value, _, info = quad_vec(
+        integrand, -RANGE, RANGE, epsabs=1e-200, epsrel=PRECISION, norm="max", points=[0.0, *inside], limit=500,
+        full_output=True,
+    )  # fmt: skip
+    if not (np.all(np.isfinite(value)) and info.success):
+        raise ValueError(
+            f"the Gaussian averages of features = {features.name} do not settle: {info.message} Expected a function "
+            "with few jumps; name them in kinks=, e.g. kinks=[0.0]."
+        )
+    return value

@@ -1,0 +1,400 @@
+r"""The hidden manifold: inputs that are a random non-linear map of fewer latents, and a teacher that sees the latents.
+
+    latents  c ~ N(0, I_D)                      features  F (N, D), ratio = D / N
+    inputs   x = f(F c / sqrt(D)) - E f         teacher   nu = W* c / sqrt(D)
+
+In the limit it is one more spectrum of the one right-hand side, with tau^l and T of its own.  The papers' density form
+(Goldt et al. 2020, Bae and Jeong 2024) says the same in other words: :func:`hidden_manifold` has the dictionary.
+
+Where the formulas of Bae and Jeong are corrected: time is steps / N (not 1 / N); (4) sums I2(k, n) over n; the
+coefficient of W in (9), (S42) and in d(rho), (S46) is c - a^2 - b^2 and that of the second-order term in (S43)
+c - a^2, for centred inputs; (S15), (S16) have f(U_i) - a and E[f_i] E[f_j]; (S33) to (S37) project with tau; the
+densities (S38), (S45) are divided by p(rho); beside the explicit rho of (S41) stands the plain teacher overlap of the
+mode, since script-T has a rho of its own (correct in the mean, 3e-3 off in R at D = 500).
+"""
+
+import warnings
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._base import check
+from ..activations.library import erf
+from ..models.model import Model, committee_machine
+from ..models.spectrum import Spectrum
+from ..models.start import bartlett_factor, warn_coarse_step
+from ..models.state import State
+from .feature_map import feature_map
+from .marchenko_pastur import feature_eigenvalues
+from .realisation import realise
+
+__all__ = ["HiddenManifold", "hidden_manifold"]
+
+MATCHED = 1e-12  # students whose overlaps differ by less are exchanged by a symmetry of the state
+NO_LINEAR_PART = 1e-10  # b^2 / c below which features carry nothing of the teacher
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HiddenManifold(Model):
+    """A model whose inputs are features of latents; made by :func:`hidden_manifold`, which explains the parameters.
+
+    ``dataclasses.replace(model, eta=0.1)`` makes a variant. The limit spectrum follows ``features``, ``ratio``,
+    ``nodes`` and ``latent_scale``; that of a realisation stays (``replace(model, spectrum=None)`` is the limit again).
+    """
+
+    features: Any = "sign"  # a FeatureMap once checked
+    ratio: float = 1.0
+    nodes: int = 16
+    latent_scale: float = 1.0
+
+    latent_teacher: ClassVar[bool] = True
+
+    def __post_init__(self):
+        checked = {
+            "features": feature_map(self.features, scale=check.number("latent_scale", self.latent_scale, above=0)),
+            "ratio": check.number("ratio", self.ratio, above=0, hint="It is D / N, latent over input dimension."),
+            "nodes": check.count("nodes", self.nodes),
+            "latent_scale": check.number("latent_scale", self.latent_scale, above=0),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if self.spectrum is None or getattr(self.spectrum, "name", "").startswith("hidden_manifold("):
+            object.__setattr__(self, "spectrum", self._limit_spectrum())
+        super().__post_init__()
+
+    def _limit_spectrum(self):
+        mu, p = feature_eigenvalues(self.ratio, self.nodes)
+        scale = "" if self.latent_scale == 1 else f", latent_scale={self.latent_scale:g}"
+        name = f"hidden_manifold({self.features}, ratio={self.ratio:g}, nodes={self.nodes}{scale})"
+        return Spectrum(self.features.zeta + self.features.b**2 * mu, p, name)
+
+    def _limit_eigenvalues(self, method):
+        """Eigenvalues mu and weights p of F F^T / D in the limit, if this model lives there."""
+        if self.spectrum.name != self._limit_spectrum().name:
+            raise ValueError(
+                f"{method} belongs to the limit spectrum; this model has that of {self.spectrum}. Keep the model that "
+                f"hidden_manifold made, or use dataclasses.replace(model, spectrum=None).{method}(...)."
+            )
+        return feature_eigenvalues(self.ratio, self.nodes)
+
+    def limit_start(self, *, P, T, alignment=None, v=None):
+        r"""State in the limit N -> infinity, with students in general position but for a given alignment.
+
+        .. math:: q^l = p_l P, \qquad r^l = G \tau^l, \qquad
+                  \tau^l = b^2 \mu_l \frac{p_l}{\delta}\, \sigma^2 T, \qquad \delta = D/N
+
+        Parameters
+        ----------
+        P : array_like, shape (K, K)
+            Student overlaps W W^T / N.
+        T : array_like, shape (M, M)
+            Teacher overlaps W* W*^T / D. The state's T, the covariance of nu, is latent_scale^2 = sigma^2 times this.
+        alignment : array_like, shape (K, M), optional
+            G; zero by default, the limit of random weights.
+        v : array_like, shape (K,), optional
+            Second layer; the model's by default.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Shapes that differ, overlaps that are not positive semi-definite together, or the model of a realisation.
+
+        Warns
+        -----
+        RuntimeWarning
+            When two students are exchanged by a symmetry of the state: they then stay equivalent for ever and never
+            specialise, unlike any finite network.
+
+        Notes
+        -----
+        *Asymptotic*: N -> infinity. Overlaps of one realisation differ from these by O(1 / sqrt(N)).
+
+        Examples
+        --------
+        >>> import overlaps as ov
+        >>> model = ov.hidden_manifold(2, 2, features="sign", ratio=0.5, eta=0.2)
+        >>> start = model.limit_start(P=[[1, 0], [0, 1.1]], T=[[1, 0], [0, 1]], alignment=[[0.1, 0], [0, 0.15]])
+        >>> start.R.round(4)
+        array([[0.1273, 0.    ],
+               [0.    , 0.191 ]])
+        """
+        mu, p = self._limit_eigenvalues("limit_start")
+        K, M = self.K, self.M
+        P, T = check.array("P", P, (K, K)), check.array("T", T, (M, M))
+        G = check.array("alignment", np.zeros((K, M)) if alignment is None else alignment, (K, M))
+        T = self.latent_scale**2 * T
+        tau = (self.features.b**2 * mu * p / self.ratio)[:, None, None] * T
+        v = self.v if v is None else check.array("v", v, (K,))
+        state = State(q=p[:, None, None] * P, r=G @ tau, tau=tau, T=T, v=v).on(self)
+        _warn_matched(state)
+        return state
+
+    def random_start(self, *, N, rng, student_scale=1.0, teacher="random"):
+        r"""State of random weights, teachers and features at input dimension N, D = ratio N.
+
+        Students are N(0, student_scale^2), teachers and features N(0, 1), entry by entry. Independently for each node,
+
+        .. math:: \begin{pmatrix} q^l & r^l \\ r^{lT} & \tau^l \end{pmatrix} = S_l \mathcal{W}_l S_l, \quad
+            \mathcal{W}_l \sim \mathrm{Wishart}_{K+M}(p_l N, 1), \quad
+            S_l = \mathrm{diag}\Big(\frac{1}{\sqrt N}, \frac{\sigma b \sqrt{\mu_l}}{\sqrt D}\Big)
+
+        and T is the sum of the M-blocks before their factor :math:`b^2 \mu_l`, plus the Wishart matrix of the D - N
+        latent directions that no input shows where D > N.
+
+        Parameters
+        ----------
+        N : int
+            Input dimension; p_l N need not be integers.
+        rng : int or numpy.random.Generator
+            Seed or generator.
+        student_scale : float
+            Standard deviation of the student's weights, >= 0.
+        teacher : {"random"}
+            Other teachers are for :meth:`limit_start`.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Bad arguments, or the model of a realisation.
+
+        Warns
+        -----
+        RuntimeWarning
+            When eta max(s) / N > 0.05, see :func:`overlaps.models.start.random_start`.
+
+        Notes
+        -----
+        Weights at given eigenvalues: exact in law. The eigenvalues themselves are those of the limit; their own
+        fluctuations are O(1 / N), those of the weights O(1 / sqrt(N)).
+
+        Examples
+        --------
+        >>> import overlaps as ov
+        >>> model = ov.hidden_manifold(2, 2, features="relu", ratio=1.5, eta=0.2)
+        >>> model.random_start(N=1000, rng=1)
+        State(L=16, K=2, M=2)
+        """
+        mu, p = self._limit_eigenvalues("random_start")
+        N, scale = check.count("N", N), check.number("student_scale", student_scale, least=0)
+        check.choice("teacher", teacher, ("random",), "limit_start(T=...) fixes the teacher.")
+        rng = check.generator(rng)
+        warn_coarse_step(self, N)
+        K, M, D = self.K, self.M, self.ratio * N
+        joint = np.zeros((len(p), M + K, M + K))  # teachers first
+        for block, n in zip(joint, p * N, strict=True):
+            factor = bartlett_factor(rng, M + K, n)
+            block[:] = factor @ factor.T
+        unseen = bartlett_factor(rng, M, max(D - N, 0.0))  # latent directions outside the row space of F
+        T = self.latent_scale**2 * (unseen @ unseen.T + joint[mu > 0, :M, :M].sum(axis=0)) / D
+        student = np.full((len(p), 1, 1), scale / np.sqrt(N))
+        image = self.latent_scale * self.features.b * np.sqrt(mu / D)[:, None, None]
+        q, r, tau = student**2 * joint[:, M:, M:], student * image * joint[:, M:, :M], image**2 * joint[:, :M, :M]
+        return State(q=q, r=r, tau=tau, T=T, v=self.v).on(self)
+
+    def realisation(self, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=None, v=None):
+        r"""Model and state of explicit weights, teachers and features: what a single run is compared with.
+
+        With the eigenvectors :math:`U_l` of the input covariance :math:`\Omega`, :math:`\Phi = E[x c^T]`,
+
+        .. math:: q^l = a_l a_l^T, \quad r^l = a_l h_l^T, \quad \tau^l = h_l h_l^T, \qquad
+                  a_l = W U_l/\sqrt N, \quad h_l = W_* \Phi^T U_l/\sqrt D
+
+        and equal eigenvalues merged, as the N - D of the directions that no latent reaches.
+
+        Parameters
+        ----------
+        W : array_like, shape (K, N)
+            Student weights.
+        W_star : array_like, shape (M, D)
+            Teacher weights on the latents.
+        F : array_like, shape (N, D)
+            Feature matrix, D / N near the model's ``ratio``.
+        moments : {"ge", "exact"}
+            Second moments of the inputs, see :func:`overlaps.manifold.realisation.second_moments`.
+        normalise_rows : bool
+            Scale the rows of F to squared length D first, as the theory assumes (and the simulation must do).
+        nodes : int, optional
+            Compress the spectrum to this many eigenvalues by :func:`overlaps.compress`; 60 leave an error of 1e-8 for
+            K = M = 2 and alpha <= 100.
+        v : array_like, shape (K,), optional
+            Second layer; the model's by default.
+
+        Returns
+        -------
+        model : HiddenManifold
+            The same with the spectrum and ratio of this realisation.
+        state : State
+            The overlaps of the weights.
+
+        Raises
+        ------
+        ValueError
+            Shapes that do not fit together or to the model, rows of F that are not normalised where they must be.
+
+        Notes
+        -----
+        Exact overlaps. The inputs are taken as Gaussian with these second moments, *asymptotic* in D.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> rng = np.random.default_rng(1)
+        >>> model = ov.hidden_manifold(2, 1, features="erf", ratio=0.5, eta=0.2)
+        >>> W, W_star, F = (rng.standard_normal(shape) for shape in ((2, 60), (1, 30), (60, 30)))
+        >>> one, start = model.realisation(W=W, W_star=W_star, F=F)
+        >>> one.spectrum, start
+        (realisation(erf, N=60, D=30, ge), State(L=31, K=2, M=1))
+        """
+        return realise(self, W=W, W_star=W_star, F=F, moments=moments, normalise_rows=normalise_rows, nodes=nodes, v=v)
+
+
+def hidden_manifold(
+    K,
+    M,
+    *,
+    activation=erf,
+    teacher_activation=None,
+    features="sign",
+    kinks=(),
+    ratio,
+    nodes=16,
+    latent_scale=1.0,
+    v=None,
+    v_star=None,
+    normalised=False,
+    eta,
+    eta_v=0.0,
+    noise=0.0,
+    weight_decay=0.0,
+    batch_size=1,
+    gradient_flow=False,
+):
+    r"""Two-layer student on features of latents, two-layer teacher on the latents.
+
+    .. math:: x = f(F c/\sqrt D) - E f, \qquad \lambda = W x/\sqrt N, \qquad \nu = W_* c/\sqrt D, \qquad
+              c \sim N(0, \sigma^2 I_D)
+
+    Student, teacher and SGD are those of :func:`overlaps.committee_machine`; only the fields differ. With the averages
+    a = E f, b, c of the feature map (:func:`overlaps.manifold.feature_map.statistics`) and zeta = c - a^2 - b^2, the fields are
+    Gaussian for D -> infinity and the inputs have the spectrum
+
+    .. math:: s = \zeta + b^2 \mu, \qquad \mu \text{ an eigenvalue of } F F^T/D,
+
+    which follows the Marchenko-Pastur law; its integrals are taken by Gauss nodes, with an atom of weight 1 - D/N at
+    mu = 0 where D < N.
+
+    Parameters
+    ----------
+    K, M : int
+        Numbers of student and teacher units.
+    activation, teacher_activation : Activation
+        g and g*; g* = g by default.
+    features : str or callable
+        f: "sign", "erf" (of u / sqrt(2)), "relu", "linear", "abs", or any vectorised function.
+    kinks : sequence of float
+        Where a user's f, or its derivative, jumps.
+    ratio : float
+        D / N > 0, latent over input dimension.
+    nodes : int
+        Gauss nodes, the atom not counted. 16 bring trajectories to 1e-9 for sign features; take 32 beyond alpha = 100.
+    latent_scale : float
+        Standard deviation sigma of a latent coordinate. Latents that are independent, centred, but not of unit variance
+        (unstandardised mixtures) follow the theory at their own sigma.
+    v, v_star, normalised, eta, eta_v, noise, weight_decay, batch_size, gradient_flow
+        As in :func:`overlaps.committee_machine`.
+
+    Returns
+    -------
+    HiddenManifold
+        A Model with ``limit_start``, ``random_start`` and ``realisation``.
+
+    Raises
+    ------
+    ValueError
+        An argument out of range; the message names it.
+
+    Warns
+    -----
+    RuntimeWarning
+        When f has no linear part (b = 0, as "abs"): the student then sees nothing of the teacher, R = 0 for ever.
+
+    Notes
+    -----
+    *Asymptotic*: N, D -> infinity at fixed D / N, alpha = steps / N, F of independent entries with rows of squared
+    length D. Gaussian equivalence needs latents that are nearly independent, not Gaussian.
+
+    Inputs must be **centred**, x = f(U) - a, in simulations too. Otherwise they have a mean vector of squared norm
+    a^2 N, and no closed equation in alpha describes the run (:func:`overlaps.manifold.feature_map.statistics` says why).
+
+    Dictionary to the density form of the papers: for eigenvalues rho = (D/N) mu of F^T F / N, and p_l = 1/N,
+    sigma_kl(rho) = N rho q^l, r_km(rho) = (D/b) r^l, d(rho) = (D/N) s_l, Sigma = sum_l mu_l q^l, W = sum_l q^l,
+    Q = zeta W + b^2 Sigma. The module's docstring lists what is misprinted there.
+
+    References
+    ----------
+    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
+    arXiv:2405.00642: model (1), (2), (3); order parameters (9), (10), (11) = (S22), (S23), (S24); equations (4) =
+    (S47), (S41), (S43), (S46); density of rho (S40).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.hidden_manifold(2, 2, features="sign", ratio=0.5, nodes=3, eta=0.2)
+    >>> model
+    HiddenManifold(K=2, M=2, erf, hidden_manifold(sign, ratio=0.5, nodes=3), eta=0.2)
+    >>> model.spectrum.s.round(4)
+    array([0.3634, 0.7817, 1.9736, 3.4278])
+    """
+    plain = committee_machine(
+        K,
+        M,
+        activation=activation,
+        teacher_activation=teacher_activation,
+        v=v,
+        v_star=v_star,
+        normalised=normalised,
+        eta=eta,
+        eta_v=eta_v,
+        noise=noise,
+        weight_decay=weight_decay,
+        batch_size=batch_size,
+        gradient_flow=gradient_flow,
+    )
+    common = {f.name: getattr(plain, f.name) for f in fields(plain)} | {"spectrum": None}
+    features = feature_map(features, kinks, check.number("latent_scale", latent_scale, above=0))
+    if features.b**2 <= NO_LINEAR_PART * features.c:
+        warnings.warn(
+            f"features = {features} have no linear part (b = 0): inputs show nothing of the teacher, so R stays 0 and "
+            "the student only shrinks. Expected features that are not even, e.g. 'sign' or 'relu'.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return HiddenManifold(**common, features=features, ratio=ratio, nodes=nodes, latent_scale=latent_scale)
+
+
+def _warn_matched(state):
+    """Warn where exchanging two students changes nothing in a state."""
+    for j, k in combinations(range(state.K), 2):
+        swap = np.arange(state.K)
+        swap[[j, k]] = k, j
+        swapped = state.q[:, swap][:, :, swap], state.r[:, swap], state.v[swap]
+        if all(
+            np.allclose(a, b, rtol=0, atol=MATCHED) for a, b in zip(swapped, (state.q, state.r, state.v), strict=True)
+        ):
+            warnings.warn(
+                f"students {j} and {k} are exchanged by a symmetry of this start (equal P, alignment and v): they stay "
+                "equivalent and never specialise. Set them apart, or use random_start or realisation.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return

@@ -1,0 +1,226 @@
+"""One realisation of the hidden manifold: second moments of its inputs and the exact overlaps of given weights."""
+
+from dataclasses import replace
+from math import factorial
+
+import numpy as np
+from numpy.polynomial import hermite_e
+
+from .._base import check
+from ..compress import compress
+from ..models.spectrum import MERGE, Spectrum, _block_edges
+from ..models.state import State
+from .feature_map import feature_map, gauss_average
+
+__all__ = ["normalise_feature_rows", "realise", "second_moments"]
+
+UNIT_ROWS = 1e-6  # squared lengths of the rows of F that differ from D by more, relatively, are not normalised
+HERMITE = 60  # terms of the covariance of user features, a power series in the correlation of their arguments
+HERMITE_ERROR = 1e-10  # largest remainder of that series
+
+
+def normalise_feature_rows(F):
+    """Rows of F (N, D) scaled to length sqrt(D), so that every pre-activation has the variance of one latent.
+
+    Raises
+    ------
+    ValueError
+        A row is zero.
+    """
+    lengths = np.sqrt(np.mean(np.square(F), axis=1))
+    if np.any(lengths == 0):
+        raise ValueError(f"row {np.argmin(lengths)} of F is zero; expected rows that can be scaled to length sqrt(D).")
+    return F / lengths[:, None]
+
+
+def second_moments(features, F, moments="ge", latent_scale=None):
+    r"""Covariance of the centred inputs, and their covariance with the latents, for a given feature matrix.
+
+    .. math:: x = f(F c/\sqrt D) - E[f], \quad c \sim N(0, \sigma^2), \qquad
+              \Omega = E[x x^T], \quad \Phi = E[x c^T]
+
+    "exact" are these averages in closed form; "ge" is the Gaussian equivalence, with a, b, zeta of f at scale sigma,
+
+    .. math:: \Omega = \zeta + b^2 F F^T/D, \qquad \Phi = \sigma b\, F/\sqrt D.
+
+    Parameters
+    ----------
+    features : str, callable or FeatureMap
+        As in :func:`overlaps.manifold.feature_map.feature_map`.
+    F : array_like, shape (N, D)
+        Feature matrix. Rows of squared length D, unless ``moments`` is "exact" and the feature map has a name.
+    moments : {"ge", "exact"}
+        Which second moments.
+    latent_scale : float, optional
+        Standard deviation sigma of a latent coordinate; by default the scale of a FeatureMap, 1 otherwise.
+
+    Returns
+    -------
+    Omega, Phi : ndarray, shape (N, N), (N, D)
+
+    Raises
+    ------
+    ValueError
+        Rows that are not normalised where they must be; correlations too strong for the series of a user function.
+
+    Notes
+    -----
+    The Gaussian equivalence is *asymptotic*: D -> infinity, rows of F in general position. The exact moments are exact;
+    those of user functions are a series of 60 Hermite terms, with a remainder below 1e-10.
+
+    References
+    ----------
+    Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500; Cho and Saul (2009), for the relu.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overlaps.manifold.realisation import second_moments
+    >>> F = np.array([[1.0, 1.0], [1.0, -1.0], [0.0, np.sqrt(2)]])
+    >>> second_moments("sign", F, "exact")[0].round(4)
+    array([[ 1. ,  0. ,  0.5],
+           [ 0. ,  1. , -0.5],
+           [ 0.5, -0.5,  1. ]])
+    """
+    features = feature_map(features, scale=latent_scale)
+    F = check.array("F", F, ("N", "D"))
+    equivalent = _equivalent(features, F, moments)
+    D, scale = F.shape[1], features.scale
+    G = F @ F.T / D
+    if equivalent:
+        Omega = features.b**2 * G
+        Omega[np.diag_indices(len(G))] += features.zeta
+        return Omega, _linear_part(features, F)
+    d = scale * np.sqrt(np.diag(G))  # standard deviations of the pre-activations
+    rho = np.clip(scale**2 * G / np.outer(d, d), -1.0, 1.0)
+    np.fill_diagonal(rho, 1.0)
+    Omega, slope = EXACT[features.name](rho, d) if _closed(features) else _hermite_series(features, rho)
+    return Omega, scale**2 * np.reshape(slope, (-1, 1)) * F / np.sqrt(D)  # Stein: E[f(U) c] = E[f'(U)] E[U c]
+
+
+def input_means(features, F):
+    """Means of the inputs f(U) before they are centred, for rows of F (N, D) of any length that is legal: (N,)."""
+    a = np.full(len(F), features.a)
+    # of the named maps only relu and |u| have a mean, and both are homogeneous; all others see rows of length sqrt(D)
+    return a * np.sqrt(np.mean(np.square(F), axis=1)) if _closed(features) else a
+
+
+def _closed(features):
+    """Whether the exact moments are known in closed form, for rows of F of any length."""
+    return features.named and features.name in EXACT
+
+
+def _linear_part(features, F):
+    """E[x c^T] of normalised rows, by either moments."""
+    return features.scale * features.b * F / np.sqrt(F.shape[1])
+
+
+def _equivalent(features, F, moments):
+    """Whether ``moments`` are those of the Gaussian equivalence, after checking that they apply to F."""
+    check.choice("moments", moments, ("ge", "exact"), "'ge' is the Gaussian equivalence.")
+    if features.zeta == 0:
+        return True  # linear maps need no equivalence, and no normalised rows
+    if moments == "ge" or not _closed(features):
+        _check_unit_rows(np.mean(np.square(F), axis=1))
+    return moments == "ge"
+
+
+def _check_unit_rows(squares):
+    worst = np.argmax(np.abs(squares - 1))
+    if abs(squares[worst] - 1) > UNIT_ROWS:
+        raise ValueError(
+            f"row {worst} of F has squared length {squares[worst]:.6g} D; expected rows normalised to D, which the "
+            "Gaussian equivalence assumes. Use normalise_rows=True, or moments='exact' with a named feature map."
+        )
+
+
+# exact moments: (rho, d) -> covariance of f(U) and E[f'(U)], for U with correlations rho and standard deviations d
+
+
+def _sign(rho, d):
+    return 2 / np.pi * np.arcsin(rho), np.sqrt(2 / np.pi) / d
+
+
+def _erf(rho, d):
+    t = d / np.sqrt(1 + d * d)
+    return 2 / np.pi * np.arcsin(np.outer(t, t) * rho), np.sqrt(2 / np.pi / (1 + d * d))
+
+
+def _relu(rho, d):
+    theta = np.arccos(rho)
+    return np.outer(d, d) / (2 * np.pi) * (np.sin(theta) + (np.pi - theta) * rho - 1), 0.5
+
+
+def _absolute(rho, d):
+    return 2 / np.pi * np.outer(d, d) * (np.sqrt(1 - rho * rho) + rho * np.arcsin(rho) - 1), 0.0
+
+
+EXACT = {"sign": _sign, "erf": _erf, "relu": _relu, "abs": _absolute}
+
+
+def _hermite_series(features, rho):
+    """Covariance sum_k f_k^2 rho^k of any function, f_k its Hermite coefficients (Mehler), and E[f']; unit rows."""
+    norm = np.sqrt([float(factorial(k)) for k in range(1, HERMITE + 1)])
+    f_k = gauss_average(features, lambda z, f: f * hermite_e.hermevander(z, HERMITE)[..., 1:].ravel() / norm)
+    variance = features.c - features.a**2
+    off = rho - np.eye(len(rho))
+    remainder = max(variance - f_k @ f_k, 0.0) * np.max(np.abs(off), initial=0.0) ** (HERMITE + 1)
+    if remainder > HERMITE_ERROR:
+        raise ValueError(
+            f"two rows of F are so alike (correlation {np.max(np.abs(off)):.4g}) that {HERMITE} Hermite terms of "
+            f"features = {features.name} leave {remainder:.1e} of their covariance; use moments='ge' or another F."
+        )
+    Omega = off * np.polynomial.polynomial.polyval(off, f_k**2)
+    np.fill_diagonal(Omega, variance)
+    return Omega, features.b / features.scale
+
+
+def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=None, v=None):
+    """Model and state of explicit weights; see :meth:`overlaps.manifold.model.HiddenManifold.realisation`."""
+    F = check.array("F", F, ("N", "D"))
+    N, D = F.shape
+    W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
+    if abs(D - model.ratio * N) >= 1:
+        raise ValueError(
+            f"F has shape (N, D) = {(N, D)}; expected D near ratio N = {model.ratio * N:g}. "
+            f"Use hidden_manifold(..., ratio={D / N:g})."
+        )
+    F = normalise_feature_rows(F) if check.flag("normalise_rows", normalise_rows) else F
+    s, U, Phi, rest = _modes(model.features, F, moments)
+    students = W @ U / np.sqrt(N)
+    teachers = W_star @ (Phi.T @ U) / np.sqrt(D)
+    q, r, tau = _outer(students, students), _outer(students, teachers), _outer(teachers, teachers)
+    p = np.full(len(s), 1 / N)
+    if len(s) < N:  # directions that no latent reaches
+        unseen = W / np.sqrt(N) - students @ U.T
+        s, p = np.append(s, rest), np.append(p, 1 - len(s) / N)
+        q = np.concatenate([q, [unseen @ unseen.T]])
+        r, tau = (np.concatenate([part, np.zeros((1, *part.shape[1:]))]) for part in (r, tau))
+    order = np.argsort(-s, kind="stable")
+    edges = _block_edges(s[order])
+    q, r, tau = (np.add.reduceat(part[order], edges, axis=0) for part in (q, r, tau))
+    n, s = np.add.reduceat(p[order], edges), np.add.reduceat((p * s)[order], edges)
+    spectrum = Spectrum(s / n, n / n.sum(), f"realisation({model.features}, N={N}, D={D}, {moments})")
+    model = replace(model, spectrum=spectrum, ratio=D / N)
+    T = model.latent_scale**2 * (W_star @ W_star.T) / D
+    v = model.v if v is None else check.array("v", v, (model.K,))
+    state = State(q=q, r=r, tau=tau, T=T, v=v).on(model)
+    return (model, state) if nodes is None else compress(model, state, nodes)
+
+
+def _modes(features, F, moments):
+    """(eigenvalues (n,), eigenvectors (N, n), Phi, eigenvalue of all other directions) of the input covariance."""
+    N, D = F.shape
+    if D < N and _equivalent(features, F, moments):  # D x D instead of N x N
+        mu, psi = np.linalg.eigh(F.T @ F / D)
+        seen = mu > MERGE * mu[-1]
+        U = F @ psi[:, seen] / np.sqrt(D * mu[seen])
+        return features.zeta + features.b**2 * mu[seen], U, _linear_part(features, F), features.zeta
+    Omega, Phi = second_moments(features, F, moments)
+    s, U = np.linalg.eigh(Omega)
+    return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # what eigh cannot tell from zero
+
+
+def _outer(x, y):
+    """Outer products (n, K, M) of the columns of x (K, n) and y (M, n)."""
+    return np.einsum("kn,mn->nkm", x, y)

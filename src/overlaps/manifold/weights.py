@@ -1,0 +1,135 @@
+"""Explicit weights on the hidden manifold: W, W* and the features F, drawn or given."""
+
+import warnings
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._base import check
+from .realisation import normalise_feature_rows
+
+__all__ = ["Weights", "random_weights"]
+
+
+class Weights(NamedTuple):
+    """Where a run begins: students W (K, N), teachers on the latents W_star (M, D), features F (N, D)."""
+
+    W: Any
+    W_star: Any
+    F: Any
+
+
+def random_weights(model, *, N, rng, student_scale=1.0):
+    """Independent weights of a hidden manifold: W of N(0, student_scale^2), W_star of N(0, 1), F with normalised rows.
+
+    Parameters
+    ----------
+    model : HiddenManifold
+        Gives K, M and D = ratio N.
+    N : int
+        Input dimension.
+    rng : int or numpy.random.Generator
+        Seed or generator.
+    student_scale : float
+        Standard deviation of the students' weights, >= 0.
+
+    Returns
+    -------
+    Weights
+        ``model.realisation(**weights._asdict())`` are its overlaps, ``simulate(..., weights=weights)`` its runs.
+
+    Raises
+    ------
+    ValueError
+        ratio N is not an integer; the message names the nearest N for which it is.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from overlaps.manifold.sgd import random_weights
+    >>> weights = random_weights(ov.hidden_manifold(2, 1, ratio=0.5, eta=0.2), N=100, rng=1)
+    >>> weights.W.shape, weights.W_star.shape, weights.F.shape
+    ((2, 100), (1, 50), (100, 50))
+    """
+    N, scale = check.count("N", N), check.number("student_scale", student_scale, least=0)
+    if not getattr(model, "latent_teacher", False):
+        raise ValueError(f"model = {check.shown(model)}; expected one made by ov.hidden_manifold.")
+    rng = check.generator(rng)
+    D = _latent_dimension(N, model.ratio)
+    return Weights(
+        scale * rng.standard_normal((model.K, N)),
+        rng.standard_normal((model.M, D)),
+        normalise_feature_rows(rng.standard_normal((N, D))),
+    )
+
+
+def _latent_dimension(N, ratio):
+    D = round(N * ratio)
+    if D < 1 or abs(D - N * ratio) > 1e-6 * D:
+        unit = Fraction(ratio).limit_denominator(10**6).denominator
+        raise ValueError(
+            f"N = {N} with ratio = {ratio:g} gives D = {N * ratio:g} latents; expected an integer. "
+            f"Try N = {max(1, round(N / unit)) * unit}, or pass weights=, which set D."
+        )
+    return D
+
+
+def _given_weights(model, N, weights, runs, normalise_rows):
+    """One checked triple per run."""
+    sequence = isinstance(weights, tuple | list) and len(weights) > 0
+    if sequence and all(isinstance(w, tuple | list) and len(w) == 3 and np.ndim(w[0]) == 2 for w in weights):
+        if len(weights) != runs:
+            raise ValueError(
+                f"weights has {len(weights)} tuples (W, W_star, F); expected one, or runs = {runs} of them."
+            )
+        checked = [_checked_weights(model, N, w, normalise_rows) for w in weights]
+        if len({w.F.shape for w in checked}) > 1:
+            raise ValueError(f"the F in weights differ in shape: {[w.F.shape for w in checked]}; expected one D.")
+        return checked
+    if not sequence or len(weights) != 3:
+        raise ValueError(
+            f"weights = {check.shown(weights)}; expected (W, W_star, F), or a list of one such tuple per run."
+        )
+    return [_checked_weights(model, N, weights, normalise_rows)] * runs
+
+
+def _checked_weights(model, N, weights, normalise_rows):
+    """The arrays of one run, with shapes that fit the model and each other."""
+    W = check.array("W", weights[0], (model.K, N))
+    F = check.array("F", weights[2], (N, "D"))
+    W_star = check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}.")
+    if abs(F.shape[1] - model.ratio * N) >= 1:
+        raise ValueError(
+            f"F has shape (N, D) = {F.shape}; expected D near ratio N = {model.ratio * N:g}. "
+            f"Use hidden_manifold(..., ratio={F.shape[1] / N:g})."
+        )
+    return Weights(W, W_star, normalise_feature_rows(F) if normalise_rows else F)
+
+
+def _check_inputs(model, D, latents, center, block):
+    """Refuse, before any run, what would end one."""
+    check.count("block", block)
+    if not callable(latents):
+        raise ValueError(
+            f"latents = {check.shown(latents)}; expected a callable (rng, n, D) such as overlaps.latents.gaussian()."
+        )
+    _drawn(latents, np.random.default_rng(0), 2, D)
+    if not check.flag("center", center) and model.features.a != 0:
+        warnings.warn(
+            f"center=False with features = {model.features}, whose mean is a = {model.features.a:.3g}: the inputs have "
+            "a mean vector of squared norm a^2 N, so the mean of every student's field jumps by O(1) in each step. "
+            "That noise never averages out, and no equation in alpha describes the run. Expected center=True.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def _drawn(latents, rng, n, D):
+    """Latents (n, D) in double precision, so that a seed gives one stream in either precision of the inputs."""
+    c = np.asarray(latents(rng, n, D))
+    if c.shape != (n, D) or c.dtype.kind not in "biuf":
+        raise ValueError(f"latents(rng, {n}, {D}) has shape {c.shape}, type {c.dtype}; expected numbers ({n}, {D}).")
+    if not np.isfinite(c.sum()):
+        raise ValueError(f"latents(rng, {n}, {D}) contains nan or inf; expected finite numbers.")
+    return c.astype(float, copy=False)

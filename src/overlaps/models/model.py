@@ -1,0 +1,250 @@
+"""Models: what is learned, from what data, by which rule."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from ..activations.activation import Activation
+from ..activations.library import erf, quadratic
+from .spectrum import Spectrum, isotropic
+from .start import random_start
+
+__all__ = ["Model", "committee_machine", "quadratic_network"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Record):
+    r"""A student, a teacher, the inputs and the learning rule.
+
+    .. math:: \hat y = \sum_k v_k\, g(\lambda_k), \quad y = \sum_m v^*_m\, g_*(\nu_m) + \sigma z, \qquad
+              w_k \mathrel{-}= \eta\, v_k g'(\lambda_k)\, (\hat y - y)\, x/\sqrt N
+
+    Made by :func:`committee_machine`, :func:`quadratic_network` and :func:`hidden_manifold`, which explain the
+    parameters, say when the theory is exact and give examples; ``dataclasses.replace(model, eta=0.1)`` makes a variant.
+    """
+
+    activation: Activation
+    teacher_activation: Activation
+    spectrum: Spectrum
+    v: Any
+    v_star: Any
+    eta: float
+    eta_v: float = 0.0
+    noise: float = 0.0
+    weight_decay: tuple[float, float] = (0.0, 0.0)
+    batch_size: int = 1
+    gradient_flow: bool = False
+
+    latent_teacher: ClassVar[bool] = False  # whether the teacher sees latents instead of the inputs
+
+    def __post_init__(self):
+        for name in ("activation", "teacher_activation"):
+            if not isinstance(getattr(self, name), Activation):
+                raise ValueError(
+                    f"{name} = {check.shown(getattr(self, name))}; expected an Activation such as ov.erf, ov.relu, "
+                    "or ov.Activation.from_function(g, dg)."
+                )
+        if not isinstance(self.spectrum, Spectrum):
+            raise ValueError(f"spectrum = {check.shown(self.spectrum)}; expected a Spectrum such as ov.isotropic().")
+        decay = self.weight_decay
+        pair = tuple(decay) if np.ndim(decay) else (decay, decay)
+        if len(pair) != 2:
+            raise ValueError(f"weight_decay = {check.shown(decay)}; expected one number or a pair (kappa, kappa_v).")
+        checked = {
+            "v": check.array("v", self.v, ("K",)),
+            "v_star": check.array("v_star", self.v_star, ("M",)),
+            "eta": check.number("eta", self.eta, above=0, hint="The learning rate must be positive."),
+            "eta_v": check.number("eta_v", self.eta_v, least=0),
+            "noise": check.number("noise", self.noise, least=0, hint="noise is a standard deviation."),
+            "weight_decay": tuple(check.number("weight_decay", x, least=0) for x in pair),
+            "batch_size": check.count("batch_size", self.batch_size),
+            "gradient_flow": check.flag("gradient_flow", self.gradient_flow),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def K(self):
+        """Number of student units."""
+        return self.v.size
+
+    @property
+    def M(self):
+        """Number of teacher units."""
+        return self.v_star.size
+
+    @property
+    def trains_v(self):
+        """Whether the second layer is learned."""
+        return self.eta_v > 0
+
+    def random_start(self, *, N, rng, student_scale=1.0, teacher="random"):
+        """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`."""
+        return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher)
+
+    def __repr__(self):
+        pair = self.activation.name
+        if self.teacher_activation != self.activation:
+            pair += f"/{self.teacher_activation.name}"
+        parts = [f"K={self.K}, M={self.M}, {pair}, {self.spectrum}, eta={self.eta:g}"]
+        parts += [f"eta_v={self.eta_v:g}"] if self.eta_v else []
+        parts += [f"noise={self.noise:g}"] if self.noise else []
+        parts += [f"weight_decay={self.weight_decay}"] if any(self.weight_decay) else []
+        parts += [f"batch_size={self.batch_size}"] if self.batch_size > 1 else []
+        parts += ["gradient_flow"] if self.gradient_flow else []
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def committee_machine(
+    K,
+    M,
+    *,
+    activation=erf,
+    teacher_activation=None,
+    spectrum=None,
+    v=None,
+    v_star=None,
+    normalised=False,
+    eta,
+    eta_v=0.0,
+    noise=0.0,
+    weight_decay=0.0,
+    batch_size=1,
+    gradient_flow=False,
+):
+    r"""Two-layer student and teacher on Gaussian inputs, trained by one-pass SGD.
+
+    .. math:: \hat y = \sum_k v_k\, g(w_k \cdot x/\sqrt N), \qquad
+              y = \sum_m v^*_m\, g_*(w^*_m \cdot x/\sqrt N) + \sigma z
+
+    Each step sees a fresh sample and descends :math:`\Delta^2/2`, :math:`\Delta = \hat y - y`:
+    :math:`w_k \mathrel{-}= \eta\, v_k g'(\lambda_k) \Delta\, x/\sqrt N` and
+    :math:`v_k \mathrel{-}= (\eta_v/N)\, g(\lambda_k) \Delta`.
+
+    Parameters
+    ----------
+    K, M : int
+        Numbers of student and teacher units.
+    activation, teacher_activation : Activation
+        g and g*; g* = g by default.
+    spectrum : Spectrum
+        Covariance of x; isotropic by default.
+    v, v_star : array_like, shape (K,), (M,)
+        Second layers (the student's is its initial value if it is trained). All ones by default: the soft
+        committee machine.
+    normalised : bool
+        Use v = sqrt(M)/K and v* = 1/sqrt(M) instead; v and v_star must then be left out.
+    eta : float
+        Learning rate of the first layer.
+    eta_v : float
+        Learning rate of the second layer; 0 keeps it fixed.
+    noise : float
+        Standard deviation sigma of the label noise.
+    weight_decay : float or pair
+        kappa in ``w *= 1 - eta kappa / N`` per step (and ``v *= 1 - eta_v kappa / N`` where v is trained);
+        a pair (kappa, kappa_v) sets the two apart.
+    batch_size : int
+        Samples averaged in one step; alpha counts steps / N.
+    gradient_flow : bool
+        Drop the O(eta^2) term C, the noise of SGD.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        An argument out of range; the message names it.
+
+    Notes
+    -----
+    The dynamics of the overlaps is exact for N -> infinity at fixed alpha = steps / N.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Goldt et al. (2019), arXiv:1906.08632. With ``normalised=True``
+    Worschech and Rosenow (2024), arXiv:2410.09005: students (2), steps (3).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.committee_machine(2, 2, eta=0.5)
+    Model(K=2, M=2, erf, isotropic(), eta=0.5)
+    """
+    K, M = check.count("K", K), check.count("M", M)
+    if check.flag("normalised", normalised) and not (v is None and v_star is None):
+        raise ValueError("normalised=True sets v and v_star; expected both to be left out.")
+    if v is None:
+        v = np.full(K, np.sqrt(M) / K if normalised else 1.0)
+    if v_star is None:
+        v_star = np.full(M, 1 / np.sqrt(M) if normalised else 1.0)
+    return Model(
+        activation=activation,
+        teacher_activation=activation if teacher_activation is None else teacher_activation,
+        spectrum=isotropic() if spectrum is None else spectrum,
+        v=check.array("v", v, (K,)),
+        v_star=check.array("v_star", v_star, (M,)),
+        eta=eta,
+        eta_v=eta_v,
+        noise=noise,
+        weight_decay=weight_decay,
+        batch_size=batch_size,
+        gradient_flow=gradient_flow,
+    )
+
+
+def quadratic_network(K, M, *, eta, v=None, v_star=None, **options):
+    r"""Quadratic student and teacher, g(x) = x^2, with v = 1/K and v* = 1/M by default.
+
+    .. math:: \hat y = \frac1K \sum_k \lambda_k^2, \qquad y = \frac1M \sum_m \nu_m^2
+
+    Parameters
+    ----------
+    K, M : int
+        Numbers of student and teacher units.
+    eta : float
+        Learning rate for the loss Delta^2/2. The paper below uses the loss Delta^2 (its risk is 2 eps_g), so its
+        learning rate is half of this one.
+    v, v_star : array_like, shape (K,), (M,)
+        Second layers.
+    **options
+        As in :func:`committee_machine`, without ``activation`` and ``normalised``.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        As :func:`committee_machine`; another activation.
+
+    Notes
+    -----
+    The dynamics of the overlaps is exact for N -> infinity at fixed alpha = steps / N.
+
+    References
+    ----------
+    Bocchi et al. (2026), arXiv:2604.03068: teacher (1), student (2), steps (4), (5), equations (6) = (31), (33), (34).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.quadratic_network(3, 3, eta=0.2).v_star.round(4)
+    array([0.3333, 0.3333, 0.3333])
+    """
+    K, M = check.count("K", K), check.count("M", M)
+    if options.pop("normalised", False):
+        raise ValueError("normalised=True belongs to committee_machine; quadratic_network has v = 1/K and v* = 1/M.")
+    if "activation" in options:
+        raise ValueError(
+            f"activation = {check.shown(options['activation'])}; expected none: the students of a quadratic_network "
+            "are quadratic. Use committee_machine(K, M, activation=...), or teacher_activation= for the teacher alone."
+        )
+    v = np.full(K, 1 / K) if v is None else v
+    v_star = np.full(M, 1 / M) if v_star is None else v_star
+    return committee_machine(K, M, activation=quadratic, v=v, v_star=v_star, eta=eta, **options)

@@ -1,0 +1,138 @@
+"""Initial conditions: the exact law of the overlaps of random weights, and weights with given overlaps."""
+
+import warnings
+
+import numpy as np
+
+from .._base import check
+from .state import State
+
+__all__ = ["random_start"]
+
+COARSE_STEP = 0.05  # eta max(s) / N above which one step moves the top direction visibly
+
+
+def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
+    r"""State of random weights at input dimension N, drawn from the exact law of their overlaps.
+
+    Students are N(0, student_scale^2), teachers N(0, 1), entry by entry. For each block, independently,
+
+    .. math:: \begin{pmatrix} q^l & r^l \\ r^{lT} & t^l \end{pmatrix}
+        = \frac1N D\, \mathcal{W}_l\, D, \qquad \mathcal{W}_l \sim \mathrm{Wishart}_{K+M}(n_l, 1)
+
+    so no vector of length N is drawn.
+
+    Parameters
+    ----------
+    model : Model
+        Gives K, M and the spectrum.
+    N : int
+        Input dimension; the blocks n_l = p_l N must be integers.
+    rng : int or numpy.random.Generator
+        Seed or generator.
+    student_scale : float
+        Standard deviation of the student's weights, >= 0.
+    teacher : {"random", "ideal"}
+        "ideal" sets t^l = p_l times identity (orthonormal teachers in every block), the mean of the law.
+
+    Returns
+    -------
+    State
+        With the model's second layer, checked and ready for ``solve`` and ``simulate``.
+
+    Raises
+    ------
+    ValueError
+        N does not split into blocks, or blocks are too small (n_l < M) for an ideal teacher.
+
+    Warns
+    -----
+    RuntimeWarning
+        When eta max(s) / N > 0.05: a step is then no longer infinitesimal and SGD leaves the ODE.
+
+    Notes
+    -----
+    Exact in law at every N; the overlaps fluctuate by O(1 / sqrt(n_l)) about their means.
+
+    References
+    ----------
+    Bartlett's decomposition of the Wishart law; Worschech and Rosenow (2024), arXiv:2410.09005.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> model.random_start(N=1000, rng=1).T.shape
+    (2, 2)
+    """
+    sizes = check.model(model).spectrum.block_sizes(N)
+    scale = check.number("student_scale", student_scale, least=0)
+    check.choice("teacher", teacher, ("random", "ideal"))
+    if teacher == "ideal" and sizes.min() < model.M:
+        raise ValueError(
+            f"an ideal teacher needs M = {model.M} coordinates in every block; the smallest has {sizes.min()}. "
+            "Try a larger N or teacher='random'."
+        )
+    rng = check.generator(rng)
+    warn_coarse_step(model, N)
+    K, M, L = model.K, model.M, model.spectrum.L
+    joint = np.zeros((L, M + K, M + K))
+    for block, n in zip(joint, sizes, strict=True):
+        factor = bartlett_factor(rng, M + K, n)
+        if teacher == "ideal":
+            # teacher rows first: given them, students are Gaussian in their frame and Wishart outside it
+            factor[:M] = np.sqrt(n) * np.eye(M, factor.shape[1])
+        factor[M:] *= scale
+        block[:] = factor @ factor.T / N
+    return State.from_blocks(model, q=joint[:, M:, M:], r=joint[:, M:, :M], t=joint[:, :M, :M])
+
+
+def bartlett_factor(rng, P, n):
+    """Random factor F with F F^T ~ Wishart_P(n, identity): lower triangular if n > P - 1, else Gaussian (P, n).
+
+    The law needs no integer n in the first case; in the second the nearest one is rescaled to the right mean.
+    """
+    if n <= P - 1:
+        rank = max(round(n), 1 if n > 0 else 0)
+        return np.sqrt(n / max(rank, 1)) * rng.standard_normal((P, rank))
+    factor = np.tril(rng.standard_normal((P, P)), -1)
+    factor[np.diag_indices(P)] = np.sqrt(rng.chisquare(n - np.arange(P)))
+    return factor
+
+
+def overlap_factor(joint, n, block=0):
+    """Rows X (d, min(d, n)) with X X^T = joint (d, d), which may be singular: vectors with these overlaps.
+
+    From eigenvectors: nothing is divided by a small number.  Vectors are scaled to length one before, so that very
+    different norms are equally precise.
+    """
+    norm = np.sqrt(np.maximum(np.diag(joint), 0.0))
+    norm[norm == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(joint / np.outer(norm, norm))
+    tolerance = check.PSD_TOLERANCE * len(values)
+    if values[0] < -tolerance:
+        raise ValueError(
+            f"the overlaps of block {block} have a correlation matrix with eigenvalue {values[0]:.3g}; expected a "
+            "positive semi-definite matrix. Check signs and scales, or build the start with State.from_weights."
+        )
+    surplus = len(values) - min(len(values), n)  # eigenvalues ascend
+    if surplus and values[surplus - 1] > tolerance:
+        raise ValueError(
+            f"block {block} has n_l = {n} coordinates but overlaps of rank {np.sum(values > tolerance)}; no weights in "
+            "this dimension have them. Use a larger N, or a start drawn at this N (model.random_start)."
+        )
+    # rounding errors of 0 are made 0: their roots, 1e-8, would set equal units apart
+    values[values < 10 * len(values) * np.finfo(float).eps] = 0.0
+    return norm[:, None] * vectors[:, surplus:] * np.sqrt(values[surplus:])
+
+
+def warn_coarse_step(model, N):
+    """Warn once where N is known and a single step is too large for the ODE to be its limit."""
+    step = model.eta * model.spectrum.s.max() / N
+    if step > COARSE_STEP:
+        warnings.warn(
+            f"eta max(s) / N = {step:.2g} > {COARSE_STEP}: one step moves the top eigen-direction by O(1), so finite-N "
+            "SGD departs from the ODE. Use a larger N or a smaller eta to compare the two.",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,336 @@
+"""The order parameters of one moment: block overlaps, teacher constants, second layer."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+
+__all__ = ["State"]
+
+_MEANING = "Overlaps of real vectors always are; check signs and scales of Q, R, T."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class State(Record):
+    r"""Order parameters, in the arrays of the one right-hand side.
+
+    With the projector :math:`P_l` on eigenspace l of the inputs and a teacher that acts on x,
+
+    .. math:: q^l = W P_l W^T/N, \quad r^l = s_l\, W P_l W_*^T/N, \quad \tau^l = s_l^2\, W_* P_l W_*^T/N,
+       \qquad Q = \sum_l s_l q^l, \quad R = \sum_l r^l, \quad T = E[\nu \nu^T].
+
+    Most users call :meth:`from_overlaps`, :meth:`from_blocks` or :meth:`from_weights` (or ``model.random_start``). Any
+    consistent overlaps are those of some weights: they are exact as given, at N -> infinity or at one N.
+
+    Parameters
+    ----------
+    q : array_like, shape (L, K, K)
+        Student block overlaps.
+    r : array_like, shape (L, K, M)
+        Student-teacher block overlaps, times s_l.
+    tau : array_like, shape (L, M, M)
+        Teacher source, constant in time.
+    T : array_like, shape (M, M)
+        Covariance of the teacher fields, constant in time.
+    v : array_like, shape (K,)
+        Second layer of the student.
+    s : array_like, shape (L,), optional
+        Eigenvalues of the blocks, >= 0. ``solve`` and ``simulate`` fill them in from the model.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit, no blocks, nan, negative eigenvalues, matrices that are not symmetric or (once a model
+        is known) not positive semi-definite.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225, for Q, R, T; Yoshida and Okada (2019) and Goldt et al. (2020),
+    arXiv:1909.11500, for their parts on eigenspaces.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.1]], T=[[1.0]])
+    >>> start.S
+    array([[0.5, 0.1], [0.1, 1. ]])
+    """
+
+    q: Any  # array_like in, read-only float arrays once checked
+    r: Any
+    tau: Any
+    T: Any
+    v: Any
+    s: Any = None
+
+    def __post_init__(self):
+        r = check.array("r", self.r, ("L", "K", "M"))
+        L, K, M = r.shape
+        shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
+        if self.s is not None:
+            shapes["s"] = (L,)
+        for name, shape in shapes.items():
+            object.__setattr__(self, name, check.array(name, getattr(self, name), shape, f"r has shape {r.shape}."))
+        for name in ("q", "tau", "T"):
+            check.symmetric(name, getattr(self, name))
+        if 0 in r.shape:
+            raise ValueError(f"r has shape {r.shape}; expected (L, K, M) with at least one block, student and teacher.")
+        if self.s is not None and self.s.min() < 0:
+            raise ValueError(f"s = {check.shown(self.s.tolist())}; expected eigenvalues >= 0.")
+
+    # sizes and order parameters -------------------------------------------------------------------------------------
+
+    @property
+    def L(self):
+        """Number of blocks."""
+        return self.r.shape[0]
+
+    @property
+    def K(self):
+        """Number of student units."""
+        return self.r.shape[1]
+
+    @property
+    def M(self):
+        """Number of teacher units."""
+        return self.r.shape[2]
+
+    @property
+    def Q(self):
+        """Covariance of the student fields, sum_l s_l q^l (K, K)."""
+        return np.tensordot(self._eigenvalues, self.q, axes=1)
+
+    @property
+    def R(self):
+        """Covariance of student and teacher fields, sum_l r^l (K, M)."""
+        return self.r.sum(axis=0)
+
+    @property
+    def S(self):
+        """Covariance of all fields (lambda, nu), shape (K + M, K + M)."""
+        return gram(self.Q, self.R, self.T)
+
+    @property
+    def _eigenvalues(self):
+        if self.s is None:
+            raise ValueError("this State does not know its eigenvalues; pass s= or bind it with state.on(model).")
+        return self.s
+
+    @property
+    def plain(self):
+        """Plain block overlaps (q, r, t) = W P_l W^T/N, W P_l W*^T/N, W* P_l W*^T/N; zero where s_l = 0 hides them."""
+        s = self._eigenvalues
+        with np.errstate(divide="ignore"):
+            inverse = np.where(s > 0, 1 / s, 0.0)[:, None, None]
+        return self.q, self.r * inverse, self.tau * inverse**2
+
+    @property
+    def sees_inputs(self):
+        """Whether the teacher acts on x, T = sum_l tau^l / s_l up to rounding; on a hidden manifold it sees latents."""
+        seen = self.s > 0
+        T = np.tensordot(1 / self.s[seen], self.tau[seen], axes=1)
+        return not np.any(self.tau[~seen]) and np.max(np.abs(T - self.T)) <= 1e-10 * np.max(np.abs(self.T))
+
+    # checks ---------------------------------------------------------------------------------------------------------
+
+    def on(self, model):
+        """Return this state with the model's eigenvalues, after checking that the two fit together.
+
+        Raises
+        ------
+        ValueError
+            Sizes differ from the model's, or overlaps are not positive semi-definite.
+        """
+        if (self.L, self.K, self.M) != (check.model(model).spectrum.L, model.K, model.M):
+            raise ValueError(
+                f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
+                f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
+            )
+        state = replace(self, s=model.spectrum.s)
+        check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
+        check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
+        if model.latent_teacher:
+            _check_unseen(state)
+        return state
+
+    # constructors ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_overlaps(cls, model, *, Q, R, T, v=None):
+        """State of a model with one block (isotropic inputs) from Q (K, K), R (K, M), T (M, M).
+
+        Parameters
+        ----------
+        model : Model
+            Gives K, M, the eigenvalue, and ``v`` when it is not passed.
+        Q, R, T : array_like
+            Covariances of the local fields.
+        v : array_like, shape (K,), optional
+            Second layer; the model's by default.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Several blocks, or inputs of variance zero; shapes that differ; overlaps that no real vectors have.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.committee_machine(2, 2, eta=0.5)
+        >>> ov.State.from_overlaps(model, Q=np.eye(2), R=np.zeros((2, 2)), T=np.eye(2))
+        State(L=1, K=2, M=2)
+        """
+        _check_teacher(model)
+        if model.spectrum.L != 1:
+            raise ValueError(
+                f"Q, R, T do not determine the state of a spectrum with L = {model.spectrum.L} blocks; "
+                "use State.from_blocks, State.from_weights or model.random_start."
+            )
+        K, M, s = model.K, model.M, model.spectrum.s[0]
+        Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
+        check.symmetric("Q", Q)
+        check.symmetric("T", T)
+        if s == 0:
+            raise ValueError(
+                "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T say nothing about the "
+                "weights; expected s > 0. Use State.from_blocks or State.from_weights."
+            )
+        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v)).on(model)
+
+    @classmethod
+    def from_blocks(cls, model, *, q, r, t, v=None):
+        """State from the plain block overlaps, q (L, K, K), r (L, K, M), t (L, M, M).
+
+        These are W P_l W^T / N, W P_l W*^T / N and W* P_l W*^T / N: the eigenvalues are not in them.
+
+        Parameters
+        ----------
+        model : Model
+            Gives K, M, the spectrum, and ``v`` when it is not passed.
+        q, r, t : array_like, shape (L, K, K), (L, K, M), (L, M, M)
+            Plain block overlaps.
+        v : array_like, shape (K,), optional
+            Second layer at the start; the model's by default.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Shapes that differ, overlaps that no real vectors have, or a teacher that acts on latents.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.committee_machine(1, 1, eta=0.5, spectrum=ov.power_law(beta=1.0, L=2))
+        >>> half = np.full((2, 1, 1), 0.5)
+        >>> ov.State.from_blocks(model, q=half, r=0 * half, t=half).Q
+        array([[1.]])
+        """
+        _check_teacher(model)
+        L, K, M = model.spectrum.L, model.K, model.M
+        q, r, t = check.array("q", q, (L, K, K)), check.array("r", r, (L, K, M)), check.array("t", t, (L, M, M))
+        s = model.spectrum.s[:, None, None]
+        T = np.sum(s * t, axis=0)
+        return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v)).on(model)
+
+    @classmethod
+    def from_weights(cls, model, *, W, W_star, v=None):
+        """State of explicit weights, W (K, N) and W_star (M, N).
+
+        Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``, or of the
+        eigenvectors that a spectrum from a covariance keeps: weights are in the coordinates of the inputs.
+
+        Parameters
+        ----------
+        model : Model
+            Gives K, M, the spectrum, and ``v`` when it is not passed.
+        W, W_star : array_like, shape (K, N), (M, N)
+            Rows are the weights of students and teachers; fields are W x / sqrt(N).
+        v : array_like, shape (K,), optional
+            Second layer at the start; the model's by default.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Shapes differ, or N does not split into whole blocks (the message names an N that does).
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.committee_machine(1, 1, eta=0.5)
+        >>> ov.State.from_weights(model, W=np.ones((1, 10)), W_star=-np.ones((1, 10))).R
+        array([[-1.]])
+        """
+        _check_teacher(model)
+        W, W_star = check.array("W", W, (model.K, "N")), check.array("W_star", W_star, (model.M, "N"))
+        if W.shape[1] != W_star.shape[1]:
+            raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
+        sizes, basis = model.spectrum.block_sizes(W.shape[1]), model.spectrum.basis
+        if basis is not None:
+            W, W_star = W @ basis, W_star @ basis
+        q, r, t = block_overlaps(W, W_star, sizes)
+        return cls.from_blocks(model, q=q, r=r, t=t, v=v)
+
+    def __repr__(self):
+        return f"State(L={self.L}, K={self.K}, M={self.M})"
+
+
+def _check_unseen(state):
+    """T - sum_l tau^l / s_l is the covariance of what in nu is not linear in x."""
+    seen = state.s > 0
+    unseen = state.T - np.sum(state.tau[seen] / state.s[seen, None, None], axis=0)
+    lowest = np.linalg.eigvalsh(unseen)[0]
+    if lowest < -check.PSD_TOLERANCE * np.trace(state.T):
+        raise ValueError(
+            f"T - sum_l tau^l / s_l is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}. The inputs "
+            "cannot show more of the teacher than there is; check the scales of tau and T."
+        )
+
+
+def _check_teacher(model):
+    """These constructors take overlaps of teachers that act on x."""
+    if check.model(model).latent_teacher:
+        raise ValueError(
+            "the teacher of a hidden manifold acts on the latents, so overlaps with x-space teachers do not determine "
+            "its state; use model.limit_start, model.random_start or model.realisation, or State(q=, r=, tau=, T=, v=)."
+        )
+
+
+def _second_layer(model, v):
+    return model.v if v is None else check.array("v", v, (model.K,))
+
+
+def gram(q, r, t):
+    """Joint overlaps [[q, r], [r^T, t]] of students and teachers, shape (..., K + M, K + M)."""
+    t = np.broadcast_to(t, (*q.shape[:-2], *t.shape[-2:]))
+    upper = np.concatenate([q, r], axis=-1)
+    return np.concatenate([upper, np.concatenate([np.swapaxes(r, -1, -2), t], axis=-1)], axis=-2)
+
+
+def block_overlaps(W, W_star, sizes):
+    """Plain block overlaps (q, r, t) of weights whose block l is ``sizes[l]`` consecutive coordinates."""
+    N = W.shape[1]
+    rows = np.concatenate([W, W_star])
+    K = W.shape[0]
+    joint = np.zeros((len(sizes), len(rows), len(rows)))
+    edge = 0
+    for block, n in zip(joint, sizes, strict=True):
+        part = rows[:, edge : edge + n]
+        block[:] = part @ part.T / N
+        edge += n
+    return joint[:, :K, :K], joint[:, :K, K:], joint[:, K:, K:]

@@ -1,0 +1,12 @@
+"""What comes back: records of solutions and runs, with files, labels and pictures.
+
+``curves`` holds what all have in common. ``files``, ``labelled`` and ``plotting`` know no class of records: they ask
+the record. matplotlib is imported by ``plotting`` only, at the first picture.
+"""
+
+from .discrepancy import Discrepancy, tlog_rmse
+from .ensemble import Ensemble
+from .files import load
+from .trajectory import Trajectory
+
+__all__ = ["Discrepancy", "Ensemble", "Trajectory", "load", "tlog_rmse"]

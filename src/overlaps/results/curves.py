@@ -1,0 +1,143 @@
+"""What follows from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from ..activations.closure import generalisation_error
+from ..models.model import Model
+from ..models.state import gram
+
+OVERFLOW = 1e70  # overlaps of diverging runs, whose products in the closure are not numbers any more
+
+
+class _Curves(Record):
+    """What follows from Q, R, T, v; shared by the records of solutions and of runs."""
+
+    model: Model
+    alpha: np.ndarray
+    v: np.ndarray
+    T: np.ndarray
+    _cache: dict
+    is_ensemble: ClassVar[bool] = False
+
+    @property
+    def S(self: Any):
+        """Covariance of all fields (..., n, K + M, K + M)."""
+        return gram(self.Q, self.R, np.expand_dims(self.T, -3))
+
+    @property
+    def eps_g(self):
+        """Generalisation error E[(yhat - y)^2] / 2 without the noise, (..., n), computed from the overlaps.
+
+        Never negative: where the closed form, a difference of numbers of order one, comes out below zero, its true
+        value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
+        """
+        if "eps_g" not in self._cache:
+            S, v = self.S, self.v
+            n = S.shape[-1]
+            flat = generalisation_error(self.model, S.reshape(-1, n, n), v.reshape(-1, v.shape[-1]))
+            largest = np.max(np.abs(S.reshape(-1, n * n)), axis=1)
+            flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
+            flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
+            self._cache["eps_g"] = np.maximum(flat, 0.0).reshape(v.shape[:-1])
+        return self._cache["eps_g"]
+
+    def save(self, path):
+        """Write one ``.npz`` file with the arrays, the model's parameters and the version.
+
+        :func:`overlaps.load` reads it. The file appears complete at ``path``, or not at all.
+        """
+        from .files import save
+
+        save(self, path)
+
+    def to_xarray(self):
+        """Label the arrays by alpha, run and the indices of the units; see :func:`overlaps.results.labelled.from_curves`.
+
+        Needs the extra ``overlaps[xarray]``.
+        """
+        from .labelled import from_curves
+
+        return from_curves(self)
+
+    def plot(self, ax=None, **style):
+        """Draw eps_g and the overlaps against alpha; see :func:`overlaps.results.plotting.plot`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or pair of Axes, optional
+            Where to draw: a pair for eps_g and overlaps, or one Axes for eps_g only.
+        **style
+            Passed to matplotlib, e.g. ``marker="o"``.
+
+        Returns
+        -------
+        The axes, so that another result can be drawn on top: ``ax = traj.plot(); runs.plot(ax=ax)``.
+        """
+        from .plotting import plot
+
+        return plot(self, ax=ax, **style)
+
+
+class _Blocks(_Curves):
+    """Q and R from the kernel's blocks."""
+
+    q: np.ndarray
+    r: np.ndarray
+    tau: np.ndarray
+
+    @property
+    def Q(self):
+        """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
+        return np.einsum("l,...lij->...ij", self.model.spectrum.s, self.q)
+
+    @property
+    def R(self):
+        """Covariance of student and teacher fields, R = sum_l r^l (..., n, K, M)."""
+        return self.r.sum(axis=-3)
+
+
+class Runs(_Curves):
+    """Statistics over independent runs, the leading axis; base of the records of simulations."""
+
+    N: int
+    success: bool
+    method: str
+    is_ensemble: ClassVar[bool] = True
+    curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # what can be averaged over runs
+
+    def __len__(self):
+        """Number of runs."""
+        return len(self.v)
+
+    def mean(self, name):
+        """Mean over runs of the curve ``name``: "Q", "R", "v", "eps_g", and "q" or "r" where there are blocks."""
+        return self._curve(name).mean(axis=0)
+
+    def standard_error(self, name):
+        """Standard error of :meth:`mean` of the curve ``name``; needs at least two runs."""
+        if len(self) < 2:
+            raise ValueError("one run has no standard error; simulate with runs >= 2.")
+        return self._curve(name).std(axis=0, ddof=1) / np.sqrt(len(self))
+
+    def quantile(self, name, q):
+        """Quantiles over runs of the curve ``name`` at levels q, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
+        levels = check.array("q", q, (...,))
+        if np.any((levels < 0) | (levels > 1)):
+            raise ValueError(f"q = {check.shown(q)}; expected levels between 0 and 1.")
+        return np.quantile(self._curve(name), levels, axis=0)
+
+    def _curve(self, name):
+        if name not in self.curves:
+            raise ValueError(f"name = {check.shown(name)}; expected one of {', '.join(self.curves)}.")
+        return getattr(self, name)
+
+    def __repr__(self):
+        state = "success" if self.success else "INCOMPLETE"
+        return (
+            f"{type(self).__name__}({self.model}, N={self.N}, runs={len(self)}, "
+            f"alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, {state}, {self.method})"
+        )

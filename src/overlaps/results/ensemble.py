@@ -1,0 +1,77 @@
+"""Result of a simulation: independent runs of finite-N SGD."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from .._base import check
+from ..models.model import Model
+from ..models.state import State
+from .curves import Runs, _Blocks
+
+__all__ = ["Ensemble"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ensemble(Runs, _Blocks):
+    """Independent runs of finite-N SGD, recorded at common times; made by :func:`overlaps.simulate`.
+
+    Attributes
+    ----------
+    model : Model
+        What was learned.
+    alpha : ndarray, shape (n,)
+        Recorded times, whole steps / N.
+    Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)
+        Order parameters of each run, from its weights; eps_g is the exact error at these overlaps, not an estimate.
+    q, r : ndarray, shape (runs, n, L, K, K), (runs, n, L, K, M)
+        Block overlaps as in :class:`State`.
+    tau, T : ndarray, shape (runs, L, M, M), (runs, M, M)
+        Teacher constants of each run.
+    N : int
+        Input dimension.
+    success, message, method
+        Whether all runs reached the end, a sentence about it, the simulator.
+
+    Notes
+    -----
+    Exact at finite N, in law. Overlaps differ from the ODE by O(1/sqrt(N)).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> runs = ov.simulate(ov.committee_machine(2, 2, eta=0.5), N=100, alpha=[0, 1, 2], rng=1, runs=3)
+    >>> runs.R.shape, runs.mean("eps_g").shape, runs.start(0)
+    ((3, 3, 2, 2), (3,), State(L=1, K=2, M=2))
+    """
+
+    model: Model
+    alpha: np.ndarray
+    q: np.ndarray
+    r: np.ndarray
+    v: np.ndarray
+    tau: np.ndarray
+    T: np.ndarray
+    N: int
+    success: bool
+    message: str
+    method: str
+    _cache: dict = field(default_factory=dict, compare=False)
+    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")
+
+    def start(self, run=0):
+        """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
+        return self.state(run, 0)
+
+    def state(self, run, i):
+        """State of run number ``run`` at record ``i``."""
+        run, i = check.index("run", run, len(self)), check.index("i", i, self.alpha.size)
+        return State(
+            q=self.q[run, i],
+            r=self.r[run, i],
+            tau=self.tau[run],
+            T=self.T[run],
+            v=self.v[run, i],
+            s=self.model.spectrum.s,
+        )

@@ -1,0 +1,195 @@
+"""Results as xarray datasets, with dimensions named by the letters of the notation.
+
+Dimensions: ``alpha`` (time), ``run``, ``k, l`` (student units), ``m, n`` (teacher units), ``e`` (eigenspaces); of a
+sweep, its parameters. xarray is an optional package and is imported at the first call.
+"""
+
+import numpy as np
+
+from .._base.version import __version__
+
+__all__ = ["from_curves", "from_sweep"]
+
+LONG_NAMES = {
+    "alpha": "learning time, steps / N",
+    "eps_g": "generalisation error",
+    "Q": "covariance of the student fields",
+    "R": "covariance of student and teacher fields",
+    "v": "second layer of the student",
+    "q": "block overlaps of the students, W P_l W^T / N",
+    "r": "block overlaps of students and teachers, s_l W P_l W*^T / N",
+    "T": "covariance of the teacher fields",
+    "tau": "teacher source, s_l^2 W* P_l W*^T / N",
+    "s": "eigenvalues of the input covariance",
+    "p": "weights of the eigenvalues",
+}
+DIMS = {"eps_g": "", "Q": "kl", "R": "km", "v": "k", "q": "ekl", "r": "ekm"}
+CONSTANT_DIMS = {"T": "mn", "tau": "emn"}
+
+
+def _xarray():
+    try:
+        import xarray
+    except ImportError as error:
+        raise ImportError('to_xarray needs the package xarray: pip install "overlaps[xarray]"') from error
+    return xarray
+
+
+def from_curves(result):
+    """Dataset of a Trajectory or an Ensemble.
+
+    Parameters
+    ----------
+    result : Trajectory or Ensemble
+        What ``solve`` or ``simulate`` returned.
+
+    Returns
+    -------
+    xarray.Dataset
+        Variables ``eps_g, Q, R, v, q, r`` with dimensions (run,) alpha and those of their indices, teacher constants
+        ``T, tau``, coordinates ``alpha, s, p``; model, method, message, success and version as attributes.
+
+    Raises
+    ------
+    ImportError
+        xarray is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> data = ov.solve(model, model.random_start(N=1000, rng=1), [0, 1, 2]).to_xarray()
+    >>> float(data.eps_g.sel(alpha=2)) < float(data.eps_g.sel(alpha=0))
+    True
+    >>> data.R.dims
+    ('alpha', 'k', 'm')
+    """
+    runs = ("run",) if result.is_ensemble else ()
+    blocks = hasattr(result, "q")  # runs on the hidden manifold have none in common
+    all_dims = {name: (*runs, "alpha", *dims) for name, dims in DIMS.items()}
+    all_dims |= {name: (*runs, *dims) for name, dims in CONSTANT_DIMS.items()}
+    variables = {name: (dims, getattr(result, name)) for name, dims in all_dims.items() if blocks or "e" not in dims}
+    spectrum = result.model.spectrum
+    coords = {"alpha": ("alpha", result.alpha)}
+    coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
+    attributes = {
+        "model": str(result.model),
+        "method": result.method,
+        "message": result.message,
+        "success": int(result.success),  # netCDF knows no bool
+        "version": __version__,
+    }
+    if runs:
+        attributes["N"] = result.N
+    data = _xarray().Dataset(variables, coords, attributes)
+    for name in data.variables:
+        data[name].attrs["long_name"] = LONG_NAMES[name]
+    return data
+
+
+def from_sweep(result):
+    """Dataset of a sweep: the values' own variables and dimensions, after those of the grid.
+
+    Parameters
+    ----------
+    result : Sweep
+        Values that are numbers or arrays (variable ``value``, dimensions ``dim_0``, ...), dicts of them (one variable
+        each), or trajectories or ensembles recorded at the same times; one that ended early is filled up with nan.
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions are the parameters of a product, with their values as coordinates (the text of what is no number or
+        string), or ``point`` for a list of points. Where points failed, a variable ``error`` holds the messages.
+
+    Raises
+    ------
+    ValueError
+        The values do not fit together, or a parameter is named like a variable or dimension of the values.
+    ImportError
+        xarray is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> data = ov.sweep(lambda x, y: x * y, {"x": [1, 2, 3], "y": [10, 20]}).to_xarray()
+    >>> int(data.value.sel(x=3, y=20))
+    60
+    """
+    xr = _xarray()
+    lost = {*result.errors, *result.missing}
+    parts = {i: _part(xr, value) for i, value in enumerate(result.values) if i not in lost}
+    if len({frozenset(part.data_vars) for part in parts.values()}) > 1:
+        raise ValueError("the values hold different variables; let the function return the same kind at every point.")
+    parts = dict(zip(parts, _aligned(xr, list(parts.values())), strict=True))
+    first = next(iter(parts.values()), xr.Dataset())
+    clash = set(result.grid) & {*first.variables, *first.dims}
+    if clash:
+        raise ValueError(f"{sorted(clash)} are parameters of the grid and names in the values; rename the parameters.")
+    variables = {name: _stacked(result, parts, name, lost) for name in first.data_vars}
+    coords = {name: (name if name in result.dims else "point", _labels(x)) for name, x in result.grid.items()}
+    for name, coord in first.coords.items():
+        same = all(coord.identical(part[name]) for part in parts.values())
+        coords[name] = coord if same else _stacked(result, parts, name, lost)  # spectra may differ between points
+    if lost:
+        texts = {i: f"{type(error).__name__}: {error}" for i, error in result.errors.items()}
+        texts |= dict.fromkeys(result.missing, "interrupted or not begun")
+        messages = np.array([texts.get(i, "") for i in range(len(result))]).reshape(result.shape)
+        variables["error"] = (result.dims, messages)
+    attributes = {"function": result.function, "message": result.message, "version": __version__}
+    return xr.Dataset(variables, coords, attributes)
+
+
+def _part(xr, value):
+    if hasattr(value, "to_xarray"):
+        return value.to_xarray()
+    if isinstance(value, xr.Dataset):
+        return value
+    items = value if isinstance(value, dict) else {"value": value}
+    arrays = {name: np.asarray(x) for name, x in items.items()}
+    wrong = next((name for name, x in arrays.items() if x.dtype.kind not in "biufc"), None)
+    if wrong is not None:
+        raise ValueError(
+            f"{wrong} is of type {type(items[wrong]).__name__}; expected numbers, arrays, dicts of them, Trajectory or "
+            "Ensemble. Reduce the values first, e.g. sweep.array(lambda value: ...)."
+        )
+    single = len(arrays) == 1 and not isinstance(value, dict)
+    prefix = {name: "" if single else f"{name}_" for name in arrays}
+    return xr.Dataset({name: (tuple(f"{prefix[name]}dim_{d}" for d in range(x.ndim)), x) for name, x in arrays.items()})
+
+
+def _aligned(xr, parts):
+    """The same coordinates everywhere; times of one that ended early are a subset of the others'."""
+    if not parts:
+        return parts
+    longest = max(part.sizes.get("alpha", 0) for part in parts)
+    try:
+        joined = xr.align(*parts, join="outer")
+    except ValueError as error:
+        raise ValueError(f"the values differ in shape, so no common array holds them: {error}") from None
+    if joined[0].sizes.get("alpha", 0) > longest:
+        raise ValueError(
+            "the trajectories were recorded at different times; pass an array of times to solve (a tuple records every "
+            "step of the solver), or reduce each to numbers with sweep.array(getter)."
+        )
+    return joined
+
+
+def _stacked(result, parts, name, lost):
+    """(dims, array, attributes) of one variable over the grid, nan where a point is lost."""
+    one = next(iter(parts.values()))[name]
+    dtype = np.result_type(*{part[name].dtype for part in parts.values()}, *([float] if lost else []))
+    array = np.full((len(result), *one.shape), np.nan if lost else 0, dtype)
+    for i, part in parts.items():
+        array[i] = part[name].values
+    return result.dims + one.dims, array.reshape(result.shape + one.shape), one.attrs
+
+
+def _labels(values):
+    """Coordinate of one parameter: numbers and strings as they are, the text of anything else."""
+    kinds = {bool: bool, str: str}
+    if all(isinstance(x, int | float | str | np.number) for x in values) and (
+        len({kinds.get(type(x), float) for x in values}) == 1
+    ):
+        return np.array(values)
+    return np.array([str(x) for x in values])

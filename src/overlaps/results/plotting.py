@@ -1,0 +1,238 @@
+"""Pictures of results.  The only module that draws; matplotlib is imported at the first plot."""
+
+import numpy as np
+
+__all__ = ["approach", "fluctuations", "plot"]
+
+LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
+
+
+def plot(result, ax=None, **style):
+    r"""Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.
+
+    A trajectory is drawn as lines.  Runs are drawn as markers at their mean, with a band between the 16 % and 84 %
+    quantiles when there are several.
+
+    Parameters
+    ----------
+    result : Trajectory or Ensemble
+        What to draw.
+    ax : Axes or pair of Axes, optional
+        A new figure by default; a single Axes receives eps_g only.
+    **style
+        Passed to matplotlib's ``plot``.
+
+    Returns
+    -------
+    Axes or array of Axes
+        As passed in, or the new pair.
+
+    Raises
+    ------
+    ValueError
+        ``ax`` is no Axes.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> axes = ov.solve(model, model.random_start(N=1000, rng=1), (0, 10)).plot()
+    >>> axes[0].get_xlabel()
+    'learning time $\\alpha$ = steps / $N$'
+    >>> matplotlib.pyplot.close("all")
+    """
+    from matplotlib import pyplot as plt
+
+    fresh = ax is None
+    if fresh:
+        _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    axes = np.atleast_1d(ax)
+    if not all(hasattr(a, "plot") for a in axes):
+        raise ValueError(f"ax = {ax!r}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
+    label = style.pop("label", None)
+    draw = _draw_runs if result.is_ensemble else _draw_line
+    draw(axes[0], result.alpha, result.eps_g, label=label or _name(result), **style)
+    if fresh:
+        _axis(axes[0], result.alpha, result.eps_g, r"generalisation error $\epsilon_g$")
+    axes[0].legend(frameon=False)
+    if axes.size > 1:
+        # each overlap keeps its colour in every result, so that markers sit on their lines
+        for curve, text, color in _overlaps(result):
+            draw(axes[1], result.alpha, curve, label=text if fresh else None, **style | {"color": color})
+        if fresh:
+            _axis(axes[1], result.alpha, None, "overlaps")
+            axes[1].legend(frameon=False, ncols=2, fontsize="small")
+    return ax
+
+
+def fluctuations(ensembles, ax=None):
+    """Draw N times the variance over runs of every Q, R (and v) against N, at the last record.
+
+    Overlaps of SGD fluctuate like 1 / sqrt(N), so the curves are flat; error bars are those of a variance estimated
+    from that many runs of a Gaussian, relative sqrt(2 / (runs - 1)).
+
+    Parameters
+    ----------
+    ensembles : sequence of Ensemble
+        The same model at several N, with at least two runs each.
+    ax : Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        An ensemble of one run.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> from overlaps.results.plotting import fluctuations
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> sims = [ov.simulate(model, N=N, alpha=[0, 1], rng=1, runs=2) for N in (50, 100)]
+    >>> fluctuations(sims).get_xlabel()
+    'input dimension $N$'
+    >>> matplotlib.pyplot.close("all")
+    """
+    ax = _new_axes(ax)
+    ensembles = sorted(ensembles, key=lambda e: e.N)
+    if any(len(e) < 2 for e in ensembles):
+        raise ValueError("one run has no variance; every ensemble needs runs >= 2.")
+    N = np.array([e.N for e in ensembles])
+    families = [list(_overlaps(e)) for e in ensembles]
+    relative = np.sqrt(2 / (np.array([len(e) for e in ensembles]) - 1))
+    for entries in zip(*families, strict=True):
+        _, label, color = entries[0]
+        scaled = N * np.array([curve[:, -1].var(ddof=1) for curve, _, _ in entries])
+        ax.errorbar(N, scaled, relative * scaled, color=color, label=label, marker="o", markersize=4, capsize=2)
+    ax.set(xscale="log", xlabel="input dimension $N$", ylabel=r"$N \times$ variance over runs")
+    ax.set_ylim(bottom=0)
+    ax.grid(alpha=0.25)
+    ax.legend(frameon=False, ncols=2, fontsize="small")
+    return ax
+
+
+def approach(ensembles, theory, ax=None, **style):
+    """Draw the root-mean-square distance of single runs from the ODE against N, beside its law 1 / sqrt(N).
+
+    The mean is over runs, entries of Q and R, and the records after the start.
+
+    Parameters
+    ----------
+    ensembles : sequence of Ensemble
+        The same model at several N, from one start.
+    theory : Trajectory
+        The ODE from that start, recorded at times that include those of the ensembles.
+    ax : Axes, optional
+        A new figure by default.
+    **style
+        Passed to matplotlib's ``plot``.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        The theory is not recorded at the times of the runs.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> from overlaps.results.plotting import approach
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> start = model.random_start(N=50, rng=1)
+    >>> sims = [ov.simulate(model, N=N, alpha=[0, 1], rng=1, start=start) for N in (50, 100)]
+    >>> approach(sims, ov.solve(model, start, [0, 1])).get_xscale()
+    'log'
+    >>> matplotlib.pyplot.close("all")
+    """
+    ax = _new_axes(ax)
+    ensembles = sorted(ensembles, key=lambda e: e.N)
+    N = np.array([e.N for e in ensembles])
+    gaps = np.array([distance(e, theory) for e in ensembles])
+    ax.loglog(N, gaps, **{"marker": "o", "label": "SGD"} | style)
+    guide = np.sqrt(np.exp(np.mean(np.log(gaps**2 * N))) / N)
+    ax.loglog(N, guide, color="0.6", linestyle="--", zorder=0, label=r"$\propto N^{-1/2}$")
+    ax.set(xlabel="input dimension $N$", ylabel="rms distance of $Q$, $R$ from the ODE")
+    ax.grid(alpha=0.25)
+    ax.legend(frameon=False)
+    return ax
+
+
+def distance(ensemble, theory):
+    """Root-mean-square distance of single runs from the ODE, over runs, entries of Q and R, and records."""
+    # recorded times of SGD are whole steps: the nearest time of the theory is at most half a step away
+    later = ensemble.alpha > ensemble.alpha[0]
+    at = [int(np.argmin(np.abs(theory.alpha - a))) for a in ensemble.alpha[later]]
+    if np.max(np.abs(theory.alpha[at] - ensemble.alpha[later])) > 0.51 / ensemble.N:
+        raise ValueError(
+            f"theory is not recorded at the times of the runs at N = {ensemble.N}; solve it on their alpha."
+        )
+    gaps = [(getattr(ensemble, x)[:, later] - getattr(theory, x)[at]).ravel() for x in ("Q", "R")]
+    return np.sqrt(np.mean(np.concatenate(gaps) ** 2))
+
+
+def _new_axes(ax):
+    from matplotlib import pyplot as plt
+
+    return plt.subplots(figsize=(5.5, 4), layout="constrained")[1] if ax is None else ax
+
+
+def _overlaps(result):
+    """(curve, label, colour) of the overlaps worth a line: Q upper triangle, R, and v when it moves."""
+    from matplotlib import colormaps
+
+    Q, R = result.Q, result.R
+    K, M = result.model.K, result.model.M
+    shades = {"Q": "Blues", "R": "Oranges", "v": "Greens"}
+    groups = {
+        "Q": [(Q[..., i, j], rf"$Q_{{{i + 1}{j + 1}}}$") for i in range(K) for j in range(i, K)],
+        "R": [(R[..., i, m], rf"$R_{{{i + 1}{m + 1}}}$") for i in range(K) for m in range(M)],
+        "v": [(result.v[..., i], rf"$v_{{{i + 1}}}$") for i in range(K)] if result.model.trains_v else [],
+    }
+    for name, curves in groups.items():
+        tones = colormaps[shades[name]](np.linspace(0.9, 0.4, len(curves)))
+        many = len(curves) > 8  # one legend entry per family when every entry would be a wall of text
+        for i, ((curve, text), tone) in enumerate(zip(curves, tones, strict=True)):
+            yield curve, (rf"${name}$" if i == 0 else None) if many else text, tone
+
+
+def _draw_line(ax, alpha, curve, **style):
+    ax.plot(alpha, curve, **style)
+
+
+def _draw_runs(ax, alpha, curves, **style):
+    style = {"marker": "o", "markersize": 3.5, "linestyle": "none", "markevery": max(1, len(alpha) // 25)} | style
+    (line,) = ax.plot(alpha, curves.mean(axis=0), **style)
+    if len(curves) > 1:
+        low, high = np.quantile(curves, [0.16, 0.84], axis=0)
+        ax.fill_between(alpha, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+
+
+def _axis(ax, alpha, curve, label):
+    positive = alpha[alpha > 0]
+    # several decades of recorded times, most of them early: the solver's own steps or a logspace
+    if positive.size > 2 and positive[-1] / np.median(positive) > LOG_RANGE:
+        ax.set_xscale("log")
+    if curve is not None:
+        visible = curve[curve > 0]
+        if visible.size and visible.max() / visible.min() > LOG_RANGE:
+            ax.set_yscale("log")
+    ax.set_xlabel(r"learning time $\alpha$ = steps / $N$")
+    ax.set_ylabel(label)
+    ax.grid(alpha=0.25)
+
+
+def _name(result):
+    return f"SGD, N = {result.N}" if result.is_ensemble else "ODE, N → ∞"

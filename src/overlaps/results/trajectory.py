@@ -1,0 +1,135 @@
+"""Result of an integration: order parameters along the learning time."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .._base import check
+from ..activations.closure import rounding_floor
+from ..integrators.evolve import evolve
+from ..models.model import Model
+from ..models.state import State
+from .curves import _Blocks
+
+__all__ = ["Trajectory"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trajectory(_Blocks):
+    """Solution of the order-parameter equations, with how it was obtained; made by :func:`overlaps.solve`.
+
+    Attributes
+    ----------
+    model : Model
+        What was learned.
+    alpha : ndarray, shape (n,)
+        Learning times, steps / N.
+    Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)
+        Order parameters and generalisation error.
+    q, r : ndarray, shape (n, L, K, K), (n, L, K, M)
+        Block overlaps as in :class:`State`.
+    tau, T : ndarray, shape (L, M, M), (M, M)
+        Teacher constants.
+    success, message, nfev, method, rtol, atol
+        Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
+        side, the integrator and its tolerances.
+    eps_late, floor_late : ndarray, shape (n,), or None
+        With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
+
+    Notes
+    -----
+    Exact for N -> infinity, to the tolerances of the integration.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=0.1 * np.eye(2), T=np.eye(2))
+    >>> traj = ov.solve(model, start, [0.0, 1.0, 2.0])
+    >>> traj.Q.shape, traj[-1], traj.success
+    ((3, 2, 2), State(L=1, K=2, M=2), True)
+    """
+
+    model: Model
+    alpha: np.ndarray
+    q: np.ndarray
+    r: np.ndarray
+    v: np.ndarray
+    tau: np.ndarray
+    T: np.ndarray
+    success: bool
+    message: str
+    nfev: int
+    method: str
+    rtol: float
+    atol: float
+    eps_late: np.ndarray | None = None
+    floor_late: np.ndarray | None = None
+    _cache: dict = field(default_factory=dict, compare=False)
+
+    def __len__(self):
+        return self.alpha.size
+
+    @property
+    def eps_g(self):
+        """Generalisation error E[(yhat - y)^2] / 2 without the noise (n,); ``eps_floor`` is what it resolves."""
+        eps_g = super().eps_g
+        return eps_g if self.eps_late is None else np.where(np.isnan(self.eps_late), eps_g, self.eps_late)
+
+    @property
+    def eps_floor(self):
+        """Size (n,) below which eps_g, a difference of overlaps of order one, is rounding.
+
+        An estimate: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*). Where ``late`` took
+        over, the differences of students and teachers stand in place of the g_c.
+        """
+        floor = rounding_floor(self.model, self.S, self.v)
+        return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    def __getitem__(self, i):
+        """State at record ``i``."""
+        i = check.index("i", i, len(self))
+        return State(q=self.q[i], r=self.r[i], tau=self.tau, T=self.T, v=self.v[i], s=self.model.spectrum.s)
+
+    def at(self, alpha):
+        """State at time alpha, to the accuracy of the solution.
+
+        A recorded time gives the record; between records the equations are integrated again from the last record
+        before alpha, with the same tolerances, so nothing is lost to interpolation.
+
+        Parameters
+        ----------
+        alpha : float
+            One time, in steps / N.
+
+        Raises
+        ------
+        ValueError
+            alpha is no number, or lies outside the recorded interval.
+        """
+        alpha = check.number("alpha", alpha, hint="One time in each call.")
+        if not self.alpha[0] <= alpha <= self.alpha[-1]:
+            covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
+            raise ValueError(f"alpha = {alpha:g}; this trajectory covers {covered}. Solve again up to a later time.")
+        i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
+        if self.alpha[i] == alpha:
+            return self[i]
+        late = self.eps_late
+        if late is not None and not np.isnan(late[i]):
+            # Q and R alone have lost the differences: go back to where they hold
+            i = max(int(np.argmin(np.isnan(late))) - 1, 0)
+        method = self.method.split(" ")[0]
+        part = evolve(
+            self.model, self[i], (self.alpha[i], float(alpha)), method=method, rtol=self.rtol, atol=self.atol,
+            late=late is not None,
+        )  # fmt: skip
+        if not part.success:
+            raise RuntimeWarning(part.message)
+        return State(q=part.q[-1], r=part.r[-1], tau=self.tau, T=self.T, v=part.v[-1], s=self.model.spectrum.s)
+
+    def __repr__(self):
+        state = "success" if self.success else "FAILED"
+        return (
+            f"Trajectory({self.model}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, n={len(self)}, "
+            f"eps_g {self.eps_g[0]:.3g} -> {self.eps_g[-1]:.3g}, {state}, {self.method})"
+        )

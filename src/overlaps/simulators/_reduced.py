@@ -1,0 +1,144 @@
+"""One step of SGD in frame coordinates: fields, activations, and the update that keeps the frame small.
+
+The rows of teachers and students, divided by sqrt(N), lie in a space of M + K dimensions with an orthonormal frame.  In
+eigenspace e, ``teachers[e, j, m]`` and ``students[e, j, k]`` are their coordinates along frame vector j: teachers need
+the first M vectors, student k the first M + k + 1.  One more vector, j = M + K, is empty between steps; inputs bring
+students out of the frame through it, and a rotation brings it back.
+
+``x[t, e, i]`` are the coordinates of sample i of step t: M + K in the frame, then row i of the triangle (b, b) that
+stands for the parts of the b samples outside the frame.  The update overwrites them.
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.two_point import slope, value
+
+
+@jit
+def fields(teachers, students, root_s, x, t, nu, lam):
+    """nu_m (b, M) and lambda_k (b, K) of the samples of step t: sum_e sqrt(s_e) (coordinates of the unit) . x^e."""
+    nu[:] = 0.0
+    lam[:] = 0.0
+    for e in range(students.shape[0]):
+        for i in range(nu.shape[0]):
+            for j in range(teachers.shape[1]):
+                xj = root_s[e] * x[t, e, i, j]
+                for m in range(nu.shape[1]):
+                    nu[i, m] += teachers[e, j, m] * xj
+            for j in range(students.shape[1] - 1):
+                xj = root_s[e] * x[t, e, i, j]
+                for k in range(lam.shape[1]):
+                    lam[i, k] += students[e, j, k] * xj
+
+
+@jit
+def respond(student, teacher, nu, lam, g_star, g, dg):
+    """g*(nu), g(lambda) and g'(lambda) for activations with these codes."""
+    for i in range(nu.shape[0]):
+        for m in range(nu.shape[1]):
+            g_star[i, m] = value(teacher, nu[i, m])
+        for k in range(lam.shape[1]):
+            g[i, k] = value(student, lam[i, k])
+            dg[i, k] = slope(student, lam[i, k])
+
+
+@jit
+def forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F):
+    """F_ik = -eta v_k g'_k Delta_i, then v_k <- decay_v v_k - eta_v sum_i g_k Delta_i.
+
+    eta and eta_v arrive divided by b N.  On the way g becomes g Delta.
+    """
+    for i in range(F.shape[0]):
+        delta = -noise[t, i]
+        for m in range(v_star.size):
+            delta -= v_star[m] * g_star[i, m]
+        for k in range(v.size):
+            delta += v[k] * g[i, k]
+        for k in range(v.size):
+            F[i, k] = -eta * v[k] * dg[i, k] * delta
+            g[i, k] *= delta
+    for k in range(v.size):
+        v[k] *= decay_v
+        for i in range(F.shape[0]):
+            v[k] -= eta_v * g[i, k]
+
+
+@jit(inline=True)
+def _turn_students(students, e, j, cos, sin):
+    for k in range(students.shape[2]):
+        a, b = students[e, j, k], students[e, j + 1, k]
+        students[e, j, k] = cos * a + sin * b
+        students[e, j + 1, k] = cos * b - sin * a
+
+
+@jit(inline=True)
+def _turn_later(x, t, e, i, j, cos, sin):
+    # the samples after i, still to be absorbed, see the same rotation of the frame vectors j, j + 1
+    for later in range(i + 1, x.shape[2]):
+        a, b = x[t, e, later, j], x[t, e, later, j + 1]
+        x[t, e, later, j] = cos * a + sin * b
+        x[t, e, later, j + 1] = cos * b - sin * a
+
+
+@jit
+def absorb(students, x, t, e, i, M, scale, F):
+    """Students += scale F_i x_i^T in eigenspace e, then back to M + K frame vectors and to triangular form.
+
+    A rank-one update of a triangular factor by Givens rotations (Golub and Van Loan, Matrix Computations, section 6.5).
+    """
+    K = students.shape[2]
+    end = M + K
+    for j in range(M):
+        xj = scale * x[t, e, i, j]
+        for k in range(K):
+            students[e, j, k] += F[i, k] * xj
+    # Turn the frame until x_i, but for its part along the teachers, points along vector M: students become Hessenberg.
+    # The students have nothing beyond the frame, j >= end: only inputs turn there.
+    for j in range(end + i - 1, M - 1, -1):
+        a, b = x[t, e, i, j], x[t, e, i, j + 1]
+        r = math.sqrt(a * a + b * b)
+        if r == 0.0:
+            continue
+        x[t, e, i, j] = r
+        _turn_later(x, t, e, i, j, a / r, b / r)
+        if j < end:
+            _turn_students(students, e, j, a / r, b / r)
+    xj = scale * x[t, e, i, M]
+    for k in range(K):
+        students[e, M, k] += F[i, k] * xj
+    # Back to triangular form, which empties vector ``end``.
+    for k in range(K):
+        a, b = students[e, M + k, k], students[e, M + k + 1, k]
+        r = math.sqrt(a * a + b * b)
+        if r != 0.0:
+            _turn_students(students, e, M + k, a / r, b / r)
+            _turn_later(x, t, e, i, M + k, a / r, b / r)
+        students[e, M + k + 1, k] = 0.0
+
+
+@jit
+def update(students, root_s, x, t, M, F, decay):
+    """w_k <- decay w_k + sum_i F_ik x_i / sqrt(N) in every eigenspace; F arrives divided by b N."""
+    for e in range(students.shape[0]):
+        if decay != 1.0:
+            for j in range(students.shape[1]):
+                for k in range(students.shape[2]):
+                    students[e, j, k] *= decay
+        for i in range(F.shape[0]):
+            absorb(students, x, t, e, i, M, root_s[e], F)
+
+
+@jit
+def run(teachers, students, v, root_s, v_star, student, teacher, eta, eta_v, decay, decay_v, x, noise, first, last):
+    """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place."""
+    b, K, M = noise.shape[1], v.size, v_star.size
+    nu, g_star = np.empty((b, M)), np.empty((b, M))
+    lam, g, dg, F = np.empty((b, K)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
+    for t in range(first, last):
+        fields(teachers, students, root_s, x, t, nu, lam)
+        respond(student, teacher, nu, lam, g_star, g, dg)
+        forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F)
+        update(students, root_s, x, t, M, F, decay)

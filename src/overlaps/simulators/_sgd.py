@@ -1,0 +1,96 @@
+"""Jitted inner loops of SGD on explicit weights.  Random numbers come in as arrays."""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.two_point import slope, value
+
+
+@jit(fast=True)
+def fields(W, x, out):
+    """Fill out = W x / sqrt(N)."""
+    N = x.size
+    for k in range(W.shape[0]):
+        total = x.dtype.type(0)  # single precision adds in single precision: four numbers more per instruction
+        for i in range(N):
+            total += W[k, i] * x[i]
+        out[k] = total / math.sqrt(N)
+
+
+@jit(fast=True)
+def add_outer(W, F, x, scale):
+    """W += scale F x^T."""
+    for k in range(W.shape[0]):
+        step = x.dtype.type(scale * F[k])
+        for i in range(x.size):
+            W[k, i] += step * x[i]
+
+
+@jit
+def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
+    """F_k = -eta v_k g'(lambda_k) Delta and dv_k = -eta_v g(lambda_k) Delta of one sample with label noise xi."""
+    delta = -xi
+    for k in range(v.size):
+        delta += v[k] * value(student, lam[k])
+    for m in range(v_star.size):
+        delta -= v_star[m] * value(teacher, nu[m])
+    for k in range(v.size):
+        F[k] = -eta * v[k] * slope(student, lam[k]) * delta
+        dv[k] = -eta_v * value(student, lam[k]) * delta
+
+
+@jit
+def direct_steps(W, W_star, v, v_star, X, xi, student, teacher, eta, eta_v, decay, decay_v):
+    """One-pass SGD: X (steps, batch, N) are the inputs, xi (steps, batch) the label noise; W and v change in place.
+
+    Per step, averages over the batch, all from the old weights:
+    w_k <- (1 - decay/N) w_k + F_k x / sqrt(N),     v_k <- (1 - decay_v/N) v_k - (eta_v/N) g(lambda_k) Delta.
+    """
+    steps, batch, N = X.shape
+    K, M = W.shape[0], W_star.shape[0]
+    nu, lam = np.empty((batch, M)), np.empty(K)
+    F, dv = np.empty((batch, K)), np.empty((batch, K))
+    for t in range(steps):
+        for b in range(batch):
+            fields(W_star, X[t, b], nu[b])
+        one_step(W, v, v_star, X[t], nu, xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+
+
+@jit
+def taught_steps(W, v, v_star, X, nu, xi, student, teacher, eta, eta_v, decay, decay_v):
+    """The same where the fields of the teacher are given, nu (steps, batch, M): it may act on anything."""
+    K, batch = W.shape[0], X.shape[1]
+    lam = np.empty(K)
+    F, dv = np.empty((batch, K)), np.empty((batch, K))
+    for t in range(X.shape[0]):
+        one_step(W, v, v_star, X[t], nu[t], xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+
+
+@jit
+def one_step(W, v, v_star, x, nu, xi, student, teacher, eta, eta_v, decay, decay_v, lam, F, dv):
+    """One step of either; lam (K,), F (batch, K) and dv (batch, K) are room to work in."""
+    for b in range(x.shape[0]):
+        fields(W, x[b], lam)
+        errors(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
+    apply_step(W, v, x, F, dv, eta_v > 0.0, decay, decay_v)
+
+
+@jit
+def apply_step(W, v, x, F, dv, trains_v, decay, decay_v):
+    """The update of one step from its samples x (batch, N), F (batch, K), dv (batch, K)."""
+    batch, N = x.shape
+    if decay > 0.0:
+        shrink = 1.0 - decay / N  # in double precision: a rounded factor would be a wrong decay, step after step
+        for k in range(W.shape[0]):
+            for i in range(N):
+                W[k, i] *= shrink
+    for b in range(batch):
+        add_outer(W, F[b], x[b], 1.0 / (batch * math.sqrt(N)))
+    if trains_v:
+        for k in range(v.size):
+            v[k] *= 1.0 - decay_v / N
+        for b in range(batch):
+            for k in range(v.size):
+                v[k] += dv[b, k] / (batch * N)

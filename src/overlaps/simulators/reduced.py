@@ -1,0 +1,160 @@
+"""Finite-N SGD, exact in law, at a cost per step that does not depend on N.
+
+The next step of one-pass SGD needs of a Gaussian input x only its projection on the space V of the weights and its
+length.  In any orthonormal frame of V fixed by the past, these are d independent normals and a chi-square with N - d
+degrees of freedom, so the overlaps are a Markov chain that can be drawn without the weights, for every N, without
+approximation.  Inputs with a covariance spectrum: one frame per eigenspace.
+"""
+
+import numpy as np
+
+from ..gaussian.two_point import NUMERIC
+from ..models.start import overlap_factor
+from . import _reduced
+
+__all__ = ["reduced_run"]
+
+BLOCK = 2**14  # random numbers drawn at once: enough to hide the calls, few enough to stay in the cache
+
+
+def reduced_run(model, start, N, steps, rng, tick=None):
+    r"""Overlaps of one-pass SGD at size N, exact in law at every N: no approximation is made.
+
+    .. math:: w_k \leftarrow (1 - \eta\kappa/N)\, w_k + \frac{1}{b\sqrt N} \sum_{i \le b} F_k^i x^i
+
+    Parameters
+    ----------
+    model, start : Model, State
+        What is learned and from where.
+    N : int
+        Input dimension; block l has ``model.spectrum.block_sizes(N)[l]`` coordinates.
+    steps : array of int
+        Increasing step counts at which overlaps are recorded.
+    rng : numpy.random.Generator
+        Source of all randomness; the process does not depend on which steps are recorded.
+    tick : callable, optional
+        Called now and then with the number of steps done.
+
+    Returns
+    -------
+    q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
+        Kernel arrays; shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
+
+    Raises
+    ------
+    ValueError
+        No weights in this dimension have the overlaps of ``start``.
+    """
+    s = np.array(model.spectrum.s, dtype=float)
+    sizes = model.spectrum.block_sizes(N)
+    teachers, students = frames(start, s, sizes)
+    v = np.array(start.v, dtype=float)
+    advance = _stepper(model, N, s, teachers, students, v)
+    normal, dof = _random_parts(sizes, model.K, model.M, model.batch_size)
+    length = position = max(1, BLOCK // normal.size)
+    q, r, vs = (np.empty((len(steps), *part.shape)) for part in (*block_overlaps(teachers, students, s), v))
+    n = done = 0
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
+            for target in steps:
+                while done < target and np.isfinite(students).all():
+                    if position == length:
+                        position = 0
+                        x, noise = draw(rng, length, normal, dof, model.noise)
+                        if tick is not None:
+                            tick(done)
+                    last = min(length, position + int(target) - done)
+                    advance(x, noise, position, last)
+                    done, position = done + last - position, last
+                q[n], r[n] = block_overlaps(teachers, students, s)
+                vs[n] = v
+                n += 1
+                if not all(np.isfinite(part[n - 1]).all() for part in (q, r, vs)):
+                    q[n - 1] = r[n - 1] = vs[n - 1] = np.nan
+                    break
+    except KeyboardInterrupt:
+        pass
+    return q[:n], r[:n], vs[:n]
+
+
+def draw(rng, length, normal, dof, noise):
+    """Everything random in ``length`` steps: coordinates x (length, L, b, M + K + b) and label noise (length, b).
+
+    ``normal`` (L, b, M + K + b) marks the coordinates that are N(0, 1); the diagonal of the last b columns is the root
+    of a chi-square with ``dof`` (L, b) degrees of freedom, and the rest is zero.
+    """
+    L, b, width = normal.shape
+    x = np.zeros((length, normal.size))
+    x[:, np.flatnonzero(normal)] = rng.standard_normal((length, np.count_nonzero(normal)))
+    x = x.reshape(length, L, b, width)
+    # chi-square = 2 gamma(dof / 2), which unlike rng.chisquare allows dof = 0; an array of one costs more than a number
+    shape = dof / 2 if dof.size > 1 else dof.item() / 2
+    i = np.arange(b)
+    x[:, :, i, width - b + i] = np.sqrt(2 * rng.standard_gamma(shape, (length, L, b)))
+    xi = noise * rng.standard_normal((length, b)) if noise > 0 else np.zeros((length, b))
+    return x, xi
+
+
+def _random_parts(sizes, K, M, b):
+    """The masks ``normal`` and the ``dof`` of :func:`draw`.
+
+    A block of n_l coordinates leaves min(M, n_l) frame vectors to the teachers, up to K of the others to the students,
+    and a space of ``rest`` dimensions orthogonal to the frame.  There, the b samples are a triangle (Bartlett 1933).
+    """
+    normal = np.zeros((len(sizes), b, M + K + b), dtype=bool)
+    dof = np.zeros((len(sizes), b))
+    for block, n in enumerate(sizes):
+        teachers = min(M, n)
+        students = min(K, n - teachers)
+        rest = n - teachers - students
+        normal[block, :, :teachers] = True
+        normal[block, :, M : M + students] = True
+        for i in range(b):
+            normal[block, i, M + K : M + K + min(i, rest)] = True
+            dof[block, i] = max(rest - i, 0)
+    return normal, dof
+
+
+def frames(start, s, sizes):
+    """Coordinates of teachers (L, M, M) and students (L, M + K + 1, K) in the frames that ``_reduced`` describes."""
+    L, K, M = start.r.shape
+    H = np.zeros((L, M + K + 1, M + K))
+    for block, n in enumerate(sizes):
+        joint = np.zeros((M + K, M + K))
+        joint[M:, M:] = start.q[block]
+        if s[block] > 0:  # otherwise nobody sees the teacher here
+            joint[M:, :M] = start.r[block] / s[block]
+            joint[:M, M:] = joint[M:, :M].T
+            joint[:M, :M] = start.tau[block] / s[block] ** 2
+        H[block, : min(M + K, n)] = np.linalg.qr(overlap_factor(joint, n, block).T, mode="r")
+    return H[:, :M, :M].copy(), H[:, :, M:].copy()
+
+
+def block_overlaps(teachers, students, s):
+    """q^l (L, K, K) and r^l = s_l W P_l W*^T / N (L, K, M) from frame coordinates."""
+    transposed = students.swapaxes(1, 2)
+    return transposed @ students, s[:, None, None] * (transposed[:, :, : teachers.shape[1]] @ teachers)
+
+
+def _stepper(model, N, s, teachers, students, v):
+    """Return the function (x, noise, first, last) that makes these steps of a drawn block, in place."""
+    M, b = model.M, model.batch_size
+    f, f_star = model.activation, model.teacher_activation
+    kappa, kappa_v = model.weight_decay
+    rates = model.eta / (b * N), model.eta_v / (b * N)
+    decay, decay_v = 1 - model.eta * kappa / N, 1 - model.eta_v * kappa_v / N
+    root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
+
+    def jitted(x, noise, first, last):
+        codes = f.code, f_star.code
+        _reduced.run(teachers, students, v, root_s, v_star, *codes, *rates, decay, decay_v, x, noise, first, last)
+
+    def plain(x, noise, first, last):  # user functions are Python
+        nu, lam, F = np.empty((b, M)), np.empty((b, v.size)), np.empty((b, v.size))
+        for t in range(first, last):
+            _reduced.fields(teachers, students, root_s, x, t, nu, lam)
+            g_star, g, dg = (np.array(a, dtype=float) for a in (f_star.g(nu), f.g(lam), f.dg(lam)))
+            _reduced.forces(g_star, g, dg, noise, t, v, v_star, *rates, decay_v, F)
+            _reduced.update(students, root_s, x, t, M, F, decay)
+
+    return plain if NUMERIC in (f.code, f_star.code) else jitted

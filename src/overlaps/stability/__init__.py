@@ -1,0 +1,1 @@
+"""Where the flow stops, and whether it stays there."""

@@ -1,0 +1,1 @@
+"""Bayes-optimal learning of teachers of extensive width: fixed points, thresholds, scaling laws."""

@@ -1,0 +1,63 @@
+"""Kernels of the student experiment: one pass of Adam through the samples, with features kept on the sphere."""
+
+import math
+
+import numpy as np
+
+from ..._base.jit import jit
+
+DECAY1, DECAY2, SMALL = 0.9, 0.999, 1e-8  # Adam's customary constants
+
+
+@jit
+def polynomial(c, z):
+    """(sigma, sigma') of the polynomial with coefficients c, lowest first."""
+    value, slope = 0.0, 0.0
+    for i in range(c.size - 1, -1, -1):
+        slope = slope * z + value
+        value = value * z + c[i]
+    return value, slope
+
+
+@jit
+def adam(parameters, gradient, first, second, rate, correction1, correction2):
+    """One update of all entries in place."""
+    x, g, m, h = parameters.ravel(), gradient.ravel(), first.ravel(), second.ravel()
+    for i in range(x.size):
+        m[i] = DECAY1 * m[i] + (1 - DECAY1) * g[i]
+        h[i] = DECAY2 * h[i] + (1 - DECAY2) * g[i] * g[i]
+        x[i] -= rate * (m[i] * correction1) / (math.sqrt(h[i] * correction2) + SMALL)
+
+
+@jit
+def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate):
+    """Adam on E[(yhat - y)^2]/2 through the given batches of samples (rows of indices), rate falling as a cosine.
+
+    U (K, d) has unit rows, yhat = sum_j a_j sigma(U_j.x).  Returns the number of steps done since the start.
+    """
+    size, K = batches.shape[1], a.size
+    sample, target = np.empty((size, X.shape[1])), np.empty(size)
+    outer, da = np.empty((size, K)), np.empty(K)
+    for batch in batches:
+        for b, i in enumerate(batch):
+            sample[b], target[b] = X[i], y[i]
+        Z = np.dot(sample, U.T)
+        da[:] = 0.0
+        for b in range(size):
+            error = -target[b]
+            for j in range(K):
+                Z[b, j], outer[b, j] = polynomial(c, Z[b, j])
+                error += a[j] * Z[b, j]
+            error /= size
+            for j in range(K):
+                da[j] += error * Z[b, j]
+                outer[b, j] *= error * a[j]
+        dU = np.dot(outer.T, sample)
+        step += 1
+        now = 0.5 * rate * (1 + math.cos(math.pi * step / steps))
+        correction1, correction2 = 1 / (1 - DECAY1**step), 1 / (1 - DECAY2**step)
+        adam(U, dU, moments_U[0], moments_U[1], now, correction1, correction2)
+        adam(a, da, moments_a[0], moments_a[1], now, correction1, correction2)
+        for j in range(K):
+            U[j] /= math.sqrt(np.dot(U[j], U[j]))
+    return step

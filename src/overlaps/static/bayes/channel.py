@@ -1,0 +1,157 @@
+"""One feature: its overlap as a function of its signal-to-noise ratio, with all transitions."""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq, root
+
+from ._features import correlation, entropy, overlaps, totals
+from .correlation import Correlation
+
+__all__ = ["Channel", "Jump", "channel_of"]
+
+GRID = 20_000  # points of the search for transitions, 1e-8 <= t <= 1e12
+NODES = 4_000  # of the table of a branch
+FLAT = 1e-12  # relative fall of L(t) that may be rounding
+SMALLEST, LARGEST = 1e-8, 1e16  # t at the ends of the table
+
+
+class Jump(NamedTuple):
+    """A first-order transition: signal-to-noise ratio, overlap below, overlap above."""
+
+    lam: float
+    below: float
+    above: float
+
+
+class Channel:
+    r"""Overlap of one feature, :math:`m(\lambda) = \mathrm{argmax}_{0 \le q < 1}\,[\lambda g(q) + q + \ln(1-q)]`.
+
+    Stationary overlaps obey :math:`\lambda = L(t) = t / g'(q)`, t = q / (1 - q). The maximum follows L upwards and
+    jumps over what the lower convex hull of the curve (g(q), -q - ln(1-q)) leaves out: Maxwell's construction, which
+    also finds transitions between two non-zero overlaps.
+
+    Parameters
+    ----------
+    g : Correlation
+        Correlation function of the activation.
+
+    Attributes
+    ----------
+    jumps : tuple of Jump
+        First-order transitions, ascending.
+    onset : float
+        lambda above which q > 0: that of the first jump from zero, or 1/(2 c_2) where the overlap grows continuously.
+
+    Notes
+    -----
+    *Exact* for the scalar problem: m to rounding (a table and one Newton step).
+
+    Examples
+    --------
+    >>> from overlaps.static.bayes.channel import Channel
+    >>> from overlaps.static.bayes.correlation import correlation_of
+    >>> [tuple(round(x, 6) for x in jump) for jump in Channel(correlation_of({3: 1.0})).jumps]
+    [(1.455777, 0.0, 0.645007)]
+    """
+
+    def __init__(self, g: Correlation):
+        self.g, self.total, self._rows = g, g.total, g.rows
+        self.jumps = tuple(self._find_jumps())
+        first = bool(self.jumps) and self.jumps[0].below == 0
+        self.onset = self.jumps[0].lam if first else 1 / self._at(0.0)[2]
+        self._tables = self._branches(first)
+
+    def __call__(self, lam):
+        """Overlap m(lam), of the shape of lam."""
+        return self.overlaps(lam)[0]
+
+    def overlaps(self, lam):
+        """Overlap q = m(lam), gap g(1) - g(q) and price -q - ln(1 - q), without cancellation, of the shape of lam."""
+        lam = np.asarray(lam, dtype=float)
+        if not np.all(lam >= 0):
+            raise ValueError(f"lam has the entry {lam[~(lam >= 0)].flat[0]:g}; expected signal-to-noise ratios >= 0.")
+        flat = np.ascontiguousarray(lam.ravel())
+        results = np.empty((3, flat.size))
+        overlaps(self.g.kind, self._rows, *self._tables, np.minimum(flat, 1e300), *results)
+        return tuple(x.reshape(lam.shape)[()] for x in results)
+
+    def totals(self, s, v2, tail):
+        """(eps, sum of -s(q), number of q > 0) of the features v2 (descending; tail[i] = sum v2[i:]) at lam = s v2."""
+        return totals(self.g.kind, self._rows, *self._tables, s, v2, tail)
+
+    def _at(self, t):
+        return correlation(self.g.kind, self._rows, t)
+
+    def _snr(self, t):
+        """L(t), infinite where g' vanishes by underflow."""
+        slope = self._at(t)[1]
+        return float(t) / slope if slope > 0 else math.inf  # NumPy's scalars would warn of overflow
+
+    def _find_jumps(self):
+        """Bridges of the convex hull over t = 0 and a grid, polished; bridges over increasing L are rounding."""
+        t = np.concatenate([[0.0], np.geomspace(1e-8, 1e12, GRID)])
+        g, _, _, gap = np.transpose([self._at(x) for x in t])
+        price = np.array([entropy(x) for x in t])
+        widths = np.where(t[1:] < 1, np.diff(g), -np.diff(gap))
+        snr = np.array([self._snr(x) for x in t[1:]])
+        for i, j in bridges(widths, np.diff(price)):
+            inside = snr[max(i - 1, 0) : j]
+            if np.any(inside < (1 - FLAT) * np.maximum.accumulate(inside)):
+                yield self._from_zero(t, j) if i == 0 else self._between(t[i], t[j])
+
+    def _from_zero(self, t, j):
+        def excess(u):  # rises through 0 where -s/g is least
+            x = math.exp(u)
+            return math.log(self._snr(x) * self._at(x)[0] / entropy(x))
+
+        above = math.exp(brentq(excess, math.log(t[j - 1]), math.log(t[j + 1]), xtol=1e-15, rtol=1e-15))
+        return Jump(entropy(above) / self._at(above)[0], 0.0, above / (1 + above))
+
+    def _between(self, below, above):
+        def conditions(u):
+            a, b = np.exp(u)
+            lam = self._snr(a)
+            return [math.log(self._snr(b) / lam), lam * (self._at(a)[3] - self._at(b)[3]) - entropy(b) + entropy(a)]
+
+        a, b = np.exp(root(conditions, np.log([below, above]), tol=1e-15).x)
+        return Jump(self._snr(a), a / (1 + a), b / (1 + b))
+
+    def _branches(self, first):
+        """Tables of the stretches between the jumps: edges (b,), then log L, log t, dlog t / dlog L, all (b, NODES)."""
+        starts = [SMALLEST] * (not first) + [jump.above / (1 - jump.above) for jump in self.jumps]
+        ends = [jump.below / (1 - jump.below) for jump in self.jumps[int(first) :]] + [LARGEST]
+        edges = np.array([self.onset] * (not first) + [jump.lam for jump in self.jumps])
+        log_lam, log_t, slope = np.empty((3, len(starts), NODES))
+        for b, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            log_t[b] = np.linspace(math.log(start), math.log(end), NODES)
+            for i, t in enumerate(np.exp(log_t[b])):
+                _, dg, d2g, _ = self._at(t)
+                log_lam[b, i] = math.log(t / dg)
+                slope[b, i] = 1 / max(1 - t / (1 + t) ** 2 * d2g / dg, 1e-8)
+        return edges, log_lam, log_t, slope
+
+
+@lru_cache(maxsize=32)
+def channel_of(g):
+    """The channel of a correlation function, computed once."""
+    return Channel(g)
+
+
+def bridges(widths, heights):
+    """Maxwell's construction: the pieces (i, j) of a curve that its lower convex hull bridges, j > i + 1.
+
+    The curve is given by its steps, widths >= 0; neighbours are merged until the slopes heights / widths ascend.
+    Sums of steps do not cancel as differences of coordinates would.
+    """
+    blocks: list[tuple] = []
+    for i, (x, y) in enumerate(zip(widths.tolist(), heights.tolist(), strict=True)):
+        start = i
+        while blocks and blocks[-1][2] * x >= y * blocks[-1][1]:
+            start, left, low = blocks.pop()
+            x, y = left + x, low + y
+        blocks.append((start, x, y))
+    ends = [block[0] for block in blocks[1:]] + [len(widths)]
+    return [(block[0], end) for block, end in zip(blocks, ends, strict=True) if end > block[0] + 1]

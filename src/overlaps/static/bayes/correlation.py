@@ -1,0 +1,232 @@
+"""Correlation function of an activation: all that the static theory needs to know about it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...activations.activation import Activation
+from ...gaussian.two_point import RELU as RELU_CODE
+from ._features import RELU, SERIES, correlation
+
+__all__ = ["Correlation", "correlation_of"]
+
+DEGREES = 101  # Hermite degrees of a smooth activation: tanh is then cut at 5e-13 of g(1)
+LARGEST = 1000  # degree of a coefficient given by hand
+MISSING = 1e-9  # part of E[sigma^2] that may lie beyond DEGREES
+HINT = "The dictionary {l: c_l} of g(x) = sum_l c_l x^l, e.g. {3: 1.0} for He_3 / sqrt(6), works for any activation."
+
+
+@dataclass(frozen=True)
+class Correlation:
+    r"""Correlation function :math:`g(q) = E[\sigma(z_1)\sigma(z_2)]` of Gaussian fields with correlation q.
+
+    .. math:: g(q) = \sum_l c_l q^l, \qquad c_l = E[\sigma\,\mathrm{He}_l]^2 / l! \ge 0
+
+    Made by :func:`correlation_of`. Hashable: the tables of an activation are computed once.
+
+    Parameters
+    ----------
+    c : tuple of float
+        c_0, c_1, c_2, ...; in closed form (``kind`` 1) the scale of relu without degrees 0, 1, 2, and c_2.
+    kind : int
+        0 for a power series, 1 for relu.
+    """
+
+    c: tuple
+    kind: int = SERIES
+
+    @property
+    def rows(self):
+        """Numbers for the kernels: coefficients of g, g', g'' and of (g(1) - g) / (1 - q), (4, n)."""
+        if self.kind == RELU:
+            return np.array([[self.c[0]], [self.c[1]], [0.0], [0.0]])
+        c = np.array(self.c)
+        rows, l = np.zeros((4, c.size)), np.arange(c.size)
+        rows[0] = c
+        rows[1, :-1] = (l * c)[1:]
+        rows[2, :-2] = (l * (l - 1) * c)[2:]
+        rows[3, :-1] = np.cumsum(c[::-1])[::-1][1:]  # (1 - q^l) / (1 - q) = 1 + q + ... + q^(l-1)
+        return rows
+
+    @property
+    def exponent(self):
+        """Information exponent: the lowest degree present (after the removal of degrees 0 and 1, or 0, 1 and 2)."""
+        if self.kind == RELU:
+            return 2 if self.c[1] else 4
+        return int(np.flatnonzero(self.c)[0])
+
+    @property
+    def total(self):
+        """g(1), the variance of the activation."""
+        return correlation(self.kind, self.rows, 0.0)[3]
+
+    def __call__(self, q):
+        """g(q) for 0 <= q <= 1, of the shape of q."""
+        q = np.asarray(q, dtype=float)
+        if np.any(~((q >= 0) & (q <= 1))):
+            raise ValueError(f"q = {q!r}; expected overlaps between 0 and 1. The theory has none outside.")
+        rows = self.rows
+        with np.errstate(divide="ignore"):
+            t = np.ravel(q / (1 - q))
+        values = [self.total if math.isinf(x) else correlation(self.kind, rows, x)[0] for x in t]
+        return np.reshape(values, q.shape)[()]
+
+
+def correlation_of(activation, *, remove=None, allow_degree2=False):
+    r"""Correlation function of an activation, without the components that carry no information on single features.
+
+    Parameters
+    ----------
+    activation : Activation, callable, dict or Correlation
+        relu and other piecewise-linear activations have a closed form. Smooth functions go through their Hermite series
+        (trapezoid rule, 101 degrees). A dict holds the coefficients {l: c_l} of g itself.
+    remove : sequence of int, optional
+        Degrees taken out of a function, (0, 1, 2) by default. Degrees 0 and 1 are always removed, also from a dict.
+    allow_degree2 : bool
+        Accept a component of degree 2 (in a dict, or left in by ``remove=(0, 1)``).
+
+    Returns
+    -------
+    Correlation
+
+    Raises
+    ------
+    ValueError
+        Nothing of degree 3 or more, a component of degree 2 that was not asked for, negative coefficients, or a Hermite
+        series that does not converge.
+
+    Notes
+    -----
+    Degree 0 is a constant. Degree 1 sums to one linear direction, learned from n ~ d samples, and says nothing about
+    single features. Degree 2 sums to a matrix of extensive rank: at n ~ d^2 its features do not decouple, and the
+    theory is only an *approximation* (exact for k << d with distinct readouts).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from overlaps.static.bayes.correlation import correlation_of
+    >>> correlation_of(ov.relu).exponent, round(float(correlation_of(ov.tanh).total), 8)
+    (4, 0.02741533)
+    """
+    if isinstance(activation, Correlation):
+        return activation
+    if isinstance(activation, dict):
+        c = _from_dict(activation)
+        removed = {0, 1} | _degrees(remove or ())
+    elif callable(activation):
+        removed = {0, 1} | _degrees((0, 1, 2) if remove is None else remove)
+        scale = _relu_scale(activation)
+        if scale is not None:
+            return _piecewise_linear(activation, scale, removed, allow_degree2)
+        c = _hermite(activation.g if isinstance(activation, Activation) else activation)
+    else:
+        raise ValueError(f"activation = {activation!r}; expected an Activation, a function or a dictionary. {HINT}")
+    c = np.array([0.0 if l in removed else x for l, x in enumerate(c)])
+    c = c[: np.flatnonzero(c)[-1] + 1] if np.any(c) else c[:0]
+    if c.size > 2 and c[2] > 0 and not allow_degree2:
+        raise _degree2(activation, c[2])
+    if c.size <= 3 and not (c.size == 3 and allow_degree2):
+        raise _too_low(activation)
+    return Correlation(tuple(c.tolist()))
+
+
+def _degrees(remove):
+    try:
+        degrees = set(remove)
+    except TypeError:
+        degrees = {None}
+    if not all(isinstance(l, (int, np.integer)) and l >= 0 for l in degrees):
+        raise ValueError(f"remove = {remove!r}; expected degrees >= 0. The default is (0, 1, 2).")
+    return degrees
+
+
+def _degree2(activation, c2):
+    return ValueError(
+        f"activation = {activation!r} has a component of degree 2 (c_2 = {c2:.3g}); expected none, because "
+        "its features do not decouple at n ~ d^2. Remove it with remove=(0, 1, 2), or accept the approximation with "
+        "allow_degree2=True."
+    )
+
+
+def _too_low(activation):
+    return ValueError(
+        f"activation = {activation!r} has no component of degree 3 or more; expected one, because lower degrees do not "
+        f"tell features apart. Try ov.tanh, ov.relu or {{3: 1.0}}."
+    )
+
+
+def _from_dict(coefficients):
+    good = all(
+        isinstance(l, (int, np.integer))
+        and 0 <= l <= LARGEST
+        and isinstance(c, (int, float, np.number))
+        and np.isfinite(c)
+        and c >= 0
+        for l, c in coefficients.items()
+    )
+    if not good:
+        raise ValueError(
+            f"activation = {coefficients!r}; expected {{l: c_l}} with degrees l from 0 to {LARGEST} and finite "
+            "c_l >= 0. c_l is the square of the coefficient of He_l / sqrt(l!) in the activation."
+        )
+    c = np.zeros(max(coefficients, default=0) + 1)
+    for l, x in coefficients.items():
+        c[l] = x
+    return c
+
+
+def _relu_scale(activation):
+    """Share of relu in a piecewise-linear activation, above degree 1; None for others."""
+    if not isinstance(activation, Activation):
+        return None
+    if activation.code == RELU_CODE:
+        return 1.0
+    mixture = activation.mixture
+    if mixture is None or mixture.code != RELU_CODE:
+        return None
+    # relu(x) = x / 2 + |x| / 2, and |b x| = |b| |x|
+    return float(sum(a * abs(b) for a, b in zip(mixture.amplitudes, mixture.scales, strict=True)))
+
+
+def _piecewise_linear(activation, scale, removed, allow_degree2):
+    if scale == 0:
+        raise _too_low(activation)
+    if removed - {0, 1, 2}:
+        raise ValueError(
+            f"remove = {tuple(sorted(removed))}; expected degrees 0, 1, 2 for a piecewise-linear activation, whose "
+            f"closed form keeps all others. {HINT}"
+        )
+    c2 = 0.0 if 2 in removed else scale**2 / (4 * math.pi)
+    if c2 and not allow_degree2:
+        raise _degree2(activation, c2)
+    return Correlation((scale**2, c2), RELU)
+
+
+def _hermite(sigma):
+    """c_0 ... c_DEGREES of a smooth function: trapezoid rule, exact to rounding for functions analytic in a strip."""
+    z = np.linspace(-18.0, 18.0, 3601)
+    step = z[1] - z[0]
+    try:
+        values = np.asarray(sigma(z), dtype=float) + np.zeros_like(z)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"activation = {sigma!r} fails on an array: {error}. Expected a vectorised function; try np.vectorize."
+        ) from error
+    weight = np.exp(-0.25 * z * z) / (2 * np.pi) ** 0.25  # square root of the Gaussian density: no overflow
+    values = values * weight
+    if values.shape != z.shape or not np.all(np.isfinite(values)):
+        raise ValueError(f"activation = {sigma!r} is not finite on [-18, 18]; expected a finite function there. {HINT}")
+    total = step * (values @ values)
+    c, before, h = np.empty(DEGREES + 1), np.zeros_like(z), weight
+    for l in range(DEGREES + 1):
+        c[l] = (step * (values @ h)) ** 2
+        before, h = h, (z * h - math.sqrt(l) * before) / math.sqrt(l + 1)
+    if abs(total - c.sum()) > MISSING * total:
+        raise ValueError(
+            f"activation = {sigma!r}: its Hermite series misses {abs(total - c.sum()) / total:.1e} of E[sigma^2] after "
+            f"degree {DEGREES}; expected a smooth function, below {MISSING:g}. Piecewise-linear functions are ov.relu, "
+            f"ov.leaky_relu, ov.absolute. {HINT}"
+        )
+    c[c < 1e-24 * total] = 0.0  # squares of rounding errors, which would spoil the information exponent
+    return tuple(c.tolist())

@@ -1,0 +1,151 @@
+"""The experiment beside the theory: a finite teacher, and a student of finite width trained with Adam on n samples."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..._base import check
+from ..._base.progress import bar
+from ..._base.record import Record
+from ._adam import train
+from .teacher import HierarchicalTeacher
+
+__all__ = ["StudentRun", "train_student"]
+
+RECORDS = 50  # of the test error along a run
+STARTS = ("random", "teacher")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StudentRun(Record):
+    """A trained student; made by :func:`train_student`.
+
+    Attributes
+    ----------
+    n, d, width : int
+        Samples, input dimension, features of the student.
+    steps, eps : ndarray, shape (r,)
+        Steps of Adam and the error E[(yhat - y)^2] on noiseless labels there, in closed form; the first record is the
+        start. The last error is the result.
+    U, a : ndarray, shape (width, d), (width,)
+        Features (unit vectors) and readouts of the student.
+    overlap : ndarray, shape (k,)
+        ``|u_i . u_j|`` of each teacher feature with the student feature nearest to it.
+    """
+
+    n: int
+    d: int
+    width: int
+    steps: np.ndarray
+    eps: np.ndarray
+    U: np.ndarray
+    a: np.ndarray
+    overlap: np.ndarray
+
+    def __repr__(self):
+        found = int(np.sum(self.overlap > 0.71))  # a student cannot be so near to two of them
+        return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {found} features found)"
+
+
+def train_student(teacher, *, d, n, width, rng, start="random", steps=20_000, batch=200, rate=0.01, progress=False):
+    r"""Train a student with Adam on n samples of a teacher of input dimension d.
+
+    .. math:: \hat y = \sum_{j \le K} a_j\, \sigma(u_j \cdot x), \qquad |u_j| = 1
+
+    Features and readouts are trained together on minibatches of the n samples; the rate falls to zero as a cosine.
+
+    Parameters
+    ----------
+    teacher : HierarchicalTeacher
+        Readouts, noise and activation; the activation must be a dict {l: c_l}, a finite sum of Hermite polynomials.
+    d, n, width : int
+        Input dimension, number of samples (nu = n/d), features of the student.
+    rng : int or numpy.random.Generator
+        Draws teacher features, samples, the student's start and the batches.
+    start : {"random", "teacher"}
+        "teacher" starts at the strongest features of the teacher: what Adam keeps, not what it finds.
+    steps, batch : int
+        Steps of Adam and samples per step.
+    rate : float
+        Learning rate at the start.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    StudentRun
+
+    Raises
+    ------
+    ValueError
+        An argument out of range, or an activation that is not a dict.
+
+    Notes
+    -----
+    *Experiment*: Adam has no guarantee of reaching the Bayes error. From random starts a few features stay unlearned.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from overlaps.static.bayes.student import train_student
+    >>> teacher = ov.static.HierarchicalTeacher(beta=1.0, k=3, noise=0.3, activation={3: 1.0})
+    >>> train_student(teacher, d=8, n=500, width=3, rng=1, steps=20).eps.shape
+    (21,)
+    """
+    d, n, width = (check.count(name, x) for name, x in (("d", d), ("n", n), ("width", width)))
+    steps, batch = check.count("steps", steps), check.count("batch", batch)
+    rate = check.number("rate", rate, above=0)
+    if not isinstance(teacher, HierarchicalTeacher) or not isinstance(teacher.activation, dict):
+        raise ValueError(
+            f"teacher = {check.shown(teacher)}; expected a HierarchicalTeacher whose activation is a dictionary of "
+            "Hermite components. Try activation={3: 1.0}."
+        )
+    if start not in STARTS or (start == "teacher" and width > teacher.k):
+        raise ValueError(
+            f"start = {check.shown(start)}; expected 'random', or 'teacher' with width <= k = {teacher.k}. Try "
+            "start='random'."
+        )
+    rng = check.generator(rng)
+    correlation = np.array(teacher.g.c)
+    sigma = np.polynomial.hermite_e.herme2poly([math.sqrt(x / math.factorial(l)) for l, x in enumerate(correlation)])
+    v = np.sqrt(np.sort(teacher.v2)[::-1])
+    U_star, U = sphere(rng, teacher.k, d), sphere(rng, width, d)
+    a = np.full(width, 1 / math.sqrt(width))
+    if start == "teacher":
+        U, a = U_star[:width].copy(), v[:width].copy()
+    X = rng.normal(size=(n, d))
+    y = np.polynomial.polynomial.polyval(X @ U_star.T, sigma) @ v + teacher.noise * rng.normal(size=n)
+    batch = min(batch, n)
+
+    moments_U, moments_a = np.zeros((2, width, d)), np.zeros((2, width))
+    done, times, errors = 0, [0], [error(correlation, U_star, v, U, a)]
+    batches = epochs(rng, n, batch)
+    with bar(progress, steps, "steps") as tick:
+        for target in np.unique(np.linspace(0, steps, RECORDS + 1).astype(int))[1:]:
+            chunk = np.array([next(batches) for _ in range(target - done)])
+            done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate)
+            times.append(done)
+            errors.append(error(correlation, U_star, v, U, a))
+            if tick:
+                tick(done)
+    overlap = np.abs(U_star @ U.T).max(axis=1)
+    return StudentRun(n, d, width, np.array(times), np.array(errors), U, a, overlap)
+
+
+def sphere(rng, count, d):
+    """Random unit vectors, (count, d)."""
+    U = rng.normal(size=(count, d))
+    return U / np.linalg.norm(U, axis=1, keepdims=True)
+
+
+def epochs(rng, n, batch):
+    """Batches of indices without end, each sample once per epoch (the last n mod batch of an epoch are left out)."""
+    while True:
+        yield from rng.permutation(n)[: n - n % batch].reshape(-1, batch)
+
+
+def error(correlation, U_star, v, U, a):
+    r"""E[(yhat - y)^2] on noiseless labels: a quadratic form in the correlations g(u.u') of all features."""
+    features, weights = np.concatenate([U_star, U]), np.concatenate([v, -a])
+    return float(weights @ np.polynomial.polynomial.polyval(features @ features.T, correlation) @ weights)

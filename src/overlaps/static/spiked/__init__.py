@@ -1,0 +1,1 @@
+"""Random features after one giant gradient step: test error, bounds, spectrum, simulation."""

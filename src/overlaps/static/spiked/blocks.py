@@ -1,0 +1,151 @@
+r"""Blocks of neurons: how the resolvent of their rows answers to the data, and the merging of readout letters.
+
+Block b holds a fraction rho_b of the neurons, with spike r_b and bulk variance c_b. With g_b the resolvent's diagonal
+on block b and Gam = beta diag(rho c g), rows uniform on the sphere obey
+
+    g_b = 1 / (lam + Vh2_b + c_b [Vh1 (1 + Gam Vh1)^-1]_bb),     V1 = (1 + Gam Vh1)^-1 Gam / beta,     theta = Gam thh,
+
+and orthonormal rows
+
+    g_b = 1 / (lam + Vh2_b + c_b Vh1_bb),      V1 = diag(rho c g),      theta = (1 - Gam Vh1)^-1 Gam thh.
+
+The latter are (159), (160) of Cui et al. (2024), arXiv:2402.04980, Appendix D.3.
+"""
+
+import numpy as np
+
+from ..._base import check
+from .conditional import ODD, even_part, function_of
+from .ridge import Packing, Response
+
+__all__ = ["checked", "iid_rows", "letters", "orthonormal_rows"]
+
+ROWS = ("iid", "orthonormal")
+ITERATIONS = 100  # of the inner equation for g
+
+
+def directions(packing):
+    """Unit changes of packed Vh: X1 (J, B, B) symmetric and X2 (J, B)."""
+    J, B = packing.w.size, packing.B
+    X1, X2 = np.zeros((J, B, B)), np.zeros((J, B))
+    pair = np.arange(packing.pairs)
+    X1[pair, packing.rows, packing.columns] = X1[pair, packing.columns, packing.rows] = 1.0
+    X2[packing.pairs + np.arange(B), np.arange(B)] = 1.0
+    return X1, X2
+
+
+def packed_rows(packing, matrices, vectors):
+    """Packed (J, size) of J matrices and vectors, as columns."""
+    return np.concatenate([matrices[:, packing.rows, packing.columns], vectors], axis=1).T
+
+
+def iid_rows(c, beta, lam, fractions):
+    """Response of blocks whose rows are independent, uniform on the sphere."""
+    packing = Packing(c.size)
+    X1, X2 = directions(packing)
+    share = beta * fractions * c
+    one = np.eye(c.size)
+
+    def diagonal(Vh1, Vh2):
+        """G by Newton's method in log g, from above: the map is monotone."""
+        g = 1 / (lam + Vh2)
+        for _ in range(ITERATIONS):
+            N = np.linalg.solve(one + Vh1 * (share * g), Vh1)  # symmetric
+            inverse = lam + Vh2 + c * np.diag(N)
+            error = np.log(g * inverse)
+            step = np.linalg.solve(one - (c / inverse)[:, None] * N**2 * (share * g), error)
+            g = g * np.exp(-np.clip(step, -3.0, 3.0))
+            if np.max(np.abs(step)) < 1e-15 or np.max(np.abs(error)) < 2e-16:
+                break
+        return g
+
+    def response(Vh):
+        Vh1, Vh2 = packing.unpack(Vh)
+        g = diagonal(Vh1, Vh2)
+        Gam = share * g
+        L = np.linalg.inv(one + Vh1 * Gam)
+        N = L @ Vh1
+        V1 = (L.T * Gam) / beta
+        kick = X2 + c * np.einsum("bc,jcd,bd->jb", L, X1, L)
+        system = one - (g**2 * c)[:, None] * N**2 * share
+        dg = -np.linalg.solve(system, (g**2 * kick).T).T
+        dGam = share * dg
+        dV1 = np.einsum("cb,jc,cd->jbd", L, dGam, L) / beta - beta * V1 @ X1 @ V1
+        D = packed_rows(packing, dV1, fractions * dg)
+        return Response(packing.pack(V1, fractions * g), D, np.diag(Gam), dGam[:, :, None] * one)
+
+    return response
+
+
+def orthonormal_rows(c, beta, lam, fractions):
+    """Response of blocks whose rows are orthonormal; beta <= 1."""
+    packing = Packing(c.size)
+    X1, X2 = directions(packing)
+    one = np.eye(c.size)
+
+    def response(Vh):
+        Vh1, Vh2 = packing.unpack(Vh)
+        g = 1 / (lam + Vh2 + c * np.diag(Vh1))
+        Gam = beta * fractions * c * g
+        Y = np.linalg.inv(one - Gam[:, None] * Vh1)
+        T = Y * Gam
+        dg = -(g**2) * (X2 + c * np.einsum("jbb->jb", X1))
+        dV1 = (fractions * c * dg)[:, :, None] * one
+        dT = np.einsum("bc,jc,dc->jbd", Y, beta * fractions * c * dg, Y) + T @ X1 @ T.T
+        D = packed_rows(packing, dV1, fractions * dg)
+        return Response(packing.pack(np.diag(fractions * c * g), fractions * g), D, T, dT)
+
+    return response
+
+
+def letters(readout, fractions):
+    """Distinct absolute values of the initial readout's letters, ascending, and their fractions.
+
+    An odd activation makes t and -t one letter: the signs of those readout components are flipped.
+    """
+    values = check.array("readout", readout, ("B",), hint="readout lists the values t_b of sqrt(p) a_i.")
+    if values.size == 0:
+        raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
+    parts = shares("readout", values.size, fractions)
+    distinct, index = np.unique(np.round(np.abs(values), 14), return_inverse=True)
+    return distinct, np.bincount(index, weights=parts)
+
+
+def shares(name, size, fractions):
+    """Fractions of neurons, positive and of sum one; equal ones by default."""
+    if fractions is None:
+        return np.full(size, 1 / size)
+    parts = check.array("fractions", fractions, ("B",), hint="One for each block.")
+    if parts.size != size or np.any(parts <= 0) or abs(parts.sum() - 1) > 1e-12:
+        raise ValueError(
+            f"fractions = {check.shown(fractions)}; expected {size} positive numbers of sum 1, one for each "
+            f"entry of {name}."
+        )
+    return parts / parts.sum()
+
+
+def checked(model):
+    """r, c and fractions of a model: numbers for one block, arrays (B,) for several."""
+    if check.choice("rows", model.rows, ROWS) == "orthonormal" and model.beta > 1:
+        raise ValueError(
+            f"beta = {check.shown(model.beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
+        )
+    if np.ndim(model.r) == 0 and np.ndim(model.c) == 0:
+        if model.fractions is not None:
+            raise ValueError(
+                f"fractions = {check.shown(model.fractions)} with a single block; expected r as a sequence."
+            )
+        return {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0, hint="c is a variance.")}
+    r = check.array("r", model.r, ("B",), hint="One spike for each block.")
+    c = check.array("c", np.full(r.shape, model.c) if np.ndim(model.c) == 0 else model.c, r.shape)
+    if r.size == 0 or np.any(c <= 0):
+        raise ValueError(f"c = {check.shown(model.c)}; expected at least one block, and variances > 0.")
+    odd = even_part(function_of(model.student, "student")) < ODD
+    names = np.stack([np.abs(r) if odd else r, c], axis=1)
+    if len(np.unique(names, axis=0)) < r.size:
+        raise ValueError(
+            f"r = {check.shown(model.r)}, c = {check.shown(model.c)} has equal blocks"
+            f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
+            "their fractions."
+        )
+    return {"r": r, "c": c, "fractions": shares("r", r.size, model.fractions)}

@@ -1,0 +1,164 @@
+"""What spiked random features can express: bounds on their test error, whatever the number of samples."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from ..._base import check
+from .conditional import conditional, function_of, kinks_of, moments
+from .one_step import check_centred, student_moments
+from .ridge import Features, explained, strong_ridge
+
+__all__ = ["Bounds", "RateBounds", "bounds", "bounds_over_rate"]
+
+SCAN = 48  # spikes looked at before the minimum is refined
+LARGEST, SMALLEST = 8.0, 0.05  # of them
+
+
+class Bounds(NamedTuple):
+    """Test errors: with infinitely strong ridge, of the best function of the whole basis, of the best linear one."""
+
+    upper: float
+    lower: float
+    linear: float
+
+
+class RateBounds(NamedTuple):
+    """Smallest bounds over the learning rate: the spikes r that reach them, and their tau = ``r / (h1 |h1*|)``."""
+
+    upper: float
+    lower: float
+    r_upper: float
+    r_lower: float
+    tau_upper: float
+    tau_lower: float
+
+
+def bounds(model):
+    r"""Bounds on the test error of spiked random features at their spike, for any number of samples and any width.
+
+    .. math::
+        U &= E[hh] - \frac{E[h\mu_0]^2}{E[\mu_0^2]}, \\
+        L &= E[hh] - v^\top G^{-1} v - \frac{E[\mu_1 h_1]^2}{E[\mu_1^2]}, \qquad
+        G = {\rm Gram}(\mu_0, k\mu_1),\ v = (E[h \mu_0], E[h k \mu_1])
+
+    U is the error of the ridge as lam -> infinity, hence an upper bound on the error at the best lam. L is what the
+    span of mu0(k), k mu1(k) and mu1(k) times the orthogonal direction leaves; it is reached as alpha/beta -> infinity,
+    beta -> infinity. With several blocks of neurons the spans grow accordingly.
+
+    Parameters
+    ----------
+    model : SpikedRandomFeatures
+        Label noise adds its variance to all three numbers.
+
+    Returns
+    -------
+    Bounds
+
+    Notes
+    -----
+    *Asymptotic*, d -> infinity: exact there. Both bounds vanish, and learning can be perfect, where gamma = 1 and
+    mu0(k) is proportional to the target: sigma = erf(x/sqrt 2) learns erf(w x/sqrt 2) at r = w sqrt(1 + c).
+
+    References
+    ----------
+    Cui et al. (2024), arXiv:2402.04980, (26) and (27) for gamma = 1; gamma < 1 is derived here.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, c=1.1, beta=1.0)
+    >>> [round(x, 6) for x in model.bounds()]
+    [0.107305, 0.01337, 0.064453]
+    """
+    table = model.coefficients
+    upper, lower = basis_bounds(Features(table), model.noise, model.bias)
+    return Bounds(upper, lower, linear_error(table, model.gamma, model.noise, model.bias))
+
+
+def basis_bounds(features, noise, bias=False):
+    """U and L."""
+    root = np.sqrt(features.weight)
+    basis = np.concatenate([features.means(bias), features.u])
+    rest = float(features.weight @ features.hh) + noise**2
+    rest -= explained((basis * root).T, features.h * root) + explained((features.mu1 * root).T, features.h1 * root)
+    return strong_ridge(features, noise, bias), max(rest, 0.0)
+
+
+def linear_error(table, gamma, noise, bias=False):
+    """Error of the best linear predictor, E[sigma_*^2] - E[z sigma_*]^2; with a bias the variance comes first."""
+    slope = gamma * (table.weight @ (table.k * table.h)) + math.sqrt(1 - gamma**2) * (table.weight @ table.h1)
+    mean = table.weight @ table.h if bias else 0.0
+    return float(table.weight @ table.hh - mean**2 - slope**2) + noise**2
+
+
+def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_breakpoints=()):
+    r"""Smallest bounds over the learning rate of one step on infinitely many samples.
+
+    .. math:: \min_r U(r), \quad \min_r L(r) \qquad \mbox{at } \gamma = c = 1, \quad r = \tau\, h_1 |h_1^*|
+
+    Parameters
+    ----------
+    student, target : Activation or callable
+        sigma, odd, and sigma_star, of zero mean.
+    noise : float
+        Standard deviation of the label noise.
+    breakpoints, student_breakpoints : sequence of float
+        Jumps and kinks, as in :class:`SpikedRandomFeatures`.
+
+    Returns
+    -------
+    RateBounds
+
+    Raises
+    ------
+    ValueError
+        A target without linear part: no step finds its direction.
+
+    Notes
+    -----
+    *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over 0.05 <= r <= 8, to 1e-6 relative in r; with saturating
+    students larger spikes only sharpen a step.
+
+    References
+    ----------
+    Cui et al. (2024), arXiv:2402.04980, (28).
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> best = ov.static.bounds_over_rate(np.tanh, np.sin)
+    >>> round(best.upper, 6), round(best.r_upper, 2), round(best.r_lower, 2)
+    (0.008401, 1.97, 0.59)
+    """
+    noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
+    h1 = student_moments(student, student_breakpoints)[0]
+    mean, h1_star, _, second = moments(
+        function_of(target, "target"), "target", kinks_of(target, breakpoints, "breakpoints")
+    )
+    check_centred(mean, second)
+    if abs(h1_star) <= 1e-12 * math.sqrt(second):
+        raise ValueError(
+            f"target = {check.shown(target)} has no linear part, E[z sigma_*(z)] = {h1_star:.2g}: one step learns "
+            "nothing; expected a target such as np.sin or np.sign."
+        )
+
+    def both(r):
+        table = conditional(student, target, r, 1.0, 1.0, breakpoints, student_breakpoints)
+        return basis_bounds(Features(table), noise)
+
+    grid = np.geomspace(SMALLEST, LARGEST, SCAN)
+    values = np.array([both(r) for r in grid])
+    (r_upper, upper), (r_lower, lower) = (_refined(lambda r, i=i: both(r)[i], grid, values[:, i]) for i in (0, 1))
+    rate = h1 * abs(h1_star)
+    return RateBounds(upper, lower, r_upper, r_lower, r_upper / rate, r_lower / rate)
+
+
+def _refined(f, grid, values):
+    """Minimum between the neighbours of the lowest grid point."""
+    i = int(np.argmin(values))
+    ends = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
+    found = minimize_scalar(f, bounds=ends, method="bounded", options={"xatol": 1e-6 * grid[i]})
+    return min((float(found.x), float(found.fun)), (float(grid[i]), float(values[i])), key=lambda pair: pair[1])

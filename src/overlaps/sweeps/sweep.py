@@ -1,0 +1,350 @@
+"""Sweeps: one function at every point of a grid, on whatever has workers."""
+
+import functools
+import inspect
+import itertools
+import operator
+import pickle
+import warnings
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._base import check
+from .._base.progress import bar
+from .checkpoint import open_checkpoint
+from .workers import run_here, run_pool
+
+__all__ = ["Sweep", "sweep"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """Values of a function at the points of a grid, in the order of the grid; made by :func:`sweep`.
+
+    Attributes
+    ----------
+    function : str
+        Name of the function.
+    grid : dict of list
+        Values of each parameter: the axes of a product, or one value per point.
+    dims : tuple of str
+        Names of the axes: the parameters of a product, or ("point",).
+    points : list of dict
+        Arguments of each point.
+    values : list
+        What the function returned. A failed point holds its exception, one that was not reached holds None.
+    errors : dict of int to Exception
+        The exceptions of the failed points by index; the traceback is in their notes.
+    missing : list of int
+        Indices of the points that an interrupted sweep did not finish.
+    """
+
+    function: str
+    grid: dict[str, list]
+    dims: tuple[str, ...]
+    points: list[dict]
+    values: list
+    errors: dict[int, BaseException]
+    missing: list[int]
+
+    @property
+    def shape(self):
+        """Shape of the grid: the product's, or (number of points,)."""
+        return tuple(len(self.grid.get(name, self.points)) for name in self.dims)
+
+    @property
+    def success(self):
+        """Whether every point returned a value."""
+        return not (self.errors or self.missing)
+
+    @property
+    def message(self):
+        """What happened, in a sentence."""
+        n = len(self)
+        if self.success:
+            return f"all {n} points of {self.function} finished."
+        parts = [f"{n - len(self.errors) - len(self.missing)} of {n} points of {self.function} finished"]
+        if self.missing:
+            parts.append(f"{len(self.missing)} were interrupted or not begun")
+        if self.errors:
+            i, error = next(iter(self.errors.items()))
+            parts.append(
+                f"{len(self.errors)} failed, the first at {self.points[i]}: {type(error).__name__}: {error}".rstrip(".")
+            )
+        hint = any(isinstance(error, BrokenExecutor) for error in self.errors.values())
+        return "; ".join(parts) + "." + (WORKER_DIED if hint else "")
+
+    def __len__(self):
+        """Number of points."""
+        return len(self.points)
+
+    def __getitem__(self, index):
+        """Value at point ``i``, or at ``i, j, ...`` of the grid."""
+        if isinstance(index, tuple):
+            if len(index) != len(self.shape):
+                raise IndexError(f"{len(index)} indices; expected {len(self.shape)}, one for each of {self.dims}.")
+            index = np.ravel_multi_index([range(n)[i] for n, i in zip(self.shape, index, strict=True)], self.shape)
+        return self.values[index]
+
+    def array(self, getter=None):
+        """Array of numbers in the shape of the grid.
+
+        Parameters
+        ----------
+        getter : str or callable, optional
+            What to take from each value: a function of it, or the name of an attribute such as ``"eps_g"``. By
+            default the value itself.
+
+        Returns
+        -------
+        ndarray, shape (*grid, *value)
+            nan where a point failed or was not reached.
+
+        Raises
+        ------
+        ValueError
+            The values are no numbers, or differ in shape.
+        """
+        if not (getter is None or isinstance(getter, str) or callable(getter)):
+            raise ValueError(
+                f"getter = {check.shown(getter)}; expected a function of a value, or the name of its attribute."
+            )
+        get = operator.attrgetter(getter) if isinstance(getter, str) else getter or (lambda value: value)
+        lost = {*self.errors, *self.missing}
+        arrays = {i: np.asarray(get(value)) for i, value in enumerate(self.values) if i not in lost}
+        wrong = next((i for i, a in arrays.items() if a.dtype.kind not in "biufc"), None)
+        if wrong is not None:
+            raise ValueError(
+                f"the value at {self.points[wrong]} is of type {type(get(self.values[wrong])).__name__}; expected "
+                "numbers. Pass what to take from it, e.g. sweep.array(lambda traj: traj.eps_g[-1])."
+            )
+        shapes = {a.shape: i for i, a in arrays.items()}
+        if len(shapes) > 1:
+            (one, i), (other, j) = list(shapes.items())[:2]
+            raise ValueError(
+                f"values differ in shape: {one} at {self.points[i]}, {other} at {self.points[j]}. Pass a function "
+                "that reduces them, e.g. sweep.array(lambda traj: traj.eps_g[-1])."
+            )
+        shape = next(iter(shapes), ())
+        dtype = np.result_type(*{a.dtype for a in arrays.values()}, *([float] if lost else []))
+        result = np.full((len(self), *shape), np.nan if lost else 0, dtype=dtype)
+        for i, a in arrays.items():
+            result[i] = a
+        return result.reshape(self.shape + shape)
+
+    def to_xarray(self):
+        """Label the values by the parameters; see :func:`overlaps.results.labelled.from_sweep`."""
+        from ..results.labelled import from_sweep
+
+        return from_sweep(self)
+
+    def __repr__(self):
+        axes = " x ".join(f"{name}[{n}]" for name, n in zip(self.dims, self.shape, strict=True))
+        lost = [f"{len(x)} {name}" for x, name in ((self.errors, "failed"), (self.missing, "missing")) if x]
+        return f"Sweep({self.function}, {axes}, {', '.join(lost) or 'success'})"
+
+
+WORKER_DIED = (
+    " A worker process died: killed, out of memory, or its script starts the pool outside of"
+    " `if __name__ == '__main__':`, or the function lives in an interactive session."
+)
+
+
+def sweep(function, grid, *, rng=None, executor=None, progress=False, checkpoint=None):
+    """Call a function at every point of a grid; one failed point does not lose the others.
+
+    Parameters
+    ----------
+    function : callable
+        Called as ``function(**point)``; may return anything (that pickles, if workers or a checkpoint are used).
+    grid : dict of list, or list of dict
+        Values of each parameter: all combinations are computed, the last name running fastest. Or the points
+        themselves, all with the same names.
+    rng : int, numpy.random.SeedSequence or numpy.random.Generator, optional
+        Seed of the whole sweep. Point i then receives the argument ``rng``, a ``numpy.random.Generator`` from the i-th
+        spawned child: the same whatever the executor, the order, or a resumption.
+    executor : concurrent.futures.Executor, optional
+        Where the points are computed: ``ProcessPoolExecutor(4)``, Dask's ``client.get_executor()``,
+        ``mpi4py.futures.MPIPoolExecutor()``, executorlib's executors. By default a plain loop, with the same result.
+    progress : bool
+        Show a progress bar over the points.
+    checkpoint : path-like, optional
+        File to which finished points are appended. A sweep that was killed takes them from there and computes only
+        the others; failed points are tried again. One process at a time may use it (enforced where the system has
+        POSIX locks). It holds pickles: open only files that you trust. A change of the function's code is not noticed.
+
+    Returns
+    -------
+    Sweep
+        ``values`` in the order of the grid, ``errors``, ``array(getter)``, ``to_xarray()``. Ctrl-C returns what is
+        finished, with ``success=False``.
+
+    Raises
+    ------
+    ValueError
+        Bad input, or the checkpoint of another sweep, before any work.
+
+    Warns
+    -----
+    RuntimeWarning
+        Once, when points failed or were not reached.
+
+    Notes
+    -----
+    ``success`` speaks of exceptions only: a diverged Trajectory is a value, with a ``success`` of its own.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> def final_error(eta, K):
+    ...     model = ov.committee_machine(K, 1, eta=eta)
+    ...     return ov.solve(model, model.random_start(N=1000, rng=1), (0, 2)).eps_g[-1]
+    >>> result = ov.sweep(final_error, {"eta": [0.2, 0.5, 1.0], "K": [1, 2]})
+    >>> result
+    Sweep(final_error, eta[3] x K[2], success)
+    >>> result.array().shape
+    (3, 2)
+    >>> result.points[1], bool(result[0, 1] == result.values[1])
+    ({'eta': 0.2, 'K': 2}, True)
+    """
+    if not callable(function):
+        raise ValueError(f"function = {check.shown(function)}; expected a callable, called as function(**point).")
+    columns, product = _columns(grid)
+    rows = itertools.product(*columns.values()) if product else zip(*columns.values(), strict=True)
+    points = [dict(zip(columns, row, strict=True)) for row in rows]
+    seeds = _seeds(rng, len(points))
+    _check_signature(function, points[0], seeds[0])
+    _check_executor(executor, function, points[0])
+    values, errors = {}, {}
+    header = {"function": _identity(function), "rng": _origin(seeds[0]), "grid": columns, "product": product}
+    with open_checkpoint(checkpoint, header) as (finished, append), bar(progress, len(points), "points") as tick:
+        values.update(finished)
+
+        def keep(i, value, error):
+            if error is None and i not in values:
+                try:
+                    append(i, value)
+                except Exception as reason:  # a value that does not pickle, a full disk: the point is not finished
+                    error = reason
+            if error is None:
+                values[i] = value
+            else:
+                errors[i] = error
+            if tick is not None:
+                tick(len(values) + len(errors))
+
+        if tick is not None:
+            tick(len(values))
+        jobs = {i: (function, points[i], seeds[i]) for i in range(len(points)) if i not in values}
+        try:
+            run_here(jobs, keep) if executor is None else run_pool(executor, jobs, keep)
+        except KeyboardInterrupt:
+            pass  # what is missing below says so
+    result = Sweep(
+        function=_name(function),
+        grid=columns,
+        dims=tuple(columns) if product else ("point",),
+        points=points,
+        values=[values.get(i, errors.get(i)) for i in range(len(points))],
+        errors=dict(sorted(errors.items())),
+        missing=[i for i in range(len(points)) if i not in values and i not in errors],
+    )
+    if not result.success:
+        warnings.warn(result.message, RuntimeWarning, stacklevel=2)
+    return result
+
+
+# --- what came in ----------------------------------------------------------------------------------------------------
+
+
+def _columns(grid):
+    """({name: list of values}, whether their product is meant)."""
+    if isinstance(grid, dict) and grid:
+        return {_text(name): _axis(name, values) for name, values in grid.items()}, True
+    if isinstance(grid, list | tuple) and grid and all(isinstance(point, dict) and point for point in grid):
+        names = list(grid[0])
+        for i, point in enumerate(grid):
+            if set(point) != set(names):
+                raise ValueError(f"grid[{i}] has the names {list(point)}; expected {names}, as in the first point.")
+        return {_text(name): [point[name] for point in grid] for name in names}, False
+    raise ValueError(
+        f"grid = {check.shown(grid)}; expected a dict of lists such as {{'eta': [0.1, 0.2], 'K': [2, 3]}}, or a list "
+        "of dicts (points); neither may be empty."
+    )
+
+
+def _text(name):
+    if not isinstance(name, str):
+        raise ValueError(f"grid has the name {name!r}; expected names of the function's arguments, as strings.")
+    return name
+
+
+def _axis(name, values):
+    """List of values; an array of numbers becomes plain Python numbers."""
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufc":
+        values = values.tolist()
+    if np.ndim(values) == 0 if isinstance(values, np.ndarray) else not isinstance(values, list | tuple | range):
+        raise ValueError(
+            f"grid[{name!r}] = {check.shown(values)}; expected a list or an array of values. Try [{values!r}]."
+        )
+    if len(values) == 0:
+        raise ValueError(f"grid[{name!r}] is empty; expected at least one value.")
+    return list(values)
+
+
+def _seeds(rng, n):
+    """Seed of each point: spawned children, as SeedSequence, which pickles and spawns in every version of NumPy."""
+    if rng is None:
+        return [None] * n
+    return check.generator(rng).bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
+
+
+def _origin(seed):
+    return None if seed is None else (seed.entropy, tuple(seed.spawn_key))
+
+
+def _check_signature(function, point, seed):
+    """The function takes the names of the grid, and rng if there is one."""
+    if seed is not None and "rng" in point:
+        raise ValueError("rng is given both in the grid and as the seed of the sweep; expected one of them.")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a built-in: the first call will tell
+        return
+    try:
+        signature.bind(**point, **({} if seed is None else {"rng": seed}))
+    except TypeError as error:
+        hint = "'rng'" in str(error) and (" Give the sweep a seed: rng=1." if seed is None else " It takes no seed.")
+        raise ValueError(
+            f"{_name(function)}{signature} cannot be called with the names {list(point)} of the grid"
+            f"{'' if seed is None else ' and rng'}: {error}.{hint or ''}"
+        ) from None
+
+
+def _check_executor(executor, function, point):
+    check.executor(executor)
+    if isinstance(executor, ProcessPoolExecutor):
+        try:
+            pickle.dumps((function, point))
+        except Exception as error:
+            raise ValueError(
+                f"{_name(function)} and its arguments cannot be sent to a worker process ({error}). Define it "
+                "with def at the top of a module (no lambda, no inner function), fix further arguments with "
+                "functools.partial; or use ThreadPoolExecutor."
+            ) from error
+
+
+def _name(function):
+    function = function.func if isinstance(function, functools.partial) else function
+    return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def _identity(function: Callable):
+    """What a checkpoint compares: module and name, and what is fixed by functools.partial or held by an object."""
+    if isinstance(function, functools.partial):
+        return (_identity(function.func), function.args, function.keywords)
+    name = f"{getattr(function, '__module__', '')}.{_name(function)}"
+    return name if inspect.isroutine(function) and not inspect.ismethod(function) else (name, function)

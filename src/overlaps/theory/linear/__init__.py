@@ -1,0 +1,45 @@
+r"""Linear students, g(x) = x, on any spectrum: exact learning curves, scaling laws, finite-N SGD.
+
+Only one vector matters, the sum of the students, :math:`\sum_k v_k w_k`, which learns :math:`\sum_m v^*_m w^*_m`.  All
+functions are written for K = M = 1 and v = v* = 1, with weights w* ~ N(0, 1) and w ~ N(0, student_scale^2).  Any other
+linear model is the same with
+
+==================  ====================================  =======================
+quantity            general K, M, v, v*                   ``normalised=True``
+==================  ====================================  =======================
+``eta``             eta sum_k v_k^2                       eta M / K
+initial distance    sigma_J^2 sum_k v_k^2 + sum_m v*_m^2  1 + sigma_J^2 M / K
+==================  ====================================  =======================
+
+:func:`reduce` does this for a given model and start.  Exact: :func:`modes`, :func:`error`, :func:`limit_error`,
+:func:`eta_critical`, :func:`sgd_mean`.  Gradient flow: :func:`flow_error`, :func:`flow_overlaps`.  Power-law spectra in
+gradient flow: :func:`integral_error`, :func:`integral_bound`, :func:`power_law_error`, :func:`window`,
+:func:`exponent`; a finite learning rate multiplies them by :func:`amplitude`.
+
+The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.
+
+References
+----------
+Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
+"""
+
+from .flow import exponent, flow_error, flow_overlaps, integral_bound, integral_error, power_law_error, window
+from .modes import Modes, amplitude, error, eta_critical, limit_error, modes, reduce, sgd_mean
+
+__all__ = [
+    "Modes",
+    "amplitude",
+    "error",
+    "eta_critical",
+    "exponent",
+    "flow_error",
+    "flow_overlaps",
+    "integral_bound",
+    "integral_error",
+    "limit_error",
+    "modes",
+    "power_law_error",
+    "reduce",
+    "sgd_mean",
+    "window",
+]

@@ -1,0 +1,425 @@
+r"""Linear students at any learning rate: modes, error, stability, and the exact mean of SGD at finite N.
+
+With :math:`m_l = |P_l (w - w^*)|^2/N`, the block distances of student and teacher,
+
+.. math:: \epsilon_g = \tfrac12 \sum_l s_l m_l, \qquad
+   \frac{dm_l}{d\alpha} = -2\eta s_l m_l + \eta^2 s_l p_l \Big(\sum_k s_k m_k + \sigma^2\Big),
+
+a diagonal plus a rank-one matrix, whose eigenvalues solve a secular equation.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ..._base import check
+from ...activations.library import linear as linear_activation
+from ...models.model import committee_machine
+from ...models.start import warn_coarse_step
+from . import _secular
+
+__all__ = ["Modes", "amplitude", "error", "eta_critical", "limit_error", "modes", "reduce", "sgd_mean"]
+
+
+class Modes(NamedTuple):
+    r"""Exponentials of the mean error of a linear student, fastest first; made by :func:`modes`.
+
+    .. math:: \langle\epsilon_g\rangle = \frac{1+\sigma_J^2}{2} \sum_j c_j e^{-2\eta\mu_j\alpha}
+
+    Attributes
+    ----------
+    mu : ndarray, shape (L,)
+        Rates in units of 2 eta; they interlace with the eigenvalues, s_1 > mu_1 > s_2 > ... > s_L > mu_L.
+    c : ndarray, shape (L,)
+        Amplitudes; their sum is the mean eigenvalue. Positive below the critical learning rate.
+    """
+
+    mu: np.ndarray
+    c: np.ndarray
+
+
+def modes(spectrum, eta):
+    r"""Rates and amplitudes of the error of a linear student, at any learning rate.
+
+    .. math:: 1 = \frac{\eta}{2} \sum_l \frac{p_l s_l^2}{s_l - \mu_j}, \qquad
+       c_j = \frac{2}{\eta}\, \frac{2/\eta - \langle s \rangle}{\mu_j \sum_l p_l s_l^2/(s_l - \mu_j)^2}
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Equal eigenvalues are merged, blocks with s = 0 or p = 0 left out: they add no mode.
+    eta : float
+        Learning rate (effective one, see :func:`reduce`). The last mu is 0 at :func:`eta_critical` and negative above.
+
+    Returns
+    -------
+    Modes
+
+    Notes
+    -----
+    *Exact* for N -> infinity. L = 1e5 takes a few seconds.
+
+    References
+    ----------
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6) = (56), with the polynomial (54), (55) and the coefficients
+    (57). Its eigenvalues and prefactor are misprinted: mu_k = -eig(A1 + eta U/2),
+    eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is derived here;
+    c_k = 2 b_k mu_k / (2 - eta).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> mu, c = ov.theory.linear.modes(ov.power_law(beta=1.0, L=3), eta=1.0)
+    >>> mu.round(4), c.round(4)
+    (array([1.4438, 0.4638, 0.2221]), array([0.4707, 0.3023, 0.227 ]))
+    """
+    model = model_of(spectrum, eta)
+    D, w = _flow(model)
+    delta, amplitudes, _ = _decompose(D, w, model.spectrum.s * model.spectrum.p)
+    return Modes(delta[::-1] / (2 * model.eta), amplitudes[::-1])
+
+
+def error(spectrum, eta, alpha, *, student_scale=1.0, noise=0.0, m0=None):
+    r"""Mean generalisation error of a linear student trained by one-pass SGD, for N -> infinity.
+
+    .. math:: \langle\epsilon_g\rangle = \frac12 \sum_j a_j e^{-2\eta\mu_j\alpha}
+       + \frac{\sigma^2}{2} \sum_j d_j\, \frac{1 - e^{-2\eta\mu_j\alpha}}{2\eta\mu_j}, \qquad
+       d_j = \frac{4}{\sum_l p_l s_l^2/(s_l - \mu_j)^2}, \quad
+       a_j = \frac{d_j}{2\eta} \sum_l \frac{s_l m_l(0)}{s_l - \mu_j}
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Eigenvalues and weights.
+    eta : float
+        Learning rate; at or above :func:`eta_critical` the error does not decay, and the formula still holds.
+    alpha : array_like
+        Times >= 0, steps / N; may be inf.
+    student_scale : float
+        Standard deviation sigma_J of the initial weights: m_l(0) = (1 + sigma_J^2) p_l on average.
+    noise : float
+        Standard deviation of the label noise.
+    m0 : array_like, shape (L,), optional
+        Block distances of the start, instead of their mean; :func:`reduce` gives those of a State.
+
+    Returns
+    -------
+    ndarray
+        Shape of alpha.
+
+    Raises
+    ------
+    ValueError
+        Negative or nan times, eta <= 0, m0 of another shape, negative, or nonzero in an empty block.
+
+    Notes
+    -----
+    *Exact* for N -> infinity, at any L and eta. For K, M > 1 use the effective learning rate and variance of
+    :func:`reduce`; with ``normalised=True`` these are eta M/K and sigma_J^2 M/K.
+
+    References
+    ----------
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6): the solution (45) of the linear equations (5) = (26), which
+    are (24), (25) = (28), (29) for the error (23). The noise is derived here.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> spectrum = ov.power_law(beta=0.5, L=6)
+    >>> ov.theory.linear.error(spectrum, 0.8, [0, 0.5, 10], student_scale=0.5).round(10)
+    array([0.625     , 0.2910386 , 0.00276106])
+    """
+    alpha = check.times("alpha", alpha)
+    model = model_of(spectrum, eta, noise)
+    start = model.spectrum.s * start_blocks(model.spectrum, student_scale, m0)
+    D, w = _flow(model)
+    delta, a, d = _decompose(D, w, start)
+    return _curve(alpha, delta, delta, a, d, model.noise)
+
+
+def limit_error(spectrum, eta, *, noise):
+    r"""Error that label noise leaves for alpha -> infinity.
+
+    .. math:: \epsilon_\infty = \frac{\eta\langle s\rangle\sigma^2}{2(2 - \eta\langle s\rangle)}
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Its mean eigenvalue <s> is all that matters.
+    eta : float
+        Learning rate (effective one, see :func:`reduce`).
+    noise : float
+        Standard deviation of the label noise.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        eta at or above :func:`eta_critical`: there is no limit.
+
+    Notes
+    -----
+    *Exact* for N -> infinity; derived here.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.theory.linear.limit_error(ov.isotropic(), 1.0, noise=2.0)
+    2.0
+    """
+    model = _below_critical(spectrum, eta, noise)
+    return 0.25 * model.eta * model.spectrum.mean * model.noise**2 * amplitude(spectrum, eta)
+
+
+def eta_critical(spectrum, *, N=None):
+    r"""Learning rate at which the mean error stops to decay: 2 / <s>, or less at finite N.
+
+    .. math:: \eta_c = \frac{2}{\langle s\rangle} \quad (N \to \infty), \qquad
+       1 = \frac{\eta_c}{2} \sum_l \frac{p_l s_l}{1 - \eta_c s_l/N}
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        For N -> infinity its mean is all that matters: 2 for every power law.
+    N : int, optional
+        Input dimension. Where max(s)/N is of order one (L ~ N) the finite-N value is much lower than 2.
+
+    Returns
+    -------
+    float
+
+    Notes
+    -----
+    *Exact*; derived here. For K, M > 1 the value belongs to the effective learning rate of :func:`reduce`.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> spectrum = ov.power_law(beta=1.0, L=128)
+    >>> round(ov.theory.linear.eta_critical(spectrum), 10), round(ov.theory.linear.eta_critical(spectrum, N=128), 4)
+    (2.0, 1.0013)
+    """
+    spectrum = checked_spectrum(spectrum)
+    if N is None:
+        return 2 / spectrum.mean
+    spectrum.block_sizes(N)
+    kept = spectrum.p * spectrum.s > 0
+    u, p = spectrum.s[kept] / spectrum.s[kept].max(), spectrum.p[kept]
+    # in y = eta max(s) / N, up to where the top block alone reaches the threshold
+    top = (1 + 1e-9) / (1 + 0.5 * N * p[u == 1].sum())
+    threshold = brentq(lambda y: 0.5 * N * y * np.sum(p * u / (1 - y * u)) - 1, 0, top, xtol=1e-16, rtol=1e-14)
+    return float(threshold * N / spectrum.s[kept].max())
+
+
+def amplitude(spectrum, eta):
+    r"""Factor 2 / (2 - eta <s>) by which a finite learning rate raises the power law of gradient flow.
+
+    .. math:: \epsilon_g(\alpha) \to \frac{2}{2 - \eta\langle s\rangle}\,\epsilon_{g,\mathrm{flow}}(\alpha)
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+        Its mean eigenvalue <s> is all that matters.
+    eta : float
+        Learning rate (effective one, see :func:`reduce`).
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        eta at or above :func:`eta_critical`.
+
+    Notes
+    -----
+    *Asymptotic*: inside the power-law window (:func:`overlaps.theory.linear.window`) of a large L. From the renewal
+    equation eps = eps_flow + k * eps, whose kernel k of integral eta <s>/2 decays faster than eps_flow; derived here.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> round(ov.theory.linear.amplitude(ov.power_law(beta=1.0, L=100), eta=1.5), 10)
+    4.0
+    """
+    model = _below_critical(spectrum, eta)
+    return 2 / (2 - model.eta * model.spectrum.mean)
+
+
+def sgd_mean(spectrum, eta, steps, *, N, student_scale=1.0, noise=0.0, m0=None):
+    r"""Mean error of SGD itself at finite N, over samples (and initial weights).
+
+    .. math:: m_l \leftarrow \Big(1 - \frac{2\eta s_l}{N} + \frac{2\eta^2 s_l^2}{N^2}\Big) m_l
+       + \frac{\eta^2}{N} s_l p_l \Big(\sum_k s_k m_k + \sigma^2\Big)
+
+    Diagonalised like :func:`error`, so that any number of steps costs the same.
+
+    Parameters
+    ----------
+    spectrum, eta, student_scale, noise, m0
+        As in :func:`error`.
+    steps : array_like of int
+        Numbers of steps >= 0; alpha = steps / N.
+    N : int
+        Input dimension; the blocks n_l = p_l N must be integers.
+
+    Returns
+    -------
+    ndarray
+        Shape of steps.
+
+    Warns
+    -----
+    RuntimeWarning
+        When eta max(s) / N > 0.05: the ODE is then not the limit of this mean.
+
+    Notes
+    -----
+    *Exact* at any N, L and eta (Wick's theorem for one Gaussian input); derived here. Needed wherever L ~ N, where the
+    largest eigenvalue is a finite fraction of N.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> spectrum = ov.power_law(beta=0.5, L=6)
+    >>> ov.theory.linear.sgd_mean(spectrum, 0.8, [0, 30, 10**6], N=60, student_scale=0.5, noise=0.1).round(6)
+    array([0.625   , 0.299817, 0.003501])
+    """
+    steps = check.times("steps", steps)
+    if not np.all(steps == np.rint(steps)):
+        raise ValueError("steps contains fractions; expected whole numbers of steps, alpha = steps / N.")
+    model = model_of(spectrum, eta, noise)
+    model.spectrum.block_sizes(N)
+    warn_coarse_step(model, N)
+    s, p, rate = model.spectrum.s, model.spectrum.p, model.eta * model.spectrum.s / N
+    start = s * start_blocks(model.spectrum, student_scale, m0)
+    delta, a, d = _decompose(2 * rate * (1 - rate), model.eta**2 / N * p * s**2, start)
+    return _curve(steps, -np.log1p(-delta), delta, a, d, model.noise)
+
+
+def reduce(model, start):
+    r"""Effective learning rate and block distances of a linear model with any K, M, v, v*.
+
+    .. math:: \eta_{\rm eff} = \eta \sum_k v_k^2, \qquad
+       m_l = \Big|P_l \Big(\sum_k v_k w_k - \sum_m v^*_m w^*_m\Big)\Big|^2/N
+           = v^T q^l v - 2 v^T r^l v^* + v^{*T} t^l v^*
+
+    Only the sum of the students matters: it learns the sum of the teachers. With ``normalised=True`` the effective
+    learning rate is eta M/K; random weights have m_l = (sigma_J^2 sum v^2 + sum v*^2) p_l on average.
+
+    Parameters
+    ----------
+    model : Model
+        Linear activations, fixed second layer, no weight decay, batch size 1.
+    start : State
+        Initial overlaps.
+
+    Returns
+    -------
+    tuple of float and ndarray
+        ``eta`` and ``m0`` (L,) for :func:`error`, :func:`sgd_mean` and :func:`overlaps.theory.linear.flow_error`.
+
+    Raises
+    ------
+    ValueError
+        A model outside this theory.
+
+    Notes
+    -----
+    *Exact*.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(3, 2, activation=ov.linear, normalised=True, eta=0.6)
+    >>> eta, m0 = ov.theory.linear.reduce(model, model.random_start(N=100, rng=1))
+    >>> round(eta, 10), m0.shape
+    (0.4, (1,))
+    """
+    check.model(model)
+    if model.latent_teacher:
+        raise ValueError(f"{model} has a teacher of latents, not all of it linear in x. Use ov.solve instead.")
+    start = check.state(start).on(model)
+    if not (model.activation == model.teacher_activation == linear_activation):
+        raise ValueError(f"{model} is not linear; expected activation=ov.linear for student and teacher.")
+    if model.trains_v or any(model.weight_decay) or model.batch_size > 1:
+        raise ValueError(f"{model}: expected eta_v = 0, weight_decay = 0 and batch_size = 1. Use ov.solve instead.")
+    q, r, t = start.plain
+    v, v_star = start.v, model.v_star
+    m0 = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
+    return model.eta * float(v @ v), np.maximum(m0, 0.0)  # rounding of a learned block
+
+
+# --- shared by the modules of this theory ----------------------------------------------------------------------------
+
+
+def start_blocks(spectrum, student_scale, m0):
+    """Block distances of the start (L,): those given, or their mean (1 + student_scale^2) p."""
+    scale = check.number("student_scale", student_scale, least=0)
+    if m0 is None:
+        return (1 + scale**2) * spectrum.p
+    m0 = check.array("m0", m0, (spectrum.L,))
+    if np.any(m0 < 0) or np.any((m0 > 0) & (spectrum.p == 0)):
+        raise ValueError("m0 = |P_l (w - w*)|^2 / N expected: >= 0, and 0 in blocks without directions (p_l = 0).")
+    return m0
+
+
+def checked_spectrum(spectrum):
+    """A spectrum with at least one direction of positive variance."""
+    if check.spectrum(spectrum).mean == 0:
+        raise ValueError("all eigenvalues with weight are zero; expected inputs that are not constant.")
+    return spectrum
+
+
+def model_of(spectrum, eta, noise=0.0):
+    """The checked arguments, as the model they describe."""
+    return committee_machine(
+        1, 1, activation=linear_activation, spectrum=checked_spectrum(spectrum), eta=eta, noise=noise
+    )
+
+
+def _below_critical(spectrum, eta, noise=0.0):
+    model, limit = model_of(spectrum, eta, noise), eta_critical(spectrum)
+    if model.eta >= limit:
+        raise ValueError(
+            f"eta = {model.eta:g} is not below the critical value 2/<s> = {limit:.6g}: the error does not decay. "
+            "Try a smaller eta, or linear.error and ov.solve, which accept any."
+        )
+    return model
+
+
+def _flow(model):
+    """Diagonal D and weights w of the flow."""
+    s = model.spectrum.s
+    return 2 * model.eta * s, model.eta**2 * model.spectrum.p * s**2
+
+
+def _decompose(D, w, start):
+    """Rates delta ascending, amplitudes of sum_l s_l m_l, and its response to unit noise; start is s_l m_l(0)."""
+    kept = np.flatnonzero(w > 0)
+    kept = kept[np.argsort(D[kept], kind="stable")]
+    D, w, start = D[kept], w[kept], start[kept]
+    first = np.flatnonzero(np.diff(D, prepend=-np.inf) > 0)  # equal poles are one
+    w, start = np.add.reduceat(w, first), np.add.reduceat(start, first)
+    delta, norm, overlap = _secular.roots(np.ascontiguousarray(D[first]), w, start)
+    return delta, overlap / norm, 1 / norm
+
+
+def _curve(time, rate, delta, a, d, noise):
+    """Half the sum of a exp(-rate t) + noise^2 d (1 - exp(-rate t))/delta, at every time."""
+    result = np.empty(time.shape)
+    flat = result.reshape(-1)
+    standing = delta == 0  # marginal modes integrate the noise for ever
+    safe = np.where(standing, 1.0, delta)
+    with np.errstate(over="ignore", invalid="ignore"):  # above the critical learning rate the error overflows to inf
+        for i, t in enumerate(time.flat):
+            x = np.where(standing, 0.0, rate * t)
+            flat[i] = 0.5 * (a @ np.exp(-x))
+            if noise > 0:
+                flat[i] += 0.5 * noise**2 * (d @ np.where(standing, t, -np.expm1(-x) / safe))
+    return result[()]

@@ -1,0 +1,367 @@
+r"""Which zero-error solution a quadratic network finds.
+
+With K >= M and orthonormal teachers, the zero-error solutions are
+
+.. math:: W = \sqrt{K/M}\; S\, W_*, \qquad S^T S = 1_M \quad (K \times M),
+
+so :math:`R = \sqrt{K/M}\,S` and :math:`Q = (K/M)\,SS^T`.  The one closest to the start is the polar factor of R(0), and
+the dynamics keeps S(alpha) = polar(R(alpha)) when Q(0) commutes with R(0) R(0)^T: then it ends there.  Other starts do
+not, in general.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..._base import check
+from ...models.state import gram
+from .phases import realisable
+
+__all__ = [
+    "RiccatiSolution",
+    "closest_solution",
+    "conserves_polar",
+    "distance",
+    "polar",
+    "riccati_flow",
+    "solution_weights",
+]
+
+RANK = 1e-12  # singular value of R, relative to the largest, that counts as zero
+COMMUTES = 1e-10  # commutator, relative to the product of the norms, that counts as zero
+LARGEST = 600.0  # exponent of the growing directions that floats hold
+
+
+def polar(R):
+    r"""Orthonormal factor S = R (R^T R)^{-1/2} of the overlaps: the solution that R points to.
+
+    Conserved by the dynamics, at any eta and with label noise, when :func:`conserves_polar`; a function of time to be
+    watched otherwise: ``polar(traj.R)``.
+
+    Parameters
+    ----------
+    R : array_like, shape (..., K, M)
+        Student-teacher overlaps, K >= M, of rank M.
+
+    Returns
+    -------
+    ndarray, shape (..., K, M)
+        S, with S^T S = identity.
+
+    Raises
+    ------
+    ValueError
+        K < M (no zero-error solution exists), or R of rank below M (its polar factor is not unique).
+
+    Notes
+    -----
+    Exact.
+
+    References
+    ----------
+    Bocchi et al. (2026), arXiv:2604.03068, (22) = (37).
+
+    Examples
+    --------
+    >>> from overlaps.theory import quadratic
+    >>> quadratic.polar([[0.3], [0.4]])
+    array([[0.6],
+           [0.8]])
+    """
+    R = check.array("R", R, (..., "K", "M"))
+    realisable(*R.shape[-2:])
+    U, sizes, V = np.linalg.svd(R, full_matrices=False)
+    rank = np.sum(sizes > RANK * sizes[..., :1], axis=-1)
+    if np.any(rank < R.shape[-1]):
+        raise ValueError(
+            f"R has rank {np.min(rank)}; expected M = {R.shape[-1]}: a teacher (or combination) without overlap "
+            "selects no solution. Start from random R, e.g. model.random_start(N=..., rng=...)."
+        )
+    return U @ V
+
+
+def closest_solution(R):
+    r"""Overlaps (Q, R) of the zero-error solution closest to weights with overlaps R.
+
+    .. math:: S = R_0 (R_0^T R_0)^{-1/2}, \qquad R = \sqrt{K/M}\,S, \qquad Q = (K/M)\,S S^T
+
+    Closest in the Frobenius distance of the weights, whatever Q(0).
+
+    Parameters
+    ----------
+    R : array_like, shape (K, M)
+        Overlaps with orthonormal teachers, K >= M, of rank M.
+
+    Returns
+    -------
+    Q, R : ndarray, shape (K, K), (K, M)
+
+    Raises
+    ------
+    ValueError
+        As in :func:`polar`.
+
+    Notes
+    -----
+    Exact. SGD ends there if :func:`conserves_polar`. Bocchi et al. (2026), arXiv:2604.03068, (19), (20), (21).
+
+    Examples
+    --------
+    >>> from overlaps.theory import quadratic
+    >>> Q, R = quadratic.closest_solution([[0.3], [0.4]])
+    >>> Q.round(12)
+    array([[0.72, 0.96],
+           [0.96, 1.28]])
+    """
+    S = polar(R)
+    ratio = S.shape[-2] / S.shape[-1]
+    return ratio * S @ np.swapaxes(S, -1, -2), np.sqrt(ratio) * S
+
+
+def solution_weights(S, W_star):
+    r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
+
+    Parameters
+    ----------
+    S : array_like, shape (K, M)
+        Orthonormal columns, e.g. :func:`polar`.
+    W_star : array_like, shape (M, N)
+        Weights of the teacher.
+
+    Returns
+    -------
+    ndarray, shape (K, N)
+
+    Raises
+    ------
+    ValueError
+        K < M, or S without orthonormal columns.
+
+    Notes
+    -----
+    Exact: eps_g = 0 for any teachers. Bocchi et al. (2026), arXiv:2604.03068, (15), (16).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overlaps.theory import quadratic
+    >>> quadratic.solution_weights([[0.6], [0.8]], np.eye(1, 3)).round(4)
+    array([[0.8485, 0.    , 0.    ],
+           [1.1314, 0.    , 0.    ]])
+    """
+    S = _orthonormal(S)
+    K, M = S.shape
+    return np.sqrt(K / M) * S @ check.array("W_star", W_star, (M, "N"), f"S has shape {S.shape}.")
+
+
+def distance(Q, R, S):
+    r"""Distance of the weights to the zero-error solution S, :math:`|W - \sqrt{K/M}\,S W_*|_F/\sqrt N`.
+
+    .. math:: d^2 = {\rm tr}\,Q - 2\sqrt{K/M}\;{\rm tr}(S^T R) + K
+
+    Parameters
+    ----------
+    Q, R : array_like, shape (..., K, K), (..., K, M)
+        Overlaps, e.g. of a trajectory.
+    S : array_like, shape (K, M)
+        Orthonormal columns.
+
+    Returns
+    -------
+    ndarray, shape (...)
+
+    Raises
+    ------
+    ValueError
+        K < M, S without orthonormal columns, shapes that do not fit.
+
+    Notes
+    -----
+    Exact, for orthonormal teachers, (17) of Bocchi et al. (2026), arXiv:2604.03068; nan where the overlaps are (runs
+    that did not get there).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overlaps.theory import quadratic
+    >>> S = quadratic.polar([[0.3], [0.4]])
+    >>> float(quadratic.distance(2 * S @ S.T, np.sqrt(2) * S, -S).round(12))  # the opposite solution: 2 sqrt(K)
+    2.828427124746
+    """
+    S = _orthonormal(S)
+    K, M = S.shape
+    Q, R = np.asarray(Q, dtype=float), np.asarray(R, dtype=float)
+    if Q.shape[-2:] != (K, K) or R.shape[-2:] != (K, M):
+        raise ValueError(f"Q, R have shapes {Q.shape}, {R.shape}; expected (..., {K}, {K}) and (..., {K}, {M}).")
+    squared = np.trace(Q, axis1=-2, axis2=-1) - 2 * np.sqrt(K / M) * np.sum(S * R, axis=(-2, -1)) + K
+    return np.sqrt(np.maximum(squared, 0.0))
+
+
+def conserves_polar(Q, R, T=None):
+    """Whether the start fulfils the condition under which polar(R) is conserved: Q commutes with R R^T, and T = 1.
+
+    Then Q, R R^T and all velocities stay diagonal in one basis, and R only grows along its own directions: SGD ends in
+    :func:`closest_solution`, at any eta (below :func:`eta_solution`) and for gradient flow. Students of equal norm
+    without overlaps, Q = q I, are the common case. The condition is sufficient; for other starts tried, polar(R) drifts
+    in proportion to the off-diagonal part.
+
+    Parameters
+    ----------
+    Q, R : array_like, shape (K, K), (K, M)
+        Initial overlaps.
+    T : array_like, shape (M, M), optional
+        Teacher overlaps; the identity by default. A multiple of the identity is as good.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ValueError
+        Overlaps that are not positive semi-definite, shapes that do not fit, K < M.
+
+    Notes
+    -----
+    Exact. Bocchi et al. (2026), arXiv:2604.03068, state the conservation, (48), without the condition.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overlaps.theory import quadratic
+    >>> R = [[0.3], [0.4]]
+    >>> quadratic.conserves_polar(np.eye(2), R), quadratic.conserves_polar(np.diag([0.5, 1.5]), R)
+    (True, False)
+    """
+    Q, R, T = _overlaps(Q, R, T)
+    P = R @ R.T
+    commutator = np.linalg.norm(Q @ P - P @ Q)
+    if commutator > COMMUTES * np.linalg.norm(Q) * np.linalg.norm(P):
+        return False
+    return bool(np.linalg.norm(T - np.trace(T) / len(T) * np.eye(len(T))) <= COMMUTES * np.linalg.norm(T))
+
+
+class RiccatiSolution(NamedTuple):
+    """Invariants of a gradient flow; made by :func:`riccati_flow`.
+
+    Attributes
+    ----------
+    alpha : ndarray, shape (n,)
+        Times, steps / N.
+    tr_Q, tr_Q2 : ndarray, shape (n,)
+        tr Q and tr Q^2.
+    RtR : ndarray, shape (n, M, M)
+        R^T R.
+    eps_g : ndarray, shape (n,)
+        Generalisation error.
+    """
+
+    alpha: np.ndarray
+    tr_Q: np.ndarray
+    tr_Q2: np.ndarray
+    RtR: np.ndarray
+    eps_g: np.ndarray
+
+
+def riccati_flow(Q, R, alpha, *, eta, rtol=1e-10):
+    r"""Gradient flow from any Q(0), in closed form up to one scalar function of time.
+
+    With t = eta alpha / 2, c = 8/(K M) and the growth :math:`b(t) = \frac4K\int_0^t (1 - {\rm tr}\,Q/K)`,
+
+    .. math:: V(t) &= e^{2b}\,[Q_0 + (e^{2ct}-1)\,R_0R_0^T], \qquad Z(t) = 1 + \tfrac{16}{K^2}\int_0^t V \\
+              {\rm tr}\,Q^n &= {\rm tr}\,(Z^{-1}V)^n, \qquad R^TR = e^{2b+2ct}\,R_0^T Z^{-1} R_0
+
+    Parameters
+    ----------
+    Q, R : array_like, shape (K, K), (K, M)
+        Initial overlaps with orthonormal teachers.
+    alpha : array_like, shape (n,)
+        Increasing times >= 0.
+    eta : float
+        Learning rate; only eta alpha matters.
+    rtol : float
+        Accuracy of the integration of b.
+
+    Returns
+    -------
+    RiccatiSolution
+
+    Raises
+    ------
+    ValueError
+        Overlaps that are not positive semi-definite, times out of order, or so long that exp(2ct) overflows.
+
+    Notes
+    -----
+    Exact for eta -> 0 at fixed eta alpha; derived here. Three scalars are integrated (b and the integrals of e^{2b} and
+    e^{2b+2ct}), whatever K and M.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from overlaps.theory import quadratic
+    >>> quadratic.riccati_flow(np.eye(2), [[0.1], [0.2]], [0.0, 200.0], eta=0.1).eps_g.round(4)
+    array([1.45e+00, 1.00e-04])
+    """
+    from scipy.integrate import solve_ivp
+
+    eta, rtol = check.number("eta", eta, above=0), check.number("rtol", rtol, above=0)
+    Q, R, _ = _overlaps(Q, R, None)
+    K, M = R.shape
+    alpha = check.array("alpha", alpha, ("n",))
+    if alpha.size == 0 or alpha[0] < 0 or np.any(np.diff(alpha) <= 0):
+        raise ValueError("alpha is not an increasing array of times >= 0.")
+    t = eta * alpha / 2
+    c = 8 / (K * M)
+    if 2 * c * t[-1] > LARGEST:
+        raise ValueError(f"eta alpha = {2 * t[-1]:g} overflows exp(2ct); expected at most {LARGEST / c:g}.")
+    values, vectors = np.linalg.eigh(Q - R @ R.T)
+    rest = vectors * np.sqrt(np.maximum(values, 0.0))  # the part of the students orthogonal to the teacher
+
+    def whitened(t, y):
+        """X with X^T X ~ Z^{-1} V: columns [part along the teacher, orthogonal part]."""
+        from scipy.linalg import qr
+
+        b, J1, J2 = y
+        V = np.exp(b) * np.concatenate([np.exp(c * t) * R, rest], axis=1)
+        if t == 0:
+            return V
+        # Z = A^T A with rows A = [weight V^T, 1], so X is read off the orthonormal factor of A: nothing is inverted,
+        # and with pivoting the short rows keep their digits beside those that grow as exp(ct)
+        weight = 4 / K * np.sqrt(np.repeat([J2, J1], [M, K]))
+        frame, _, _ = qr(np.concatenate([(V * weight).T, np.eye(K)]), mode="economic", pivoting=True)
+        return frame[: M + K].T / weight
+
+    def velocity(t, y):
+        db = 4 / K * (1 - np.sum(whitened(t, y) ** 2) / K)
+        return [db, 1 - 2 * db * y[1], 1 - 2 * (db + c) * y[2]]  # integrals in units of their integrand
+
+    run = solve_ivp(velocity, (0.0, max(t[-1], 1e-300)), np.zeros(3), method="DOP853", t_eval=t, rtol=rtol, atol=rtol)
+    X = np.array([whitened(t_i, y) for t_i, y in zip(t, run.y.T, strict=True)])
+    G = X @ np.swapaxes(X, 1, 2)  # similar to Q
+    tr_Q, tr_Q2 = np.trace(G, axis1=1, axis2=2), np.sum(G**2, axis=(1, 2))
+    RtR = np.swapaxes(X[:, :, :M], 1, 2) @ X[:, :, :M]
+    error = (1 - tr_Q / K) ** 2 + 2 * tr_Q2 / K**2 - 4 * np.trace(RtR, axis1=1, axis2=2) / (K * M) + 2 / M
+    return RiccatiSolution(alpha, tr_Q, tr_Q2, RtR, np.maximum(error, 0.0) / 2)
+
+
+def _orthonormal(S):
+    """S (K, M) with S^T S = 1."""
+    S = check.array("S", S, ("K", "M"))
+    _, M = realisable(*S.shape)
+    gap = np.max(np.abs(S.T @ S - np.eye(M)))
+    if gap > check.PSD_TOLERANCE:
+        raise ValueError(f"S^T S differs from the identity by {gap:.3g}; expected orthonormal columns: S = polar(R).")
+    return S
+
+
+def _overlaps(Q, R, T):
+    """Checked Q (K, K), R (K, M), T (M, M) of real vectors, K >= M."""
+    R = check.array("R", R, ("K", "M"))
+    K, M = realisable(*R.shape)
+    Q = check.array("Q", Q, (K, K), f"R has shape {R.shape}.")
+    T = check.array("T", np.eye(M) if T is None else T, (M, M), f"R has shape {R.shape}.")
+    for name, value in (("Q", Q), ("T", T)):
+        check.symmetric(name, value)
+    check.positive_semidefinite("[[Q, R], [R^T, T]]", gram(Q, R, T), "Overlaps of real vectors always are.")
+    return Q, R, T

@@ -1,0 +1,436 @@
+"""The structured BDF and the exponential step: against dense algebra, exact solutions and DOP853."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.integrate import BDF
+from scipy.linalg import expm
+
+import overlaps as ov
+from overlaps.flow._flow import flow
+from overlaps.flow.newton import Jacobian, closure_derivatives
+from overlaps.flow.system import System
+from overlaps.integrators import choose as _choose
+from overlaps.integrators.bdf import StructuredBDF
+from overlaps.integrators.exponential import ExponentialMidpoint
+
+ACTIVATIONS = {"erf": ov.erf, "linear": ov.linear, "quadratic": ov.quadratic, "relu": ov.relu}
+each_activation = pytest.mark.parametrize("name", ACTIVATIONS)
+
+
+def random_setting(rng, name, *, K, M, L, both_layers, eta=None):
+    """Model with every term of the flow, and a random start that is not small."""
+    if eta is None:
+        eta = rng.uniform(0.1, 0.5) * {"erf": 1, "linear": 1 / K, "relu": 1 / K, "quadratic": 0.2 / K}[name]
+    model = ov.committee_machine(
+        K,
+        M,
+        activation=ACTIVATIONS[name],
+        spectrum=ov.power_law(beta=rng.uniform(0.3, 1.2), L=L),
+        v=rng.uniform(0.5, 1.5, K),
+        eta=eta,
+        eta_v=eta if both_layers else 0.0,
+        noise=rng.choice([0.0, 0.3]),
+        weight_decay=(rng.choice([0.0, 0.1]), rng.choice([0.0, 0.05])),
+        batch_size=int(rng.integers(1, 4)),
+    )
+    return model, model.random_start(N=400 * L, rng=rng, student_scale=0.3)
+
+
+def distance(traj, reference):
+    """Largest error of Q, R, v at all output times, relative to the largest of them where that exceeds one."""
+    pairs = [(traj.Q, reference.Q), (traj.R, reference.R), (traj.v, reference.v)]
+    return max(np.abs(x - y).max() for x, y in pairs) / max(1.0, *(np.abs(y).max() for _, y in pairs))
+
+
+# the Newton solve -----------------------------------------------------------------------------------------------------
+
+
+def dense_jacobian(system, y):
+    """J assembled column by column from the right-hand side's own kernel, which is linear in (y, tau) and (A, B, C)."""
+    system.close(y)
+    L, K, M = system.shape
+    s, p, tau = system.model.spectrum.s, system.model.spectrum.p, system.start.tau
+    trains_v, rest = system.model.trains_v, (system.decay, system.decay_v, system.second_order)
+    dA, dB, dC, ddv = closure_derivatives(system)
+    J = np.empty((y.size, y.size))
+    zero, none = np.zeros((K, K)), np.zeros(K)
+    for i, unit in enumerate(np.eye(y.size)):
+        frozen, response = np.empty_like(y), np.empty_like(y)
+        flow(unit, s, p, 0 * tau, system.A, system.B, zero, none, *rest, trains_v, frozen)
+        q, r, v = system.unpack(unit)
+        g = np.concatenate([np.tensordot(s, q, axes=1)[system.upper], r.sum(axis=0).ravel(), v if trains_v else []])
+        change = [np.ascontiguousarray(np.tensordot(g, x, axes=1)) for x in (dA, dB, dC, ddv)]
+        flow(y, s, p, tau, *change, 0.0, 0.0, system.second_order, trains_v, response)
+        J[:, i] = frozen + response
+    return J
+
+
+@each_activation
+@pytest.mark.parametrize("both_layers", [False, True])
+@pytest.mark.parametrize(("K", "M", "L"), [(1, 1, 1), (2, 2, 2), (3, 2, 6), (2, 3, 4), (4, 1, 3)])
+def test_structured_solve_is_the_dense_solve(name, both_layers, K, M, L, rng):
+    for c in (1e-3, 0.3, 30.0):
+        model, start = random_setting(rng, name, K=K, M=M, L=L, both_layers=both_layers)
+        system = System(model, start)
+        y = system.pack(start)
+        b = rng.standard_normal(y.size)
+        x = (1.0 - np.float64(c) * Jacobian(system, y)).solve(b)
+        matrix = np.eye(y.size) - c * dense_jacobian(system, y)
+        # rounding, times the condition number of order 100 of matrices at c = 30
+        np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=0, atol=1e-10 * np.abs(x).max())
+
+
+@each_activation
+def test_dense_jacobian_is_the_derivative_of_the_flow(name, rng):
+    model, start = random_setting(rng, name, K=3, M=2, L=3, both_layers=True)
+    for case in (model, dataclasses.replace(model, gradient_flow=True)):
+        system = System(case, start)
+        y = system.pack(start)
+        direction = rng.standard_normal(y.size) * np.abs(y)
+
+        def central(h, system=system, y=y, direction=direction):
+            return (system.rhs(0.0, y + h * direction) - system.rhs(0.0, y - h * direction)) / (2 * h)
+
+        difference = (4 * central(1e-4) - central(2e-4)) / 3
+        # fourth order: (1e-4)^4 times higher derivatives, and rounding 1e-16 / 1e-4 of velocities of order one
+        scale = np.abs(difference).max()
+        np.testing.assert_allclose(dense_jacobian(system, y) @ direction, difference, rtol=0, atol=1e-9 * scale)
+
+
+def test_differences_serve_where_there_are_no_derivatives(rng):
+    """The differences taken for numeric activations, tried on one with derivatives in closed form."""
+    model, start = random_setting(rng, "erf", K=2, M=2, L=3, both_layers=True)
+    numeric = ov.Activation.from_function(ov.erf.g, ov.erf.dg)
+    exact, approximate = (System(m, start) for m in (model, dataclasses.replace(model, activation=numeric)))
+    assert approximate.model.activation.code != exact.model.activation.code
+    for system in (exact, approximate):
+        system.close(system.pack(start))
+    for x, y in zip(closure_derivatives(exact), closure_derivatives(approximate), strict=True):
+        # one-sided differences with a step of 1e-4, of functions known to 1e-8
+        np.testing.assert_allclose(y, x, atol=2e-3 * max(np.abs(x).max(), 1e-3))
+
+
+def test_solver_refuses_other_equations():
+    for solver in (StructuredBDF, ExponentialMidpoint):
+        with pytest.raises(ValueError, match="flow of the overlaps"):
+            solver(lambda t, y: -y, 0.0, np.ones(3), 1.0)
+
+
+# trajectories ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bdf_agrees_with_dop853_on_random_settings(seed):
+    rng = np.random.default_rng([7, seed])
+    K, M, L = int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 13))
+    name = list(ACTIVATIONS)[seed % 4]
+    model, start = random_setting(rng, name, K=K, M=M, L=L, both_layers=seed % 3 == 0)
+    alpha = [1.0, 10.0, 50.0, 200.0]
+    reference = ov.solve(model, start, alpha, method="DOP853", rtol=1e-12, atol=1e-15)
+    assert reference.success
+    for rtol in (1e-5, 1e-8):
+        traj = ov.solve(model, start, alpha, method="structured", rtol=rtol)
+        assert traj.success and traj.method == "StructuredBDF"
+        assert distance(traj, reference) < rtol
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("L, seed", [(1, 0), (8, 3), (16, 2)])
+def test_eps_g_keeps_rtol_as_it_falls(L, seed):
+    """Down to 1e-9, a small difference of overlaps; the reference follows the differences of students and teachers."""
+    model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=L))
+    start = model.random_start(N=100 * L, rng=seed)
+    alpha = np.geomspace(10, 6000, 12)
+    exact = ov.solve(model, start, alpha, method="DOP853", rtol=1e-12, late=True).eps_g
+    traj = ov.solve(model, start, alpha, method="structured", rtol=1e-6)
+    seen = exact > 5e-10
+    assert exact[seen][-1] < 1e-6
+    # 3 rtol, as behind a plateau; with the same tolerance throughout it would be 100 to 1000 rtol
+    np.testing.assert_allclose(traj.eps_g[seen], exact[seen], rtol=3e-6)
+
+
+def test_stiff_problem_to_the_requested_tolerance():
+    """L = 128: output times between the steps, and eps_g, which amplifies errors by 1 / eps_g = 10^3."""
+    model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))
+    start = model.random_start(N=128000, rng=1, student_scale=0.1)
+    alpha = np.geomspace(1, 1000, 300)
+    reference = ov.solve(model, start, alpha[::50], method="DOP853", rtol=1e-12, atol=1e-15)
+    for rtol in (1e-5, 1e-8):
+        traj = ov.solve(model, start, alpha, method="structured", rtol=rtol)
+        np.testing.assert_allclose(traj.Q[::50], reference.Q, atol=rtol)
+        np.testing.assert_allclose(traj.R[::50], reference.R, atol=rtol)
+        # the errors of Q and R along the slow directions largely compensate in eps_g; DOP853 itself is 1e-9 off
+        np.testing.assert_allclose(traj.eps_g[::50], reference.eps_g, rtol=2 * rtol)
+        np.testing.assert_array_equal(traj.q, traj.q.swapaxes(2, 3))
+        joint = np.concatenate(
+            [
+                np.concatenate([traj.q, traj.r], axis=3),
+                np.concatenate([traj.r.swapaxes(2, 3), np.broadcast_to(traj.tau, traj.r.shape)], axis=3),
+            ],
+            axis=2,
+        )
+        # covariances of real weights stay so, block by block; a block is of size 1/128, tau of size s^2/128
+        assert np.min(np.linalg.eigvalsh(joint)[..., 0] / np.trace(joint, axis1=2, axis2=3)) > -10 * rtol
+
+
+def linear_network(L, eta, noise=0.0):
+    """Linear model, its start, and the exact eps_g(alpha) from the symmetrised generator of m_l = |P_l(w - w*)|^2/N.
+
+    dm_l = -2 eta s_l m_l + eta^2 s_l p_l (sum_k s_k m_k + noise^2): with m_l = sqrt(p_l) y_l a symmetric matrix.
+    """
+    spectrum = ov.power_law(beta=1.0, L=L)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=eta, noise=noise, spectrum=spectrum)
+    start = model.random_start(N=100 * L, rng=3)
+    q, r, t = (x[:, 0, 0] for x in start.plain)
+    s, p = spectrum.s, spectrum.p
+    z = s * np.sqrt(p)
+    rates, vectors = np.linalg.eigh(eta**2 * np.outer(z, z) - 2 * eta * np.diag(s))
+    rest = eta / 2 * noise**2 / (1 - eta * spectrum.mean / 2) * p
+    modes = vectors.T @ ((q - 2 * r + t - rest) / np.sqrt(p))
+    weights = 0.5 * (z @ vectors) * modes
+    return model, start, lambda alpha: np.exp(np.outer(alpha, rates)) @ weights + 0.5 * s @ rest
+
+
+@pytest.mark.parametrize(("L", "end"), [(64, 1e4), pytest.param(512, 1e9, marks=pytest.mark.slow)])
+def test_linear_network_at_long_times(L, end):
+    model, start, exact = linear_network(L, eta=0.8, noise=0.3)
+    alpha = np.geomspace(1e-3, end, 200)
+    for rtol in (1e-6, 1e-9):
+        traj = ov.solve(model, start, alpha, rtol=rtol)
+        assert traj.success and traj.method.startswith("StructuredBDF (auto: ")
+        assert traj.nfev < 8000
+        # eps_g = (Q - 2 R + T)/2, each to rtol; the exact solution by eigh is good to 1e-12
+        np.testing.assert_allclose(traj.eps_g, exact(alpha), rtol=0, atol=2 * rtol)
+
+
+@pytest.mark.slow
+def test_power_law_decay():
+    """Small-eta linear learning: eps_g ~ alpha^(-beta / (1 + beta)) in the window of Worschech and Rosenow (2024)."""
+    spectrum = ov.power_law(beta=1.0, L=4096)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.05, spectrum=spectrum)
+    start = model.random_start(N=10**6 * 4096, rng=3)
+    alpha = np.geomspace(10, 3e4, 20) / (2 * model.eta * spectrum.s[0])
+    traj = ov.solve(model, start, alpha, method="structured", rtol=1e-7)
+    slope = np.polyfit(np.log(alpha), np.log(traj.eps_g), 1)[0]
+    # the window ends near 1e7 in these units; at 3e4 eps_g is 5 % below the power law, over 8 e-folds
+    assert slope == pytest.approx(-0.5, abs=0.01)
+
+
+@pytest.mark.slow
+def test_erf_network_to_its_end():
+    model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=512))
+    start = model.random_start(N=512 * 2000, rng=1)
+    traj = ov.solve(model, start, np.geomspace(1, 1e9, 100))
+    assert traj.success and traj.nfev < 6000
+    # realisable: it learns everything and stays there; Q and R, sums over 512 blocks, are rounded to 1e-15 or so
+    assert traj.eps_g[-1] < 1e-14
+    assert np.all(np.diff(traj.eps_g) < 1e-14)
+
+
+def test_number_of_steps_does_not_grow_with_the_number_of_eigenvalues():
+    steps = []
+    for L in (32, 128, 512):
+        model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=L))
+        start = model.random_start(N=1000 * L, rng=1)
+        steps.append(len(ov.solve(model, start, (0.0, 1e4), method="structured", rtol=1e-6)))
+    assert max(steps) < 1.5 * min(steps)
+
+
+def test_output_times_cost_nothing():
+    model, start, exact = linear_network(16, eta=0.5)
+    few = ov.solve(model, start, [100.0], method="structured")
+    many = ov.solve(model, start, np.linspace(0, 100, 2001), method="structured")
+    assert many.nfev == few.nfev
+    np.testing.assert_array_equal(many.alpha, np.linspace(0, 100, 2001))
+    np.testing.assert_allclose(many.eps_g, exact(many.alpha), rtol=0, atol=2e-8)  # 2 rtol, as at the steps
+
+
+def test_second_order_term_and_newton_iteration_of_scipy_are_kept():
+    """Fewer Jacobians than SciPy's BDF needs factorisations, and SciPy's own BDF gives the same solution."""
+    model, start, _ = linear_network(6, eta=0.7, noise=0.4)
+    system = System(model, start)
+    rtol, y = 1e-6, system.pack(start)
+    ours = StructuredBDF(system.rhs, 0.0, y, 30.0, rtol=rtol, atol=1e-10)
+    theirs = BDF(system.rhs, 0.0, y, 30.0, rtol=ours.rtol, atol=ours.atol)
+    for solver in (ours, theirs):
+        while solver.status == "running":
+            solver.step()
+    np.testing.assert_allclose(ours.y, theirs.y, atol=rtol / 10)  # same method; Newton's tolerance differs
+    assert ours.nlu < 1.1 * theirs.nlu and ours.njev <= 3
+
+
+def test_relu_at_alignment():
+    """A student that becomes its teacher: the derivatives diverge there, the integration goes on."""
+    model = ov.committee_machine(1, 1, activation=ov.relu, eta=0.3, spectrum=ov.power_law(beta=1.0, L=4))
+    start = model.random_start(N=4000, rng=2)
+    traj = ov.solve(model, start, [1.0, 10.0, 100.0, 1e4, 1e6], method="structured")
+    reference = ov.solve(model, start, [1.0, 10.0, 100.0], method="DOP853", rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(traj.R[:3], reference.R, atol=1e-8)
+    assert traj.success and traj.eps_g[-1] < 1e-14
+
+
+# the exponential step -------------------------------------------------------------------------------------------------
+
+
+def test_exponential_step_is_exact_at_frozen_closure():
+    """Linear network, gradient flow: A and B are constant, A singular for K = 2; one step of any length is exact."""
+    model = ov.committee_machine(
+        2, 1, activation=ov.linear, eta=0.3, gradient_flow=True, weight_decay=0.1, spectrum=ov.power_law(beta=1.0, L=3)
+    )
+    start = model.random_start(N=300, rng=5)
+    time = 7.0
+    traj = ov.solve(model, start, [time], method="exponential", first_step=time)
+    assert traj.nfev <= 4
+    A, B = -0.3 * np.ones((2, 2)), 0.3 * np.ones((2, 1))
+    for l, s in enumerate(model.spectrum.s):
+        # w' = X w + Y w* with the weights of one block in the plane that start and teacher span: [w; w*] is linear
+        generator = np.zeros((3, 3))
+        generator[:2, :2], generator[:2, 2:] = s * A - 0.03 * np.eye(2), s * B
+        plain = [x[l] for x in start.plain]
+        joint = np.block([[plain[0], plain[1]], [plain[1].T, plain[2]]])
+        final = expm(generator * time) @ joint @ expm(generator * time).T
+        np.testing.assert_allclose(traj.q[0, l], final[:2, :2], atol=1e-13)
+        np.testing.assert_allclose(traj.r[0, l], s * final[:2, 2:], atol=1e-13)
+
+
+@each_activation
+def test_exponential_step_is_of_second_order(name, rng):
+    model, start = random_setting(rng, name, K=2, M=2, L=4, both_layers=True)
+    reference = ov.solve(model, start, [2.0], method="DOP853", rtol=1e-12, atol=1e-15)
+    free = dict(method="exponential", rtol=0.5, atol=1e9)  # every step is accepted
+    errors = [
+        distance(ov.solve(model, start, [2.0], first_step=h, max_step=h, **free), reference) for h in (0.02, 0.01)
+    ]
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.1)  # corrections of relative order h
+    assert errors[1] < 1e-3
+
+
+@each_activation
+def test_exponential_step_keeps_its_tolerance(name):
+    rng = np.random.default_rng(4)
+    model, start = random_setting(rng, name, K=2, M=2, L=12, both_layers=name == "erf")
+    reference = ov.solve(model, start, [1.0, 10.0, 100.0], method="DOP853", rtol=1e-11)
+    for rtol in (1e-4, 1e-6):
+        traj = ov.solve(model, start, [1.0, 10.0, 100.0], method="exponential", rtol=rtol)
+        assert traj.success and traj.method == "ExponentialMidpoint"
+        assert distance(traj, reference) < 20 * rtol  # the errors of the steps add up
+
+
+# what "auto" chooses --------------------------------------------------------------------------------------------------
+
+
+def chosen(model, start, span, rtol=1e-8):
+    return _choose.choose_method(System(model, start), span, rtol)
+
+
+def test_auto_chooses_by_cost():
+    easy = ov.committee_machine(2, 2, eta=0.2)
+    stiff = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))
+    easy_start, stiff_start = (model.random_start(N=12800, rng=1) for model in (easy, stiff))
+    assert chosen(easy, easy_start, 1000.0)[0] == "DOP853"
+    assert chosen(easy, easy_start, 1e9)[0] == "structured"
+    assert chosen(stiff, stiff_start, 1.0)[0] == "DOP853"
+    name, why = chosen(stiff, stiff_start, 1e4)
+    assert name == "structured" and "DOP853 would need" in why
+    traj = ov.solve(stiff, stiff_start, (0, 1e4), rtol=1e-5)
+    assert traj.method == "StructuredBDF" + why
+    assert ov.solve(easy, easy_start, (0, 10)).method == "DOP853 (auto: not stiff over this interval)"
+
+
+def test_estimated_rate_is_the_stability_limit():
+    """2 max(s) |A| against the largest eigenvalue of the Jacobian met along the trajectory: within a factor of two."""
+    for name in ACTIVATIONS:
+        model, start = random_setting(np.random.default_rng(1), name, K=2, M=2, L=8, both_layers=False)
+        system = System(model, start)
+        rate = _choose.fastest_rate(system)
+        traj = ov.solve(model, start, [0.0, 1.0, 10.0, 100.0])
+        met = max(np.abs(np.linalg.eigvals(dense_jacobian(system, system.pack(state)))).max() for state in traj)
+        assert 0.5 < rate / met < 2
+
+
+def test_auto_falls_back_and_says_why(monkeypatch):
+    stiff = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))
+    start = stiff.random_start(N=12800, rng=1)
+    monkeypatch.setattr(_choose, "MEMORY", 100.0)
+    assert chosen(stiff, start, 1e9)[0] == "exponential"
+    assert chosen(stiff, start, 1e3, 1e-4)[0] == "exponential"
+    name, why = chosen(stiff, start, 1e3)
+    assert name == "DOP853" and "GB" in why
+    monkeypatch.undo()
+    relu = ov.committee_machine(1, 1, activation=ov.relu, eta=0.5)
+    aligned = ov.State.from_overlaps(relu, Q=[[1.0]], R=[[1.0]], T=[[1.0]])
+    assert "aligned" in chosen(relu, aligned, 1e9)[1]
+    assert chosen(relu, relu.random_start(N=100, rng=1), 1e9)[0] == "structured"
+
+
+# stop, at, progress, interruption -------------------------------------------------------------------------------------
+
+
+def single(**options):
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, **options)
+    return model, ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.05]], T=[[1.0]])
+
+
+@pytest.mark.parametrize(("method", "rtol"), [("structured", 1e-8), ("exponential", 1e-5)])
+def test_stop(method, rtol):
+    model, start = single(gradient_flow=True)
+    exact = np.log(0.5 * (0.5 - 0.1 + 1) / 1e-3) / (2 * 0.5)  # eps_g = eps_0 exp(-2 eta alpha)
+    traj = ov.solve(model, start, (0, 100), stop=1e-3, method=method, rtol=rtol)
+    assert traj.success and "stop" in traj.message
+    assert traj.alpha[-1] == pytest.approx(exact, abs=2e3 * rtol)  # d alpha = d eps_g / eps_g
+    assert traj.eps_g[-1] == pytest.approx(1e-3, rel=1e-9)
+    grid = ov.solve(model, start, np.arange(0, 50.0), stop=1e-3, method=method, rtol=rtol)
+    np.testing.assert_array_equal(grid.alpha[:-1], np.arange(7.0))  # also those that share a step with the end
+    assert grid.alpha[-1] == pytest.approx(exact, abs=2e3 * rtol)
+
+
+@pytest.mark.parametrize("method", ["structured", "exponential"])
+def test_at_and_names(method, tmp_path):
+    model, start, exact = linear_network(4, eta=0.5)
+    traj = ov.solve(model, start, [0.0, 2.0, 9.0], method=method, rtol=1e-6)
+    m = traj.at(5.0)
+    assert 0.5 * (m.Q - 2 * m.R + m.T)[0, 0] == pytest.approx(exact([5.0])[0], abs=2e-5)
+    again = ov.solve(model, start, [0.0, 2.0, 9.0], method=traj.method, rtol=1e-6)
+    np.testing.assert_array_equal(again.Q, traj.Q)
+
+
+@pytest.mark.parametrize("method", ["structured", "exponential"])
+def test_interruption_and_progress(method, capsys):
+    model, start = single(noise=0.3)
+    options = dict(method=method, rtol=1e-5)
+
+    def impatient(alpha, state):
+        if alpha > 3:
+            raise KeyboardInterrupt
+        return 1.0
+
+    with pytest.warns(RuntimeWarning, match="interrupted"):
+        traj = ov.solve(model, start, np.linspace(0, 10, 101), stop=impatient, **options)
+    assert not traj.success and 1 < traj.alpha[-1] <= 3.0
+    ov.solve(model, start, np.linspace(0, 10, 11), progress=True, **options)
+    assert "100%" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", ["structured", "exponential"])
+@pytest.mark.parametrize(("activation", "eta"), [(ov.linear, 2.5), (ov.quadratic, 2.0)])
+def test_divergence_is_reported(method, activation, eta):
+    model = ov.committee_machine(1, 1, activation=activation, eta=eta)
+    start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.05]], T=[[1.0]])
+    with pytest.warns(RuntimeWarning, match="stability limit|blow up"):
+        traj = ov.solve(model, start, (0, 200), method=method, rtol=1e-5)
+    assert not traj.success and 1 < len(traj) and traj.alpha[-1] < 200
+    assert np.all(np.isfinite(traj.Q))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rtol", [1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("eta", [0.22, 0.33, 0.4, 0.47])
+def test_a_network_that_has_learned_everything_rests(eta, rtol):
+    """At the fixed point all that is left is rounding; steps must grow all the same, and the end be reached."""
+    model = ov.committee_machine(2, 2, eta=eta)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0], [0, 0.4]], R=[[0.02, 0], [0, 0.03]], T=np.eye(2))
+    traj = ov.solve(model, start, (0, 1e6), method="structured", rtol=rtol)
+    assert traj.success and traj.nfev < 10_000
+    np.testing.assert_allclose(traj.R[-1], np.eye(2), atol=10 * max(rtol, 1e-10))

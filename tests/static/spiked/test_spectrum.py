@@ -1,0 +1,183 @@
+"""Spectrum of the features: matrices, the Marchenko-Pastur law, and identities of the resolvent."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import overlaps as ov
+from overlaps.static import SpikedRandomFeatures, feature_spectrum
+from overlaps.static.spiked._finite import initial_rows
+from overlaps.static.spiked.spectrum import _Law, _newton, _resolvent
+
+
+def features(r, c, beta, student=np.tanh):
+    return SpikedRandomFeatures(student, np.sin, r=r, c=c, gamma=0.9, beta=beta)
+
+
+def sampled_eigenvalues(model, alpha, d, seed):
+    """Eigenvalues of X^T X / p, ascending, and the realised sum of mu0(k)^2."""
+    p, n = round(model.beta * d), round(alpha * d)
+    rng = np.random.default_rng(seed)
+    rows = np.sqrt(model.c) * initial_rows("sphere", p, d, rng)
+    rows[:, 0] += model.r
+    x = rng.standard_normal((n, d))
+    X = model.student(x @ rows.T)
+    gram = X.T @ X if p <= n else X @ X.T
+    return np.linalg.eigvalsh(gram) / p, np.sum(model.coefficients.at(x[:, 0]).mu0 ** 2)
+
+
+CASES = [  # r, c, alpha, beta, upper edge printed, mean and sd of the top eigenvalue at d = 1600
+    (1.2, 1.1, 1.5, 1.0, 2.43, 688.7, 13.3),
+    (2.0, 1.3, 0.8, 0.5, 1.83, 584.9, 12.3),
+]
+
+
+@pytest.mark.parametrize("r, c, alpha, beta, edge, mean, sd", CASES)
+def test_published_numbers(r, c, alpha, beta, edge, mean, sd):
+    spectrum = features(r, c, beta).spectrum(alpha=alpha)
+    assert spectrum.converged and abs(spectrum.mass - 1) < 1e-9
+    assert_allclose(spectrum.edges[0, 1], edge, atol=0.01)  # printed from a density cut at 1e-4
+    assert_allclose(spectrum.outlier(1600), (mean, sd), atol=0.06)  # digits printed
+    assert spectrum.finite_outliers().size == 0
+
+
+@pytest.mark.parametrize("r, c, alpha, beta", [case[:4] for case in CASES])
+def test_eigenvalues_of_matrices(r, c, alpha, beta):
+    model, d, draws = features(r, c, beta), 400, 10
+    spectrum = model.spectrum(alpha=alpha)
+    quantiles = np.array([0.1, 0.3, 0.5, 0.7, 0.9, 0.97])
+    at = np.interp(quantiles, spectrum.cdf, spectrum.x)
+    counts, ends, gaps = [], [], []
+    for seed in range(draws):
+        values, square = sampled_eigenvalues(model, alpha, d, seed)
+        bulk = values[:-1]
+        counts.append(np.searchsorted(bulk, at) / values.size)
+        ends.append((bulk[0], bulk[-1]))
+        mean, sd = spectrum.outlier(d)
+        assert abs(values[-1] - mean) < 4 * sd
+        gaps.append(values[-1] - mean - (square - mean_square(model) * alpha * d))
+    # the cdf fluctuates as the sampled k do, 1/sqrt(n) a draw; its bias is a few eigenvalues
+    error = np.std(counts, axis=0, ddof=1) / np.sqrt(draws)
+    assert np.all(np.abs(np.mean(counts, axis=0) - quantiles) < 4 * error + 3 / (beta * d)) and np.all(error < 0.012)
+    # soft edges: the last eigenvalues stay inside by about d^(-2/3) of the edge
+    low, high = np.mean(ends, axis=0)
+    assert 0.93 * spectrum.edges[0, 1] < high < 1.01 * spectrum.edges[0, 1]
+    assert 0.95 * spectrum.edges[0, 0] < low < 1.6 * spectrum.edges[0, 0]
+    # beyond the realised sum of mu0(k)^2, what is left of the largest eigenvalue is small against its O(1) correction
+    assert abs(np.mean(gaps)) < 4 * np.std(gaps, ddof=1) / np.sqrt(draws) + 0.05
+    assert np.std(gaps) < 0.1 * sd
+
+
+def mean_square(model):
+    return model.coefficients.weight @ model.coefficients.mu0**2
+
+
+@pytest.mark.parametrize("alpha, beta", [(2.0, 0.5), (0.3, 0.4), (1.0, 1.0), (0.5, 2.0)])
+def test_moments_of_a_product_of_wisharts(alpha, beta):
+    """sigma(x) = x: the bulk of X = x W0^T is a free product of two Marchenko-Pastur laws, whatever the spike."""
+    spectrum = feature_spectrum(features(0.5, 1.0, beta, ov.linear), alpha=alpha)
+    found = [spectrum.weight @ spectrum.x**j for j in (1, 2, 3)]
+    # S-transforms multiply: the moment series psi solves psi = (1 + psi)(1 + beta psi)(1 + psi p/n) (n/p) t, order by
+    # order in t
+    psi, one = np.zeros(4), np.eye(4)[0]
+    for _ in range(3):
+        right = np.convolve(np.convolve(one + psi, one + beta * psi), one + beta / alpha * psi)
+        psi = np.concatenate([[0.0], alpha / beta * right[:3]])
+    assert_allclose(found, psi[1:], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "r, c, alpha, beta, student",
+    [
+        (1.2, 1.1, 1.5, 1.0, np.tanh),
+        (0.0, 1.0, 1.5, 2.0, np.tanh),
+        (0.7, 1.2, 0.5, 1.0, np.sin),
+        (3.0, 1.0, 9, 0.3, np.sin),
+    ],
+)
+def test_stieltjes_transform_of_the_density_is_V2(r, c, alpha, beta, student):
+    """(1/p) tr (K + lam)^-1 at lam > 0 from the fixed point of the test error, atom included."""
+    model = features(r, c, beta, student)
+    spectrum = model.spectrum(alpha=alpha, points=800)
+    assert spectrum.converged
+    assert_allclose(spectrum.atom, max(0, 1 - alpha / beta), atol=1e-15)
+    for lam in (0.3, 3.0):
+        total = spectrum.atom / lam + np.sum(spectrum.weight / (spectrum.x + lam))
+        assert_allclose(total, model.solve(alpha=alpha, lam=lam).V2, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha, beta", [(1.5, 1.0), (0.5, 1.0), (1.0, 1.0)])
+def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
+    """Positive, zero outside the edges, a square root inside, equal to the smoothed density but for O(eps)."""
+    model = features(1.2, 1.1, beta, np.sin)
+    spectrum = model.spectrum(alpha=alpha, points=1600)  # spacing well below the width of the Lorentzian
+    low, high = spectrum.edges[0]
+    assert np.all(spectrum.density > 0)
+    assert_allclose(spectrum.density_at(spectrum.x[100::200]), spectrum.density[100::200], rtol=1e-9)
+    assert np.all(spectrum.density_at([1.001 * high, 2 * high]) == 0)
+    if low > 0:
+        assert spectrum.density_at(0.999 * low) == 0
+    near = spectrum.density_at(high * (1 - np.array([1e-6, 1e-8])))
+    assert_allclose(near[0] / near[1], 10, rtol=1e-3)
+    x, eps = np.array([0.3 * high, 0.7 * high]), 1e-6
+    law = _Law(model, alpha)
+    V1, V2, converged = _resolvent(law, x)
+    assert np.all(converged) and np.all(V1.imag > 0)
+    F, _ = law(V1, V2, -x)
+    assert np.max(np.abs(F)) < 1e-11
+    # the measure itself, smoothed by a Lorentzian
+    smooth = spectrum.weight @ (0.05 / ((x - spectrum.x[:, None]) ** 2 + 0.05**2))
+    smooth += spectrum.atom * 0.05 / (x**2 + 0.05**2)
+    assert_allclose(_newton(law, V1, V2, -(x + 0.05j))[1].imag, smooth, rtol=1e-7)
+    assert_allclose(_newton(law, V1, V2, -(x + 1j * eps))[1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
+
+
+def test_hard_edge_at_equal_sizes():
+    """N = p: density x^(-1/2) at zero (with features that keep their variance at all k)."""
+    spectrum = features(1.2, 1.1, 1.0, np.sin).spectrum(alpha=1.0)
+    assert spectrum.edges[0, 0] == 0 and spectrum.atom == 0
+    near = spectrum.density_at([1e-12, 1e-10])
+    assert_allclose(near[0] / near[1], 10, rtol=1e-6)
+
+
+def test_samples_of_large_k_fill_the_gap():
+    """N < p with tanh: features of saturated samples are nearly equal, so the bulk reaches down to zero."""
+    model = features(1.2, 1.1, 1.0)
+    spectrum = model.spectrum(alpha=0.5)
+    assert spectrum.edges.shape == (1, 2) and spectrum.edges[0, 0] == 0 and spectrum.converged
+    draws = [sampled_eigenvalues(model, 0.5, 400, seed)[0] for seed in range(10)]
+    parts = [np.mean(values < 0.01) / 2 for values in draws]  # half of all eigenvalues are zero
+    assert abs(spectrum.cdf_at(0.01) - 0.5 - np.mean(parts)) < 4 * np.std(parts) / 3
+    assert np.mean(parts) > 6 * np.std(parts) / 3 and min(values[0] for values in draws) < 0.004
+
+
+def test_no_outlier_without_spike():
+    assert features(0.0, 1.0, 1.0).spectrum(alpha=1.0, points=50).outlier(1000) is None
+
+
+def test_condition_of_finite_outliers_is_the_determinant_of_the_readout():
+    """At lam > 0 the same expression is the determinant of the (m, theta) system over its first entry."""
+    model = features(1.5, 1.3, 0.7)
+    law, lam = _Law(model, 1.1), 0.4
+    table, point = model.coefficients, model.solve(alpha=1.1, lam=lam)
+    u = table.k * table.mu1
+    den = table.weight / (1 + table.mu1**2 * point.V1 + table.mu2_squared * point.V2)
+    K = law.kappa * model.beta * model.c * point.V2
+    A = np.array([[den @ table.mu0**2, den @ (table.mu0 * u)], [K * (den @ (table.mu0 * u)), 1 + K * (den @ u**2)]])
+    assert_allclose(
+        law.determinant(np.array([point.V1]), np.array([point.V2]))[0], np.linalg.det(A) / A[0, 0], rtol=1e-9
+    )
+
+
+def test_bad_input():
+    blocks = SpikedRandomFeatures(np.tanh, np.sin, r=(0.7, 2.5), c=(1.0, 1.6), gamma=0.9, beta=1.0)
+    with pytest.raises(ValueError, match="2 blocks"):
+        blocks.spectrum(alpha=1.0)
+    model = features(1.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match="alpha = 0"):
+        model.spectrum(alpha=0)
+    with pytest.raises(ValueError, match="points = 3"):
+        model.spectrum(alpha=1.0, points=3)
+    with pytest.raises(ValueError, match="expected x > 0"):
+        model.spectrum(alpha=1.0, points=50).density_at([0.0, 1.0])

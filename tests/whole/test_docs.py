@@ -1,0 +1,59 @@
+"""The code on the pages runs, top to bottom of each page; every public module is in the reference."""
+
+import pkgutil
+import re
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import overlaps
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PRIVATE = {"overlaps.__main__"}  # the command line
+# what users meet through overlaps.<name>, or not at all
+INNER = {
+    "integrators.evolve", "simulators.direct", "simulators.reduced", "sweeps.checkpoint", "sweeps.workers",
+    "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
+    "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.times",
+    "static.spiked.blocks",
+}  # fmt: skip
+
+
+def code(page):
+    return BLOCK.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if code(p)], ids=lambda p: p.stem)
+def test_code_on_pages(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for number, block in enumerate(code(page)):
+        exec(compile(block, f"{page.name}, block {number + 1}", "exec"), names)
+    plt.close("all")
+
+
+def test_pages_have_code():
+    assert sum(len(code(page)) for page in PAGES) > 25  # the pattern finds what is there
+
+
+@pytest.mark.parametrize("page, last", [("power_law", 122), ("quadratic", 48)])
+def test_every_equation_of_a_paper_is_found_by_its_number(page, last):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    assert not [n for n in range(1, last + 1) if f"({n})" not in text]
+
+
+def test_every_public_module_is_in_the_reference():
+    text = "\n".join(p.read_text() for p in (ROOT / "docs").glob("api*/*.md")) + (ROOT / "docs" / "api.md").read_text()
+    modules = [m.name for m in pkgutil.walk_packages(overlaps.__path__, "overlaps.")]
+    # modules whose names are all in the package's vocabulary are described there
+    known = set(overlaps.__all__)
+    for name in modules:
+        short = name.removeprefix("overlaps.")
+        if "._" in name or short in INNER or name in PRIVATE:
+            continue
+        module = __import__(name, fromlist=["_"])
+        names = set(getattr(module, "__all__", []))
+        assert names <= known or name in text, f"{name} is missing in docs/api"

@@ -1,0 +1,172 @@
+"""The package where it is not at home: read-only, uncompiled, compiled twice at once, as a wheel, half imported."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+
+SOURCE = Path(ov.__file__).parent
+ROOT = Path(__file__).parents[2]
+
+# at their smallest: an integrator, both simulators, stability, the closures of three families
+WORK = """
+import numpy as np, overlaps as ov
+model = ov.committee_machine(1, 1, activation=ov.{activation}, eta=0.5, spectrum=ov.Spectrum([1.5, 0.5]))
+start = ov.State.from_blocks(model, q=[[[0.2]], [[0.3]]], r=[[[0.1]], [[0.0]]], t=[[[0.5]], [[0.5]]])
+traj = ov.solve(model, start, [0.0, 1.0], method="{method}")
+numbers = [traj.eps_g[-1]]
+if {all}:
+    for method in ("direct", "reduced"):
+        numbers.append(ov.simulate(model, N=20, alpha=[0, 1], rng=1, start=start, method=method).Q[0, -1, 0, 0])
+    numbers.append(ov.linearise(model, traj[-1]).rate)
+    numbers.append(ov.closure(ov.quadratic_network(2, 1, eta=0.1), np.eye(2), [[0.1], [0.2]], [[1.0]]).C[1, 1])
+    relu = ov.committee_machine(1, 1, activation=ov.relu, eta=0.1)
+    numbers.append(ov.closure(relu, [[1.0]], [[0.2]], [[1.0]]).C[0, 0])
+print(*map(float, numbers))
+"""
+
+
+def work(activation="linear", method="DOP853", everything=False):
+    return WORK.format(activation=activation, method=method, all=everything)
+
+
+def python(code, cwd, **environment):
+    """Standard output of a script in a fresh process; variables that are None are removed."""
+    env = {name: value for name, value in (os.environ | environment).items() if value is not None}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def numbers(words):
+    return np.array([float(word) for word in words])
+
+
+# places ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_read_only_installation_without_any_cache_works(tmp_path):
+    """As on a cluster: neither the package's folder nor the home can be written.
+
+    Files lie where cache folders would be made, so that the test means something to the super-user, too.
+    """
+    copy = tmp_path / "site" / "overlaps"
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    folders = [copy, *(path for path in copy.rglob("*") if path.is_dir())]
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    for folder in folders:
+        (folder / "__pycache__").write_text("")
+        folder.chmod(0o555)
+    before = sorted(copy.rglob("*"))
+    try:
+        code = work() + "print(ov.__file__)\nfrom overlaps.flow._flow import flow\nprint(flow.stats.cache_path)"
+        *found, place, cache = python(
+            code, tmp_path, PYTHONPATH=str(copy.parent), NUMBA_CACHE_DIR=None,
+            HOME=str(blocked / "home"), XDG_CACHE_HOME=str(blocked / "cache"),
+        )  # fmt: skip
+        assert Path(place).parent == copy and cache == "None"
+        assert sorted(copy.rglob("*")) == before
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    np.testing.assert_array_equal(numbers(found), numbers(python(work(), tmp_path)))
+
+
+@pytest.mark.slow
+def test_without_compilation_the_numbers_are_the_same(tmp_path):
+    for activation in ("linear", "erf"):
+        plain, compiled = (
+            numbers(python(work(activation, "structured", everything=True), tmp_path, NUMBA_DISABLE_JIT=switch))
+            for switch in ("1", "0")
+        )
+        # the last digits: LLVM fuses and reorders what Python does not; 20 steps of SGD and an integration pass them on
+        np.testing.assert_allclose(plain, compiled, rtol=1e-9)
+        assert np.all(np.isfinite(plain)) and np.all(plain != 0)
+
+
+@pytest.mark.slow
+def test_two_processes_may_compile_into_one_empty_cache(tmp_path):
+    code = work() + "from overlaps.flow._flow import flow\nfrom overlaps.activations._linear import linear_closure\n"
+    code += "print(*(sum(counter.values()) for f in (flow, linear_closure)"
+    code += " for counter in (f.stats.cache_hits, f.stats.cache_misses)))"
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    pair = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=env, cwd=tmp_path)
+        for _ in range(2)
+    ]
+    outputs = [process.communicate()[0].split() for process in pair]
+    assert [process.returncode for process in pair] == [0, 0]
+    third = python(code, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert third[1:] == ["1", "0", "1", "0"]  # found, not compiled: what the two left behind is sound
+    # compiled in the process or loaded from the cache: the last digit may differ, as the documentation says
+    for output in outputs:
+        assert float(output[0]) == pytest.approx(float(third[0]), rel=1e-14)
+
+
+# the wheel ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The built wheel; with the build backend that is installed, if it is, so that no network is needed."""
+    folder = tmp_path_factory.mktemp("wheel")
+    here = ["--no-build-isolation"] if importlib.util.find_spec("hatchling") else []
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", *here, "--wheel-dir", folder, ROOT]
+    done = subprocess.run([str(x) for x in command], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.iterdir()
+    return path
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    assert wheel.name == f"overlaps-{ov.__version__}-py3-none-any.whl"
+    names = set(zipfile.ZipFile(wheel).namelist())
+    sources = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.py")}
+    package = {name for name in names if name.startswith("overlaps/")}
+    assert package == sources | {"overlaps/py.typed"}  # no tests, no compiled kernels
+    rest = {Path(name).parts[0] for name in names - package}
+    assert rest == {f"overlaps-{ov.__version__}.dist-info"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_wheel_works_without_the_repository(wheel, tmp_path):
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    code = work() + "print(ov.__file__, ov.theory.quadratic.eta_solution(6, 3), len(ov.static.__all__))"
+    *found, place, eta, count = python(code, tmp_path, PYTHONPATH=str(site), NUMBA_DISABLE_JIT="1")
+    assert Path(place).is_relative_to(site) and eta == "1.8" and int(count) == len(ov.static.__all__)
+    assert len(found) == 1
+
+
+# the import -----------------------------------------------------------------------------------------------------------
+
+
+def test_importing_everything_draws_and_compiles_nothing(tmp_path):
+    code = """
+import importlib, pkgutil, sys
+import overlaps
+first = {name.split(".")[0] for name in sys.modules}
+print(*sorted(first & {"matplotlib", "tqdm", "xarray", "mpmath", "pandas", "distributed", "mpi4py"}), "|")
+for module in pkgutil.walk_packages(overlaps.__path__, "overlaps."):
+    if "__main__" not in module.name:
+        importlib.import_module(module.name)
+from numba.core.dispatcher import Dispatcher
+kernels = {
+    id(f): f for name, module in sys.modules.items() if name.startswith("overlaps") for f in vars(module).values()
+    if isinstance(f, Dispatcher)
+}
+print(len(kernels), *(f.__name__ for f in kernels.values() if f.signatures))
+"""
+    heavy, kernels, *compiled = python(code, tmp_path, NUMBA_DISABLE_JIT="0")
+    assert heavy == "|" and compiled == []
+    assert int(kernels) > 50  # the search itself works

@@ -1,0 +1,29 @@
+"""Every notebook converts, runs to its last assertion, and shows figures; needs the extra ``overlaps[notebooks]``."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.py"))
+INLINE = "module://matplotlib_inline.backend_inline"  # whatever MPLBACKEND says outside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebook(script, tmp_path):
+    import jupytext
+    from nbclient import NotebookClient
+
+    notebook = jupytext.read(script)
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client.execute(env={**os.environ, "MPLBACKEND": INLINE})  # raises at the first error
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not [x for x in outputs if x.output_type == "error"]
+    assert "".join(x.text for x in outputs if x.get("name") == "stderr") == "", "a cell warns"
+    assert outputs[-1].text == "all checks passed\n"
+    assert sum("image/png" in x.get("data", {}) for x in outputs) >= 4
+
+
+def test_there_are_notebooks():
+    assert [x.stem for x in NOTEBOOKS] == ["one_step", "plateau", "scaling_laws"]

@@ -1,0 +1,238 @@
+"""Every record of the library pickles, copies, prints in one line; files written by version 0.1.0 load."""
+
+import copy
+import dataclasses
+import inspect
+import pickle
+import pkgutil
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps.static.bayes.channel import Channel
+from overlaps.static.bayes.correlation import correlation_of
+from overlaps.static.bayes.student import train_student
+from overlaps.theory import quadratic
+from overlaps.theory.cayley_hamilton import hierarchy as cayley_hamilton
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def softplus(x):
+    return np.logaddexp(0.0, x)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def double(x):
+    return 2 * x
+
+
+def fails_at_two(x):
+    if x == 2:
+        raise ValueError("no")
+    return float(x)
+
+
+def partly_failed_sweep():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return ov.sweep(fails_at_two, {"x": [1, 2, 3]})
+
+
+def plateau(model):
+    return ov.fixed_point(model, ov.State.from_overlaps(model, Q=0.4 * np.ones((2, 2)), R=0.3 * np.ones((2, 2)), T=TWO))
+
+
+def distance_of_runs():
+    runs = ov.simulate(MODEL, N=40, alpha=[0, 1, 2, 4, 8, 16], rng=1, runs=2)
+    return ov.tlog_rmse([ov.solve(MODEL, runs.start(i), runs.alpha) for i in range(2)], runs)
+
+
+TWO = np.eye(2)
+MODEL = ov.committee_machine(
+    2, 2, eta=0.5, eta_v=0.1, noise=0.1, weight_decay=(0.1, 0.0), spectrum=ov.power_law(beta=1.0, L=2)
+)
+START = MODEL.random_start(N=100, rng=1)
+MANIFOLD = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
+FLOW = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
+TEACHER = ov.static.HierarchicalTeacher(beta=1.0, k=6, noise=0.5, activation={3: 1.0})
+SUBCRITICAL = ov.static.SubcriticalPowerLaw(beta=0.25, gamma=1.0, noise=0.5**0.5, activation={3: 1.0})
+
+# One row for each kind of record: how one comes about, and a change that dataclasses.replace (or _replace) accepts.
+RECORDS = {
+    "Activation": (lambda: ov.erf, dict(name="mine")),
+    "Activation of a function": (lambda: ov.Activation.from_function(softplus, sigmoid), dict(tolerance=0.1)),
+    "Activation in pieces": (lambda: ov.leaky_relu(0.1), dict(name="mine")),
+    "Activation polynomial": (lambda: ov.polynomial([0, -3, 0, 1]), dict(name="mine")),
+    "Spectrum": (lambda: ov.Spectrum([2.0, 0.5], [0.2, 0.8]), dict(name="mine")),
+    "Spectrum of a matrix": (lambda: ov.Spectrum.from_covariance([[2.0, 0.5], [0.5, 1.0]]), dict(name="mine")),
+    "State": (lambda: START, dict(v=[1.0, 2.0])),
+    "State without eigenvalues": (lambda: dataclasses.replace(START, s=None), dict(s=[1.0, 2.0])),
+    "Model": (lambda: MODEL, dict(eta=0.1)),
+    "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),
+    "Trajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5, 1.0]), dict(message="mine")),
+    "Ensemble": (lambda: ov.simulate(MODEL, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
+    "Sweep": (lambda: ov.sweep(double, {"x": [1, 2]}), dict(function="mine")),
+    "FixedPoint": (lambda: plateau(FLOW), dict(message="mine")),
+    "Linearisation": (lambda: ov.linearise(FLOW, plateau(FLOW).state), dict(floor=1.0)),
+    "HierarchicalTeacher": (lambda: TEACHER, dict(noise=0.1)),
+    "BayesSolution": (lambda: TEACHER.solve(nu=20.0), dict(eps=0.0)),
+    "BayesCurve": (lambda: TEACHER.curve((1, 100), points=5), dict(k_c=np.zeros(5))),
+    "PowerLawLimit": (lambda: ov.static.PowerLawLimit(beta=1.0, noise=0.5, activation={3: 1.0}), dict(noise=0.1)),
+    "SubcriticalPowerLaw": (lambda: SUBCRITICAL, dict(noise=0.8)),
+    "EqualReadouts": (lambda: ov.static.EqualReadouts(noise=0.5, activation=ov.relu), dict(noise=0.1)),
+    "Correlation": (lambda: correlation_of({3: 1.0}), dict(c=(0.0, 0.0, 0.0, 2.0))),
+    "StudentRun": (lambda: train_student(TEACHER, d=8, n=50, width=2, rng=1, steps=5), dict(n=1)),
+    "HiddenManifold": (lambda: MANIFOLD, dict(eta=0.1)),
+    "ManifoldEnsemble": (lambda: ov.simulate(MANIFOLD, N=20, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
+    "Discrepancy": (distance_of_runs, dict(alpha=None)),
+    "SpikedRandomFeatures": (
+        lambda: ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, c=1.1, gamma=0.9, beta=0.8), dict(noise=0.1)
+    ),
+    "PolynomialBasis": (lambda: cayley_hamilton.polynomial_basis(MODEL.spectrum), dict(name="mine")),
+    "MomentTrajectory": (lambda: cayley_hamilton.solve(MODEL, START, [0.0, 1.0]), dict(message="mine")),
+    # named tuples
+    "Phase": (lambda: SUBCRITICAL.phase(2.0), dict(lam=1.0)),
+    "ScalingLaw": (lambda: ov.static.PowerLawLimit(beta=1.0, noise=0.5, activation={3: 1.0}).leading(9.0), dict(eps=0)),
+    "FixedPoint of the teacher": (lambda: TEACHER.solve(nu=20.0).solutions[0], dict(eps=0.0)),
+    "Jump": (lambda: Channel(correlation_of({3: 1.0})).jumps[0], dict(lam=1.0)),
+    "Plateau": (lambda: quadratic.plateau(3, 2, eta=0.1), dict(q=1.0)),
+    "FlatDirections": (lambda: quadratic.flat_directions(12, 4, 2, 0, 2), dict(choices=1)),
+    "RiccatiSolution": (lambda: quadratic.riccati_flow(TWO, [[0.1], [0.2]], [0.0, 1.0], eta=0.1), dict(alpha=None)),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {name: make() for name, (make, _) in RECORDS.items()}
+
+
+def parts(record):
+    """The fields that make a record what it is."""
+    if dataclasses.is_dataclass(record):
+        return {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.compare}
+    return record._asdict()
+
+
+def same(a, b):
+    """Equality of records and of what they hold, without their own __eq__: nothing is compared with itself."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return type(a) is type(b) and a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
+    if dataclasses.is_dataclass(a) or hasattr(a, "_asdict"):
+        return type(a) is type(b) and same(parts(a), parts(b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, BaseException):
+        return type(a) is type(b) and a.args == b.args
+    return bool(a == b)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("clone", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy])
+def test_a_copy_is_equal_and_a_changed_one_is_not(name, clone, records):
+    record = records[name]
+    again = clone(record)
+    assert again is not record or isinstance(record, tuple)  # copy.copy hands back what cannot change
+    assert same(again, record) and repr(again) == repr(record)
+    change = RECORDS[name][1]
+    other = dataclasses.replace(again, **change) if dataclasses.is_dataclass(again) else again._replace(**change)
+    assert not same(other, record)
+    assert all(same(parts(other)[x], value) for x, value in parts(record).items() if x not in change and x != "k")
+    if type(record).__eq__ not in (object.__eq__, tuple.__eq__):
+        assert again == record and other != record
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_records_do_not_change_and_print_in_one_line(name, records):
+    record = records[name]
+    field = next(iter(parts(record)))
+    with pytest.raises((dataclasses.FrozenInstanceError, AttributeError)):
+        setattr(record, field, None)
+    text = repr(record)
+    assert "object at 0x" not in text
+    if not isinstance(record, tuple):  # those show all their arrays
+        assert "\n" not in text and len(text) < 300
+
+
+def test_arrays_of_checked_records_are_read_only(records):
+    for array in (records["State"].q, records["Spectrum"].s, records["Model"].v, records["HierarchicalTeacher"].v2):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0.0
+
+
+def test_a_sweep_with_failed_points_survives_pickling():
+    result = partly_failed_sweep()
+    again = pickle.loads(pickle.dumps(result))
+    assert same(again, result) and not again.success
+    assert "fails_at_two" in again.errors[1].__notes__[0]  # the traceback of the worker
+
+
+def test_every_public_record_has_a_row(records):
+    """A new dataclass in one of the public lists has to enter the table (Python itself looks after named tuples)."""
+    kinds = {type(record) for record in records.values()}
+    theories = [m.name for m in pkgutil.iter_modules(ov.theory.__path__, "overlaps.theory.")]
+    for module in map(import_module, ["overlaps", "overlaps.static", *theories]):
+        for name in getattr(module, "__all__", []):
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and dataclasses.is_dataclass(thing):
+                assert thing in kinds, f"{thing.__module__}.{name} has no row in RECORDS"
+
+
+# files of version 0.1.0 -----------------------------------------------------------------------------------------------
+
+
+def archived_model():
+    spectrum = ov.Spectrum([2.0, 0.5], [1 / 3, 2 / 3])
+    return ov.committee_machine(
+        2, 1, eta=0.5, eta_v=0.1, noise=0.1, weight_decay=(0.1, 0.05), batch_size=2, spectrum=spectrum
+    )
+
+
+def archived_start(model):
+    block = np.array([[0.3, 0.1], [0.1, 0.2]])
+    return ov.State.from_blocks(
+        model, q=[block, 0.5 * block], r=[[[0.1], [0.0]], [[-0.1], [0.05]]], t=[[[0.4]], [[0.6]]], v=[0.9, 1.1]
+    )
+
+
+def archived_trajectory():
+    model = archived_model()
+    return ov.solve(model, archived_start(model), [0.0, 1.0, 5.0], method="DOP853")
+
+
+def archived_ensemble():
+    model = archived_model()
+    start = archived_start(model)
+    return ov.simulate(model, N=30, alpha=[0, 1, 2], rng=1, start=start, runs=2, method="direct")
+
+
+ARCHIVED = {"trajectory-0.1.0.npz": archived_trajectory, "ensemble-0.1.0.npz": archived_ensemble}
+
+
+@pytest.mark.parametrize("name", ARCHIVED)
+def test_files_of_version_0_1_0_load_and_are_what_is_computed_today(name):
+    """Read what version 0.1.0 wrote, in the folder tests, with
+
+        from test_records import ARCHIVED
+        for name, compute in ARCHIVED.items():
+            compute().save(f"data/{name}")
+
+    The files stay as they are: later versions have to read them.
+    """  # noqa: D400
+    stored, fresh = ov.load(DATA / name), ARCHIVED[name]()
+    assert type(stored) is type(fresh) and stored.success
+    assert stored.model == fresh.model == archived_model()
+    assert {f.name for f in dataclasses.fields(stored)} == {f.name for f in dataclasses.fields(fresh)}
+    # 1e-8 relative was asked of the integration; the same steps of SGD differ by rounding only, on any CPU
+    rtol = 1e-7 if isinstance(fresh, ov.Trajectory) else 1e-10
+    for field in ("alpha", "q", "r", "v", "tau", "T", "eps_g", "Q", "R"):
+        np.testing.assert_allclose(getattr(stored, field), getattr(fresh, field), rtol=rtol, atol=1e-12, err_msg=field)
