@@ -11,7 +11,7 @@ from scipy.linalg import expm
 import overlaps as ov
 from overlaps.flow.differences import DifferenceSystem, nodes
 from overlaps.flow.handover import can_hand_over, handover_error
-from overlaps.flow.newton import Jacobian
+from overlaps.flow.jacobian import Jacobian
 from overlaps.flow.system import System
 from overlaps.integrators.run import integrate
 

@@ -9,7 +9,7 @@ from scipy.linalg import expm
 
 import overlaps as ov
 from overlaps.flow._flow import flow
-from overlaps.flow.newton import Jacobian, closure_derivatives
+from overlaps.flow.jacobian import Jacobian
 from overlaps.flow.system import System
 from overlaps.integrators import choose as _choose
 from overlaps.integrators.bdf import StructuredBDF
@@ -53,7 +53,7 @@ def dense_jacobian(system, y):
     L, K, M = system.shape
     s, p, tau = system.model.spectrum.s, system.model.spectrum.p, system.start.tau
     trains_v, rest = system.model.trains_v, (system.decay, system.decay_v, system.second_order)
-    dA, dB, dC, ddv = closure_derivatives(system)
+    dA, dB, dC, ddv = system.derivatives(exact=False)
     J = np.empty((y.size, y.size))
     zero, none = np.zeros((K, K)), np.zeros(K)
     for i, unit in enumerate(np.eye(y.size)):
@@ -76,7 +76,7 @@ def test_structured_solve_is_the_dense_solve(name, both_layers, K, M, L, rng):
         system = System(model, start)
         y = system.pack(start)
         b = rng.standard_normal(y.size)
-        x = (1.0 - np.float64(c) * Jacobian(system, y)).solve(b)
+        x = (1.0 - np.float64(c) * Jacobian(system, y, exact=False)).solve(b)
         matrix = np.eye(y.size) - c * dense_jacobian(system, y)
         # rounding, times the condition number of order 100 of matrices at c = 30
         np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=0, atol=1e-10 * np.abs(x).max())
@@ -107,7 +107,7 @@ def test_differences_serve_where_there_are_no_derivatives(rng):
     assert approximate.model.activation.code != exact.model.activation.code
     for system in (exact, approximate):
         system.close(system.pack(start))
-    for x, y in zip(closure_derivatives(exact), closure_derivatives(approximate), strict=True):
+    for x, y in zip(exact.derivatives(exact=False), approximate.derivatives(exact=False), strict=True):
         # one-sided differences with a step of 1e-4, of functions known to 1e-8
         np.testing.assert_allclose(y, x, atol=2e-3 * max(np.abs(x).max(), 1e-3))
 

@@ -1,6 +1,11 @@
 """The one right-hand side, its Jacobian J = D + F G, and the same flow in the differences of students and teachers.
 
-``_flow`` is the ODE of the library. ``system`` packs the order parameters into a vector and binds the closure:
-integrators and the stability analysis know a system and nothing else. ``differences`` follows the flow where Q and R
-no longer hold eps_g, ``handover`` says when.
+``_flow`` is the ODE of the library. ``system`` binds the closure and states the protocol: integrators and the stability
+analysis know a system and nothing else. ``packing`` knows how order parameters lie in a vector. ``differences`` follows
+the flow where Q and R no longer hold eps_g, ``handover`` says when.
 """
+
+from ._flow import flow
+from ._newton import rotate, rotate_back
+
+__all__ = ["flow", "rotate", "rotate_back"]

@@ -1,43 +1,65 @@
 """The one right-hand side: overlaps -> covariance of the fields, and closure -> velocities of the overlaps.
 
-Packed state ``y``: r (L, K, M) row-major, then the upper triangle (row by row) of q^l for each l, then v if it is
-trained.  Only the triangle is stored because an antisymmetric part of q, seeded by rounding, would grow.
+Packed state ``y`` (``packing``): r (K, M, L), then the upper triangle (row by row) of q (K (K + 1) / 2, L), then v if it
+is trained.  Blocks run fastest, so that every inner loop is a loop over blocks and becomes vector instructions.  Only the
+triangle is stored because an antisymmetric part of q, seeded by rounding, would grow.
 """
 
 from .._base.jit import jit
 
 
 @jit
+def triangle(i, j, K):
+    """Place of the entry ij in an upper triangle (K, K) stored row by row."""
+    return i * K - i * (i - 1) // 2 + j - i if i <= j else j * K - j * (j - 1) // 2 + i - j
+
+
+@jit
+def add(c, x, y):
+    """Add c x to y."""
+    for l in range(y.size):
+        y[l] += c * x[l]
+
+
+@jit(fast=True)
+def total(x):
+    """sum_l x_l."""
+    result = 0.0
+    for l in range(x.size):
+        result += x[l]
+    return result
+
+
+@jit(fast=True)
+def dot(x, y):
+    """sum_l x_l y_l."""
+    result = 0.0
+    for l in range(x.size):
+        result += x[l] * y[l]
+    return result
+
+
+@jit
 def gather(y, s, K, M, trains_v, S, w):
     """Fill the Q and R parts of S (n, n) and, when it is trained, the student part of w = (v, -v*)."""
     L = s.size
-    n = K + M
-    for i in range(K):
-        for j in range(n):
-            S[i, j] = 0.0
     position = 0
-    for _ in range(L):
-        for k in range(K):
-            for m in range(K, n):
-                S[k, m] += y[position]
-                position += 1
-    for block in range(L):
-        for i in range(K):
-            for j in range(i, K):
-                S[i, j] += s[block] * y[position]
-                position += 1
+    for k in range(K):
+        for m in range(K, K + M):
+            S[k, m] = S[m, k] = total(y[position : position + L])
+            position += L
     for i in range(K):
-        for j in range(i):
-            S[i, j] = S[j, i]
-        for m in range(K, n):
-            S[m, i] = S[i, m]
-        if trains_v:
-            w[i] = y[position + i]
+        for j in range(i, K):
+            S[i, j] = S[j, i] = dot(s, y[position : position + L])
+            position += L
+    if trains_v:
+        for k in range(K):
+            w[k] = y[position + k]
 
 
 @jit
 def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
-    """Fill dy = d(r, q, v)/dalpha for given closure matrices.
+    """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
 
     dr^l = s_l A r^l + B tau^l - decay r^l
     dq^l = s_l (A q^l + q^l A^T) + B r^lT + r^l B^T + s_l p_l second_order C - 2 decay q^l
@@ -48,33 +70,34 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
     """
     L = s.size
     K, M = B.shape
-    triangle = K * (K + 1) // 2
-    for block in range(L):
-        r0 = block * K * M
-        q0 = L * K * M + block * triangle
-        for k in range(K):
+    first = K * M * L
+    for k in range(K):
+        for m in range(M):
+            at = (k * M + m) * L
+            d, own = dy[at : at + L], y[at : at + L]
+            d[:] = 0.0
+            for j in range(K):
+                add(A[k, j], y[(j * M + m) * L : (j * M + m + 1) * L], d)
+            for l in range(L):
+                d[l] = s[l] * d[l] - decay * own[l]
+            for i in range(M):
+                add(B[k, i], tau[i, m], d)
+    position = first
+    for i in range(K):
+        for j in range(i, K):
+            d, own = dy[position : position + L], y[position : position + L]
+            d[:] = 0.0
+            for k in range(K):
+                kj, ki = first + triangle(k, j, K) * L, first + triangle(k, i, K) * L
+                add(A[i, k], y[kj : kj + L], d)
+                add(A[j, k], y[ki : ki + L], d)
+            noise = second_order * C[i, j] if second_order > 0 else 0.0
+            for l in range(L):
+                d[l] = s[l] * (d[l] + p[l] * noise) - 2 * decay * own[l]
             for m in range(M):
-                velocity = -decay * y[r0 + k * M + m]
-                for j in range(K):
-                    velocity += s[block] * A[k, j] * y[r0 + j * M + m]
-                for i in range(M):
-                    velocity += B[k, i] * tau[block, i, m]
-                dy[r0 + k * M + m] = velocity
-        noise = second_order * s[block] * p[block]
-        position = q0
-        for i in range(K):
-            for j in range(i, K):
-                velocity = noise * C[i, j] - 2 * decay * y[position] if second_order > 0 else -2 * decay * y[position]
-                for k in range(K):
-                    # index of q_kj and q_ki in the upper triangle
-                    kj = k * K - k * (k - 1) // 2 + j - k if k <= j else j * K - j * (j - 1) // 2 + k - j
-                    ki = k * K - k * (k - 1) // 2 + i - k if k <= i else i * K - i * (i - 1) // 2 + k - i
-                    velocity += s[block] * (A[i, k] * y[q0 + kj] + A[j, k] * y[q0 + ki])
-                for m in range(M):
-                    velocity += B[i, m] * y[r0 + j * M + m] + B[j, m] * y[r0 + i * M + m]
-                dy[position] = velocity
-                position += 1
+                add(B[i, m], y[(j * M + m) * L : (j * M + m + 1) * L], d)
+                add(B[j, m], y[(i * M + m) * L : (i * M + m + 1) * L], d)
+            position += L
     if trains_v:
-        first = L * (K * M + triangle)
         for k in range(K):
-            dy[first + k] = dv[k] - decay_v * y[first + k]
+            dy[position + k] = dv[k] - decay_v * y[position + k]

@@ -24,9 +24,10 @@ from ..activations._erf_differences import erf_differences
 from ..activations._linear import linear_differences
 from ..activations._quadratic import quadratic_differences
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC
-from ..models.state import State
 from ._flow import flow, gather
 from .handover import can_hand_over, quadratic_frame, reproduces, unfit
+from .packing import Packing
+from .system import System, blocks_last
 
 __all__ = ["DifferenceSystem", "nodes"]
 
@@ -87,10 +88,10 @@ def _gauss(n):
     return (x + 1) / 2, weight / 2
 
 
-class DifferenceSystem:
+class DifferenceSystem(System):
     r"""Flow of the overlaps of the differences: what ``integrate`` takes in place of a System.
 
-    Packed state ``y``: e^l (L, K, K), then the upper triangle of D^l. With the size x of the differences,
+    Packed as a System, with e in the place of r and D in that of q. With the size x of the differences,
     :math:`x^2 = \sum_l s_l\, \mathrm{tr} D^l`, e falls like x and D like x^2: tolerances are relative to these
     (:meth:`unit`), so that one pair of them serves down to any eps_g.
 
@@ -141,8 +142,9 @@ class DifferenceSystem:
         self.model, self.start, self.frame = model, start, frame
         L, K = model.spectrum.L, model.K
         self.shape = L, K, K
-        self.upper = np.triu_indices(K)
+        self.packing = Packing(L, K, K, False)
         self.tau = np.ascontiguousarray(frame @ start.tau @ frame.T)
+        self.source = blocks_last(self.tau)
         self.inverse = np.linalg.inv(frame)
         self.Z = np.zeros((2 * K, 2 * K))  # covariance of (d, a), a = F nu, lambda = a + x d
         self.Z[K:, K:] = frame @ start.T @ frame.T
@@ -153,8 +155,8 @@ class DifferenceSystem:
         self.second_order = 0.0 if model.gradient_flow else 1.0 / model.batch_size
         self.closure = KERNELS[model.activation.code]
         # sum_l s_l tr D^l = variance @ y
-        diagonal = (self.upper[0] == self.upper[1]).astype(float)
-        self.variance = np.concatenate([np.zeros(L * K * K), np.kron(model.spectrum.s, diagonal)])
+        diagonal = (self.packing.upper[0] == self.packing.upper[1]).astype(float)
+        self.variance = np.concatenate([np.zeros(L * K * K), np.kron(diagonal, model.spectrum.s)])
         self.power = np.concatenate([np.ones(L * K * K), np.full(L * K * (K + 1) // 2, 2.0)])
 
     def pack(self, state):
@@ -166,7 +168,7 @@ class DifferenceSystem:
         return self._packed(D, e)
 
     def _packed(self, D, e):
-        y = np.concatenate([e.ravel(), D[:, *self.upper].ravel()])
+        y = self.packing.pack(D, e)
         if not self.variance @ y > 0:
             raise ValueError("student and teacher are equal up to rounding: there is no difference to follow.")
         return y
@@ -206,6 +208,14 @@ class DifferenceSystem:
             return None
         return lambda later: self.close(later) < share * self.size(later) ** 2
 
+    def tightening(self, y):
+        """1: eps_g is as large as its terms."""
+        return 1.0
+
+    def change_of_eps_g(self, dy):
+        """0: the error of the differences, which are as small as they are, is that of eps_g already."""
+        return 0.0
+
     def size(self, y):
         """Standard deviation x of all differences lambda_k - a_k together, at y (..., size)."""
         return np.sqrt(np.maximum(y @ self.variance, 0.0))
@@ -216,12 +226,7 @@ class DifferenceSystem:
 
     def differences(self, y):
         """Overlaps of the differences at y (..., size): D (..., L, K, K), plain, and e (..., L, K, K), times s_l."""
-        L, K, _ = self.shape
-        lead = y.shape[:-1]
-        e, upper = y[..., : L * K * K].reshape(*lead, L, K, K), y[..., L * K * K :]
-        D = np.empty((*lead, L, K, K))
-        i, j = self.upper
-        D[..., i, j] = D[..., j, i] = upper.reshape(*lead, L, -1)
+        D, e, _ = self.packing.unpack(y)
         return D, e
 
     def unpack(self, y):
@@ -231,11 +236,6 @@ class DifferenceSystem:
         q = np.where(s > 0, D + (e + e.swapaxes(-1, -2)) * inverse + self.tau * inverse**2, self.start.q)
         r = np.where(s > 0, (e + self.tau * inverse) @ self.inverse.T, self.start.r)
         return q, r, np.broadcast_to(self.start.v, (*y.shape[:-1], self.model.K))
-
-    def state(self, y):
-        """Y -> State, with the constants of the start."""
-        q, r, v = self.unpack(y)
-        return State(q=q, r=r, tau=self.start.tau, T=self.start.T, v=v, s=self.start.s)
 
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
@@ -253,13 +253,13 @@ class DifferenceSystem:
         eta, second_order = self.model.eta, self.second_order > 0
         return self.closure(Z, self.start.v, self.x, t, weight, eta, second_order, A, B, C)
 
-    def derivatives(self):
+    def derivatives(self, exact=False):
         """Derivatives of A, G / x, C / x^2 and dv with respect to the upper triangle of E[d d^T], and to E[d a^T].
 
         In units of x, by central differences where ``close`` was called last: good to 1e-8, for Newton's iteration.
         """
         K = self.model.K
-        pairs = [*zip(*map(list, self.upper), strict=True), *((k, K + m) for k in range(K) for m in range(K))]
+        pairs = [*zip(*map(list, self.packing.upper), strict=True), *((k, K + m) for k in range(K) for m in range(K))]
         dA, dB, dC = (np.zeros((len(pairs), K, K)) for _ in range(3))
         minus = np.zeros((3, K, K))
         for u, pair in enumerate(pairs):
@@ -280,7 +280,7 @@ class DifferenceSystem:
         R = (aa + x * da) @ self.inverse.T
         return np.block([[aa + x * (da + da.T) + x * x * dd, R], [R.T, self.start.T]])
 
-    def eps_g(self, y):
+    def errors(self, y):
         """Generalisation errors (...) of the packed states y (..., size)."""
         return np.maximum([self.close(row) for row in y.reshape(-1, y.shape[-1])], 0.0).reshape(y.shape[:-1])
 
@@ -300,11 +300,11 @@ class DifferenceSystem:
 
     def rhs(self, _, y):
         """dy/dalpha; the flow is autonomous."""
-        self.close(y)
+        self.eps_g = self.close(y)
         dy = np.empty_like(y)
         spectrum = self.model.spectrum
         flow(
-            y, spectrum.s, spectrum.p, self.tau, self.A, self.x * self.B, self.x**2 * self.C, self.dv,
+            y, spectrum.s, spectrum.p, self.source, self.A, self.x * self.B, self.x**2 * self.C, self.dv,
             0.0, 0.0, self.second_order, False, dy,
         )  # fmt: skip
         return dy

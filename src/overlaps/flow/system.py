@@ -1,22 +1,40 @@
-"""A model on a start as an ordinary differential equation in one packed vector."""
+"""A model on a start as an ordinary differential equation in one packed vector, and the protocol of such systems."""
 
 import numpy as np
 
 from ..activations.closure import bind
+from ..activations.derivatives import closure_derivatives
 from ..gaussian.two_point import NUMERIC
 from ..models.state import State
 from ._flow import flow, gather
-from .differences import DifferenceSystem
+from .packing import Packing
+
+SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
 
 
 class System:
-    """dy/dalpha = rhs(alpha, y) for the packed order parameters of ``_flow``; keeps all work arrays."""
+    """dy/dalpha = rhs(alpha, y) for the packed order parameters; keeps all work arrays.
+
+    This is the protocol that integrators, the stability analysis and late times rely on.  A system in other variables
+    (differences, moments) is a subclass that answers to the same calls:
+
+    1. ``pack(state) -> y`` and ``unpack(y) -> q, r, v``, ``state(y) -> State``: y may have leading axes in ``unpack``.
+    2. ``close(y) -> eps_g`` evaluates the closure at y into ``S, w, A, B, C, dv``.
+    3. ``rhs(alpha, y) -> dy``, with ``eps_g`` that of the last call.
+    4. ``derivatives(exact) -> dA, dB, dC, ddv`` with respect to (triangle of Q, R, v) where ``close`` was called last.
+    5. ``change_of_eps_g(dy)``: first-order change of eps_g there, what an error dy of the overlaps costs.
+    6. ``unit(y)``: natural size of the entries of y, to which absolute tolerances are relative; 1 for overlaps.
+    7. ``tightening(y)``: factor <= 1 on the tolerances that keeps eps_g as accurate as the overlaps.
+    8. ``packing`` (layout of y), ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``: what the kernels
+       of the flow take beside the closure.
+    """
 
     def __init__(self, model, start):
         self.model, self.start = model, start
         K, M, L = model.K, model.M, model.spectrum.L
         self.shape = L, K, M
-        self.upper, self.tau = np.triu_indices(K), start.tau
+        self.packing = Packing(L, K, M, model.trains_v)
+        self.source = blocks_last(start.tau)
         self.S = np.array(start.S)
         self.w = np.concatenate([start.v, -model.v_star])
         self.A, self.B, self.C, self.dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
@@ -29,20 +47,12 @@ class System:
 
     def pack(self, state):
         """State -> y."""
-        upper = state.q[:, *self.upper]
-        return np.concatenate([state.r.ravel(), upper.ravel(), state.v if self.model.trains_v else []])
+        return self.packing.pack(state.q, state.r, state.v)
 
     def unpack(self, y):
         """Arrays (q, r, v) of y, which may have leading axes: y (..., size)."""
-        L, K, M = self.shape
-        lead = y.shape[:-1]
-        r, upper, v = np.split(y, [L * K * M, L * (K * M + K * (K + 1) // 2)], axis=-1)
-        q = np.empty((*lead, L, K, K), dtype=y.dtype)
-        i, j = self.upper
-        q[..., i, j] = q[..., j, i] = upper.reshape(*lead, L, -1)
-        if not self.model.trains_v:
-            v = np.broadcast_to(self.start.v, (*lead, K))
-        return q, r.reshape(*lead, L, K, M), v
+        q, r, v = self.packing.unpack(y)
+        return q, r, v if self.model.trains_v else np.broadcast_to(self.start.v, (*y.shape[:-1], self.model.K))
 
     def unit(self, y):
         """Natural size of the entries of y: what tolerances are relative to."""
@@ -59,6 +69,12 @@ class System:
         gather(y, self.model.spectrum.s, K, M, self.model.trains_v, self.S, self.w)
         return self.closure(self.S, self.w, self.A, self.B, self.C, self.dv)
 
+    def derivatives(self, exact):
+        """Response dA, dB, dC, ddv of the closure to its arguments, where ``close`` was called last."""
+        changes = closure_derivatives(self.closure, self.model, self.S, self.w, exact=exact)
+        frozen = 0 if self.model.trains_v else self.model.K
+        return tuple(x[: len(x) - frozen] for x in changes)
+
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.
 
@@ -69,16 +85,28 @@ class System:
         change = -(np.sum(self.A * self.dS[:K, :K]) / 2 + np.sum(self.B * self.dS[:K, K:])) / model.eta
         return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
 
+    def tightening(self, y):
+        """Factor on the tolerances: 1 down to eps_g = SENSITIVE in natural units, then falling with it."""
+        K, eps_g = len(self.A), self.close(y)
+        Q, R = self.S[:K, :K], self.S[:K, K:]
+        terms = (np.sum(np.abs(self.A * Q)) / 2 + np.sum(np.abs(self.B * R))) / self.model.eta
+        return float(np.clip(max(eps_g, 0.0) / max(SENSITIVE * terms, 1e-300), 0.0, 1.0)) ** 1.2
+
     def rhs(self, _, y):
         """dy/dalpha; the flow is autonomous."""
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         spectrum = self.model.spectrum
         flow(
-            y, spectrum.s, spectrum.p, self.tau, self.A, self.B, self.C, self.dv,
+            y, spectrum.s, spectrum.p, self.source, self.A, self.B, self.C, self.dv,
             self.decay, self.decay_v, self.second_order, self.model.trains_v, dy,
         )  # fmt: skip
         return dy
+
+
+def blocks_last(x):
+    """Array (L, M, M) -> (M, M, L), contiguous: blocks run fastest in the kernels."""
+    return np.ascontiguousarray(np.moveaxis(x, 0, -1))
 
 
 def fastest_rate(system):
@@ -101,7 +129,7 @@ def fastest_rate(system):
 def system_of(fun):
     """The system whose right-hand side ``fun`` is; its structure is what the solvers of this library use."""
     system = getattr(fun, "__self__", None)
-    if not isinstance(system, System | DifferenceSystem):
+    if not isinstance(system, System):
         raise ValueError(
             f"fun = {fun!r}; expected the flow of the overlaps. Call overlaps.solve(model, start, alpha, method=...), "
             "or take a solver of scipy.integrate for other equations."

@@ -6,8 +6,7 @@ import numpy as np
 from scipy.integrate import BDF
 from scipy.sparse import csc_matrix
 
-from ..flow.differences import DifferenceSystem
-from ..flow.newton import Jacobian
+from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
 
 __all__ = ["StructuredBDF"]
@@ -15,7 +14,6 @@ SHARE = 0.25  # of the tolerance, that the global error aims at where nothing am
 ROUNDING = 1e-14  # of a solution of J x = f relative to the largest overlap, where f is rounding and J is slow
 # below these Newton corrections, and overlaps that vanish, drown in the rounding of overlaps of order one
 LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
-SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
 TIGHTEST = 1e-12  # relative tolerance per step that this may lead to
 NEWTON_TOLERANCE = 0.01  # of the local error; SciPy's sqrt(rtol) gains nothing here, and at 1e-8 iterates on rounding
 
@@ -93,26 +91,16 @@ class StructuredBDF(BDF):
 
     def _step_impl(self):
         """One step, with tolerances that follow eps_g where it is a small difference of the overlaps."""
-        factor = max(self._tightening(), min(TIGHTEST / self.rtol_start, 1.0))
+        factor = max(self.system.tightening(self.y), min(TIGHTEST / self.rtol_start, 1.0))
         self.rtol = factor * self.rtol_start
         self.atol = np.maximum(factor * np.asarray(self.atol), LEAST_ATOL * self.system.unit(self.y)).view(_Serial)
         return super()._step_impl()
-
-    def _tightening(self):
-        """Factor on the tolerances: 1 down to eps_g = SENSITIVE in natural units, then falling with it."""
-        system = self.system
-        if isinstance(system, DifferenceSystem):  # where eps_g is as large as its terms
-            return 1.0
-        K, eps_g = len(system.A), system.close(self.y)
-        Q, R = system.S[:K, :K], system.S[:K, K:]
-        terms = (np.sum(np.abs(system.A * Q)) / 2 + np.sum(np.abs(system.B * R))) / system.model.eta
-        return float(np.clip(max(eps_g, 0.0) / max(SENSITIVE * terms, 1e-300), 0.0, 1.0)) ** 1.2
 
     def _jacobian(self, t, y):
         """Jacobian at y; at the last accepted point where the closure is not finite at y."""
         self.njev += 1
         finite = np.isfinite(self.system.close(y)) and np.all(np.isfinite(self.system.A))
-        return Jacobian(self.system, y if finite else self.y)
+        return Jacobian(self.system, y if finite else self.y, exact=False)
 
     def _factorised(self, newton_matrix):
         """Count a factorisation; the expression ``I - c * J`` made it."""

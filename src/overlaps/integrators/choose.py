@@ -1,9 +1,7 @@
 """What ``method="auto"`` chooses, and the sentence that says why."""
 
-from ..activations._relu_derivatives import relu_alignment
-from ..flow.newton import ALIGNED
+from ..activations.derivatives import alignment_obstacle
 from ..flow.system import fastest_rate
-from ..gaussian.two_point import RELU
 
 MEMORY = 1e9  # bytes that the derivatives of the closure may take
 
@@ -33,6 +31,4 @@ def _obstacle(system):
     size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
     if size > MEMORY:
         return f"the closure has derivatives of {size / 1e9:.1f} GB"
-    if system.model.activation.code == RELU and relu_alignment(system.start.S, K) < ALIGNED:
-        return "a relu student is aligned with another unit, where the closure has no derivatives"
-    return None
+    return alignment_obstacle(system.model, system.start.S) or None

@@ -99,7 +99,7 @@ def _follow_differences(system, run, arrays, times, solver, tick, common):
         kept = len(alpha) if common["every_step"] or at in times else len(alpha) - 1
         alpha = alpha[:kept] + part.alpha[1:]
         arrays = [np.concatenate([a[:kept], b[1:]]) for a, b in zip(arrays, late.unpack(packed), strict=True)]
-        late_part = np.array([late.eps_g(packed), late.eps_floor(packed)])
+        late_part = np.array([late.errors(packed), late.eps_floor(packed)])
         eps_late = np.concatenate([eps_late[:, :kept], late_part[:, 1:]], axis=1)
         late, y = late.realigned(packed[-1])
         run = part

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import OdeSolver
 
-from ..flow._newton import rotate, rotate_back
+from ..flow import rotate, rotate_back
 from ..flow.system import system_of
 from ._exponential import advance_blocks
 
@@ -89,10 +89,7 @@ class ExponentialMidpoint(OdeSolver):
 
     def _arguments(self, y):
         """The arguments (Q, R, v) of the closure at y, or their velocities from dy, as one vector."""
-        L, K, M = self.system.shape
-        r, upper, v = np.split(y, [L * K * M, L * (K * M + K * (K + 1) // 2)])
-        s = self.system.model.spectrum.s
-        return np.concatenate([s @ upper.reshape(L, -1), r.reshape(L, -1).sum(axis=0), v])
+        return self.system.packing.arguments(y, self.system.model.spectrum.s)
 
     def _freeze(self, y):
         self.nfev += 1
@@ -142,10 +139,10 @@ class FrozenFlow:
         """Y after h."""
         system, V = self.system, self.V
         L, K, M = system.shape
-        r, q, new_r, new_q = (np.empty((L, K, n)) for n in (M, K, M, K))
-        rotate(y, V, L, K, M, r, q)
-        s, p, tau = system.model.spectrum.s, system.model.spectrum.p, system.start.tau
-        advance_blocks(r, q, s, p, tau, self.a, self.B, self.C, system.decay, h, new_r, new_q)
+        r, q, new_r, new_q = (np.empty((K, n, L)) for n in (M, K, M, K))
+        rotate(y, V, r, q)
+        s, p = system.model.spectrum.s, system.model.spectrum.p
+        advance_blocks(r, q, s, p, system.source, self.a, self.B, self.C, system.decay, h, new_r, new_q)
         new = np.empty_like(y)
         rotate_back(new_r, new_q, V, new)
         if system.model.trains_v:

@@ -11,8 +11,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 from .._base import check
 from .._base.record import Record
 from ..activations.closure import check_domain
-from ..flow.jacobian import Derivative, jacobian
-from ..flow.newton import Jacobian, NewtonMatrix
+from ..flow.jacobian import Jacobian, jacobian
 from ..flow.system import System
 from ..models.model import Model
 from ..models.state import State
@@ -162,7 +161,7 @@ def linearise(model, state, *, count=None):
     count = check.count("count", count)
     if count > n:
         raise ValueError(f"count = {count}; the state has {n} order parameters, expected count <= {n}.")
-    derivative = Derivative(system, y)
+    derivative = Jacobian(system, y)
     if n <= DENSE or count > n - 2:
         values, vectors = np.linalg.eig(derivative.dense())
     else:
@@ -196,7 +195,7 @@ def _leading(system, y, derivative, count):
     except ArpackNoConvergence:
         edge = 0.0  # slow modes crowd there: nothing stands out on the right
     sigma = max(1.05 * edge, ZERO * derivative.scale)
-    factorised = NewtonMatrix(Jacobian(system, y), 1 / sigma)
+    factorised = derivative.factorised(1 / sigma)
 
     def inverse(b):
         return factorised.solve(np.ascontiguousarray(b.ravel(), float)) / -sigma
@@ -342,7 +341,7 @@ def _newton(system, y, max_iterations):
     for iteration in range(max_iterations + 1):
         velocity = system.rhs(0.0, y)
         try:
-            derivative = Derivative(system, y)
+            derivative = Jacobian(system, y)
         except ValueError as refusal:
             if iteration == 0:  # the guess itself is at fault
                 raise
@@ -381,7 +380,7 @@ def _ties(system):
     first = np.argmax(apart <= SAME * np.max(np.abs(rows), initial=0.0), axis=1)
     q, r, v = system.unpack(np.arange(system.pack(start).size, dtype=float))
     v = v[first] if system.model.trains_v else []
-    return np.concatenate([r[:, first].ravel(), q[:, first[:, None], first][:, *system.upper].ravel(), v]).astype(int)
+    return system.packing.pack(q[:, first[:, None], first], r[:, first], v).astype(int)
 
 
 def _possible(system, y):
@@ -389,15 +388,13 @@ def _possible(system, y):
 
     Solutions without noise (student = teacher) lie on this boundary, which Newton steps overshoot.
     """
-    q, r, _ = system.unpack(y)
+    q, r, v = system.unpack(y)
     explained = r @ np.linalg.pinv(system.start.tau, rcond=1e-12, hermitian=True) @ r.swapaxes(1, 2)
     values, vectors = np.linalg.eigh(q - explained)
     if np.all(values >= 0):
         return y
     q = explained + (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.swapaxes(1, 2)
-    y, q = y.copy(), q[:, *system.upper].ravel()
-    y[r.size : r.size + q.size] = q
-    return y
+    return system.packing.pack(q, r, v)
 
 
 def _check_dense(n):
@@ -506,7 +503,7 @@ class _Branch:
     def __init__(self, model, state):
         self.model, self.known = model, {model.eta: state}
         system, y = _bound(model, state)
-        derivative = Derivative(system, y)
+        derivative = Jacobian(system, y)
         residual = np.max(np.abs(system.rhs(0.0, y)))
         if residual > 1e-8 * derivative.scale * np.max(np.abs(y)):
             raise ValueError(

@@ -4,39 +4,35 @@ With x^(j) = sum_l phi_j(s_l) x^l for the plain overlaps x = q, r, t and for x =
 
     dx^(j) = sum_i H_ji u(x)^(i) - decay,    u_r = A r + B t,    u_q = A q + q A^T + B r^T + r B^T + p C
 
-where u is the flow of ``_flow`` at s = 1.  Packed as there, with moments in place of blocks.
+where u is the flow of ``overlaps.flow`` at s = 1.  Packed as there, with moments in place of blocks.
 """
 
 from ..._base.jit import jit
-from ...flow._flow import flow
+from ...flow import flow
 
 
 @jit
-def multiply(data, column, row, x, L, K, M, y):
+def multiply(data, column, row, x, L, entries, y):
     """Fill y^(j) = sum_i H_ji x^(i), H (rows, L) sparse (CSR), in packed vectors; v, behind the moments, is copied."""
     rows = row.size - 1
-    behind_x, behind_y = 0, 0
-    for width in (K * M, K * (K + 1) // 2):
+    for a in range(entries):
         for j in range(rows):
-            for c in range(width):
-                y[behind_y + j * width + c] = 0.0
+            y[a * rows + j] = 0.0
             for e in range(row[j], row[j + 1]):
-                for c in range(width):
-                    y[behind_y + j * width + c] += data[e] * x[behind_x + column[e] * width + c]
-        behind_x += L * width
-        behind_y += rows * width
-    for c in range(x.size - behind_x):
-        y[behind_y + c] = x[behind_x + c]
+                y[a * rows + j] += data[e] * x[a * L + column[e]]
+    for c in range(x.size - entries * L):
+        y[entries * rows + c] = x[entries * L + c]
 
 
 @jit
 def moment_flow(y, data, column, row, p, t, A, B, C, dv, decay, decay_v, second_order, trains_v, ones, work, dy):
-    """Fill dy for given closure matrices and moments p (L,), t (L, M, M); ``ones`` (L,), ``work`` like y."""
+    """Fill dy for given closure matrices and moments p (L,), t (M, M, L); ``ones`` (L,), ``work`` like y."""
     L = p.size
     K, M = B.shape
+    first, entries = K * M, K * M + K * (K + 1) // 2
     flow(y, ones, p, t, A, B, C, dv, 0.0, decay_v, second_order, trains_v, work)
-    multiply(data, column, row, work, L, K, M, dy)
-    for c in range(L * K * M):
+    multiply(data, column, row, work, L, entries, dy)
+    for c in range(first * L):
         dy[c] -= decay * y[c]
-    for c in range(L * K * M, L * (K * M + K * (K + 1) // 2)):
+    for c in range(first * L, entries * L):
         dy[c] -= 2 * decay * y[c]

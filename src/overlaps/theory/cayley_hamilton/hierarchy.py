@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from ..._base import check
 from ...activations.closure import check_domain
-from ...flow.system import System
+from ...flow.system import System, blocks_last
 from ...integrators.bdf import StructuredBDF
 from ...integrators.evolve import checked_controls, first_record, output_times
 from ...integrators.exponential import ExponentialMidpoint
@@ -34,6 +34,7 @@ class MomentSystem(System):
         super().__init__(model, start)
         self.basis = basis
         self.t = np.ascontiguousarray(basis.moments(start).t)
+        self.source = blocks_last(self.t)
         # Q and R = sum_i H_0i (q, r)^(i) are the one block of a system with isotropic inputs, which has the closure
         isotropic_model = replace(model, spectrum=isotropic())
         one_block = State.from_overlaps(isotropic_model, Q=start.Q, R=start.R, T=start.T, v=start.v)
@@ -55,12 +56,12 @@ class MomentSystem(System):
 
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
-        multiply(*self.first_row, y, *self.shape, self.block)
+        multiply(*self.first_row, y, self.shape[0], self.packing.entries, self.block)
         return self.fields.close(self.block)
 
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed moments, at the last evaluation."""
-        multiply(*self.first_row, dy, *self.shape, self.block)
+        multiply(*self.first_row, dy, self.shape[0], self.packing.entries, self.block)
         return self.fields.change_of_eps_g(self.block)
 
     def rhs(self, _, y):
@@ -68,7 +69,7 @@ class MomentSystem(System):
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         moment_flow(
-            y, *self.H, self.basis.p, self.t, self.A, self.B, self.C, self.dv,
+            y, *self.H, self.basis.p, self.source, self.A, self.B, self.C, self.dv,
             self.decay, self.decay_v, self.second_order, self.model.trains_v, self.ones, self.work, dy,
         )  # fmt: skip
         return dy

@@ -1,0 +1,50 @@
+"""Order parameters in one vector: the only place that knows its layout, beside the kernels."""
+
+import numpy as np
+
+
+class Packing:
+    """Layout of y = r (K, M, L), the upper triangle of q (K (K + 1) / 2, L), and v (K,) where it is trained.
+
+    Blocks run fastest.  ``entries`` is the number of rows of length L, ``size`` that of the whole vector, ``upper`` the
+    indices of the triangle.  The arguments of the closure, g = (triangle of Q, R, v), come in this order.
+    """
+
+    def __init__(self, L, K, M, trains_v):
+        self.shape = L, K, M
+        self.trains_v = trains_v
+        self.upper = np.triu_indices(K)
+        self.triangle, self.crossed = K * (K + 1) // 2, K * M
+        self.entries = self.triangle + self.crossed
+        self.size = L * self.entries + K * trains_v
+
+    def pack(self, q, r, v=()):
+        """Block overlaps q (L, K, K), r (L, K, M) and v -> y."""
+        rows = [r.reshape(len(r), -1).T.ravel(), q[:, *self.upper].T.ravel()]
+        return np.concatenate([*rows, v] if self.trains_v else rows)
+
+    def unpack(self, y):
+        """Arrays q (..., L, K, K), r (..., L, K, M) and v (..., K or 0) of y (..., size)."""
+        L, K, M = self.shape
+        lead = y.shape[:-1]
+        blocks, v = np.split(y, [L * self.entries], axis=-1)
+        rows = np.swapaxes(blocks.reshape(*lead, self.entries, L), -1, -2)
+        q = np.empty((*lead, L, K, K), dtype=y.dtype)
+        i, j = self.upper
+        q[..., i, j] = q[..., j, i] = rows[..., self.crossed :]
+        return q, np.ascontiguousarray(rows[..., : self.crossed]).reshape(*lead, L, K, M), v
+
+    def arguments(self, y, s):
+        """The closure's arguments g = (triangle of Q, R, v) of y (size,), with eigenvalues s (L,)."""
+        L = len(s)
+        rows = y[: L * self.entries].reshape(self.entries, L)
+        return np.concatenate([rows[self.crossed :] @ s, rows[: self.crossed].sum(axis=1), y[L * self.entries :]])
+
+    def reading(self, s):
+        """The same as a matrix G (d_g, size)."""
+        L, d = len(s), self.entries + self.size - len(s) * self.entries
+        G = np.zeros((d, self.size))
+        G[: self.triangle, L * self.crossed : L * self.entries] = np.kron(np.eye(self.triangle), s)
+        G[self.triangle : self.entries, : L * self.crossed] = np.kron(np.eye(self.crossed), np.ones(L))
+        G[self.entries :, L * self.entries :] = np.eye(d - self.entries)
+        return G
