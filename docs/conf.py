@@ -90,7 +90,7 @@ sphinx_gallery_conf = {
 
 # references by another path than that of the page ---------------------------------------------------------------------
 def resolve(app, env, node, contnode):
-    """Link ``overlaps.models.model.Model`` or, from anywhere, ``HiddenManifold.realisation``, where one object ends so."""
+    """Link ``overlaps.models.Model`` or, from anywhere, ``HiddenManifold.realisation``, where one object ends so."""
     if node.get("refdomain") != "py":
         return None
     domain, parts = env.get_domain("py"), node["reftarget"].split(".")

@@ -24,6 +24,7 @@ from .models.spectrum import Spectrum, isotropic, power_law
 
 # from where
 from .models.state import State
+from .results import discrepancy as discrepancy
 from .results.discrepancy import Discrepancy, tlog_rmse
 from .results.ensemble import Ensemble
 from .results.files import load

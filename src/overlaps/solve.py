@@ -33,8 +33,8 @@ def solve(
         "structured" (:class:`~overlaps.integrators.bdf.StructuredBDF`: stiff problems, long times), "exponential"
         (:class:`~overlaps.integrators.exponential.ExponentialMidpoint`: moderate accuracy), any name known to
         ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``. "DOP853" is SciPy's with eps_g in
-        its error control (:class:`~overlaps.integrators.dop853.DOP853`). "auto" takes it for short or non-stiff problems and
-        "structured" otherwise, and says in the result what it took and why.
+        its error control (:class:`~overlaps.integrators.dop853.DOP853`). "auto" takes it for short or non-stiff
+        problems and "structured" otherwise, and says in the result what it took and why.
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. With the default methods eps_g is as
         accurate, relative to itself, until rounding hides it: that of Q and R (``Trajectory.eps_floor``), or about

@@ -188,7 +188,7 @@ def test_linear_network_to_1e_minus_25(spectrum, rng):
     slowest = np.max(np.linalg.eigvals(generator).real)
     times = np.linspace(0, np.log(1e-22) / slowest, 6)
     system = DifferenceSystem(model, start)
-    eps_g = system.eps_g(drive(system, system.pack(start), times))
+    eps_g = system.errors(drive(system, system.pack(start), times))
     exact = [s @ expm(generator * alpha) @ D0 / 2 for alpha in times]
     assert exact[-1] < 1e-25
     # 2 rtol |log x| = 5e-9 is what the scaled flow promises
@@ -207,7 +207,7 @@ def test_erf_decays_at_the_linearised_rate():
     system = DifferenceSystem(model, start)
     times = np.arange(0.0, 6001.0, 100.0)
     y = drive(system, system.pack(start), times)
-    eps_g = system.eps_g(y)
+    eps_g = system.errors(y)
     w = np.sqrt(3)
     mu = -np.min(np.linalg.eigvalsh([[1 / 3, w / 4], [w / 4, 1.0]])) * 2 * model.eta / (w * np.pi)
     assert np.all(np.diff(eps_g) < 0) and np.all(eps_g > 0)
@@ -227,11 +227,11 @@ def test_power_law_handed_over_early_and_late():
     traj = ov.solve(model, start, [400.0, 800.0, 1200.0], rtol=1e-12)
     first, second, _ = (DifferenceSystem(model, traj[i]) for i in range(3))
     early = drive(first, first.pack(traj[0]), [400.0, 800.0, 1200.0, 4000.0, 10000.0], method=Radau)
-    eps_g = first.eps_g(early)
+    eps_g = first.errors(early)
     # 1e-12 in Q and R is 2e-8 of eps_g = 7e-5 in the end: the overlaps are what limits the comparison
     np.testing.assert_allclose(eps_g[:3], traj.eps_g, rtol=1e-6)
     late = drive(second, second.pack(traj[1]), [800.0, 4000.0, 10000.0], rtol=1e-8)
-    np.testing.assert_allclose(second.eps_g(late[1:]), eps_g[3:], rtol=1e-6)
+    np.testing.assert_allclose(second.errors(late[1:]), eps_g[3:], rtol=1e-6)
     assert 0 < eps_g[-1] < 1e-20
 
 

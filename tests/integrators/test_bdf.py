@@ -51,7 +51,7 @@ def dense_jacobian(system, y):
     """J assembled column by column from the right-hand side's own kernel, which is linear in (y, tau) and (A, B, C)."""
     system.close(y)
     L, K, M = system.shape
-    s, p, tau = system.model.spectrum.s, system.model.spectrum.p, system.start.tau
+    s, p, tau = system.model.spectrum.s, system.model.spectrum.p, system.source
     trains_v, rest = system.model.trains_v, (system.decay, system.decay_v, system.second_order)
     dA, dB, dC, ddv = system.derivatives(exact=False)
     J = np.empty((y.size, y.size))
@@ -60,7 +60,9 @@ def dense_jacobian(system, y):
         frozen, response = np.empty_like(y), np.empty_like(y)
         flow(unit, s, p, 0 * tau, system.A, system.B, zero, none, *rest, trains_v, frozen)
         q, r, v = system.unpack(unit)
-        g = np.concatenate([np.tensordot(s, q, axes=1)[system.upper], r.sum(axis=0).ravel(), v if trains_v else []])
+        g = np.concatenate(
+            [np.tensordot(s, q, axes=1)[system.packing.upper], r.sum(axis=0).ravel(), v if trains_v else []]
+        )
         change = [np.ascontiguousarray(np.tensordot(g, x, axes=1)) for x in (dA, dB, dC, ddv)]
         flow(y, s, p, tau, *change, 0.0, 0.0, system.second_order, trains_v, response)
         J[:, i] = frozen + response

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import brentq
 
 import overlaps as ov
-from overlaps.flow.jacobian import Derivative, jacobian
+from overlaps.flow.jacobian import Jacobian, jacobian
 from overlaps.flow.system import System
 from overlaps.stability.linear import _Branch
 
@@ -72,7 +72,7 @@ def test_jacobian_is_the_derivative_of_the_flow(name, L, rng):
     J = jacobian(system, y)
     np.testing.assert_allclose(J, differences(system, y, h), atol=1e-11 * np.max(np.abs(J)))
     dy = rng.standard_normal(y.size)
-    np.testing.assert_allclose(Derivative(system, y).operator() @ dy, J @ dy, atol=1e-13 * np.max(np.abs(J)))
+    np.testing.assert_allclose(Jacobian(system, y).operator() @ dy, J @ dy, atol=1e-13 * np.max(np.abs(J)))
 
 
 @pytest.mark.parametrize("options", [dict(eta_v=0.0), dict(gradient_flow=True), dict(weight_decay=0.0)])

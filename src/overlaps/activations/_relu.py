@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian._orthant_paths import arctan2
+from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import complement, orthants
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 from ._first_order import first_order

@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian._orthant_paths import arctan2
+from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import orthants
 from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU, SQRT_2PI, two_point
 from ._first_order import first_order_derivatives, mean_hessian, readout_product, unknown_S, unknown_v

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian._orthant_paths import arctan2
+from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import FLOOR, arcsine, orthants
 
 PI = math.pi

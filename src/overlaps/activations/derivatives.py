@@ -33,7 +33,7 @@ def alignment_obstacle(model, S, least=NEARLY):
 
 
 def closure_derivatives(closure, model, S, w, *, exact):
-    """Derivatives dA (d, K, K), dB (d, K, M), dC (d, K, K), ddv (d, K) of a bound closure at (S, w), d = K(K+1)/2 + KM + K.
+    """Derivatives dA (d, K, K), dB (d, K, M), dC (d, K, K), ddv (d, K) of a bound closure at (S, w).
 
     ``exact`` demands all digits and raises ``ValueError`` where there are none; otherwise a few serve, for Newton's
     iteration, taken from a state nearby if need be.
@@ -90,7 +90,8 @@ def _exact_differences(closure, model, S, w, changes):
         size = max(np.max(np.abs(x), initial=0.0) for x in (*fine, *values[:2]))
         if not error <= AGREEMENT * size + rounding:
             raise ValueError(
-                f"finite differences of the closure of {model.activation} and {model.teacher_activation} do not settle: "
+                f"finite differences of the closure of {model.activation} and {model.teacher_activation} "
+                "do not settle: "
                 f"two steps differ by {error:.1e}, expected below {AGREEMENT:.0e} of {size:.1e}. The state may lie on "
                 "the boundary of possible overlaps (student = teacher); use an activation in closed form (ov.erf, "
                 "ov.tanh, ov.polynomial) there."

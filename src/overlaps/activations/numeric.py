@@ -1,8 +1,8 @@
 """Closures of activations without a kernel of their own, bound to one pair of activations.
 
 ``bind_numeric`` takes the exact way where there is one (mixtures of closed forms, polynomials), otherwise quadrature.
-All bound closures are functions f(S, w, A, B, C, dv) -> eps_g like the kernels of ``_first_order``; they carry ``error``,
-an estimate of the absolute error of the entries of C at the last call, and ``check(S, w)``, which raises whatever there
+All bound closures are functions f(S, w, A, B, C, dv) -> eps_g like the kernels; they carry ``error``, an
+estimate of the absolute error of the entries of C at the last call, and ``check(S, w)``, which raises whatever there
 is to refuse.
 """
 

@@ -1,7 +1,7 @@
 """The one right-hand side: overlaps -> covariance of the fields, and closure -> velocities of the overlaps.
 
-Packed state ``y`` (``packing``): r (K, M, L), then the upper triangle (row by row) of q (K (K + 1) / 2, L), then v if it
-is trained.  Blocks run fastest, so that every inner loop is a loop over blocks and becomes vector instructions.  Only the
+Packed state ``y`` (``packing``): r (K, M, L), then the upper triangle (row by row) of q (K (K + 1) / 2, L), then v if
+it is trained.  Blocks run fastest: every inner loop is one over blocks and becomes vector instructions.  Only the
 triangle is stored because an antisymmetric part of q, seeded by rounding, would grow.
 """
 

@@ -102,7 +102,8 @@ class DifferenceSystem(System):
     start : State
         Order parameters at the handover.
     frame : array_like, shape (K, M), optional
-        F of :func:`~overlaps.flow.handover.can_hand_over`, which chooses it by default (up to relative differences of 0.3).
+        F of :func:`~overlaps.flow.handover.can_hand_over`, which chooses it by default
+        (up to relative differences of 0.3).
 
     Raises
     ------

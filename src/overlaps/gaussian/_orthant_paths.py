@@ -17,43 +17,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-
-HALF_PI = 0.5 * math.pi
-
-# atan(x) = x p(x^2) on |x| <= tan(pi/8); minimax polynomial, error 3e-17.  A polynomial, because LLVM vectorises it.
-_P = (
-    1.0,
-    -0.3333333333332844,
-    0.19999999998855109,
-    -0.14285714180976358,
-    0.11111106180451504,
-    -0.09090773074705212,
-    0.07689953494853126,
-    -0.0664023391780057,
-    0.05688349160721341,
-    -0.043480520247889884,
-    0.021135370819421847,
-)
-_P0, _P1, _P2, _P3, _P4, _P5, _P6, _P7, _P8, _P9, _P10 = _P
-_TAN_PI_8 = 0.41421356237309503
-_TAN_3PI_8 = 2.414213562373095
-
-
-@jit(inline=True)
-def arctan2(y, x):
-    """atan2(y, x) for x >= 0, without branches: three ranges, one division; atan2(0, 0) = 0."""
-    a = abs(y)
-    far = a > _TAN_3PI_8 * x
-    middle = a > _TAN_PI_8 * x
-    top = -x if far else (a - x if middle else a)
-    bottom = a if far else (a + x if middle else x)
-    offset = HALF_PI if far else (0.5 * HALF_PI if middle else 0.0)
-    q = top / (bottom + 1e-300)
-    z = q * q
-    z2 = z * z
-    z4 = z2 * z2
-    low = ((_P0 + _P1 * z) + z2 * (_P2 + _P3 * z)) + z4 * ((_P4 + _P5 * z) + z2 * (_P6 + _P7 * z))
-    return math.copysign(offset + q * (low + z4 * z4 * ((_P8 + _P9 * z) + z2 * _P10)), y)
+from .elementary import HALF_PI, arctan2
 
 
 def _gauss_legendre(n, breaks=(0.0, 1.0)):

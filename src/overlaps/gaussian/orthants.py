@@ -14,7 +14,8 @@ pivot 0 or block (01|23), after a relabelling of the fields that is its own inve
 import math
 
 from .._base.jit import jit
-from ._orthant_paths import ENOUGH, arctan2, bernstein, block_integral, row_integral
+from ._orthant_paths import ENOUGH, bernstein, block_integral, row_integral
+from .elementary import arctan2
 
 PI = math.pi
 FLOOR = 1e-15
@@ -30,6 +31,7 @@ def complement(r):
 
 @jit
 def arcsine(r):
+    """Arcsine of a correlation, accurate near 1."""
     return arctan2(r, complement(r))
 
 

@@ -4,3 +4,7 @@
 onto the output times. ``dop853``, ``bdf`` and ``exponential`` are solver classes: a new integrator is one more class
 with the interface of ``scipy.integrate.OdeSolver``, and enters ``methods``.
 """
+
+from .evolve import Solution, evolve
+
+__all__ = ["Solution", "evolve"]

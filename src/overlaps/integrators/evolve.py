@@ -39,7 +39,9 @@ class Solution(NamedTuple):
     floor_late: Any
 
 
-def evolve(model, start, alpha, *, method, rtol, atol=None, progress=False, stop=None, late=False, **options):
+def evolve(
+    model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False, **options
+):
     """Integrate the order parameters; parameters as in :func:`overlaps.solve`."""
     check.model(model)
     start = check.state(start).on(model)

@@ -285,8 +285,8 @@ def hidden_manifold(
               c \sim N(0, \sigma^2 I_D)
 
     Student, teacher and SGD are those of :func:`overlaps.committee_machine`; only the fields differ. With the averages
-    a = E f, b, c of the feature map (:func:`overlaps.manifold.feature_map.statistics`) and zeta = c - a^2 - b^2, the fields are
-    Gaussian for D -> infinity and the inputs have the spectrum
+    a = E f, b, c of the feature map (:func:`overlaps.manifold.feature_map.statistics`) and
+    zeta = c - a^2 - b^2, the fields are Gaussian for D -> infinity and the inputs have the spectrum
 
     .. math:: s = \zeta + b^2 \mu, \qquad \mu \text{ an eigenvalue of } F F^T/D,
 
@@ -334,7 +334,7 @@ def hidden_manifold(
     length D. Gaussian equivalence needs latents that are nearly independent, not Gaussian.
 
     Inputs must be **centred**, x = f(U) - a, in simulations too. Otherwise they have a mean vector of squared norm
-    a^2 N, and no closed equation in alpha describes the run (:func:`overlaps.manifold.feature_map.statistics` says why).
+    a^2 N, and no closed equation in alpha describes the run (see :func:`overlaps.manifold.feature_map.statistics`).
 
     Dictionary to the density form of the papers: for eigenvalues rho = (D/N) mu of F^T F / N, and p_l = 1/N,
     sigma_kl(rho) = N rho q^l, r_km(rho) = (D/b) r^l, d(rho) = (D/N) s_l, Sigma = sum_l mu_l q^l, W = sum_l q^l,

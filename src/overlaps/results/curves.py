@@ -55,7 +55,7 @@ class _Curves(Record):
         save(self, path)
 
     def to_xarray(self):
-        """Label the arrays by alpha, run and the indices of the units; see :func:`overlaps.results.labelled.from_curves`.
+        """Label the arrays by alpha, run and units; see :func:`overlaps.results.labelled.from_curves`.
 
         Needs the extra ``overlaps[xarray]``.
         """
