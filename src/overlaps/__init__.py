@@ -78,3 +78,7 @@ __all__ = [
     "theory",
     "tlog_rmse",
 ]
+
+
+def __dir__():
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
