@@ -41,7 +41,7 @@ def shares(model, weights, law, dtype):
         "latents": lambda: law(rng, BLOCK, D),
         "product": lambda: c.astype(dtype) @ F.T,
         "features": lambda: model.features(U),
-        "updates": lambda: advance(model, W, v, X, nu, xi),
+        "updates": lambda: advance(model, W, np.ones(1), v, X, nu, xi),
     }
     return {name: 1e6 * seconds(part, repeat=3) / BLOCK for name, part in parts.items()}
 

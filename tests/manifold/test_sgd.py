@@ -136,6 +136,17 @@ def test_both_precisions_see_one_stream(features):
     assert default == single
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], ids=["erf", "user"])
+def test_weak_decay_is_exact_in_either_precision(student, dtype):
+    """Without readout nothing is learned: Q = (1 - eta kappa / N)^(2 steps) Q(0), here a factor of 1e-8 a step."""
+    N, steps, rate = 40, 4_000, 1e-8
+    model = manifold(student, eta=0.4, eta_v=0.0, v=[0.0, 0.0], weight_decay=(rate * N / 0.4, 0.0))
+    runs = ov.simulate(model, N=N, alpha=[0, steps / N], rng=1, dtype=dtype)
+    # nothing but the scale of the weights changes, and that is kept in double precision
+    np.testing.assert_allclose(runs.Q[0, 1] / runs.Q[0, 0] - 1, -2 * rate * steps, rtol=1e-4)
+
+
 def test_runs_are_averaged_drawn_saved_and_labelled(tmp_path):
     model = manifold()
     runs = ov.simulate(model, N=60, alpha=[0, 1, 2], rng=1, runs=3)

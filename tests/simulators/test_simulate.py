@@ -11,7 +11,15 @@ import overlaps as ov
 from overlaps.simulators import _sgd
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_size": 3, "weight_decay": (0.5, 0.2), "eta_v": 0.6, "noise": 0.3}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"batch_size": 3, "weight_decay": (0.5, 0.2), "eta_v": 0.6, "noise": 0.3},
+        {"weight_decay": (40.0, 0.0)},  # a factor of 0.7 in each step: the scale of the weights is renewed
+        {"weight_decay": (40.0 / 0.3, 0.0), "noise": 0.3},  # no weight survives a step
+    ],
+)
 def test_compiled_steps_are_the_obvious_ones(activation, teacher_activation, options, rng):
     model = ov.committee_machine(
         3, 2, activation=activation, teacher_activation=teacher_activation, v=[0.3, 0.2, -0.4], eta=0.3, **options
@@ -21,13 +29,26 @@ def test_compiled_steps_are_the_obvious_ones(activation, teacher_activation, opt
     X = rng.standard_normal((steps, model.batch_size, N))
     xi = model.noise * rng.standard_normal(X.shape[:2])
     expected_W, expected_v = sgd(model, W, W_star, model.v, X, xi)
-    v = np.array(model.v)
+    factor, v = np.ones(1), np.array(model.v)
     kappa, kappa_v = model.weight_decay
     codes = activation.code, teacher_activation.code
     _sgd.direct_steps(
-        W, W_star, v, model.v_star, X, xi, *codes, model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
+        W,
+        factor,
+        W_star,
+        v,
+        model.v_star,
+        X,
+        xi,
+        *codes,
+        model.eta,
+        model.eta_v,
+        model.eta * kappa,
+        model.eta_v * kappa_v,
     )
-    np.testing.assert_allclose(W, expected_W, rtol=1e-10, atol=1e-11)  # order of summation, amplified over 60 steps
+    np.testing.assert_allclose(
+        factor[0] * W, expected_W, rtol=1e-10, atol=1e-11
+    )  # order of summation, amplified over 60 steps
     np.testing.assert_allclose(v, expected_v, rtol=1e-10, atol=1e-11)
 
 
@@ -166,16 +187,30 @@ def test_single_precision_costs_only_rounding(rng):
     W, W_star = rng.standard_normal((2, N)).astype("float32"), rng.standard_normal((2, N)).astype("float32")
     ends = []
     for dtype in ("float32", "float64"):
-        w, v = W.astype(dtype), np.ones(2)
+        w, factor, v = W.astype(dtype), np.ones(1), np.ones(2)
         options = (ov.erf.code, ov.erf.code, 0.5, 0.2, 0.005, 0.002)
-        _sgd.direct_steps(w, W_star.astype(dtype), v, model.v_star, X.astype(dtype), np.zeros((2000, 1)), *options)
-        ends.append((w.astype(float) @ w.T.astype(float) / N, v))
-    # 2000 roundings of 6e-8 in weights of order one: at worst 1e-4, a random walk 3e-6
-    np.testing.assert_allclose(ends[0][0], ends[1][0], atol=2e-5)
-    np.testing.assert_allclose(ends[0][1], ends[1][1], atol=2e-5)
+        inputs = X.astype(dtype), np.zeros((2000, 1))
+        _sgd.direct_steps(w, factor, W_star.astype(dtype), v, model.v_star, *inputs, *options)
+        w = factor * w.astype(float)
+        ends.append((w @ w.T / N, v))
+    # 2000 roundings of 3e-8 in each of 200 weights, each a random walk: 1.3e-6 in a weight, 1e-7 in an overlap
+    np.testing.assert_allclose(ends[0][0], ends[1][0], atol=1e-6)
+    np.testing.assert_allclose(ends[0][1], ends[1][1], atol=1e-6)
     assert not np.array_equal(ends[0][0], ends[1][0])
     single = ov.simulate(model, N=50, alpha=[0, 3], rng=1, method="direct", dtype="float32", runs=2)
     assert single.success and single.q.dtype == float
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("rate", [1e-8, 3e-4])
+def test_weak_decay_is_exact_in_either_precision(rate, dtype):
+    """Without readout nothing is learned: Q = (1 - eta kappa / N)^(2 steps) Q(0), here a factor of 1e-8 a step."""
+    N, steps = 50, 20_000
+    model = ov.committee_machine(2, 1, eta=1.0, v=[0.0, 0.0], weight_decay=(rate * N, 0.0))
+    runs = ov.simulate(model, N=N, alpha=[0, steps / N], rng=1, method="direct", dtype=dtype)
+    expected = np.exp(2 * steps * np.log1p(-rate))
+    # the documented 1e-6; the larger rate renews the scale of the weights 8 times, each time with one rounding
+    np.testing.assert_allclose(runs.Q[0, 1], expected * runs.Q[0, 0], rtol=1e-6)
 
 
 def test_diverging_weights_end_the_record():

@@ -72,15 +72,15 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
         Shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
     """
     Omega, Phi = second_moments(model.features, weights.F, moments)  # first: it refuses what does not fit
-    W, v = weights.W.astype(dtype), np.array(model.v)
+    W, factor, v = weights.W.astype(dtype), np.ones(1), np.array(model.v)
     inputs = _Inputs(model, weights, rng, latents, center, block, dtype)
 
     def step(limit):
         X, nu, xi = inputs.take(limit)
-        advance(model, W, v, X, nu, xi)
+        advance(model, W, factor, v, X, nu, xi)
         return len(X)
 
-    records = follow(steps, step, lambda: (sound(W, v), v.copy()), tick)
+    records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick)
     students, v = stacked(records, W.shape, v.shape)
     return *_overlaps(students, weights.W_star, Omega, Phi), v
 

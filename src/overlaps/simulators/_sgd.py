@@ -1,4 +1,8 @@
-"""Jitted inner loops of SGD on explicit weights.  Random numbers come in as arrays."""
+"""Jitted inner loops of SGD on explicit weights.  Random numbers come in as arrays.
+
+The students' weights are ``factor[0] W``: weight decay multiplies one number in double precision.  Applied to the
+weights, a factor 1 - 1e-8 would be rounded away, step after step, where they are kept in single precision.
+"""
 
 import math
 
@@ -9,14 +13,14 @@ from ..gaussian.two_point import slope, value
 
 
 @jit(fast=True)
-def fields(W, x, out):
-    """Fill out = W x / sqrt(N)."""
+def fields(W, x, factor, out):
+    """Fill out = factor W x / sqrt(N)."""
     N = x.size
     for k in range(W.shape[0]):
         total = x.dtype.type(0)  # single precision adds in single precision: four numbers more per instruction
         for i in range(N):
             total += W[k, i] * x[i]
-        out[k] = total / math.sqrt(N)
+        out[k] = factor * total / math.sqrt(N)
 
 
 @jit(fast=True)
@@ -42,10 +46,10 @@ def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
 
 
 @jit
-def direct_steps(W, W_star, v, v_star, X, xi, student, teacher, eta, eta_v, decay, decay_v):
-    """One-pass SGD: X (steps, batch, N) are the inputs, xi (steps, batch) the label noise; W and v change in place.
+def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, eta, eta_v, decay, decay_v):
+    """One-pass SGD: X (steps, batch, N) are the inputs, xi (steps, batch) the label noise.
 
-    Per step, averages over the batch, all from the old weights:
+    W, factor and v change in place. Per step, averages over the batch, all from the old weights:
     w_k <- (1 - decay/N) w_k + F_k x / sqrt(N),     v_k <- (1 - decay_v/N) v_k - (eta_v/N) g(lambda_k) Delta.
     """
     steps, batch, N = X.shape
@@ -54,40 +58,42 @@ def direct_steps(W, W_star, v, v_star, X, xi, student, teacher, eta, eta_v, deca
     F, dv = np.empty((batch, K)), np.empty((batch, K))
     for t in range(steps):
         for b in range(batch):
-            fields(W_star, X[t, b], nu[b])
-        one_step(W, v, v_star, X[t], nu, xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+            fields(W_star, X[t, b], 1.0, nu[b])
+        one_step(W, factor, v, v_star, X[t], nu, xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
 
 
 @jit
-def taught_steps(W, v, v_star, X, nu, xi, student, teacher, eta, eta_v, decay, decay_v):
+def taught_steps(W, factor, v, v_star, X, nu, xi, student, teacher, eta, eta_v, decay, decay_v):
     """The same where the fields of the teacher are given, nu (steps, batch, M): it may act on anything."""
     K, batch = W.shape[0], X.shape[1]
     lam = np.empty(K)
     F, dv = np.empty((batch, K)), np.empty((batch, K))
     for t in range(X.shape[0]):
-        one_step(W, v, v_star, X[t], nu[t], xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+        one_step(W, factor, v, v_star, X[t], nu[t], xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
 
 
 @jit
-def one_step(W, v, v_star, x, nu, xi, student, teacher, eta, eta_v, decay, decay_v, lam, F, dv):
+def one_step(W, factor, v, v_star, x, nu, xi, student, teacher, eta, eta_v, decay, decay_v, lam, F, dv):
     """One step of either; lam (K,), F (batch, K) and dv (batch, K) are room to work in."""
     for b in range(x.shape[0]):
-        fields(W, x[b], lam)
+        fields(W, x[b], factor[0], lam)
         errors(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
-    apply_step(W, v, x, F, dv, eta_v > 0.0, decay, decay_v)
+    apply_step(W, factor, v, x, F, dv, eta_v > 0.0, decay, decay_v)
 
 
 @jit
-def apply_step(W, v, x, F, dv, trains_v, decay, decay_v):
+def apply_step(W, factor, v, x, F, dv, trains_v, decay, decay_v):
     """The update of one step from its samples x (batch, N), F (batch, K), dv (batch, K)."""
     batch, N = x.shape
     if decay > 0.0:
-        shrink = 1.0 - decay / N  # in double precision: a rounded factor would be a wrong decay, step after step
-        for k in range(W.shape[0]):
-            for i in range(N):
-                W[k, i] *= shrink
+        factor[0] *= 1.0 - decay / N
+        if not 0.5 <= abs(factor[0]) <= 2.0:  # seldom: what is rounded here is rounded once in many steps
+            for k in range(W.shape[0]):
+                for i in range(N):
+                    W[k, i] *= factor[0]
+            factor[0] = 1.0
     for b in range(batch):
-        add_outer(W, F[b], x[b], 1.0 / (batch * math.sqrt(N)))
+        add_outer(W, F[b], x[b], 1.0 / (factor[0] * batch * math.sqrt(N)))
     if trains_v:
         for k in range(v.size):
             v[k] *= 1.0 - decay_v / N

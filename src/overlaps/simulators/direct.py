@@ -38,16 +38,16 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64"):
     sizes = model.spectrum.block_sizes(N)
     s = model.spectrum.s[:, None, None]
     W, W_star = (weights.astype(dtype) for weights in weights_with_overlaps(start, sizes, rng))
-    v = np.array(start.v)
+    factor, v = np.ones(1), np.array(start.v)
     inputs = _Inputs(model, sizes, rng, dtype)
 
     def step(limit):
         X, xi = inputs.take(limit)
-        _advance(model, W, W_star, v, X, xi)
+        _advance(model, W, factor, W_star, v, X, xi)
         return len(X)
 
     def record():
-        q, r, _ = block_overlaps(sound(W, v), W_star.astype(float), sizes)
+        q, r, _ = block_overlaps(sound(W, factor, v), W_star.astype(float), sizes)
         return q, s * r, v.copy()
 
     records = follow(steps, step, record, tick)
@@ -79,27 +79,30 @@ class _Inputs:
         return X, xi
 
 
-def _advance(model, W, W_star, v, X, xi):
+def _advance(model, W, factor, W_star, v, X, xi):
     if _compiled(model):
-        _sgd.direct_steps(W, W_star, v, model.v_star, X, xi, *_rule(model))
+        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *_rule(model))
     else:
-        advance(model, W, v, X, X @ W_star.T / np.sqrt(W.shape[1]), xi)
+        advance(model, W, factor, v, X, X @ W_star.T / np.sqrt(W.shape[1]), xi)
 
 
-def advance(model, W, v, X, nu, xi):
-    """One step per input in X (steps, batch, N), with teacher fields nu (steps, batch, M), noise xi (steps, batch)."""
+def advance(model, W, factor, v, X, nu, xi):
+    """One step per input in X (steps, batch, N), with teacher fields nu (steps, batch, M), noise xi (steps, batch).
+
+    The students' weights are ``factor[0] W``; W, factor (1,) and v change in place.
+    """
     if _compiled(model):
-        _sgd.taught_steps(W, v, model.v_star, X, nu, xi, *_rule(model))
+        _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_rule(model))
         return
     student, teacher = model.activation, model.teacher_activation
     decay, decay_v = _rule(model)[-2:]
     scale = 1 / np.sqrt(W.shape[1])
     for x, fields, noise in zip(X, nu, xi, strict=True):  # user functions are plain Python
-        lam = x @ W.T * scale
+        lam = x @ W.T * (factor[0] * scale)
         delta = student.g(lam) @ v - teacher.g(fields) @ model.v_star - noise
         F = -model.eta * v * student.dg(lam) * delta[:, None]
         dv = -model.eta_v * student.g(lam) * delta[:, None]
-        _sgd.apply_step(W, v, x, F, dv, model.trains_v, decay, decay_v)
+        _sgd.apply_step(W, factor, v, x, F, dv, model.trains_v, decay, decay_v)
 
 
 def _compiled(model):

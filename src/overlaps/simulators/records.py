@@ -29,7 +29,7 @@ def stacked(records, *shapes):
     return tuple(np.reshape([record[i] for record in records], (len(records), *x)) for i, x in enumerate(shapes))
 
 
-def sound(W, v):
-    """The weights in double precision, or nothing but nan when the run has diverged."""
+def sound(W, factor, v):
+    """The weights ``factor[0] W`` in double precision, or nothing but nan when the run has diverged."""
     diverged = not np.all(np.isfinite(W)) or not np.all(np.isfinite(v))
-    return np.full(W.shape, np.nan) if diverged else W.astype(float)
+    return np.full(W.shape, np.nan) if diverged else factor[0] * W.astype(float)
