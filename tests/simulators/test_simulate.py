@@ -32,23 +32,10 @@ def test_compiled_steps_are_the_obvious_ones(activation, teacher_activation, opt
     factor, v = np.ones(1), np.array(model.v)
     kappa, kappa_v = model.weight_decay
     codes = activation.code, teacher_activation.code
-    _sgd.direct_steps(
-        W,
-        factor,
-        W_star,
-        v,
-        model.v_star,
-        X,
-        xi,
-        *codes,
-        model.eta,
-        model.eta_v,
-        model.eta * kappa,
-        model.eta_v * kappa_v,
-    )
-    np.testing.assert_allclose(
-        factor[0] * W, expected_W, rtol=1e-10, atol=1e-11
-    )  # order of summation, amplified over 60 steps
+    rates = model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
+    _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *codes, *rates)
+    # order of summation, amplified over 60 steps
+    np.testing.assert_allclose(factor[0] * W, expected_W, rtol=1e-10, atol=1e-11)
     np.testing.assert_allclose(v, expected_v, rtol=1e-10, atol=1e-11)
 
 
