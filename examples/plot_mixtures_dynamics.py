@@ -16,13 +16,17 @@ crosses: SGD with Gaussian latents. How the mixture is sampled and standardised 
   variance of the mixture (circles), and components with random mean vectors, standardised over the coordinates
   (triangles). The covariance of the latents has an eigenvalue of order D: the fields stay mixtures.
 
-The error is that of the network on Gaussian latents with the same overlaps. ReLU students in one figure, erf in the
-other. ``--full`` takes the published N = 1000, D = 500, 100,000 steps and 10 runs.
+Q, R and v are those of the weights, and leaving the theory is not failing to learn. The markers of the first column are
+the error on fresh samples of the run's own latents (``runs.test_error``); dotted lines are the closed form for Gaussian
+fields with the recorded overlaps (``runs.eps_g``), which for shared components reads failure where the network learns
+better than it does from Gaussian latents. ReLU students in one figure, erf in the other. ``--full`` takes the published
+N = 1000, D = 500, 100,000 steps and 10 runs.
 
 After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500.
 """
 
 import sys
+import warnings
 from functools import partial
 
 import numpy as np
@@ -64,7 +68,10 @@ def learn(student, means, N, alpha_max, runs):
     gaussian = simulate(rng=3)
     theory = ov.solve(*gaussian.realisation(0, nodes=60), gaussian.alpha)
     laws = [law for pair in ROWS.values() for law in pair]
-    return theory, gaussian, {law: simulate(rng=7, latents=sampler(law, means, N // 2)) for law in laws}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that some of them leave the theory is what the figure shows
+        found = {law: simulate(rng=7, latents=sampler(law, means, N // 2)) for law in laws}
+    return theory, gaussian, found
 
 
 def entries(result, name):
@@ -84,15 +91,19 @@ def draw(student, theory, gaussian, found, title):
             for colour, _, curve in entries(gaussian, name):
                 ax.plot(gaussian.alpha[1::3], curve[1::3], "x", color=colour, ms=5, mew=1.2)
             for law, marker, first in zip(pair, "o^", (2, 3), strict=True):
-                for colour, _, curve in entries(found[law], name):
+                if name == "eps_g":
+                    ax.plot(theory.alpha[1:], found[law].mean(name)[1:], "k:", lw=1)
+                for colour, _, curve in entries(found[law], "test_error" if name == "eps_g" else name):
                     face = colour if marker == "o" else "white"
                     ax.plot(theory.alpha[first::3], curve[first::3], marker, color=colour, ms=5, mfc=face)
         row[0].set_ylabel(text, fontsize="large")
         for marker, face, label in (("x", "k", "Gaussian"), ("o", "k", pair[0]), ("^", "white", pair[1])):
             row[0].plot([], [], "k" + marker, mfc=face, ms=5, label=label)
+        row[0].plot([], [], "k:", lw=1, label="their closed form")
+        lowest = min(found[law].mean("test_error").min() for law in pair)
         row[0].legend(frameon=False, fontsize="small", loc="lower left")
-        row[0].set(yscale="log", ylim=(0.7 * theory.eps_g.min(), None))
-    for ax, name in zip(axes[0], (r"error $\epsilon_g$", "$Q$", "$R$", "$v$"), strict=True):
+        row[0].set(yscale="log", ylim=(0.2 * min(lowest, theory.eps_g.min()), None))
+    for ax, name in zip(axes[0], ("error", "$Q$", "$R$", "$v$"), strict=True):
         ax.set_title(name)
     for ax in axes[1, 1:]:
         ax.legend(frameon=False, fontsize="small", ncols=2, columnspacing=1)
@@ -104,18 +115,19 @@ def draw(student, theory, gaussian, found, title):
 
 def main(N=400, alpha_max=30.0, runs=3):
     means = latents.uniform_means(A, 2, rng=4)
-    distances = {}
+    distances, errors = {}, {}
     for student in (ov.relu, ov.erf):
         theory, gaussian, found = learn(student, means, N, alpha_max, runs)
         text = ", ".join(f"{mu:.2f}" for mu in means)
         draw(student, theory, gaussian, found, f"{student}, N = {N}, D = {N // 2}, means {text}; lines: Gaussian ODE")
         apart = {law: ov.tlog_rmse(theory, result) for law, result in ({"Gaussian": gaussian} | found).items()}
         distances[student] = {law: [a.mean(name).mean() for name in NAMES] for law, a in apart.items()}
-    return means, distances
+        errors[student] = {law: [r.mean(x)[-1] for x in ("test_error", "eps_g")] for law, r in found.items()}
+    return means, distances, errors
 
 
 if __name__ == "__main__":
-    means, distances = main(**dict(N=1000, alpha_max=100.0, runs=10) if "--full" in sys.argv else {})
+    means, distances, errors = main(**dict(N=1000, alpha_max=100.0, runs=10) if "--full" in sys.argv else {})
     print(f"means {means.round(3)}, divergence of one coordinate from N(0, 1): {latents.kl_divergence(means):.2f}")
     for student, found in distances.items():
         for law, values in found.items():
@@ -126,3 +138,10 @@ if __name__ == "__main__":
                 assert 0.5 < ratio < 2
             elif law != "Gaussian":
                 assert ratio > 4
+    for student, found in errors.items():
+        for law, (measured, closed) in found.items():
+            print(f"{student}, {law}: error at the end {measured:.4f} on fresh samples, {closed:.4f} in closed form")
+        measured, closed = found["shared, population"]
+        assert closed > (20 if student is ov.erf else 5) * measured
+        for law in ROWS["standardised, universal"]:
+            assert abs(found[law][0] / found[law][1] - 1) < 0.1  # standard error 2 %

@@ -36,6 +36,7 @@ MEAN = {"sign": 0.0, "relu": 1 / np.sqrt(2 * np.pi), "tanh": 0.0}
 FUNCTION = {"sign": np.sign, "relu": lambda u: np.maximum(u, 0), "tanh": np.tanh}
 
 
+@pytest.mark.filterwarnings("ignore:the latents")  # a few, always the same
 @pytest.mark.parametrize(
     "name, activation, options",
     [
@@ -61,6 +62,7 @@ def test_runs_are_the_literal_loop(name, activation, options, rng):
         latents=Replayed(c),
         block=steps * batch,
         dtype="float64",
+        test=0,
     )
     w, v = W.copy(), np.array(model.v)
     for sample in c.reshape(steps, batch, D):
@@ -164,6 +166,66 @@ def test_runs_are_averaged_drawn_saved_and_labelled(tmp_path):
     assert repr(runs).startswith("ManifoldEnsemble(HiddenManifold(K=2") and len(pickle.loads(pickle.dumps(runs))) == 3
 
 
+@pytest.mark.filterwarnings("ignore:at alpha")  # the other warning is the subject of another test
+def test_the_error_on_fresh_samples_is_the_obvious_average(rng):
+    """At the start, where the weights are known, on a law that is no mixture of this library: heavy tails, a shift."""
+    N, D, n = 60, 30, 40_000
+    model = manifold(ov.relu, features="relu", noise=0.4)
+    W, W_star, F = weights = random_weights(model, N=N, rng=rng)
+
+    def law(rng, n, D):
+        return 0.3 + 0.8 * rng.standard_t(8, (n, D))
+
+    with pytest.warns(RuntimeWarning, match="give the fields moments other than those of the model"):
+        runs = ov.simulate(model, N=N, alpha=[0, 0.5], rng=1, runs=2, weights=weights, latents=law, test=6000, block=77)
+    c = law(rng, n, D)
+    x = np.maximum(c @ F.T / np.sqrt(D), 0) - 1 / np.sqrt(2 * np.pi)
+    delta = np.maximum(x @ W.T / np.sqrt(N), 0) @ model.v - np.maximum(c @ W_star.T / np.sqrt(D), 0) @ model.v_star
+    truth, scatter = np.mean(delta**2 / 2), np.std(delta**2 / 2)
+    assert np.all(np.abs(runs.test_error[:, 0] - truth) < 4 * scatter / np.sqrt(6000))
+    np.testing.assert_allclose(runs.test_error_se[:, 0], scatter / np.sqrt(6000), rtol=0.2)  # tails: 5 % a set
+    assert runs.test_error[0, 0] != runs.test_error[1, 0]  # a set for every run
+
+
+@pytest.mark.parametrize("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], ids=["erf", "user"])
+def test_gaussian_latents_have_the_error_of_the_closed_form(student):
+    model = manifold(student)
+    options = dict(N=200, alpha=[0, 2, 4], rng=2, runs=2)
+    runs = ov.simulate(model, test=3000, **options)
+    assert np.all(np.abs(runs.test_error - runs.eps_g) < 4 * runs.test_error_se)
+    assert np.all(runs.test_error_se < 0.03 * runs.test_error)
+    untested = ov.simulate(model, **options)
+    assert untested.test_error is None and np.array_equal(untested.Q, runs.Q)  # the runs do not know of the test
+    with pytest.raises(ValueError, match="simulate with test=4096"):
+        untested.mean("test_error")
+
+
+@pytest.mark.parametrize("kind, standardise", [("elementwise", "population"), ("shared", "sample")])
+def test_mixtures_that_follow_the_theory_are_passed_in_silence(kind, standardise):
+    law = latents.mixture(kind=kind, means=[-3.0, 2.0], standardise=standardise)
+    runs = ov.simulate(manifold(), N=200, alpha=[0, 20], rng=3, latents=law)  # a warning would fail the test
+    assert np.all(np.abs(runs.test_error - runs.eps_g) < 5 * runs.test_error_se)
+
+
+def test_mixtures_that_do_not_are_named_with_both_errors(tmp_path):
+    """One component for all coordinates: the closed form reads failure where the network succeeds."""
+    law = latents.mixture(kind="shared", means=[-3.0, 3.0], standardise="population")
+    with pytest.warns(RuntimeWarning) as record:
+        runs = ov.simulate(manifold(), N=100, alpha=[0, 20], rng=3, runs=2, latents=law)
+    first, second = (str(warning.message) for warning in record)
+    assert "Mixture(kind='shared'" in first and "moments other than those of the model" in first
+    measured, closed = runs.mean("test_error")[-1], runs.mean("eps_g")[-1]
+    assert f"test_error = {measured:.3g}" in second and f"eps_g = {closed:.3g}" in second
+    assert record[0].filename == record[1].filename == __file__
+    assert measured < 0.2 * closed
+    runs.save(tmp_path / "runs.npz")
+    assert ov.load(tmp_path / "runs.npz") == runs
+    data = runs.to_xarray()
+    assert data.test_error.dims == ("run", "alpha") and np.array_equal(data.test_error_se, runs.test_error_se)
+    assert [line.get_label() for line in runs.plot()[0].lines][1] == "error on fresh samples"
+    plt.close("all")
+
+
 def test_runs_with_common_weights_share_their_memory():
     model = manifold()
     runs = ov.simulate(model, N=60, alpha=[0, 1], rng=1, runs=3, weights=random_weights(model, N=60, rng=1))
@@ -186,6 +248,7 @@ def test_rows_of_features_are_normalised_unless_told_otherwise(rng):
     assert own.Q[0, 0, 0, 0] == pytest.approx(own.realisation(0)[1].Q[0, 0], rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the latents")
 def test_every_input_is_centred_by_its_own_mean(rng):
     """Rows of F of other lengths, which the exact moments allow: each sees a mean E relu(d z) = d / sqrt(2 pi)."""
     N, D = 40, 20
@@ -193,7 +256,7 @@ def test_every_input_is_centred_by_its_own_mean(rng):
     W, W_star, F = random_weights(model, N=N, rng=rng)
     length, c = rng.uniform(0.2, 2, N), rng.standard_normal((2, D))
     weights = W, W_star, F * length[:, None]
-    options = dict(latents=Replayed(c), block=2, dtype="float64", moments="exact", normalise_rows=False)
+    options = dict(latents=Replayed(c), block=2, dtype="float64", moments="exact", normalise_rows=False, test=0)
     runs = ov.simulate(model, N=N, alpha=[0, 1 / N], rng=1, weights=weights, **options)
     x = np.maximum(weights[2] @ c[0] / np.sqrt(D), 0) - length / np.sqrt(2 * np.pi)
     g = np.maximum(W @ x / np.sqrt(N), 0)
@@ -221,6 +284,9 @@ BAD = [
     (dict(method="reduced"), "method = 'reduced'"),
     (dict(dtype="float16"), "dtype = 'float16'"),
     (dict(block=0), "block = 0"),
+    (dict(test=-1), "test = -1"),
+    (dict(test=1), "test = 1; expected at least 2"),
+    (dict(test=True), "test = True"),
     (dict(center="yes"), "center = 'yes'"),
     (dict(moments="gaussian"), "moments = 'gaussian'"),
     (dict(latents=3), "latents = 3"),
@@ -257,7 +323,7 @@ def test_latents_that_turn_bad_in_a_run_are_refused():
 
 
 @pytest.mark.parametrize(
-    "option", [{"latents": latents.gaussian()}, {"center": False}, {"block": 5}, {"moments": "exact"}]
+    "option", [{"latents": latents.gaussian()}, {"center": False}, {"block": 5}, {"moments": "exact"}, {"test": 9}]
 )
 def test_options_of_the_manifold_are_refused_elsewhere(option):
     with pytest.raises(ValueError, match=f"{list(option)[0]} belong to the hidden manifold"):
@@ -394,6 +460,7 @@ def test_inputs_have_to_be_centred(name, centred, uncentred):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the latents")
 @pytest.mark.parametrize("name", ["erf", "relu"])
 def test_standardised_mixtures_follow_the_gaussian_theory_and_others_do_not(name):
     model = manifold(getattr(ov, name))
@@ -408,7 +475,7 @@ def test_standardised_mixtures_follow_the_gaussian_theory_and_others_do_not(name
     }
     found, theory = {}, None
     for i, (key, law) in enumerate(laws.items()):
-        runs = ov.simulate(model, rng=i, latents=law, **options)
+        runs = ov.simulate(model, rng=i, latents=law, test=0, **options)
         theory = theory or ov.solve(*runs.realisation(0, nodes=60), runs.alpha)
         found[key] = {x: ov.tlog_rmse(theory, runs).mean(x).mean() for x in ("Q", "R", "v")}
     for x, baseline in found["gaussian"].items():
@@ -420,6 +487,7 @@ def test_standardised_mixtures_follow_the_gaussian_theory_and_others_do_not(name
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the latents", "ignore:at alpha")  # at the wrong scale
 @pytest.mark.parametrize("name, near, far", [("erf", [0.02, 0.015, 0.01], 0.05), ("relu", [0.08, 0.07, 0.02], 0.2)])
 def test_the_variance_of_a_centred_mixture_is_a_latent_scale(name, near, far):
     """Means +-2: the theory at scale sqrt(5) holds (rms, twice the scatter of 2 runs), that at scale 1 does not."""

@@ -1,6 +1,7 @@
 """Runs of SGD on the hidden manifold: every run has features, hence a spectrum, of its own."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +27,11 @@ class ManifoldEnsemble(Runs):
         From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with the second moments Omega, Phi of the
         inputs for Gaussian latents of standard deviation ``model.latent_scale`` (whatever the latents of the runs).
     v, eps_g : ndarray, shape (runs, n, K), (runs, n)
-        Second layer, and the error of Gaussian fields with these overlaps (no estimate from samples).
+        Second layer, and the error of Gaussian fields with these overlaps. On other latents it may be that of a network
+        that learns something else: see ``test_error``.
+    test_error, test_error_se : ndarray, shape (runs, n), or None
+        E[(yhat - y)^2] / 2 without label noise, on fresh samples of the run's own latents, and its standard error;
+        ``simulate(..., test=)``.
     T : ndarray, shape (runs, M, M)
         Teacher covariance of each run.
     W, W_star, F : ndarray, shape (runs, K, N), (runs, M, D), (runs, N, D)
@@ -64,7 +69,15 @@ class ManifoldEnsemble(Runs):
     success: bool
     message: str
     method: str
+    test_error: np.ndarray | None = None
+    test_error_se: np.ndarray | None = None
     _cache: dict = field(default_factory=dict, compare=False)
+    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
+
+    def _curve(self, name):
+        if name == "test_error" and self.test_error is None:
+            raise ValueError("these runs were not tested on fresh samples; simulate with test=4096.")
+        return super()._curve(name)
 
     def weights(self, run=0):
         """Weights (W, W_star, F) of run number ``run`` at its start; ``simulate(..., weights=)`` takes them back."""

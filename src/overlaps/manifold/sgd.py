@@ -5,17 +5,35 @@ from functools import partial
 import numpy as np
 
 from .._base import check
+from ..models.state import gram
 from ..simulators.direct import advance
 from ..simulators.records import follow, sound, stacked
+from .fresh import Samples, field_deviation, sample_error, warn_of_moments
 from .latents import gaussian
-from .realisation import input_means, second_moments
-from .weights import Weights, _check_inputs, _drawn, _given_weights, random_weights
+from .realisation import second_moments
+from .weights import Weights, _check_inputs, _given_weights, random_weights
 
 __all__ = ["manifold_run"]
 
+TEST = 4096  # fresh samples for a test error, and for the moments of the fields
+
 
 def manifold_plan(
-    model, N, children, start, method, student_scale, dtype, *, weights, latents, center, block, moments, normalise_rows
+    model,
+    N,
+    children,
+    start,
+    method,
+    student_scale,
+    dtype,
+    *,
+    weights,
+    latents,
+    center,
+    block,
+    moments,
+    normalise_rows,
+    test,
 ):
     """(method, simulator, weights of each run), after every check that can be made before the runs."""
     check.flag("normalise_rows", normalise_rows)
@@ -30,9 +48,12 @@ def manifold_plan(
         starts = [random_weights(model, N=N, rng=child, student_scale=student_scale) for child in children]
     else:
         starts = _given_weights(model, N, weights, len(children), normalise_rows)
-    latents = gaussian(model.latent_scale) if latents is None else latents
-    _check_inputs(model, starts[0].F.shape[1], latents, center, block)
-    options = dict(latents=latents, center=center, block=block, dtype=dtype or "float32", moments=moments)
+    test = _test_size(test, latents)
+    law = gaussian(model.latent_scale) if latents is None else latents
+    _check_inputs(model, starts[0].F.shape[1], law, center, block)
+    if latents is not None:
+        warn_of_moments(_start_deviation(model, starts[0], law, center, block, moments), latents)
+    options = dict(latents=law, center=center, block=block, dtype=dtype or "float32", moments=moments, test=test)
     return "direct", partial(manifold_run, **options), starts
 
 
@@ -48,7 +69,25 @@ def manifold_constants(model, starts):
     }
 
 
-def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, block, dtype, moments):
+def _test_size(test, latents):
+    """Fresh samples of each run."""
+    if test is None:
+        return 0 if latents is None else TEST
+    test = check.count("test", test, least=0)
+    if test == 1:
+        raise ValueError("test = 1; expected at least 2 fresh samples, for a standard error, or 0 for no test.")
+    return test
+
+
+def _start_deviation(model, weights, latents, center, block, moments):
+    """How far the fields at the start of a run are from having the model's moments; the stream is not that of a run."""
+    Q, R = _overlaps(weights.W[None], weights.W_star, *second_moments(model.features, weights.F, moments))
+    T = model.latent_scale**2 * weights.W_star @ weights.W_star.T / weights.F.shape[1]
+    samples = Samples.of(model, weights, latents, center)
+    return field_deviation(samples, weights.W, gram(Q[0], R[0], T), TEST, block, np.random.default_rng(0))
+
+
+def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, block, dtype, moments, test):
     """Run SGD from explicit weights; record the overlaps at ``steps``.
 
     Parameters
@@ -63,17 +102,20 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
         Source of latents and noise.
     tick : callable, optional
         Called with the number of steps done.
-    latents, center, block, dtype, moments
+    latents, center, block, dtype, moments, test
         As in :func:`overlaps.simulate`.
 
     Returns
     -------
     Q, R, v : ndarray, shape (n, K, K), (n, K, M), (n, K)
         Shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
+    test_error, test_error_se : ndarray, shape (n,)
+        With ``test`` only.
     """
     Omega, Phi = second_moments(model.features, weights.F, moments)  # first: it refuses what does not fit
     W, factor, v = weights.W.astype(dtype), np.ones(1), np.array(model.v)
-    inputs = _Inputs(model, weights, rng, latents, center, block, dtype)
+    samples = Samples.of(model, weights, latents, center, dtype)
+    inputs = _Inputs(model, samples, rng, block)
 
     def step(limit):
         X, nu, xi = inputs.take(limit)
@@ -82,7 +124,9 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
 
     records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick)
     students, v = stacked(records, W.shape, v.shape)
-    return *_overlaps(students, weights.W_star, Omega, Phi), v
+    found = *_overlaps(students, weights.W_star, Omega, Phi), v
+    # the next child of the run's generator: the stream of the run does not know of the test
+    return (*found, *sample_error(model, samples, students, v, test, block, rng.spawn(1)[0])) if test else found
 
 
 def _overlaps(W, W_star, Omega, Phi):
@@ -95,33 +139,20 @@ def _overlaps(W, W_star, Omega, Phi):
 class _Inputs:
     """Centred features, teacher fields and label noise in blocks; the stream does not depend on how it is cut."""
 
-    def __init__(self, model, weights, rng, latents, center, block, dtype):
+    def __init__(self, model, samples, rng, block):
         self.rng, self.noise_rng = rng.spawn(2)
-        self.features = model.features
-        centred = center and model.features.a != 0
-        self.mean = input_means(model.features, weights.F).astype(dtype) if centred else None
-        self.batch, self.noise, self.latents = model.batch_size, model.noise, latents
+        self.samples, self.batch, self.noise = samples, model.batch_size, model.noise
         self.length = max(1, block // self.batch)
-        root = np.sqrt(weights.F.shape[1])
-        self.F, self.W_star = (weights.F / root).astype(dtype), weights.W_star / root
-        self.X = np.empty((0, self.batch, len(self.F)), dtype=dtype)
+        self.X = np.empty((0, self.batch, len(samples.F)), dtype=samples.F.dtype)
         self.nu = self.xi = np.empty((0, self.batch))
 
     def take(self, steps):
         """At most ``steps`` further inputs X (., batch, N), teacher fields nu (., batch, M), noises xi (., batch)."""
         if len(self.X) == 0:
-            self._draw()
+            shape = self.length, self.batch
+            X, nu = self.samples.draw(self.rng, self.length * self.batch)
+            self.X, self.nu = X.reshape(*shape, -1), nu.reshape(*shape, -1)
+            self.xi = self.noise * self.noise_rng.standard_normal(shape)
         parts = self.X[:steps], self.nu[:steps], self.xi[:steps]
         self.X, self.nu, self.xi = self.X[steps:], self.nu[steps:], self.xi[steps:]
         return parts
-
-    def _draw(self):
-        N, D = self.F.shape
-        shape, dtype = (self.length, self.batch), self.F.dtype
-        c = _drawn(self.latents, self.rng, self.length * self.batch, D)
-        self.nu = (c @ self.W_star.T).reshape(*shape, -1)
-        X = np.asarray(self.features(c.astype(dtype) @ self.F.T), dtype=dtype)
-        if self.mean is not None:
-            X -= self.mean
-        self.X = X.reshape(*shape, N)
-        self.xi = self.noise * self.noise_rng.standard_normal(shape)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
+from .fresh import drawn
 from .realisation import normalise_feature_rows
 
 __all__ = ["Weights", "random_weights"]
@@ -114,7 +115,7 @@ def _check_inputs(model, D, latents, center, block):
         raise ValueError(
             f"latents = {check.shown(latents)}; expected a callable (rng, n, D) such as overlaps.latents.gaussian()."
         )
-    _drawn(latents, np.random.default_rng(0), 2, D)
+    drawn(latents, np.random.default_rng(0), 2, D)
     if not check.flag("center", center) and model.features.a != 0:
         warnings.warn(
             f"center=False with features = {model.features}, whose mean is a = {model.features.a:.3g}: the inputs have "
@@ -123,13 +124,3 @@ def _check_inputs(model, D, latents, center, block):
             RuntimeWarning,
             stacklevel=4,
         )
-
-
-def _drawn(latents, rng, n, D):
-    """Latents (n, D) in double precision, so that a seed gives one stream in either precision of the inputs."""
-    c = np.asarray(latents(rng, n, D))
-    if c.shape != (n, D) or c.dtype.kind not in "biuf":
-        raise ValueError(f"latents(rng, {n}, {D}) has shape {c.shape}, type {c.dtype}; expected numbers ({n}, {D}).")
-    if not np.isfinite(c.sum()):
-        raise ValueError(f"latents(rng, {n}, {D}) contains nan or inf; expected finite numbers.")
-    return c.astype(float, copy=False)

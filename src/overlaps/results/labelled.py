@@ -13,6 +13,8 @@ __all__ = ["from_curves", "from_sweep"]
 LONG_NAMES = {
     "alpha": "learning time, steps / N",
     "eps_g": "generalisation error",
+    "test_error": "error on fresh samples",
+    "test_error_se": "standard error of test_error",
     "Q": "covariance of the student fields",
     "R": "covariance of student and teacher fields",
     "v": "second layer of the student",
@@ -23,7 +25,7 @@ LONG_NAMES = {
     "s": "eigenvalues of the input covariance",
     "p": "weights of the eigenvalues",
 }
-DIMS = {"eps_g": "", "Q": "kl", "R": "km", "v": "k", "q": "ekl", "r": "ekm"}
+DIMS = {"eps_g": "", "test_error": "", "test_error_se": "", "Q": "kl", "R": "km", "v": "k", "q": "ekl", "r": "ekm"}
 CONSTANT_DIMS = {"T": "mn", "tau": "emn"}
 
 
@@ -65,10 +67,12 @@ def from_curves(result):
     ('alpha', 'k', 'm')
     """
     runs = ("run",) if result.is_ensemble else ()
-    blocks = hasattr(result, "q")  # runs on the hidden manifold have none in common
+    blocks = hasattr(result, "q")
     all_dims = {name: (*runs, "alpha", *dims) for name, dims in DIMS.items()}
     all_dims |= {name: (*runs, *dims) for name, dims in CONSTANT_DIMS.items()}
-    variables = {name: (dims, getattr(result, name)) for name, dims in all_dims.items() if blocks or "e" not in dims}
+    # runs on the hidden manifold have no blocks in common, others no test error
+    known = {name: dims for name, dims in all_dims.items() if getattr(result, name, None) is not None}
+    variables = {name: (dims, getattr(result, name)) for name, dims in known.items()}
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}

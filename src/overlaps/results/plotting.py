@@ -54,6 +54,8 @@ def plot(result, ax=None, **style):
     label = style.pop("label", None)
     draw = _draw_runs if result.is_ensemble else _draw_line
     draw(axes[0], result.alpha, result.eps_g, label=label or _name(result), **style)
+    if getattr(result, "test_error", None) is not None:
+        draw(axes[0], result.alpha, result.test_error, label="error on fresh samples", marker="x", linestyle="none")
     if fresh:
         _axis(axes[0], result.alpha, result.eps_g, r"generalisation error $\epsilon_g$")
     axes[0].legend(frameon=False)

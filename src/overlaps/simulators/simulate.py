@@ -9,6 +9,7 @@ from .._base import check
 from .._base.progress import bar
 from ..integrators.evolve import output_times
 from ..manifold.ensemble import ManifoldEnsemble
+from ..manifold.fresh import warn_of_errors
 from ..manifold.model import HiddenManifold
 from ..manifold.sgd import manifold_constants, manifold_plan
 from ..models.start import random_start, warn_coarse_step
@@ -21,7 +22,9 @@ __all__ = ["simulate"]
 # A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
 SIMULATORS = {"direct": direct_run, "reduced": reduced_run}
 POINTS = 200  # records of an interval
-MANIFOLD_DEFAULTS = dict(weights=None, latents=None, center=True, block=1024, moments="ge", normalise_rows=True)
+MANIFOLD_DEFAULTS = dict(
+    weights=None, latents=None, center=True, block=1024, moments="ge", normalise_rows=True, test=None
+)
 
 
 def simulate(
@@ -43,6 +46,7 @@ def simulate(
     block=1024,
     moments="ge",
     normalise_rows=True,
+    test=None,
 ):
     r"""One-pass SGD at finite input dimension N.
 
@@ -93,6 +97,11 @@ def simulate(
         Second moments of the inputs in the recorded Q and R: Gaussian equivalence, or closed forms.
     normalise_rows : bool
         Scale the rows of a given F to squared length D, as the theory assumes.
+    test : int, optional
+        Fresh samples on which ``runs.test_error`` and its standard error ``runs.test_error_se`` are measured at every
+        record, one set for each run, from a stream of its own; 0 for none. By default 4096 where ``latents`` are given
+        and none otherwise: ``runs.eps_g`` is the error of Gaussian fields with the recorded overlaps, which is that of
+        the network for Gaussian latents only.
 
     Returns
     -------
@@ -109,6 +118,8 @@ def simulate(
     -----
     RuntimeWarning
         When eta max(s) / N > 0.05, when a run did not reach the end, or for features with a mean and ``center=False``.
+        Where latents give the fields other first and second moments than the model's, and where at the end
+        ``test_error`` differs from ``eps_g`` by more than 10 % (and 5 standard errors).
 
     Notes
     -----
@@ -135,17 +146,21 @@ def simulate(
     first, steps = recorded_steps(alpha, N)
     children = check.generator(rng).spawn(runs)
     data = {"weights": weights, "latents": latents, "center": center, "block": block, "moments": moments}
-    data["normalise_rows"] = normalise_rows
+    data |= {"normalise_rows": normalise_rows, "test": test}
     plan = manifold_plan if isinstance(model, HiddenManifold) else _plan
     method, simulator, starts = plan(model, N, children, start, method, student_scale, dtype, **data)
     warn_coarse_step(model, N)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
         results = _map_runs(simulator, model, starts, N, steps, children, tick, executor)
     alpha = first + steps / N
-    (q, r, v), outcome = _outcome(model, results, alpha, runs)
+    (q, r, v, *tested), outcome = _outcome(model, results, alpha, runs)
     common = {"model": model, "alpha": alpha[: q.shape[1]], "v": v, "N": N, "method": method} | outcome
     if isinstance(model, HiddenManifold):
-        return ManifoldEnsemble(Q=q, R=r, moments=moments, **manifold_constants(model, starts[: len(q)]), **common)
+        common |= dict(zip(("test_error", "test_error_se"), tested, strict=False))
+        found = ManifoldEnsemble(Q=q, R=r, moments=moments, **manifold_constants(model, starts[: len(q)]), **common)
+        if tested:
+            warn_of_errors(found.alpha, found.eps_g, *tested)
+        return found
     tau, T = (np.stack([getattr(state, name) for state in starts[: len(q)]]) for name in ("tau", "T"))
     return Ensemble(q=q, r=r, tau=tau, T=T, **common)
 
@@ -219,15 +234,15 @@ def _interrupted(result, n):
 
 
 def _outcome(model, results, alpha, runs):
-    """(the three records of all runs, with nan for what was not reached), and how it ended."""
-    n = max(len(q) for q, _, _ in results)
-    diverged = sum(not np.all(np.isfinite(q)) for q, _, _ in results)
+    """(the records of all runs, with nan for what was not reached), and how it ended."""
+    n = max(len(q) for q, *_ in results)
+    diverged = sum(not np.all(np.isfinite(q)) for q, *_ in results)
     cut = sum(_interrupted(result, len(alpha)) for result in results) + runs - len(results)
     message = f"{len(results)} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut:
         message = f"{runs} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun."
         warnings.warn(message + " What they did not reach is nan.", RuntimeWarning, stacklevel=3)
-    records = [np.stack([_padded(result[i], n) for result in results]) for i in range(3)]
+    records = [np.stack([_padded(part, n) for part in parts]) for parts in zip(*results, strict=True)]
     return records, {"success": not (diverged or cut), "message": message}
 
 

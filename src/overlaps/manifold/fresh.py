@@ -1,0 +1,112 @@
+"""What fresh samples say about runs on the hidden manifold: whether the closed forms hold, and the true error."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .realisation import input_means
+
+SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # standard errors, and relative sizes, above which a deviation is worth a word
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Law of the inputs and of the teachers' fields: x = f(F c / sqrt(D)) - a, nu = W* c / sqrt(D)."""
+
+    features: Any
+    latents: Any
+    F: Any  # (N, D), divided by sqrt(D), in the precision of the inputs
+    W_star: Any  # (M, D), divided by sqrt(D)
+    mean: Any  # (N,) or None
+
+    @classmethod
+    def of(cls, model, weights, latents, center=True, dtype="float64"):
+        """The samples that a run on these weights learns from."""
+        root = np.sqrt(weights.F.shape[1])
+        centred = center and model.features.a != 0
+        mean = input_means(model.features, weights.F).astype(dtype) if centred else None
+        return cls(model.features, latents, (weights.F / root).astype(dtype), weights.W_star / root, mean)
+
+    def draw(self, rng, n):
+        """Inputs X (n, N) and fields nu (n, M) of n samples."""
+        c = drawn(self.latents, rng, n, self.F.shape[1])
+        X = np.asarray(self.features(c.astype(self.F.dtype) @ self.F.T), dtype=self.F.dtype)
+        return X if self.mean is None else X - self.mean, c @ self.W_star.T
+
+    def blocks(self, rng, n, block):
+        """The same in blocks, n samples in all: a law that counts its calls sees none it does not know."""
+        for done in range(0, n, block):
+            X, nu = self.draw(rng, block)
+            yield X[: n - done], nu[: n - done]
+
+
+def drawn(latents, rng, n, D):
+    """Latents (n, D) in double precision, so that a seed gives one stream in either precision of the inputs."""
+    c = np.asarray(latents(rng, n, D))
+    if c.shape != (n, D) or c.dtype.kind not in "biuf":
+        raise ValueError(f"latents(rng, {n}, {D}) has shape {c.shape}, type {c.dtype}; expected numbers ({n}, {D}).")
+    if not np.isfinite(c.sum()):
+        raise ValueError(f"latents(rng, {n}, {D}) contains nan or inf; expected finite numbers.")
+    return c.astype(float, copy=False)
+
+
+def sample_error(model, samples, W, v, n, block, rng):
+    """Mean of Delta^2 / 2 over n fresh samples, without label noise, and its standard error, both (records,).
+
+    Students W (records, K, N) and v (records, K); all records see the same samples.
+    """
+    total = squares = 0.0
+    flat = W.reshape(-1, W.shape[-1]).T / np.sqrt(W.shape[-1])
+    with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has no error
+        for X, nu in samples.blocks(rng, n, block):
+            g = model.activation.g(X @ flat).reshape(len(X), *v.shape)
+            delta = np.einsum("irk,rk->ir", g, v) - (model.teacher_activation.g(nu) @ model.v_star)[:, None]
+            error = delta**2 / 2
+            total, squares = total + error.sum(axis=0), squares + np.sum(error**2, axis=0)
+        mean = total / n
+        return mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0) / (n - 1))
+
+
+def field_deviation(samples, W, S, n, block, rng):
+    """Largest relative deviation of the first two moments of the fields (lambda, nu) from N(0, S) on n fresh samples.
+
+    Means are squared; zero where no deviation exceeds 5 standard errors and 5 %.
+    """
+    blocks = [np.concatenate([X @ W.T / np.sqrt(W.shape[1]), nu], axis=1) for X, nu in samples.blocks(rng, n, block)]
+    size = np.sqrt(np.diag(S))
+    size[size == 0] = 1.0
+    z = np.concatenate(blocks) / size
+    products = z[:, :, None] * z[:, None]
+    first, second = z.mean(axis=0), products.mean(axis=0) - S / np.outer(size, size)
+    known = [(first, z, first**2), (second, products, np.abs(second))]
+    seen = [d[np.abs(x) > SIGMAS * sample.std(axis=0) / np.sqrt(n)] for x, sample, d in known]
+    worst = max(np.max(d, initial=0.0) for d in seen)
+    return float(worst) if worst > SHARE else 0.0
+
+
+def warn_of_moments(deviation, latents):
+    """Warn where the fields do not have the moments that Q, R, T and eps_g stand for."""
+    if deviation:
+        warnings.warn(
+            f"the latents {latents!r} give the fields moments other than those of the model, by up to "
+            f"{100 * deviation:.0f} %: Q, R, T and eps_g are those of Gaussian latents and do not describe what is "
+            "learned. Use test_error; standardise the latents, or set latent_scale, where the theory is to hold.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def warn_of_errors(alpha, eps_g, error, se):
+    """Warn where eps_g (runs, n), that of Gaussian fields, is not the error (runs, n) on fresh samples at the end."""
+    gap, scatter = np.mean(error[:, -1] - eps_g[:, -1]), np.sqrt(np.mean(se[:, -1] ** 2) / len(se))
+    known, measured = np.mean(eps_g[:, -1]), np.mean(error[:, -1])
+    if abs(gap) > SIGMAS * scatter and abs(gap) > EXCESS * measured:
+        warnings.warn(
+            f"at alpha = {alpha[-1]:g} the error on fresh samples is test_error = {measured:.3g} +- {scatter:.1g}, but "
+            f"eps_g = {known:.3g}, that of the model's Gaussian fields with these overlaps: these latents (or few of "
+            "them) give the fields another law, and only test_error is the error of the network.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
