@@ -90,13 +90,14 @@ def compress(model, state, nodes, *, until=None):
     state = check.state(state, "state").on(model)
     width = model.K + model.M
     nodes = check.count("nodes", nodes)
+    until = None if until is None else check.number("until", until, above=0)
     if nodes < width + 1:
         raise ValueError(f"nodes = {nodes}; expected at least K + M + 1 = {width + 1}, one for each vector and p.")
     s, p = model.spectrum.s, model.spectrum.p
     if nodes >= s.size:
         return model, state
     steps = nodes // (width + 1)
-    slowest = 0.0 if until is None else _slowest(model, state, check.number("until", until, above=0))
+    slowest = 0.0 if until is None else _slowest(model, state, until)
     modes, Z, lengths = _roots(s, state)
     theta, Z = _gauss_rule(modes, Z, steps, slowest)
     rho, root = _gauss_rule(s, np.sqrt(p)[:, None], nodes - width * steps, slowest)

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from overlaps.theory import features, late_time, linear, plateau, quadratic
 from overlaps.theory.cayley_hamilton import hierarchy as cayley_hamilton
 
 NAN, INF = np.nan, np.inf
+MASKED = np.ma.array([0.0, 1.0, 2.0], mask=[False, False, True])
 ONE, TWO, EMPTY = np.eye(1), np.eye(2), np.zeros((0, 0))
 
 
@@ -673,6 +675,41 @@ TABLE = [
     ("mean over no starts", lambda: quadratic.eta_fastest(1, 1, eps=0.1, rng=1, starts=0), V, ["starts = 0", ">= 1"]),
     ("mean over starts of text", lambda: quadratic.eta_fastest(1, 1, eps=0.1, rng="x"), V, ["rng = 'x'", "seed"]),
     ("rate of the paper as text", lambda: quadratic.eta_from_paper("x"), V, ["eta = 'x'", "number > 0"]),
+    ("distance of text", lambda: quadratic.distance("x", ONE, ONE), V, ["Q = 'x'", "(..., 1, 1)"]),
+    ("distance of complex overlaps", lambda: quadratic.distance(ONE, 1j * ONE, ONE), V, ["R = ", "(..., 1, 1)"]),
+    *[
+        (f"{name} with text for a flag", call, V, ["gradient_flow = 'no'", "True or False"])
+        for name, call in {
+            "quadratic plateau": lambda: quadratic.plateau(3, 2, eta=0.1, gradient_flow="no"),
+            "escape": lambda: quadratic.escape_amplitude(3, 2, eta=0.1, q0=1, gradient_flow="no"),
+            "escape law": lambda: quadratic.escape_law([0.0], 3, 2, eta=0.1, eps=0.1, gradient_flow="no"),
+            "rate": lambda: quadratic.solution_rate(3, 2, eta=0.1, gradient_flow="no"),
+            "end": lambda: quadratic.final_descent(1.0, 3, 2, eta=0.1, gradient_flow="no"),
+        }.items()
+    ],
+    # numbers that are none, or that no array holds
+    ("masked times", lambda: solve(MASKED), V, ["alpha has 1 masked", "Leave them out"]),
+    ("masked overlaps", lambda: state(MODEL, Q=np.ma.array(TWO, mask=TWO)), V, ["Q has 2 masked", "filled"]),
+    ("masked readout", lambda: machine(K=3, v=MASKED), V, ["v has 1 masked"]),
+    ("masked times of a theory", lambda: linear.error(ov.isotropic(), 0.1, MASKED), V, ["alpha has 1 masked"]),
+    ("dates", lambda: solve(np.array(["2026-01-01", "2026-01-02"], dtype="M8[D]")), V, ["alpha = ", "real numbers"]),
+    ("spans of time", lambda: solve(np.array([0, 1], dtype="m8[s]")), V, ["alpha = ", "real numbers"]),
+    ("an interval of time", lambda: solve((0, np.timedelta64(1, "s"))), V, ["alpha = ", "finite number"]),
+    ("a list of dates", lambda: solve([np.datetime64("2026-01-01")]), V, ["alpha = ", "real numbers"]),
+    ("dates of a theory", lambda: linear.error(ov.isotropic(), 0.1, np.array([0], dtype="M8[D]")), V,
+     ["alpha = ", "real numbers"]),
+    ("complex times of a theory", lambda: linear.error(ov.isotropic(), 0.1, np.array([1j])), V, ["alpha = ", "real"]),
+    ("text among objects", lambda: solve(np.array([0, "1"], dtype=object)), V, ["alpha = ", "real numbers"]),
+    ("a rate beyond floats", lambda: machine(eta=10**400), V, ["eta = 1000", "finite number > 0"]),
+    ("a rate of 5000 digits", lambda: machine(eta=10**5000), V, ["eta = a int", "finite number > 0"]),
+    ("a time beyond floats", lambda: solve([0, 10**400]), V, ["alpha = ", "real numbers"]),
+    ("an end beyond floats", lambda: solve((0, 10**400)), V, ["alpha = 1000", "finite number"]),
+    ("a size beyond integers", lambda: MODEL.random_start(N=2**63, rng=1), V, ["N = 9223372036854775808", "2^63"]),
+    ("steps beyond integers", lambda: simulate(alpha=[0, 1e18], N=1000), V, ["alpha = 1e+18 at N = 1000", "2^63"]),
+    ("an interval of such steps", lambda: simulate(alpha=(0, 1e18), N=1000), V, ["takes 1e+21 steps", "2^63"]),
+    ("runs by a span of time", lambda: simulate(runs=np.timedelta64(1, "s")), V, ["runs = ", "integer"]),
+    ("compression until text", lambda: ov.compress(COLOURED, COLOURED.random_start(N=40, rng=1), 99, until="x"), V,
+     ["until = 'x'", "finite number > 0"]),
     ("theory that is not there", lambda: ov.theory.cubic, AttributeError, ["'cubic'", "it has", "quadratic"]),
 ]  # fmt: skip
 
@@ -731,6 +768,13 @@ def test_good_input_would_have_begun_the_work(work, no_work):
     """The table means nothing if the work is not where it is stopped."""
     with pytest.raises(Exploded):
         work()
+
+
+def test_numbers_of_other_kinds_are_taken_for_what_they_are():
+    half = Fraction(1, 2)
+    assert machine(eta=half) == machine(eta=0.5) and machine(eta=np.float32(0.5)) == machine(eta=0.5)
+    assert machine(v=[half, 1]) == machine(v=np.ma.array([0.5, 1.0])) == machine(v=[0.5, 1])  # nothing is masked
+    assert machine(K=np.int64(2), v=np.array([True, False])) == machine(v=[1, 0])
 
 
 def test_the_table_has_no_row_twice():

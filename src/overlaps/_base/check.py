@@ -8,34 +8,48 @@ import numpy as np
 from .record import Record
 
 ZERO_NORM = 1e-12  # variance of a student, relative to the teachers', below which it has no direction
+MOST = 2**63 - 1  # the largest integer of an array
 PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input does not
 
 
 def shown(value):
     """What came, in one line of at most 100 characters."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of more than 4300 digits has no text
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 100 else text[:97] + "..."
 
 
+def _is(value, cls):
+    """Whether a value is a number of a class of ``numbers``; truth values and time spans pass for integers there."""
+    return isinstance(value, cls) and not isinstance(value, bool | np.timedelta64)
+
+
 def count(name, value, least=1):
-    """An integer >= least."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+    """An integer >= least that an array can hold."""
+    if not _is(value, numbers.Integral) or value < least:
         raise ValueError(f"{name} = {shown(value)}; expected an integer >= {least}.")
+    if value > MOST:
+        raise ValueError(f"{name} = {shown(value)}; expected an integer below 2^63 = {float(MOST):.2g}.")
     return int(value)
 
 
 def number(name, value, *, above=None, least=None, hint=""):
     """A finite real number, larger than ``above`` or at least ``least``."""
     bound = f" > {above}" if above is not None else f" >= {least}" if least is not None else ""
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(value)
-    if not good or (above is not None and value <= above) or (least is not None and value < least):
+    try:
+        result = float(value) if _is(value, numbers.Real) else np.nan
+    except OverflowError:  # an integer or a fraction may be larger than any float
+        result = np.inf
+    if not np.isfinite(result) or (above is not None and result <= above) or (least is not None and result < least):
         raise ValueError(f"{name} = {shown(value)}; expected a finite number{bound}.{' ' + hint if hint else ''}")
-    return float(value)
+    return result
 
 
 def index(name, value, n):
     """An integer that is an index into n items; negative ones count from the end."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    if not _is(value, numbers.Integral):
         raise TypeError(f"{name} = {shown(value)}; expected an integer: one record at a time. Arrays take slices.")
     if not -n <= value < n:
         raise IndexError(f"{name} = {value}; expected an integer from {-n} to {n - 1}.")
@@ -119,23 +133,37 @@ def generator(rng, name="rng"):
         raise ValueError(f"{name} = {shown(rng)}; expected a seed (an integer >= 0) or a Generator: {error}.") from None
 
 
-def array(name, value, shape, hint=""):
-    """A finite float array of the given shape (names of sizes, numbers, leading ...), copied and read-only."""
-    free = shape[:1] == (...,)  # any number of leading axes
-    expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
+def _floats(name, value, expected):
+    """A new float array of real numbers: NumPy would drop masks and imaginary parts, and read text and dates."""
     try:
-        if np.asarray(value).dtype.kind in "cSU":  # NumPy would drop imaginary parts and read numbers from text
+        raw = np.asarray(value)
+        entries = raw.ravel() if raw.dtype.kind == "O" else ()  # among them integers that NumPy has no type for
+        if raw.dtype.kind not in "biufO" or not all(_is(x, numbers.Real) for x in entries):
             raise TypeError
         result = np.array(value, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} = {shown(value)} is not an array of real numbers; expected {expected}.") from None
+    if np.ma.is_masked(value):
         raise ValueError(
-            f"{name} = {shown(value)} is not an array of real numbers; expected shape {expected}."
-        ) from None
+            f"{name} has {np.ma.count_masked(value)} masked entries; expected numbers everywhere. Leave them out, or "
+            f"fill them with {name}.filled(...)."
+        )
+    return result
+
+
+def array(name, value, shape, hint="", *, finite=True):
+    """A float array of the given shape (names of sizes, numbers, leading ...), copied and read-only.
+
+    Its entries are finite, unless nan stands for what a run did not reach (``finite=False``).
+    """
+    free = shape[:1] == (...,)  # any number of leading axes
+    expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
+    result = _floats(name, value, f"shape {expected}")
     sizes = shape[1:] if free else shape
     found = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
     if len(found) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, found, strict=True)):
         raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{' ' + hint if hint else ''}")
-    if not np.all(np.isfinite(result)):
+    if finite and not np.all(np.isfinite(result)):
         raise ValueError(f"{name} contains nan or inf; expected finite numbers.{' ' + hint if hint else ''}")
     result.setflags(write=False)
     return result
@@ -143,12 +171,7 @@ def array(name, value, shape, hint=""):
 
 def times(name, value):
     """Times >= 0 of any shape; inf is allowed."""
-    try:
-        result = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} = {shown(value)} is not a number or an array of them; expected {name} >= 0."
-        ) from None
+    result = _floats(name, value, f"{name} >= 0")
     if not np.all(result >= 0):
         raise ValueError(f"{name} contains negative numbers or nan; expected {name} >= 0.")
     return result

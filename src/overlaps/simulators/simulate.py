@@ -168,6 +168,10 @@ def simulate(
 def recorded_steps(alpha, N):
     """(time of the start, whole steps to record) for an interval or an array of times."""
     times, interval = output_times(alpha)
+    if times[-1] * N > check.MOST:
+        raise ValueError(
+            f"alpha = {times[-1]:g} at N = {N:g} takes {times[-1] * N:.3g} steps; expected less than 2^63 = 9.2e18."
+        )
     if interval:
         span = np.linspace(0, times[1] - times[0], POINTS + 1)
         return times[0], np.unique(np.rint(span * N).astype(np.int64))

@@ -190,9 +190,7 @@ def distance(Q, R, S):
     """
     S = _orthonormal(S)
     K, M = S.shape
-    Q, R = np.asarray(Q, dtype=float), np.asarray(R, dtype=float)
-    if Q.shape[-2:] != (K, K) or R.shape[-2:] != (K, M):
-        raise ValueError(f"Q, R have shapes {Q.shape}, {R.shape}; expected (..., {K}, {K}) and (..., {K}, {M}).")
+    Q, R = check.array("Q", Q, (..., K, K), finite=False), check.array("R", R, (..., K, M), finite=False)
     squared = np.trace(Q, axis1=-2, axis2=-1) - 2 * np.sqrt(K / M) * np.sum(S * R, axis=(-2, -1)) + K
     return np.sqrt(np.maximum(squared, 0.0))
 

@@ -94,7 +94,7 @@ def plateau(K, M, *, eta, noise=0.0, gradient_flow=False):
     """
     K, M, eta, noise = _checked(K, M, eta, noise)
     h, c0, c2 = eta / (2 * K), 1 + 2 / M, (K + 4) / (K + 2)
-    second = 0.0 if gradient_flow else 16 * h**2
+    second = 0.0 if check.flag("gradient_flow", gradient_flow) else 16 * h**2
     u = 1.0 if gradient_flow else _roots(K, M, eta, noise)[0]
     q = u * K / (K + 2)
     delta = 1 - q
@@ -146,7 +146,7 @@ def escape_amplitude(K, M, *, eta, q0, noise=0.0, gradient_flow=False):
     """
     K, M, eta, noise = _checked(K, M, eta, noise)
     q0 = check.number("q0", q0, above=0)
-    if gradient_flow:
+    if check.flag("gradient_flow", gradient_flow):
         return float(np.sqrt(K / (K + 2) / q0))
     h, c2 = eta / (2 * K), (K + 4) / (K + 2)
     stable, unstable = _roots(K, M, eta, noise)
@@ -390,7 +390,7 @@ def solution_rate(K, M, *, eta, gradient_flow=False):
     """
     K, M = realisable(K, M)
     eta = check.number("eta", eta, above=0)
-    return -8 * eta / (K * M) * (1 - (0.0 if gradient_flow else eta / eta_solution(K, M)))
+    return -8 * eta / (K * M) * (1 - (0.0 if check.flag("gradient_flow", gradient_flow) else eta / eta_solution(K, M)))
 
 
 def final_descent(alpha, K, M, *, eta, gradient_flow=False):
@@ -437,7 +437,7 @@ def final_descent(alpha, K, M, *, eta, gradient_flow=False):
     if K == M:
         raise ValueError(f"K = M = {K} ends exponentially, at the rate solution_rate(K, M, eta=...); expected K > M.")
     eta, limit = check.number("eta", eta, above=0), eta_solution(K, M)
-    if eta >= limit and not gradient_flow:
+    if not check.flag("gradient_flow", gradient_flow) and eta >= limit:
         raise ValueError(f"eta = {eta:g}; expected less than eta_solution = {limit:g}: the solutions are unstable.")
     alpha = check.array("alpha", alpha, (...,))
     if np.any(alpha <= 0):
