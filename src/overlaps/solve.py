@@ -44,10 +44,13 @@ def solve(
     stop : float or callable, optional
         Stop where eps_g falls below this number, or where the number ``stop(alpha, state)`` changes sign.
     late : bool
-        Follow perfectly learnable problems (erf, linear, quadratic; K = M) to any eps_g: once every student has nearly
-        learned its teacher, the overlaps of their differences are integrated in place of Q and R, whose rounding hides
-        eps_g below about 1e-16. See :mod:`overlaps.flow.differences`. "exponential" is followed by "structured". Linear
-        networks of several units learn their sum only: take K = M = 1, as in :mod:`overlaps.theory.linear`.
+        Follow perfectly learnable problems down to eps_g of 1e-200, below which 0.0 or rounding is returned: once every
+        student has nearly learned its teacher, the overlaps of their differences are integrated in place of Q and R,
+        whose rounding hides eps_g below about 1e-16. See :mod:`overlaps.flow.differences`. For erf, linear and quadratic
+        units, the same on both sides, and K = M; refused are other activations (relu, tanh, ...), label noise, weight
+        decay, a trained second layer and teachers of latents. Where v differs from v*, or a student learns no teacher,
+        Q and R are integrated to the end. "exponential" is followed by "structured". Linear networks of several units
+        learn their sum only: take K = M = 1, as in :mod:`overlaps.theory.linear`.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 

@@ -453,6 +453,34 @@ def test_second_moment_correction():
     np.testing.assert_allclose(limit_start(wide, (0, 0)).tau, 4 * limit_start(unit, (0, 0)).tau, rtol=1e-13)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "features, alpha, nodes, least, most",
+    [
+        ("sign", 100.0, 16, 0.0, 1e-7),
+        ("linear", 100.0, 16, 0.0, 1e-7),
+        ("sign", 1000.0, 16, 0.0, 1e-8),
+        ("relu", 1000.0, 16, 0.0, 1e-7),
+        ("erf", 1000.0, 16, 1e-4, 2e-3),
+        ("linear", 1000.0, 16, 0.01, 0.1),  # no zeta under the spectrum: eigenvalues down to zero at D = N
+        ("linear", 1000.0, 64, 0.0, 1e-6),
+    ],
+)
+def test_nodes_that_a_spectrum_needs(features, alpha, nodes, least, most):
+    """The documented accuracy of the nodes of the limit: largest error of Q, R against 128 of them."""
+    found = []
+    for n in (nodes, 128):
+        model = ov.hidden_manifold(
+            2, 2, features=features, ratio=1.0, nodes=n, eta=0.2, eta_v=0.2, v=[0.45, 0.55], v_star=[0.9, 0.7]
+        )
+        start = model.limit_start(
+            P=[[1, 0.05], [0.05, 1.1]], T=[[1.05, 0.03], [0.03, 0.95]], alignment=np.diag([0.1, 0.15])
+        )
+        end = ov.solve(model, start, [alpha], rtol=1e-10)
+        found.append(np.concatenate([end.Q[-1], end.R[-1]]))
+    assert least <= np.abs(found[0] - found[1]).max() <= most
+
+
 @pytest.mark.parametrize("moments", ["ge", "exact"])
 def test_latents_of_another_scale_are_another_map_and_teacher(rng, moments):
     # f(F c) with c = sigma c' is g(F c'), g = f(sigma .), and nu = W* c is (sigma W*) c'

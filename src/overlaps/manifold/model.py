@@ -306,7 +306,8 @@ def hidden_manifold(
     ratio : float
         D / N > 0, latent over input dimension.
     nodes : int
-        Gauss nodes, the atom not counted. 16 bring trajectories to 1e-9 for sign features; take 32 beyond alpha = 100.
+        Gauss nodes, the atom not counted. 16 bring Q, R to 1e-7 up to alpha = 100; at alpha = 1000 to 1e-7 for sign and
+        relu features, to 1e-3 for erf, and at D = N to 0.1 for linear ones: take 64 where zeta is small and times long.
     latent_scale : float
         Standard deviation sigma of a latent coordinate. Latents that are independent, centred, but not of unit variance
         (unstandardised mixtures) follow the theory at their own sigma.

@@ -99,6 +99,7 @@ class Spectrum(Record):
             Symmetric and positive semi-definite. Either this or ``data``.
         data : array_like, shape (n, N)
             Samples as rows. The divisor is n: it is the covariance of inputs drawn from the rows with replacement.
+            Nothing else of the data is used: ``solve`` and ``simulate`` take *Gaussian* inputs with this covariance.
         shrinkage : float
             In [0, 1]: (1 - shrinkage) Sigma + shrinkage tr(Sigma)/N identity, for few samples.
         rank : int, optional

@@ -48,10 +48,11 @@ def simulate(
     normalise_rows=True,
     test=None,
 ):
-    r"""One-pass SGD at finite input dimension N.
+    r"""One-pass SGD at finite input dimension N, on Gaussian inputs with the covariance of the model.
 
     Each step draws a fresh sample (or a batch) and updates
     :math:`w_k \mathrel{+}= F_k\, x/\sqrt N`, :math:`F_k = -\eta v_k g'(\lambda_k)\Delta`, and v if it is trained.
+    Inputs are :math:`x \sim N(0, \Sigma)` also where the spectrum was estimated from data, whose rows are never drawn.
 
     Parameters
     ----------
