@@ -65,9 +65,9 @@ def compress(model, state, nodes, *, until=None):
     of nodes and grows slowly with alpha. Measured on given weights with ``power_law(beta=1, L=2000)``, N = 2000,
     K = M = 2, eta = 0.1, largest error of Q, R up to alpha (``until`` = alpha): 60 nodes 8e-9 to alpha = 30, 3e-7 to
     100; 80 nodes 1e-9 to 100, 1e-8 to 300. Bounded spectra need about 60 for 1e-8 at any time; powers alone lose by
-    factors of 100 to 1000. A plateau amplifies every error, this one too, and more units need more nodes: with K = M = 4
-    and eta = 0.5, one random start, 40, 80, 160 nodes leave 2e-2, 4e-3, 1e-6 at alpha = 300 (``until`` = 300: 1e-2, 4e-4,
-    2e-7). :func:`compression_error` measures it for the case at hand.
+    factors of 100 to 1000. A plateau amplifies every error, this one too, and more units need more nodes: with
+    K = M = 4, eta = 0.5 and one random start, 40, 80, 160 nodes leave 2e-2, 4e-3, 1e-6 at alpha = 300 (``until`` = 300:
+    1e-2, 4e-4, 2e-7). :func:`compression_error` measures it for the case at hand.
 
     A compressed spectrum belongs to no N: simulate with the original one.
 
@@ -142,8 +142,8 @@ def compression_error(model, state, nodes, alpha, *, until=None, **options):
 
     Notes
     -----
-    Heuristic, as every comparison of two resolutions: the finer rule is taken for the truth. Where nodes are too few, the
-    estimate is right up to a factor of about 3.
+    Heuristic, as every comparison of two resolutions: the finer rule is taken for the truth. Where nodes are too few
+    the estimate is right up to a factor of about 3.
 
     Examples
     --------
