@@ -10,7 +10,7 @@ from scipy.stats import norm
 from overlaps.manifold import latents
 
 D, SAMPLES = 20, 20_000
-MEANS, WEIGHTS = np.array([-1.5, 0.5, 3.0]), np.array([0.5, 0.3, 0.2])
+MEANS, WEIGHTS = np.array([-1.5, 0.5, 2.0]), np.array([0.5, 0.3, 0.2])
 VECTORS = np.random.default_rng(3).uniform(-2, 2, (3, D))
 KINDS = {"elementwise": MEANS, "shared": MEANS, "shared_vector": VECTORS}
 

@@ -11,7 +11,7 @@ from .realisation import input_means
 SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # standard errors, and relative sizes, above which a deviation is worth a word
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Samples:
     """Law of the inputs and of the teachers' fields: x = f(F c / sqrt(D)) - a, nu = W* c / sqrt(D)."""
 
@@ -33,7 +33,9 @@ class Samples:
         """Inputs X (n, N) and fields nu (n, M) of n samples."""
         c = drawn(self.latents, rng, n, self.F.shape[1])
         X = np.asarray(self.features(c.astype(self.F.dtype) @ self.F.T), dtype=self.F.dtype)
-        return X if self.mean is None else X - self.mean, c @ self.W_star.T
+        if self.mean is not None:
+            X -= self.mean
+        return X, c @ self.W_star.T
 
     def blocks(self, rng, n, block):
         """The same in blocks, n samples in all: a law that counts its calls sees none it does not know."""
