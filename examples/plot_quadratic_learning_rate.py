@@ -5,8 +5,9 @@ Quadratic networks: the best learning rate
 Left: time until eps_g has halved against the learning rate, K = M = 3, overlaps of size 0.01 at the start. It is
 shortest near the optimum of the escape rate, and three closed forms bound it: eta_escape (fastest escape from the
 plateau), eta_solution (zero-error solutions become unstable), eta_plateau (the norm diverges).
-Right: the optimum grows with the width K, in the end as K. Learning rates of the loss Delta^2 / 2, twice those of
-Bocchi et al. (2026), arXiv:2604.03068.
+Right: the optimum grows with the width K, in the end as K. The fastest escape of wide students lies above eta_solution,
+where they do not learn; eta_optimal is the lesser of it and of the rate of the fastest end of learning.
+Learning rates of the loss Delta^2 / 2, twice those of Bocchi et al. (2026), arXiv:2604.03068.
 """
 
 import numpy as np
@@ -45,9 +46,7 @@ def main():
     left.set_title("K = M = 3, 8 starts", fontsize="medium")
     for i, f in enumerate((quadratic.eta_escape, quadratic.eta_solution, quadratic.eta_plateau)):
         right.plot(widths, [f(K, M) / K for K in widths], f"C{i + 1}", label=names[i])
-    right.plot(
-        widths, [quadratic.eta_optimal(K, M) / K for K in widths], "k:", label=r"$\eta_{\rm optimal}$, their min"
-    )
+    right.plot(widths, [quadratic.eta_optimal(K, M) / K for K in widths], "k:", label=r"$\eta_{\rm optimal}$")
     right.plot(list(measured), [eta / K for K, eta in measured.items()], "ko", ms=4, label="measured, overlaps 0.01")
     limit = 1 / (2 * np.sqrt(1 + 2 / M))
     right.axhline(limit, color="C1", lw=0.8, ls=":")

@@ -138,7 +138,6 @@ def test_learning_rate_table(K, M, eta_plat, eta_sol, eta_opt, rate):
     assert quadratic.eta_plateau(K, M) == pytest.approx(convert(eta_plat), abs=3e-10)
     assert quadratic.eta_solution(K, M) == pytest.approx(convert(eta_sol), abs=3e-10)
     assert quadratic.eta_escape(K, M) == pytest.approx(convert(eta_opt), abs=3e-10)
-    assert quadratic.eta_optimal(K, M) == min(quadratic.eta_escape(K, M), quadratic.eta_solution(K, M))
     assert quadratic.plateau(K, M, eta=quadratic.eta_escape(K, M)).escape == pytest.approx(rate, abs=1e-10)
 
 
@@ -168,6 +167,28 @@ def test_solution_stability_limit(K, M):
         expected = quadratic.solution_rate(K, M, eta=eta)
         assert np.min(np.abs(found - expected)) < 1e-7  # finite differences
         assert np.max(found) < max(expected, 0.0) + 1e-5  # others decay or are flat (square roots of rounding)
+
+
+@pytest.mark.parametrize(
+    "K, M, alpha", [pytest.param(20, 3, 1000.0, marks=pytest.mark.slow), (7, 2, 500.0), (3, 3, 150.0)]
+)
+def test_learning_at_eta_optimal_ends(K, M, alpha):
+    """Where eta_escape is the larger: the least error at late times, far below that of the marginal eta_solution."""
+    best, limit = quadratic.eta_optimal(K, M), quadratic.eta_solution(K, M)
+    assert best == quadratic.eta_descent(K, M) < quadratic.eta_escape(K, M)
+    R = 0.01 * np.random.default_rng(2).standard_normal((K, M))
+    errors = []
+    for eta in (0.8 * best, best, 1.2 * best, limit):
+        model = ov.quadratic_network(K, M, eta=eta)
+        start = ov.State.from_overlaps(model, Q=np.eye(K), R=R, T=np.eye(M))
+        errors.append(ov.solve(model, start, [alpha]).eps_g[0])
+    assert errors[1] < min(errors[0], errors[2]) and errors[1] < 0.01 * errors[3]
+
+
+def test_eta_optimal_is_that_of_the_escape_where_the_end_is_faster():
+    for K, M, noise in ((11, 10, 0.0), (3, 3, 1.0)):  # many teachers, much noise
+        assert quadratic.eta_escape(K, M, noise=noise) < 0.9 * quadratic.eta_descent(K, M)
+        assert quadratic.eta_optimal(K, M, noise=noise) == quadratic.eta_escape(K, M, noise=noise)
 
 
 def test_stability_limit_agrees_with_the_general_linearisation():
@@ -209,7 +230,7 @@ def test_half_loss_times():
     assert np.argmin(times) == 4  # 0.28
     eta, best = quadratic.eta_fastest(3, 3, eps=0.01, rng=5, rtol=0.01)
     assert best <= min(times) * (1 + 1e-4) and 0.26 < eta / 2 < 0.29
-    assert 0.85 < eta / quadratic.eta_optimal(3, 3) < 0.97
+    assert 0.85 < eta / quadratic.eta_escape(3, 3) < 0.97
 
 
 def test_half_loss_time_of_a_diverging_run_is_infinite():
@@ -249,6 +270,21 @@ def test_algebraic_tail(paper_eta):
         np.testing.assert_allclose(ratio - 1, [0.080, 0.016, 0.0034, 0.0009], rtol=0.25)
 
 
+@pytest.mark.parametrize("K, M, eta, tolerance", [(3, 3, 0.4, 1e-6), (6, 3, 0.2, 1e-3), (5, 2, 0.6, 0.03)])
+def test_label_noise_leaves_a_floor(K, M, eta, tolerance):
+    """The integrated equations, at rest; for K > M corrections are of the order of the floor itself."""
+    model = ov.quadratic_network(K, M, eta=eta, noise=0.3)
+    R = 0.1 * np.random.default_rng(0).standard_normal((K, M))
+    start = ov.State.from_overlaps(model, Q=np.eye(K), R=R, T=np.eye(M))
+    alpha = np.array([500.0, 1000.0, 5000.0])
+    traj = ov.solve(model, start, alpha)
+    assert traj.eps_g[-1] == pytest.approx(quadratic.noise_floor(K, M, eta=eta, noise=0.3), rel=tolerance)
+    if K > M:  # on the way; corrections 1/(eta alpha)
+        law = quadratic.final_descent(alpha, K, M, eta=eta, noise=0.3)
+        np.testing.assert_allclose(traj.eps_g, law, rtol=tolerance + 1 / (eta * alpha[0]))
+        assert quadratic.final_descent(1e9, K, M, eta=eta, noise=0.3, gradient_flow=True) < 1e-12
+
+
 # bad input ------------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +301,10 @@ def test_algebraic_tail(paper_eta):
         (lambda: quadratic.final_descent(1.0, 2, 3, eta=0.1), "no zero-error solution"),
         (lambda: quadratic.final_descent(1.0, 3, 3, eta=0.1), "ends exponentially"),
         (lambda: quadratic.final_descent(1.0, 6, 3, eta=1.9), "expected less than eta_solution = 1.8"),
+        (lambda: quadratic.eta_descent(2, 3), "no zero-error solution"),
+        (lambda: quadratic.noise_floor(2, 3, eta=0.1, noise=0.1), "no zero-error solution"),
+        (lambda: quadratic.noise_floor(3, 3, eta=0.9, noise=0.1), "expected less than eta_solution = 0.9"),
+        (lambda: quadratic.noise_floor(3, 3, eta=0.1, noise=-0.1), "noise = -0.1"),
         (lambda: quadratic.eta_fastest(2, 3, eps=0.1, rng=0), "no zero-error solution"),
         (lambda: quadratic.eta_fastest(2, 1, eps=5.0, rng=0), "not positive semi-definite"),
     ],

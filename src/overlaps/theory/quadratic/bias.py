@@ -5,8 +5,14 @@ With K >= M and orthonormal teachers, the zero-error solutions are
 .. math:: W = \sqrt{K/M}\; S\, W_*, \qquad S^T S = 1_M \quad (K \times M),
 
 so :math:`R = \sqrt{K/M}\,S` and :math:`Q = (K/M)\,SS^T`.  The one closest to the start is the polar factor of R(0), and
-the dynamics keeps S(alpha) = polar(R(alpha)) when Q(0) commutes with R(0) R(0)^T: then it ends there.  Other starts do
-not, in general.
+the equations for N -> infinity keep S(alpha) = polar(R(alpha)) when Q(0) commutes with R(0) R(0)^T: they then end
+there.  Other starts do not, in general.
+
+SGD itself follows them from overlaps R(0) that stay fixed as N -> infinity.  From random weights, R(0) ~ 1/sqrt(N), it
+does not, however large N is: while R is small, the noise of the samples adds to it an amount of the same order, which
+turns S once and for all.  At K = 4, M = 2, eta = 0.6, the distance of S from S(0) is about 0.95 in the end at N = 200
+and at N = 2000, where unrelated solutions are sqrt(2M) = 2 apart; at eta = 0.05 it is 0.3.  Only for eta -> 0 does SGD
+from random starts select the closest solution.
 """
 
 from typing import NamedTuple
@@ -35,8 +41,8 @@ LARGEST = 600.0  # exponent of the growing directions that floats hold
 def polar(R):
     r"""Orthonormal factor S = R (R^T R)^{-1/2} of the overlaps: the solution that R points to.
 
-    Conserved by the dynamics, at any eta and with label noise, when :func:`conserves_polar`; a function of time to be
-    watched otherwise: ``polar(traj.R)``.
+    Conserved by the equations for N -> infinity, at any eta and with label noise, when :func:`conserves_polar`; a
+    function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``.
 
     Parameters
     ----------
@@ -103,7 +109,8 @@ def closest_solution(R):
 
     Notes
     -----
-    Exact. SGD ends there if :func:`conserves_polar`. Bocchi et al. (2026), arXiv:2604.03068, (19), (20), (21).
+    Exact. The equations for N -> infinity end there if :func:`conserves_polar`; SGD from random starts does not, unless
+    eta -> 0 (see there). Bocchi et al. (2026), arXiv:2604.03068, (19), (20), (21).
 
     Examples
     --------
@@ -198,10 +205,14 @@ def distance(Q, R, S):
 def conserves_polar(Q, R, T=None):
     """Whether the start fulfils the condition under which polar(R) is conserved: Q commutes with R R^T, and T = 1.
 
-    Then Q, R R^T and all velocities stay diagonal in one basis, and R only grows along its own directions: SGD ends in
-    :func:`closest_solution`, at any eta (below :func:`eta_solution`) and for gradient flow. Students of equal norm
-    without overlaps, Q = q I, are the common case. The condition is sufficient; for other starts tried, polar(R) drifts
-    in proportion to the off-diagonal part.
+    Then Q, R R^T and all velocities stay diagonal in one basis, and R only grows along its own directions: the
+    equations of N -> infinity end in :func:`closest_solution`, at any eta (below :func:`eta_solution`) and for gradient
+    flow. Students of equal norm without overlaps, Q = q I, are the common case. The condition is sufficient; for other
+    starts tried, polar(R) drifts in proportion to the off-diagonal part.
+
+    SGD at finite N adds noise of the size 1/sqrt(N) to R. It is small beside overlaps R(0) that do not shrink with N.
+    Beside those of random weights, R(0) ~ 1/sqrt(N), it is not, at any N: SGD then ends elsewhere (K = 4, M = 2,
+    eta = 0.6: about half as far from the closest solution as an unrelated one), and nearby only for small eta.
 
     Parameters
     ----------
@@ -221,7 +232,8 @@ def conserves_polar(Q, R, T=None):
 
     Notes
     -----
-    Exact. Bocchi et al. (2026), arXiv:2604.03068, state the conservation, (48), without the condition.
+    Exact for N -> infinity at fixed R. Bocchi et al. (2026), arXiv:2604.03068, state the conservation, (48), without
+    the condition.
 
     Examples
     --------
@@ -232,6 +244,7 @@ def conserves_polar(Q, R, T=None):
     (True, False)
     """
     Q, R, T = _overlaps(Q, R, T)
+    realisable(*R.shape)
     P = R @ R.T
     commutator = np.linalg.norm(Q @ P - P @ Q)
     if commutator > COMMUTES * np.linalg.norm(Q) * np.linalg.norm(P):
@@ -272,7 +285,7 @@ def riccati_flow(Q, R, alpha, *, eta, rtol=1e-10):
     Parameters
     ----------
     Q, R : array_like, shape (K, K), (K, M)
-        Initial overlaps with orthonormal teachers.
+        Initial overlaps with orthonormal teachers; any K and M, also K < M.
     alpha : array_like, shape (n,)
         Increasing times >= 0.
     eta : float
@@ -354,9 +367,9 @@ def _orthonormal(S):
 
 
 def _overlaps(Q, R, T):
-    """Checked Q (K, K), R (K, M), T (M, M) of real vectors, K >= M."""
+    """Checked Q (K, K), R (K, M), T (M, M) of real vectors."""
     R = check.array("R", R, ("K", "M"))
-    K, M = realisable(*R.shape)
+    K, M = R.shape
     Q = check.array("Q", Q, (K, K), f"R has shape {R.shape}.")
     T = check.array("T", np.eye(M) if T is None else T, (M, M), f"R has shape {R.shape}.")
     for name, value in (("Q", Q), ("T", T)):
