@@ -4,7 +4,10 @@ Length of the plateau, and the spread of escape rates
 
 Differences between students grow from student_scale/sqrt(N) to order one, so that the plateau lasts about
 
-.. math:: \alpha_P = \frac1\gamma \Big(D + \tfrac12 \ln\frac{N}{\sigma_J^2}\Big), \qquad D = O(1).
+.. math:: \alpha_P = \frac1\gamma \Big(D + \tfrac12 \ln\frac{N}{\sigma_J^2}\Big),
+
+with D of order one where L is much smaller than N. Where L is of the order of N, the small eigenvalues make the descent
+to the plateau long (``descent_time``): D grows, and in most draws at M = 4, L = N = 512 no plateau forms.
 
 Left: orthonormal teachers leave after tau = 1/gamma ~ M^2/(eta L) (line). Random teachers with as many eigenvalues as
 inputs have M - 1 rates that spread over a decade; the largest decides, and 1/gamma grows only as M (circles; crosses:

@@ -194,7 +194,7 @@ def learned(L, alpha):
 
 @pytest.mark.parametrize("L, end, gap, ratio", [(1, 2500, 2e-4, 2.61), (3, 4500, 3e-4, 1.12), (9, 5000, 2e-3, 1.045)])
 def test_errors_of_a_trajectory(L, end, gap, ratio):
-    """eps_2 / eps_g -> 1, eps_1 / eps_g -> 2.6, 1.12, 1.05 (L = 9 is still on its way)."""
+    """eps_2 / eps_g -> 1, eps_1 / eps_g -> 2.61, 1.12 for L = 1, 3 (L = 9 is still on its way)."""
     traj, Q, R = learned(L, np.array([0.8, 0.9, 1.0]) * end)
     gaps = np.abs(late_time.second_order(Q, R, traj.T) / traj.eps_g - 1)
     assert gaps[2] < gaps[0] and gaps[2] < gap
@@ -204,6 +204,32 @@ def test_errors_of_a_trajectory(L, end, gap, ratio):
     alpha = traj.alpha - traj.alpha[0]
     continued = late_time.first_order(alpha, traj.model.spectrum, 2, eta=0.25, **differences_of(traj, 0))
     assert {1: 0.15, 3: 0.85, 9: 0.95}[L] < continued[2] / order1 < {1: 0.3, 3: 0.9, 9: 0.99}[L]
+
+
+LATE = [1e-4, 1e-6, 1e-8, 1e-12]
+
+
+@pytest.mark.parametrize(
+    "L, flow, levels, expected",
+    [
+        (1, True, LATE[1:], [2.60, 2.61, 2.61]),
+        (1, False, LATE[1:], [2.55, 2.55, 2.55]),
+        (3, True, LATE[2:], [1.12, 1.12]),
+        (9, True, LATE, [1.10, 1.03, 1.020, 1.013]),
+    ],
+)
+def test_share_of_the_first_order_at_late_times(L, flow, levels, expected):
+    """eps_1 / eps_g at these eps_g, as the docstring quotes them: to the digits given (0.005)."""
+    spectrum = ov.power_law(beta=1.0, L=L)
+    model = ov.committee_machine(2, 2, eta=0.1, normalised=True, gradient_flow=flow, spectrum=spectrum)
+    start = model.random_start(N=9000, rng=1, student_scale=0.01, teacher="ideal")
+    traj = ov.solve(model, start, np.r_[0.0, np.geomspace(1e3, 1e5, 120)], late=True)
+    ratios = []
+    for level in levels:
+        i = np.argmax(traj.eps_g < level)
+        x, y = late_time.differences(traj[i])
+        ratios.append(late_time.first_order(0.0, spectrum, 2, eta=0.1, x=x, y=y) / traj.eps_g[i])
+    np.testing.assert_allclose(ratios, expected, atol=0.006)
 
 
 def differences_of(traj, i):

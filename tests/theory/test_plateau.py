@@ -1,5 +1,7 @@
 """Heights of the erf plateau and rates of escape against the flow, its Jacobian, explicit weights, trajectories."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -243,6 +245,56 @@ def test_length_of_the_plateau(waiting):
     assert rate * plateau.length(rate, N=7000, student_scale=0.01, D=D) == pytest.approx(rate * left)
 
 
+def test_descent_of_equal_students(rng):
+    """Integrated equations of K = 3 equal small students, L = N; first fast modes are nonlinear: 5 % of the time."""
+    spectrum = ov.power_law(beta=0.25, L=48)
+    model = ov.committee_machine(3, 2, eta=0.2, normalised=True, gradient_flow=True, spectrum=spectrum)
+    W_star = rng.standard_normal((2, 48))
+    start = ov.State.from_weights(model, W=np.zeros((3, 48)) + 1e-4 * rng.standard_normal(48), W_star=W_star)
+    height = plateau.plateau(start.T, K=3).eps_g
+    for excess in (0.3, 0.05):
+        expected = plateau.descent_time(start, eta=0.2, K=3, excess=excess)
+        traj = ov.solve(model, start, (0.0, 3 * expected), stop=(1 + excess) * height)
+        assert traj.alpha[-1] == pytest.approx(expected, rel=0.05)
+    assert plateau.descent_time(start, eta=0.2, K=3, excess=1e3) == 0.0
+    half = plateau.descent_time(start, eta=0.4, K=3, excess=0.05)
+    assert half == pytest.approx(expected / 2, rel=1e-10)
+
+
+def wide_start(seed):
+    """M = 4, L = N = 512, beta = 0.25: start, largest escape rate, descent."""
+    spectrum = ov.power_law(beta=0.25, L=512)
+    model = ov.committee_machine(4, 4, eta=0.01, normalised=True, gradient_flow=True, spectrum=spectrum)
+    start = model.random_start(N=512, rng=seed, student_scale=1e-6)
+    T, T2 = plateau.teacher_moments(start, [1, 2])
+    return model, start, plateau.escape_rates(T, T2, eta=0.01)[0], plateau.descent_time(start, eta=0.01)
+
+
+def test_length_warns_where_the_descent_merges_with_the_escape():
+    for seed in range(5):
+        _, _, rate, descent = wide_start(seed)
+        if seed == 0:  # the one draw of five with a plateau: no warning, which would be an error
+            plateau.length(rate, N=512, student_scale=1e-6, descent=descent)
+            continue
+        with pytest.warns(RuntimeWarning, match="merges with the escape, and no plateau forms"):
+            warned = plateau.length(rate, N=512, student_scale=1e-6, descent=descent)
+        assert warned == plateau.length(rate, N=512, student_scale=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed, flattest", [(0, 0.03), (1, 0.35), (3, 0.2)])
+def test_no_plateau_forms_where_length_warns(seed, flattest):
+    """Least |d ln eps_g / d ln alpha| between one escape time and the end, and an end far behind D = 1."""
+    model, start, rate, descent = wide_start(seed)
+    traj = ov.solve(model, start, np.geomspace(1, 32, 160) / rate, method="structured", rtol=1e-6)
+    height = plateau.plateau(start.T).eps_g
+    left = np.argmax(traj.eps_g < 0.9 * height)
+    slopes = -np.gradient(np.log(traj.eps_g), np.log(traj.alpha))[:left]
+    assert (slopes.min() < flattest) == (seed == 0)
+    D = rate * (traj.alpha[left] - plateau.length(rate, N=512, student_scale=1e-6))
+    assert 4.5 < D < 11
+
+
 def test_a_kick_off_the_plateau_grows_at_the_largest_rate(rng):
     """Students 1e-6 off the plateau: fit over exp(5), where smaller rates have fallen behind."""
     N, K = 60, 3
@@ -326,6 +378,9 @@ def test_escape_times_for_orthonormal_teachers():
 # bad input ------------------------------------------------------------------------------------------------------------
 
 
+NAMED_ERF = dataclasses.replace(ov.tanh, name="erf")
+
+
 def model_with(**options):
     return ov.committee_machine(2, 2, eta=0.1, **options)
 
@@ -357,6 +412,14 @@ def model_with(**options):
         (lambda: plateau.length(1.0, N=10, student_scale=0.0), "Equal students would stay"),
         (lambda: plateau.second_moment(beta=0.0, L=3), "beta = 0.0"),
         (lambda: plateau.wide_escape_time(2, eta=0.1, T2=0.0), "T2 = 0.0"),
+        (lambda: plateau.length(1.0, N=10, student_scale=1.0, descent=-1.0), "descent = -1.0"),
+        (lambda: plateau.descent_time(None, eta=0.1), "state"),
+        (lambda: plateau.descent_time(model_with().random_start(N=10, rng=0), eta=0.1, excess=0), "excess = 0"),
+        (
+            lambda: plateau.descent_time(ov.committee_machine(2, 1, eta=0.1).random_start(N=10, rng=0), eta=0.1, K=2),
+            "has no height",
+        ),
+        (lambda: plateau.plateau_state(model_with(activation=NAMED_ERF), None), "overlaps.erf itself"),
         (lambda: plateau.plateau_state(model_with(v=[1.0, 2.0]), None), "expected erf students"),
         (lambda: plateau.plateau_state(model_with(activation=ov.relu), None), "expected erf students"),
     ],

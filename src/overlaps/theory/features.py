@@ -171,7 +171,8 @@ def error_haar(spectrum, *, N_l, N=None, student_scale=1.0):
 
     Notes
     -----
-    *Asymptotic*: N, N_l -> infinity at fixed ratio (free compression); within 1 % of sampled rotations for N_l >= 50.
+    *Asymptotic*: N, N_l -> infinity at fixed ratio (free compression), with corrections of order 1/N_l: below the mean
+    over sampled rotations by 1.3, 1.8, 2.2 % at N = 256, N_l = 50, beta = 1, 1.5, 2, about half of it at N_l = 100.
     Derived here; it replaces an average over rotations of :func:`error_covariance` at alpha = inf.
 
     References

@@ -311,9 +311,10 @@ def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     Exact for the linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows
     the decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
     eps_g it is *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally
-    large. These contribute to eps_g (:func:`second_order`; eps_1/eps_g -> 2.6, 1.12, 1.05 for L = 1, 3, 9 at beta = 1,
-    M = 2), and they feed x and y, which therefore decay more slowly in the end: at the rate 0.240 a instead of 0.268 a
-    for L = 1, M = 2. Exponents are not affected.
+    large. These contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in
+    the end: at the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents are not affected. In gradient flow at
+    beta = 1, M = 2, eps_1/eps_g tends to 2.61 for L = 1 and 1.12 for L = 3; for L = 9 it falls slowly, 1.10, 1.03,
+    1.020, 1.013 at eps_g = 1e-4, 1e-6, 1e-8, 1e-12. With the noise F it differs (L = 1, eta = 0.1: 2.55).
 
     Examples
     --------
