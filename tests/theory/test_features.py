@@ -73,6 +73,16 @@ def test_error_against_the_matrix_exponential(rng):
         np.testing.assert_allclose(found, by_expm(np.diag(s), 0.4, alpha, N_l, 0.6), rtol=1e-12)
 
 
+def test_trained_components_of_blocks_of_different_size():
+    """2, 6 and 4 components, in no order of s: the largest ones are trained first, across blocks."""
+    spectrum = ov.Spectrum([0.5, 1.2, 2.2], [1 / 6, 1 / 2, 1 / 3])
+    s = np.array([2.2] * 4 + [1.2] * 6 + [0.5] * 2)
+    alpha = [0.0, 0.4, 3.0]
+    for N_l in (3, 4, 5, 11):
+        found = quiet(features.error, spectrum, 0.3, alpha, N_l=N_l, N=12, student_scale=0.5)
+        np.testing.assert_allclose(found, by_expm(np.diag(s), 0.3, alpha, N_l, 0.5), rtol=1e-12)
+
+
 def test_all_features_are_the_linear_student():
     spectrum = ov.power_law(beta=1.0, L=200)
     alpha = [0.0, 1.0, 1e3]
@@ -180,7 +190,7 @@ def test_correction_to_the_haar_limit(beta, N_l, below, rng):
         quiet(features.error_covariance, random_covariance(rng, spectrum.s), 0.01, np.inf, N_l=N_l) for _ in range(200)
     ]
     mean, error = np.mean(draws), np.std(draws) / np.sqrt(200)
-    assert 0 < 4 * error / mean < 0.013
+    assert 0 < 4 * error / mean < 0.015
     assert 1 - features.error_haar(spectrum, N_l=N_l) / mean == pytest.approx(below, abs=4 * error / mean)
 
 

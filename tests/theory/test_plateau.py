@@ -390,6 +390,8 @@ def model_with(**options):
     [
         (lambda: plateau.plateau([[1.0, 2.0], [2.0, 1.0]]), "T is not positive semi-definite"),
         (lambda: plateau.plateau([[1.0, 0.2], [0.1, 1.0]]), "T is not symmetric"),
+        # lengths of 0.01 and 1000: Newton's method ends at c with a residual of 1e-7
+        (lambda: plateau.plateau([[1e-4, 9.0], [9.0, 1e6]], v=1.0, v_star=[1.0, 0.7]), "no plateau of equal students"),
         (lambda: plateau.plateau(np.ones((2, 3))), r"T has shape \(2, 3\); expected \(M, M\)"),
         (lambda: plateau.plateau([1.0, 2.0]), r"T has shape \(2,\)"),
         (lambda: plateau.plateau(np.eye(2), v=[1.0, 1.0]), "all v_k are equal"),

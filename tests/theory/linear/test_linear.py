@@ -249,6 +249,26 @@ def test_last_mode_vanishes_at_the_threshold():
         assert mu == pytest.approx(expected, rel=3 * (first / spectrum.s[-1]) ** 2 + 1e-15 / gap)
 
 
+def test_last_mode_keeps_its_digits_at_the_threshold():
+    """Weights 1/8 and eta = 2 - 2^-40 make 1 - eta/2 exact: what is left are 8 roundings and the third order."""
+    spectrum = ov.Spectrum(s=[3.0, 2.0, 1.0, 0.75, 0.5, 0.375, 0.25, 0.125], p=np.full(8, 0.125))
+    gap = 2.0**-40
+    mu = linear.modes(spectrum, 2 - gap).mu[-1]
+    first = 2 / (2 - gap) - spectrum.mean  # eta/2 (<s> + mu + mu^2 <1/s> ...) = 1
+    assert mu == pytest.approx(first, rel=10 * first)
+    assert linear.modes(spectrum, 2.0).mu[-1] == 0.0
+
+
+def test_noise_feeds_a_marginal_mode_for_ever():
+    """At the critical learning rate dm/dalpha = eta^2 sigma^2, isotropic: eps_g = 1 + 2 alpha sigma^2."""
+    np.testing.assert_allclose(linear.error(ov.isotropic(), 2, [0, 1, 5], noise=1), [1, 3, 11], rtol=1e-14)
+    spectrum, alpha = ov.Spectrum([1.5, 0.5], [0.5, 0.5]), np.array([0.0, 0.7, 40.0])
+    m0 = np.array([0.3, 1.1])
+    np.testing.assert_allclose(
+        linear.error(spectrum, 2.0, alpha, m0=m0, noise=0.6), by_expm(spectrum, 2.0, alpha, m0, 0.6), rtol=1e-11
+    )
+
+
 @pytest.mark.parametrize("eta, measured", [(0.1, 1.05266), (0.5, 1.33358), (1.0, 2.00106), (1.5, 4.0052)])
 def test_large_learning_rates_raise_the_power_law(eta, measured):
     spectrum = ov.power_law(beta=1.0, L=2048)
@@ -283,6 +303,19 @@ def test_sgd_mean_against_all_second_moments(N, rng):
         brute = second_moments(spectrum, N, eta, 25, np.outer(d0, d0), 0.3)
         found = quiet(linear.sgd_mean, spectrum, eta, np.arange(26), N=N, m0=m0, noise=0.3)
         np.testing.assert_allclose(found, brute, rtol=1e-11)
+
+
+def test_sgd_mean_and_threshold_of_blocks_of_different_size(rng):
+    """P = 1/6, 1/2, 1/3 in no order of s: every entry of the second moments, and the spectral radius of one step."""
+    spectrum, N, eta = ov.Spectrum([0.5, 1.2, 2.2], [1 / 6, 1 / 2, 1 / 3]), 12, 0.7
+    d0 = rng.standard_normal(N)
+    m0 = np.array([np.sum(d**2) for d in np.split(d0, [2, 8])]) / N
+    brute = second_moments(spectrum, N, eta, 25, np.outer(d0, d0), 0.3)
+    found = quiet(linear.sgd_mean, spectrum, eta, np.arange(26), N=N, m0=m0, noise=0.3)
+    np.testing.assert_allclose(found, brute, rtol=1e-11)
+    s, p, eta = spectrum.s, spectrum.p, linear.eta_critical(spectrum, N=N)
+    step = np.diag(1 - 2 * eta * s / N + 2 * eta**2 * s**2 / N**2) + eta**2 / N * np.outer(s * p, s)
+    assert np.max(np.abs(np.linalg.eigvals(step))) == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("eta", [0.5, 1.0])
