@@ -306,7 +306,7 @@ def test_sgd_mean_against_all_second_moments(N, rng):
 
 
 def test_sgd_mean_and_threshold_of_blocks_of_different_size(rng):
-    """P = 1/6, 1/2, 1/3 in no order of s: every entry of the second moments, and the spectral radius of one step."""
+    """Weights 1/6, 1/2, 1/3, s in no order: all second moments, and the spectral radius of one step."""
     spectrum, N, eta = ov.Spectrum([0.5, 1.2, 2.2], [1 / 6, 1 / 2, 1 / 3]), 12, 0.7
     d0 = rng.standard_normal(N)
     m0 = np.array([np.sum(d**2) for d in np.split(d0, [2, 8])]) / N
