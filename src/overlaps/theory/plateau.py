@@ -117,7 +117,8 @@ def plateau(T, *, K=None, v=None, v_star=None):
     M = len(T)
 
     def at(c):
-        return _all_in_one(*moments(c, T), T, K, v, v_star)
+        Q, R = moments(c, T)
+        return _all_in_one(Q, R, T, K, v, v_star)
 
     def residual(c):
         f = at(c)

@@ -530,7 +530,7 @@ def noise_floor(K, M, *, eta, noise):
     >>> round(quadratic.noise_floor(6, 3, eta=0.2, noise=0.3), 6)
     0.003375
     """
-    K, M, eta, noise = _checked(*realisable(K, M), eta, noise)
+    K, M, eta, noise = _checked(K, M, eta, noise)
     return eta * noise**2 / (K * _stability(K, M, eta))
 
 
