@@ -33,12 +33,15 @@ from .simulators.simulate import simulate
 from .solve import solve
 
 # where the flow stops, and whether it stays
-from .stability.linear import FixedPoint, Linearisation, critical_eta, fixed_point, linearise
+from .stability.critical import CriticalEta, critical_eta
+from .stability.fixed_points import FixedPoint, fixed_point
+from .stability.linear import Linearisation, linearise
 from .sweeps.sweep import Sweep, sweep
 
 __all__ = [
     "Activation",
     "Closure",
+    "CriticalEta",
     "Discrepancy",
     "Ensemble",
     "FixedPoint",

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 import overlaps as ov
 from overlaps.flow.jacobian import Jacobian, jacobian
 from overlaps.flow.system import System
-from overlaps.stability.linear import _Branch
+from overlaps.stability.critical import _Branch
 
 ACTIVATIONS = {"erf": ov.erf, "linear": ov.linear, "quadratic": ov.quadratic, "relu": ov.relu}
 

@@ -1,0 +1,209 @@
+"""Fixed points of the flow, stable or not, by Newton's method."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import lstsq
+
+from .._base import check
+from .._base.record import Record
+from ..flow.jacobian import Jacobian
+from ..models.state import State
+from .linear import ZERO, bound, check_dense
+
+__all__ = ["FixedPoint", "fixed_point"]
+
+SAME = 1e-12  # relative difference below which students are equal
+GONE = 1e-9  # norm of a student, relative to that of the guess, that is none
+FLOOR = 1e-14  # velocity, relative to its terms, that is rounding
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FixedPoint(Record):
+    """Where the flow stops, and how well that is known; made by :func:`fixed_point`.
+
+    Attributes
+    ----------
+    state : State
+        Order parameters of the fixed point.
+    residual : float
+        Largest ``|dy/dalpha|`` that is left.
+    converged : bool
+        Whether that is below the tolerance, at overlaps of real vectors.
+    iterations : int
+        Newton steps taken.
+    message : str
+        A sentence about it.
+    """
+
+    state: State
+    residual: float
+    converged: bool
+    iterations: int
+    message: str
+
+    def __repr__(self):
+        word = "converged" if self.converged else "NOT converged"
+        return f"FixedPoint({self.state}, {word}, residual={self.residual:.1e}, iterations={self.iterations})"
+
+
+def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
+    r"""Find a fixed point of the flow near a guess, stable or not, by Newton's method.
+
+    .. math:: \frac{dy}{d\alpha}(y) = 0, \qquad \text{step } \delta y = -J^+ \frac{dy}{d\alpha}
+
+    The pseudo-inverse takes the shortest of all Newton steps: along directions that the flow conserves (J is singular
+    there, and fixed points form manifolds) the guess is kept. Steps that do not reduce the velocity are halved.
+
+    Parameters
+    ----------
+    model : Model
+        What is learned and how.
+    guess : State
+        Where to search. T and tau are kept. Symmetries are kept too, up to rounding: from students that are
+        equivalent to each other Newton's method finds a symmetric plateau, which no generic trajectory would stay at;
+        from a state near student = teacher the specialised fixed point. At finite eta there are two plateaus: one of
+        equal students (start with Q_kj = Q_kk), which keep together under their common noise, and one of students that
+        are merely equivalent, Q_kj < Q_kk by an amount of order eta, where trajectories wait.
+    tol : float
+        Largest ``|dy/dalpha|`` accepted, relative to the size of the Jacobian times the largest overlap.
+    max_iterations : int
+        Largest number of Newton steps.
+
+    Returns
+    -------
+    FixedPoint
+        ``state``, ``residual`` = largest ``|dy/dalpha|``, ``converged``, ``iterations``, ``message``.
+
+    Raises
+    ------
+    ValueError
+        Bad input, or a closure without derivative at the guess (:func:`linearise`).
+
+    Warns
+    -----
+    RuntimeWarning
+        The velocity did not vanish, or the overlaps found are not positive semi-definite; ``converged`` is False. Or
+        students of the guess have vanished: the trivial fixed point (quadratic students have it at every learning
+        rate) is one, but not what was looked for.
+
+    Notes
+    -----
+    Exact up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
+    students; following the second in eta by continuation may fall onto the first, the end of a trajectory does not. At
+    a degenerate fixed point (one that is approached algebraically,
+    e.g. more quadratic students than teachers) convergence is linear and the overlaps are known to about sqrt(tol).
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (plateaus).
+
+    Examples
+    --------
+    The symmetric plateau of two erf students in the limit of small eta, from students with equal overlaps:
+
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
+    >>> ones = np.ones((2, 2))
+    >>> plateau = ov.fixed_point(model, ov.State.from_overlaps(model, Q=0.4 * ones, R=0.3 * ones, T=np.eye(2)))
+    >>> plateau.state.Q[0, 0].round(12)
+    np.float64(0.333333333333)
+    >>> ov.linearise(model, plateau.state).unstable
+    1
+    """
+    tol = check.number("tol", tol, above=0)
+    max_iterations = check.count("max_iterations", max_iterations)
+    system, y = bound(model, guess)
+    check_dense(y.size)
+    y, velocity, size, iterations, obstacle = _newton(system, y, max_iterations)
+    state, residual = system.state(y), float(np.max(np.abs(velocity)))
+    message = f"largest |dy/dalpha| = {residual:.1e} after {iterations} Newton steps"
+    converged = bool(residual <= tol * size)
+    if not converged:
+        message += (
+            f", expected below {tol * size:.1e}: no fixed point was found. Start nearer to one (the slowest point "
+            "of a trajectory), or lower eta: plateaus can cease to exist when it is large." + obstacle
+        )
+    else:
+        try:
+            state = state.on(model)
+        except ValueError as refusal:
+            converged, message = False, message + f", at overlaps of no real vectors: {refusal}"
+    gone = np.flatnonzero(np.diag(state.Q) < GONE * np.diag(system.start.Q)) if converged else []
+    if len(gone):
+        message += (
+            f"; but students {gone.tolist()} of the guess have vanished (Q_kk = 0): this is the trivial fixed point, "
+            "none was found near the guess. Lower eta: plateaus can cease to exist when it is large."
+        )
+    if not converged or len(gone):
+        warnings.warn(f"fixed_point: {message}", RuntimeWarning, stacklevel=2)
+    return FixedPoint(state, residual, converged, iterations, message)
+
+
+def _newton(system, y, max_iterations):
+    """Damped Newton steps of least norm until rounding stops them, or a point at which the closure has no derivative.
+
+    (y, velocity, size of its terms, steps, what stopped them early).
+    """
+    tied = _ties(system)
+    free, copies = np.unique(tied, return_inverse=True)
+    y = _possible(system, y)[tied]
+    obstacle = ""
+    for iteration in range(max_iterations + 1):
+        velocity = system.rhs(0.0, y)
+        try:
+            derivative = Jacobian(system, y)
+        except ValueError as refusal:
+            if iteration == 0:  # the guess itself is at fault
+                raise
+            obstacle = f" Newton's steps ended where {refusal}"
+            break
+        speed, size = np.linalg.norm(velocity[free]), derivative.scale * np.max(np.abs(y), initial=1e-300)
+        if iteration == max_iterations or speed <= FLOOR * size:
+            break
+        J = np.zeros((free.size, free.size))
+        np.add.at(J.T, copies, derivative.dense()[free].T)  # tied students move together
+        if not np.all(np.isfinite(J)):
+            obstacle = " Newton's steps ended where overlaps leave the range of floating-point numbers."
+            break
+        step = -lstsq(J, velocity[free], cond=ZERO)[0][copies]
+        for damping in 0.5 ** np.arange(20):
+            trial = _possible(system, y + damping * step)[tied]
+            if np.linalg.norm(system.rhs(0.0, trial)[free]) < (1 - 0.25 * damping) * speed:
+                break
+        else:
+            break
+        y = trial
+    return y, velocity, size, iteration, obstacle
+
+
+def _ties(system):
+    """Positions (n,) in the packed vector where each entry is to be read if equal students are the same student.
+
+    Equal students stay equal under the flow.  Their overlaps are at the boundary of what is possible, where Newton
+    steps that change them one by one lead outside.
+    """
+    start = system.start
+    rows = np.concatenate([start.q, start.r], axis=2)
+    if system.model.trains_v or np.ptp(start.v):
+        rows = np.concatenate([rows, np.tile(start.v[:, None], (start.L, 1, 1))], axis=2)
+    apart = np.max(np.abs(rows[:, :, None] - rows[:, None]), axis=(0, 3))
+    first = np.argmax(apart <= SAME * np.max(np.abs(rows), initial=0.0), axis=1)
+    q, r, v = system.unpack(np.arange(system.pack(start).size, dtype=float))
+    v = v[first] if system.model.trains_v else []
+    return system.packing.pack(q[:, first[:, None], first], r[:, first], v).astype(int)
+
+
+def _possible(system, y):
+    """The nearest overlaps of real vectors at the same r: q - r tau^+ r^T cut at its negative eigenvalues.
+
+    Solutions without noise (student = teacher) lie on this boundary, which Newton steps overshoot.
+    """
+    q, r, v = system.unpack(y)
+    explained = r @ np.linalg.pinv(system.start.tau, rcond=1e-12, hermitian=True) @ r.swapaxes(1, 2)
+    values, vectors = np.linalg.eigh(q - explained)
+    if np.all(values >= 0):
+        return y
+    q = explained + (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.swapaxes(1, 2)
+    return system.packing.pack(q, r, v)
