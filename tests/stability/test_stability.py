@@ -1,7 +1,9 @@
 """Jacobian, fixed points, escape rates and critical learning rates against finite differences, theory, trajectories."""
 
+import copy
 import dataclasses
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from overlaps.flow.jacobian import Jacobian, jacobian
 from overlaps.flow.system import System
 from overlaps.stability.critical import _Branch
 
+UNEQUAL = ov.Spectrum(s=[4.0, 0.8, 0.32], p=[0.1, 0.65, 0.25])  # of mean one
+EMPTY = ov.Spectrum(s=[2.0, 0.5, 0.25], p=[0.4, 0.0, 0.6])  # with an eigenvalue that no input has
 ACTIVATIONS = {"erf": ov.erf, "linear": ov.linear, "quadratic": ov.quadratic, "relu": ov.relu}
 
 
@@ -57,17 +61,17 @@ def differences(system, y, h):
     return J
 
 
-def random_system(activation, L, rng, **options):
+def random_system(activation, spectrum, rng, **options):
     given = dict(eta=0.4, eta_v=0.3, noise=0.2, weight_decay=(0.1, 0.2), batch_size=2) | options
-    model = ov.committee_machine(2, 3, activation=activation, spectrum=ov.power_law(beta=1.0, L=L), **given)
-    system = System(model, model.random_start(N=30 * L, rng=rng))
+    model = ov.committee_machine(2, 3, activation=activation, spectrum=spectrum, **given)
+    system = System(model, model.random_start(N=100 if spectrum.L > 1 else 30, rng=rng))
     return system, system.pack(system.start)
 
 
-@pytest.mark.parametrize("L", [1, 3])
+@pytest.mark.parametrize("spectrum", [ov.isotropic(), UNEQUAL, EMPTY], ids=["isotropic", "unequal", "empty block"])
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_jacobian_is_the_derivative_of_the_flow(name, L, rng):
-    system, y = random_system(ACTIVATIONS[name], L, rng)
+def test_jacobian_is_the_derivative_of_the_flow(name, spectrum, rng):
+    system, y = random_system(ACTIVATIONS[name], spectrum, rng)
     h = 3e-3  # truncation h^6 times a seventh derivative of order 10^3, rounding 1e-16 / h: both near 1e-12
     J = jacobian(system, y)
     np.testing.assert_allclose(J, differences(system, y, h), atol=1e-11 * np.max(np.abs(J)))
@@ -77,7 +81,7 @@ def test_jacobian_is_the_derivative_of_the_flow(name, L, rng):
 
 @pytest.mark.parametrize("options", [dict(eta_v=0.0), dict(gradient_flow=True), dict(weight_decay=0.0)])
 def test_jacobian_of_variants(options, rng):
-    system, y = random_system(ov.erf, 2, rng, **options)
+    system, y = random_system(ov.erf, UNEQUAL, rng, **options)
     np.testing.assert_allclose(jacobian(system, y), differences(system, y, 3e-3), atol=1e-11)
 
 
@@ -91,7 +95,7 @@ def test_jacobian_of_other_activations(rng):
         return 1 / (1 + np.exp(-x))
 
     for activation, tolerance in ((ov.tanh, 1e-10), (ov.Activation.from_function(softplus, logistic), 1e-6)):
-        system, y = random_system(activation, 2, rng, gradient_flow=True)
+        system, y = random_system(activation, UNEQUAL, rng, gradient_flow=True)
         np.testing.assert_allclose(jacobian(system, y), differences(system, y, 3e-3), atol=tolerance)
 
 
@@ -126,7 +130,8 @@ def test_modes_are_eigenvectors_in_matrix_form(rng):
 
 def test_leading_eigenvalues_of_many_blocks_are_those_of_the_dense_matrix(monkeypatch):
     """Above ``DENSE`` order parameters the Arnoldi method is used; growing modes stand out and are all found."""
-    model = ov.committee_machine(3, 3, eta=0.1, spectrum=ov.power_law(beta=1.0, L=20))
+    p = np.linspace(0.0, 2.0, 20)[::-1] / 20  # unequal, the last one 0
+    model = ov.committee_machine(3, 3, eta=0.1, spectrum=ov.Spectrum(s=ov.power_law(beta=1.0, L=20).s, p=p))
     t = model.spectrum.p[:, None, None] * (
         np.eye(3) + 0.3 * np.sin(np.arange(20))[:, None, None] * np.diag([1, -1, 0.5])
     )
@@ -278,6 +283,7 @@ def quadratic_case(K, eta, L):
         (erf_case, 2, 0.3, 1, 1),
         (erf_case, 2, 1.0, 1, 1),
         (erf_case, 3, 0.5, 1, 4),
+        (erf_case, 4, 0.3, 1, 9),  # (K - 1)^2 modes of merely equivalent students
         (erf_case, 2, 0.5, 4, 1),
         (quadratic_case, 3, 0.2, 1, 9),
     ],
@@ -375,6 +381,38 @@ def test_failure_is_reported():
         assert not ov.fixed_point(model, perfect(model), tol=1e-300, max_iterations=1).converged
 
 
+@pytest.mark.parametrize("Q, R, T, eta", [(2.0, 0.2, 1.0, 0.05), (1.5, 0.2, 0.8, 0.05), (4.0, 0.8, 0.8, 0.2)])
+def test_newton_steps_are_damped(Q, R, T, eta):
+    """From here whole steps run to Q = 1e15; the solution that damped ones find is known: student = teacher."""
+    model = ov.committee_machine(1, 1, eta=eta, spectrum=UNEQUAL)
+    p = model.spectrum.p[:, None, None]
+    point = ov.fixed_point(model, ov.State.from_blocks(model, q=Q * p, r=R * p, t=T * p))
+    assert point.converged
+    np.testing.assert_allclose([point.state.Q, point.state.R], T, rtol=1e-9)
+
+
+def test_saturated_students_are_named():
+    """Newton's steps can end at norms of 1e12, at which erf units hardly ever move: converged, but nothing to look for."""
+    model = ov.committee_machine(1, 1, eta=0.3, noise=0.2)
+    guess = ov.State.from_overlaps(model, Q=[[2.0]], R=[[-0.5]], T=[[1.0]])
+    with pytest.warns(RuntimeWarning, match="units saturate"):
+        point = ov.fixed_point(model, guess)
+    assert point.converged and point.state.Q[0, 0] > 1e6
+
+
+@pytest.mark.parametrize("eta", [1.0, 1.5, 2.5, 6.0])
+def test_trivial_fixed_point_is_named(eta):
+    """Quadratic K = M = 3: no plateau above eta = 0.925, and Newton's steps end at students without weight."""
+    assert eta > ov.theory.quadratic.eta_plateau(3, 3)
+    model = ov.quadratic_network(3, 3, eta=eta)
+    guess = ov.State.from_overlaps(model, Q=0.6 * np.eye(3), R=np.zeros((3, 3)), T=np.eye(3))
+    with pytest.warns(RuntimeWarning, match="students of the guess have vanished"):
+        point = ov.fixed_point(model, guess)
+    assert "trivial fixed point" in point.message and np.max(point.state.Q) == 0
+    nothing = ov.State.from_overlaps(model, Q=np.zeros((3, 3)), R=np.zeros((3, 3)), T=np.eye(3))
+    assert ov.fixed_point(model, nothing).converged  # asked for, and no warning
+
+
 # critical learning rates ----------------------------------------------------------------------------------------------
 
 
@@ -397,11 +435,24 @@ def test_critical_eta_of_a_linear_unit(spectrum):
 
 
 @pytest.mark.parametrize("M, eta_c", [(1, 4.055778675973611), (2, 4.613655392166706), (5, 5.0822415009885304)])
-@pytest.mark.parametrize("L", [1, 2])
-def test_critical_eta_of_erf_published_numbers(M, eta_c, L):
-    """Perfect learning, v = v* = 1/sqrt M, any spectrum of mean one."""
-    model = ov.committee_machine(M, M, normalised=True, eta=1.0, spectrum=ov.power_law(beta=1.0, L=L))
+@pytest.mark.parametrize("spectrum", [ov.isotropic(), UNEQUAL], ids=["isotropic", "unequal"])
+def test_critical_eta_of_erf_published_numbers(M, eta_c, spectrum):
+    """Perfect learning, v = v* = 1/sqrt M, any spectrum of mean one: teachers orthonormal in every block."""
+    model = ov.committee_machine(M, M, normalised=True, eta=1.0, spectrum=spectrum)
     assert ov.critical_eta(model, perfect(model)) == pytest.approx(eta_c, rel=1e-12)
+
+
+def test_critical_eta_of_a_random_teacher():
+    """Not that of orthonormal ones, 4.614: an eigenvalue of the differenced flow vanishes elsewhere."""
+    model = ov.committee_machine(2, 2, normalised=True, eta=1.0, spectrum=ov.power_law(beta=1.0, L=4))
+    t = model.random_start(N=400, rng=1).plain[2]
+    state = ov.State.from_blocks(model, q=t, r=t, t=t)
+    eta_c = ov.critical_eta(model, state)
+    assert abs(eta_c - 4.614) > 0.01
+    system = System(dataclasses.replace(model, eta=float(eta_c)), state)
+    values = np.linalg.eigvals(differences(system, system.pack(state), 1e-3))
+    # differences: h^6 and rounding 1e-16 / h, times eigenvectors that are far from orthogonal
+    assert abs(np.max(values.real)) < 1e-9 and np.sum(np.abs(values.real) < 1e-3) == 1
 
 
 def perfect_quadratic(model, rng):
@@ -420,6 +471,51 @@ def test_critical_eta_of_quadratic_networks(K, M, rng):
     # slope of the growth rate there: (16 eta / (K M)) (eta / eta_sol - 1), eta the paper's
     rate = ov.linearise(dataclasses.replace(model, eta=1.01 * eta_c), state).rate
     assert rate == pytest.approx(16 * 1.01 * eta_c / 2 / (K * M) * 0.01, rel=1e-9)
+
+
+@pytest.mark.parametrize("aside", [1.0, 1 + 1e-7, 1 - 1e-7, 1.004, 0.996])
+@pytest.mark.parametrize("name", ["quadratic", "wide quadratic", "linear", "erf"])
+def test_critical_eta_at_and_beside_its_own_answer(name, aside, rng):
+    """There the crossing mode is a zero mode; above it there is another crossing, which is not the answer."""
+    if name == "linear":
+        model, exact = ov.committee_machine(1, 1, activation=ov.linear, spectrum=UNEQUAL, eta=1.0), 2.0
+    elif name == "erf":  # published for v = 1/sqrt 2
+        model, exact = ov.committee_machine(2, 2, spectrum=UNEQUAL, eta=1.0), 4.613655392166706 / 2
+    else:
+        K, M = (3, 3) if name == "quadratic" else (6, 3)
+        model, exact = ov.quadratic_network(K, M, eta=0.1), K * M / (2 * (M + 2))
+    model = dataclasses.replace(model, eta=exact * aside)
+    state = perfect_quadratic(model, rng) if "quadratic" in name else perfect(model)
+    found = ov.critical_eta(model, state)
+    assert found == pytest.approx(exact, rel=1e-11) and found.kind == "crossing"
+
+
+def test_all_of_the_range_is_searched():
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=2.0)
+    for eta, search in ((2.0, (1.9, 2.1)), (1.0, (0.5, 2.01)), (2.5, (1.99, 3.0))):
+        there = dataclasses.replace(model, eta=eta)
+        assert ov.critical_eta(there, perfect(there), search=search) == pytest.approx(2.0, rel=1e-11)
+
+
+def test_critical_eta_is_a_float_with_its_fixed_point(rng):
+    model = ov.quadratic_network(6, 3, eta=0.3)
+    state = perfect_quadratic(model, rng)
+    found = ov.critical_eta(model, state)
+    assert isinstance(found, float) and float(found) == found.eta and 0.5 < found < 2 and 2 * found / found == 2
+    assert f"{found:.3f}" == "1.800" and round(found, 3) == 1.8 and np.array([found, 1.0]).dtype == float
+    assert repr(found).startswith("CriticalEta(1.8, crossing, eps_g=") and "real eigenvalue" in found.message
+    for twin in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found), dataclasses.replace(found)):
+        assert twin == found and twin.kind == found.kind and twin.state == found.state and twin.mode == found.mode
+    np.testing.assert_allclose(found.state.Q, state.Q, rtol=1e-12, atol=1e-14)  # it stays put
+    assert abs(found.eps_g) < 1e-12
+    # zero modes of the orbit share its eigenvalue at eta_c; the mode is the one that grows above, at the rate (16 eta / (K M)) (eta / eta_sol - 1), eta the paper's: up to its change between the two rates, 1 %
+    above = 1.01 * found / 2
+    system = System(dataclasses.replace(model, eta=2 * above), state)
+    assert found.mode.eigenvalues.shape == (1,) and abs(found.mode.eigenvalues[0]) < 1e-5
+    mode = np.concatenate([found.mode.dr.ravel(), found.mode.dq[0][:, *system.upper].ravel()])
+    y, h = system.pack(state), 1e-3  # the flow of quadratic students is a polynomial of degree 2: no error but rounding
+    growth = (system.rhs(0.0, y + h * mode) - system.rhs(0.0, y - h * mode)) / (2 * h)
+    assert mode @ growth / (mode @ mode) == pytest.approx(16 * above / 18 * 0.01, rel=0.02)
 
 
 def test_critical_eta_separates_decay_from_growth():
@@ -458,14 +554,69 @@ def test_critical_eta_is_followed_through_a_hopf_bifurcation(noise):
 
     np.testing.assert_allclose([point.state.Q[0, 0], point.state.R[0, 0] ** 2], [1, overlap(0.01)], rtol=1e-12)
     exact = brentq(lambda e: 16 * e * (36 + noise**2 - 24 * overlap(e)) - 40, 0.01, 1 / (12 + noise**2), xtol=1e-15)
-    assert ov.critical_eta(model, point.state) == pytest.approx(2 * exact, rel=1e-10)
+    found = ov.critical_eta(model, point.state)
+    assert found == pytest.approx(2 * exact, rel=1e-10) and found.kind == "Hopf"
+    np.testing.assert_allclose([found.state.Q[0, 0], found.state.R[0, 0] ** 2], [1, overlap(exact)], rtol=1e-9)
+    there = dataclasses.replace(model, eta=float(found))
+    system = System(there, found.state)
+    values = np.linalg.eigvals(differences(system, system.pack(found.state), 1e-3))
+    # differences are exact for quadratic students; the mode is read at a relative distance of 1e-6
+    assert abs(found.mode.eigenvalues[0].imag) == pytest.approx(np.max(values.imag), rel=1e-4)
+    again = ov.critical_eta(there, found.state)
+    assert again == pytest.approx(found, rel=1e-10) and again.kind == "Hopf"
 
 
 def test_fixed_point_that_moves_to_infinity():
     """With noise the linear fixed point diverges at eta = 2: found as the end of the branch."""
-    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.3, noise=0.4)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.9, noise=0.4)
     point = ov.fixed_point(model, perfect(model))
-    assert ov.critical_eta(model, point.state) == pytest.approx(2.0, rel=1e-5)
+    found = ov.critical_eta(model, point.state)
+    assert found == pytest.approx(2.0, rel=1e-5) and found.kind == "infinity" and found.eps_g > 1e3
+    again = ov.critical_eta(dataclasses.replace(model, eta=float(found)), found.state)
+    assert again == pytest.approx(found, rel=1e-8) and again.kind == "infinity"
+
+
+def test_fixed_point_that_ends_in_a_fold():
+    """Relu with noise: below, a trajectory stays; a little above, it passes where the fixed point was and leaves."""
+    model = ov.committee_machine(1, 1, activation=ov.relu, eta=2.0, noise=0.5)
+    guess = ov.State.from_overlaps(model, Q=[[5.0]], R=[[1.7]], T=[[1.0]])
+    found = ov.critical_eta(model, ov.fixed_point(model, guess).state)
+    assert found.kind == "fold" and abs(found.mode.rate) < 1e-4
+    below, above = (
+        ov.solve(dataclasses.replace(model, eta=f * found), guess, [200.0], rtol=1e-6).eps_g[0] for f in (0.99, 1.01)
+    )
+    assert below < found.eps_g and above > 10 * found.eps_g
+    again = ov.critical_eta(dataclasses.replace(model, eta=float(found)), found.state)
+    assert again == pytest.approx(found, rel=1e-8) and again.kind == "fold"
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+def test_the_least_noise_leaves_the_crossing(noise):
+    model = ov.committee_machine(1, 1, eta=3.0, noise=noise)
+    found = ov.critical_eta(model, ov.fixed_point(model, perfect(model)).state)
+    assert found == pytest.approx(np.pi * np.sqrt(5 / 3), rel=1e-9) and found.kind == "crossing"
+
+
+@pytest.mark.parametrize("work", [250, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("K, noise", [(1, 1e-3), (2, 0.1)])
+def test_fixed_point_that_runs_away(K, noise, work, monkeypatch):
+    """More noise leaves no bifurcation: weights grow, the fixed point stays stable, and that is said after some work.
+
+    One unit: students of infinite weight that point at the teacher balance drift and noise where 2 = eta (E + noise^2),
+    E = (2 / pi) arcsin(1/3) their mean error; no fixed point is left above.
+    """
+    monkeypatch.setattr("overlaps.stability.critical.WORK", work)  # 250: enough for a tenfold weight
+    model = ov.committee_machine(K, K, eta=2.0, noise=noise)
+    found = ov.critical_eta(model, ov.fixed_point(model, perfect(model)).state)
+    assert np.isnan(found) and found.kind.startswith("none below") and "runs away" in found.message
+    limit = float(found.kind.removeprefix("none below "))
+    assert limit > {1: 6.0, 2: 3.5}[K]  # 4.06 and 2.31 without noise
+    assert K == 2 or limit < 2 / (2 / np.pi * np.arcsin(1 / 3) + noise**2)
+    assert found.state.Q[0, 0] > 10 and 0.05 < found.eps_g < 0.3 and found.mode.rate < 0
+    there = dataclasses.replace(
+        model, eta=limit
+    )  # rounded to four digits: a fixed point at 5e-4 of the overlaps' scale
+    assert ov.linearise(there, found.state).residual < 1e-2
 
 
 # bad input ------------------------------------------------------------------------------------------------------------
@@ -492,8 +643,9 @@ def test_bad_input():
     for search in ((1.0, 2.0), (0.1, 0.2, 0.6), (0.0, 1.0)):
         with pytest.raises(ValueError, match="search"):
             ov.critical_eta(model, state, search=search)
-    with pytest.raises(ValueError, match=r"stable for all eta tried in \[0.5, .*search=\(low, high\) = \(0.4, 1\)"):
-        ov.critical_eta(model, state, search=(0.4, 1.0))
+    stable = ov.critical_eta(model, state, search=(0.4, 1.0))
+    assert np.isnan(stable) and stable.kind == "none below 1"
+    assert "stable for all eta tried in [0.5, 1], up to the end of the range searched" in stable.message
 
 
 def test_a_plateau_is_unstable_at_every_eta():
@@ -507,8 +659,13 @@ def test_a_plateau_is_unstable_at_every_eta():
 def test_aligned_relu_units_are_refused():
     """The closure of relu is not differentiable where a student meets a teacher or another student."""
     model = ov.committee_machine(2, 2, activation=ov.relu, eta=0.1)
-    with pytest.raises(ValueError, match="aligned"):
-        ov.linearise(model, perfect(model))
+    for function in (ov.linearise, ov.critical_eta):
+        with pytest.raises(ValueError, match="aligned"):
+            function(model, perfect(model))
+    for activation in (ov.leaky_relu(0.1), ov.absolute):
+        other = dataclasses.replace(model, activation=activation, teacher_activation=activation)
+        with pytest.raises(ValueError, match="do not settle"):
+            ov.critical_eta(other, perfect(other))
     apart = ov.State.from_overlaps(model, Q=np.eye(2), R=0.5 * np.eye(2), T=np.eye(2))
     assert np.all(np.isfinite(ov.linearise(model, apart).eigenvalues))
 

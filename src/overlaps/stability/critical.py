@@ -285,6 +285,8 @@ class _Branch:
         system, y = bound(self.at(followed), self.known[followed])
         modes = linearise(self.at(aside), self.known[aside])
         i = self.slowest(modes.eigenvalues)
-        one = slice(i, i + 1)
-        mode = replace(modes, eigenvalues=modes.eigenvalues[one], dq=modes.dq[one], dr=modes.dr[one], dv=modes.dv[one])
+        one = {name: getattr(modes, name)[i : i + 1] for name in ("eigenvalues", "dq", "dr", "dv")}
+        if not one["eigenvalues"].imag.any():
+            one = {name: value.real for name, value in one.items()}
+        mode = replace(modes, **one)
         return CriticalEta(float(eta), kind, system.start, float(system.close(y)), mode, message)

@@ -15,7 +15,7 @@ from .linear import ZERO, bound, check_dense
 __all__ = ["FixedPoint", "fixed_point"]
 
 SAME = 1e-12  # relative difference below which students are equal
-GONE = 1e-9  # norm of a student, relative to that of the guess, that is none
+GONE = 1e-6  # ratio of squared norms, of the students found to those of the guess or the other way round
 FLOOR = 1e-14  # velocity, relative to its terms, that is rounding
 
 
@@ -85,8 +85,8 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
     -----
     RuntimeWarning
         The velocity did not vanish, or the overlaps found are not positive semi-definite; ``converged`` is False. Or
-        students of the guess have vanished: the trivial fixed point (quadratic students have it at every learning
-        rate) is one, but not what was looked for.
+        the students of the guess have vanished (quadratic students have this trivial fixed point at every learning
+        rate) or grown without bound (saturated units move no more): fixed points, but not what was looked for.
 
     Notes
     -----
@@ -130,15 +130,26 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
             state = state.on(model)
         except ValueError as refusal:
             converged, message = False, message + f", at overlaps of no real vectors: {refusal}"
-    gone = np.flatnonzero(np.diag(state.Q) < GONE * np.diag(system.start.Q)) if converged else []
-    if len(gone):
-        message += (
-            f"; but students {gone.tolist()} of the guess have vanished (Q_kk = 0): this is the trivial fixed point, "
-            "none was found near the guess. Lower eta: plateaus can cease to exist when it is large."
-        )
-    if not converged or len(gone):
+    elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
+    message += elsewhere
+    if not converged or elsewhere:
         warnings.warn(f"fixed_point: {message}", RuntimeWarning, stacklevel=2)
     return FixedPoint(state, residual, converged, iterations, message)
+
+
+def _elsewhere(guess, found):
+    """What to say of students that have vanished, or grown without bound, from the largest squared norms."""
+    if found < GONE * guess:
+        return (
+            "; but the students of the guess have vanished (Q = 0): this is the trivial fixed point, none was found near "
+            "the guess. Lower eta: plateaus can cease to exist when it is large."
+        )
+    if found * GONE > guess:
+        return (
+            f"; but students have grown from Q_kk = {guess:.2g} to {found:.2g}, where units saturate and the flow comes "
+            "to rest: none was found near the guess. Start nearer to one, or lower eta."
+        )
+    return ""
 
 
 def _newton(system, y, max_iterations):
