@@ -434,8 +434,16 @@ def test_critical_eta_of_a_linear_unit(spectrum):
         assert ov.critical_eta(m, perfect(m)) == pytest.approx(2 / spectrum.mean, rel=1e-11)
 
 
-@pytest.mark.parametrize("M, eta_c", [(1, 4.055778675973611), (2, 4.613655392166706), (5, 5.0822415009885304)])
-@pytest.mark.parametrize("spectrum", [ov.isotropic(), UNEQUAL], ids=["isotropic", "unequal"])
+@pytest.mark.parametrize(
+    "M, eta_c, spectrum",
+    [
+        (1, 4.055778675973611, UNEQUAL),
+        (2, 4.613655392166706, UNEQUAL),
+        pytest.param(5, 5.0822415009885304, UNEQUAL, marks=pytest.mark.slow),  # 120 order parameters
+        (5, 5.0822415009885304, ov.isotropic()),
+    ],
+    ids=str,
+)
 def test_critical_eta_of_erf_published_numbers(M, eta_c, spectrum):
     """Perfect learning, v = v* = 1/sqrt M, any spectrum of mean one: teachers orthonormal in every block."""
     model = ov.committee_machine(M, M, normalised=True, eta=1.0, spectrum=spectrum)
@@ -508,14 +516,15 @@ def test_critical_eta_is_a_float_with_its_fixed_point(rng):
         assert twin == found and twin.kind == found.kind and twin.state == found.state and twin.mode == found.mode
     np.testing.assert_allclose(found.state.Q, state.Q, rtol=1e-12, atol=1e-14)  # it stays put
     assert abs(found.eps_g) < 1e-12
-    # zero modes of the orbit share its eigenvalue at eta_c; the mode is the one that grows above, at the rate (16 eta / (K M)) (eta / eta_sol - 1), eta the paper's: up to its change between the two rates, 1 %
-    above = 1.01 * found / 2
-    system = System(dataclasses.replace(model, eta=2 * above), state)
-    assert found.mode.eigenvalues.shape == (1,) and abs(found.mode.eigenvalues[0]) < 1e-5
+    # zero modes share its eigenvalue at eta_c: the mode is the one that grows above, at the rate (16 eta / (K M))
+    # (eta / eta_sol - 1), eta the paper's
+    system = System(dataclasses.replace(model, eta=1.01 * found), state)
+    values, vectors = np.linalg.eig(differences(system, system.pack(state), 1e-3))
+    top = np.argmax(values.real)
+    assert values[top].real == pytest.approx(16 * 0.909 / 18 * 0.01, rel=1e-6)
     mode = np.concatenate([found.mode.dr.ravel(), found.mode.dq[0][:, *system.upper].ravel()])
-    y, h = system.pack(state), 1e-3  # the flow of quadratic students is a polynomial of degree 2: no error but rounding
-    growth = (system.rhs(0.0, y + h * mode) - system.rhs(0.0, y - h * mode)) / (2 * h)
-    assert mode @ growth / (mode @ mode) == pytest.approx(16 * above / 18 * 0.01, rel=0.02)
+    assert np.isrealobj(mode) and -1e-5 < found.mode.rate < 0  # read a little below
+    assert abs(mode @ vectors[:, top].real) > 0.999 * np.linalg.norm(mode)  # it turns by some 1 % between the two rates
 
 
 def test_critical_eta_separates_decay_from_growth():
@@ -568,7 +577,7 @@ def test_critical_eta_is_followed_through_a_hopf_bifurcation(noise):
 
 def test_fixed_point_that_moves_to_infinity():
     """With noise the linear fixed point diverges at eta = 2: found as the end of the branch."""
-    model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.9, noise=0.4)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.99, noise=0.4)
     point = ov.fixed_point(model, perfect(model))
     found = ov.critical_eta(model, point.state)
     assert found == pytest.approx(2.0, rel=1e-5) and found.kind == "infinity" and found.eps_g > 1e3
@@ -645,7 +654,7 @@ def test_bad_input():
             ov.critical_eta(model, state, search=search)
     stable = ov.critical_eta(model, state, search=(0.4, 1.0))
     assert np.isnan(stable) and stable.kind == "none below 1"
-    assert "stable for all eta tried in [0.5, 1], up to the end of the range searched" in stable.message
+    assert "stable for all eta tried in [0.5, 1], at the end of the range searched, (0.4, 1)" in stable.message
 
 
 def test_a_plateau_is_unstable_at_every_eta():

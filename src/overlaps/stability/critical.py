@@ -155,11 +155,16 @@ def critical_eta(model, state, *, search=None):
             return branch.crossing(before, after)
         else:
             before, factor = after, float(np.clip(factor**1.5, 1 / FACTOR, FACTOR))
+    why = (
+        f"the range searched, ({low:.4g}, {high:.4g})"
+        if before == bound_of_search
+        else f"{WORK} steps of Newton's method"
+    )
     if stable:
-        return branch.no_end(before, reached=before == high)
+        return branch.no_end(before, why)
     raise ValueError(
-        f"the fixed point is unstable for all eta tried in [{before:.4g}, {model.eta:.4g}]; plateaus are, at every "
-        f"eta. Widen search=(low, high) = ({low:.4g}, {high:.4g}) if you know better."
+        f"the fixed point is unstable for all eta tried in [{before:.4g}, {model.eta:.4g}], at the end of {why}; "
+        "plateaus are, at every eta. Start at a lower eta, or widen search=(low, high), if you know better."
     )
 
 
@@ -262,12 +267,9 @@ class _Branch:
             return self.record(eta, "infinity", eta, eta, message)
         return self.record(eta, "fold", eta, eta, "the fixed point meets another one, and ends")
 
-    def no_end(self, eta, reached):
+    def no_end(self, eta, why):
         """The fixed point is stable as far as it was followed."""
-        why = (
-            "the end of the range searched: widen search=(low, high)" if reached else f"{WORK} steps of Newton's method"
-        )
-        message = f"stable for all eta tried in [{self.model.eta:.4g}, {eta:.4g}], up to {why}"
+        message = f"stable for all eta tried in [{self.model.eta:.4g}, {eta:.4g}], at the end of {why}"
         if self.excess(eta) > AWAY:
             message += (
                 f"; it runs away (students exceed the teachers {self.excess(eta):.2g} times), no bifurcation is left"
