@@ -392,7 +392,7 @@ def test_newton_steps_are_damped(Q, R, T, eta):
 
 
 def test_saturated_students_are_named():
-    """Newton's steps can end at norms of 1e12, at which erf units hardly ever move: converged, but nothing to look for."""
+    """Newton's steps can end at norms of 1e12, at which erf units hardly ever move: no plateau."""
     model = ov.committee_machine(1, 1, eta=0.3, noise=0.2)
     guess = ov.State.from_overlaps(model, Q=[[2.0]], R=[[-0.5]], T=[[1.0]])
     with pytest.warns(RuntimeWarning, match="units saturate"):
@@ -622,9 +622,7 @@ def test_fixed_point_that_runs_away(K, noise, work, monkeypatch):
     assert limit > {1: 6.0, 2: 3.5}[K]  # 4.06 and 2.31 without noise
     assert K == 2 or limit < 2 / (2 / np.pi * np.arcsin(1 / 3) + noise**2)
     assert found.state.Q[0, 0] > 10 and 0.05 < found.eps_g < 0.3 and found.mode.rate < 0
-    there = dataclasses.replace(
-        model, eta=limit
-    )  # rounded to four digits: a fixed point at 5e-4 of the overlaps' scale
+    there = dataclasses.replace(model, eta=limit)  # rounded to four digits
     assert ov.linearise(there, found.state).residual < 1e-2
 
 

@@ -143,8 +143,8 @@ def critical_eta(model, state, *, search=None):
     if np.prod(rates) < 0:
         return branch.crossing(*sides)
     stable = branch.rate(model.eta) <= 0
-    before, factor, bound_of_search = model.eta, FACTOR if stable else 1 / FACTOR, high if stable else low
-    while before != bound_of_search and branch.work < WORK:
+    before, factor, last = model.eta, FACTOR if stable else 1 / FACTOR, high if stable else low
+    while before != last and branch.work < WORK:
         after = float(np.clip(before * factor, low, high))
         rate = branch.rate(after)
         if np.isnan(rate):  # too far for one step, unless steps vanish: then the fixed point ends here
@@ -155,11 +155,7 @@ def critical_eta(model, state, *, search=None):
             return branch.crossing(before, after)
         else:
             before, factor = after, float(np.clip(factor**1.5, 1 / FACTOR, FACTOR))
-    why = (
-        f"the range searched, ({low:.4g}, {high:.4g})"
-        if before == bound_of_search
-        else f"{WORK} steps of Newton's method"
-    )
+    why = f"the range searched, ({low:.4g}, {high:.4g})" if before == last else f"{WORK} steps of Newton's method"
     if stable:
         return branch.no_end(before, why)
     raise ValueError(
@@ -232,15 +228,15 @@ class _Branch:
         return float(values[self.slowest(values)].real) / eta if values.size else np.nan
 
     def crossing(self, a, b):
-        """Where stability changes between two learning rates: there, or where the fixed point ends on the way from a."""
+        """Where stability changes between a and b, or where the fixed point ends on the way from a."""
         unstable = {}
 
         def rate(eta):
             rate = self.rate(eta)
             if np.isnan(rate):
                 raise RuntimeError(
-                    f"the fixed point changes its stability between eta = {a:.10g} and {b:.10g}, but cannot be followed "
-                    f"to eta = {eta:.10g}. Start from one nearer to the change."
+                    f"the fixed point changes its stability between eta = {a:.10g} and {b:.10g}, but cannot be "
+                    f"followed to eta = {eta:.10g}. Start from one nearer to the change."
                 )
             unstable[eta] = rate > 0
             return rate

@@ -141,13 +141,13 @@ def _elsewhere(guess, found):
     """What to say of students that have vanished, or grown without bound, from the largest squared norms."""
     if found < GONE * guess:
         return (
-            "; but the students of the guess have vanished (Q = 0): this is the trivial fixed point, none was found near "
-            "the guess. Lower eta: plateaus can cease to exist when it is large."
+            "; but the students of the guess have vanished (Q = 0): this is the trivial fixed point, none was found "
+            "near the guess. Lower eta: plateaus can cease to exist when it is large."
         )
     if found * GONE > guess:
         return (
-            f"; but students have grown from Q_kk = {guess:.2g} to {found:.2g}, where units saturate and the flow comes "
-            "to rest: none was found near the guess. Start nearer to one, or lower eta."
+            f"; but students have grown from Q_kk = {guess:.2g} to {found:.2g}, where units saturate and the flow "
+            "comes to rest: none was found near the guess. Start nearer to one, or lower eta."
         )
     return ""
 
