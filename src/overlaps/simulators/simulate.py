@@ -1,6 +1,7 @@
 """Finite-N SGD beside the theory: same model, same start, same records."""
 
 import warnings
+from concurrent.futures import BrokenExecutor
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..manifold.model import HiddenManifold
 from ..manifold.sgd import manifold_constants, manifold_plan
 from ..models.start import random_start, warn_coarse_step
 from ..results.ensemble import Ensemble
+from ..sweeps.workers import WORKER_DIED, run_pool
 from .direct import direct_run
 from .reduced import reduced_run
 
@@ -107,13 +109,14 @@ def simulate(
     Returns
     -------
     Ensemble, or ManifoldEnsemble for the hidden manifold
-        Arrays with a leading run axis. What an interrupted or diverging run did not reach is nan (``success=False``).
+        Arrays with a leading run axis. What a run did not reach that diverged, was interrupted or failed (its worker
+        died) is nan, with a sentence in ``message`` and ``success=False``; the other runs are kept.
         ``runs.start(i)``, or ``runs.realisation(i)``, is where the ODE begins that is to be compared with run i.
 
     Raises
     ------
     ValueError
-        Bad input, before any step.
+        Bad input, before any step. What runs raise themselves (a user function) is raised if no run finished.
 
     Warns
     -----
@@ -152,13 +155,13 @@ def simulate(
     method, simulator, starts = plan(model, N, children, start, method, student_scale, dtype, **data)
     warn_coarse_step(model, N)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
-        results = _map_runs(simulator, model, starts, N, steps, children, tick, executor)
+        results, errors = _map_runs(simulator, model, starts, N, steps, children, tick, executor)
     alpha = first + steps / N
-    (q, r, v, *tested), outcome = _outcome(model, results, alpha, runs)
+    (q, r, v, *tested), outcome = _outcome(model, results, errors, alpha, runs)
     common = {"model": model, "alpha": alpha[: q.shape[1]], "v": v, "N": N, "method": method} | outcome
     if isinstance(model, HiddenManifold):
         common |= dict(zip(("test_error", "test_error_se"), tested, strict=False))
-        found = ManifoldEnsemble(Q=q, R=r, moments=moments, **manifold_constants(model, starts[: len(q)]), **common)
+        found = ManifoldEnsemble(Q=q, R=r, moments=moments, **manifold_constants(model, starts), **common)
         if tested:
             warn_of_errors(found.alpha, found.eps_g, *tested)
         return found
@@ -213,23 +216,49 @@ def _starts(model, start, N, children, student_scale):
 
 
 def _map_runs(simulator, model, starts, N, steps, children, tick, executor):
+    """({run: its three records}, {run: exception}); runs that Ctrl-C left undone are in neither."""
     jobs = [(model, start, N, steps, child) for start, child in zip(starts, children, strict=True)]
-    done = 0
-    results = []
-    if executor is not None:
-        futures = [executor.submit(simulator, *job) for job in jobs]
-        for future in futures:
-            results.append(future.result())
-            done += int(steps[-1])
-            if tick is not None:
-                tick(done)
-        return results
-    for job in jobs:
-        results.append(simulator(*job, None if tick is None else (lambda n, done=done: tick(done + n))))
-        done += int(steps[-1])
-        if _interrupted(results[-1], len(steps)):
-            break
-    return results
+    results, errors = {}, {}
+
+    def keep(i, result, error):
+        if error is None:
+            results[i] = result
+        else:
+            errors[i] = error
+        if tick is not None:
+            tick((len(results) + len(errors)) * int(steps[-1]))
+
+    try:
+        if executor is None:
+            _run_in_turn(simulator, jobs, tick, keep)
+        else:
+            points = ({"simulator": simulator, "arguments": job} for job in jobs)
+            run_pool(executor, {i: (_run, point, None) for i, point in enumerate(points)}, keep)
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    if errors and not results:
+        raise next(iter(errors.values()))
+    return results, errors
+
+
+def _run(simulator, arguments):
+    return simulator(*arguments)
+
+
+def _run_in_turn(simulator, jobs, tick, keep):
+    for i, job in enumerate(jobs):
+        before = i * int(job[3][-1])
+        try:
+            result = simulator(*job, None if tick is None else (lambda n, before=before: tick(before + n)))
+        except Exception as error:
+            if i == 0:
+                raise
+            keep(i, None, error)
+            continue
+        keep(i, result, None)
+        if _interrupted(result, len(job[3])):
+            return
 
 
 def _interrupted(result, n):
@@ -238,17 +267,24 @@ def _interrupted(result, n):
     return len(q) < n and (len(q) == 0 or bool(np.all(np.isfinite(q[-1]))))
 
 
-def _outcome(model, results, alpha, runs):
+def _outcome(model, results, errors, alpha, runs):
     """(the records of all runs, with nan for what was not reached), and how it ended."""
-    n = max(len(q) for q, *_ in results)
-    diverged = sum(not np.all(np.isfinite(q)) for q, *_ in results)
-    cut = sum(_interrupted(result, len(alpha)) for result in results) + runs - len(results)
-    message = f"{len(results)} runs reached alpha = {alpha[-1]:g}."
-    if diverged or cut:
-        message = f"{runs} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun."
+    nothing = [part[:0] for part in next(iter(results.values()))]
+    rows = [results.get(i, nothing) for i in range(runs)]
+    n = max(len(q) for q, *_ in rows)
+    diverged = sum(not np.all(np.isfinite(q)) for q, *_ in rows)
+    cut = sum(_interrupted(row, len(alpha)) for row in rows) - len(errors)
+    message = f"{runs} runs reached alpha = {alpha[-1]:g}."
+    if diverged or cut or errors:
+        message = f"{runs} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun"
+        if errors:
+            i, error = min(errors.items())
+            message += f", {len(errors)} failed, the first is run {i}: {type(error).__name__}: {error}".rstrip(".")
+        died = any(isinstance(error, BrokenExecutor) for error in errors.values())
+        message += "." + (WORKER_DIED if died else "")
         warnings.warn(message + " What they did not reach is nan.", RuntimeWarning, stacklevel=3)
-    records = [np.stack([_padded(part, n) for part in parts]) for parts in zip(*results, strict=True)]
-    return records, {"success": not (diverged or cut), "message": message}
+    records = [np.stack([_padded(part, n) for part in parts]) for parts in zip(*rows, strict=True)]
+    return records, {"success": not (diverged or cut or errors), "message": message}
 
 
 def _padded(records, n):

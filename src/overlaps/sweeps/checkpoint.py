@@ -1,21 +1,31 @@
-"""An append-only file of finished points: what a killed sweep resumes from.
+"""A file of finished points, one line each: what a killed or extended sweep takes up again.
 
-The file is a line that names it, then records: length and CRC-32, then a pickle. The first record describes the sweep,
-each further one is (index, value) of a finished point. A record is on the disk before the next point is taken up, so a
-killed process loses at most the record it was writing; that torn tail is cut off when the file is opened again.
+A line is a JSON object: the function and the seed of the sweep, the point, and its value as a base64 pickle, closed by
+the CRC-32 of what stands before.  A line says all that is needed to use it: nothing depends on the lines before, on
+the order, or on the other points of the grid, so damage costs the lines it hits, and a sweep may grow.  A line is on
+the disk before the next point is taken up; a killed process loses at most the line it was writing.
+
+Lines of text that are only ever appended were preferred to a database: one file without companions, which any tool
+reads while the sweep runs, and which needs neither locks that network file systems lack nor a connection that must not
+cross a fork.
 """
 
+import base64
 import fcntl
+import hashlib
 import io
+import json
 import os
 import pickle
-import struct
+import warnings
 import zlib
 from contextlib import contextmanager
+from dataclasses import fields
 
 import numpy as np
 
 from .._base import check
+from .._base.record import Record
 
 __all__ = ["open_checkpoint"]
 
@@ -24,26 +34,35 @@ try:
 except ImportError:  # not a POSIX system: two processes on one file are the user's care
     fcntl = None  # type: ignore[assignment]
 
-MAGIC = b"overlaps sweep 1\n"
-FRAME = struct.Struct("<QI")  # length, CRC-32
+FORMAT = 2
+BEGIN = b'{"overlaps sweep": '  # of every line
+CHECK = b', "check": '  # before the last entry of every line, the CRC-32 of all before it
 
 
 @contextmanager
-def open_checkpoint(path, header):
-    """Yield ({index: value} of the finished points, function that appends one).
+def open_checkpoint(path, function, rng, points, seeds):
+    """Yield ({index: value} of the finished points, function (index, value) that appends one).
 
     Parameters
     ----------
     path : path-like or None
-        The file; None keeps nothing. It holds pickles: open only files that you trust.
-    header : dict
-        Description of the sweep: ``function``, ``rng``, ``product`` and ``grid`` (dict of lists).
+        The file; None keeps nothing. Values are pickles: open only files that you trust.
+    function, rng
+        What is computed, and the seed of the sweep: a file holds points of one function and one seed.
+    points, seeds : list of dict, list
+        Arguments of the points, and of their own seeds the places below that of the sweep (or None).
 
     Raises
     ------
     ValueError
         The file is no checkpoint, belongs to another sweep (the message names the difference), or is in use by another
-        process.
+        process. Nothing is unpickled then, and the file is as it was.
+
+    Warns
+    -----
+    RuntimeWarning
+        Lines that cannot be read, if points are missing; a value that could not be written (it is not lost: the sweep
+        has it).
     """
     if path is None:
         yield {}, lambda index, value: None
@@ -51,7 +70,9 @@ def open_checkpoint(path, header):
     if not isinstance(path, str | bytes | os.PathLike):  # open() takes an integer for a file that is already open
         raise ValueError(f"checkpoint = {check.shown(path)}; expected the path of a file.")
     try:
-        first = pickle.dumps(header)
+        sweep = {"overlaps sweep": FORMAT, "function": _described(function), "rng": _described(rng)}
+        places = ({"point": _plain(point), "seed": seed} for point, seed in zip(points, seeds, strict=True))
+        heads = [sweep | place for place in places]
     except Exception as error:  # pickle raises PicklingError, TypeError or AttributeError
         raise ValueError(
             f"checkpoint = {str(path)!r}, but the grid or the function's fixed arguments cannot be pickled ({error}); "
@@ -59,20 +80,123 @@ def open_checkpoint(path, header):
         ) from error
     with open(path, "a+b", buffering=0) as file:
         _lock(file, path)
-        records = list(_records(file, path))
-        if records:
-            _check_same(records[0], pickle.loads(first), path)  # both after pickling: lists stay lists, -0.0 stays -0.0
-        else:
-            _write(file, MAGIC + _framed(first))
-
-        def append(index, value):
-            _write(file, _framed(pickle.dumps((index, value))))
-
-        yield dict(records[1:]), append
+        finished = _finished(file, path, sweep, {_place(head): i for i, head in enumerate(heads)})
+        yield finished, _Appender(file, path, heads)
 
 
-def _framed(payload):
-    return FRAME.pack(len(payload), zlib.crc32(payload)) + payload
+class _Appender:
+    """Write finished points; what cannot be written is said once and is the caller's to keep."""
+
+    def __init__(self, file, path, heads):
+        self.file, self.path, self.heads = file, path, heads
+        self.stopped = self.warned = False
+
+    def __call__(self, index, value):
+        if self.stopped:
+            return
+        try:
+            line = _line(self.heads[index], value)
+        except Exception as error:  # whatever an object raises that does not pickle
+            if not self.warned:
+                self.warned = True
+                self._warn(f"the value at {self.heads[index]['point']} cannot be pickled ({error}); it and its like")
+            return
+        try:
+            _write(self.file, line)
+        except OSError as error:
+            self.stopped = True
+            self._warn(f"writing stopped ({error}); values from that at {self.heads[index]['point']} on")
+
+    def _warn(self, what):
+        warnings.warn(
+            f"checkpoint = {str(self.path)!r}: {what} are kept in memory only. The sweep goes on, but one that resumes "
+            "it would compute them again.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _line(head, value):
+    body = json.dumps(head | {"value": base64.b64encode(pickle.dumps(value)).decode()})[:-1].encode()
+    return body + CHECK + b"%d}\n" % zlib.crc32(body)
+
+
+def _place(entry):
+    """What tells a point from the others."""
+    return json.dumps([entry.get("point"), entry.get("seed")])
+
+
+def _entry(line):
+    """The object in a line, or None if it is damaged."""
+    body, _, check = line.rstrip(b"\n").rpartition(CHECK)
+    if not body.startswith(BEGIN) or check != b"%d}" % zlib.crc32(body):
+        return None
+    return json.loads(body + b"}")
+
+
+def _finished(file, path, sweep, index):
+    """{index: value} of the points in the file; what a kill left at its end is cut off."""
+    found, sound, damaged, line = {}, 0, 0, b""
+    file.seek(0)
+    reader = io.BufferedReader(file)
+    for line in reader:
+        entry = _entry(line)
+        if entry is None:
+            damaged += line.endswith(b"\n")
+            continue
+        _check_same(entry, sweep, path)
+        sound += 1
+        i = index.get(_place(entry))
+        if i is not None:
+            found[i] = entry["value"]  # the last one of a point holds
+    reader.detach()  # closing a second handle of the file would give up its lock
+    torn = not line.endswith(b"\n") and _entry(line) is None
+    if damaged and not sound or torn and not sound and not line.startswith(BEGIN[: len(line)]):
+        raise ValueError(
+            f"checkpoint = {str(path)!r} was not written by a sweep of this version, or is damaged from end to end; "
+            "expected a new path or the checkpoint of this sweep. Nothing was changed."
+        )
+    values = {}
+    for i, text in found.items():
+        try:
+            values[i] = pickle.loads(base64.b64decode(text))
+        except Exception:  # a class that has moved or is gone
+            damaged += 1
+    end = file.seek(0, os.SEEK_END)
+    if torn:
+        file.truncate(end - len(line))
+    elif end and not line.endswith(b"\n"):
+        _write(file, b"\n")
+    if damaged and len(values) < len(index):
+        warnings.warn(
+            f"checkpoint = {str(path)!r}: {damaged} of its points cannot be read (damaged lines, or classes that are "
+            f"gone); the {sound} sound ones are kept, what is missing is computed again.",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+    return values
+
+
+def _check_same(entry, sweep, path):
+    """Say what differs between the sweep in the file and this one."""
+    if entry["overlaps sweep"] != FORMAT:
+        raise ValueError(
+            f"checkpoint = {str(path)!r} has format {entry['overlaps sweep']}; this version reads {FORMAT}. Upgrade."
+        )
+    for name in ("function", "rng"):
+        old, new = (json.dumps(x.get(name)) for x in (entry, sweep))
+        if old != new:
+            raise ValueError(
+                f"checkpoint = {str(path)!r} belongs to another sweep: its {name} is {_short(old)}, now {_short(new)}. "
+                "Give this sweep a new path, or repeat the one in the file. Nothing was changed."
+            )
+
+
+def _short(text):
+    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def _write(file, data):
@@ -98,74 +222,37 @@ def _lock(file, path):
         raise ValueError(
             f"checkpoint = {str(path)!r} is in use by another process; wait for it, or give this sweep its own file."
         ) from None
+    except OSError:  # a file system without locks: two processes on one file are the user's care
+        pass
 
 
-def _records(file, path):
-    """Unpickle the records; cut off a torn tail, pass over a damaged one (its point is computed again)."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    reader = io.BufferedReader(file)
-    begun = reader.read(len(MAGIC))
-    if begun != MAGIC[: len(begun)]:
-        raise ValueError(
-            f"checkpoint = {str(path)!r} was not written by a sweep (or by a newer version); expected a new path or "
-            "the checkpoint of this sweep. Nothing was changed."
-        )
-    complete, end = 0, len(begun)
-    while end + FRAME.size <= size:
-        length, check = FRAME.unpack(reader.read(FRAME.size))
-        end += FRAME.size + length
-        if length == 0 or end > size:
-            break
-        payload = reader.read(length)
-        if zlib.crc32(payload) == check:
-            yield pickle.loads(payload)
-        elif complete == 0 and end < size:
-            raise ValueError(f"checkpoint = {str(path)!r} is damaged: its header cannot be read. Nothing was changed.")
-        elif complete == 0:
-            break  # killed while the header was written
-        complete = end
-    reader.detach()
-    file.truncate(complete)
+# --- what tells points apart -----------------------------------------------------------------------------------------
 
 
-def _check_same(saved, wanted, path):
-    """Say what differs between the sweep in the file and this one."""
-    difference = next(_differences(saved, wanted), None)
-    if difference:
-        raise ValueError(
-            f"checkpoint = {str(path)!r} belongs to another sweep: {difference}. Give this sweep a new path, or repeat "
-            "the one in the file."
-        )
+def _plain(items):
+    return {name: _described(items[name]) for name in sorted(items)}
 
 
-def _differences(saved, wanted):
-    for name in ("function", "rng"):
-        if not _equal(saved[name], wanted[name]):
-            yield f"its {name} is {check.shown(saved[name])}, now {check.shown(wanted[name])}"
-    old, new = saved["grid"], wanted["grid"]
-    if list(old) != list(new):
-        yield f"its grid has the parameters {', '.join(old)}, now {', '.join(new)}"
-        return
-    if saved["product"] != wanted["product"]:
-        kinds = {True: "a product of lists", False: "a list of points"}
-        yield f"its grid is {kinds[saved['product']]}, now {kinds[wanted['product']]}"
-    for name in old:
-        if len(old[name]) != len(new[name]):
-            yield f"its grid has {len(old[name])} values of {name}, now {len(new[name])}"
-        for i, (a, b) in enumerate(zip(old[name], new[name], strict=False)):
-            if not _equal(a, b):
-                yield f"its grid has {name}[{i}] = {check.shown(a)}, now {check.shown(b)}"
-
-
-def _equal(a, b):
-    """Equality of anything that pickles: by its pickle (nan, objects without an equality of their own), or by value."""
-    if pickle.dumps(a) == pickle.dumps(b):
-        return True
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
-    if isinstance(a, list | tuple) and type(a) is type(b):
-        return len(a) == len(b) and all(map(_equal, a, b))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    return bool(a == b)
+def _described(value):
+    """JSON that is the same for equal values, in every process: plain ones as they are, others by a digest."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list):
+        return [_described(x) for x in value]
+    if isinstance(value, tuple):
+        return {"tuple": [_described(x) for x in value]}
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {"dict": _plain(value)}
+    if isinstance(value, set | frozenset):
+        return {"set": sorted(json.dumps(_described(x)) for x in value)}
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        content = f"{value.dtype.str} {value.shape} ".encode() + value.tobytes()
+    elif isinstance(value, Record):  # without caches
+        name = check.shown(value)
+        content = json.dumps([_described(getattr(value, f.name)) for f in fields(value) if f.compare]).encode()  # type: ignore[arg-type]
+    else:
+        content = pickle.dumps(value, protocol=5)
+    return {"what": name, "digest": hashlib.sha256(content).hexdigest()[:32]}

@@ -9,15 +9,18 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from .._base import check
 from .._base.progress import bar
 from .checkpoint import open_checkpoint
-from .workers import run_here, run_pool
+from .workers import WORKER_DIED, run_here, run_pool
 
 __all__ = ["Sweep", "sweep"]
+
+MOST = 10**6  # points of a product: they are listed before the first one is computed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,12 +150,6 @@ class Sweep:
         return f"Sweep({self.function}, {axes}, {', '.join(lost) or 'success'})"
 
 
-WORKER_DIED = (
-    " A worker process died: killed, out of memory, or its script starts the pool outside of"
-    " `if __name__ == '__main__':`, or the function lives in an interactive session."
-)
-
-
 def sweep(function, grid, *, rng=None, executor=None, progress=False, checkpoint=None):
     """Call a function at every point of a grid; one failed point does not lose the others.
 
@@ -172,9 +169,13 @@ def sweep(function, grid, *, rng=None, executor=None, progress=False, checkpoint
     progress : bool
         Show a progress bar over the points.
     checkpoint : path-like, optional
-        File to which finished points are appended. A sweep that was killed takes them from there and computes only
-        the others; failed points are tried again. One process at a time may use it (enforced where the system has
-        POSIX locks). It holds pickles: open only files that you trust. A change of the function's code is not noticed.
+        File to which finished points are appended, a line of JSON each. Points that are in it are not computed again:
+        a killed sweep goes on, failed points are tried again, and the grid may have further points (12 values of eta,
+        then 14). With ``rng`` the seed belongs to the place in the grid: add values at the end of the first name. The
+        file belongs to one function and one seed; a change of the function's code is not noticed. One process at a
+        time may write it (enforced where the file system has POSIX locks), any may read it. Values are pickles, which
+        can run code when they are read: open only files that you trust. They are read once the function, the seed and
+        the point beside them are found to be those of this sweep.
 
     Returns
     -------
@@ -185,12 +186,14 @@ def sweep(function, grid, *, rng=None, executor=None, progress=False, checkpoint
     Raises
     ------
     ValueError
-        Bad input, or the checkpoint of another sweep, before any work.
+        Bad input, more than a million points, or the checkpoint of another sweep, before any work.
 
     Warns
     -----
     RuntimeWarning
-        Once, when points failed or were not reached.
+        Once, when points failed or were not reached; once, when the checkpoint can be written no longer (a full disk):
+        the values are then kept in memory, and the result is complete if the process lives; when points in the
+        checkpoint cannot be read (they are computed again); for each value that does not pickle.
 
     Notes
     -----
@@ -213,26 +216,24 @@ def sweep(function, grid, *, rng=None, executor=None, progress=False, checkpoint
     if not callable(function):
         raise ValueError(f"function = {check.shown(function)}; expected a callable, called as function(**point).")
     columns, product = _columns(grid)
+    _check_size(columns, product)
     rows = itertools.product(*columns.values()) if product else zip(*columns.values(), strict=True)
     points = [dict(zip(columns, row, strict=True)) for row in rows]
     seeds = _seeds(rng, len(points))
     _check_signature(function, points[0], seeds[0])
     _check_executor(executor, function, points[0])
     values, errors = {}, {}
-    header = {"function": _identity(function), "rng": _origin(seeds[0]), "grid": columns, "product": product}
-    with open_checkpoint(checkpoint, header) as (finished, append), bar(progress, len(points), "points") as tick:
+    places = (seed and list(seed.spawn_key) for seed in seeds)
+    kept = open_checkpoint(checkpoint, _identity(function), seeds[0] and seeds[0].entropy, points, places)
+    with kept as (finished, append), bar(progress, len(points), "points") as tick:
         values.update(finished)
 
         def keep(i, value, error):
-            if error is None and i not in values:
-                try:
-                    append(i, value)
-                except Exception as reason:  # a value that does not pickle, a full disk: the point is not finished
-                    error = reason
-            if error is None:
-                values[i] = value
-            else:
+            if error is not None:
                 errors[i] = error
+            elif i not in values:
+                values[i] = value
+                append(i, value)
             if tick is not None:
                 tick(len(values) + len(errors))
 
@@ -276,6 +277,17 @@ def _columns(grid):
     )
 
 
+def _check_size(columns, product):
+    """A grid whose points can be listed."""
+    sizes = [len(values) for values in columns.values()]
+    if product and prod(sizes) > MOST:
+        shape = " x ".join(map(str, sizes)) if len(sizes) < 20 else f"the product of {len(sizes)} lists as"
+        raise ValueError(
+            f"grid has {shape} points; expected at most {MOST}. Sweep it in parts, or pass a list of the points that "
+            "matter."
+        )
+
+
 def _text(name):
     if not isinstance(name, str):
         raise ValueError(f"grid has the name {name!r}; expected names of the function's arguments, as strings.")
@@ -300,10 +312,6 @@ def _seeds(rng, n):
     if rng is None:
         return [None] * n
     return check.generator(rng).bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
-
-
-def _origin(seed):
-    return None if seed is None else (seed.entropy, tuple(seed.spawn_key))
 
 
 def _check_signature(function, point, seed):

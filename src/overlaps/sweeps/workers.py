@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["evaluate", "run_here", "run_pool"]
+__all__ = ["WORKER_DIED", "evaluate", "run_here", "run_pool"]
+
+WORKER_DIED = (
+    " A worker process died: killed, out of memory, or its script starts the pool outside of"
+    " `if __name__ == '__main__':`, or the function lives in an interactive session."
+)
 
 
 def evaluate(function, point, seed):
