@@ -12,6 +12,13 @@ def _same(a, b):
     return a == b
 
 
+def read_only(array):
+    """The array, as a view that cannot be written to."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
+
+
 class Record:
     """Base of the frozen dataclasses: two records are equal when all their fields are."""
 
@@ -21,6 +28,10 @@ class Record:
         return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self) if f.compare)
 
     __hash__ = None
+
+    def __setstate__(self, state):
+        # NumPy forgets the flag in pickles, which is how records come back from workers
+        self.__dict__.update({x: read_only(a) if isinstance(a, np.ndarray) else a for x, a in state.items()})
 
     kinds: ClassVar[
         dict[str, type]

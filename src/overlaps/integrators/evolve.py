@@ -37,6 +37,7 @@ class Solution(NamedTuple):
     atol: float
     eps_late: Any
     floor_late: Any
+    solver: Any
 
 
 def evolve(
@@ -65,7 +66,7 @@ def evolve(
     message = run.message + _closure_note(system.closure)
     return Solution(
         np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success, message, run.nfev,
-        solver.__name__ + why, rtol, atol, eps_late, floor_late,
+        solver.__name__ + why, rtol, atol, eps_late, floor_late, solver,
     )  # fmt: skip
 
 

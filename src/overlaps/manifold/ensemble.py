@@ -71,7 +71,7 @@ class ManifoldEnsemble(Runs):
     method: str
     test_error: np.ndarray | None = None
     test_error_se: np.ndarray | None = None
-    _cache: dict = field(default_factory=dict, compare=False)
+    _cache: dict = field(default_factory=dict, compare=False, init=False)
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
 
     def _curve(self, name):

@@ -36,6 +36,10 @@ MATCHED = 1e-12  # students whose overlaps differ by less are exchanged by a sym
 NO_LINEAR_PART = 1e-10  # b^2 / c below which features carry nothing of the teacher
 
 
+class LimitSpectrum(Spectrum):
+    """Spectrum that follows from the features and ratio of a hidden manifold, and is made again when they change."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class HiddenManifold(Model):
     """A model whose inputs are features of latents; made by :func:`hidden_manifold`, which explains the parameters.
@@ -60,7 +64,7 @@ class HiddenManifold(Model):
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        if self.spectrum is None or getattr(self.spectrum, "name", "").startswith("hidden_manifold("):
+        if self.spectrum is None or isinstance(self.spectrum, LimitSpectrum):
             object.__setattr__(self, "spectrum", self._limit_spectrum())
         super().__post_init__()
 
@@ -68,11 +72,11 @@ class HiddenManifold(Model):
         mu, p = feature_eigenvalues(self.ratio, self.nodes)
         scale = "" if self.latent_scale == 1 else f", latent_scale={self.latent_scale:g}"
         name = f"hidden_manifold({self.features}, ratio={self.ratio:g}, nodes={self.nodes}{scale})"
-        return Spectrum(self.features.zeta + self.features.b**2 * mu, p, name)
+        return LimitSpectrum(self.features.zeta + self.features.b**2 * mu, p, name)
 
     def _limit_eigenvalues(self, method):
         """Eigenvalues mu and weights p of F F^T / D in the limit, if this model lives there."""
-        if self.spectrum.name != self._limit_spectrum().name:
+        if not isinstance(self.spectrum, LimitSpectrum):
             raise ValueError(
                 f"{method} belongs to the limit spectrum; this model has that of {self.spectrum}. Keep the model that "
                 f"hidden_manifold made, or use dataclasses.replace(model, spectrum=None).{method}(...)."

@@ -1,11 +1,12 @@
 """What follows from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
 
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .._base import check
-from .._base.record import Record
+from .._base.record import Record, read_only
 from ..activations.closure import generalisation_error
 from ..models.model import Model
 from ..models.state import gram
@@ -22,6 +23,11 @@ class _Curves(Record):
     T: np.ndarray
     _cache: dict
     is_ensemble: ClassVar[bool] = False
+
+    def __post_init__(self):
+        for f in fields(self):  # type: ignore[arg-type]
+            if isinstance(value := getattr(self, f.name), np.ndarray):
+                object.__setattr__(self, f.name, read_only(value))
 
     @property
     def S(self: Any):
@@ -42,7 +48,7 @@ class _Curves(Record):
             largest = np.max(np.abs(S.reshape(-1, n * n)), axis=1)
             flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
             flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
-            self._cache["eps_g"] = np.maximum(flat, 0.0).reshape(v.shape[:-1])
+            self._cache["eps_g"] = read_only(np.maximum(flat, 0.0).reshape(v.shape[:-1]))
         return self._cache["eps_g"]
 
     def save(self, path):

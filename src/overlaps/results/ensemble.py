@@ -57,7 +57,7 @@ class Ensemble(Runs, _Blocks):
     success: bool
     message: str
     method: str
-    _cache: dict = field(default_factory=dict, compare=False)
+    _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")
 
     def start(self, run=0):

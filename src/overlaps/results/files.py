@@ -10,15 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from .._base import check
 from .._base.record import Record
 from .._base.version import __version__
 from ..activations import library as activations
 from ..activations.polynomials import Polynomial
+from ..integrators.methods import solver_class
 
 __all__ = ["load", "save"]
 
 FORMAT = 1
 ROLES = "activation", "teacher_activation"
+PLAIN = "eta", "eta_v", "noise", "weight_decay", "batch_size", "gradient_flow"
+MANIFOLD = "ratio", "nodes", "latent_scale"
+PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a function, to know it again
+# shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
+SHAPES = {
+    "alpha": "t", "v": "rtK", "q": "rtLKK", "r": "rtLKM", "Q": "rtKK", "R": "rtKM", "tau": "rLMM", "T": "rMM",
+    "eps_late": "t", "floor_late": "t", "W": "rKN", "W_star": "rMD", "F": "rND",
+}  # fmt: skip
 MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 
 
@@ -34,34 +44,53 @@ def save(result, path):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
-        elif f.compare and f.name != "model":
+        elif f.compare and f.name not in ("model", "solver"):
             header[f.name] = value
-    model, spectrum = result.model, result.model.spectrum
-    arrays |= {"model.v": model.v, "model.v_star": model.v_star, "spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
-    if spectrum.basis is not None:
-        arrays["spectrum.basis"] = spectrum.basis
-    plain = ("eta", "eta_v", "noise", "weight_decay", "batch_size", "gradient_flow")
-    head = {
-        "format": FORMAT,
-        "version": __version__,
-        "kind": type(result).__name__,
-        "result": header,
-        "model": {name: getattr(model, name) for name in plain}
-        | {role: _label(getattr(model, role)) for role in ROLES},
-        "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
-        "spectrum": spectrum.name,
-    }
-    if model.latent_teacher:
-        head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
-        head["manifold"] = {name: getattr(model, name) for name in ("ratio", "nodes", "latent_scale")}
+    described, of_model = _described(result.model)
+    head = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header} | described
+    if hasattr(result, "solver"):
+        head["solver"] = _solver_name(result.solver)
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         with open(temporary, "xb") as file:  # with the permissions that any new file gets
-            np.savez_compressed(file, header=json.dumps(head), **arrays)
+            np.savez_compressed(file, header=json.dumps(head), **arrays, **of_model)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _described(model):
+    """What a file keeps of a model: (entries of the header, arrays)."""
+    spectrum = model.spectrum
+    arrays = {"model.v": model.v, "model.v_star": model.v_star, "spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
+    if spectrum.basis is not None:
+        arrays["spectrum.basis"] = spectrum.basis
+    plain = {name: getattr(model, name) for name in PLAIN}
+    head = {
+        "model": plain | {role: _label(getattr(model, role)) for role in ROLES},
+        "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
+        "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES},
+        "spectrum": spectrum.name,
+    }
+    if model.latent_teacher:
+        head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
+        head["manifold"] = {name: getattr(model, name) for name in MANIFOLD}
+        head["limit"] = isinstance(spectrum, Record.kinds["LimitSpectrum"])
+    return head, arrays
+
+
+def _solver_name(solver):
+    """Name by which ``solve`` knows an integrator, or None."""
+    name = getattr(solver, "__name__", None)
+    return name if name and _known_solver(name) is solver else None
+
+
+def _known_solver(name):
+    try:
+        return solver_class(name)
+    except ValueError:
+        return None
 
 
 def _path(path):
@@ -102,17 +131,19 @@ def load(path, *, model=None):
         The ``.npz`` file.
     model : Model, optional
         Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
-        Parameters of ``leaky_relu`` and ``polynomial`` are in the file.
+        Parameters of ``leaky_relu`` and ``polynomial`` are in the file. It has to agree with all that the file knows:
+        sizes, rates, second layers, spectrum, names of functions and their values at a few points.
 
     Returns
     -------
     Trajectory or Ensemble
-        Equal to the one saved.
+        Equal to the one saved (but for ``solver``, where that was a class of the user's).
 
     Raises
     ------
     ValueError
-        Not a file of this library, a newer format, or an unknown activation.
+        Not a file of this library, damaged (the message says where), a newer format, an unknown activation, a model
+        that is not the one saved.
     FileNotFoundError
         No such file.
 
@@ -127,22 +158,55 @@ def load(path, *, model=None):
     True
     """
     path = _path(path)
-    if not zipfile.is_zipfile(path) and path.exists():
-        raise ValueError(f"{path} was not written by overlaps, or is damaged; expected an .npz file made by save.")
-    with np.load(path, allow_pickle=False) as data:
-        if "header" not in data:
-            raise ValueError(f"{path} was not written by overlaps (no header).")
-        head = json.loads(str(data["header"]))
-        if head["format"] > FORMAT:
-            raise ValueError(
-                f"{path} has format {head['format']} (overlaps {head['version']}); this version reads up to {FORMAT}. "
-                "Upgrade overlaps."
-            )
+    if model is not None:
+        check.model(model)
+    data = _arrays(path)
+    try:
+        head = json.loads(str(data.pop("header")))
+        written = int(head["format"]), str(head["version"])
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path} was not written by overlaps, or its header is damaged ({_said(error)}).") from error
+    if written[0] > FORMAT:
+        raise ValueError(
+            f"{path} has format {written[0]} (overlaps {written[1]}); this version reads up to {FORMAT}. "
+            "Upgrade overlaps."
+        )
+    try:
         kind = Record.kinds[head["kind"]]
-        arrays = {f.name: data[f.name] for f in fields(kind) if f.name in data}
         if model is None:
             model = _model(head, data)
-    return kind(model=model, **arrays, **head["result"])
+        _check_model(model, head, data)
+        names = {f.name for f in fields(kind)}
+        values = head["result"] | {name: data[name] for name in names & data.keys()}
+        if "solver" in names:  # early files have its name in a sentence only
+            values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
+        result = kind(model=model, **values)
+        _check_result(result)
+    except _Refused as refused:
+        raise ValueError(f"{path}: {refused}") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {_said(error)}.") from error
+    return result
+
+
+class _Refused(Exception):
+    """A sound file that cannot be read with this model, or without one."""
+
+
+def _said(error):
+    return f"no entry {error}" if isinstance(error, KeyError) else str(error).rstrip(".") or type(error).__name__
+
+
+def _arrays(path):
+    """Everything in the file, by name."""
+    if path.exists() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} was not written by overlaps, or is damaged; expected an .npz file made by save.")
+    with open(path, "rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as data:
+                return {name: data[name] for name in data.files}
+        except Exception as error:  # zipfile, zlib and NumPy raise some ten types for damaged bytes
+            raise ValueError(f"{path} is damaged: {_said(error)}.") from error
 
 
 def _model(head, data):
@@ -151,22 +215,74 @@ def _model(head, data):
         maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
         options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
+    limit = head.get("limit", head["spectrum"].startswith("hidden_manifold("))  # early files have the name only
+    spectrum = Record.kinds["LimitSpectrum" if limit else "Spectrum"]
     options |= {
-        "spectrum": Record.kinds["Spectrum"](
-            data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
-        ),
+        "spectrum": spectrum(data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")),
         "v": data["model.v"],
         "v_star": data["model.v_star"],
     }
     if "manifold" not in head:
         return Record.kinds["Model"](**options)
     if head["features"].startswith("function "):
-        raise ValueError(f"the file names the features {head['features']!r}; pass load(path, model=...).")
+        raise _Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).")
     return Record.kinds["HiddenManifold"](**options, features=head["features"], **head["manifold"])
+
+
+def _check_model(model, head, data):
+    """Refuse a model that differs in anything the file knows of it."""
+    described, arrays = _described(model)
+    described = json.loads(json.dumps(described))
+    if ("manifold" in head) != model.latent_teacher:
+        kinds = {True: "HiddenManifold", False: "Model"}
+        raise _Refused(f"model = {check.shown(model)}; expected the {kinds['manifold' in head]} that was saved.")
+    for part in ("model", "recipes", "manifold", "features", "limit", "probes"):
+        if part not in head or part not in described:  # early files
+            continue
+        old, new = head[part], described[part]
+        if part != "probes" and old != new:
+            differ = [x for x in {**old, **new} if old.get(x) != new.get(x)] if isinstance(old, dict) else [part]
+            one, other = ((x[differ[0]] if isinstance(x, dict) else x) for x in (old, new))
+            raise _Refused(
+                f"the model has {differ[0]} = {other!r}, the file {one!r}; expected the model that was saved."
+            )
+        for role in old if part == "probes" else ():
+            if not np.allclose(old[role], new[role], rtol=1e-9, atol=1e-12, equal_nan=True):
+                raise _Refused(f"the {role} of the model is not that of the file, where it is {old[role]} at {PROBES}.")
+    for name in {**arrays, **{x: 0 for x in data if x.startswith(("model.", "spectrum."))}}:
+        one, other = data.get(name), arrays.get(name)
+        if one is None or other is None or one.shape != other.shape or not np.allclose(one, other, rtol=1e-10, atol=0):
+            raise _Refused(
+                f"the model has {name} = {check.shown(other)}, the file {check.shown(one)}; expected the model that "
+                "was saved."
+            )
+
+
+def _check_result(result):
+    """Refuse fields of another type or shape, and numbers that no result has."""
+    model = result.model
+    sizes = {"K": model.K, "M": model.M, "L": model.spectrum.L, "t": result.alpha.size}
+    if result.is_ensemble:
+        sizes |= {"r": len(result), "N": result.N}
+    for f in fields(result):
+        value = getattr(result, f.name)
+        if f.compare and not isinstance(value, f.type):  # type: ignore[arg-type]
+            raise TypeError(f"{f.name} = {check.shown(value)}")
+        if not isinstance(value, np.ndarray):
+            continue
+        letters = SHAPES[f.name] if result.is_ensemble else SHAPES[f.name].removeprefix("r")
+        shape = tuple(sizes.setdefault(x, n) for x, n in zip(letters, value.shape, strict=False))
+        if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != "f":
+            raise ValueError(f"{f.name} is of shape {value.shape} and type {value.dtype}")
+        unreached = f.name.endswith("_late") or (result.is_ensemble and not result.success and "rt" in letters)
+        if np.any(np.isinf(value)) or (np.any(np.isnan(value)) and not unreached):
+            raise ValueError(f"{f.name} contains nan or inf")
+    if np.any(np.diff(result.alpha) <= 0) or np.any(result.alpha < 0):
+        raise ValueError("alpha does not increase from 0 on")
 
 
 def _activation(name):
     known = getattr(activations, name, None)
     if isinstance(known, activations.Activation):
         return known
-    raise ValueError(f"the file names the activation {name!r}, which is not built in; pass load(path, model=...).")
+    raise _Refused(f"the file names the activation {name!r}, which is not built in; pass load(path, model=...).")

@@ -33,6 +33,9 @@ class Trajectory(_Blocks):
     success, message, nfev, method, rtol, atol
         Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
         side, the integrator and its tolerances.
+    solver : class or None
+        The integrator as ``solve`` takes it, a subclass of ``scipy.integrate.OdeSolver`` (None where a file could not
+        keep it).
     eps_late, floor_late : ndarray, shape (n,), or None
         With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
 
@@ -65,7 +68,8 @@ class Trajectory(_Blocks):
     atol: float
     eps_late: np.ndarray | None = None
     floor_late: np.ndarray | None = None
-    _cache: dict = field(default_factory=dict, compare=False)
+    solver: type | None = None
+    _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
 
     def __len__(self):
         return self.alpha.size
@@ -105,7 +109,8 @@ class Trajectory(_Blocks):
         Raises
         ------
         ValueError
-            alpha is no number, or lies outside the recorded interval.
+            alpha is no number, or lies outside the recorded interval; or it lies between records and the solver is a
+            class of the user's that was not kept: a file holds the names of those of SciPy and of this library only.
         """
         alpha = check.number("alpha", alpha, hint="One time in each call.")
         if not self.alpha[0] <= alpha <= self.alpha[-1]:
@@ -118,9 +123,13 @@ class Trajectory(_Blocks):
         if late is not None and not np.isnan(late[i]):
             # Q and R alone have lost the differences: go back to where they hold
             i = max(int(np.argmin(np.isnan(late))) - 1, 0)
-        method = self.method.split(" ")[0]
+        if self.solver is None:
+            raise ValueError(
+                f"alpha = {alpha:g} lies between records, and the solver ({self.method}) is a class that the file "
+                "could not hold; expected a recorded time, or give it back: dataclasses.replace(traj, solver=...).at(alpha)."
+            )
         part = evolve(
-            self.model, self[i], (self.alpha[i], float(alpha)), method=method, rtol=self.rtol, atol=self.atol,
+            self.model, self[i], (self.alpha[i], float(alpha)), method=self.solver, rtol=self.rtol, atol=self.atol,
             late=late is not None,
         )  # fmt: skip
         if not part.success:

@@ -117,7 +117,7 @@ class MomentTrajectory(_Curves):
     method: str
     rtol: float
     atol: float
-    _cache: dict = field(default_factory=dict, compare=False)
+    _cache: dict = field(default_factory=dict, compare=False, init=False)
 
     def __len__(self):
         return self.alpha.size
