@@ -9,6 +9,7 @@ import numpy as np
 
 import overlaps as ov
 from overlaps._base.jit import cache_folder
+from overlaps._flow import flow
 
 
 def demo(output):
@@ -60,8 +61,14 @@ def info():
 
     print(f"overlaps {ov.__version__}    python {platform.python_version()}    {platform.machine()}")
     print(f"numpy {np.__version__}    scipy {scipy.__version__}    numba {numba.__version__}")
-    print(f"cores {os.cpu_count()}    jit {'off' if os.environ.get('NUMBA_DISABLE_JIT', '0') != '0' else 'on'}")
-    print(f"compiled kernels in {cache_folder()} (set NUMBA_CACHE_DIR to move them)")
+    compiled = os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
+    folder = cache_folder(flow)
+    print(f"cores {os.cpu_count()}    jit {'on' if compiled else 'off'}")
+    if folder is not None:
+        print(f"compiled kernels in {folder} (set NUMBA_CACHE_DIR to move them)")
+    elif compiled:
+        print("compiled kernels are not kept: no cache folder can be written, so every process compiles anew; ", end="")
+        print("set NUMBA_CACHE_DIR to a folder that can")
 
 
 def main(arguments=None):

@@ -358,7 +358,7 @@ def test_tlog_rmse_is_its_definition(pair):
 def test_a_constant_shift_is_its_own_distance_at_any_times(pair):
     theory, runs = pair
     copies = dataclasses.replace(
-        runs, q=np.stack([theory.q + 0.03] * 2), r=np.stack([theory.r] * 2), v=np.stack([theory.v - 0.2] * 2), _cache={}
+        runs, q=np.stack([theory.q + 0.03] * 2), r=np.stack([theory.r] * 2), v=np.stack([theory.v - 0.2] * 2)
     )
     for times in (None, [0.1, 3.0], [20.0]):
         d = ov.tlog_rmse([theory, theory], copies, times=times)

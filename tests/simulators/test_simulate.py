@@ -1,7 +1,12 @@
 """Finite-N SGD: against an obvious implementation step by step, and against the ODE at two sizes."""
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
+import os
+import signal
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -9,6 +14,9 @@ from oracles import sgd
 
 import overlaps as ov
 from overlaps.simulators import _sgd
+from overlaps.simulators.reduced import reduced_run
+
+simulate_module = sys.modules["overlaps.simulators.simulate"]  # the name is the function's
 
 
 @pytest.mark.parametrize(
@@ -198,6 +206,84 @@ def test_weak_decay_is_exact_in_either_precision(rate, dtype):
     expected = np.exp(2 * steps * np.log1p(-rate))
     # the documented 1e-6; the larger rate renews the scale of the weights 8 times, each time with one rounding
     np.testing.assert_allclose(runs.Q[0, 1], expected * runs.Q[0, 0], rtol=1e-6)
+
+
+MODEL = ov.committee_machine(2, 1, eta=0.5)
+
+
+def dies_in_run_2(model, start, N, steps, rng, tick=None):
+    """A run whose worker is killed, after the others had the time to finish."""
+    if start.Q[0, 0] == 0.2:
+        time.sleep(0.5)
+        os._exit(1)
+    return reduced_run(model, start, N, steps, rng)
+
+
+def presses_ctrl_c_in_run_2(model, start, N, steps, rng, tick=None):
+    if start.Q[0, 0] == 0.2:
+        os.kill(os.getpid(), signal.SIGINT)  # reaches the main thread, which waits for results
+        time.sleep(0.5)
+    return reduced_run(model, start, N, steps, rng)
+
+
+def fails_in_run_2(model, start, N, steps, rng, tick=None):
+    if start.Q[0, 0] == 0.2:
+        raise ZeroDivisionError("as a user's latents may")
+    return reduced_run(model, start, N, steps, rng)
+
+
+def four_runs(monkeypatch, simulator, executor):
+    """Four runs with a simulator of the test's; the third has a start by which it is known."""
+    monkeypatch.setitem(simulate_module.SIMULATORS, "reduced", simulator)
+    starts = [ov.State.from_overlaps(MODEL, Q=x * np.eye(2), R=[[0.1], [0.0]], T=[[1.0]]) for x in (0.5, 0.4, 0.2, 0.3)]
+    options = dict(N=50, alpha=[0, 1, 2], rng=1, start=starts, runs=4)
+    with pytest.warns(RuntimeWarning, match="What they did not reach is nan") as caught:
+        found = ov.simulate(MODEL, method="reduced", executor=executor, **options)
+    monkeypatch.undo()
+    assert len(caught) == 1 and not found.success and len(found) == 4 and found.message in str(caught[0].message)
+    return found, ov.simulate(MODEL, method="reduced", **options)
+
+
+def finished(found, whole):
+    """Which runs are all there; the others are all nan."""
+    there = np.isfinite(found.Q).all(axis=(1, 2, 3))
+    for name in ("Q", "R", "v", "eps_g"):
+        np.testing.assert_array_equal(getattr(found, name)[there], getattr(whole, name)[there])
+        assert np.isnan(getattr(found, name)[~there]).all()
+    return np.flatnonzero(there).tolist()
+
+
+@pytest.mark.slow
+def test_a_dead_worker_loses_no_finished_run(monkeypatch):
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        found, whole = four_runs(monkeypatch, dies_in_run_2, pool)
+    there = finished(found, whole)
+    assert 2 not in there and {0, 1} <= set(there)
+    assert "A worker process died" in found.message and "BrokenProcessPool" in found.message
+
+
+def test_ctrl_c_keeps_the_runs_that_workers_finished(monkeypatch):
+    with ThreadPoolExecutor(1) as pool:
+        found, whole = four_runs(monkeypatch, presses_ctrl_c_in_run_2, pool)
+    assert finished(found, whole) == [0, 1] and "0 diverged" in found.message and "2 interrupted" in found.message
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_run_that_raises_loses_itself_only(monkeypatch, threads):
+    with ThreadPoolExecutor(2) as pool:
+        found, whole = four_runs(monkeypatch, fails_in_run_2, pool if threads else None)
+    assert finished(found, whole) == [0, 1, 3]
+    assert "1 failed, the first is run 2: ZeroDivisionError: as a user's latents may." in found.message
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_what_every_run_raises_is_raised(monkeypatch, threads):
+    def fails(*job):
+        raise ZeroDivisionError("always")
+
+    monkeypatch.setitem(simulate_module.SIMULATORS, "reduced", fails)
+    with ThreadPoolExecutor(2) as pool, pytest.raises(ZeroDivisionError, match="always"):
+        ov.simulate(MODEL, N=50, alpha=[0, 1], rng=1, runs=3, executor=pool if threads else None)
 
 
 def test_diverging_weights_end_the_record():

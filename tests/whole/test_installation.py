@@ -34,6 +34,9 @@ print(*map(float, numbers))
 """
 
 
+INFO = "from overlaps.__main__ import main; main(['info'])"
+
+
 def work(activation="linear", method="DOP853", everything=False):
     return WORK.format(activation=activation, method=method, all=everything)
 
@@ -70,10 +73,13 @@ def test_a_read_only_installation_without_any_cache_works(tmp_path):
     before = sorted(copy.rglob("*"))
     try:
         code = work() + "print(ov.__file__)\nfrom overlaps.flow._flow import flow\nprint(flow.stats.cache_path)"
-        *found, place, cache = python(
-            code, tmp_path, PYTHONPATH=str(copy.parent), NUMBA_CACHE_DIR=None,
+        place_only = dict(
+            PYTHONPATH=str(copy.parent), NUMBA_CACHE_DIR=None, NUMBA_DISABLE_JIT="0",
             HOME=str(blocked / "home"), XDG_CACHE_HOME=str(blocked / "cache"),
         )  # fmt: skip
+        *found, place, cache = python(code, tmp_path, **place_only)
+        told = " ".join(python(INFO, tmp_path, **place_only))
+        assert "compiled kernels are not kept: no cache folder can be written" in told and "__pycache__" not in told
         assert Path(place).parent == copy and cache == "None"
         assert sorted(copy.rglob("*")) == before
     finally:
@@ -111,6 +117,13 @@ def test_two_processes_may_compile_into_one_empty_cache(tmp_path):
     # compiled in the process or loaded from the cache: the last digit may differ, as the documentation says
     for output in outputs:
         assert float(output[0]) == pytest.approx(float(third[0]), rel=1e-14)
+
+
+def test_info_names_the_folder_in_which_kernels_are_kept(tmp_path):
+    told = " ".join(python(INFO, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_DISABLE_JIT="0"))
+    assert f"jit on compiled kernels in {tmp_path / 'cache'}" in told
+    told = " ".join(python(INFO, tmp_path, NUMBA_DISABLE_JIT="1"))
+    assert told.endswith("jit off")
 
 
 # the wheel ------------------------------------------------------------------------------------------------------------

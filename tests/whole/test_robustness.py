@@ -339,9 +339,9 @@ TABLE = [
     ("quantile beyond one", lambda: RUNS.quantile("Q", 50), V, ["q = 50", "between 0 and 1"]),
     ("error of one run", lambda: SINGLE_RUN.standard_error("Q"), V, ["one run", "runs >= 2"]),
     ("fluctuations of one run", lambda: plotting.fluctuations([SINGLE_RUN]), V, ["one run", "runs >= 2"]),
-    ("theory at other times", lambda: plotting.approach([RUNS], TRAJECTORY.__class__(**{
-        f.name: getattr(TRAJECTORY, f.name) for f in dataclasses.fields(TRAJECTORY)} | {"alpha": np.array([0, 5, 9])})),
-     V, ["theory is not recorded", "N = 40", "alpha"]),
+    ("theory at other times", lambda: plotting.approach(
+        [RUNS], dataclasses.replace(TRAJECTORY, alpha=np.array([0, 5, 9]))), V,
+     ["theory is not recorded", "N = 40", "alpha"]),
     # compress
     ("compress no model", lambda: ov.compress("m", START, 5), V, ["model = 'm'", "expected a Model"]),
     ("compress nothing", lambda: ov.compress(COLOURED, None, 5), V, ["state = None", "expected a State"]),

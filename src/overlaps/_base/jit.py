@@ -7,9 +7,6 @@ then the kernel is compiled again in each process instead.
 ``nogil=True``: simulators may run in threads.
 """
 
-import os
-from pathlib import Path
-
 from numba import njit
 
 FAST = {"contract", "arcp", "nsz", "reassoc"}
@@ -31,6 +28,7 @@ def jit(function=None, *, fast=False, inline=False):
         return njit(**options)(function)
 
 
-def cache_folder():
-    """Folder where compiled kernels are kept (``NUMBA_CACHE_DIR`` or beside the modules)."""
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(__file__).parents[1])
+def cache_folder(kernel):
+    """Folder where numba keeps a compiled kernel, or None where it found none that can be written."""
+    stats = getattr(kernel, "stats", None)  # without compilation kernels are plain functions
+    return None if stats is None else stats.cache_path

@@ -126,7 +126,7 @@ class Trajectory(_Blocks):
         if self.solver is None:
             raise ValueError(
                 f"alpha = {alpha:g} lies between records, and the solver ({self.method}) is a class that the file "
-                "could not hold; expected a recorded time, or give it back: dataclasses.replace(traj, solver=...).at(alpha)."
+                "could not hold; expected a recorded time. Try dataclasses.replace(traj, solver=TheClass).at(alpha)."
             )
         part = evolve(
             self.model, self[i], (self.alpha[i], float(alpha)), method=self.solver, rtol=self.rtol, atol=self.atol,
