@@ -119,6 +119,7 @@ def test_two_processes_may_compile_into_one_empty_cache(tmp_path):
         assert float(output[0]) == pytest.approx(float(third[0]), rel=1e-14)
 
 
+@pytest.mark.slow
 def test_info_names_the_folder_in_which_kernels_are_kept(tmp_path):
     told = " ".join(python(INFO, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_DISABLE_JIT="0"))
     assert f"jit on compiled kernels in {tmp_path / 'cache'}" in told
