@@ -310,6 +310,8 @@ def test_a_sweep_may_grow(tmp_path):
     assert result.values == [25, 9, 4, 1, 16] and calls(log) == [1, 2, 3, 5, 4]
     points = [{"log": log, "x": 4}, {"log": log, "x": 6}]  # the form of the grid, and the order of names, do not matter
     assert ov.sweep(logged, points, checkpoint=path).values == [16, 36] and calls(log) == [1, 2, 3, 5, 4, 6]
+    twice = ov.sweep(logged, {"x": [6, 7, 6, 1], "log": [log]}, checkpoint=path)
+    assert twice.values == [36, 49, 36, 1] and calls(log) == [1, 2, 3, 5, 4, 6, 7]
 
 
 def test_a_seeded_sweep_grows_as_if_computed_at_once(tmp_path):
@@ -458,13 +460,15 @@ def test_a_value_that_does_not_pickle_is_kept_in_memory(tmp_path):
 
 
 def test_a_second_process_is_refused(tmp_path):
+    """Also after the file was read: closing a second handle of it would give up the lock."""
     path = tmp_path / "points"
     code = f"import overlaps as ov; ov.sweep(lambda x: x, {{'x': [1]}}, checkpoint={str(path)!r})"
 
     def run_another(x):
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
+        return x and subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
 
-    assert "is in use by another process" in ov.sweep(run_another, {"x": [0]}, checkpoint=path)[0]
+    ov.sweep(run_another, {"x": [0]}, checkpoint=path)
+    assert "is in use by another process" in ov.sweep(run_another, {"x": [0, 1]}, checkpoint=path)[1]
 
 
 KILLED = """

@@ -80,7 +80,7 @@ def open_checkpoint(path, function, rng, points, seeds):
         ) from error
     with open(path, "a+b", buffering=0) as file:
         _lock(file, path)
-        finished = _finished(file, path, sweep, {_place(head): i for i, head in enumerate(heads)})
+        finished = _finished(file, path, sweep, [_place(head) for head in heads])
         yield finished, _Appender(file, path, heads)
 
 
@@ -137,8 +137,9 @@ def _entry(line):
     return json.loads(body + b"}")
 
 
-def _finished(file, path, sweep, index):
+def _finished(file, path, sweep, places):
     """{index: value} of the points in the file; what a kill left at its end is cut off."""
+    wanted = set(places)
     found, sound, damaged, line = {}, 0, 0, b""
     file.seek(0)
     reader = io.BufferedReader(file)
@@ -149,9 +150,8 @@ def _finished(file, path, sweep, index):
             continue
         _check_same(entry, sweep, path)
         sound += 1
-        i = index.get(_place(entry))
-        if i is not None:
-            found[i] = entry["value"]  # the last one of a point holds
+        if (place := _place(entry)) in wanted:
+            found[place] = entry.get("value")  # the last one of a point holds
     reader.detach()  # closing a second handle of the file would give up its lock
     torn = not line.endswith(b"\n") and _entry(line) is None
     if damaged and not sound or torn and not sound and not line.startswith(BEGIN[: len(line)]):
@@ -160,9 +160,9 @@ def _finished(file, path, sweep, index):
             "expected a new path or the checkpoint of this sweep. Nothing was changed."
         )
     values = {}
-    for i, text in found.items():
+    for i in (i for i, place in enumerate(places) if place in found):
         try:
-            values[i] = pickle.loads(base64.b64decode(text))
+            values[i] = pickle.loads(base64.b64decode(found[places[i]]))
         except Exception:  # a class that has moved or is gone
             damaged += 1
     end = file.seek(0, os.SEEK_END)
@@ -170,7 +170,7 @@ def _finished(file, path, sweep, index):
         file.truncate(end - len(line))
     elif end and not line.endswith(b"\n"):
         _write(file, b"\n")
-    if damaged and len(values) < len(index):
+    if damaged and len(values) < len(places):
         warnings.warn(
             f"checkpoint = {str(path)!r}: {damaged} of its points cannot be read (damaged lines, or classes that are "
             f"gone); the {sound} sound ones are kept, what is missing is computed again.",
