@@ -89,6 +89,18 @@ def test_feature_maps_are_values():
     assert feature_map(lambda u: u).zeta == 0.0  # rounding is not a non-linear part
 
 
+@pytest.mark.parametrize("shift", [3.0, -3e5, 1e9])
+@pytest.mark.parametrize("f", [np.sign, lambda u: np.tanh(3 * u - 1)])
+def test_a_constant_does_not_hide_what_is_not_linear(f, shift):
+    # zeta and b do not know the mean; f itself is rounded to eps |shift|
+    plain, moved = statistics(f, kinks=[0.0]), statistics(lambda u: f(u) + shift, kinks=[0.0])
+    rounding = 1e-11 + 10 * np.finfo(float).eps * abs(shift)
+    assert moved.a == pytest.approx(plain.a + shift, rel=1e-14)
+    assert (moved.b, moved.zeta) == pytest.approx((plain.b, plain.zeta), abs=rounding)
+    assert pickle.loads(pickle.dumps(moved)).zeta == moved.zeta
+    assert statistics(lambda u: 2 * u + shift).zeta == 0.0  # rounding is not a non-linear part
+
+
 @pytest.mark.parametrize(
     ("features", "options", "message"),
     [
@@ -96,6 +108,7 @@ def test_feature_maps_are_values():
         (3.0, {}, "function"),
         (lambda u: float(np.sum(u)), {}, "shape"),
         (lambda u: np.ones_like(u), {}, "is constant"),
+        (lambda u: np.full_like(u, 3e5), {}, "is constant"),
         (lambda u: u * np.exp(u * u / 4), {}, "grow too fast"),  # E f^2 is infinite
         ("sign", {"kinks": [0.0]}, "kinks"),
         ("sign", {"scale": 0.0}, "latent_scale = 0.0"),

@@ -1,5 +1,6 @@
 """Feature maps of the hidden manifold: scalar functions and the three Gaussian averages that the theory sees."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -14,21 +15,33 @@ from ..activations.activation import check_vectorised
 __all__ = ["FeatureMap", "FeatureStatistics", "feature_map", "statistics"]
 
 RANGE = 12.0  # E f(u) over |u| < 12; the Gaussian weight beyond is below 1e-32
+EPS = np.finfo(float).eps
 PRECISION = 1e-12  # of the integrals of user functions, relative to the largest of them
 
 
-class FeatureStatistics(NamedTuple):
-    """Gaussian averages of a feature map f; ``zeta`` is what is neither constant nor linear in it."""
-
+class _Averages(NamedTuple):
     a: float
     b: float
     c: float
 
+
+class FeatureStatistics(_Averages):
+    """Gaussian averages (a, b, c) of a feature map f; ``zeta`` is what is neither constant nor linear in it."""
+
+    variance: float  # c - a^2, which a large constant in f would swallow
+
+    def __new__(cls, a, b, c, variance=None):
+        """The triple; the variance c - a^2 where it is known better than by the difference."""
+        self = super().__new__(cls, a, b, c)
+        self.variance = c - a**2 if variance is None else variance
+        return self
+
     @property
     def zeta(self):
         """Variance of the part of f that is not linear, c - a^2 - b^2 >= 0."""
-        rest = self.c - self.a**2 - self.b**2
-        return float(rest) if rest > 10 * PRECISION * self.c else 0.0  # what the integrals cannot tell from zero
+        rest = self.variance - self.b**2
+        unseen = 10 * PRECISION + 100 * EPS * abs(self.a) / math.sqrt(self.variance or 1.0)  # integrals, rounding of f
+        return float(rest) if rest > unseen * self.variance else 0.0
 
 
 def _sign(s):
@@ -223,22 +236,41 @@ def _statistics(features):
     s = features.scale
     if features.named:
         return FeatureStatistics(*(float(x) for x in NAMED[features.name][2](s)))
-    a, b, c = (float(x) for x in gauss_average(features, lambda z, f: np.array([f, z * f, f * f])))
-    ends = np.asarray(features.function(s * RANGE * np.array([-1.0, 1.0])), dtype=float)
+    a0, size = _level(features)
+
+    def moments(z, f):
+        f = (f - a0) / size
+        return np.array([f, z * f, f * f])
+
+    mean, slope, second = (float(x) for x in gauss_average(features, moments, 10 * EPS * abs(a0) / size))
+    a, b, variance = a0 + size * mean, size * slope, size**2 * (second - mean**2)
+    c = variance + a * a if a0 else size**2 * second
+    ends = np.asarray(features.function(s * RANGE * np.array([-1.0, 1.0])), dtype=float) - a0
     edge = float(np.max(ends**2)) * np.exp(-0.5 * RANGE**2) / np.sqrt(2 * np.pi)
-    if not edge <= PRECISION * c:
+    if not edge <= PRECISION * (variance if a0 else c):
         raise ValueError(
             f"features = {features.name} grow too fast: E[f(u)^2] at u ~ N(0, {s:g}^2) has a density of {edge / c:.1e} "
             f"(relative) at {RANGE:g} standard deviations, expected less than {PRECISION:g}. Try a function that grows "
             "at most like a low power, or a smaller latent_scale."
         )
-    if c - a * a <= 10 * PRECISION * c:
+    if second - mean**2 <= 10 * PRECISION * second:
         raise ValueError(f"features = {features.name} is constant; expected a function that varies.")
-    return FeatureStatistics(a, b, c)
+    return FeatureStatistics(a, b, c, variance)
 
 
-def gauss_average(features, moments) -> Any:
-    """E[moments(z, f(scale z))], z ~ N(0, 1), by adaptive quadrature that is told of the kinks."""
+def _level(features):
+    """A constant to subtract from f, and a unit: about mean and spread where the mean is larger, else 0 and 1."""
+    z = np.linspace(-RANGE, RANGE, 1000)
+    weight = np.exp(-0.5 * z * z)
+    with np.errstate(all="ignore"):  # of functions that grow too fast, which are refused later
+        f = np.asarray(features.function(features.scale * z), dtype=float)
+        mean = weight @ f / weight.sum()
+        size = np.sqrt(weight @ (f - mean) ** 2 / weight.sum())
+    return (float(mean), float(size)) if 3 * size < abs(mean) < 1e14 * size else (0.0, 1.0)
+
+
+def gauss_average(features, moments, noise=1e-200) -> Any:
+    """E[moments(z, f(scale z))], z ~ N(0, 1), by adaptive quadrature that is told of the kinks and of rounding in f."""
     s = features.scale
 
     def integrand(z):
@@ -247,7 +279,7 @@ def gauss_average(features, moments) -> Any:
 
     inside = [k / s for k in features.kinks if abs(k) < RANGE * s]
     value, _, info = quad_vec(
-        integrand, -RANGE, RANGE, epsabs=1e-200, epsrel=PRECISION, norm="max", points=[0.0, *inside], limit=500,
+        integrand, -RANGE, RANGE, epsabs=max(noise, 1e-200), epsrel=PRECISION, norm="max", points=[0.0, *inside], limit=500,
         full_output=True,
     )  # fmt: skip
     if not (np.all(np.isfinite(value)) and info.success):
