@@ -279,8 +279,8 @@ def gauss_average(features, moments, noise=1e-200) -> Any:
 
     inside = [k / s for k in features.kinks if abs(k) < RANGE * s]
     value, _, info = quad_vec(
-        integrand, -RANGE, RANGE, epsabs=max(noise, 1e-200), epsrel=PRECISION, norm="max", points=[0.0, *inside], limit=500,
-        full_output=True,
+        integrand, -RANGE, RANGE, epsabs=max(noise, 1e-200), epsrel=PRECISION, norm="max", points=[0.0, *inside],
+        limit=500, full_output=True,
     )  # fmt: skip
     if not (np.all(np.isfinite(value)) and info.success):
         raise ValueError(
