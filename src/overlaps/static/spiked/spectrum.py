@@ -17,6 +17,7 @@ SCAN = 400  # points, half of them evenly spaced in log x, that look for the sup
 SMALLEST = 1e-10  # of the scan, relative to the largest possible eigenvalue
 FINER = 0.25  # step in k over that of the fixed point: the density is continued to the real axis, den is not smooth
 DEPTH = 7.0  # of an interval that begins at zero: x / edge from 1 to exp(-49)
+TAIL = 7.0  # of k, where the bulk has no upper edge: one sample in 4e11 is beyond
 MASS = 1e-3  # error of the total mass that counts as converged; 1e-9 but for intervals that begin at zero
 TOLERANCE = 1e-13  # of Newton, relative to V1 and V2
 
@@ -43,7 +44,10 @@ class FeatureSpectrum(Record):
     cdf : ndarray, shape (points,)
         Fraction of eigenvalues up to x, the atom at zero included.
     edges : ndarray, shape (intervals, 2)
-        Ends of the intervals that carry the bulk.
+        Ends of the intervals that carry the bulk; the last is infinite where the features given k grow without bound
+        in k, as those of polynomial students do.
+    top : float
+        End of the grid: the upper edge, or where all samples with ``|k| < 7`` lie below.
     atom : float
         Weight of the eigenvalue zero, max(0, 1 - n/p).
     mass : float
@@ -59,6 +63,7 @@ class FeatureSpectrum(Record):
     weight: np.ndarray
     cdf: np.ndarray
     edges: np.ndarray
+    top: float
     atom: float
     mass: float
     converged: bool
@@ -78,12 +83,12 @@ class FeatureSpectrum(Record):
         x = np.asarray(x, dtype=float)
         total = np.where(x >= 0, self.atom, 0.0)
         for (low, high), rho in zip(self.edges, self.density.reshape(len(self.edges), -1), strict=True):
-            grid = _Interval(low, high, rho.size)
+            grid = _Interval(low, min(high, self.top), rho.size)
             total = total + grid.mass(rho)[1](grid.coordinate(x))
         return total
 
     def outlier(self, d):
-        r"""Largest eigenvalue of X^T X / p at input dimension d, outside the bulk: it grows like n = alpha d.
+        r"""Largest eigenvalue of X^T X / p at input dimension d: it grows like n = alpha d, beyond any bulk.
 
         .. math:: \lambda_{\rm out} = n E[\mu_0^2] + \kappa E[t] + E[\mu_0^2 t]/E[\mu_0^2] + o(1), \qquad
                   t(k) = c\,\mu_1^2 + \mu_2^2
@@ -111,14 +116,16 @@ class FeatureSpectrum(Record):
         .. math:: 1 + \kappa\beta c\, V_2(-x) \Big( E[u^2 {\rm den}] - \frac{E[u \mu_0 {\rm den}]^2}
                   {E[\mu_0^2 {\rm den}]} \Big) = 0
 
+        With ``kap``, u = k mu1 + kap dmu0. With orthonormal rows beta c V2 is divided by 1 - beta c V2 Vh1.
+
         Parameters
         ----------
         reach : float
-            Largest x looked at, over the upper edge.
+            Largest x looked at, over the upper edge; a bulk without upper edge has nothing above it.
 
         Notes
         -----
-        *Derived*, not tested against matrices: in all cases tried the left side stays close to 1.
+        *Derived*: in most cases the left side stays close to 1.
         """
         law = _Law(self.model, self.alpha)
 
@@ -128,7 +135,7 @@ class FeatureSpectrum(Record):
 
         ends = np.concatenate([[0.0], self.edges.ravel(), [reach * self.edges[-1, 1]]])
         found = []
-        for low, high in ends.reshape(-1, 2):
+        for low, high in ends.reshape(-1, 2)[: -1 if np.isinf(ends[-1]) else None]:
             if high - low > 1e-9 * high:
                 x = np.geomspace(low + 1e-6 * (high - low), high - 1e-9 * high, 200)
                 signs = np.diff(np.sign(left(x)))
@@ -144,13 +151,21 @@ class _Law:
     """The two equations of (V1, V2) at complex ridge lam, free of the choice of a root of the Marchenko-Pastur law.
 
     V1 (1 + beta c Vh1 V2) = c V2,   V2 (lam + Vh2) + V1 Vh1 = 1,   Vh_a = kappa E[mu_a^2 / (1 + mu1^2 V1 + mu2^2 V2)]
+
+    Orthonormal rows do not feel each other, V1 = c V2: given k the features are independent, of variance c mu1^2 +
+    mu2^2, and X^T X / p is a sample covariance of weighted samples.
     """
 
     def __init__(self, model, alpha):
-        self.model, self.kappa = model, alpha / model.beta
-        self.k, self.weight = trapezoid(model.coefficients.step * FINER)
+        self.model, self.kappa, c = model, alpha / model.beta, model.c
+        self.orthonormal = model.rows == "orthonormal"
+        self.share = 0.0 if self.orthonormal else model.beta * c
+        k, weight = trapezoid(model.coefficients.source.spacing * model.coefficients.step * FINER)
+        self.unbounded = grows_with_k(model.coefficients, c)
+        keep = np.abs(k) < TAIL if self.unbounded else slice(None)
+        self.k, self.weight = k[keep], weight[keep] / weight[keep].sum()
         table = model.coefficients.at(self.k)
-        self.mu0, self.mu1 = table.mu0, table.mu1
+        self.mu0, self.u = table.mu0, table.u
         self.a, self.b = table.mu1**2, table.mu2_squared
         moments = [self.a, self.b, self.a**2, self.a * self.b, self.b**2]
         self.once, self.twice = (
@@ -162,7 +177,7 @@ class _Law:
         den = 1 / (1 + np.multiply.outer(V1, self.a) + np.multiply.outer(V2, self.b))
         Vh1, Vh2 = (den @ self.once).T
         e11, e12, e22 = (den**2 @ self.twice).T
-        g = self.model.beta * self.model.c
+        g = self.share
         F = np.array([V1 * (1 + g * Vh1 * V2) - self.model.c * V2, V2 * (lam + Vh2) + V1 * Vh1 - 1])
         J11, J12 = 1 + g * V2 * (Vh1 - V1 * e11), g * V1 * (Vh1 - V2 * e12) - self.model.c
         J21, J22 = Vh1 - V1 * e11 - V2 * e12, lam + Vh2 - V1 * e12 - V2 * e22
@@ -171,16 +186,26 @@ class _Law:
     @property
     def largest(self):
         """Upper bound of the bulk: the largest variances of the two parts, each as if independent of k."""
-        part1 = math.sqrt(self.model.c * self.a.max()) * (1 + math.sqrt(self.model.beta))
+        part1 = math.sqrt(self.a.max()) * (math.sqrt(self.model.c) + math.sqrt(self.share))
         return ((part1 + math.sqrt(self.b.max())) * (1 + math.sqrt(self.kappa))) ** 2
 
     def determinant(self, V1, V2):
         """Determinant of the 2 x 2 system of (m, theta), over its value without theta, at real V1, V2."""
         den = self.weight / (1 + np.multiply.outer(V1, self.a) + np.multiply.outer(V2, self.b))
-        u = self.k * self.mu1
-        uu, u0, mm = den @ u**2, den @ (u * self.mu0), den @ self.mu0**2
+        uu, u0, mm = den @ self.u**2, den @ (self.u * self.mu0), den @ self.mu0**2
         shared = np.divide(u0**2, mm, out=np.zeros_like(mm), where=mm > 0)
-        return 1 + self.kappa * self.model.beta * self.model.c * V2 * (uu - shared)
+        Gam = self.model.beta * self.model.c * V2  # theta = Gam thh; b is a part of orthonormal rows, not independent
+        own = Gam * self.kappa * (den @ self.a) if self.orthonormal else 0.0
+        return 1 - own + self.kappa * Gam * (uu - shared)
+
+
+def grows_with_k(table, c):
+    """Whether the variance c mu1^2 + mu2^2 of the features given k has no bound: then the bulk has no upper edge."""
+    far = np.geomspace(10.0, 1e6, 400)
+    with np.errstate(all="ignore"):
+        there = table.at(np.concatenate([-far, far]))
+        t = np.max(np.reshape(c * there.mu1**2 + there.mu2_squared, (2, -1)), axis=0)
+    return bool(not np.all(np.isfinite(t)) or t[-100:].max() > 1.01 * max(t[:-100].max(), 1e-20))
 
 
 def _newton(law, V1, V2, lam, steps=60):
@@ -316,7 +341,8 @@ def feature_spectrum(model, *, alpha, points=400):
     Notes
     -----
     *Asymptotic*, d -> infinity. The equations of V1 and V2 are solved at real x by Newton's method, followed from the
-    complex plane: no smoothing parameter. Edges are double roots of the real equations.
+    complex plane: no smoothing parameter. Edges are double roots of the real equations. Where the bulk has no upper
+    edge, single samples of large k make its tail, whose density is resolved worse: ``mass`` tells how well.
 
     References
     ----------
@@ -348,4 +374,7 @@ def feature_spectrum(model, *, alpha, points=400):
         total = total + float(mass)
     good = bool(np.all(converged)) and abs(total - 1) < MASS
     weight = density * np.concatenate([grid.slope for grid in grids]) / points
-    return FeatureSpectrum(model, alpha, x, density, weight, np.concatenate(cdf), edges, atom, total, good)
+    top = float(edges[-1, 1])
+    if law.unbounded:
+        edges[-1, 1] = math.inf
+    return FeatureSpectrum(model, alpha, x, density, weight, np.concatenate(cdf), edges, top, atom, total, good)
