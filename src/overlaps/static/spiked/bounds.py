@@ -13,8 +13,9 @@ from .ridge import Features, explained, strong_ridge
 
 __all__ = ["Bounds", "RateBounds", "bounds", "bounds_over_rate"]
 
-SCAN = 48  # spikes looked at before the minimum is refined
-LARGEST, SMALLEST = 8.0, 0.05  # of them
+SPIKES = np.geomspace(0.05, 8.0, 48)  # looked at before the minimum is refined
+LEAST, MOST = 1e-3, 30.0  # spikes, where the minimum is not among these
+MORE = 8  # spikes added at a time
 
 
 class Bounds(NamedTuple):
@@ -26,7 +27,10 @@ class Bounds(NamedTuple):
 
 
 class RateBounds(NamedTuple):
-    """Smallest bounds over the learning rate: the spikes r that reach them, and their tau = ``r / (h1 |h1*|)``."""
+    """Smallest bounds over the learning rate: the spikes r that reach them, and their tau = ``r / (h1 |h1*|)``.
+
+    ``message`` says whether both are minima; else a bound still falls at the smallest or largest spike looked at.
+    """
 
     upper: float
     lower: float
@@ -34,6 +38,7 @@ class RateBounds(NamedTuple):
     r_lower: float
     tau_upper: float
     tau_lower: float
+    message: str = "both are minima"
 
 
 def bounds(model):
@@ -119,8 +124,9 @@ def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_brea
 
     Notes
     -----
-    *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over 0.05 <= r <= 8, to 1e-6 relative in r; with saturating
-    students larger spikes only sharpen a step.
+    *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over r to 1e-6 relative: spikes from 0.05 to 8 are looked at,
+    and as many more, down to about 0.001 and up to about 40, as it takes to have the minimum inside. A target that jumps has none
+    with a saturating student, nor has a linear one: larger, or smaller, spikes are always better; ``message`` says so.
 
     References
     ----------
@@ -149,11 +155,32 @@ def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_brea
         table = conditional(student, target, r, 1.0, 1.0, breakpoints, student_breakpoints)
         return basis_bounds(Features(table), noise)
 
-    grid = np.geomspace(SMALLEST, LARGEST, SCAN)
-    values = np.array([both(r) for r in grid])
+    grid, values = _scanned(both)
     (r_upper, upper), (r_lower, lower) = (_refined(lambda r, i=i: both(r)[i], grid, values[:, i]) for i in (0, 1))
+    ends = [f"the {name} bound still falls at r = {grid[i]:.3g}, the {text} spike looked at"
+            for name, i in zip(("upper", "lower"), np.argmin(values, axis=0), strict=True)
+            for end, text in ((0, "smallest"), (len(grid) - 1, "largest")) if i == end]  # fmt: skip
     rate = h1 * abs(h1_star)
-    return RateBounds(upper, lower, r_upper, r_lower, r_upper / rate, r_lower / rate)
+    return RateBounds(
+        upper, lower, r_upper, r_lower, r_upper / rate, r_lower / rate, "; ".join(ends) or "both are minima"
+    )
+
+
+def _scanned(both):
+    """Spikes and the two bounds there: wide enough to have both minima inside, or as wide as is allowed."""
+    grid = SPIKES
+    values = np.array([both(r) for r in grid])
+    while True:
+        lowest = np.argmin(values, axis=0)
+        factors = (grid[1] / grid[0]) ** np.arange(1, MORE + 1)
+        if 0 in lowest and grid[0] > LEAST:
+            more = grid[0] / factors[::-1]
+            grid, values = np.concatenate([more, grid]), np.concatenate([[both(r) for r in more], values])
+        elif len(grid) - 1 in lowest and grid[-1] < MOST:
+            more = grid[-1] * factors
+            grid, values = np.concatenate([grid, more]), np.concatenate([values, [both(r) for r in more]])
+        else:
+            return grid, values
 
 
 def _refined(f, grid, values):

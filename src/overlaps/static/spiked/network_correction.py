@@ -15,7 +15,7 @@ __all__ = ["CorrectedPoint", "gaussian_rows", "large_batch_network", "partial_ne
 
 
 class CorrectedPoint(NamedTuple):
-    """Test and training error with one more feature, the changes it makes, and the readout's overlaps with it."""
+    """Test and training error with one more feature, its changes to the model given, the readout's overlaps with it."""
 
     mse: float
     train: float
@@ -71,7 +71,7 @@ def gaussian_rows(model, *, alpha, lam):
     r"""Spiked random features whose rows have Gaussian entries instead of unit norm.
 
     Their squared norms c + dc_i, Var dc_i = 2c^2/d, act as one more feature with the function
-    :math:`E[\sigma''(rk + \sqrt c z)]/2`.
+    :math:`E[\sigma''(rk + \sqrt c z)]/2`. What the norms of a model with ``kap`` have in common with the spike stays.
 
     Parameters
     ----------
@@ -103,7 +103,8 @@ def gaussian_rows(model, *, alpha, lam):
     [0.0657, -0.0456]
     """
     _single_block(model)
-    return _enlarged(model, alpha, lam, np.diag([model.c, 2 * model.c**2]))
+    tilt = np.array([1.0, model.kap])  # dc_i = kap b_i + what a Gaussian row adds
+    return _enlarged(model, alpha, lam, model.c * np.outer(tilt, tilt) + np.diag([0.0, 2 * model.c**2]))
 
 
 def partial_network(model, *, alpha, lam):
@@ -217,8 +218,8 @@ def _rule(points):
 def _enlarged(model, alpha, lam, K):
     """Solution with the two functions k mu1 and E[sigma'']/2, whose directions have the covariance K/d."""
     alpha, lam = _positive_alpha(alpha), _positive_lam(lam)
-    features = _ridge.Features(model.coefficients)
     unit = dataclasses.replace(model, kap=1.0).coefficients
+    features = _ridge.Features(unit)
     plain = unit.k * unit.mu1
     features.u = np.array([plain, unit.u - plain])
     rows = _ridge.marchenko_pastur(model.c, model.beta, lam)
@@ -227,7 +228,7 @@ def _enlarged(model, alpha, lam, K):
         found = rows(Vh)
         return found._replace(T=found.T * K / model.c, dT=found.dT * K / model.c)
 
-    options = {"kappa": alpha / model.beta, "beta": model.beta, "noise": model.noise, "bias": model.bias}
+    options = {"lam": lam, "kappa": alpha / model.beta, "beta": model.beta, "noise": model.noise, "bias": model.bias}
     found, base = _ridge.fit(features, response, **options), model.solve(alpha=alpha, lam=lam)
     theta = tuple(float(x) for x in found.theta)
     return CorrectedPoint(found.mse, found.train, found.mse - base.mse, found.train - base.train, theta)

@@ -17,6 +17,7 @@ import numpy as np
 
 TOLERANCE = 1e-13  # of log v
 ACCEPTED = 1e-11  # where rounding stops Newton's method earlier
+BALANCED = 1e-6  # between two forms of the least objective; 1e-15 but for rounding
 PICARD = 3  # plain steps before Newton's
 LONGEST = 5.0  # step of log v
 HALVINGS = 30
@@ -144,8 +145,12 @@ def susceptibilities(features, response, kappa, start, iterations):
     return v, here, squares, float(np.max(np.abs(error))), count
 
 
-def fit(features, response, *, kappa, beta, noise, bias=False, start=None, iterations=100):
-    """Order parameters, test and training error of the ridge readout."""
+def fit(features, response, *, lam, kappa, beta, noise, bias=False, start=None, iterations=100):
+    """Order parameters, test and training error of the ridge readout.
+
+    The least objective, min |y - X a|^2 + lam |a|^2, is y (y - X a) too. The first form knows the readout norms q, the
+    second does not: they tell whether rounding, which grows where blocks are all but dependent, has spoilt q.
+    """
     packing, weight = features.packing, features.weight
     with np.errstate(all="ignore"):
         try:
@@ -153,8 +158,7 @@ def fit(features, response, *, kappa, beta, noise, bias=False, start=None, itera
         except np.linalg.LinAlgError:
             residual, count = math.nan, iterations
     if not residual <= ACCEPTED:
-        nothing, packed = np.full(packing.B, math.nan), np.full(packing.w.size, math.nan)
-        return Fit(math.nan, math.nan, *[nothing] * 3, math.nan, packed, packed, False, residual, count)
+        return failed(packing, residual, count)
     den = 1 / (1 + (packing.w * v) @ features.S)
     mean, m, theta, b0, thh = mean_predictor(features, here.T, kappa, den, bias)
     psih = kappa * (features.mu1 @ (weight * den * features.h1))
@@ -166,23 +170,46 @@ def fit(features, response, *, kappa, beta, noise, bias=False, start=None, itera
     system = np.eye(v.size) + kappa * (here.D @ (squares @ features.S.T)) * packing.w
     q = np.linalg.solve(system, M - kappa * here.D @ (squares @ left))
     R = left + (packing.w * q) @ features.S
-    return Fit(float(weight @ R), float(weight @ (R * den**2)), m, theta, psi, b0, v, q, True, residual, count)
+    mse, train = float(weight @ R), float(weight @ (R * den**2))
+    labels = features.hh + noise**2
+    least = kappa * (weight @ (den * (labels - mean * features.h - features.h1 * (psi @ features.mu1))))
+    gap = abs(kappa * train + lam * np.sum(q[packing.pairs :]) - least)
+    if not gap <= BALANCED * abs(least) + 1e-12 * kappa * (weight @ (den * labels)):  # the latter: perfect learning
+        return failed(packing, residual, count)
+    return Fit(mse, train, m, theta, psi, b0, v, q, True, residual, count)
+
+
+def failed(packing, residual, count):
+    """A fit without numbers."""
+    nothing, packed = np.full(packing.B, math.nan), np.full(packing.w.size, math.nan)
+    return Fit(math.nan, math.nan, *[nothing] * 3, math.nan, packed, packed, False, residual, count)
+
+
+def misfit(features, response, kappa, v):
+    """Largest relative change of v by the map of other features: of a finer rule over k."""
+    den = 1 / (1 + (features.packing.w * v) @ features.S)
+    found = response(kappa * (features.S @ (features.weight * den))).v
+    return float(np.max(np.abs(features.packing.coordinates(found) - features.packing.coordinates(v))))
 
 
 def mean_predictor(features, T, kappa, den, bias):
-    """C(k) = sum m mu0 + sum theta u + b0, with E[mu0 (h - C) den] = 0, theta = T thh, thh = kappa E[u (h - C) den]."""
-    f, u, h = features.means(bias), features.u, features.h
-    n, weighted = len(f), features.weight * den
-    A = np.block([[(f * weighted) @ f.T, (f * weighted) @ u.T], [kappa * T @ ((u * weighted) @ f.T), np.eye(len(u))]])
-    A[n:, n:] += kappa * T @ ((u * weighted) @ u.T)
-    y = np.concatenate([(f * weighted) @ h, kappa * T @ ((u * weighted) @ h)])
-    # rows and columns of f scaled to one; several blocks of a linear student share one mu0 up to a factor
-    scale = np.concatenate([1 / np.sqrt(np.diag(A)[:n]), np.ones(len(u))])
-    x = scale * np.linalg.lstsq(scale[:, None] * A * scale, scale * y, rcond=1e-15 * len(y))[0]
-    C = x[:n] @ f + x[n:] @ u
+    """C(k) = sum m mu0 + sum theta u + b0, with E[mu0 (h - C) den] = 0, theta = T thh, thh = kappa E[u (h - C) den].
+
+    Only what the mu0 cannot express counts in u and h for theta: a linear student has u proportional to mu0.
+    """
+    f, root = features.means(bias), np.sqrt(features.weight * den)
+    length = np.linalg.norm(f * root, axis=1)
+    left, size, right = orthonormal((f * root).T / length)
+    u, h = (features.u * root).T, features.h * root
+    for _ in range(2):  # once more for what rounding left
+        u, h = u - left @ (left.T @ u), h - left @ (left.T @ h)
+    theta = np.linalg.solve(np.eye(len(T)) + kappa * T @ (u.T @ u), kappa * T @ (u.T @ h))
+    rest = features.h - theta @ features.u
+    x = right.T @ (left.T @ (rest * root) / size) / length  # the shortest, where blocks of a linear student share mu0
     m = np.zeros(features.packing.B)
-    m[features.spiked] = x[: n - bool(bias)]
-    return C, m, x[n:], float(x[n - 1]) if bias else 0.0, kappa * (u @ (weighted * (h - C)))
+    m[features.spiked] = x[: len(x) - bool(bias)]
+    C = x @ f + theta @ features.u
+    return C, m, theta, float(x[-1]) if bias else 0.0, kappa * u.T @ (h - u @ theta)
 
 
 def strong_ridge(features, noise, bias=False):
@@ -195,10 +222,16 @@ def strong_ridge(features, noise, bias=False):
 
 def explained(f, h):
     """Squared length of h in the span of the columns of f, whose lengths may differ by many orders."""
+    return float(np.sum((h @ orthonormal(f / np.linalg.norm(f, axis=0))[0]) ** 2))
+
+
+def orthonormal(f):
+    """Singular vectors (n, m), values (m,) and vectors (m, columns) of f without those that are rounding."""
     if not f.shape[1]:
-        return 0.0
-    left, size, _ = np.linalg.svd(f / np.linalg.norm(f, axis=0), full_matrices=False)
-    return float(np.sum((h @ left[:, size > 1e-13]) ** 2))
+        return f, np.ones(0), np.ones((0, 0))
+    left, size, right = np.linalg.svd(f, full_matrices=False)
+    seen = size > 1e-13
+    return left[:, seen], size[seen], right[seen]
 
 
 def marchenko_pastur(c, beta, lam):
