@@ -110,6 +110,23 @@ def test_best_rate_of_error_functions_is_perfect():
     assert_allclose(best.r_upper, np.sqrt(2), rtol=1e-4)  # the minimum is quadratic
 
 
+@pytest.mark.parametrize("w", [10.0, 0.02])
+def test_best_spikes_outside_of_the_first_scan(w):
+    """Perfect learning of erf(w x) at r = w sqrt(2), wherever that is."""
+    best = bounds_over_rate(ov.erf, lambda x: ov.erf.g(w * x))
+    assert_allclose(best.r_upper, w * np.sqrt(2), rtol=1e-3)  # flat to rounding, 1e-16 of the target's 1e-4 at w = 0.02
+    assert best.upper < 1e-13 and best.lower < 1e-13 and best.message == "both are minima"
+
+
+def test_a_bound_without_minimum_is_flagged(monkeypatch):
+    monkeypatch.setattr("overlaps.static.spiked.bounds.MOST", 9.0)
+    jump = bounds_over_rate(ov.erf, np.sign)  # the larger the spike, the sharper the step
+    assert "upper bound still falls at r = 19.1, the largest" in jump.message and "lower" in jump.message
+    assert_allclose(jump.r_upper, 19.1, rtol=0.01)
+    straight = bounds_over_rate(np.tanh, lambda x: 1.0 * x)
+    assert "upper bound still falls at r = 0.0" in straight.message and straight.upper < 1e-12
+
+
 def test_random_features_never_beat_the_linear_predictor():
     model = features(0.0, 1.1, 0.0, beta=50.0)
     found = model.bounds()

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pickle
+import types
 
 import numpy as np
 import pytest
@@ -460,6 +461,36 @@ def test_linear_student():
     assert model(linear, linear, beta=1.5).solve(alpha=1e7, lam=1e-3).mse < 1e-6
 
 
+@pytest.mark.parametrize("alpha", [1e3, 1e5, 1e7])
+def test_readout_norm_of_a_linear_network(alpha):
+    """|a|^2/p = theta (W^T W)^-1 theta = (1 - gamma^2) / (c (beta - 1)): along the spike, of norm sqrt(p), it is free."""
+    solution = model(linear, linear, beta=1.5).solve(alpha=alpha, lam=1e-3)
+    assert solution.q2 == pytest.approx(0.19 / (1.1 * 0.5), rel=2 * 1e-3 + 1 / alpha)  # lam and 1/alpha of finite data
+    assert solution.mse < 1e-6
+
+
+def test_sharp_fixed_points_are_resolved():
+    """A bulk so narrow that den(k) = 1/(1 + V) has peaks of width sqrt(c): closed forms of sin on a dense grid."""
+    r, c, gamma, beta = 3.0, 0.01, 0.9, 0.8
+    k = np.linspace(-9, 9, 40_001)
+    weight = np.exp(-(k**2) / 2) / np.sum(np.exp(-(k**2) / 2))
+    mu0, mu1 = math.exp(-c / 2) * np.sin(r * k), math.exp(-c / 2) * np.cos(r * k)
+    rest = (1 - math.exp(-2 * c) * np.cos(2 * r * k)) / 2 - mu0**2 - c * mu1**2
+    s = 1 - gamma**2
+    h, h1 = math.exp(-s / 2) * np.sin(gamma * k), math.sqrt(s) * math.exp(-s / 2) * np.cos(gamma * k)
+    hh = (1 - math.exp(-2 * s) * np.cos(2 * gamma * k)) / 2
+    dense = _ridge.Features(
+        types.SimpleNamespace(weight=weight, mu0=mu0, mu1=mu1, mu2_squared=rest, u=k * mu1, h=h, h1=h1, hh=hh)
+    )
+    here = model(np.sin, np.sin, r=r, c=c, gamma=gamma, beta=beta)
+    for alpha, lam in ((1.5, 0.1), (0.5, 1e-4), (0.5, 1e-9)):
+        exact = _ridge.fit(
+            dense, here._response(lam), lam=lam, kappa=alpha / beta, beta=beta, noise=0.0, iterations=100
+        )
+        # rest is a difference of numbers of order one, 1e-16 of 5e-5
+        assert here.solve(alpha=alpha, lam=lam).mse == pytest.approx(exact.mse, rel=1e-7), (alpha, lam)
+
+
 def test_interpolation_peak_at_n_equal_p():
     alphas = np.linspace(0.4, 1.6, 25)
     curve = model(beta=1.0).curve(alphas, lam=1e-6)
@@ -589,6 +620,7 @@ def test_records():
     here = model()
     assert repr(here) == "SpikedRandomFeatures(tanh, sin, r=1.2, c=1.1, gamma=0.9, beta=0.8)"
     assert dataclasses.replace(here, beta=2.0).beta == 2.0 and here == model() and here != model(r=1.3)
+    assert repr(model(kap=-0.25)).endswith("beta=0.8, kap=-0.25)")
     solution = here.solve(alpha=1.3, lam=0.05)
     assert repr(solution) == "SpikedSolution(alpha=1.3, lam=0.05, mse=0.0919348, train=0.0284783)"
     assert pickle.loads(pickle.dumps(solution)) == solution

@@ -17,7 +17,7 @@ from overlaps.static import (
     simulate_srf,
 )
 from overlaps.static.spiked import _finite as finite
-from overlaps.static.spiked.network_correction import row_covariance
+from overlaps.static.spiked.network_correction import _enlarged, row_covariance
 
 SIN = {"eta_tilde": 2.0, "alpha0": 2.0, "beta": 1.0}
 QUANTITIES = ("mse", "train", "m", "theta", "psi", "q1", "q2")
@@ -32,8 +32,8 @@ def step_model(target, **options):
 
 def test_step_and_readout_against_loops():
     """A network of 6 units in 5 dimensions: every gradient by hand, the readout by its normal equations."""
-    setup = finite.Setup(np.tanh, np.sin, 0.3, 5, 6, "sphere", (9, 4), (0.2, 0.7), 30, np.array([0, 0, 0, 1, 1, 1]))
-    step = finite.Step(7, 1.7, np.array([1.0, 1, 1, 0.5, 0.5, 0.5]))
+    setup = finite.Setup(np.tanh, np.sin, 0.3, 5, 6, "sphere", (9, 4), (0.2, 0.7), 30, np.array([0, 0, 1, 1, 1, 1]))
+    step = finite.Step(7, 1.7, np.array([0.5, 0.5, 1, 1, 1, 1.0]))
     child = np.random.default_rng(3)
     found, partner = finite.network_draw(setup, step, False, child)
     assert partner is None
@@ -60,9 +60,30 @@ def test_step_and_readout_against_loops():
         assert_allclose(found["train"][i], np.mean((y[:n] - X[:n] @ a) ** 2), rtol=1e-8)
         assert_allclose(found["mse"][i], np.mean((label - np.tanh(fresh @ new.T) @ a / np.sqrt(6)) ** 2), rtol=1e-8)
         assert_allclose([found["m"][i], found["q2"][i]], [a.sum() / np.sqrt(6), a @ a / 6], rtol=1e-8)
-    spikes = np.array([(new - W)[:3].mean(0), (new - W)[3:].mean(0)])
+        spikes = np.array([(new - W)[:2].mean(0), (new - W)[2:].mean(0)])
+        bulk = np.concatenate([new[:2] - spikes[0], new[2:] - spikes[1]])
+        v = spikes[1] / np.linalg.norm(spikes[1])  # the stronger one
+        across = theta - (theta @ v) * v
+        readout = a @ bulk / np.sqrt(6)
+        rest = readout - (readout @ v) * v
+        assert_allclose(
+            [found["theta"][i], found["psi"][i], found["q1"][i]],
+            [readout @ v, rest @ across / np.linalg.norm(across), rest @ rest],
+            rtol=1e-8,
+        )
     assert_allclose(found["r"], np.linalg.norm(spikes, axis=1), rtol=1e-8)
-    assert_allclose(found["gamma"], spikes[0] @ theta / np.linalg.norm(spikes[0]), rtol=1e-8)
+    assert_allclose(found["gamma"], v @ theta, rtol=1e-8)
+    assert_allclose(found["c"], [np.sum(bulk[:2] ** 2) / 2, np.sum(bulk[2:] ** 2) / 4], rtol=1e-8)
+
+
+def test_sizes_of_blocks():
+    """The spike of a block of one neuron is all of its change: what is left of its row has the norm one."""
+    options = {"eta_tilde": 2.0, "alpha0": 3.0, "beta": 0.5, "alpha": 1.0, "lam": 0.1, "d": 20, "rng": 1, "test": 5}
+    for fractions, single in (((0.1, 0.6, 0.3), 0), ((0.3, 0.1, 0.6), 1), ((0.6, 0.3, 0.1), 2)):
+        runs = simulate_one_step(np.tanh, np.sin, readout=(0.5, 1.5, 1.0), fractions=fractions, **options)
+        assert_allclose(runs.c[:, single], 1.0, rtol=1e-12)
+        others = np.delete(runs.c, single, axis=1)
+        assert np.all(np.abs(others - 1) > 1e-3)  # the neurons of larger blocks differ
 
 
 def test_unpenalised_bias_against_normal_equations():
@@ -352,6 +373,20 @@ def test_corrections_agree_where_they_meet():
     assert_allclose(partial_network(model, alpha=2.0, lam=0.1).change, change, rtol=1e-7)
     negative = step_model(lambda x: -np.sin(x), eta_tilde=3.0, alpha0=np.inf, beta=1.0)
     assert_allclose(large_batch_network(negative).solve(alpha=2.0, lam=0.1).mse, exact.solve(alpha=2.0, lam=0.1).mse)
+
+
+def test_gaussian_rows_keep_what_norms_share_with_the_spike():
+    model = step_model(np.sin, eta_tilde=3.0, alpha0=np.inf, beta=0.7)
+    tilted, point = large_batch_network(model), {"alpha": 3.0, "lam": 0.1}
+    found = gaussian_rows(tilted, **point)
+    assert found.mse - found.change == pytest.approx(tilted.solve(**point).mse, rel=1e-12)
+    # norms that fluctuate on their own help, with kap or without it
+    assert -4e-4 < found.change < -1e-4 and gaussian_rows(model, **point).change < -1e-4
+    # without that part the two functions are one, u = k mu1 + kap dmu0, and dc = kap b
+    tilt = np.array([1.0, tilted.kap])
+    shared = _enlarged(tilted, **point, K=tilted.c * np.outer(tilt, tilt))
+    assert shared.change == pytest.approx(0, abs=1e-12)
+    assert shared.theta[1] == pytest.approx(tilted.kap * shared.theta[0], rel=1e-9)
 
 
 def test_gaussian_rows_without_spike_change_nothing():

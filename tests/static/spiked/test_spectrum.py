@@ -9,16 +9,19 @@ from overlaps.static import SpikedRandomFeatures, feature_spectrum
 from overlaps.static.spiked._finite import initial_rows
 from overlaps.static.spiked.spectrum import _Law, _newton, _resolvent
 
+NODES = np.linspace(-9, 9, 400)  # trapezoid rule for N(0, 1), exponentially accurate for tanh
+WEIGHTS = np.exp(-(NODES**2) / 2) / np.sum(np.exp(-(NODES**2) / 2))
 
-def features(r, c, beta, student=np.tanh):
-    return SpikedRandomFeatures(student, np.sin, r=r, c=c, gamma=0.9, beta=beta)
+
+def features(r, c, beta, student=np.tanh, **options):
+    return SpikedRandomFeatures(student, np.sin, r=r, c=c, gamma=0.9, beta=beta, **options)
 
 
 def sampled_eigenvalues(model, alpha, d, seed):
     """Eigenvalues of X^T X / p, ascending, and the realised sum of mu0(k)^2."""
     p, n = round(model.beta * d), round(alpha * d)
     rng = np.random.default_rng(seed)
-    rows = np.sqrt(model.c) * initial_rows("sphere", p, d, rng)
+    rows = np.sqrt(model.c) * initial_rows("sphere" if model.rows == "iid" else model.rows, p, d, rng)
     rows[:, 0] += model.r
     x = rng.standard_normal((n, d))
     X = model.student(x @ rows.T)
@@ -156,17 +159,73 @@ def test_no_outlier_without_spike():
     assert features(0.0, 1.0, 1.0).spectrum(alpha=1.0, points=50).outlier(1000) is None
 
 
-def test_condition_of_finite_outliers_is_the_determinant_of_the_readout():
+@pytest.mark.parametrize("r, c, alpha, beta", [(1.2, 1.1, 1.5, 0.8), (2.0, 1.3, 0.8, 0.5)])
+def test_orthonormal_rows_have_a_spectrum_of_their_own(r, c, alpha, beta):
+    """Matrices, and the resolvent of the test error; independent rows reach far beyond (2.63 for 1.70)."""
+    model, d = features(r, c, beta, rows="orthonormal"), 600
+    spectrum = model.spectrum(alpha=alpha, points=200)
+    assert spectrum.converged and spectrum.edges.shape == (1, 2)
+    total = spectrum.atom / 0.3 + np.sum(spectrum.weight / (spectrum.x + 0.3))
+    assert_allclose(total, model.solve(alpha=alpha, lam=0.3).V2, rtol=1e-9)
+    values, _ = sampled_eigenvalues(model, alpha, d, 1)
+    # one draw: the cdf fluctuates by 1/sqrt(n), soft edges lie d^(-2/3) inside
+    for q in (0.1, 0.3, 0.5, 0.7, 0.9):
+        assert abs(spectrum.cdf_at(np.quantile(values, q)) - q) < 0.03
+    assert 0.95 * spectrum.top < values[-2] < 1.01 * spectrum.top
+    mean, sd = spectrum.outlier(d)
+    assert abs(values[-1] - mean) < 4 * sd
+    assert features(r, c, beta).spectrum(alpha=alpha, points=50).top > 1.2 * spectrum.top
+
+
+def test_large_spikes_are_resolved(monkeypatch):
+    """The rule over k follows the spike: a finer one changes nothing."""
+    spectrum = features(10.0, 1.1, 0.8).spectrum(alpha=1.5, points=50)
+    monkeypatch.setattr("overlaps.static.spiked.spectrum.FINER", 0.15)
+    finer = features(10.0, 1.1, 0.8).spectrum(alpha=1.5, points=50)
+    # samples of rare k, whose features are nearly equal, are few: they move the edge by 1e-4
+    assert_allclose(spectrum.top, finer.top, rtol=5e-4)
+
+
+def test_polynomial_students_have_no_upper_edge(monkeypatch):
+    model = features(0.5, 1.1, 0.8, lambda x: x + 0.1 * x**3)
+    spectrum = model.spectrum(alpha=1.5, points=100)
+    assert spectrum.edges[-1, 1] == np.inf and np.isfinite(spectrum.top) and "inf]" in repr(spectrum)
+    assert spectrum.finite_outliers().size == 0 and spectrum.converged
+    values, _ = sampled_eigenvalues(model, 1.5, 400, 0)
+    mean, sd = spectrum.outlier(400)
+    assert abs(values[-1] - mean) < 4 * sd  # n E[mu0^2] is beyond the bulk, whose end grows like a power of log n
+    quantiles = np.quantile(values, [0.2, 0.5, 0.8, 0.95])
+    assert_allclose(spectrum.cdf_at(quantiles), [0.2, 0.5, 0.8, 0.95], atol=0.02)  # one draw
+    assert spectrum.cdf_at(1e9) == pytest.approx(1, abs=1e-3)
+    # what is cut off does not matter: without the inner samples' tail nothing inside changes
+    monkeypatch.setattr("overlaps.static.spiked.spectrum.TAIL", 6.0)
+    assert_allclose(model.spectrum(alpha=1.5, points=100).cdf_at(quantiles), spectrum.cdf_at(quantiles), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "student, unbounded",
+    [(np.tanh, False), (np.sin, False), (ov.linear, False), (ov.relu, False), (lambda x: x * np.abs(x), True)],
+)
+def test_which_features_have_a_bound(student, unbounded):
+    options = {} if isinstance(student, ov.Activation) else {"student_breakpoints": (0.0,)}
+    assert _Law(features(0.7, 1.2, 0.8, student, **options), 1.5).unbounded is unbounded
+
+
+@pytest.mark.parametrize("rows, kap", [("iid", 0.0), ("iid", 1.3), ("orthonormal", 0.0), ("orthonormal", -0.8)])
+def test_condition_of_finite_outliers_is_the_determinant_of_the_readout(rows, kap):
     """At lam > 0 the same expression is the determinant of the (m, theta) system over its first entry."""
-    model = features(1.5, 1.3, 0.7)
+    model = features(1.5, 1.3, 0.7, rows=rows, kap=kap)
     law, lam = _Law(model, 1.1), 0.4
     table, point = model.coefficients, model.solve(alpha=1.1, lam=lam)
-    u = table.k * table.mu1
+    dmu0 = np.array([np.tanh(1.5 * k + np.sqrt(1.3) * NODES) @ (WEIGHTS * (NODES**2 - 1)) for k in table.k]) / 2.6
+    u = table.k * table.mu1 + kap * dmu0
     den = table.weight / (1 + table.mu1**2 * point.V1 + table.mu2_squared * point.V2)
-    K = law.kappa * model.beta * model.c * point.V2
+    Gam = model.beta * model.c * point.V2
+    own = 1 - Gam * law.kappa * (den @ table.mu1**2) if rows == "orthonormal" else 1.0
+    K = law.kappa * Gam / own
     A = np.array([[den @ table.mu0**2, den @ (table.mu0 * u)], [K * (den @ (table.mu0 * u)), 1 + K * (den @ u**2)]])
     assert_allclose(
-        law.determinant(np.array([point.V1]), np.array([point.V2]))[0], np.linalg.det(A) / A[0, 0], rtol=1e-9
+        law.determinant(np.array([point.V1]), np.array([point.V2]))[0], own * np.linalg.det(A) / A[0, 0], rtol=1e-9
     )
 
 
