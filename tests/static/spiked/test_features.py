@@ -463,7 +463,7 @@ def test_linear_student():
 
 @pytest.mark.parametrize("alpha", [1e3, 1e5, 1e7])
 def test_readout_norm_of_a_linear_network(alpha):
-    """|a|^2/p = theta (W^T W)^-1 theta = (1 - gamma^2) / (c (beta - 1)): along the spike, of norm sqrt(p), it is free."""
+    """|a|^2/p = theta (W^T W)^-1 theta = (1 - gamma^2) / (c (beta - 1)): along the spike it is free."""
     solution = model(linear, linear, beta=1.5).solve(alpha=alpha, lam=1e-3)
     assert solution.q2 == pytest.approx(0.19 / (1.1 * 0.5), rel=2 * 1e-3 + 1 / alpha)  # lam and 1/alpha of finite data
     assert solution.mse < 1e-6

@@ -125,8 +125,9 @@ def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_brea
     Notes
     -----
     *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over r to 1e-6 relative: spikes from 0.05 to 8 are looked at,
-    and as many more, down to about 0.001 and up to about 40, as it takes to have the minimum inside. A target that jumps has none
-    with a saturating student, nor has a linear one: larger, or smaller, spikes are always better; ``message`` says so.
+    and as many more, down to about 0.001 and up to about 40, as it takes to have the minimum inside. A
+    target that jumps has none with a saturating student, nor has a linear one: larger, or smaller, spikes are always
+    better; ``message`` says so.
 
     References
     ----------

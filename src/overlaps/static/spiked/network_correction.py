@@ -48,7 +48,8 @@ def large_batch_network(model):
     Notes
     -----
     *Asymptotic*: exact for the network as d -> infinity after alpha0 -> infinity; tanh learning sin (beta = 1)
-    changes by -12 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0 no complete correction is known.
+    changes by -12 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0 no
+    complete correction is known.
 
     Examples
     --------

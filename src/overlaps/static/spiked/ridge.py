@@ -182,7 +182,7 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, start=None, 
 def failed(packing, residual, count):
     """A fit without numbers."""
     nothing, packed = np.full(packing.B, math.nan), np.full(packing.w.size, math.nan)
-    return Fit(math.nan, math.nan, *[nothing] * 3, math.nan, packed, packed, False, residual, count)
+    return Fit(math.nan, math.nan, nothing, nothing, nothing, math.nan, packed, packed, False, residual, count)
 
 
 def misfit(features, response, kappa, v):
