@@ -1,5 +1,6 @@
 """Laws of large width for beta > 1/2, beta < 1/2 and equal readouts, against the fixed point or another formula."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -20,8 +21,8 @@ def limit(beta, Delta, activation=HE3, **options):
     return PowerLawLimit(beta=beta, noise=Delta**0.5, activation=activation, **options)
 
 
-def subcritical(beta, Delta, gamma=1.0):
-    return SubcriticalPowerLaw(beta=beta, gamma=gamma, noise=Delta**0.5, activation=HE3)
+def subcritical(beta, Delta, gamma=1.0, activation=HE3):
+    return SubcriticalPowerLaw(beta=beta, gamma=gamma, noise=Delta**0.5, activation=activation)
 
 
 def m(lam):
@@ -285,6 +286,111 @@ def test_selection_flips_at_the_maxwell_point(beta, Delta, k):
     assert here.solve(nu=1.01 * alpha * k).k_c == k
 
 
+# several transitions of one feature: He_3 + He_60 --------------------------------------------------------------------
+
+TWO = {3: 0.5, 60: 0.5}
+JUMPS = 2.911553481, 5.692006107
+
+
+@pytest.fixture(scope="module")
+def two():
+    return subcritical(0.1, 0.25, activation=TWO)
+
+
+def brute(law, lam, points=4001):
+    """(alpha, eps) at lam, by the midpoint rule in u = x^(1 - 2 beta) and the argmax over a grid of overlaps."""
+    q = 1 - np.geomspace(1, 1e-4, 3000)
+    g, s = 0.5 * q**3 + 0.5 * q**60, q + np.log1p(-q)
+    x = ((np.arange(points) + 0.5) / points) ** (1 / (1 - 2 * law.beta))
+    best = np.array([np.argmax(snr * g + s) for snr in lam * x ** (-2 * law.beta)])
+    eps = np.mean(1 - g[best])
+    return law.gamma * lam * (law.Delta + eps) / (1 - 2 * law.beta), eps
+
+
+def test_phase_with_two_transitions_by_brute_force(two):
+    assert [jump.lam for jump in two.channel.jumps] == pytest.approx(JUMPS, abs=6e-10)
+    for lam in (2.0, 4.0, 8.0):  # 4001 features, 3000 overlaps: steps of eps at the jumps are 1/4001
+        assert two.phase(lam)[1:3] == pytest.approx(brute(two, lam), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_critical_noise_looks_at_every_transition(two):
+    found = two.critical_noise**2
+    assert found == pytest.approx(1.8507726717, abs=6e-11)
+    lam = np.geomspace(1.0, 30.0, 150)
+    for Delta, monotone in ((0.25, False), (1.80, False), (1.8508, True), (3.0, True)):
+        law = subcritical(0.1, Delta, activation=TWO)
+        alpha = [law.phase(x).alpha for x in np.union1d(lam, JUMPS[1] * np.linspace(0.99, 1.001, 12))]
+        assert bool(np.all(np.diff(alpha) > 0)) is monotone is law.unique
+
+
+def test_maxwell_point_of_the_second_transition(two):
+    lower, upper = two.spinodals
+    assert lower.alpha == pytest.approx(2.992327, abs=6e-7)
+    top = [two.phase(x).alpha for x in np.linspace(4.26, 4.28, 81)]
+    assert upper.alpha == pytest.approx(max(top), abs=2e-7)  # 4.216706; the grid misses its top by 1e-8
+    few, many = two.maxwell
+    assert few.alpha == pytest.approx(3.7158337, abs=6e-8) == many.alpha and two.transitions == (two.maxwell,)
+    # equal areas, with nodes at the kinks
+    edges = np.log([few.lam, JUMPS[1], many.lam])
+    area = sum(
+        quad(lambda u: two.phase(np.exp(u)).alpha - few.alpha, a, b, epsabs=1e-9)[0]
+        for a, b in zip(edges[:-1], edges[1:], strict=True)
+    )
+    assert abs(area) < 1e-7
+    best = two.solve(3.75)
+    assert (best.eps, best.lam) == pytest.approx((0.1057087309, 8.4338666), rel=1e-8)
+    assert two.potential(best, 3.75) == pytest.approx(-0.6938097, abs=6e-8)
+    other = two.solutions(3.75)[0]
+    assert (other.eps, other.lam) == pytest.approx((0.7288250, 3.0648991), abs=6e-8)
+    assert two.potential(other, 3.75) == pytest.approx(-0.7284480, abs=6e-8)
+
+
+@pytest.mark.parametrize("below", [1e-6, 1e-10, 1e-13, 0.0])
+def test_noise_just_below_the_critical(below):
+    """The window closes like the cube of its distance: nothing but rounding is left of it, and nothing fails."""
+    edge = subcritical(0.25, 1.0).critical_noise
+    law = SubcriticalPowerLaw(beta=0.25, gamma=1.0, noise=edge * (1 - below), activation=HE3)
+    data = law.alpha_star if law.unique else law.maxwell[0].alpha
+    assert data == pytest.approx(law.alpha_star, rel=1e-5)
+    for alpha in data * (1 + np.array([-1e-3, -1e-14, 0.0, 1e-14, 1e-3])):
+        assert law.solve(alpha).alpha == pytest.approx(alpha, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_two_transitions_one_after_the_other():
+    """Three branches at beta = 0.02: finite k in the same order, readouts from the cells of the continuum."""
+    law, k = subcritical(0.02, 1.0, gamma=2.0, activation=TWO), 300
+    assert len(law.transitions) == 2 and law.maxwell == law.transitions[1]
+    edges = np.linspace(0, 1, k + 1) ** 0.96
+    here = HierarchicalTeacher(v2=np.diff(edges), noise=1.0, activation=TWO, normalise=True)
+    for few, many in law.transitions:
+        assert few.alpha == pytest.approx(many.alpha, rel=1e-12) and few.lam < many.lam
+        for factor, phase in ((0.98, few), (1.02, many)):  # nu = alpha d and k = 2 d
+            assert here.solve(nu=factor * few.alpha * k / 2).eps == pytest.approx(phase.eps, abs=0.05)
+            assert law.solve(factor * few.alpha).eps == pytest.approx(phase.eps, abs=0.05)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 3.0])
+def test_potential_is_that_of_many_features(gamma):
+    """Phi/k of k = 4000 readouts from the cells of the continuum, nu/k = alpha/gamma."""
+    law, k, alpha = subcritical(0.25, 0.1, gamma=gamma), 4000, 1.5 * gamma
+    phase = law.solve(alpha)
+    v2 = np.diff(np.linspace(0, 1, k + 1) ** 0.5)
+    found = HierarchicalTeacher(v2=v2, noise=0.1**0.5, activation=HE3, normalise=True).solve(nu=alpha * k / gamma)
+    assert phase.eps == pytest.approx(found.eps, abs=1e-3)
+    assert law.potential(phase, alpha) == pytest.approx(found.phi / k, abs=1e-3)
+
+
+@pytest.mark.parametrize("Delta", [1e-4, 1e-12, 1e-200])
+def test_subcritical_with_tiny_noise(Delta):
+    """The learned branch begins near alpha = gamma: eps = k/lam at large lam, as for any number of parameters."""
+    law = subcritical(0.2, Delta, gamma=2.0)
+    assert not law.unique and 2.0 <= law.spinodals[0].alpha < 2.0 + 50 * Delta**0.5 + 1e-9
+    found = law.solve(4.0)
+    assert found.eps == pytest.approx(Delta * 2.0 / (4.0 - 2.0), rel=10 * Delta**0.5 + 1e-9)
+
+
 # equal readouts -------------------------------------------------------------------------------------------------------
 
 EQUAL = [
@@ -320,8 +426,49 @@ def test_equal_readouts_against_the_fixed_point(Delta):
         # one solution, then an unlearned and a learned one, then one again
         assert [len(x.solutions) for x in before] == [1, 2, 2] and [len(x.solutions) for x in after] == [2, 2, 1]
         assert after[1].q[0] == pytest.approx(law.overlap, abs=1e-3)
-        assert here.window(0)[0] == pytest.approx(k * law.data(Q), rel=1e-12)
+        assert here.window(0)[0] == pytest.approx(k * begin, rel=1e-12)
         assert here.window(0)[1] == pytest.approx(k * law.uninformed_until, rel=1e-12)
+
+
+EXTREME = [
+    ({2: 1.0}, 100.0, 50.5, 0.0),
+    (HE3, 1e-12, 1.00463937127, 1 - 7.1849e-11),
+    (HE3, 1e-16, 1.00327419317, 1 - 1.0181e-14),
+    ({100: 1.0}, 0.49, 6.32216276655, 0.998971675),
+    ({100: 1.0}, 1.0, 9.76844695499, 0.998693840),
+]
+
+
+@pytest.mark.parametrize("activation, Delta, threshold, overlap", EXTREME, ids=str)
+def test_extreme_equal_readouts(activation, Delta, threshold, overlap):
+    law = EqualReadouts(noise=Delta**0.5, activation=activation, allow_degree2=True)
+    assert law.threshold == pytest.approx(threshold, rel=6e-12)
+    assert 1 - law.overlap == pytest.approx(1 - overlap, rel=1e-4, abs=2e-16)  # 1 - q is known to the spacing at 1
+    if law.overlap == 0:
+        assert law.transitions == () and (law.informed_from, law.informed_overlap) == (threshold, 0)
+    # nowhere less, and nearly as little on a grid
+    (degree,), noise = activation, mpmath.mpf(Delta)
+    with mpmath.workdps(250):  # q^100 at small q
+
+        def data(p):
+            q = 1 - mpmath.mpf(p)
+            return -(q + mpmath.log(p)) / mpmath.log((noise + 1) / (noise + 1 - q**degree))
+
+        least = min(data(p) for p in np.geomspace(1e-18, 0.99, 2000))
+        assert float(least) == pytest.approx(law.threshold, rel=1e-2 if degree == 2 else 3e-4)
+        assert least > law.threshold * (1 - 1e-13)
+
+
+@pytest.mark.parametrize("Delta", [1.0, 10.0])
+def test_equal_readouts_jump_twice(Delta):
+    law = EqualReadouts(noise=Delta**0.5, activation=TWO)
+    q = 1 - np.geomspace(1, 1e-4, 20_000)
+    first, second = law.transitions
+    assert law.threshold == first.lam and law.overlap == first.above
+    for A, below, above in law.transitions:
+        for factor, overlap in ((1 - 1e-5, below), (1 + 1e-5, above)):
+            assert q[np.argmax(law.potential(q, factor * A))] == pytest.approx(overlap, abs=2e-3)
+        assert law.potential(below, A) == pytest.approx(law.potential(above, A), rel=1e-12)
 
 
 def test_potential_of_equal_readouts():

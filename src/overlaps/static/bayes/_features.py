@@ -12,6 +12,7 @@ import numpy as np
 from ..._base.jit import jit
 
 SERIES, RELU = 0, 1
+ONSET = 1e-7  # t of a first node below which the branch begins at t = 0
 HALF_PI, TWO_PI = math.pi / 2, 2 * math.pi
 
 
@@ -74,7 +75,8 @@ def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
     """Stationary t of the branch that holds the maximum at this lam; 0 below the onset.
 
     ``edges[b]`` is the lam where branch b begins; rows b of the tables hold log lam, log t, dlog t / dlog lam at its
-    nodes.  A cubic through two nodes is within 1e-7, and a Newton step for log L(t) = log lam does the rest.
+    nodes.  A cubic through two nodes is within 1e-7, and a Newton step for log L(t) = log lam does the rest.  Between a
+    continuous onset and the first node, t is proportional to lam - onset.
     """
     b = -1
     while b + 1 < edges.size and lam >= edges[b + 1]:
@@ -82,6 +84,11 @@ def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
     if b < 0:
         return 0.0
     x, n = math.log(lam), log_lam.shape[1]
+    first = math.exp(log_t[b, 0])
+    if b == 0 and first < ONSET:
+        t = (lam / edges[0] - 1) * slope[0, 0] * first
+        if t < first:
+            return t
     if x >= log_lam[b, n - 1]:
         u, low, high = log_t[b, n - 1] + x - log_lam[b, n - 1], log_t[b, n - 1], np.inf
     else:

@@ -1,5 +1,6 @@
 """One feature: its overlap as a function of its signal-to-noise ratio, with all transitions."""
 
+import itertools
 import math
 from functools import lru_cache
 from typing import NamedTuple
@@ -7,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq, root
 
+from ..._base import check
 from ._features import correlation, entropy, overlaps, totals
 from .correlation import Correlation
 
@@ -59,7 +61,7 @@ class Channel:
 
     def __init__(self, g: Correlation):
         self.g, self.total, self._rows = g, g.total, g.rows
-        self.jumps = tuple(self._find_jumps())
+        self.jumps = transitions(self._climb, self._snr, GRID, 1e12)
         first = bool(self.jumps) and self.jumps[0].below == 0
         self.onset = self.jumps[0].lam if first else 1 / self._at(0.0)[2]
         self._tables = self._branches(first)
@@ -70,17 +72,20 @@ class Channel:
 
     def overlaps(self, lam):
         """Overlap q = m(lam), gap g(1) - g(q) and price -q - ln(1 - q), without cancellation, of the shape of lam."""
-        lam = np.asarray(lam, dtype=float)
-        if not np.all(lam >= 0):
-            raise ValueError(f"lam has the entry {lam[~(lam >= 0)].flat[0]:g}; expected signal-to-noise ratios >= 0.")
+        lam = check.times("lam", lam)
         flat = np.ascontiguousarray(lam.ravel())
         results = np.empty((3, flat.size))
-        overlaps(self.g.kind, self._rows, *self._tables, np.minimum(flat, 1e300), *results)
+        overlaps(self.g.kind, self._rows, *self._tables, np.minimum(flat, 1e304), *results)
         return tuple(x.reshape(lam.shape)[()] for x in results)
 
     def totals(self, s, v2, tail):
         """(eps, sum of -s(q), number of q > 0) of the features v2 (descending; tail[i] = sum v2[i:]) at lam = s v2."""
         return totals(self.g.kind, self._rows, *self._tables, s, v2, tail)
+
+    @property
+    def slope(self):
+        """g'(1)."""
+        return self._at(LARGEST)[1]
 
     def _at(self, t):
         return correlation(self.g.kind, self._rows, t)
@@ -90,34 +95,10 @@ class Channel:
         slope = self._at(t)[1]
         return float(t) / slope if slope > 0 else math.inf  # NumPy's scalars would warn of overflow
 
-    def _find_jumps(self):
-        """Bridges of the convex hull over t = 0 and a grid, polished; bridges over increasing L are rounding."""
-        t = np.concatenate([[0.0], np.geomspace(1e-8, 1e12, GRID)])
-        g, _, _, gap = np.transpose([self._at(x) for x in t])
-        price = np.array([entropy(x) for x in t])
-        widths = np.where(t[1:] < 1, np.diff(g), -np.diff(gap))
-        snr = np.array([self._snr(x) for x in t[1:]])
-        for i, j in bridges(widths, np.diff(price)):
-            inside = snr[max(i - 1, 0) : j]
-            if np.any(inside < (1 - FLAT) * np.maximum.accumulate(inside)):
-                yield self._from_zero(t, j) if i == 0 else self._between(t[i], t[j])
-
-    def _from_zero(self, t, j):
-        def excess(u):  # rises through 0 where -s/g is least
-            x = math.exp(u)
-            return math.log(self._snr(x) * self._at(x)[0] / entropy(x))
-
-        above = math.exp(brentq(excess, math.log(t[j - 1]), math.log(t[j + 1]), xtol=1e-15, rtol=1e-15))
-        return Jump(entropy(above) / self._at(above)[0], 0.0, above / (1 + above))
-
-    def _between(self, below, above):
-        def conditions(u):
-            a, b = np.exp(u)
-            lam = self._snr(a)
-            return [math.log(self._snr(b) / lam), lam * (self._at(a)[3] - self._at(b)[3]) - entropy(b) + entropy(a)]
-
-        a, b = np.exp(root(conditions, np.log([below, above]), tol=1e-15).x)
-        return Jump(self._snr(a), a / (1 + a), b / (1 + b))
+    def _climb(self, a, b):
+        """g(b) - g(a), t = a < b, without cancellation on either side."""
+        a, b = self._at(a), self._at(b)
+        return b[0] - a[0] if b[0] < 0.5 * self.total else a[3] - b[3]
 
     def _branches(self, first):
         """Tables of the stretches between the jumps: edges (b,), then log L, log t, dlog t / dlog L, all (b, NODES)."""
@@ -130,7 +111,7 @@ class Channel:
             for i, t in enumerate(np.exp(log_t[b])):
                 _, dg, d2g, _ = self._at(t)
                 log_lam[b, i] = math.log(t / dg)
-                slope[b, i] = 1 / max(1 - t / (1 + t) ** 2 * d2g / dg, 1e-8)
+                slope[b, i] = 1 / max(1 - t / (1 + t) ** 2 * d2g / dg, 1e-10)
         return edges, log_lam, log_t, slope
 
 
@@ -138,6 +119,54 @@ class Channel:
 def channel_of(g):
     """The channel of a correlation function, computed once."""
     return Channel(g)
+
+
+def transitions(climb, snr, points, end):
+    """First-order transitions of the argmax over q of lam x(q) + q + ln(1 - q), for an increasing x(q), x(0) = 0.
+
+    Bridges of the convex hull of (x, -q - ln(1 - q)) over t = q / (1 - q) = 0 and a grid from 1e-8 to ``end``,
+    polished; bridges over increasing L(t) are rounding.
+
+    Parameters
+    ----------
+    climb : callable
+        x(b) - x(a) between two values a < b of t.
+    snr : callable
+        L(t) = t / x'(q), the lam at which t is stationary.
+    """
+    t = np.concatenate([[0.0], np.geomspace(1e-8, end, points)])
+    widths = np.array([climb(a, b) for a, b in itertools.pairwise(t)])
+    price = np.array([entropy(x) for x in t])
+    steep = np.array([snr(x) for x in t[1:]])
+    found = []
+    for i, j in bridges(widths, np.diff(price)):
+        inside = steep[max(i - 1, 0) : j]
+        if np.any(inside < (1 - FLAT) * np.maximum.accumulate(inside)):
+            found.append(from_zero(climb, snr, t, j) if i == 0 else between(climb, snr, t[i], t[j]))
+    return tuple(found)
+
+
+def from_zero(climb, snr, t, j):
+    """The transition from q = 0 to a q near node j."""
+
+    def excess(u):  # rises through 0 where -s/x is least
+        y = math.exp(u)
+        return math.log(snr(y) * climb(0.0, y) / entropy(y))
+
+    above = math.exp(brentq(excess, math.log(t[j - 1]), math.log(t[j + 1]), xtol=1e-15, rtol=1e-15))
+    return Jump(entropy(above) / climb(0.0, above), 0.0, above / (1 + above))
+
+
+def between(climb, snr, below, above):
+    """The transition between two positive overlaps, near the given t."""
+
+    def conditions(u):
+        a, b = np.exp(u)
+        lam = snr(a)
+        return [math.log(snr(b) / lam), lam * climb(a, b) - entropy(b) + entropy(a)]
+
+    a, b = np.exp(root(conditions, np.log([below, above]), tol=1e-15).x)
+    return Jump(snr(a), float(a / (1 + a)), float(b / (1 + b)))
 
 
 def bridges(widths, heights):

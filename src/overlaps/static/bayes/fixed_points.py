@@ -8,13 +8,15 @@ nu / (Delta + g(1)), decreasing from nu / Delta.
 import math
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 SAME = 1e-11  # relative distance in s of two solutions that are one
+SIDE = 1e-14  # relative distance in s of the two sides of a transition
 POINTS = 400  # of the scan between the least and the largest solution
 TRANSITIONS = 2_000  # positions in the scan; more are thinned out, and looked at again near the best solution
 ITERATIONS = 60
-FAR = 1e12  # lam of the weakest feature beyond which a noiseless solution is s = infinity
+FAR = 1e12  # lam of the weakest feature beyond which nu(s) = s Delta + k to 1e-6, and rises
+LARGEST = 1e304  # s beyond which a solution is infinite
 
 
 class FixedPoints:
@@ -22,55 +24,105 @@ class FixedPoints:
 
     def __init__(self, channel, v2, tail, Delta):
         self.channel, self.v2, self.tail, self.Delta = channel, v2, tail, Delta
+        self.far = FAR / float(v2[-1])
 
     def nu(self, s):
         return s * (self.Delta + self.channel.totals(s, self.v2, self.tail)[0])
 
     def potential(self, s, nu):
         r"""Phi = sum_i s(q_i) - nu ln(Delta + eps); the free entropy is d/2 times this."""
-        if math.isinf(s):
+        if math.isinf(s) and self.Delta == 0:
             return math.inf
+        if math.isinf(s):  # q_i = 1 - 1/(lam_i g'(1)), with lam_i = nu v_i^2 / Delta beyond the largest float
+            log_t = np.log(self.v2 * self.channel.slope) + math.log(nu) - math.log(self.Delta)
+            return float(np.sum(1 - log_t)) - nu * math.log(self.Delta)
         eps, price, _ = self.channel.totals(s, self.v2, self.tail)
         return -price - nu * math.log(self.Delta + eps)
 
     def solve(self, nu):
-        """All solutions found, ascending in s; infinity is the perfect one without noise."""
-        perfect = [math.inf] if self.Delta == 0 and nu > len(self.v2) else []
+        """All solutions found, ascending in s; infinity is one whose error is zero, or below the least float."""
+        extent = self._extent(nu)
+        if extent is None or extent[0] == extent[1]:
+            return self._with_last(nu, [] if extent is None else [extent[0]])
+        return self._between(nu, extent, self._scan(*extent))
+
+    def best(self, nu):
+        """The solution of largest potential at each of many nu; those whose solutions overlap share one scan."""
+        result, shared = np.empty(len(nu)), []
+        for i, extent in enumerate(map(self._extent, nu)):
+            if extent is None or extent[0] == extent[1]:
+                result[i] = self._largest(nu[i], self._with_last(nu[i], [] if extent is None else [extent[0]]))
+            else:
+                shared.append((*extent, i))
+        for group in overlapping(sorted(shared)):
+            low, high = group[0][0], max(b for _, b, _ in group)
+            pieces = math.ceil(math.log(high / low) / max(math.log(b / a) for a, b, _ in group))
+            scan = self._scan(low, high, pieces)
+            for a, b, i in group:
+                result[i] = self._largest(nu[i], self._between(nu[i], (a, b), scan))
+        return result
+
+    def window(self, s):
+        """(least nu of all solutions beyond s, largest nu of all before s), for a transition at s."""
+        after, before = s * (1 + SIDE), s * (1 - SIDE)
+        begin, end = self.nu(after), self.nu(before)
+        last = (self._extent(begin) or (0.0, self.far))[1]
+        first = (self._extent(end) or (self.far, 0.0))[0]
+        begin = min(begin, self._extreme(after, last, 1.0)) if last > after else begin
+        end = max(end, self._extreme(first, before, -1.0)) if first < before else end
+        # without noise the perfect solution begins at k
+        return (min(begin, float(len(self.v2))) if self.Delta == 0 else begin), end
+
+    def _largest(self, nu, found):
+        return max(found, key=lambda s: self.potential(s, nu))
+
+    def _with_last(self, nu, found):
+        """The solutions found and the one beyond ``far``, where nu(s) = s Delta + k up to terms of order k/lam."""
+        k = len(self.v2)
+        if self.Delta == 0:
+            return [*found, math.inf] if nu > k or not found else found
+        if self.nu(self.far) > nu and found:
+            return found
+        s = (nu - k) / self.Delta
+        if s > LARGEST:
+            return [*found, math.inf]
+        for _ in range(3):
+            s -= (self.nu(s) - nu) / self.Delta
+        return merge(found, [s])
+
+    def _extent(self, nu):
+        """Least and largest solution below ``far``, or bounds on them; equal if there is one; None if there is none."""
         low, settled = self._climb(nu, nu / (self.Delta + self.channel.total))
         if low is None:
-            return perfect
+            return None
+        if low == 0:  # by underflow
+            return low, low
         above = self._above(nu, low)
         high, settled_above = (above, False) if self.nu(above) <= nu else self._climb(nu, above)
         if settled and settled_above and high <= low * (1 + 10 * SAME):
-            return [self._polish(nu, low), *perfect]
-        found = self._crossings(nu, low, high)
-        if self._inside(low, high).size > TRANSITIONS and found:
-            best = max(found, key=lambda s: self.potential(s, nu))
-            width = (high / low) ** (4 / TRANSITIONS)  # a few thinned-out transitions on either side
-            found = merge(found, self._crossings(nu, max(best / width, low), min(best * width, high)))
-        # nothing at all would be a failure of the scan: the residual of what is returned then says so
-        return (found or [min((low, high), key=lambda s: abs(self.nu(s) - nu))]) + perfect
+            low = high = self._polish(nu, low)
+        return low, high
 
     def _climb(self, nu, s):
         """Limit of the monotone iteration, or where it stands when it is slow: a bound on all solutions either way."""
-        if not self.v2[-1] * s < FAR:
+        if s > self.far:
             return None, False
         for _ in range(ITERATIONS):
             before, s = s, nu / (self.Delta + self.channel.totals(s, self.v2, self.tail)[0])
             if abs(s - before) <= SAME * s:
                 return s, True
-            if self.Delta == 0 and self.v2[-1] * s > FAR:
+            if s > self.far:
                 return None, False
         return s, False
 
     def _above(self, nu, low):
-        """A bound above all finite solutions."""
-        if self.Delta:
-            return nu / self.Delta
+        """A bound above all solutions below ``far``."""
+        if self.Delta and (nu / self.Delta <= self.far or self.nu(self.far) > nu):
+            return min(nu / self.Delta, self.far)
         high = 2 * low
-        while self.v2[-1] * high < FAR and (self.nu(high) <= nu or self.v2[-1] * high < 100):
+        while high < self.far and (self.nu(high) <= nu or self.v2[-1] * high < 100):
             high *= 2
-        return high
+        return min(high, self.far)
 
     def _polish(self, nu, s):
         """The single solution at s to rounding, unless a transition is too close for a bracket."""
@@ -88,17 +140,61 @@ class FixedPoints:
             found.append(jump.lam / ascending[first:last])
         return np.unique(np.concatenate(found))
 
-    def _crossings(self, nu, a, b):
+    def _scan(self, a, b, pieces=1):
+        """The curve between a and b: s, nu(s), and whether transitions were left out."""
         a, b = a * (1 - 100 * SAME), b * (1 + 100 * SAME)
         transitions = self._inside(a, b)
-        if transitions.size > TRANSITIONS:
+        thinned = transitions.size > TRANSITIONS
+        if thinned:
             transitions = transitions[np.linspace(0, transitions.size - 1, TRANSITIONS).astype(int)]
-        sides = np.concatenate([transitions * (1 - 1e-12), transitions * (1 + 1e-12)])
-        s = np.unique(np.concatenate([np.geomspace(a, b, POINTS), sides]))
-        excess = np.array([self.nu(x) for x in s]) - nu
-        rising = np.flatnonzero((excess[:-1] < 0) & (excess[1:] >= 0))
+        sides = np.concatenate([transitions * (1 - SIDE), transitions * (1 + SIDE)])
+        s = np.unique(np.concatenate([np.geomspace(a, b, pieces * POINTS), sides]))
+        return s, np.array([self.nu(x) for x in s]), thinned
+
+    def _between(self, nu, extent, scan):
+        """All solutions, those below ``far`` from a scan that covers their extent."""
+        low, high = extent
+        found = self._crossings(nu, *scan[:2])
+        if scan[2] and found:
+            best, width = self._largest(nu, found), (high / low) ** (4 / TRANSITIONS)  # a few that were left out
+            near = self._scan(max(best / width, low), min(best * width, high))
+            found = merge(found, self._crossings(nu, *near[:2]))
+        # nothing at all would be a failure of the scan: the residual of what is returned then says so
+        return self._with_last(nu, found or [min((low, high), key=lambda s: abs(self.nu(s) - nu))])
+
+    def _crossings(self, nu, s, values):
+        rising = np.flatnonzero((values[:-1] < nu) & (values[1:] >= nu))
         roots = [brentq(lambda x: self.nu(x) - nu, s[i], s[i + 1], xtol=1e-300, rtol=1e-15) for i in rising]
         return [s for s in roots if abs(self.nu(s) - nu) <= 1e-9 * nu]  # not at a jump within a thinned-out interval
+
+    def _extreme(self, a, b, sign):
+        """Least of sign * nu(s) between a and b, times sign: at a transition or in between."""
+        for _ in range(2):  # the second time with all transitions
+            s, values, thinned = self._scan(a, b)
+            inside = (s >= a) & (s <= b)
+            s, values = s[inside], sign * values[inside]
+            i = int(np.argmin(values))
+            a, b = s[max(i - 1, 0)], s[min(i + 1, s.size - 1)]
+            if not thinned:
+                break
+        found = minimize_scalar(
+            lambda u: sign * self.nu(math.exp(u)),
+            bounds=(math.log(a), math.log(b)),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        return sign * min(float(values[i]), float(found.fun))
+
+
+def overlapping(intervals):
+    """Groups of intervals (low, high, ...), ascending in low, that overlap."""
+    groups, end = [], -math.inf
+    for interval in intervals:
+        if interval[0] > end:
+            groups.append([])
+        groups[-1].append(interval)
+        end = max(end, interval[1])
+    return groups
 
 
 def merge(first, second):

@@ -40,7 +40,7 @@ def continuum_gap(channel, beta, lam):
     The part that is not learned, beyond x_c, is integrated by hand; it is why beta >= 1/2 needs no limit in x.
     """
     least = max(lam, channel.onset)
-    edge = min(1.0, (lam / channel.onset) ** (1 / (2 * beta)))
+    edge = min(1.0, lam / channel.onset) ** (1 / (2 * beta))
     learned = average(channel, lambda x, snr: x ** (-2 * beta) * channel.overlaps(snr)[1], beta, least)
     power = 1 - 2 * beta
     left = -math.log(edge) if power == 0 else -math.expm1(power * math.log(edge)) / power
@@ -130,7 +130,7 @@ class PowerLawLimit(Limit):
 
         *Asymptotic*: k_c -> infinity.
         """
-        x = np.asarray(x, dtype=float)
+        x = check.times("x", x)
         if not np.all(x > 0):
             raise ValueError(f"x = {check.shown(x)}; expected ranks x = i / k_c > 0. Start the grid above zero.")
         return self.channel(self.channel.onset * x ** (-2 * self.beta))

@@ -9,12 +9,14 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from ..._base import check
-from ._features import correlation, entropy
+from ._features import correlation
+from .channel import Jump, transitions
 from .power_law import Limit, average, continuum_gap
 
 __all__ = ["EqualReadouts", "Phase", "SubcriticalPowerLaw"]
 
-RANGE = 1e6  # in lam, above the onset, searched for the lower spinodal
+RANGE = 1e16  # in lam, above the last transition, searched for the lower spinodal
+ROUNDING = 1e-13  # relative, of integrals over the features
 
 
 class Phase(NamedTuple):
@@ -56,9 +58,9 @@ class SubcriticalPowerLaw(Limit):
     Notes
     -----
     *Asymptotic*, within the (heuristic) fixed-point equations. *Corrected* against the paper, which states a unique
-    solution: it is unique only for Delta >= Delta_c(beta) (``critical_noise``). Below, two stable branches coexist
-    between the spinodals, k_c/k jumps at the Maxwell point, and ``alpha_star`` is no longer the Bayes threshold.
-    Necessity is exact; sufficiency is established numerically, for activations with one transition.
+    solution: it is unique only for Delta >= Delta_c(beta) (``critical_noise``). Below, stable branches coexist between
+    spinodals, the error jumps at Maxwell points, and ``alpha_star`` is no longer the Bayes threshold.
+    Both directions are exact: alpha(lam) rises where Delta exceeds the bracket of ``critical_noise``, and only there.
 
     References
     ----------
@@ -94,7 +96,7 @@ class SubcriticalPowerLaw(Limit):
         lam = check.number("lam", lam, above=0)
         eps = (1 - 2 * self.beta) * continuum_gap(self.channel, self.beta, lam)
         alpha = self.gamma * lam * (self.Delta + eps) / (1 - 2 * self.beta)
-        return Phase(lam, alpha, eps, min(1.0, (lam / self.channel.onset) ** (1 / (2 * self.beta))))
+        return Phase(lam, alpha, eps, min(1.0, lam / self.channel.onset) ** (1 / (2 * self.beta)))
 
     def potential(self, phase, alpha):
         r"""Twice the free entropy per k d of a ``phase``.
@@ -114,64 +116,117 @@ class SubcriticalPowerLaw(Limit):
     def critical_noise(self):
         r"""Least noise with a unique solution, the root of Delta_c (0 if always unique).
 
-        .. math:: \Delta_c = \frac{1-2\beta}{2\beta} \int_0^1 x^{-2\beta} g(\phi(x))\,dx - g(1)
+        .. math:: \Delta_c = \sup_\lambda \frac{(1-2\beta)\,[g(1) - g(m(\lambda^-))] - \epsilon(\lambda)}{2\beta}
         """
-        learned = self.channel.total - self.phase(self.channel.onset).eps  # (1 - 2 beta) times the integral
-        return math.sqrt(max(0.0, learned / (2 * self.beta) - self.channel.total))
+        return math.sqrt(max(0.0, self._curve[1].max()))
+
+    def _fall(self, lam):
+        """The noise Delta below which alpha(lam) falls at this lam."""
+        # lam eps' = (1 - 2 beta) (eps - gap) / (2 beta), by parts
+        gap = self.channel.overlaps(lam)[1]
+        return ((1 - 2 * self.beta) * gap - self.phase(lam).eps) / (2 * self.beta)
+
+    @cached_property
+    def _curve(self):
+        """(lam, ``_fall`` there), ascending: a grid, both sides of every transition, and the local maxima."""
+        onset, last = self.channel.onset, max([self.channel.onset, *(jump.lam for jump in self.channel.jumps)])
+        # below exp(-1) of the onset alpha rises whatever beta is, and above ``end`` as Delta exceeds a bound of _fall
+        end = 10 * last
+        while (1 - 2 * self.beta) / (2 * self.beta) * self.channel.overlaps(end)[1] > self.Delta and end < RANGE * last:
+            end *= 10
+        grid = np.append(
+            np.geomspace(0.3 * onset, 10 * last, 300), np.geomspace(10 * last, end, round(8 * math.log10(end / last)))
+        )
+        sides = [side for jump in self.channel.jumps for side in (np.nextafter(jump.lam, 0), jump.lam)]
+        lam = np.union1d(grid, [onset, *sides])
+        fall = np.array([self._fall(x) for x in lam])
+        peaks = [
+            minimize_scalar(lambda x: -self._fall(x), bounds=(lam[i - 1], lam[i + 1]), method="bounded").x
+            for i in range(1, lam.size - 1)
+            if fall[i - 1] < fall[i] > max(fall[i + 1], ROUNDING / (self.beta * lam[i]))
+            and not np.isin(lam[i - 1 : i + 2], sides).any()
+        ]
+        order = np.argsort(lam := np.concatenate([lam, peaks]))
+        return lam[order], np.concatenate([fall, [self._fall(x) for x in peaks]])[order]
 
     @property
     def unique(self):
         """Whether there is one solution at every alpha."""
-        return self.noise >= self.critical_noise
+        return len(self._rising) == 1
 
     @cached_property
+    def _rising(self):
+        """Stretches (from, to) of lam on which alpha(lam) rises: the stable branches, with few features first."""
+        lam, fall = self._curve
+        # eps and the gap, both 1/lam at large lam, have lost the digits of their difference
+        rising = fall - self.Delta <= ROUNDING / (self.beta * lam)
+        edges = []
+        for i in np.flatnonzero(rising[:-1] != rising[1:]):
+            a, b = lam[i], lam[i + 1]
+            between = b > np.nextafter(a, b) and (fall[i] - self.Delta) * (fall[i + 1] - self.Delta) < 0
+            edges.append(
+                brentq(lambda x: self._fall(x) - self.Delta, a, b, xtol=1e-14, rtol=1e-14) if between else float(b)
+            )
+        return tuple(zip([0.0, *edges[1::2]], [*edges[::2], math.inf], strict=True))
+
+    @property
     def spinodals(self):
-        """Where the branch with all features begins and the one with few ends: two Phases, or None where unique."""
+        """Where the second branch of :attr:`maxwell` begins and the first ends: two Phases, or None where unique."""
         if self.unique:
             return None
-        onset, total, Delta = self.channel.onset, self.channel.total, self.Delta
-        # below the onset eps = g(1) - a (lam/onset)^c with 1 + c = 1/(2 beta), so that alpha(lam) is greatest where
-        # Delta + g(1) = (1 + c) a (lam/onset)^c
-        a = total - self.phase(onset).eps
-        upper = onset * (2 * self.beta * (Delta + total) / a) ** (2 * self.beta / (1 - 2 * self.beta))
+        few, many = (self._branch_of(phase) for phase in self.maxwell)
+        return self.phase(many[0]), self.phase(few[1])
 
-        def alpha(u):
-            return self.phase(math.exp(u)).alpha
-
-        grid = math.log(onset) + np.linspace(0, math.log(RANGE), 400)
-        i = int(np.argmin([alpha(u) for u in grid]))
-        found = minimize_scalar(
-            alpha, bounds=(grid[max(i - 1, 0)], grid[min(i + 1, 399)]), method="bounded", options={"xatol": 1e-10}
-        )
-        return self.phase(math.exp(found.x)), self.phase(upper)
+    def _branch_of(self, phase):
+        return next((low, high) for low, high in self._rising if low <= phase.lam <= high)
 
     @cached_property
+    def transitions(self):
+        """All Bayes-optimal transitions: pairs of Phases of equal potential, in the order of alpha; () where unique."""
+        found, here = [], 0
+        while here < len(self._rising) - 1:
+            candidates = [(self._exchange(here, j), j) for j in range(here + 1, len(self._rising))]
+            # none: the two branches overlap by less than rounding
+            nearest = self.phase(self._rising[here + 1][0]).alpha, here + 1
+            alpha, there = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=nearest)
+            found.append((self._root(alpha, *self._rising[here]), self._root(alpha, *self._rising[there])))
+            here = there
+        return tuple(found)
+
+    @property
     def maxwell(self):
-        """The Bayes-optimal transition: the two Phases of equal potential, or None where the solution is unique."""
-        if self.unique:
-            return None
-        lower, upper = self.spinodals
+        """The Bayes-optimal transition, of several the one where eps jumps most; None where the solution is unique."""
+        return max(self.transitions, key=lambda pair: pair[0].eps - pair[1].eps, default=None)
+
+    def _exchange(self, i, j):
+        """Data at which branch j takes over from branch i; None if it does not."""
+        first, second = self._rising[i], self._rising[j]
+        low, high = self.phase(second[0]).alpha, self.phase(first[1]).alpha
+        if j < len(self._rising) - 1:
+            high = min(high, self.phase(second[1]).alpha)
 
         def difference(alpha):
-            few, all_ = self._branches(alpha)
-            return self.potential(all_, alpha) - self.potential(few, alpha)
+            few, many = self._root(alpha, *first), self._root(alpha, *second)
+            return self.potential(many, alpha) - self.potential(few, alpha)
 
-        return self._branches(brentq(difference, lower.alpha, upper.alpha, xtol=1e-13))
+        if not low < high or difference(low) >= 0 or difference(high) <= 0:
+            return None
+        return brentq(difference, low, high, xtol=1e-14)
 
     def solve(self, alpha):
-        """The Bayes-optimal Phase at alpha = n/d^2 > 0."""
+        """The Bayes-optimal Phase at alpha = n/d^2 > 0: of the solutions on all branches that of largest potential."""
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
-        if self.unique:
-            return self._root(alpha, 0.0, math.inf)
-        few, many = self.maxwell
-        return self._branches(alpha)[0 if alpha < few.alpha else 1]
+        return max(self.solutions(alpha), key=lambda phase: self.potential(phase, alpha))
 
-    def _branches(self, alpha):
-        """The solutions with few and with many features; None where the branch does not exist."""
-        lower, upper = self.spinodals
-        few = self._root(alpha, 0.0, upper.lam) if alpha <= upper.alpha else None
-        many = self._root(alpha, lower.lam, math.inf) if alpha >= lower.alpha else None
-        return few, many
+    def solutions(self, alpha):
+        """All stable Phases at alpha = n/d^2 > 0, largest error first."""
+        alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
+        found = []
+        for low, high in self._rising:
+            begins = low == 0 or self.phase(low).alpha <= alpha * (1 + ROUNDING)
+            if begins and (math.isinf(high) or alpha * (1 - ROUNDING) <= self.phase(high).alpha):
+                found.append(self._root(alpha, low, high))
+        return tuple(found)
 
     def _root(self, alpha, low, high):
         """The phase at alpha on a rising branch low < lam < high."""
@@ -179,12 +234,14 @@ class SubcriticalPowerLaw(Limit):
         low = max(low, natural / (self.Delta + self.channel.total) * (1 - 1e-12))
         high = min(high, natural / self.Delta)
 
-        def excess(lam):
-            return self.phase(lam).alpha - alpha
+        def excess(u):
+            return self.phase(math.exp(u)).alpha / alpha - 1
 
+        low, high = math.log(low), math.log(high)
         if excess(low) >= 0 or excess(high) <= 0:  # at an end, up to rounding
-            return self.phase(min((low, high), key=lambda lam: abs(excess(lam))))
-        return self.phase(brentq(excess, low, high, xtol=1e-14, rtol=1e-14))
+            return self.phase(math.exp(min((low, high), key=lambda u: abs(excess(u)))))
+        # where alpha(lam) is flat to rounding, at the critical noise, the square of 50 bisections is the worst case
+        return self.phase(math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15, maxiter=2500)))
 
     def __repr__(self):
         return (
@@ -195,7 +252,7 @@ class SubcriticalPowerLaw(Limit):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EqualReadouts(Limit):
-    r"""All readouts equal, v_i^2 = 1/k: one transition for all features. Data are counted as A = nu/k = alpha/gamma.
+    r"""All readouts equal, v_i^2 = 1/k: all features are learned at once. Data are counted as A = nu/k = alpha/gamma.
 
     Parameters
     ----------
@@ -235,7 +292,7 @@ class EqualReadouts(Limit):
 
     def data(self, q):
         r"""Data at which 0 < q < 1 is stationary, :math:`A(q) = \frac{q}{(1-q)\,g'(q)}\,(\Delta + g(1) - g(q))`."""
-        q = np.asarray(q, dtype=float)
+        q = check.times("q", q)
         if not np.all((q > 0) & (q < 1)):
             raise ValueError(f"q = {check.shown(q)}; expected overlaps 0 < q < 1. q = 0 is a solution at every A.")
         t = q / (1 - q)
@@ -243,7 +300,7 @@ class EqualReadouts(Limit):
 
     def potential(self, q, A):
         """Twice the free entropy per k d, q + ln(1 - q) - A ln(Delta + g(1) - g(q)), of the shape of 0 <= q < 1."""
-        q, A = np.asarray(q, dtype=float), check.number("A", A, least=0)
+        q, A = check.times("q", q), check.number("A", A, least=0)
         if not np.all((q >= 0) & (q < 1)):
             raise ValueError(
                 f"q = {check.shown(q)}; expected overlaps 0 <= q < 1. The potential is -infinity at q = 1."
@@ -261,50 +318,87 @@ class EqualReadouts(Limit):
 
     @property
     def informed_overlap(self):
-        """Overlap at the beginning of the informed branch."""
-        return self._informed[1] / (1 + self._informed[1])
+        """Overlap at the beginning of the informed branch; 0 where it leaves q = 0 continuously."""
+        return self._informed[1]
 
     @cached_property
     def uninformed_until(self):
         """Largest A of the branch with q = 0 as the best of every single feature, lambda_sigma (Delta + g(1)): (36)."""
-        return self.channel.onset * (self.Delta + self.channel.total)
+        return self.channel.onset * self._full
+
+    @cached_property
+    def transitions(self):
+        """All first-order transitions of the Bayes-optimal overlap: rows (A, q below, q above), ascending."""
+        end = self._end
+        found = transitions(self._climb, self._snr, math.ceil(250 * (math.log10(end) + 8)), end)
+        return tuple(Jump(x.lam * self._full, x.below, x.above) for x in found)
 
     @property
     def threshold(self):
-        """A of the Bayes-optimal transition, min_q -s(q) / ln[(Delta + g(1)) / (Delta + g(1) - g(q))]."""
-        return self._transition[0]
+        """A above which the Bayes-optimal overlap is positive, inf_{0<q<1} -s(q)/ln[(Delta+g(1))/(Delta+g(1)-g(q))].
+
+        By a jump to ``overlap``, or continuously at (Delta + g(1)) / (2 c_2).
+        """
+        return self._first[0]
 
     @property
     def overlap(self):
-        """Overlap of all features just above the transition."""
-        return self._transition[1] / (1 + self._transition[1])
+        """Overlap of all features just above the threshold; 0 at a continuous onset."""
+        return self._first[1]
+
+    @property
+    def _first(self):
+        if self.transitions and self.transitions[0].below == 0:
+            return self.transitions[0].lam, self.transitions[0].above
+        return self._continuous, 0.0
+
+    @property
+    def _continuous(self):
+        """A where q = 0 becomes unstable, infinite without a component of degree 2."""
+        bend = self._at(0.0)[2]
+        return self._full / bend if bend > 0 else math.inf
 
     @cached_property
     def _informed(self):
-        return self._least(self._data)
+        """(least A(q), its q), over t = q / (1 - q) from 0."""
+        grid = np.linspace(math.log(1e-8), math.log(self._end), math.ceil(50 * (math.log10(self._end) + 8)))
+        values = [self._data(math.exp(u)) for u in grid]
+        i = int(np.argmin(values))
+        if i == 0 or self._continuous <= values[i]:
+            return self._continuous, 0.0
+        bounds = grid[i - 1], grid[min(i + 1, grid.size - 1)]
+        found = minimize_scalar(
+            lambda u: self._data(math.exp(u)), bounds=bounds, method="bounded", options={"xatol": 1e-9}
+        )
+        t = math.exp(found.x)
+        return float(found.fun), t / (1 + t)
 
-    @cached_property
-    def _transition(self):
-        full = self.Delta + self.channel.total
-        return self._least(lambda t: entropy(t) / -math.log1p(-self._at(t)[0] / full))
+    @property
+    def _end(self):
+        """Largest t looked at, beyond which the noise hides what is left to learn."""
+        return 10 ** min(12 + max(0.0, math.log10(self.channel.total) - math.log10(self.Delta)), 300.0)
+
+    @property
+    def _full(self):
+        return self.Delta + self.channel.total
 
     def _at(self, t):
         return correlation(self.channel.g.kind, self.channel.g.rows, t)
 
     def _data(self, t):
-        _, dg, _, gap = self._at(t)
-        return t / dg * (self.Delta + gap)
+        return self._snr(t) * self._full
 
-    @staticmethod
-    def _least(function):
-        """(least value, t) of a function over overlaps t / (1 + t)."""
-        grid = np.linspace(math.log(1e-4), math.log(1e9), 600)
-        i = int(np.argmin([function(math.exp(u)) for u in grid]))
-        bounds = grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)]
-        found = minimize_scalar(
-            lambda u: function(math.exp(u)), bounds=bounds, method="bounded", options={"xatol": 1e-9}
-        )
-        return float(found.fun), math.exp(found.x)
+    # the potential is -s(q) against x(q) = -D ln[1 - g(q)/D], D = Delta + g(1): a transition is one of a single feature
+    # with x in place of g, at lam = A/D
+
+    def _snr(self, t):
+        _, dg, _, gap = self._at(t)
+        return float(t) / dg * ((self.Delta + gap) / self._full) if dg > 0 else math.inf
+
+    def _climb(self, a, b):
+        left, right = self.Delta + self._at(a)[3], self.Delta + self._at(b)[3]
+        climb = self.channel._climb(a, b) / left
+        return self._full * (-math.log1p(-climb) if climb < 0.5 else math.log(left / right))
 
     def __repr__(self):
         return f"EqualReadouts(noise={self.noise:g}, activation={self.activation!r})"

@@ -9,12 +9,14 @@ import numpy as np
 
 from ..._base import check
 from ..._base.record import Record
-from .channel import bridges, channel_of
+from .channel import channel_of
 from .correlation import correlation_of
 from .fixed_points import FixedPoints
 
 __all__ = ["BayesCurve", "BayesSolution", "FixedPoint", "HierarchicalTeacher", "power_law_readouts"]
 
+CROWDED = 1e-3  # sum of squares of the parts of eps over (Delta + eps)^2, from where eps is wrong by some percent
+SAME = 1e-8  # of g(1): two errors that are one
 SELECTIONS = ("bayes", "uninformed", "informed")
 
 
@@ -49,6 +51,8 @@ class BayesSolution(Record):
         Which of them this is.
     converged : bool
         Whether the residual is below 1e-9.
+    note : str
+        Where the Gaussian channel behind the equations is not the truth: a sentence that says so.
     residual : float
         ``|eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1))``, with eps = nu/s - Delta.
     """
@@ -64,6 +68,24 @@ class BayesSolution(Record):
     selected: int
     converged: bool
     residual: float
+
+    @property
+    def note(self):
+        r"""A sentence where the Gaussian channel is not the truth, else empty.
+
+        Where :math:`\sum_i e_i^2 > 10^{-3} (\Delta + \epsilon)^2`, e_i the part of feature i in eps. *Heuristic*: with
+        equal readouts of He_3, nu = 3 k and Delta = 1/2, eps is too small by about 30 times that ratio.
+        """
+        teacher = self.teacher
+        parts = teacher.v2 * teacher.channel.overlaps(min(self.s, 1e304) * teacher.v2)[1]
+        if math.isinf(self.s) or np.sum((parts / (teacher.Delta + self.eps)) ** 2) <= CROWDED:
+            return ""
+        return (
+            f"About {self.eps**2 / np.sum(parts**2):.3g} features carry eps, which is "
+            f"{self.eps / (teacher.Delta + self.eps):.0%} of Delta + eps: what is unknown of a label is not Gaussian, "
+            "and the Bayes error differs by some percent or more (it was larger wherever it was sampled). Trust eps "
+            "where more features share it (larger k, smaller beta) or the noise is larger; else sample the posterior."
+        )
 
     def cut(self, k_s):
         r"""Error of the Bayes estimator cut to its k_s strongest features, of the shape of k_s.
@@ -81,7 +103,11 @@ class BayesSolution(Record):
         -----
         *Heuristic*: derived from the decoupling of the features, not part of the fixed-point equations.
         """
-        widths, k = np.asarray(k_s), self.q.size
+        k = self.q.size
+        try:
+            widths = np.asarray(k_s)
+        except ValueError:  # rows of different length
+            widths = np.array("")
         if not np.issubdtype(widths.dtype, np.integer) or np.any(widths < 0) or np.any(widths > k):
             raise ValueError(f"k_s = {check.shown(k_s)}; expected integers from 0 to k = {k}. Try np.arange({k + 1}).")
         v2, channel = np.sort(self.teacher.v2)[::-1], self.teacher.channel
@@ -105,8 +131,8 @@ class BayesCurve(Record):
         Parameter nu/(Delta + eps), data n/d, error, effective width. Each point solves the equations exactly; where nu
         falls as s grows, several points belong to the same nu.
     optimal : ndarray of bool, shape (n,)
-        False at points that are not the Bayes-optimal solution at their nu (Maxwell's construction on these points: the
-        lower convex hull of K(ln s), K' = nu).
+        False at points that are not the Bayes-optimal solution at their nu: another solution there has a larger Phi
+        (and another error). A property of each point, whatever the others are.
     """
 
     teacher: "HierarchicalTeacher"
@@ -279,8 +305,8 @@ class HierarchicalTeacher(Record):
         nu : float
             Data, n/d > 0.
         selection : {"bayes", "uninformed", "informed"}
-            Which of several solutions: that of largest potential, of largest error (the one reached from no knowledge
-            of the teacher), or of smallest error.
+            Which of several solutions: that of largest potential, of largest error (each feature at its own best,
+            as few known as possible; no algorithm), or of smallest error.
 
         Returns
         -------
@@ -293,8 +319,9 @@ class HierarchicalTeacher(Record):
 
         Notes
         -----
-        Without noise and for nu > k the teacher is learned perfectly: eps = 0, s = phi = infinity. With more than 2000
-        transitions between the least and the largest solution, neighbouring ones far from the best are not listed.
+        Without noise and for nu > k the teacher is learned perfectly: eps = 0, s = phi = infinity; errors below 1e-304
+        are 0, too. With more than 2000 transitions between the least and the largest solution, neighbouring ones far
+        from the best are not listed.
         """
         nu = check.number("nu", nu, above=0, hint="nu is the number of samples over the input dimension, n/d.")
         if selection not in SELECTIONS:
@@ -308,12 +335,12 @@ class HierarchicalTeacher(Record):
         s, eps, k_c, phi = solutions[selected]
         q = np.empty(self.k)
         q[self._order] = 1.0 if math.isinf(s) else self.m(s * self.v2[self._order])
-        residual = abs(nu / s - self.Delta - eps) / (self.Delta + self.g.total)
+        residual = abs(nu / s - self.Delta - eps) / (self.Delta + self.g.total) if 0 < s < math.inf else 0.0
         return BayesSolution(self, nu, eps, q, k_c, s, phi, solutions, selected, residual < 1e-9, residual)
 
     def _describe(self, s, nu):
         if math.isinf(s):
-            return FixedPoint(s, 0.0, self.k, math.inf)
+            return FixedPoint(s, 0.0, self.k, self._points.potential(s, nu))
         eps, _, k_c = self._totals(s)
         return FixedPoint(s, eps, k_c, self._points.potential(s, nu))
 
@@ -354,13 +381,10 @@ class HierarchicalTeacher(Record):
             raise ValueError(
                 "s does not increase from a positive value; expected 0 < s_1 < s_2 < ... Try np.geomspace."
             )
-        eps, price, k_c = np.transpose([self._totals(x) for x in s])
+        eps, _, k_c = np.transpose([self._totals(x) for x in s])
         values = s * (self.Delta + eps)
-        # K(ln s) = (Delta + g(1)) s - sum_i max_q [lam_i g(q) + s(q)] has the slope nu: its hull selects maximal Phi
-        K = values + price
-        optimal = np.ones(s.size, dtype=bool)
-        for i, j in bridges(np.diff(np.log(s)), np.diff(K)):
-            optimal[i + 1 : j] = False
+        best = [0.0 if math.isinf(x) else self._totals(x)[0] for x in self._points.best(values)]
+        optimal = np.abs(eps - best) <= SAME * self.g.total
         return BayesCurve(self, s, values, eps, k_c.astype(int), optimal)
 
     def _grid(self, nu, points):
@@ -379,7 +403,9 @@ class HierarchicalTeacher(Record):
         return np.geomspace(low, high, points)
 
     def window(self, feature):
-        """Interval of nu where one solution knows the feature, by its first transition, and another does not.
+        r"""Interval of nu where one solution knows the feature, by its first transition, and another does not.
+
+        .. math:: \Big[\min_{s > s_i} \nu(s),\ \max_{s < s_i} \nu(s)\Big], \qquad s_i = \lambda_\sigma / v_i^2
 
         Parameters
         ----------
@@ -389,20 +415,21 @@ class HierarchicalTeacher(Record):
         Returns
         -------
         tuple of float
-            Where the solution with the feature begins and where the one without it ends; the width is
-            lambda_sigma g(q_sigma) for a single feature, that times their number for a group of equal readouts.
+            Where the solutions with the feature begin and where those without it end; the width is
+            lambda_sigma g(q_sigma) for a single feature, that times their number for a group of equal readouts, and
+            more where the windows of similar readouts merge.
 
         Notes
         -----
-        *Exact* given the fixed-point equations. The upper end is where an algorithm without prior knowledge would first
-        find the feature; the Bayes-optimal transition lies between the two.
+        *Exact* given the fixed-point equations. The Bayes-optimal transition lies between the two ends. Both are
+        information-theoretic: at the upper end no solution is left in which every other feature sits at its own best
+        and this one is unknown. That says nothing about what an algorithm finds.
         """
         if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < self.k:
             raise ValueError(
                 f"feature = {check.shown(feature)}; expected an integer from 0 to {self.k - 1}, an index into v2."
             )
-        s = self.onset / self.v2[feature]
-        return float(self._points.nu(s * (1 + 1e-14))), float(self._points.nu(s * (1 - 1e-14)))
+        return self._points.window(float(self.onset / self.v2[feature]))
 
     def __repr__(self):
         readouts = f"beta={self.beta:g}, k={self.k}" if self.beta is not None else f"k={self.k}"
