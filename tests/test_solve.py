@@ -341,6 +341,30 @@ def test_the_floor_is_the_size_of_the_rounding_errors():
     assert 0.02 < np.abs(errors).max() < 5
 
 
+def test_the_floor_sums_amplitudes_before_it_squares():
+    """Output weights of three students and two teachers: the errors of all products of two units count, (sum)^2."""
+    v, v_star = np.array([1.0, -0.4, 0.7]), np.array([0.9, 1.3])
+    model = ov.committee_machine(3, 2, v=v, v_star=v_star, eta=0.2)
+    Q, T = np.diag([0.5, 2.0, 0.1]), np.diag([1.0, 3.0])
+    traj = ov.solve(model, start_of(model, Q=Q, R=np.zeros((3, 2)), T=T), [0.0], method="DOP853")
+    variance = np.concatenate([np.diag(Q), np.diag(T)])
+    size = np.sqrt(2 / np.pi * np.arcsin(variance / (1 + variance)))  # E[erf(x / sqrt 2)^2]
+    expected = np.finfo(float).eps * np.sum(np.abs(np.concatenate([v, v_star])) * size) ** 2
+    # quadrature with 40 nodes of erf, whose width is of the order of the field's
+    assert traj.eps_floor[0] / expected == pytest.approx(1, rel=1e-3)
+
+
+def test_at_goes_back_to_where_the_overlaps_hold_the_differences():
+    """At rtol = 1e-3 the differences err by 1e-3 of themselves; Q and R, integrated on from a late record, by 1e-8."""
+    model = ov.committee_machine(1, 1, eta=1.0, spectrum=ov.power_law(beta=0.5, L=1))
+    start = model.random_start(N=50, rng=1)
+    options = dict(late=True, method="structured", rtol=1e-3)
+    late = ov.solve(model, start, [0.0, 60.0, 120.0], **options)
+    assert np.isnan(late.eps_late[0]) and np.all(late.eps_g[1:] < 2e-8)
+    # the same steps from the same record
+    np.testing.assert_allclose(late.at(63.0).R, ov.solve(model, start, [63.0], **options).R[0], rtol=0, atol=1e-12)
+
+
 # students whose norm vanishes ----------------------------------------------------------------------------------------
 
 
