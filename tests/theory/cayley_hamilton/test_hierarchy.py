@@ -415,18 +415,20 @@ def test_the_orthonormal_basis_does_not_break():
     assert max(worst_eps_g(L, "orthonormal") for L in (8, 12, 14)) < 1e-10
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_broken_run_says_why(seed):
-    """L = 16: rounding has grown to overlaps of order one at alpha = 14, whatever its last digits were.
+def test_a_broken_run_says_why():
+    """L = 16: rounding has grown to overlaps of order one at alpha = 14, and one run in twelve survives it by chance.
 
-    (At L = 14 the last digits decide whether the run survives to its end, and they differ between a kernel that was
-    compiled in this process and the same kernel from the cache.)
+    (At L = 14 the last digits decide, which differ between a kernel compiled in this process and the same kernel from
+    the cache: there a single run fails or not with what ran before it.)
     """
     model = ov.committee_machine(2, 2, eta=0.5, normalised=True, spectrum=ov.power_law(beta=1.5, L=16))
-    start = model.random_start(N=3200, rng=seed, student_scale=0.6)
+    broken = []
     with pytest.warns(RuntimeWarning, match="Vandermonde matrix.*basis='orthonormal'"):
-        traj = ch.solve(model, start, np.linspace(0, 200, 21), basis="scaled", limit=16, rtol=1e-12, atol=1e-14)
-    assert not traj.success and 1 <= len(traj) < 21 and "FAILED" in repr(traj)
+        for seed in (1, 2, 3):
+            start = model.random_start(N=3200, rng=seed, student_scale=0.6)
+            traj = ch.solve(model, start, np.linspace(0, 200, 21), basis="scaled", limit=16, rtol=1e-12, atol=1e-14)
+            broken += [] if traj.success else [traj]
+    assert broken and all(len(traj) < 21 and "FAILED" in repr(traj) for traj in broken)
 
 
 # results and bad input ------------------------------------------------------------------------------------------------
