@@ -137,6 +137,39 @@ def test_differences_serve_where_there_are_no_derivatives(rng):
         np.testing.assert_allclose(y, x, atol=2e-3 * max(np.abs(x).max(), 1e-3))
 
 
+def coplanar(seed=15):
+    """Three relu students and three quadratic teachers in one plane: any three fields have a singular covariance."""
+    rng = np.random.default_rng(seed)
+    model = ov.committee_machine(3, 3, activation=ov.relu, teacher_activation=ov.quadratic, eta=0.3)
+    W, W_star = rng.standard_normal((3, 2)), rng.standard_normal((3, 2))
+    return model, ov.State.from_weights(model, W=W, W_star=W_star)
+
+
+def test_derivatives_that_diverge_are_those_of_a_nearby_state():
+    """At singular overlaps the closure of relu units is Hoelder-1/2 only: no nan reaches Newton's iteration."""
+    for seed in range(20):
+        system = System(*coplanar(seed))
+        system.close(system.pack(system.start))
+        assert all(np.all(np.isfinite(x)) for x in closure_derivatives(system))
+
+
+def test_singular_overlaps_are_integrated_as_accurately():
+    model, start = coplanar()
+    alpha = [0.5, 2.0, 10.0]
+    reference = ov.solve(model, start, alpha, method="DOP853", rtol=1e-12)
+    traj = ov.solve(model, start, alpha, method="structured")
+    assert traj.success and distance(traj, reference) < 1e-8  # rtol; 6e-10 at most in 20 draws
+
+
+def test_a_newton_matrix_of_nan_is_no_convergence():
+    """A correction of nan is neither below nor above what is negligible: it must not count as 0, which converges."""
+    model, start, _ = linear_network(3, eta=0.5)
+    system = System(model, start)
+    solver = StructuredBDF(system.rhs, 0.0, system.pack(start), 1.0)
+    correction = solver._correction(1.0 - np.float64(np.nan) * solver.jac(0.0, solver.y), np.ones(solver.n))
+    assert np.all(np.isnan(correction))
+
+
 def test_solver_refuses_other_equations():
     for solver in (StructuredBDF, ExponentialMidpoint):
         with pytest.raises(ValueError, match="flow of the overlaps"):

@@ -53,11 +53,14 @@ def closure_derivatives(closure, model, S, w, *, exact):
             "teachers; follow the trajectory with ov.solve instead."
         )
     S = np.array(S)
-    if not exact and alignment_obstacle(model, S):
-        S[np.diag_indices(K + M)] *= 1 + NEARLY**2
     dA, dB, dC, ddv = changes
     second_order = not model.gradient_flow
-    DERIVATIVES[student](S, w, K, teacher, model.eta, model.eta_v, model.noise, second_order, dA, dB, dC, ddv)
+    for nearby in (not exact and bool(alignment_obstacle(model, S)), not exact):
+        if nearby:  # derivatives diverge at singular S
+            S[np.diag_indices(K + M)] *= 1 + NEARLY**2
+        DERIVATIVES[student](S, w, K, teacher, model.eta, model.eta_v, model.noise, second_order, dA, dB, dC, ddv)
+        if all(np.all(np.isfinite(x)) for x in changes):
+            break
     return changes
 
 

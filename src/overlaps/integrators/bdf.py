@@ -121,7 +121,8 @@ class StructuredBDF(BDF):
             unit = self.system.unit(self.y)
             negligible = np.maximum(negligible, ROUNDING * unit * np.max(y / unit))
         self.corrected = self.trial
-        return x if np.any(np.abs(x) > negligible) else np.zeros_like(x)
+        # written so that nan, of a matrix that is not finite, is no convergence
+        return np.zeros_like(x) if np.all(np.abs(x) <= negligible) else x
 
     def _timed(self, fun):
         """The right-hand side, remembering the time of its last call: the end of the step that is tried."""
