@@ -365,6 +365,88 @@ def test_at_goes_back_to_where_the_overlaps_hold_the_differences():
     np.testing.assert_allclose(late.at(63.0).R, ov.solve(model, start, [63.0], **options).R[0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["structured", "DOP853", "exponential"])
+def test_the_floor_knows_the_error_of_the_integrator(method):
+    """Linear unit on an almost flat spectrum, against the exact solution: rounding is far below the error."""
+    spectrum = ov.power_law(beta=0.1, L=32)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=spectrum)
+    start = model.random_start(N=3200, rng=3)
+    q, r, t = (x[:, 0, 0] for x in start.plain)
+    s, p = spectrum.s, spectrum.p
+    generator = -2 * model.eta * np.diag(s) + model.eta**2 * np.outer(s * p, s)
+    alpha = np.array([3.0, 10.0, 20.0])
+    exact = np.array([s @ expm(generator * a) @ (q - 2 * r + t) / 2 for a in alpha])
+    traj = ov.solve(model, start, alpha, method=method, rtol=1e-4)
+    error = np.abs(traj.eps_g - exact)
+    assert np.all(error > 1e-12)  # rounding would be 1e-15
+    # it may be too large, by errors that the flow forgets; never much too small
+    assert np.all(traj.eps_floor > 0.7 * error) and np.all(traj.eps_floor < 0.1 * exact)
+
+
+# students that are nearly parallel -----------------------------------------------------------------------------------
+
+
+def bundle(angle, activation, eta=0.1, gradient_flow=False):
+    """Four students that differ by an angle, two teachers; kinked units unless the activation says otherwise."""
+    rng = np.random.default_rng(0)
+    model = ov.committee_machine(4, 2, activation=activation, eta=eta, gradient_flow=gradient_flow)
+    w = rng.standard_normal(12)
+    W, W_star = w + angle * rng.standard_normal((4, 12)), rng.standard_normal((2, 12))
+    return model, ov.State.from_weights(model, W=W, W_star=W_star)
+
+
+def test_nearly_parallel_kinked_students_do_not_meet_a_small_tolerance():
+    """Angles of 1e-7 are a difference of 1e-14 of overlaps: said, with an error that covers the one that was made.
+
+    The solution is a smooth function of the angle: 4e-5, 2e-5 and 1e-5, which float64 resolves, give it at 1e-7.
+    """
+    exact = []
+    for angle in (4e-5, 2e-5, 1e-5):
+        with pytest.warns(RuntimeWarning, match="tolerance is not met"):  # that of 1e-12: 1e-8 is
+            traj = ov.solve(*bundle(angle, ov.leaky_relu(-0.5)), [20.0], rtol=1e-12)
+        assert traj.eps_floor[-1] < 1e-8
+        exact.append(traj.eps_g[-1])
+    limit = np.polynomial.polynomial.polyfit([4e-5, 2e-5, 1e-5], exact, 2)[0]
+    for rtol in (1e-6, 1e-8):
+        model, start = bundle(1e-7, ov.leaky_relu(-0.5))
+        if rtol == 1e-8:
+            with pytest.warns(RuntimeWarning, match="nearly parallel at alpha = 0 .*tolerance is not met"):
+                traj = ov.solve(model, start, [20.0], rtol=rtol)
+            assert not traj.success and traj.alpha[-1] == 20.0
+        else:
+            traj = ov.solve(model, start, [20.0], rtol=rtol)
+        error = abs(traj.eps_g[-1] - limit)
+        assert error > 10 * rtol * limit  # what rtol alone would not tell
+        assert error < traj.eps_floor[-1] < 0.01 * limit
+
+
+def test_angles_that_are_resolved_and_smooth_units_are_no_trouble():
+    for angle, activation in ((1e-2, ov.leaky_relu(-0.5)), (1e-7, ov.erf)):
+        model, start = bundle(angle, activation)
+        traj = ov.solve(model, start, [20.0])
+        finer = ov.solve(model, start, [20.0], rtol=1e-12)
+        assert traj.success and traj.message == "reached alpha = 20."
+        np.testing.assert_allclose(traj.Q, finer.Q, atol=1e-6)  # 100 rtol: angles of 0.01 amplify, 1 / (2 angle)
+
+
+def test_students_equal_up_to_rounding_are_named():
+    """Equal weights, whose overlaps rounding makes differ in the last digit: it decides when they part."""
+    model = ov.committee_machine(3, 3, activation=ov.relu, teacher_activation=ov.quadratic, eta=0.1)
+    W = np.random.default_rng(0).standard_normal((6, 12)) / np.sqrt(3)
+    W[1] = W[0]
+    start = ov.State.from_weights(model, W=W[:3], W_star=W[3:])
+    for method in ("DOP853", "structured"):
+        with pytest.warns(RuntimeWarning, match="two students with a kink are nearly parallel"):
+            assert not ov.solve(model, start, [10.0], method=method).success
+
+
+def test_a_start_outside_of_the_numbers_is_refused():
+    for activation in (ov.erf, ov.relu):
+        model = ov.committee_machine(1, 1, activation=activation, eta=0.5)
+        with pytest.raises(ValueError, match="largest overlap is 1e\\+200"):
+            ov.solve(model, start_of(model, Q=[[1e200]]), (0, 1))
+
+
 # students whose norm vanishes ----------------------------------------------------------------------------------------
 
 

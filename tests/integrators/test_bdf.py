@@ -87,7 +87,7 @@ def test_structured_solve_is_the_dense_solve(name, both_layers, K, M, L, rng):
 @each_activation
 @pytest.mark.parametrize("c", [0.3, 30.0])
 def test_structured_solve_knows_the_sizes_of_the_blocks(name, c, rng):
-    """Unequal p_l, and a block of no coordinates: C enters block l with s_l p_l, in the Newton matrix as in the flow."""
+    """Unequal p_l, and a block without coordinates: C enters with s_l p_l, in the Newton matrix as in the flow."""
     model = ov.committee_machine(
         3,
         2,
@@ -400,6 +400,21 @@ def test_exponential_step_keeps_its_tolerance(name):
         assert distance(traj, reference) < 20 * rtol  # the errors of the steps add up
 
 
+def test_exponential_step_keeps_rtol_of_eps_g():
+    """Fast blocks lag behind a slowly falling eps_g; an estimate that does not see it is wrong by 2e5 at the end."""
+    spectrum = ov.power_law(beta=1.5, L=12)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=spectrum)
+    start = model.random_start(N=1200, rng=3)
+    q, r, t = (x[:, 0, 0] for x in start.plain)
+    s, p = spectrum.s, spectrum.p
+    generator = -2 * model.eta * np.diag(s) + model.eta**2 * np.outer(s * p, s)
+    alpha = [10.0, 100.0, 1000.0]
+    exact = [s @ expm(generator * a) @ (q - 2 * r + t) / 2 for a in alpha]
+    traj = ov.solve(model, start, alpha, method="exponential", rtol=1e-3)
+    np.testing.assert_allclose(traj.eps_g, exact, rtol=1e-3)
+    assert exact[-1] < 1e-10
+
+
 # what "auto" chooses --------------------------------------------------------------------------------------------------
 
 
@@ -469,7 +484,7 @@ def test_stop(method, rtol):
 
 
 def test_no_record_in_the_last_step_is_lost():
-    """Steps are longer than the distance of output times here, also the one in which the run stops or is handed over."""
+    """Steps are longer than the distance of output times, also the one in which the run stops or is handed over."""
     model, start = single(gradient_flow=True)
     alpha = np.linspace(0.0, 20.0, 2001)
     options = dict(method="structured", rtol=1e-4)

@@ -46,6 +46,23 @@ def test_eps_g_keeps_rtol_as_it_falls(eta, spectrum, N, last):
     assert error(scipy.integrate.DOP853) > 30  # Q and R alone do not control it
 
 
+@pytest.mark.parametrize("method, percent", [("RK45", 0.056), ("BDF", 0.16), ("LSODA", 0.0028), ("DOP853", 0.00068)])
+def test_what_error_control_of_the_overlaps_alone_leaves(method, percent):
+    """The numbers of the documentation: SciPy's solvers at rtol 1e-6, atol 1e-9 in a decay after a plateau."""
+    model = ov.committee_machine(2, 2, eta=1.5)
+    start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=[[0.1, 0], [0, 0.2]], T=np.eye(2))
+    exact = ov.solve(model, start, [150.0], rtol=1e-12, late=True).eps_g[0]
+    assert exact == pytest.approx(5.64e-9, rel=1e-3, abs=0)
+    tolerances = dict(rtol=1e-6, atol=1e-9)
+    traj = ov.solve(
+        model, start, [30.0, 60.0, 90.0, 120.0, 150.0], method=getattr(scipy.integrate, method), **tolerances
+    )
+    # other versions of SciPy may choose other steps
+    assert 0.3 < 100 * abs(traj.eps_g[-1] / exact - 1) / percent < 3
+    ours = ov.solve(model, start, [30.0, 60.0, 90.0, 120.0, 150.0], **tolerances)
+    assert abs(ours.eps_g[-1] / exact - 1) < 2e-6
+
+
 def test_other_equations_are_left_to_scipy():
     """Without overlaps there is no eps_g: the same steps as SciPy's."""
     from overlaps.integrators.dop853 import DOP853

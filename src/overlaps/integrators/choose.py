@@ -11,9 +11,9 @@ def choose_method(system, span, rtol):
 
     The costs are estimates, in evaluations of the right-hand side: DOP853 makes steps of 12 evaluations not longer
     than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted), the
-    exponential step, of order 2, about 100 rtol^(-1/2).
+    exponential step, of order 2, about 300 rtol^(-1/2).
     """
-    explicit, structured, exponential = 2 * span * fastest_rate(system), 500 * rtol**-0.2, 100 * rtol**-0.5
+    explicit, structured, exponential = 2 * span * fastest_rate(system), 500 * rtol**-0.2, 300 * rtol**-0.5
     stiff = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
     obstacle = _obstacle(system)
     if explicit < structured:

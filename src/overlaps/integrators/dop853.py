@@ -40,10 +40,18 @@ class DOP853(integrate.DOP853):
         super().__init__(fun, t0, y0, t_bound, **options)
         owner = getattr(fun, "__self__", None)
         self.system = owner if isinstance(owner, System) else None
+        self.error = self._share = (
+            0.0  # of eps_g, relative to it: the sum of what the steps leave, and the last of them
+        )
+
+    def _step_impl(self):
+        result = super()._step_impl()
+        self.error += self._share
+        return result
 
     def _estimate_error_norm(self, K, h, scale):
         norm = super()._estimate_error_norm(K, h, scale)
-        system = self.system
+        system, self._share = self.system, 0.0
         if system is None:
             return norm
         fifth, third = (system.change_of_eps_g(K.T @ E) for E in (self.E5, self.E3))
@@ -51,4 +59,5 @@ class DOP853(integrate.DOP853):
             return norm
         # the same combination of two estimates as for the overlaps, for the one number eps_g
         error = abs(h) * fifth**2 / np.hypot(fifth, 0.1 * third)
+        self._share = error / max(system.eps_g, ROUNDING)
         return max(norm, error / (self.rtol * system.eps_g + ROUNDING))

@@ -17,7 +17,11 @@ from .exponential import ExponentialMidpoint
 from .methods import check_options, solver_class
 from .run import integrate
 
-__all__ = ["Solution", "evolve"]
+__all__ = ["OVERFLOW", "Solution", "evolve"]
+
+OVERFLOW = 1e70  # overlaps whose products in the closure are not numbers any more
+PARALLEL = 1e-5  # sine^2 of the angle of two kinked students below which the run is checked for what it amplifies
+UNMET = 1e3  # rtol: an error of the overlaps that is no accuracy any more, beyond what plateaus of smooth units cost
 
 
 class Solution(NamedTuple):
@@ -38,6 +42,7 @@ class Solution(NamedTuple):
     eps_late: Any
     floor_late: Any
     solver: Any
+    eps_error: Any
 
 
 def evolve(
@@ -48,6 +53,12 @@ def evolve(
     start = check.state(start).on(model)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha)
+    largest = np.max(np.abs(start.S))
+    if not largest < OVERFLOW:
+        raise ValueError(
+            f"start: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
+            "still numbers. Check the scale of the weights."
+        )
     check_domain(model, start.S, start.v)
     system = System(model, start)
     automatic = isinstance(method, str) and method == "auto"
@@ -59,14 +70,18 @@ def evolve(
         leave = _learned(system) if check.flag("late", late) else None
         run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
         arrays = [*system.unpack(np.array(run.y)), None, None]
+        if run.parallel[0] < PARALLEL:
+            _check_parallel(system, run, solver, common["options"])
+        error = np.array(run.error)
         if run.left:
             run, *arrays = _follow_differences(system, run, arrays[:3], times, solver, tick, common)
+            error = np.concatenate([error, np.zeros(max(len(run.alpha) - len(error), 0))])[: len(run.alpha)]
     first = first_record(run, alpha)
-    q, r, v, eps_late, floor_late = (None if x is None else x[first:] for x in arrays)
+    q, r, v, eps_late, floor_late, eps_error = (None if x is None else x[first:] for x in (*arrays, error))
     message = run.message + _closure_note(system.closure)
     return Solution(
         np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success, message, run.nfev,
-        solver.__name__ + why, rtol, atol, eps_late, floor_late, solver,
+        solver.__name__ + why, rtol, atol, eps_late, floor_late, solver, eps_error,
     )  # fmt: skip
 
 
@@ -82,6 +97,44 @@ def _learned(system):
     if reason:
         raise ValueError(f"late=True cannot follow this problem to the end: {reason}. Leave late out.")
     return leave
+
+
+def _check_parallel(system, run, solver, options):
+    """Measure what rtol is worth where kinked students are nearly parallel: run again, from norms moved by rtol.
+
+    The gradient of a kinked unit knows the angle of two students, the root of 1 - cos^2: overlaps known to rtol leave
+    it uncertain by sqrt(rtol), and the flow may drive such students apart at once.  The change of eps_g is added to its
+    error, and a run that is changed too much has not met its tolerance.
+    """
+    sine2, at, y = run.parallel
+    where = f"two students with a kink are nearly parallel at alpha = {at:.6g} (angle {np.sqrt(sine2):.1g})"
+    if not run.success:
+        run.message += f" Note that {where}, where the flow is not smooth; start from students that differ more."
+        return
+    moved = np.array(y)
+    i, j = system.upper
+    L, K, M = system.shape
+    upper = moved[L * K * M : L * (K * M + len(i))].reshape(L, -1)
+    upper[:, i == j] *= 1 + max(options["rtol"], 4 * np.finfo(float).eps)
+    later = [n for n, alpha in enumerate(run.alpha) if alpha > at]
+    if not later:
+        return
+    times = np.array([at, *(run.alpha[n] for n in later)])
+    other = integrate(system, moved, times, every_step=False, method=solver, options=options)
+    worst = 0.0 if other.success else np.inf
+    for n, y_moved in zip(later, other.y[1:], strict=False):
+        eps_g, eps_moved = max(system.close(run.y[n]), 0.0), max(system.close(y_moved), 0.0)
+        run.error[n] += abs(eps_moved - eps_g) / max(eps_g, np.finfo(float).tiny)
+        worst = max(worst, np.max(np.abs(y_moved - run.y[n])) / max(1.0, np.max(np.abs(run.y[n]))))
+    run.nfev += other.nfev
+    if worst > UNMET * options["rtol"]:
+        run.success = run.left = False
+        error = f"about {worst:.1g}" if np.isfinite(worst) else "any size"
+        run.message += (
+            f" But {where}: an error of rtol there grows to {error} of the largest overlap, so the tolerance is not "
+            "met. Overlaps resolve an angle to sqrt(rtol), 1e-8 at best: try a smaller rtol, or start from students "
+            "that differ more."
+        )
 
 
 def _follow_differences(system, run, arrays, times, solver, tick, common):

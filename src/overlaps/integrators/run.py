@@ -21,15 +21,19 @@ class Run:
 
     alpha: list = field(default_factory=list)
     y: list = field(default_factory=list)
+    error: list = field(default_factory=list)  # of eps_g, relative to it, by the solver's own account
+    watched: tuple | None = None  # sine^2 of all angles of kinked students at the last step, alpha, packed state
+    parallel: tuple = (np.inf, 0.0, None)  # sine^2 of the angle of kinked students at its smallest, alpha, packed state
     success: bool = False
     message: str = ""
     nfev: int = 0
     left: bool = False
 
-    def record(self, alpha, y):
+    def record(self, alpha, y, error=0.0):
         """Keep one point."""
         self.alpha.append(float(alpha))
         self.y.append(np.array(y))
+        self.error.append(float(error))
 
 
 def integrate(system, y0, times, *, every_step, method, options, stop=None, leave=None, tick=None):
@@ -58,6 +62,8 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
 
 def _drive(run, system, y, times, every_step, method, options, crossing, leave, tick):
     solver = _solver(system, method, times[0], y, times[-1], options)
+    system.close(y)
+    _watch(run, system, times[0], y)
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent = 0
     for target in times[1:]:
@@ -76,6 +82,7 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
             if trouble:
                 run.message = f"stopped at alpha = {before:.6g}: {trouble}"
                 return
+            _watch(run, system, solver.t, solver.y)
             if crossing is not None and crossing.passed(solver.t, solver.y):
 
                 def at_time(t, t0=before, y0=y_before):
@@ -85,26 +92,47 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
                     at_time = solver.dense_output()
                 at = crossing.locate(before, solver.t, at_time)
                 for passed in times[(times >= target) & (times < at)]:
-                    run.record(passed, at_time(passed))
-                run.record(at, at_time(at))
+                    run.record(passed, at_time(passed), own_error(solver))
+                run.record(at, at_time(at), own_error(solver))
                 run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
                 return
             if leave is not None and leave(solver.y):
                 for passed in times[(times >= target) & (times < solver.t)]:
-                    run.record(passed, solver.dense_output()(passed))
-                run.record(solver.t, solver.y)
+                    run.record(passed, solver.dense_output()(passed), own_error(solver))
+                run.record(solver.t, solver.y, own_error(solver))
                 run.success = run.left = True
                 return
             if every_step:
-                run.record(solver.t, solver.y)
+                run.record(solver.t, solver.y, own_error(solver))
             if tick is not None:
                 tick(solver.t)
         if not every_step:
-            run.record(target, solver.y if solver.t == target else solver.dense_output()(target))
+            run.record(target, solver.y if solver.t == target else solver.dense_output()(target), own_error(solver))
         if issubclass(method, RUNGE_KUTTA):
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
     run.success, run.message = True, f"reached alpha = {times[-1]:g}."
+
+
+def own_error(solver):
+    """Error of eps_g, relative to it, that the solver's estimates add up to; 0 for solvers that keep no account."""
+    return getattr(solver, "error", 0.0)
+
+
+def _watch(run, system, alpha, y):
+    """Keep the state in which two kinked students are most nearly parallel, at the last evaluation of the closure."""
+    K = system.model.K
+    if K < 2 or not kinked(system.model.activation):
+        return
+    Q, (i, j) = system.S[:K, :K], np.triu_indices(K, 1)
+    norms = np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny)
+    sines = np.abs(1 - Q[i, j] ** 2 / norms)
+    # students whose overlaps are equal digit by digit may stay so, unless rounding parts them
+    before, run.watched = run.watched, (sines, float(alpha), np.array(y))
+    if before is not None and np.any((before[0] == 0) & (sines > 0)):
+        run.parallel = (0.0, *before[1:])
+    elif np.any(sines > 0) and sines[sines > 0].min() < run.parallel[0]:
+        run.parallel = (float(sines[sines > 0].min()), *run.watched[1:])
 
 
 def _trouble(system, solver, failure, largest, options):

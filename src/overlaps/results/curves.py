@@ -8,10 +8,9 @@ import numpy as np
 from .._base import check
 from .._base.record import Record, read_only
 from ..activations.closure import generalisation_error
+from ..integrators.evolve import OVERFLOW
 from ..models.model import Model
 from ..models.state import gram
-
-OVERFLOW = 1e70  # overlaps of diverging runs, whose products in the closure are not numbers any more
 
 
 class _Curves(Record):

@@ -38,6 +38,8 @@ class Trajectory(_Blocks):
         keep it).
     eps_late, floor_late : ndarray, shape (n,), or None
         With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
+    eps_error : ndarray, shape (n,), or None
+        Error of eps_g, relative to it, by the integrator's own account; see ``eps_floor``.
 
     Notes
     -----
@@ -69,6 +71,7 @@ class Trajectory(_Blocks):
     eps_late: np.ndarray | None = None
     floor_late: np.ndarray | None = None
     solver: type | None = None
+    eps_error: np.ndarray | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
 
     def __len__(self):
@@ -82,12 +85,20 @@ class Trajectory(_Blocks):
 
     @property
     def eps_floor(self):
-        """Size (n,) below which eps_g, a difference of overlaps of order one, is rounding.
+        """Size (n,) of the errors of eps_g: rounding, or what the integrator has left, whichever is larger.
 
-        An estimate: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*). Where ``late`` took
-        over, the differences of students and teachers stand in place of the g_c.
+        Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*). Where ``late`` took
+        over, the differences of students and teachers stand in place of the g_c, and nothing is added.
+        Integration: eps_g times ``eps_error``, the sum over the steps of the first-order change of eps_g by each step's
+        error estimate, relative to eps_g. Kept by the three methods of this library; 0 for those of SciPy. Where
+        students with a kink are nearly parallel, the change of eps_g by a change of their norms by rtol is added.
+
+        An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
+        the escape from a plateau is not in it.
         """
         floor = rounding_floor(self.model, self.S, self.v)
+        if self.eps_error is not None:
+            floor = np.maximum(floor, self.eps_error * super().eps_g)
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
 
     def __getitem__(self, i):
