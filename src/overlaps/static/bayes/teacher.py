@@ -315,7 +315,7 @@ class HierarchicalTeacher(Record):
         Raises
         ------
         ValueError
-            nu that is not positive, or an unknown selection.
+            nu that is not positive or too large to be resolved, or an unknown selection.
 
         Notes
         -----
@@ -329,6 +329,11 @@ class HierarchicalTeacher(Record):
                 f"selection = {check.shown(selection)}; expected one of {', '.join(SELECTIONS)}. Try 'bayes'."
             )
         roots = self._points.solve(nu)
+        if not roots:
+            raise ValueError(
+                f"nu = {nu:g} lies beyond what float64 resolves: the signal-to-noise ratio of every feature is "
+                "infinite in it. Try a smaller nu; the error at large nu is below rounding."
+            )
         solutions = tuple(self._describe(s, nu) for s in roots)
         best = int(np.argmax([point.phi for point in solutions]))
         selected = {"bayes": best, "uninformed": 0, "informed": len(solutions) - 1}[selection]
