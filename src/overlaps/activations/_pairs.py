@@ -18,8 +18,8 @@ from ..gaussian.rules import hermite, widening
 SIZES = ((24, 32, 16), (32, 40, 24), (48, 48, 32), (64, 64, 40), (96, 96, 64))
 
 
-def pair_square(S, w, K, student, teacher, outer, inner, modes):
-    """E[g_k' g_l' Delta^2] (K, K); ``outer`` and ``inner`` are rules (nodes, weights)."""
+def pair_square(S, w, K, g, dg, h, outer, inner, modes):
+    """E[g_k' g_l' Delta^2] (K, K), students g, teachers h; ``outer`` and ``inner`` are rules (nodes, weights)."""
     u, p = outer
     xi, q = inner
     projector = hermite(xi, modes) * q[:, None]
@@ -31,8 +31,8 @@ def pair_square(S, w, K, student, teacher, outer, inner, modes):
             p2 = p if np.any(beta) else np.ones(1)
             weight = (p[:, None] * p2).ravel()
             mean = (alpha * u1[..., None] + beta * u2[:, None]).reshape(-1, len(w))
-            error2 = _conditional_error(mean, residual, w, K, student, teacher, xi, projector)
-            square[k, j] = square[j, k] = (weight * student.dg(mean[:, k]) * student.dg(mean[:, j])) @ error2
+            error2 = conditional_error(mean, residual, w, K, g, h, xi, projector)
+            square[k, j] = square[j, k] = (weight * dg(mean[:, k]) * dg(mean[:, j])) @ error2
     return square
 
 
@@ -45,16 +45,23 @@ def _condition(S, k, j):
     return alpha, beta, S - np.outer(alpha, alpha) - np.outer(beta, beta)
 
 
-def _conditional_error(mean, residual, w, K, student, teacher, xi, projector):
-    """E[Delta^2 | point] at the points whose conditional means of the fields are ``mean`` (points, n)."""
-    s = np.sqrt(np.maximum(np.diag(residual), 0.0))
+def residual_correlations(residual):
+    """Standard deviations (..., n) and correlations (..., n, n) of a covariance; none for a field without variance."""
+    s = np.sqrt(np.maximum(np.diagonal(residual, axis1=-2, axis2=-1), 0.0))
     unit = np.where(s > 0.0, s, 1.0)
-    rho = np.where(s > 0.0, 1.0, 0.0) * np.clip(residual / np.outer(unit, unit), -1.0, 1.0)
-    rho[np.diag_indices(len(w))] = s > 0.0
+    rho = np.clip(residual / (unit[..., :, None] * unit[..., None, :]), -1.0, 1.0) * (s > 0.0)[..., None]
+    n = np.arange(s.shape[-1])
+    rho[..., n, n] = s > 0.0
+    return s, rho
+
+
+def conditional_error(mean, residual, w, K, g, h, xi, projector):
+    """E[Delta^2 | point] at points with conditional means ``mean`` (points, n), students g and teachers h."""
+    s, rho = residual_correlations(residual)
     total = np.zeros(len(mean))
     z = mean[..., None] + s[:, None] * xi
-    g = np.concatenate([student.g(z[:, :K]), teacher.g(z[:, K:])], axis=1)
-    y = (g * w[:, None]) @ projector
+    outputs = np.concatenate([g(z[:, :K]), h(z[:, K:])], axis=1)
+    y = (outputs * w[:, None]) @ projector
     power = np.ones_like(rho)
     for r in range(projector.shape[1]):
         total += np.einsum("pc,pc->p", y[:, :, r] @ power, y[:, :, r])
@@ -65,4 +72,4 @@ def _conditional_error(mean, residual, w, K, student, teacher, xi, projector):
 def midpoint_pair_square(size, S, w, K, student, teacher):
     """The pair rule for smooth functions."""
     outer, inner, modes = size
-    return pair_square(S, w, K, student, teacher, widening(outer), widening(inner), modes)
+    return pair_square(S, w, K, student.g, student.dg, teacher.g, widening(outer), widening(inner), modes)

@@ -13,7 +13,7 @@ from .._base.jit import jit
 from ..gaussian.two_point import RELU
 from ._first_order import mean_hessian
 from ._relu import geometry, relu_square
-from ._relu_teachers import add_linear
+from ._relu_teachers import PER_SQRT_2PI, add_erf, add_linear, partial_arcsines
 
 
 @jit
@@ -65,3 +65,31 @@ def piecewise_linear_closure(S, w, K, a, b, eta, eta_v, noise, second_order, A, 
     if second_order:
         piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C)
     return eps_g
+
+
+@jit
+def kinked_erf_square(S, w, K, a, b):
+    """E[theta(k) theta(l) (2 G Y + Y^2)] (K, K), G = sum_i v_i (a z_i + b relu(z_i)), Y = sum_m w_m erf(z_m / sqrt 2).
+
+    With a Gaussian field y: E[theta(k) theta(l) y erf(d)] = (1/sqrt(2 pi)) (y_d / 2 + (y_d asin(r_kl.d)
+    + y_k asin(r_ld.k) + y_l asin(r_kd.l)) / pi), where y_d and y_k are covariances with unit fields.
+    """
+    n = S.shape[0]
+    sigma, r, s, arcsin = geometry(S)
+    square = np.zeros((K, K))
+    add_erf(S, w, K, sigma, r, s, arcsin, b * w * sigma, square)
+    along = np.zeros(n)
+    for c in range(n):
+        for i in range(K):
+            along[c] += a * w[i] * S[i, c]
+        along[c] /= sigma[c] if c < K else math.sqrt(1.0 + S[c, c])
+    for k in range(K):
+        for l in range(k + 1):
+            for m in range(K, n):
+                scale = math.sqrt(1.0 + S[m, m])
+                rkm, rlm = S[k, m] / (sigma[k] * scale), S[l, m] / (sigma[l] * scale)
+                arc_k, arc_l, arc_m, _ = partial_arcsines(r[k, l], rkm, rlm)
+                moment = 0.5 * along[m] + (along[m] * arc_m + along[k] * arc_k + along[l] * arc_l) / math.pi
+                square[k, l] += 2 * w[m] * moment * PER_SQRT_2PI
+            square[l, k] = square[k, l]
+    return square

@@ -10,12 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from ..gaussian.two_point import LINEAR, NUMERIC, QUADRATIC, RELU
+from ..gaussian.two_point import NUMERIC, RELU
+from ._mixed import MixedClosure
 from ._pairs import SIZES, midpoint_pair_square
+from ._parts import parts_of
 from ._quadrature import PLANE_NODES, TENSOR_NODES, Ladder, tables, tensor_square
 from ._sobol import SobolRule
-from .polynomials import Polynomial, PolynomialClosure
-from .sums import Mixture, MixtureClosure, PiecewiseLinearClosure, as_piecewise_linear, fit_erf_mixture
+from .polynomials import PolynomialClosure
+from .sums import Mixture, MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
 
 FIRST_ORDER_GOAL = 1e-8  # relative difference of two successive sizes that ends the search, A, B, dv and eps_g
 SECOND_ORDER_GOAL = 1e-6  # the same for C; what misses it is used while it is below the activation's tolerance
@@ -35,18 +37,26 @@ def bind_numeric(student, teacher, K, eta, eta_v, noise, second_order):
     that is not one.
     """
     rest = K, eta, eta_v, noise, second_order
-    mixtures = _mixture(student), _mixture(teacher)
-    if all(mixtures):
-        piecewise = [as_piecewise_linear(mixture) for mixture in mixtures]
-        if all(piecewise):
-            return PiecewiseLinearClosure(*piecewise, *rest)
-        return MixtureClosure(*mixtures, *rest)
-    polynomials = _polynomial(student), _polynomial(teacher)
-    if all(polynomials):
-        return PolynomialClosure(*polynomials, *rest)
+    parts = parts_of(student), parts_of(teacher)
+    if all(parts):
+        return _bind_exact(student, teacher, parts, rest)
     if _options(student, teacher).second_order == "mixture":
         return MixtureClosure(*_fitted(student, teacher, _options(student, teacher).tolerance, asked=True), *rest)
     return NumericClosure(student, teacher, *rest)
+
+
+def _bind_exact(student, teacher, parts, rest):
+    """The closure of two activations that are polynomials, piecewise-linear functions or sums of erf."""
+    if all(g.is_piecewise_linear for g in parts):
+        return PiecewiseLinearClosure(*((g.slope, g.kink) for g in parts), *rest)
+    if all(g.is_polynomial for g in parts):
+        return PolynomialClosure(*parts, *rest)
+    mixtures = _mixture(student), _mixture(teacher)
+    if all(mixtures) and mixtures[0].code != RELU:
+        return MixtureClosure(*mixtures, *rest)
+    alone = bind_numeric(student, student, *rest)
+    teachers = bind_numeric(teacher, teacher, 0, *rest[1:-1], False)
+    return MixedClosure(*parts, alone, teachers, *rest)
 
 
 def find_kink(dg):
@@ -200,15 +210,6 @@ def _mixture(activation):
 def _exact(activation):
     mixture = _mixture(activation)
     return mixture if mixture is not None and mixture.error == 0.0 else None
-
-
-def _polynomial(activation):
-    """The activation with polynomial g, g', g'', if it is one."""
-    coefficients = {LINEAR: (0, 1), QUADRATIC: (0, 0, 1)}.get(activation.code)
-    if coefficients is None:
-        return activation if isinstance(activation.g, Polynomial) else None
-    g = Polynomial(coefficients)
-    return type(activation)(activation.name, g, g.derivative(), g.derivative().derivative())
 
 
 def _fitted(student, teacher, goal, asked=False):

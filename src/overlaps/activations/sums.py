@@ -6,8 +6,8 @@ run on the expanded covariance, and the chain rule contracts the result,
     A_kl = sum_ij b_i b_j A'_(ki)(lj),     C likewise,     dv_k = sum_j a_j dv'_(kj).
 
 Everything, eps_g included, then belongs to one and the same function g, so eps_g and C vanish together.  Exact for
-|x| = relu(x) + relu(-x) and leaky relu; an approximation of odd sigmoids as sums of error functions.  Pairs of
-piecewise-linear functions have a kernel of their own, which never meets the opposite fields x and -x.
+teachers |x| = relu(x) + relu(-x) and leaky relu; an approximation of odd sigmoids as sums of error functions.  Students
+with kinks have kernels of their own, which never meet the opposite fields x and -x.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from scipy.optimize import least_squares
 from scipy.special import erf
 
 from .._base import check
-from ..gaussian.two_point import ERF, LINEAR, RELU
+from ..gaussian.two_point import ERF
 from ._piecewise import piecewise_linear_closure
 from .kernels import KERNELS
 
@@ -34,8 +34,8 @@ class Mixture(NamedTuple):
 class MixtureClosure:
     """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher that are mixtures.
 
-    ``error`` is an estimate of the error of C: a first-order bound for fitted mixtures; 0 for exact ones, except relu
-    students with opposite fields x and -x, whose orthant probabilities are limited by rounding.
+    ``error`` is an estimate of the error of C: a first-order bound for fitted mixtures, 0 for exact ones.  Students
+    that need opposite relu fields x and -x have better closures (``_piecewise``, ``_mixed``).
     """
 
     def __init__(self, student, teacher, K, eta, eta_v, noise, second_order):
@@ -77,33 +77,18 @@ class MixtureClosure:
         dv[...] = (amplitude[:units] * dv_).reshape(K, Js).sum(axis=1)
         if self.second_order:
             C[...] = to_student.T @ C_ @ to_student
-            self.error = self._error(w, eps_g, C)
+            self.error = self._error(w, eps_g)
         return eps_g
 
     def check(self, S, w):
-        """Raise ``ValueError`` where the closed forms are not defined: relu students of zero norm."""
-        if self.student.code == RELU:
-            check.student_norms(S, self.K)
+        """Nothing can be refused: students with kinks have closures of their own."""
 
-    def _error(self, w, eps_g, C):
-        if self.student.code == RELU and min(self.student.scales) < 0.0:
-            return 1e-7 * float(np.max(np.abs(C)))  # orthants of opposite fields are known to a few 1e-8
+    def _error(self, w, eps_g):
         # |d C_kl| <= 2 eta^2 |v_k v_l| sup|g'|^2 E|Delta dDelta|, with |dDelta| <= sum_c |w_c| error_c
         errors = np.where(np.arange(len(w)) < self.K, self.student.error, self.teacher.error)
         steepest = abs(np.dot(self.student.amplitudes, self.student.scales))
         weight = np.max(np.abs(w[: self.K])) * self.eta * steepest
         return 2 * weight**2 * np.sqrt(2 * max(eps_g, 0.0)) * float(np.abs(w) @ errors)
-
-
-def as_piecewise_linear(mixture):
-    """The coefficients (a, b) of a x + b relu(x), when the mixture is such a function, else None."""
-    if mixture.code == LINEAR:
-        return float(np.dot(mixture.amplitudes, mixture.scales)), 0.0
-    if mixture.code != RELU:
-        return None
-    # relu(-x) = relu(x) - x
-    slopes = [(amplitude * abs(scale), scale < 0) for amplitude, scale in zip(*mixture[1:3], strict=True)]
-    return -sum(slope for slope, mirrored in slopes if mirrored), sum(slope for slope, _ in slopes)
 
 
 class PiecewiseLinearClosure:

@@ -1,10 +1,13 @@
 """One-dimensional rules for E[f(z)], z ~ N(0, 1)."""
 
+from functools import cache
+
 import numpy as np
 
 from .two_point import SQRT_2PI
 
 
+@cache
 def gauss_hermite(n):
     """Nodes and weights with sum_i p_i f(u_i) = E[f(u)], u ~ N(0, 1), exact for polynomials of degree 2n - 1."""
     u, p = np.polynomial.hermite_e.hermegauss(n)

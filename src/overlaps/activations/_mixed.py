@@ -1,0 +1,167 @@
+"""Exact closures of students and teachers of different families: polynomials, piecewise linear, sums of erf.
+
+The students alone, and the teachers alone, have closures of their own (one family each).  What the teachers' output Y
+adds to that of the students, G, are two-point functions of different families, whose Mehler sums end,
+
+    E[f(a) h(b)] = sum_r S_ab^r E[f^(r)] E[h^(r)] / r!
+
+(at the degree of a polynomial; at r = 1 for relu beside erf, which share one odd term), and in C the moments
+
+    E[g_k' g_l' (2 G Y + Y^2)]:
+
+- erf students: g_k' g_l' tilts the Gaussian measure (``_erf``), and Mehler sums are left;
+- piecewise-linear students: moments over the cones where fields are positive (``_cones``; ``_piecewise`` beside erf);
+- polynomial students: E[g_k' g_l' | two fields of Delta] is a polynomial in these, integrated over the sectors between
+  the teachers' kinks; erf(z / sqrt 2) = E[sign(z + xi)] has its kink in a field with one more independent N(0, 1).
+"""
+
+import numpy as np
+
+from .._base import check
+from ..gaussian.rules import gauss_hermite, hermite
+from ._cones import positive_moments
+from ._mehler import mean_derivatives, mehler
+from ._pairs import residual_correlations
+from ._piecewise import kinked_erf_square
+from ._sectors import loadings, plane
+
+LARGEST = 2**14  # pairs of terms that are integrated at once, times what each needs
+
+
+class MixedClosure:
+    """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher of different families; exact to rounding.
+
+    ``alone`` and ``teachers`` are the closures of one family; ``error`` is an estimate of the error of C, of first
+    order in the errors of fitted sums of erf and 0 for exact functions.
+    """
+
+    def __init__(self, student, teacher, alone, teachers, K, eta, eta_v, noise, second_order):
+        self.student, self.teacher, self.alone, self.teachers, self.K = student, teacher, alone, teachers, K
+        self.eta, self.eta_v, self.noise, self.second_order = eta, eta_v, noise, second_order
+        self.orders = max(student.degree, teacher.degree) + 3
+        self.error = 0.0
+
+    def __repr__(self):
+        return f"MixedClosure({self.student.family}, {self.teacher.family}, K={self.K})"
+
+    def __call__(self, S, w, A, B, C, dv):
+        K, v, u = self.K, w[: self.K], w[self.K :]
+        within = self.alone(np.ascontiguousarray(S[:K, :K]), v, A, np.empty((K, 0)), C, dv)
+        nothing = np.empty((0, 0)), np.empty((0, len(u))), np.empty((0, 0)), np.empty(0)
+        beyond = self.teachers(np.ascontiguousarray(S[K:, K:]), u, *nothing)
+        variance = np.maximum(np.diag(S), 0.0)
+        f = mean_derivatives(self.student, variance[:K], self.orders)
+        h = mean_derivatives(self.teacher, variance[K:], self.orders)
+        gh = mehler(S[:K, K:], f, h)
+        A[np.diag_indices(K)] -= self.eta * v * (mehler(S[:K, K:], f, h, 2, 0) @ u)
+        B[...] = -self.eta * np.outer(v, u) * mehler(S[:K, K:], f, h, 1, 1)
+        dv -= self.eta_v * gh @ u
+        beyond += v @ gh @ u
+        if self.second_order:
+            C += self.eta**2 * np.outer(v, v) * self._added(S, w, 2 * beyond)
+            self.error = self._error(S, w, within + beyond)
+        return within + beyond
+
+    def check(self, S, w):
+        """Raise ``ValueError`` where the closed forms are not defined: students with a kink and zero norm."""
+        if self.student.kink:
+            check.student_norms(S, self.K)
+
+    def _added(self, S, w, total):
+        """E[g_k' g_l' (2 G Y + Y^2)] (K, K), given total = E[2 G Y + Y^2]."""
+        K, student, teacher = self.K, self.student, self.teacher
+        if student.amplitudes:
+            return tilted_square(S, w, K, student, teacher)
+        if student.is_polynomial:
+            return polynomial_square(S, w, K, student, teacher)
+        a, b = student.slope, student.kink
+        if teacher.amplitudes:
+            square = kinked_erf_square(*_erf_units(S, w, K, teacher), K, a, b)
+        else:
+            square = positive_moments(S, w, K, a, b, teacher)
+        single = np.diag(square)
+        return a * a * total + a * b * (single[:, None] + single) + b * b * square
+
+    def _error(self, S, w, eps_g):
+        # |d C_kl| <= 2 eta^2 |v_k v_l| E|g_k' g_l' Delta dDelta|, with |dDelta| <= sum_c |w_c| error_c
+        errors = np.where(np.arange(len(w)) < self.K, self.student.error, self.teacher.error)
+        if not np.any(errors):
+            return 0.0
+        xi, q = gauss_hermite(40)
+        slopes = self.student.derivative(np.sqrt(np.maximum(np.diag(S)[: self.K], 0.0))[:, None] * xi)
+        steepest = np.max(np.abs(w[: self.K]) * (slopes**4 @ q) ** 0.25)
+        return float(2 * (self.eta * steepest) ** 2 * np.sqrt(2 * max(eps_g, 0.0)) * (np.abs(w) @ errors))
+
+
+def _erf_units(S, w, K, teacher):
+    """Covariance and weights with one teacher for each error function."""
+    J, M = len(teacher.scales), len(w) - K
+    field = np.concatenate([np.arange(K), np.repeat(np.arange(K, len(w)), J)])
+    scale = np.concatenate([np.ones(K), np.tile(teacher.scales, M)])
+    amplitude = np.concatenate([np.ones(K), np.tile(teacher.amplitudes, M)])
+    return S[np.ix_(field, field)] * np.outer(scale, scale), amplitude * w[field]
+
+
+def tilted_square(S, w, K, student, teacher):
+    """E[g_k' g_l' (2 G Y + Y^2)] of erf students: Mehler sums under the measure tilted by two slopes (``_erf``)."""
+    J, orders = len(student.scales), teacher.degree + 1
+    field, scale = np.repeat(np.arange(K), J), np.tile(student.scales, K)
+    a, b = np.tril_indices(K * J)
+    to_a, to_b = scale[a, None] * S[field[a]], scale[b, None] * S[field[b]]
+    saa, sbb = scale[a] ** 2 * S[field[a], field[a]], scale[b] ** 2 * S[field[b], field[b]]
+    sab = scale[a] * scale[b] * S[field[a], field[b]]
+    det = 1.0 + saa + sbb + (saa * sbb - sab * sab)
+    e = to_a / np.sqrt(1.0 + saa)[:, None]
+    f = (to_b - (sab / (1.0 + saa))[:, None] * to_a) * np.sqrt((1.0 + saa) / det)[:, None]
+    St = S - e[:, :, None] * e[:, None, :] - f[:, :, None] * f[:, None, :]
+    variance = np.maximum(np.diagonal(St, axis1=1, axis2=2), 0.0)
+    g = mean_derivatives(student, variance[:, :K], orders)
+    h = mean_derivatives(teacher, variance[:, K:], orders)
+    v, u = w[:K], w[K:]
+    square = 2 * np.einsum("pkm,k,m->p", mehler(St[:, :K, K:], g, h), v, u)
+    square += np.einsum("pij,i,j->p", mehler(St[:, K:, K:], h, h), u, u)
+    slopes = np.tile(student.amplitudes, K) * scale
+    full = np.zeros((K * J, K * J))
+    full[a, b] = full[b, a] = 2 / np.pi / np.sqrt(det) * square * slopes[a] * slopes[b]
+    return full.reshape(K, J, K, J).sum(axis=(1, 3))
+
+
+def polynomial_square(S, w, K, student, teacher):
+    """E[g_k' g_l' (2 G Y + Y^2)] of polynomial students and teachers with kinks: sum over pairs of terms of Delta."""
+    J, M = max(len(teacher.scales), 1), len(w) - K
+    # erf(b z / sqrt 2) = E[sign(z + xi / b)], an independent xi in each factor
+    h, more, share = teacher, np.zeros(J), np.ones(J)
+    if teacher.amplitudes:
+        h, more, share = np.sign, np.square(teacher.scales) ** -1.0, np.sign(teacher.scales) * teacher.amplitudes
+    field = np.concatenate([np.arange(K), np.repeat(np.arange(K, K + M), J)])
+    variance = np.maximum(np.diag(S)[field] + np.concatenate([np.zeros(K), np.tile(more, M)]), 0.0)
+    weight = np.concatenate([w[:K], np.repeat(w[K:], J) * np.tile(share, M)])
+    pairs = np.array([(c, d) for d in range(K, len(field)) for c in range(d + 1)])
+    size = max(1, LARGEST // (max(K, 1) * (student.degree + 1) ** 3))
+    square = np.zeros((K, K))
+    for c, d in (block.T for block in np.array_split(pairs, len(pairs) // size + 1)):
+        i, j, root = field[c], field[d], np.sqrt(variance[c] * variance[d])
+        correlation = np.clip(np.divide(S[i, j], root, out=np.zeros_like(root), where=root > 0.0), -1.0, 1.0)
+        x, y, across, p = plane(correlation, 2 * max(student.degree - 1, 0) + student.degree + teacher.degree)
+        si, sj = np.sqrt(variance[c])[:, None], np.sqrt(variance[d])[:, None]
+        F = np.where(c[:, None] < K, student(si * x), h(si * x)) * h(sj * y) * p
+        F *= ((2.0 - (c == d)) * weight[c] * weight[d])[:, None]
+        unit = [np.divide(S[k, :K], s, out=np.zeros((len(k), K)), where=s > 0.0) for k, s in ((i, si), (j, sj))]
+        alpha, beta = loadings(*unit, correlation[:, None])
+        square += _slope_products(S[:K, :K], alpha, beta, x, across, F, student)
+    return square
+
+
+def _slope_products(Q, alpha, beta, x, across, F, student):
+    """Sum of F E[g_k' g_l' | point] over points (pairs, points); alpha, beta (pairs, K) are the students' loadings."""
+    modes = max(student.degree, 1)
+    xi, q = gauss_hermite(modes)
+    s, rho = residual_correlations(Q - alpha[:, :, None] * alpha[:, None] - beta[:, :, None] * beta[:, None])
+    mean = alpha[:, None] * x[..., None] + beta[:, None] * across[..., None]
+    slopes = student.derivative(mean[..., None] + s[:, None, :, None] * xi) @ (hermite(xi, modes) * q[:, None])
+    total, power = 0.0, np.ones_like(rho)
+    for r in range(modes):
+        y = slopes[..., r]
+        total = total + np.sum(power * ((F[..., None] * y).swapaxes(1, 2) @ y), axis=0)
+        power = power * rho
+    return total
