@@ -19,8 +19,8 @@ import numpy as np
 from numpy.polynomial import polynomial as poly
 
 from ..gaussian.orthants import FLOOR
-from ..gaussian.rules import gauss_hermite, hermite
-from ._pairs import conditional_error, residual_correlations
+from ..gaussian.rules import gauss_hermite
+from ._pairs import conditional_modes, conditional_product, residual_correlations
 from ._sectors import angle, loadings, sector, wedge
 from .polynomials import Polynomial
 
@@ -28,95 +28,101 @@ PER_SQRT_2PI = 1 / np.sqrt(2 * np.pi)
 
 
 def positive_moments(S, w, K, slope, kink, p):
-    """E[theta(k) theta(l) (2 G Y + Y^2)] (K, K) for students slope x + kink relu(x) and teachers p(x)."""
+    """E[theta(k) theta(l) (2 G Y + Y^2)] (K, K) for students slope x + kink relu(x) and teachers p."""
     sigma = np.sqrt(np.diag(S)[:K])
     to_student = S[:K] / sigma[:, None]  # covariances of the unit fields of the students with all fields
     unit = np.clip(S[:K, :K] / np.sqrt(np.outer(np.diag(S)[:K], np.diag(S)[:K])), -1.0, 1.0)
-    rule = gauss_hermite(len(p.coefficients))
-    square, single = np.empty((K, K)), np.empty((K, K))  # single_kj = E[theta(k) theta(j) z_k Y]
-    for k in range(K):
-        for j in range(k + 1):
-            moments = _wedge_moments(S, w, K, slope, p, to_student[k], to_student[j], unit[k, j], rule)
-            square[k, j], single[k, j], single[j, k] = moments
-            square[j, k] = square[k, j]
+    square, single = _wedge_moments(S, w, K, slope, p, to_student, unit)
     u = 2 * kink * w[:K] * sigma
     off = single - np.diag(np.diag(single))
     square += u[:, None] * off + (u[:, None] * off).T + np.diag(u * np.diag(single) + u @ off)
-    for c, k, j, value in _cone_moments(S, w, K, p, to_student, unit, rule):
-        square[k, j] += u[c] * value
-        square[j, k] += u[c] * value
+    if K > 2:
+        triples = np.array(list(combinations(range(K), 3)))
+        moments = _cone_moments(S, w, K, p, to_student, unit, triples)
+        for c in range(3):
+            k, j = triples[:, c - 1], triples[:, c - 2]
+            np.add.at(square, (k, j), u[triples[:, c]] * moments[:, c])
+            np.add.at(square, (j, k), u[triples[:, c]] * moments[:, c])
     return square
 
 
-def _wedge_moments(S, w, K, slope, p, to_x, to_y, correlation, rule):
-    """E[theta(x) theta(y) f] for f = Y^2 + 2 slope Y sum_i v_i z_i, x Y and y Y."""
-    x, y, across, weight = wedge(correlation, 2 * max(len(p.coefficients) - 1, 1))
-    alpha, beta = loadings(to_x, to_y, correlation)
-    residual = S - np.outer(alpha, alpha) - np.outer(beta, beta)
-    mean = np.outer(x, alpha) + np.outer(across, beta)
-    xi, q = rule
-    projector = hermite(xi, len(xi)) * q[:, None]
-    line, silent = Polynomial((0.0, slope)), np.where(np.arange(len(w)) < K, w, 0.0)
-    square = conditional_error(mean, residual, w, K, line, p, xi, projector)
-    square -= conditional_error(mean, residual, silent, K, line, p, xi, projector)
-    s, _ = residual_correlations(residual)
-    Y = (p(mean[:, K:, None] + s[K:, None] * xi) @ q) @ w[K:]
-    return weight @ square, (weight * x) @ Y, (weight * y) @ Y
+def _wedge_moments(S, w, K, slope, p, to_student, unit):
+    """E[theta(k) theta(j) (Y^2 + 2 slope Y sum_i v_i z_i)] and E[theta(k) theta(j) z_k Y] (K, K), z_k a unit field."""
+    k, j = np.tril_indices(K)
+    x, y, across, weight = wedge(unit[k, j], 2 * max(p.degree, 1))
+    alpha, beta = loadings(to_student[k], to_student[j], unit[k, j, None])
+    residual = S - alpha[:, :, None] * alpha[:, None] - beta[:, :, None] * beta[:, None]
+    mean = x[..., None] * alpha[:, None] + across[..., None] * beta[:, None]
+    s, rho = residual_correlations(residual)
+    modes = conditional_modes(mean, s, w, K, Polynomial((0.0, slope)), p, gauss_hermite(p.degree + 1), p.degree + 1)
+    Y, twice = modes.copy(), 2 * modes
+    Y[..., :K, :] = 0.0
+    twice[..., K:, :] *= 0.5
+    mean_Y = np.sum(Y[..., 0], axis=-1)
+    square, single = np.empty((K, K)), np.empty((K, K))
+    square[k, j] = square[j, k] = np.sum(weight * conditional_product(Y, twice, rho), axis=-1)
+    single[k, j], single[j, k] = np.sum(weight * x * mean_Y, axis=-1), np.sum(weight * y * mean_Y, axis=-1)
+    return square, single
 
 
-def _cone_moments(S, w, K, p, to_student, unit, rule):
-    """Yield c, k, j and E[theta(k) theta(j) c_+ Y], unit fields, for any three different students."""
+def _cone_moments(S, w, K, p, to_student, unit, triples):
+    """E[theta(k) theta(j) c_+ Y] of unit fields for c first, second, last in each of the ``triples`` (T, 3); (T, 3)."""
     sigma = np.sqrt(np.maximum(np.diag(S)[K:], 0.0))
+    rule = gauss_hermite(p.degree + 1)
     q = np.multiply.outer(np.array(p.coefficients), np.ones_like(sigma))
     lower = _lower(q, sigma**2)
     lowest = _lower(lower, sigma**2)
     q_mean, lower_mean = (_mean(c, np.zeros_like(sigma), sigma, rule) for c in (q, lower))
-    for triple in combinations(range(K), 3):
-        r, to_d = unit[np.ix_(triple, triple)], to_student[list(triple), K:]
-        normals, edges, y = _cone(r, np.divide(to_d, sigma, out=np.zeros_like(to_d), where=sigma > 0.0))
-        rest = sigma * np.sqrt(np.maximum(1.0 - np.sum(y * y, axis=0), 0.0))
-        steps, ramps, lengths = np.zeros(len(sigma)), np.zeros((3, len(sigma))), np.empty(3)
-        for j in range(3):
-            u, weight, lengths[j] = _face(normals[j], edges[j - 2], edges[j - 1], len(q))
-            d = sigma * (u @ y)
-            steps += to_d[j] * (weight @ _mean(lowest, d, rest, rule))
-            ramps += to_d[j] * ((u @ normals.T * weight[:, None]).T @ _mean(lower, d, rest, rule))
-        P3 = 0.125 + (1.5 * np.pi - angle(r[0, 1]) - angle(r[0, 2]) - angle(r[1, 2])) / (4 * np.pi)
-        for c in range(3):
-            moments = q_mean * (r[c] @ lengths) + to_d[c] * (lower_mean * P3 + steps) + ramps[c]
-            yield triple[c], triple[c - 1], triple[c - 2], moments @ w[K:]
+    r, to_d = unit[triples[:, :, None], triples[:, None]], to_student[triples, K:]
+    normals, edges, y = _cone(r, np.divide(to_d, sigma, out=np.zeros_like(to_d), where=sigma > 0.0))
+    u, weight, lengths = _faces(normals, edges, len(q))
+    d = sigma * (u @ y[:, None])
+    rest = sigma * np.sqrt(np.maximum(1.0 - np.sum(y * y, axis=1), 0.0))[:, None, None]
+    steps = np.einsum("tjm,tjp,tjpm->tm", to_d, weight, _mean(lowest, d, rest, rule))
+    heights = u @ normals.swapaxes(1, 2)[:, None]  # the three fields on each face
+    ramps = np.einsum("tjm,tjp,tjpc,tjpm->tcm", to_d, weight, heights, _mean(lower, d, rest, rule), optimize=True)
+    P3 = 0.125 + (1.5 * np.pi - np.sum(angle(r[:, (0, 0, 1), (1, 2, 2)]), axis=1)) / (4 * np.pi)
+    moments = q_mean * (r @ lengths[..., None]) + ramps + to_d * (lower_mean * P3[:, None] + steps)[:, None]
+    return moments @ w[K:]
 
 
-def _face(normal, first, last, degree):
-    """Points u (points, 3) of the face between two edges, weights of E[delta(normal . u) f(u)], and E[delta] there."""
-    across = np.cross(normal, first)
-    opening = np.arctan2(across @ last, first @ last)
-    rho, t, p = sector(0.0, opening, degree)
-    u = (rho * np.cos(t))[:, None] * first + (rho * np.sin(t))[:, None] * across
+def _faces(normals, edges, degree):
+    """Points u (T, 3, points, 3) of the faces, weights of E[delta(normal . u) f(u)] and E[delta] (T, 3) there."""
+    first, last = np.roll(edges, -1, axis=1), np.roll(edges, -2, axis=1)
+    across = np.cross(normals, first)
+    opening = np.arctan2(np.sum(across * last, axis=-1), np.sum(first * last, axis=-1))
+    rho, t, p = sector(np.zeros_like(opening), opening, degree)
+    u = (rho * np.cos(t))[..., None] * first[:, :, None] + (rho * np.sin(t))[..., None] * across[:, :, None]
     return u, PER_SQRT_2PI * p, PER_SQRT_2PI * opening / (2 * np.pi)
 
 
 def _cone(r, to_fields):
-    """Normals (3, 3) of the planes where three fields vanish, edges (3, 3) between them, loadings (3, M) of others.
+    """Normals (T, 3, 3) of the planes where three fields vanish, edges (T, 3, 3), loadings (T, 3, M) of other fields.
 
     The normals are a Cholesky factor of the correlations r; edge i lies on the two planes other than i, on the positive
     side of i.  Differences of correlations are exact near alignment, and pivots are never below ``FLOOR``.
     """
-    r01 = r[0, 1]
-    sign = 1.0 if r01 >= 0.0 else -1.0
-    s = max(np.sqrt((1.0 - r01) * (1.0 + r01)), FLOOR)
-    known = np.column_stack([r[:, 2], to_fields])
-    first = known[0]
+    r01 = r[:, 0, 1, None]
+    sign = np.where(r01 >= 0.0, 1.0, -1.0)
+    s = np.maximum(np.sqrt((1.0 - r01) * (1.0 + r01)), FLOOR)
+    known = np.concatenate([r[:, :, 2:], to_fields], axis=2)
+    first = known[:, 0]
     room = np.sqrt(np.maximum((1.0 - first) * (1.0 + first), 0.0))
-    second = np.clip(((known[1] - sign * first) + (sign - r01) * first) / s, -room, room)
+    second = np.clip(((known[:, 1] - sign * first) + (sign - r01) * first) / s, -room, room)
     room = np.sqrt(np.maximum((room - second) * (room + second), 0.0))
-    p, q, g = first[0], second[0], max(room[0], FLOOR)
-    third = np.clip((known[2] - p * first - q * second) / g, -room, room)
-    sign = 1.0 if r[1, 2] >= 0.0 else -1.0
+    p, q, g = first[:, :1], second[:, :1], np.maximum(room[:, :1], FLOOR)
+    third = np.clip((known[:, 2] - p * first - q * second) / g, -room, room)
+    sign = np.where(r[:, 1, 2, None] >= 0.0, 1.0, -1.0)
     height = r01 * (q - sign * s) - s * (p - sign * r01)  # r01 q - s p
-    edges = np.array([[s * g, -r01 * g, height], [0.0, g, -q], [0.0, 0.0, 1.0]])
-    normals = np.array([[1.0, 0.0, 0.0], [r01, s, 0.0], [p, q, g]])
-    return normals, edges / np.linalg.norm(edges, axis=1)[:, None], np.array([first, second, third])[:, 1:]
+    nothing, one = np.zeros_like(s), np.ones_like(s)
+
+    def rows(*entries):
+        return np.concatenate(entries, axis=1).reshape(-1, 3, 3)
+
+    normals = rows(one, nothing, nothing, r01, s, nothing, p, q, g)
+    edges = rows(s * g, -r01 * g, height, nothing, g, -q, nothing, nothing, one)
+    edges /= np.linalg.norm(edges, axis=2, keepdims=True)
+    return normals, edges, np.stack([first, second, third], axis=1)[..., 1:]
 
 
 def _lower(c, variance):

@@ -21,8 +21,6 @@ SIZES = ((24, 32, 16), (32, 40, 24), (48, 48, 32), (64, 64, 40), (96, 96, 64))
 def pair_square(S, w, K, g, dg, h, outer, inner, modes):
     """E[g_k' g_l' Delta^2] (K, K), students g, teachers h; ``outer`` and ``inner`` are rules (nodes, weights)."""
     u, p = outer
-    xi, q = inner
-    projector = hermite(xi, modes) * q[:, None]
     square = np.empty((K, K))
     for k in range(K):
         for j in range(k + 1):
@@ -31,7 +29,9 @@ def pair_square(S, w, K, g, dg, h, outer, inner, modes):
             p2 = p if np.any(beta) else np.ones(1)
             weight = (p[:, None] * p2).ravel()
             mean = (alpha * u1[..., None] + beta * u2[:, None]).reshape(-1, len(w))
-            error2 = conditional_error(mean, residual, w, K, g, h, xi, projector)
+            s, rho = residual_correlations(residual)
+            y = conditional_modes(mean, s, w, K, g, h, inner, modes)
+            error2 = conditional_product(y, y, rho)
             square[k, j] = square[j, k] = (weight * dg(mean[:, k]) * dg(mean[:, j])) @ error2
     return square
 
@@ -55,16 +55,19 @@ def residual_correlations(residual):
     return s, rho
 
 
-def conditional_error(mean, residual, w, K, g, h, xi, projector):
-    """E[Delta^2 | point] at points with conditional means ``mean`` (points, n), students g and teachers h."""
-    s, rho = residual_correlations(residual)
-    total = np.zeros(len(mean))
-    z = mean[..., None] + s[:, None] * xi
-    outputs = np.concatenate([g(z[:, :K]), h(z[:, K:])], axis=1)
-    y = (outputs * w[:, None]) @ projector
-    power = np.ones_like(rho)
-    for r in range(projector.shape[1]):
-        total += np.einsum("pc,pc->p", y[:, :, r] @ power, y[:, :, r])
+def conditional_modes(mean, s, w, K, g, h, rule, modes):
+    """w_c E_xi[he_r(xi) g_c(mean_c + s_c xi)], shape (..., points, n, modes), for students g and teachers h."""
+    xi, q = rule
+    z = mean[..., None] + s[..., None, :, None] * xi
+    outputs = np.concatenate([g(z[..., :K, :]), h(z[..., K:, :])], axis=-2)
+    return (outputs * w[:, None]) @ (hermite(xi, modes) * q[:, None])
+
+
+def conditional_product(left, right, rho):
+    """sum_r sum_cd rho_cd^r left_cr right_dr at each point: E[X Y | point] of sums X, Y with these modes."""
+    total, power = 0.0, np.ones_like(rho)
+    for r in range(left.shape[-1]):
+        total = total + np.sum((left[..., r] @ power) * right[..., r], axis=-1)
         power = power * rho
     return total
 
