@@ -127,6 +127,8 @@ def test_activations_and_bound_closures_pickle(activation):
         ((lambda x: 3.0, np.zeros_like), "same shape"),
         ((lambda x: np.where(x > 8, np.inf, x), np.ones_like), "finite"),
         ((act.relu.g, act.relu.dg, np.zeros_like), "ov.relu, ov.leaky_relu"),
+        ((lambda x: np.tanh(x) + 0.1j * x, tanh_dg), "g has complex values"),
+        ((np.tanh, lambda x: tanh_dg(x) + 0j), "dg has complex values"),
     ],
 )
 def test_wrong_functions_are_refused(arguments, message):
@@ -338,14 +340,18 @@ def test_leaky_relu_between_relu_and_linear(K, M):
 
 
 @pytest.mark.parametrize("teacher", [act.quadratic, act.erf, act.relu], ids=repr)
-def test_opposite_relu_fields_of_the_expansion(teacher):
-    # x = relu(x) - relu(-x) as two relu units with exactly opposite fields, student of any teacher; the orthant
-    # probabilities of opposite fields are known to some 1e-8, which is the error that the closure reports
+@pytest.mark.parametrize("slope", [0.3, -1.0, 1.0])
+def test_opposite_relu_fields_of_the_expansion(teacher, slope):
+    # x = relu(x) - relu(-x) as two relu units with exactly opposite fields, whose orthant probabilities are known to
+    # some 1e-8: another way to the same numbers
     K, S, w = 4, *random_state(4, 4, 4)
-    f = MixtureClosure(act.leaky_relu(1.0).mixture, Mixture(teacher.code), K, ETA, ETA_V, NOISE, True)
-    found, expected = evaluate(f, S, w, K), closed(linear_closure, teacher.code, S, w, K)
-    assert_same(found, expected, atol=1e-13, keys=("A", "B", "dv", "eps_g"))
-    assert np.abs(found["C"] - expected["C"]).max() < f.error < 1e-6 * np.abs(expected["C"]).max()
+    student = act.leaky_relu(slope)
+    f = MixtureClosure(student.mixture, Mixture(teacher.code), K, ETA, ETA_V, NOISE, True)
+    expected, found = evaluate(f, S, w, K), numeric(student, teacher, S, w, K)
+    assert_same(found, expected, atol=1e-12, keys=("A", "B", "dv", "eps_g"))
+    assert np.abs(found["C"] - expected["C"]).max() < 1e-6 * np.abs(expected["C"]).max()
+    if slope == 1.0:  # no kink is left
+        assert_same(found, closed(linear_closure, teacher.code, S, w, K), atol=1e-12)
 
 
 @pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 2)])

@@ -325,3 +325,16 @@ def test_the_largest_size_can_be_tested_again():
     grown = ladder(2 * np.eye(1), w)  # a variance doubled: tested again, with no finer size left
     assert grown[0] == 2 + 1 / 40
     assert ladder.error == pytest.approx((1 / 20 - 1 / 40) / (2 + 1 / 40))
+
+
+@pytest.mark.parametrize("partner", [act.relu, act.erf, user("tanh")], ids=repr)
+def test_a_variance_below_zero_counts_as_zero(partner):
+    # an integrator overshoots by its tolerance where a norm vanishes; a warning is an error here
+    found, expected = (
+        evaluate(
+            bind_numeric(user("gelu"), partner, 1, 0.5, 1.0, 0.0, False), np.diag([x, 0.8]), np.array([1.0, -0.6]), 1
+        )
+        for x in (-1e-13, 0.0)
+    )
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)

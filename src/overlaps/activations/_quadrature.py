@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import erf, ndtr
 
 from ..gaussian.rules import factor, graded, midpoint, widening
-from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
+from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, SQRT_2PI, two_point
 
 PLANE_NODES = (64, 96, 128, 192, 256)
 TENSOR_NODES = {2: (64, 96, 128, 192), 3: (32, 48, 64, 96), 4: (24, 32, 48)}  # by number of fields
@@ -55,6 +55,8 @@ def _conditional(code, m, s):
         t = 1 / (1 + s * s)
         slope = np.sqrt(2 * t / np.pi) * np.exp(-0.5 * t * m * m)
         return erf(m * np.sqrt(0.5 * t)), slope, -m * t * slope
+    if code != RELU:
+        raise ValueError(f"code = {code}; expected {LINEAR}, {QUADRATIC}, {RELU} or {ERF}.")
     density = np.exp(-0.5 * (m / s) ** 2) / SQRT_2PI
     return m * ndtr(m / s) + s * density, ndtr(m / s), density / s
 
@@ -92,18 +94,19 @@ def tables(S, K, student, teacher, n):
     ``student`` and ``teacher`` are pairs (activation, exact mixture or None); n is the size of the rules.
     """
     size = len(S)
+    variance = np.maximum(np.diag(S), 0.0)  # an integrator may overshoot where a norm vanishes
     gg, dd, hh = np.empty((size, size)), np.empty((K, size)), np.empty((K, size))
     for i in range(size):
         f, exact_f = student if i < K else teacher
         for j in range(i + 1):
             h, exact_h = student if j < K else teacher
-            args = S[i, i], S[j, j], S[i, j]
+            args = variance[i], variance[j], S[i, j]
             if exact_f and exact_h:
                 integrals = _closed(exact_f, exact_h, *args)
             elif exact_h:
                 integrals = _line(f, exact_h, *args, n)
             elif exact_f:
-                value, slopes, g_d2g, d2g_g = _line(h, exact_f, S[j, j], S[i, i], S[i, j], n)
+                value, slopes, g_d2g, d2g_g = _line(h, exact_f, variance[j], variance[i], S[i, j], n)
                 integrals = value, slopes, d2g_g, g_d2g
             else:
                 integrals = _plane(f, h, *args, n)

@@ -146,6 +146,8 @@ def relu_C(S, w, K, teacher, eta, noise, C):
         add_quadratic(S, w, K, sigma, r, s, arcsin, u, square)
     elif teacher == ERF:
         add_erf(S, w, K, sigma, r, s, arcsin, u, square)
+    elif teacher != RELU:
+        square[:] = math.nan
     for a in range(K):
         for b in range(a + 1):
             P2 = 0.25 + arcsin[a, b] / (2 * PI)

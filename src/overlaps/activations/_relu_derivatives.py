@@ -25,7 +25,7 @@ import numpy as np
 from .._base.jit import jit
 from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import orthants
-from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU, SQRT_2PI, two_point
+from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU, SQRT_2PI, known, two_point
 from ._first_order import first_order_derivatives, mean_hessian, readout_product, unknown_S, unknown_v
 from ._relu import geometry, relu_C
 from ._relu_teachers import partial_arcsines
@@ -269,6 +269,9 @@ def _homogeneity(a, b, S, w, K, kink, slope, dX):
 @jit
 def relu_C_derivatives(S, w, K, teacher, eta, noise, dC):
     """Fill dC (d_g, K, K)."""
+    if not known(RELU, teacher):
+        dC[:] = math.nan
+        return
     n = S.shape[0]
     weight = np.where(w == 0.0, TINY, w)
     kink = np.zeros((K, K + 1, n + 1))

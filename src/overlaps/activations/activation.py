@@ -150,12 +150,18 @@ def check_vectorised(role, function):
         )
     x = np.linspace(-9.0, 9.0, 1200).reshape(3, 400)
     try:
-        values = np.asarray(function(x), dtype=float)
+        values = np.asarray(function(x))
+        values = values if np.iscomplexobj(values) else values.astype(float)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{role} fails on an array of shape (3, 400): {error}. "
             f"Expected a vectorised function; try np.vectorize({role})."
         ) from error
+    if np.iscomplexobj(values):
+        raise ValueError(
+            f"{role} has complex values, such as {values.flat[0]:.3g}; expected real ones. "
+            f"Try lambda x: np.real({role}(x)), if the real part is meant."
+        )
     if values.shape != x.shape:
         raise ValueError(
             f"{role} turns shape (3, 400) into {values.shape}; expected the same shape. "

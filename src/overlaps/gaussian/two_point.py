@@ -22,15 +22,21 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 
 
 @jit(inline=True)
+def known(f, h):
+    """Whether both codes stand for functions of the table."""
+    return min(f, h) >= LINEAR and max(f, h) <= ERF
+
+
+@jit(inline=True)
 def value(code, x):
-    """g(x)."""
+    """g(x); nan for an unknown code, here and in all kernels."""
     if code == ERF:
         return math.erf(x * math.sqrt(0.5))
     if code == RELU:
         return max(x, 0.0)
     if code == QUADRATIC:
         return x * x
-    return x
+    return x if code == LINEAR else math.nan
 
 
 @jit(inline=True)
@@ -42,7 +48,7 @@ def slope(code, x):
         return 1.0 if x > 0.0 else 0.0
     if code == QUADRATIC:
         return 2.0 * x
-    return 1.0
+    return 1.0 if code == LINEAR else math.nan
 
 
 @jit(inline=True)
@@ -103,6 +109,8 @@ def _ordered(f, h, saa, sbb, sab):
 @jit
 def two_point(f, h, saa, sbb, sab):
     """E[f h], E[f' h'], E[f'' h], E[f h''] for functions with codes f, h of fields with the given covariance."""
+    if not known(f, h):
+        return math.nan, math.nan, math.nan, math.nan
     if f >= h:
         return _ordered(f, h, saa, sbb, sab)
     gg, dd, hh, ff = _ordered(h, f, sbb, saa, sab)
@@ -141,6 +149,8 @@ def two_point_derivatives(f, h, saa, sbb, sab):
     By Price's theorem these are all derivatives of the table ``two_point``: p = E[f' h'] has dp/dsab = E[f'' h''],
     dp/dsaa = E[f''' h'] / 2; q = E[f'' h] has dq/dsab = E[f''' h'], dq/dsaa = E[f'''' h] / 2, dq/dsbb = E[f'' h''] / 2.
     """
+    if not known(f, h):
+        return math.nan, math.nan, math.nan, math.nan, math.nan
     if f >= h:
         return _ordered_derivatives(f, h, saa, sbb, sab)
     m22, m31, m13, m40, m04 = _ordered_derivatives(h, f, sbb, saa, sab)
