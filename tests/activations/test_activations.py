@@ -169,7 +169,7 @@ def test_a_jump_of_the_second_derivative_is_refused_by_the_self_check():
     # elu has a continuous slope, so it is no kink, but the midpoint rule converges like 1/n^2 only
     f = bind_numeric(act.Activation.from_function(elu, elu_dg), act.erf, 1, ETA, ETA_V, NOISE, False)
     S, w = random_state(1, 1, 0)
-    with pytest.raises(ValueError, match="do not settle: with 256 nodes"):
+    with pytest.raises(ValueError, match="do not settle: with 512 nodes"):
         f.check(S, w)
 
 

@@ -338,3 +338,23 @@ def test_a_variance_below_zero_counts_as_zero(partner):
     )
     for key, value in expected.items():
         np.testing.assert_array_equal(found[key], value, err_msg=key)
+
+
+def test_two_point_integrals_settle_at_large_variances():
+    S, w = 30 * np.array([[1.0, 0.4], [0.4, 0.7]]), np.array([1.0, -0.6])
+    found, mixture = (evaluate(bind_numeric(g, g, 1, 0.5, 1.0, 0.0, False), S, w, 1) for g in (user("tanh"), act.tanh))
+    for key in ("A", "B", "dv", "eps_g"):
+        # four error functions are within 1e-5 of tanh, their slopes within 1e-4
+        np.testing.assert_allclose(found[key], mixture[key], rtol=0, atol=1e-4, err_msg=key)
+
+
+def test_default_tolerance_of_C_accepts_a_percent():
+    # what the pages say: at variances of 10 a C that is known to 7e-3 is taken unless one asks for less
+    S, w, K = 10 * (0.6 * np.eye(3) + 0.4), np.array([1.0, 1.0, -1.0]), 2
+    f = bind_numeric(user("tanh"), user("tanh"), K, 1.0, 1.0, 0.0, True)
+    C = evaluate(f, S, w, K)["C"]
+    assert 1e-3 < f.error / np.abs(C).max() < 1e-2
+    strict = bind_numeric(user("tanh", tolerance=1e-6), user("tanh"), K, 1.0, 1.0, 0.0, True)
+    with pytest.raises(ValueError, match="expected 1e-06"):
+        strict.check(S, w)
+    strict.check(0.1 * S, w)

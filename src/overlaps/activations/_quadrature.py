@@ -12,7 +12,7 @@ from scipy.special import erf, ndtr
 from ..gaussian.rules import factor, graded, midpoint, widening
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, SQRT_2PI, two_point
 
-PLANE_NODES = (64, 96, 128, 192, 256)
+PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # the largest settle tanh at a variance of 60
 TENSOR_NODES = {2: (64, 96, 128, 192), 3: (32, 48, 64, 96), 4: (24, 32, 48)}  # by number of fields
 
 

@@ -66,13 +66,16 @@ def closure(model, Q, R, T, v=None):
     Raises
     ------
     ValueError
-        Wrong shapes, overlaps that are not positive semi-definite, a relu student of zero norm, integrals of a
-        user function that do not converge.
+        Wrong shapes, overlaps that are not positive semi-definite, a student with a kink and zero norm, integrals of
+        a user function that do not converge.
 
     Notes
     -----
-    Exact for erf, linear, quadratic, relu and every other piecewise-linear or polynomial function, in any pair of
-    student and teacher; by quadrature, to the accuracy stated there, for :meth:`Activation.from_function`.
+    Exact to rounding for every pair of a student and a teacher among polynomials (``linear``, ``quadratic``,
+    ``polynomial``), piecewise-linear functions with a kink at 0 (``relu``, ``leaky_relu``, ``absolute``) and error
+    functions (``erf``, and the sum that stands for ``tanh``).  Where two fields with kinks are parallel within an angle
+    eps, C is known to 1e-16 / eps.  If one of the two is an :meth:`Activation.from_function`, all is by quadrature: A,
+    B, dv and eps_g to 1e-8, C to its ``tolerance``, or refused.
 
     References
     ----------

@@ -33,7 +33,7 @@ def polynomial(coefficients):
 
     Notes
     -----
-    Exact with polynomial, linear and quadratic partners; other partners are integrated numerically.
+    Exact with every partner but :meth:`Activation.from_function`, as student and as teacher; see :func:`closure`.
 
     Examples
     --------
