@@ -122,8 +122,8 @@ class Activation:
         Notes
         -----
         Two-point integrals (A, B, dv, eps_g) are accurate to 1e-8, or refused: a kink or large variances (of tanh,
-        beyond 60) keep the midpoint rule from settling.  Kinked functions can be simulated but not integrated; piecewise-linear ones
-        have closed forms, :data:`relu`, :func:`leaky_relu`, :data:`absolute`.
+        beyond 60) keep the midpoint rule from settling.  Functions with kinks can be simulated but not integrated;
+        piecewise-linear ones have closed forms, :data:`relu`, :func:`leaky_relu`, :data:`absolute`.
 
         Examples
         --------
