@@ -9,8 +9,11 @@ import pytest
 from test_relu import mp_orthant
 
 import overlaps as ov
+from overlaps.activations._erf import erf_closure
 from overlaps.activations._mixed import MixedClosure
 from overlaps.activations._parts import parts_of
+from overlaps.activations._quadratic import quadratic_closure
+from overlaps.activations._relu import relu_closure
 from overlaps.activations.numeric import bind_numeric
 
 QUAD, CUBE, AFFINE = ov.polynomial([0.3, -0.4, 0.5]), ov.polynomial([0.2, 0.5, 0.0, 0.15]), ov.polynomial([0.4, 1.2])
@@ -216,6 +219,31 @@ def test_first_order_against_60_digits(student, teacher, rng):
     np.testing.assert_allclose(np.concatenate([A, B], axis=1) @ S, forces, rtol=0, atol=1e-13)
     np.testing.assert_allclose(dv, -eta_v * gg[:K] @ w, rtol=0, atol=1e-13)
     assert eps_g == pytest.approx(0.5 * w @ gg @ w, rel=1e-12)
+
+
+SQUARE = ov.polynomial([0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("student", "teacher", "kernel", "code"),
+    [
+        (ov.relu, SQUARE, relu_closure, ov.quadratic.code),
+        (ov.erf, SQUARE, erf_closure, ov.quadratic.code),
+        (SQUARE, ov.relu, quadratic_closure, ov.relu.code),
+        (SQUARE, ov.erf, quadratic_closure, ov.erf.code),
+    ],
+    ids=str,
+)
+def test_a_square_as_a_polynomial_and_as_a_kernel(student, teacher, kernel, code, rng):
+    # closed forms from Stein's lemma in the kernels, sectors, cones and Mehler sums here; ten cones of three students
+    K, M = 5, 3
+    S, w = covariance("generic", K, M, rng), np.concatenate([rng.uniform(0.5, 1.5, K), rng.uniform(-1.5, -0.5, M)])
+    f = bind_numeric(student, teacher, K, 0.5, 1.0, 0.3, True)
+    assert isinstance(f, MixedClosure)
+    found = evaluate(f, S, w, K)
+    expected = evaluate(lambda S, w, *out: kernel(S, w, K, code, 0.5, 1.0, 0.3, True, *out), S, w, K)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * np.abs(y).max())
 
 
 def test_C_of_an_affine_student_is_a_second_moment():
