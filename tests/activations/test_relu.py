@@ -1,10 +1,9 @@
 """Relu students: orthant probabilities and the matrix C, against mpmath, plane geometry, quadrature and sampling."""
 
-from functools import cache
-
 import mpmath as mp
 import numpy as np
 import pytest
+from oracles import mp_orthant, mp_orthant4
 from scipy.special import erf
 
 from overlaps.activations import _piecewise, _relu
@@ -16,57 +15,7 @@ TEACHERS = {"linear": LINEAR, "quadratic": QUADRATIC, "relu": RELU, "erf": ERF}
 STEPS = 5.0  # standard errors allowed to a seeded Monte Carlo estimate
 
 
-# ---- Oracle: orthant moments in 60 digits by Stein's lemma; P4 from an integral over the whole matrix ----------------
-
-
-@cache
-def _gauss(precision):
-    """48 Gauss-Legendre nodes on [-1, 1]."""
-    return mp.calculus.quadrature.GaussLegendre(mp.mp).calc_nodes(5, precision)
-
-
-def _asin_partial(kl, ik, il, jk, jl, ij):
-    """Asin of the correlation of k, l given i, j."""
-    d = 1 - ij * ij
-    ckl = kl - (ik * il + jk * jl - ij * (ik * jl + jk * il)) / d
-    ckk = 1 - (ik * ik + jk * jk - 2 * ij * ik * jk) / d
-    cll = 1 - (il * il + jl * jl - 2 * ij * il * jl) / d
-    return mp.atan2(ckl, mp.sqrt(ckk * cll - ckl * ckl))
-
-
-@cache
-def mp_orthant4(correlations):
-    """P4 by Plackett's identity along the line from the identity matrix; panels graded towards the end of the line.
-
-    With panels of ratio 1/10 the nearest singularity of each lies 0.1/0.9 panel lengths away: 48 nodes give 1e-26.
-    """
-
-    def rate(t):
-        a, b, c, d, e, f = (t * r for r in correlations)  # 01, 02, 03, 12, 13, 23
-        pairs = (
-            (correlations[0], a, (f, b, c, d, e, a)),
-            (correlations[1], b, (e, a, c, d, f, b)),
-            (correlations[2], c, (d, a, b, e, f, c)),
-            (correlations[3], d, (c, a, e, b, f, d)),
-            (correlations[4], e, (b, a, d, c, f, e)),
-            (correlations[5], f, (a, b, d, c, e, f)),
-        )
-        return sum(r / mp.sqrt(1 - rt * rt) * (mp.pi / 2 + _asin_partial(*args)) for r, rt, args in pairs if r)
-
-    ends = [mp.mpf(0)] + [1 - mp.mpf(10) ** -k for k in range(1, 31)] + [mp.mpf(1)]
-    total = mp.mpf(0)
-    for left, right in zip(ends[:-1], ends[1:], strict=True):
-        half = (right - left) / 2
-        total += half * sum(w * rate(left + half * (x + 1)) for x, w in _gauss(mp.mp.prec))
-    return mp.mpf(1) / 16 + total / (4 * mp.pi**2)
-
-
-def mp_orthant(S, idx):
-    r = {(i, j): S[i][j] / mp.sqrt(S[i][i] * S[j][j]) for i in idx for j in idx if i < j}
-    if len(idx) == 4:
-        return mp_orthant4(tuple(r.values()))
-    angles = sum(mp.asin(x) for x in r.values())
-    return mp.mpf(2) ** -len(idx) + angles / (2 * mp.pi) * (mp.mpf(1) / 2 if len(idx) == 3 else 1)
+# ---- Oracle: orthant moments in 60 digits by Stein's lemma -----------------------------------------------------------
 
 
 def mp_moment(S, power, step):

@@ -93,9 +93,8 @@ class StructuredBDF(BDF):
         self.I, self.J = 1.0, self.jac(self.t, self.y)
         self.D, self.atol = self.D.view(_Serial), np.full(self.n, self.atol).view(_Serial)
         self.rtol_start = self.rtol
-        self.error = self._share = (
-            0.0  # of eps_g, relative to it: the sum of what the steps leave, and the last of them
-        )
+        # of eps_g, relative to it: the sum of what the steps leave, and the last of them
+        self.error = self._share = 0.0
 
     def _step_impl(self):
         """One step, with tolerances that follow eps_g where it is a small difference of the overlaps."""
@@ -109,8 +108,6 @@ class StructuredBDF(BDF):
     def _add_error(self):
         """Add the error of eps_g that the step left, from the local error of the overlaps that BDF estimates."""
         system = self.system
-        if isinstance(system, DifferenceSystem):
-            return
         if self.n_equal_steps > 0:  # a change of step or order has rescaled D: the last share is taken again
             eps_g = system.close(self.y)
             change = system.change_of_eps_g(self.error_const[self.order] * np.asarray(self.D[self.order + 1]))

@@ -111,11 +111,9 @@ def _check_parallel(system, run, solver, options):
     if not run.success:
         run.message += f" Note that {where}, where the flow is not smooth; start from students that differ more."
         return
-    moved = np.array(y)
-    i, j = system.upper
-    L, K, M = system.shape
-    upper = moved[L * K * M : L * (K * M + len(i))].reshape(L, -1)
-    upper[:, i == j] *= 1 + max(options["rtol"], 4 * np.finfo(float).eps)
+    q, r, v = system.unpack(y)
+    q[:, *np.diag_indices(system.model.K)] *= 1 + max(options["rtol"], 4 * np.finfo(float).eps)
+    moved = system.packing.pack(q, r, v)
     later = [n for n, alpha in enumerate(run.alpha) if alpha > at]
     if not later:
         return

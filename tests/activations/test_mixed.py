@@ -6,7 +6,7 @@ from functools import cache
 import mpmath as mp
 import numpy as np
 import pytest
-from test_relu import mp_orthant
+from oracles import mp_orthant
 
 import overlaps as ov
 from overlaps.activations._erf import erf_closure
