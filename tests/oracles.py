@@ -157,7 +157,7 @@ def ridge_draw(rng, student, target, *, r, c, gamma, alpha, lam, d, noise=0.0, b
     return np.mean((y_new - X_new @ a - b0) ** 2), np.mean((y - X @ a - b0) ** 2), a, W0
 
 
-# orthant probabilities in mpmath; P4 from an integral over the whole matrix ---------------------------------------------
+# orthant probabilities in mpmath; P4 from an integral over the whole matrix -------------------------------------------
 
 
 @cache

@@ -47,7 +47,7 @@ def solve(
     late : bool
         Follow perfectly learnable problems down to eps_g of 1e-200, below which 0.0 or rounding is returned: once every
         student has nearly learned its teacher, the overlaps of their differences are integrated in place of Q and R,
-        whose rounding hides eps_g below about 1e-16. See :mod:`overlaps.flow.differences`. For erf, linear and quadratic
+        whose rounding hides eps_g below about 1e-16 (:mod:`overlaps.flow.differences`). For erf, linear and quadratic
         units, the same on both sides, and K = M; refused are other activations (relu, tanh, ...), label noise, weight
         decay, a trained second layer and teachers of latents. Where v differs from v*, or a student learns no teacher,
         Q and R are integrated to the end. "exponential" is followed by "structured". Linear networks of several units

@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
-    "integrators.evolve", "simulators.direct", "simulators.reduced", "sweeps.checkpoint", "sweeps.workers",
+    "integrators.evolve", "simulators.direct", "simulators.reduced", "sweeps.checkpoint",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
     "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.times",
     "static.spiked.blocks",

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._base import check
 from .._base.progress import bar
+from .._base.workers import WORKER_DIED, run_pool
 from ..integrators.evolve import output_times
 from ..manifold.ensemble import ManifoldEnsemble
 from ..manifold.fresh import warn_of_errors
@@ -15,7 +16,6 @@ from ..manifold.model import HiddenManifold
 from ..manifold.sgd import manifold_constants, manifold_plan
 from ..models.start import random_start, warn_coarse_step
 from ..results.ensemble import Ensemble
-from ..sweeps.workers import WORKER_DIED, run_pool
 from .direct import direct_run
 from .reduced import reduced_run
 

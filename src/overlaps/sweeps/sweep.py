@@ -15,8 +15,8 @@ import numpy as np
 
 from .._base import check
 from .._base.progress import bar
+from .._base.workers import WORKER_DIED, run_here, run_pool
 from .checkpoint import open_checkpoint
-from .workers import WORKER_DIED, run_here, run_pool
 
 __all__ = ["Sweep", "sweep"]
 
