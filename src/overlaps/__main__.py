@@ -9,7 +9,7 @@ import numpy as np
 
 import overlaps as ov
 from overlaps._base.jit import cache_folder
-from overlaps._flow import flow
+from overlaps.flow import flow
 
 
 def demo(output):

@@ -232,7 +232,7 @@ SQUARE = ov.polynomial([0.0, 0.0, 1.0])
         (SQUARE, ov.relu, quadratic_closure, ov.relu.code),
         (SQUARE, ov.erf, quadratic_closure, ov.erf.code),
     ],
-    ids=str,
+    ids=["relu", "erf", "student relu", "student erf"],
 )
 def test_a_square_as_a_polynomial_and_as_a_kernel(student, teacher, kernel, code, rng):
     # closed forms from Stein's lemma in the kernels, sectors, cones and Mehler sums here; ten cones of three students
