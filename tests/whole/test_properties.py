@@ -336,7 +336,8 @@ def test_fixed_points_and_rates_say_whether_they_are_known(problem):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         point = ov.fixed_point(model, guess, max_iterations=10)
-    assert point.converged != any("fixed_point" in str(w.message) for w in caught)
+    named = any("fixed_point" in str(w.message) for w in caught)
+    assert point.converged or named  # one that is found may be named, too: students that vanish or grow without bound
     assert np.isfinite(point.residual) or not point.converged
     if point.converged:
         assert ov.linearise(model, point.state).residual <= 1.01 * point.residual + 1e-14

@@ -50,6 +50,11 @@ def plateau(model):
     return ov.fixed_point(model, ov.State.from_overlaps(model, Q=0.4 * np.ones((2, 2)), R=0.3 * np.ones((2, 2)), T=TWO))
 
 
+def critical_rate():
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    return ov.critical_eta(model, ov.State.from_overlaps(model, Q=[[1.0]], R=[[1.0]], T=[[1.0]]))
+
+
 def distance_of_runs():
     runs = ov.simulate(MODEL, N=40, alpha=[0, 1, 2, 4, 8, 16], rng=1, runs=2)
     return ov.tlog_rmse([ov.solve(MODEL, runs.start(i), runs.alpha) for i in range(2)], runs)
@@ -76,6 +81,7 @@ RECORDS = {
     "State": (lambda: START, dict(v=[1.0, 2.0])),
     "State without eigenvalues": (lambda: dataclasses.replace(START, s=None), dict(s=[1.0, 2.0])),
     "Model": (lambda: MODEL, dict(eta=0.1)),
+    "CriticalEta": (critical_rate, dict(eta=1.0)),
     "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),
     "Trajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5, 1.0]), dict(message="mine")),
     "Ensemble": (lambda: ov.simulate(MODEL, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),

@@ -726,12 +726,12 @@ def no_work(monkeypatch):
         raise Exploded
 
     for module, *names in (
-        ("integrate", "_drive"),
-        ("simulate", "_map_runs"),
-        ("sweep", "run_here", "run_pool"),
-        ("static.student", "train"),
-        ("static.simulation", "network_draw", "srf_draw"),
-        ("static._ridge", "fit"),
+        ("integrators.run", "_drive"),
+        ("simulators.simulate", "_map_runs"),
+        ("sweeps.sweep", "run_here", "run_pool"),
+        ("static.bayes.student", "train"),
+        ("static.spiked.simulation", "network_draw", "srf_draw"),
+        ("static.spiked.ridge", "fit"),
     ):
         for name in names:
             monkeypatch.setattr(sys.modules[f"overlaps.{module}"], name, explode)

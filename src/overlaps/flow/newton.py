@@ -1,7 +1,8 @@
 """1 - c J, factorised: the Newton matrix of implicit steps, at a cost linear in L."""
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import block_diag, lu_factor
+from scipy.linalg.lapack import dgetrs as getrs  # lu_solve checks and wraps, which costs more than it does
 
 from ._newton import add_coupling, moments, rotate, rotate_back, solve_blocks
 
@@ -17,18 +18,25 @@ class Rotated:
         self.r, self.q = np.empty((K, M, L)), np.empty((K, K, L))
         rotate(y, self.V, self.r, self.q)
         dA, dB, dC, self.ddv = changes
-        self.dA = self.V.T @ dA @ self.V
-        self.dB = self.V.T @ dB
+        self.dA, self.dB = self.V.T @ dA @ self.V, self.V.T @ dB
         self.dC = system.second_order * (self.V.T @ dC @ self.V)
+        self.response = _flat(self.dA, self.dB, self.dC)
         spectrum = system.model.spectrum
         self.blocks = spectrum.s, spectrum.p, system.source, self.a, self.B
+        # G of rotated overlaps: (dQ, dR, dv) as one vector -> g, with dQ and dR turned back
+        i, j = system.packing.upper
+        both = np.einsum("ik,jl->ijkl", self.V, self.V)[i, j]
+        parts = [both.reshape(len(i), -1), np.kron(self.V, np.eye(M))]
+        self.reading = block_diag(*parts, *[np.eye(K)] * system.model.trains_v)
 
     def read(self, dQ, dR, dv):
         """G: rotated dQ (..., K, K) and dR (..., K, M), and dv (..., K), to the vector g (..., d_g)."""
-        i, j = self.system.packing.upper
-        dQ, dR = (self.V @ dQ @ self.V.T)[..., i, j], self.V @ dR
-        parts = [dQ, dR.reshape(*dR.shape[:-2], -1)]
-        return np.concatenate(parts + [dv] * self.system.model.trains_v, axis=-1)
+        return _flat(dQ, dR, *[dv] * self.system.model.trains_v) @ self.reading.T
+
+
+def _flat(*parts):
+    """Arrays (d, ...) side by side, (d, columns)."""
+    return np.concatenate([x.reshape(len(x), -1) for x in parts], axis=1)
 
 
 class NewtonMatrix:
@@ -59,8 +67,9 @@ class NewtonMatrix:
         s, p, tau, a, B = rotated.blocks
         solve_blocks(x_r, x_q, s, a, B, c, system.decay, dR, dQ)
         v = self.v_factor * b[-K:]
-        g = lu_solve(self.small, rotated.read(dQ, dR, v), overwrite_b=True, check_finite=False)
-        dA, dB, dC = (np.tensordot(g, x, axes=1) for x in (rotated.dA, rotated.dB, rotated.dC))
+        g = getrs(*self.small, rotated.read(dQ[None], dR[None], v[None])[0])[0]
+        dA, dB, dC = np.split(g @ rotated.response, (K * K, K * K + K * M))
+        dA, dB, dC = dA.reshape(K, K), dB.reshape(K, M), dC.reshape(K, K)
         add_coupling(rotated.r, rotated.q, *rotated.blocks, c, system.decay, dA, dB, dC, x_r, x_q)
         x = np.empty_like(b)
         rotate_back(x_r, x_q, rotated.V, x)

@@ -597,8 +597,7 @@ def test_bad_calls():
         teacher(1.0, 5, 0.0).curve((1, 10))
 
 
-def test_more_data_than_float64_resolves_are_refused():
+def test_more_data_than_anybody_has():
     teacher = HierarchicalTeacher(v2=[0.7, 0.25, 0.05], noise=0.3, activation=HE3)
     assert teacher.solve(nu=1e12).eps < 1e-9
-    with pytest.raises(ValueError, match="nu = 1e\\+300 lies beyond"):
-        teacher.solve(nu=1e300)
+    assert teacher.solve(nu=1e300).eps <= 1e-299

@@ -9,7 +9,8 @@ import pytest
 
 import overlaps as ov
 from overlaps.flow.system import System
-from overlaps.theory.cayley_hamilton import hierarchy as ch
+from overlaps.theory import cayley_hamilton as ch
+from overlaps.theory.cayley_hamilton.hierarchy import MomentSystem
 
 BASES = ("monomial", "scaled", "orthonormal")
 UNEQUAL = ov.Spectrum(s=[3.1, 0.2, 1.3, 0.7, 2.0], p=[0.1, 0.4, 0.2, 0.2, 0.1])
@@ -201,7 +202,7 @@ def test_right_hand_side_is_the_spectral_one_in_moments(basis, setting, spectrum
     """Moments of the printed velocities (oracle) = velocities of the moments."""
     model = ov.committee_machine(**{"spectrum": spectrum} | SETTINGS[setting])
     state = random_weights(rng, model, 40)
-    system = ch.MomentSystem(model, state, ch.polynomial_basis(spectrum, basis))
+    system = MomentSystem(model, state, ch.polynomial_basis(spectrum, basis))
     y = system.pack(state)
     dq, dr, dv = system.unpack(system.rhs(0.0, y))
     closure = ov.closure(model, state.Q, state.R, state.T, state.v)
@@ -223,7 +224,7 @@ def test_change_of_eps_g_is_its_derivative(rng):
     """Error control needs it: against central differences of eps_g along the flow and in a random direction."""
     model = ov.committee_machine(2, 2, eta=0.5, eta_v=0.2, spectrum=UNEQUAL)
     state = random_weights(rng, model, 40)
-    system = ch.MomentSystem(model, state, ch.polynomial_basis(UNEQUAL))
+    system = MomentSystem(model, state, ch.polynomial_basis(UNEQUAL))
     y = system.pack(state)
     for direction in (system.rhs(0.0, y), rng.standard_normal(y.size)):
         h = 1e-5

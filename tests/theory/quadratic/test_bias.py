@@ -162,7 +162,7 @@ def test_riccati_solution(K, M, eps, length):
         (lambda: quadratic.polar([1.0]), "expected \\(..., K, M\\)"),
         (lambda: quadratic.closest_solution(np.full((2, 1), np.nan)), "nan"),
         (lambda: quadratic.solution_weights(np.ones((2, 1)), np.eye(1, 4)), "expected orthonormal columns"),
-        (lambda: quadratic.distance(np.eye(2), np.ones((2, 2)), [[1.0], [0.0]]), "Q, R have shapes"),
+        (lambda: quadratic.distance(np.eye(2), np.ones((2, 2)), [[1.0], [0.0]]), "R has shape"),
         (lambda: quadratic.conserves_polar(-np.eye(2), [[0.1], [0.1]]), "not positive semi-definite"),
         (lambda: quadratic.conserves_polar(np.eye(2), [[2.0], [0.1]]), "not positive semi-definite"),
         (lambda: quadratic.riccati_flow(np.diag([1, -1.0]), [[0.1], [0.1]], [1.0], eta=1), "not positive semi"),

@@ -329,11 +329,6 @@ class HierarchicalTeacher(Record):
                 f"selection = {check.shown(selection)}; expected one of {', '.join(SELECTIONS)}. Try 'bayes'."
             )
         roots = self._points.solve(nu)
-        if not roots:
-            raise ValueError(
-                f"nu = {nu:g} lies beyond what float64 resolves: the signal-to-noise ratio of every feature is "
-                "infinite in it. Try a smaller nu; the error at large nu is below rounding."
-            )
         solutions = tuple(self._describe(s, nu) for s in roots)
         best = int(np.argmax([point.phi for point in solutions]))
         selected = {"bayes": best, "uninformed": 0, "informed": len(solutions) - 1}[selection]
