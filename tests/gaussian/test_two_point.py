@@ -8,8 +8,8 @@ from oracles import expectation
 
 import overlaps as ov
 from overlaps.activations import _erf
-from overlaps.activations.kernels import KERNELS
 from overlaps.activations.derivatives import DERIVATIVES
+from overlaps.activations.kernels import KERNELS
 from overlaps.gaussian.two_point import slope, two_point, two_point_derivatives, value
 
 FUNCTIONS = [ov.linear, ov.quadratic, ov.relu, ov.erf]
