@@ -1,6 +1,7 @@
 """The hierarchical teacher: one feature, all solutions, their selection, bad input."""
 
 import dataclasses
+import itertools
 import math
 import pickle
 
@@ -470,6 +471,41 @@ def test_curve_marks_what_is_not_optimal():
 def test_hundred_points_at_ten_thousand_features():
     curve = teacher(1.0, 10_000, 0.5).curve((1, 1e9), points=100)
     assert curve.k_c[0] == 0 and curve.k_c[-1] == 10_000
+
+
+@pytest.mark.parametrize("interval", [(1, 1e9), (10, 1e10)])
+def test_a_curve_costs_few_sums_over_features(monkeypatch, interval):
+    """Whether a point is optimal is seen from its neighbours and the next transitions, without all solutions there."""
+    here = teacher(1.0, 10_000, 0.5)
+    sums, totals = [], Channel.totals
+    monkeypatch.setattr(Channel, "totals", lambda self, s, *rest: sums.append(s) or totals(self, s, *rest))
+    curve = here.curve(s=here.curve(interval, points=100).s)
+    sums.clear()
+    here.curve(s=curve.s)
+    costly = np.asarray(sums) * here.v2[1000] > here.onset  # with more than a thousand features known
+    assert costly.sum() < 5 * np.sum(curve.k_c > 1000)
+
+
+@pytest.mark.parametrize("activation", [{3: 1.0}, {3: 0.5, 60: 0.5}, ov.tanh, ov.relu], ids=str)
+def test_error_of_a_feature_is_convex_between_its_transitions(activation):
+    """Chords lie above the curve; by what the midpoint exceeds it, to rounding."""
+    one = teacher(1.0, 2, 0.5, activation).channel
+    edges = [*(jump.lam for jump in one.jumps), 1e6]
+    assert one.convex
+    for low, high in itertools.pairwise(edges):
+        lam = np.geomspace(low * (1 + 1e-12), high * (1 - 1e-12), 400)
+        gap = one.overlaps(lam)[1]
+        assert np.all(one.overlaps(0.5 * (lam[1:] + lam[:-1]))[1] <= 0.5 * (gap[1:] + gap[:-1]) + 1e-15)
+
+
+def test_continuous_onset_bends_the_error_down():
+    """Around the onset the error is flat, then falls: no chord is trusted, all points are looked at in full."""
+    here = HierarchicalTeacher(beta=1.0, k=5, noise=0.5, activation={2: 1.0}, allow_degree2=True)
+    assert not here.channel.convex
+    curve = here.curve((0.1, 100), points=30)
+    assert curve.optimal.all()
+    for nu, eps in zip(curve.nu, curve.eps, strict=True):
+        assert here.solve(nu=nu).eps == pytest.approx(eps, abs=1e-7)
 
 
 @pytest.mark.parametrize("points", [30, 193, pytest.param(1000, marks=pytest.mark.slow)])

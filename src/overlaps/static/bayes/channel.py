@@ -46,6 +46,8 @@ class Channel:
         First-order transitions, ascending.
     onset : float
         lambda above which q > 0: that of the first jump from zero, or 1/(2 c_2) where the overlap grows continuously.
+    convex : bool
+        Whether the gap g(1) - g(m(lambda)) is a convex function between neighbouring jumps.
 
     Notes
     -----
@@ -105,13 +107,15 @@ class Channel:
         starts = [SMALLEST] * (not first) + [jump.above / (1 - jump.above) for jump in self.jumps]
         ends = [jump.below / (1 - jump.below) for jump in self.jumps[int(first) :]] + [LARGEST]
         edges = np.array([self.onset] * (not first) + [jump.lam for jump in self.jumps])
-        log_lam, log_t, slope = np.empty((3, len(starts), NODES))
+        log_lam, log_t, slope, fall = np.empty((4, len(starts), NODES))
         for b, (start, end) in enumerate(zip(starts, ends, strict=True)):
             log_t[b] = np.linspace(math.log(start), math.log(end), NODES)
             for i, t in enumerate(np.exp(log_t[b])):
                 _, dg, d2g, _ = self._at(t)
                 log_lam[b, i] = math.log(t / dg)
                 slope[b, i] = 1 / max(1 - t / (1 + t) ** 2 * d2g / dg, 1e-10)
+                fall[b, i] = dg**2 * slope[b, i] / (1 + t) ** 2  # of g(1) - g(q), over lam
+        self.convex = first and bool(np.all(np.diff(fall) <= 1e-9 * fall[:, 1:]))
         return edges, log_lam, log_t, slope
 
 

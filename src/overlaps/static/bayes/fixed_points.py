@@ -6,6 +6,7 @@ nu / (Delta + g(1)), decreasing from nu / Delta.
 """
 
 import math
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -17,6 +18,8 @@ TRANSITIONS = 2_000  # positions in the scan; more are thinned out, and looked a
 ITERATIONS = 60
 FAR = 1e12  # lam of the weakest feature beyond which nu(s) = s Delta + k to 1e-6, and rises
 LARGEST = 1e304  # s beyond which a solution is infinite
+EQUAL = 1e-8  # of g(1): two errors that are one
+STEPS = 20  # of an iteration that shall come close to a point of the curve, or the point is looked at in full
 
 
 class FixedPoints:
@@ -26,8 +29,13 @@ class FixedPoints:
         self.channel, self.v2, self.tail, self.Delta = channel, v2, tail, Delta
         self.far = FAR / float(v2[-1])
 
+    def noisy(self, s):
+        """Delta + eps(s), which falls."""
+        return self.Delta + self.channel.totals(s, self.v2, self.tail)[0]
+
     def nu(self, s):
-        return s * (self.Delta + self.channel.totals(s, self.v2, self.tail)[0])
+        """Data n/d at which s is a solution."""
+        return s * self.noisy(s)
 
     def potential(self, s, nu):
         r"""Phi = sum_i s(q_i) - nu ln(Delta + eps); the free entropy is d/2 times this."""
@@ -46,7 +54,40 @@ class FixedPoints:
             return self._with_last(nu, [] if extent is None else [extent[0]])
         return self._between(nu, extent, self._scan(*extent))
 
-    def best(self, nu):
+    def optimal(self, s, eps):
+        """Whether each point of the curve, s ascending, is the solution of largest potential at its nu."""
+        nu, end = s * (self.Delta + eps), self.noisy(self.far)
+        known = np.array([[0.0, *s, self.far], [self.Delta + self.channel.total, *(self.Delta + eps), end]])
+        inner = self.channel.convex & (s < self.far) & (nu < self.far * end)
+        optimal = np.array([inner[j] and self._alone(j + 1, *known) for j in range(s.size)])
+        rest = np.flatnonzero(~optimal)
+        best = [0.0 if math.isinf(x) else self.noisy(x) - self.Delta for x in self._best(nu[rest])]
+        optimal[rest] = np.abs(eps[rest] - best) <= EQUAL * self.channel.total
+        return optimal
+
+    def _alone(self, j, s, noisy):
+        """Whether point j of a known curve is seen to be the only solution at its nu; False where that stays open.
+
+        Between points a < b is none if b (Delta + eps(a)) < nu or a (Delta + eps(b)) > nu. What is left about s_j is
+        narrowed by the monotone iterations until it holds no transition. There eps is convex, and if a chord before s_j
+        is not too steep, nu(s) lies below nu(s_j) before s_j and above it beyond.
+        """
+        here, nu = s[j], s[j] * noisy[j]
+        i = np.searchsorted(self._transitions, here)
+        left, right = self._transitions[i - 1] * (1 + SIDE), self._transitions[i] * (1 - SIDE)
+        low = nu / noisy[np.argmax(s[1 : j + 1] * noisy[:j] >= nu)]
+        high = nu / noisy[-1 - np.argmax((s[j:-1] * noisy[j + 1 :] <= nu)[::-1])]
+        for _ in range(STEPS):
+            if low > left and high < min(right, 1.1 * here):
+                break
+            low = low if low > left else nu / self.noisy(low)
+            high = high if high < min(right, 1.1 * here) else nu / self.noisy(high)
+        else:
+            return False
+        before = max(left, min(low, (1 - 1e-4) * here))  # far enough for the digits of the difference
+        return before < (1 - 1e-8) * here and high * (self.noisy(before) - noisy[j]) < (here - before) * noisy[j]
+
+    def _best(self, nu):
         """The solution of largest potential at each of many nu; those whose solutions overlap share one scan."""
         result, shared = np.empty(len(nu)), []
         for i, extent in enumerate(map(self._extent, nu)):
@@ -108,7 +149,7 @@ class FixedPoints:
         if s > self.far:
             return None, False
         for _ in range(ITERATIONS):
-            before, s = s, nu / (self.Delta + self.channel.totals(s, self.v2, self.tail)[0])
+            before, s = s, nu / self.noisy(s)
             if abs(s - before) <= SAME * s:
                 return s, True
             if s > self.far:
@@ -132,13 +173,14 @@ class FixedPoints:
                 return brentq(lambda x: self.nu(x) - nu, a, b, xtol=1e-300, rtol=1e-15)
         return s
 
+    @cached_property
+    def _transitions(self):
+        """Positions lam_jump / v_i^2, ascending, between 0 and infinity."""
+        return np.unique(np.concatenate([[0.0, math.inf], *(jump.lam / self.v2 for jump in self.channel.jumps)]))
+
     def _inside(self, a, b):
-        """Transition positions lam_jump / v_i^2 between a and b, ascending."""
-        ascending, found = self.v2[::-1], [np.empty(0)]
-        for jump in self.channel.jumps:
-            first, last = np.searchsorted(ascending, [jump.lam / b, jump.lam / a])
-            found.append(jump.lam / ascending[first:last])
-        return np.unique(np.concatenate(found))
+        """Transition positions between a and b, ascending."""
+        return self._transitions[slice(*np.searchsorted(self._transitions, [a, b], side="right"))]
 
     def _scan(self, a, b, pieces=1):
         """The curve between a and b: s, nu(s), and whether transitions were left out."""
@@ -188,7 +230,8 @@ class FixedPoints:
 
 def overlapping(intervals):
     """Groups of intervals (low, high, ...), ascending in low, that overlap."""
-    groups, end = [], -math.inf
+    groups: list[list] = []
+    end = -math.inf
     for interval in intervals:
         if interval[0] > end:
             groups.append([])

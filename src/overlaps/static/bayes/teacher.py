@@ -16,7 +16,6 @@ from .fixed_points import FixedPoints
 __all__ = ["BayesCurve", "BayesSolution", "FixedPoint", "HierarchicalTeacher", "power_law_readouts"]
 
 CROWDED = 1e-3  # sum of squares of the parts of eps over (Delta + eps)^2, from where eps is wrong by some percent
-SAME = 1e-8  # of g(1): two errors that are one
 SELECTIONS = ("bayes", "uninformed", "informed")
 
 
@@ -383,9 +382,7 @@ class HierarchicalTeacher(Record):
             )
         eps, _, k_c = np.transpose([self._totals(x) for x in s])
         values = s * (self.Delta + eps)
-        best = [0.0 if math.isinf(x) else self._totals(x)[0] for x in self._points.best(values)]
-        optimal = np.abs(eps - best) <= SAME * self.g.total
-        return BayesCurve(self, s, values, eps, k_c.astype(int), optimal)
+        return BayesCurve(self, s, values, eps, k_c.astype(int), self._points.optimal(s, eps))
 
     def _grid(self, nu, points):
         ends = check.array("nu", (1.0, 1.0) if nu is None else nu, (2,), hint="nu is an interval (from, to).")

@@ -44,9 +44,11 @@ class Packing:
         self.diagonal = np.flatnonzero(self.rows == self.columns)
 
     def pack(self, matrix, vector):
+        """One vector of a symmetric matrix (B, B) over the pairs and a vector (B,)."""
         return np.concatenate([matrix[self.rows, self.columns], vector])
 
     def unpack(self, packed):
+        """The matrix (B, B) and the vector (B,) of a packed one."""
         matrix = np.empty((self.B, self.B))
         matrix[self.rows, self.columns] = matrix[self.columns, self.rows] = packed[: self.pairs]
         return matrix, packed[self.pairs :]
