@@ -6,6 +6,7 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from ..gaussian.rules import gauss_hermite
 from ..gaussian.two_point import NUMERIC, RELU
 from .kernels import KERNELS
 from .numeric import NumericClosure, bind_numeric
@@ -146,10 +147,10 @@ def generalisation_error(model, S, v):
 
 def rounding_floor(model, S, v):
     """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
-    x, weight = np.polynomial.hermite_e.hermegauss(40)
+    x, weight = gauss_hermite(40)
     fields = np.sqrt(np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0))[..., None] * x
     K = model.K
     g = np.concatenate([model.activation.g(fields[:, :K]), model.teacher_activation.g(fields[:, K:])], axis=1)
-    size = np.sqrt(np.square(g) @ weight / weight.sum())
+    size = np.sqrt(np.square(g) @ weight)
     w = np.concatenate([np.abs(v), np.broadcast_to(np.abs(model.v_star), (len(v), model.M))], axis=1)
     return np.finfo(float).eps * np.sum(w * size, axis=1) ** 2

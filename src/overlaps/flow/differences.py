@@ -14,7 +14,6 @@ the flow keeps its form, (q, r, B) -> (D, e, G):
 """
 
 from bisect import bisect
-from functools import cache
 from math import factorial, sqrt
 
 import numpy as np
@@ -23,6 +22,7 @@ from .._base import check
 from ..activations._erf_differences import erf_differences
 from ..activations._linear import linear_differences
 from ..activations._quadratic import quadratic_differences
+from ..gaussian.rules import gauss_hermite, legendre
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC
 from ._flow import flow, gather
 from .handover import can_hand_over, quadratic_frame, reproduces, unfit
@@ -71,7 +71,7 @@ def nodes(sigma):
     >>> [nodes(sigma)[0].size for sigma in (1e-9, 1e-3, 0.1)]
     [1, 3, 5]
     """
-    return _gauss(bisect(_LARGEST_SIGMA, sigma) + 1)
+    return legendre(bisect(_LARGEST_SIGMA, sigma) + 1)
 
 
 def _path_error(n):
@@ -80,12 +80,6 @@ def _path_error(n):
 
 
 _LARGEST_SIGMA = [(ROUNDING / _path_error(n)) ** (0.5 / n) for n in range(1, MOST_NODES)]
-
-
-@cache
-def _gauss(n):
-    x, weight = np.polynomial.legendre.leggauss(n)
-    return (x + 1) / 2, weight / 2
 
 
 class DifferenceSystem(System):
@@ -292,9 +286,9 @@ class DifferenceSystem(System):
         units, which are learned up to a rotation: what is left of the differences cancels in eps_g.
         """
         D, _ = self.differences(y)
-        x, weight = np.polynomial.hermite_e.hermegauss(40)
+        x, weight = gauss_hermite(40)
         slopes = self.model.activation.dg(np.sqrt(np.diag(self.Z)[self.model.K :])[:, None] * x)
-        gains = np.abs(self.start.v) * np.sqrt(np.square(slopes) @ weight / weight.sum())
+        gains = np.abs(self.start.v) * np.sqrt(np.square(slopes) @ weight)
         variances = np.einsum("l,...lkk->...k", self.model.spectrum.s, D)
         size = np.sqrt(np.maximum(variances, SMALLEST**2 / np.finfo(float).eps)) @ gains
         return np.finfo(float).eps * size**2

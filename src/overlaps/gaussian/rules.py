@@ -1,10 +1,17 @@
-"""One-dimensional rules for E[f(z)], z ~ N(0, 1)."""
+"""One-dimensional rules for E[f(z)], z ~ N(0, 1).
 
-from functools import cache
+Polynomials: ``gauss_hermite``. Functions analytic in a strip: ``trapezoid`` and ``midpoint`` (no node at the origin;
+``widening`` for rules of few nodes). Kinks and jumps at known places: ``panels``, ``piecewise``, ``graded`` about 0.
+"""
+
+import math
+from functools import cache, lru_cache
 
 import numpy as np
 
 from .two_point import SQRT_2PI
+
+RANGE = 10.0  # standard deviations, where nothing else is said
 
 
 @cache
@@ -37,14 +44,51 @@ def widening(n):
     return midpoint(n, min(9.0, 7.0 + (n - 24) / 16))
 
 
+@lru_cache(maxsize=64)
+def trapezoid(step, half_width=RANGE):
+    """Trapezoid rule on [-half_width, half_width], with steps of at most this size and weights of sum one."""
+    n = math.ceil(half_width / step)
+    z = half_width / n * np.arange(-n, n + 1)
+    weight = np.exp(-0.5 * z * z)
+    weight /= weight.sum()
+    for x in (z, weight):
+        x.setflags(write=False)
+    return z, weight
+
+
+@cache
+def legendre(n):
+    """Gauss-Legendre nodes and weights for the integral over [0, 1]."""
+    x, p = np.polynomial.legendre.leggauss(n)
+    return 0.5 * (1 + x), 0.5 * p
+
+
+def panels(edges, parts):
+    """Gauss-Legendre rules, weights of sum one, between ascending edges (n, m), each interval cut into equal parts."""
+    x, p = legendre(16)
+    x = (np.arange(parts)[:, None] + x).ravel() / parts
+    p = np.tile(p, parts) / parts
+    width = np.diff(edges)[..., None]
+    z = (edges[:, :-1, None] + width * x).reshape(len(edges), -1)
+    weight = (width * p).reshape(len(edges), -1) * np.exp(-0.5 * z * z)
+    return z, weight / weight.sum(axis=1, keepdims=True)
+
+
+def piecewise(kinks, step):
+    """A rule for a function with these jumps and kinks: the trapezoid rule where there are none."""
+    if kinks:
+        return tuple(x[0] for x in panels(np.array([[-RANGE, *kinks, RANGE]]), 16))
+    return trapezoid(step)
+
+
 def graded(n, half_width=9.0):
     """Gauss-Legendre panels that shrink towards 0, where the kink of a closed-form partner sits; exact beside it."""
     edges = np.linspace(0.0, half_width, n // 8 + 1)
     edges = np.concatenate([[0.0], edges[1] * 0.15 ** np.arange(12, 0, -1), edges[1:]])
-    x, p = np.polynomial.legendre.leggauss(12)
-    half = 0.5 * np.diff(edges)[:, None]
-    u = (edges[:-1, None] + half * (1 + x)).ravel()
-    p = (half * p).ravel() * np.exp(-0.5 * u * u) / SQRT_2PI
+    x, p = legendre(12)
+    width = np.diff(edges)[:, None]
+    u = (edges[:-1, None] + width * x).ravel()
+    p = (width * p).ravel() * np.exp(-0.5 * u * u) / SQRT_2PI
     return np.concatenate([-u[::-1], u]), np.concatenate([p[::-1], p])
 
 

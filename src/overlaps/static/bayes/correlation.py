@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...activations.activation import Activation
+from ...gaussian.rules import trapezoid
 from ...gaussian.two_point import RELU as RELU_CODE
 from ._features import RELU, SERIES, correlation
 
@@ -205,22 +206,21 @@ def _piecewise_linear(activation, scale, removed, allow_degree2):
 
 def _hermite(sigma):
     """c_0 ... c_DEGREES of a smooth function: trapezoid rule, exact to rounding for functions analytic in a strip."""
-    z = np.linspace(-18.0, 18.0, 3601)
-    step = z[1] - z[0]
+    z, weight = trapezoid(0.01, 18.0)
     try:
         values = np.asarray(sigma(z), dtype=float) + np.zeros_like(z)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"activation = {sigma!r} fails on an array: {error}. Expected a vectorised function; try np.vectorize."
         ) from error
-    weight = np.exp(-0.25 * z * z) / (2 * np.pi) ** 0.25  # square root of the Gaussian density: no overflow
-    values = values * weight
+    root = np.sqrt(weight)  # no overflow
+    values = values * root
     if values.shape != z.shape or not np.all(np.isfinite(values)):
         raise ValueError(f"activation = {sigma!r} is not finite on [-18, 18]; expected a finite function there. {HINT}")
-    total = step * (values @ values)
-    c, before, h = np.empty(DEGREES + 1), np.zeros_like(z), weight
+    total = values @ values
+    c, before, h = np.empty(DEGREES + 1), np.zeros_like(z), root
     for l in range(DEGREES + 1):
-        c[l] = (step * (values @ h)) ** 2
+        c[l] = (values @ h) ** 2
         before, h = h, (z * h - math.sqrt(l) * before) / math.sqrt(l + 1)
     if abs(total - c.sum()) > MISSING * total:
         raise ValueError(

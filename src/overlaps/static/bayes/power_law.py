@@ -11,13 +11,14 @@ from scipy.special import zeta
 
 from ..._base import check
 from ..._base.record import Record
+from ...gaussian.rules import legendre
 from .channel import channel_of
 from .correlation import correlation_of
 from .teacher import power_law_readouts
 
 __all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "average", "continuum_gap"]
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+NODES, WEIGHTS = legendre(16)
 CUT = 45.0  # e^-CUT of the integrals is left out
 
 
@@ -29,9 +30,9 @@ def average(channel, function, beta, lam):
     end = min(CUT, 600 / (2 * beta))
     jumps = [math.log(jump.lam / lam) / (2 * beta) for jump in channel.jumps if jump.lam > lam]
     edges = np.union1d(np.linspace(0, end, math.ceil(2 * end * max(1, 2 * beta))), [z for z in jumps if z < end])
-    half = 0.5 * np.diff(edges)[:, None]
-    z = edges[:-1, None] + half * (1 + NODES)
-    return float(np.sum(half * WEIGHTS * np.exp(-z) * function(np.exp(-z), lam * np.exp(2 * beta * z))))
+    width = np.diff(edges)[:, None]
+    z = edges[:-1, None] + width * NODES
+    return float(np.sum(width * WEIGHTS * np.exp(-z) * function(np.exp(-z), lam * np.exp(2 * beta * z))))
 
 
 def continuum_gap(channel, beta, lam):
@@ -47,13 +48,14 @@ def continuum_gap(channel, beta, lam):
     return edge**power * learned + channel.total * left
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Limit(Record):
     """What the limits of many features share: the noise and the scalar problem."""
 
     noise: float
     activation: Any
-    remove: Any
-    allow_degree2: bool
+    remove: Any = None
+    allow_degree2: bool = False
 
     def __post_init__(self):
         hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
@@ -78,7 +80,7 @@ class ScalingLaw(NamedTuple):
     k_c: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PowerLawLimit(Limit):
     r"""Laws of large k and d for power-law readouts :math:`v_i^2 = i^{-2\beta}/z_k`.
 
@@ -115,10 +117,6 @@ class PowerLawLimit(Limit):
     """
 
     beta: float
-    noise: float
-    activation: Any
-    remove: Any = None
-    allow_degree2: bool = False
 
     def __post_init__(self):
         hint = "beta is the exponent of |v_i| ~ i^(-beta)."

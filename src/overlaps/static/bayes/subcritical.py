@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -28,7 +28,7 @@ class Phase(NamedTuple):
     width: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SubcriticalPowerLaw(Limit):
     r"""Power-law readouts with beta < 1/2 in the limit k = gamma d, d -> infinity.
 
@@ -77,10 +77,6 @@ class SubcriticalPowerLaw(Limit):
 
     beta: float
     gamma: float
-    noise: float
-    activation: Any
-    remove: Any = None
-    allow_degree2: bool = False
 
     def __post_init__(self):
         hint = "Use PowerLawLimit for beta >= 1/2, EqualReadouts for beta = 0."
@@ -250,7 +246,7 @@ class SubcriticalPowerLaw(Limit):
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EqualReadouts(Limit):
     r"""All readouts equal, v_i^2 = 1/k: all features are learned at once. Data are counted as A = nu/k = alpha/gamma.
 
@@ -284,11 +280,6 @@ class EqualReadouts(Limit):
     >>> round(law.informed_from, 5), round(law.threshold, 6), round(law.overlap, 5), round(law.uninformed_until, 5)
     (1.78332, 1.926643, 0.7546, 2.18367)
     """
-
-    noise: float
-    activation: Any
-    remove: Any = None
-    allow_degree2: bool = False
 
     def data(self, q):
         r"""Data at which 0 < q < 1 is stationary, :math:`A(q) = \frac{q}{(1-q)\,g'(q)}\,(\Delta + g(1) - g(q))`."""

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve
 
+from ...gaussian.rules import midpoint
+
 ROWS = ("sphere", "gaussian", "orthonormal")
+GRID = 20_000, 10  # nodes and range: second order at a jump in the origin, exponential for smooth functions
 CHUNK = 2048  # samples whose features are held in memory at once
 ORDERS = 6  # Hermite orders of the population gradient: overlaps of random rows are 1/sqrt(d), s^6/6! is nothing
 
@@ -86,22 +89,15 @@ def population_gradient(setup, step, W, theta):
     """E[(y - f(x)) sigma'(w_i.x) x] for unit rows; rows of W but for their overlaps are assumed in general position."""
     along, own = pair_gradient(setup.target, setup.student, W @ theta)
     of_rows, of_own = pair_gradient(setup.student, setup.student, W @ W.T)
-    z, weight = gaussian_grid()
+    z, weight = midpoint(*GRID)
     np.fill_diagonal(of_rows, weight @ (setup.student(z) * slope(setup.student)(z) * z))
     np.fill_diagonal(of_own, 0.0)
     return along[:, None] * theta + (own - of_own @ step.t / setup.p)[:, None] * W - (of_rows * step.t) @ W / setup.p
 
 
-def gaussian_grid():
-    """Midpoint rule: second order at a jump in the origin, exponential for smooth functions."""
-    z = np.linspace(-10, 10, 20_000, endpoint=False) + 5e-4
-    weight = np.exp(-z * z / 2)
-    return z, weight / weight.sum()
-
-
 def pair_gradient(f, student, s):
     """(a, b) in E[f(nu) sigma'(lam) x] = a u + b w for nu = u.x, lam = w.x, unit vectors with overlap s = u.w."""
-    z, weight = gaussian_grid()
+    z, weight = midpoint(*GRID)
     values, slopes = np.asarray(f(z), dtype=float), slope(student)(z)
 
     def mean(F, G):  # E[F(nu) G(lam)], Mehler's series

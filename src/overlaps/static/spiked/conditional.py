@@ -8,7 +8,6 @@ a kink that was not declared never does.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,16 +15,15 @@ import numpy as np
 from ..._base import check
 from ..._base.record import Record
 from ...activations.activation import Activation, check_vectorised
+from ...gaussian.rules import RANGE, panels, trapezoid
 from ...gaussian.two_point import RELU
 
 __all__ = ["Coefficients", "conditional", "function_of", "kinks_of", "moments"]
 
-RANGE = 10.0  # of k and z, in standard deviations
 STEP = 0.25  # coarsest step; 2e-14 for tanh of a unit Gaussian
 TOLERANCE = 1e-8  # between two tables, the finer of which is kept: its own error is far smaller
 REFINEMENTS = 5
 FINER = 0.52  # ratio of successive steps; not 1/2, because nested grids alias fast oscillations in the same way
-NODES = 16  # of a Gauss-Legendre panel in k, 10 steps wide, or in z, 20 steps wide
 CHUNK = 2**22  # values of a function that are held at once
 LARGEST = 3 * 10**7  # values in the coarsest table; the finer ones have several times more
 NARROW = 1e-11  # relative width below which a smoothed jump is a jump
@@ -135,13 +133,13 @@ class Setting:
                 "about 100. Try a smaller learning rate, or more samples of the step (alpha0)."
             )
 
-    def rule(self, step):
+    def rule(self, step) -> tuple[Any, Any]:
         """Points k and weights."""
         dk = self.spacing * step
         width = self.rho / abs(self.gamma) if self.gamma else math.inf
         if not self.breakpoints or width >= 2 * dk:
             return trapezoid(dk)
-        count = math.ceil(2 * RANGE / (10 * dk))
+        count = math.ceil(2 * RANGE / (10 * dk))  # panels of 10 steps, those in z of 20
         edges = [np.linspace(-RANGE, RANGE, count + 1)]
         for point in np.array(self.breakpoints) / self.gamma:
             away = (
@@ -310,35 +308,6 @@ def averages(f, mean, spread, points, step):
         )
         values = values - first[:, None] - slope[:, None] * z  # no cancellation in what is left
         return first, slope, curvature, np.einsum(product, values * values, weight, optimize=True)
-
-
-@lru_cache(maxsize=64)
-def trapezoid(step):
-    """Trapezoid rule for z ~ N(0, 1) on [-RANGE, RANGE]."""
-    n = math.ceil(RANGE / step)
-    z = RANGE / n * np.arange(-n, n + 1)
-    weight = np.exp(-0.5 * z * z)
-    weight /= weight.sum()
-    for x in (z, weight):
-        x.setflags(write=False)
-    return z, weight
-
-
-@lru_cache(maxsize=1)
-def _legendre():
-    x, p = np.polynomial.legendre.leggauss(NODES)
-    return 0.5 * (1 + x), 0.5 * p
-
-
-def panels(edges, parts):
-    """Gauss-Legendre rules for N(0, 1) between ascending edges (n, m), each interval cut into equal parts."""
-    x, p = _legendre()
-    x = (np.arange(parts)[:, None] + x).ravel() / parts
-    p = np.tile(p, parts) / parts
-    width = np.diff(edges)[..., None]
-    z = (edges[:, :-1, None] + width * x).reshape(len(edges), -1)
-    weight = (width * p).reshape(len(edges), -1) * np.exp(-0.5 * z * z)
-    return z, weight / weight.sum(axis=1, keepdims=True)
 
 
 def check_growth(role, f, scale):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -34,7 +34,29 @@ class OptimalLam(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpikedSolution(Record):
+class Readout(Record):
+    """What is known of a trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
+
+    model: "SpikedRandomFeatures"
+    alpha: Any
+    lam: Any
+    mse: Any
+    train: Any
+    m: Any
+    theta: Any
+    psi: Any
+    q1: Any
+    q2: Any
+    V1: Any
+    V2: Any
+    b0: Any
+    converged: Any
+    residual: Any
+    iterations: Any
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpikedSolution(Readout):
     r"""Ridge readout on spiked random features; made by :meth:`SpikedRandomFeatures.solve`.
 
     Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
@@ -66,23 +88,6 @@ class SpikedSolution(Record):
         Newton iterations.
     """
 
-    model: "SpikedRandomFeatures"
-    alpha: float
-    lam: float
-    mse: float
-    train: float
-    m: Any
-    theta: Any
-    psi: Any
-    q1: Any
-    q2: Any
-    V1: Any
-    V2: Any
-    b0: float
-    converged: bool
-    residual: float
-    iterations: int
-
     def C(self, k):
         r"""Mean prediction given the projection k on the spike, of the shape of k: the learned function.
 
@@ -101,29 +106,12 @@ class SpikedSolution(Record):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpikedCurve(Record):
+class SpikedCurve(Readout):
     """Solutions at n values of alpha; made by :meth:`SpikedRandomFeatures.curve`.
 
     Every attribute of :class:`SpikedSolution` with a leading axis (n,); points that failed hold nan and have
     ``converged`` False.
     """
-
-    model: "SpikedRandomFeatures"
-    alpha: np.ndarray
-    lam: np.ndarray
-    mse: np.ndarray
-    train: np.ndarray
-    m: np.ndarray
-    theta: np.ndarray
-    psi: np.ndarray
-    q1: np.ndarray
-    q2: np.ndarray
-    V1: np.ndarray
-    V2: np.ndarray
-    b0: np.ndarray
-    converged: np.ndarray
-    residual: np.ndarray
-    iterations: np.ndarray
 
     def __len__(self):
         return self.alpha.size
@@ -401,19 +389,11 @@ class SpikedRandomFeatures(Record):
     def _describe(self, alpha, lam, fit):
         packing = self._features.packing
         (V1, V2), (q1, q2) = packing.unpack(fit.v), packing.unpack(fit.q)
-        values: dict[str, Any] = {
-            "m": fit.m,
-            "theta": fit.theta,
-            "psi": fit.psi,
-            "q1": q1,
-            "q2": q2,
-            "V1": V1,
-            "V2": V2,
-        }
+        parts: tuple = fit.m, fit.theta, fit.psi, q1, q2, V1, V2
         if np.ndim(self.r) == 0:
-            values = {name: float(x.item()) for name, x in values.items()}
-        values |= {name: getattr(fit, name) for name in ("mse", "train", "b0", "converged", "residual", "iterations")}
-        return SpikedSolution(self, alpha, lam, **values)
+            parts = tuple(float(x.item()) for x in parts)
+        end: tuple = fit.b0, fit.converged, fit.residual, fit.iterations
+        return SpikedSolution(self, alpha, lam, fit.mse, fit.train, *parts, *end)
 
     def curve(self, alphas, lam):
         """Solutions at several sample sizes, each started from the one before.
@@ -453,8 +433,8 @@ class SpikedRandomFeatures(Record):
                 fit = self._fit(alpha, one)
             start = fit.v if fit.converged else None
             points.append(self._describe(alpha, one, fit))
-        names = list(SpikedSolution.__dataclass_fields__)[3:]
-        return SpikedCurve(self, alphas, lams, *(np.array([getattr(point, x) for point in points]) for x in names))
+        stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(Readout)[1:]}
+        return SpikedCurve(self, **stacked)
 
     def optimal_lam(self, alpha):
         """Ridge penalty of least test error.

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import check
+from ...gaussian.rules import piecewise
 from . import ridge as _ridge
 from ._finite import slope
-from .conditional import RANGE, STEP, panels, trapezoid
+from .conditional import STEP
 from .features import SpikedRandomFeatures, _positive_alpha, _positive_lam
 
 __all__ = ["CorrectedPoint", "gaussian_rows", "large_batch_network", "partial_network", "row_covariance"]
@@ -175,14 +176,14 @@ def row_covariance(model):
     step, c, gamma = model.step, model.c, model.gamma
     A = step.r / (step.tau * step.h1)
     batch = (A**2 - step.h1_star**2) / step.h2_star  # 1/alpha0
-    z, weight = _rule(model.breakpoints)
+    z, weight = piecewise(model.breakpoints, STEP / 8)
     y = np.asarray(model.target(z), dtype=float)
     s2 = max(step.h2_star - weight @ y**2, 0.0)  # variance of the label noise in the step
     square = weight @ (y * z) ** 2 + s2
     cubic = weight @ (y**3 * z) + 3 * s2 * (weight @ (y * z))
     fourth = weight @ y**4 + 6 * s2 * (weight @ y**2) + 3 * s2**2
     seen = gamma**2 * square + (1 - gamma**2) * step.h2_star + 2 * gamma * cubic * batch / A + fourth * (batch / A) ** 2
-    z, weight = _rule(model.student_breakpoints)
+    z, weight = piecewise(model.student_breakpoints, STEP / 8)
     s = slope(model.student)(z) - step.h1
     kap, tau = 2 * step.tau * A * h3, step.tau
     norms = kap**2 + 4 * tau**2 * step.h2_star * batch * (weight @ (s * z) ** 2 - h3**2)
@@ -205,15 +206,8 @@ def _third(model):
         raise ValueError(
             f"model = {check.shown(model)} comes from no step; make it with SpikedRandomFeatures.after_one_step."
         )
-    z, weight = _rule(model.student_breakpoints)
+    z, weight = piecewise(model.student_breakpoints, STEP / 8)
     return float(weight @ (model.student(z) * (z**3 - 3 * z)))
-
-
-def _rule(points):
-    """Points and weights for averages over N(0, 1) of a function with these jumps and kinks."""
-    if points:
-        return tuple(x[0] for x in panels(np.array([[-RANGE, *points, RANGE]]), 16))
-    return trapezoid(STEP / 8)
 
 
 def _enlarged(model, alpha, lam, K):

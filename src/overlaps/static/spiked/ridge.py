@@ -61,6 +61,7 @@ class Packing:
         return x
 
     def values(self, x):
+        """The packed v of its coordinates."""
         root = np.exp(0.5 * x[self.diagonal])
         v = x * self.pack(np.outer(root, root), np.ones(self.B))
         v[self.positive] = np.exp(x[self.positive])

@@ -9,7 +9,7 @@ from scipy.optimize import brentq, root
 
 from ..._base import check
 from ..._base.record import Record
-from .conditional import trapezoid
+from ...gaussian.rules import trapezoid
 
 __all__ = ["FeatureSpectrum", "Outlier", "feature_spectrum"]
 

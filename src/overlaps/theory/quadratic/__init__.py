@@ -26,7 +26,6 @@ Bocchi, Regimbeau, Lucibello, Saglietti, Cammarota (2026), arXiv:2604.03068.  It
 terms of order eta^2; the library's closure has the right ones (``tests/theory/quadratic/test_dynamics.py`` shows both).
 """
 
-from ..._base import check
 from .bias import RiccatiSolution, closest_solution, conserves_polar, distance, polar, riccati_flow, solution_weights
 from .landscape import (
     FlatDirections,
@@ -55,7 +54,7 @@ from .phases import (
     plateau,
     solution_rate,
 )
-from .times import eta_fastest, half_loss_time
+from .times import eta_fastest, eta_from_paper, half_loss_time
 
 __all__ = [
     "FlatDirections",
@@ -92,31 +91,3 @@ __all__ = [
     "stationary_points",
     "stationary_spectrum",
 ]
-
-
-def eta_from_paper(eta):
-    """Learning rate of the library (loss Delta^2 / 2) for one of Bocchi et al. (loss Delta^2): twice as large.
-
-    Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units.
-
-    Parameters
-    ----------
-    eta : float
-        The paper's learning rate.
-
-    Returns
-    -------
-    float
-        The library's, 2 eta.
-
-    References
-    ----------
-    Bocchi et al. (2026), arXiv:2604.03068.
-
-    Examples
-    --------
-    >>> from overlaps.theory import quadratic
-    >>> quadratic.eta_from_paper(0.1)
-    0.2
-    """
-    return 2 * check.number("eta", eta, above=0)

@@ -111,3 +111,31 @@ def eta_fastest(K, M, *, eps, rng, starts=20, q0=1.0, noise=0.0, rtol=1e-3):
     if best.fun >= 1e300:
         raise ValueError(f"eps_g never halves from these starts (eps = {eps:g}, q0 = {q0:g}); expected a smaller q0.")
     return float(best.x), float(best.fun)
+
+
+def eta_from_paper(eta):
+    """Learning rate of the library (loss Delta^2 / 2) for one of Bocchi et al. (loss Delta^2): twice as large.
+
+    Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units.
+
+    Parameters
+    ----------
+    eta : float
+        The paper's learning rate.
+
+    Returns
+    -------
+    float
+        The library's, 2 eta.
+
+    References
+    ----------
+    Bocchi et al. (2026), arXiv:2604.03068.
+
+    Examples
+    --------
+    >>> from overlaps.theory import quadratic
+    >>> quadratic.eta_from_paper(0.1)
+    0.2
+    """
+    return 2 * check.number("eta", eta, above=0)
