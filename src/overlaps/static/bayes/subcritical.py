@@ -9,7 +9,6 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from ..._base import check
-from ._features import correlation
 from .channel import Jump, transitions
 from .power_law import Limit, average, continuum_gap
 
@@ -374,7 +373,7 @@ class EqualReadouts(Limit):
         return self.Delta + self.channel.total
 
     def _at(self, t):
-        return correlation(self.channel.g.kind, self.channel.g.rows, t)
+        return self.channel._at(t)
 
     def _data(self, t):
         return self._snr(t) * self._full
