@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import signal
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -14,9 +13,8 @@ from oracles import sgd
 
 import overlaps as ov
 from overlaps.simulators import _sgd
+from overlaps.simulators.plan import SIMULATORS
 from overlaps.simulators.reduced import reduced_run
-
-simulate_module = sys.modules["overlaps.simulators.simulate"]  # the name is the function's
 
 
 @pytest.mark.parametrize(
@@ -234,7 +232,7 @@ def fails_in_run_2(model, start, N, steps, rng, tick=None):
 
 def four_runs(monkeypatch, simulator, executor):
     """Four runs with a simulator of the test's; the third has a start by which it is known."""
-    monkeypatch.setitem(simulate_module.SIMULATORS, "reduced", simulator)
+    monkeypatch.setitem(SIMULATORS, "reduced", simulator)
     starts = [ov.State.from_overlaps(MODEL, Q=x * np.eye(2), R=[[0.1], [0.0]], T=[[1.0]]) for x in (0.5, 0.4, 0.2, 0.3)]
     options = dict(N=50, alpha=[0, 1, 2], rng=1, start=starts, runs=4)
     with pytest.warns(RuntimeWarning, match="What they did not reach is nan") as caught:
@@ -281,7 +279,7 @@ def test_what_every_run_raises_is_raised(monkeypatch, threads):
     def fails(*job):
         raise ZeroDivisionError("always")
 
-    monkeypatch.setitem(simulate_module.SIMULATORS, "reduced", fails)
+    monkeypatch.setitem(SIMULATORS, "reduced", fails)
     with ThreadPoolExecutor(2) as pool, pytest.raises(ZeroDivisionError, match="always"):
         ov.simulate(MODEL, N=50, alpha=[0, 1], rng=1, runs=3, executor=pool if threads else None)
 

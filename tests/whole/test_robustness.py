@@ -557,7 +557,7 @@ TABLE = [
     ("manifold runs centred by text", lambda: manifold(center="x"), V, ["center = 'x'", "True or False"]),
     ("manifold runs in no blocks", lambda: manifold(block=0), V, ["block = 0", "integer >= 1"]),
     ("manifold runs normalised by number", lambda: manifold(normalise_rows=2), V, ["normalise_rows = 2"]),
-    ("committee with latents", lambda: simulate(latents=len, center=False), V, ["latents, center", "hidden_manifold"]),
+    ("committee with latents", lambda: simulate(latents=len, center=False), V, ["latents, center", "HiddenManifold"]),
     # latents and distances
     ("latents without scale", lambda: latents.gaussian(0), V, ["scale = 0", "> 0"]),
     ("mixture of another kind", lambda: latents.mixture(kind="own", means=[1.0]), V, ["kind = 'own'", "'shared'"]),

@@ -110,5 +110,5 @@ def warn_of_errors(alpha, eps_g, error, se):
             f"eps_g = {known:.3g}, that of the model's Gaussian fields with these overlaps: these latents (or few of "
             "them) give the fields another law, and only test_error is the error of the network.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -7,9 +7,12 @@ import numpy as np
 from .._base import check
 from ..models.state import gram
 from ..simulators.direct import advance
+from ..simulators.plan import Plan, plan
 from ..simulators.records import follow, sound, stacked
-from .fresh import Samples, field_deviation, sample_error, warn_of_moments
+from .ensemble import ManifoldEnsemble
+from .fresh import Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
 from .latents import gaussian
+from .model import HiddenManifold
 from .realisation import second_moments
 from .weights import Weights, _check_inputs, _given_weights, random_weights
 
@@ -18,8 +21,9 @@ __all__ = ["manifold_run"]
 TEST = 4096  # fresh samples for a test error, and for the moments of the fields
 
 
+@plan.register
 def manifold_plan(
-    model,
+    model: HiddenManifold,
     N,
     children,
     start,
@@ -27,15 +31,15 @@ def manifold_plan(
     student_scale,
     dtype,
     *,
-    weights,
-    latents,
-    center,
-    block,
-    moments,
-    normalise_rows,
-    test,
+    weights=None,
+    latents=None,
+    center=True,
+    block=1024,
+    moments="ge",
+    normalise_rows=True,
+    test=None,
 ):
-    """(method, simulator, weights of each run), after every check that can be made before the runs."""
+    """The Plan of a hidden manifold: each run has weights, hence a spectrum, of its own."""
     check.flag("normalise_rows", normalise_rows)
     if start is not None:
         raise ValueError(
@@ -54,19 +58,25 @@ def manifold_plan(
     if latents is not None:
         warn_of_moments(_start_deviation(model, starts[0], law, center, block, moments), latents)
     options = dict(latents=law, center=center, block=block, dtype=dtype or "float32", moments=moments, test=test)
-    return "direct", partial(manifold_run, **options), starts
+    return Plan("direct", partial(manifold_run, **options), starts, partial(_gathered, moments=moments))
 
 
-def manifold_constants(model, starts):
-    """Weights of all runs, stacked, and their teacher covariances T."""
+def _gathered(records, starts, *, model, **common):
+    """The record of all runs, with their weights and teacher covariances T."""
+    Q, R, v, *tested = records
     T = [model.latent_scale**2 * (w.W_star @ w.W_star.T) / w.W_star.shape[1] for w in starts]
     one = all(w is starts[0] for w in starts)
     stack = {x: [getattr(w, x) for w in starts] for x in Weights._fields}
     # F is large: runs that share it share its memory
-    return {"T": np.stack(T)} | {
+    common |= {
         x: np.broadcast_to(arrays[0], (len(starts), *arrays[0].shape)) if one else np.stack(arrays)
         for x, arrays in stack.items()
     }
+    common |= dict(zip(("test_error", "test_error_se"), tested, strict=False))
+    found = ManifoldEnsemble(model=model, Q=Q, R=R, v=v, T=np.stack(T), **common)
+    if tested:
+        warn_of_errors(found.alpha, found.eps_g, *tested)
+    return found
 
 
 def _test_size(test, latents):

@@ -11,6 +11,7 @@ import numpy as np
 from ..gaussian.two_point import NUMERIC
 from ..models.start import overlap_factor
 from . import _reduced
+from .records import follow, stacked
 
 __all__ = ["reduced_run"]
 
@@ -52,29 +53,28 @@ def reduced_run(model, start, N, steps, rng, tick=None):
     advance = _stepper(model, N, s, teachers, students, v)
     normal, dof = _random_parts(sizes, model.K, model.M, model.batch_size)
     length = position = max(1, BLOCK // normal.size)
-    q, r, vs = (np.empty((len(steps), *part.shape)) for part in (*block_overlaps(teachers, students, s), v))
-    n = done = 0
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
-            for target in steps:
-                while done < target and np.isfinite(students).all():
-                    if position == length:
-                        position = 0
-                        x, noise = draw(rng, length, normal, dof, model.noise)
-                        if tick is not None:
-                            tick(done)
-                    last = min(length, position + int(target) - done)
-                    advance(x, noise, position, last)
-                    done, position = done + last - position, last
-                q[n], r[n] = block_overlaps(teachers, students, s)
-                vs[n] = v
-                n += 1
-                if not all(np.isfinite(part[n - 1]).all() for part in (q, r, vs)):
-                    q[n - 1] = r[n - 1] = vs[n - 1] = np.nan
-                    break
-    except KeyboardInterrupt:
-        pass
-    return q[:n], r[:n], vs[:n]
+    x = noise = None
+
+    def step(limit):
+        nonlocal x, noise, position
+        if not np.isfinite(students).all():
+            return limit  # there is no way back
+        if position == length:
+            x, noise = draw(rng, length, normal, dof, model.noise)
+            position = 0
+        first, position = position, min(length, position + int(limit))
+        advance(x, noise, first, position)
+        return position - first
+
+    def record():
+        found = *block_overlaps(teachers, students, s), v.copy()
+        sound = all(np.isfinite(part).all() for part in found)
+        return found if sound else tuple(part * np.nan for part in found)
+
+    with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
+        records = follow(steps, step, record, tick)
+    L, K, M = start.r.shape
+    return stacked(records, (L, K, K), (L, K, M), (K,))
 
 
 def draw(rng, length, normal, dof, noise):

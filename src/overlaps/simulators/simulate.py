@@ -2,7 +2,6 @@
 
 import warnings
 from concurrent.futures import BrokenExecutor
-from functools import partial
 
 import numpy as np
 
@@ -10,23 +9,12 @@ from .._base import check
 from .._base.progress import bar
 from .._base.workers import WORKER_DIED, run_pool
 from ..integrators.evolve import output_times
-from ..manifold.ensemble import ManifoldEnsemble
-from ..manifold.fresh import warn_of_errors
-from ..manifold.model import HiddenManifold
-from ..manifold.sgd import manifold_constants, manifold_plan
-from ..models.start import random_start, warn_coarse_step
-from ..results.ensemble import Ensemble
-from .direct import direct_run
-from .reduced import reduced_run
+from ..models.start import warn_coarse_step
+from .plan import SIMULATORS, plan_for
 
 __all__ = ["simulate"]
 
-# A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
-SIMULATORS = {"direct": direct_run, "reduced": reduced_run}
 POINTS = 200  # records of an interval
-MANIFOLD_DEFAULTS = dict(
-    weights=None, latents=None, center=True, block=1024, moments="ge", normalise_rows=True, test=None
-)
 
 
 def simulate(
@@ -42,13 +30,7 @@ def simulate(
     executor=None,
     student_scale=1.0,
     dtype=None,
-    weights=None,
-    latents=None,
-    center=True,
-    block=1024,
-    moments="ge",
-    normalise_rows=True,
-    test=None,
+    **data,
 ):
     r"""One-pass SGD at finite input dimension N, on Gaussian inputs with the covariance of the model.
 
@@ -86,25 +68,24 @@ def simulate(
         Precision of explicit weights and inputs: "float32" means "direct". Single precision saves 10 to 25 % of the
         time, and two thirds of it on the hidden manifold, where it is the default. Latents are always drawn in double
         precision.
-    weights : (W, W_star, F), or list of such tuples, optional
-        Hidden manifold only, as the following: students (K, N), teachers (M, D) and features (N, D) of all runs, or of
-        each. By default every run draws its own (``overlaps.manifold.weights.random_weights``).
-    latents : callable, optional
-        ``(rng, n, D) -> (n, D)``, e.g. from :mod:`overlaps.latents`; N(0, latent_scale^2) by default.
-    center : bool
-        Subtract their mean from the inputs (a, for normalised rows of F). Without it no equation in alpha describes
-        the run, see :func:`overlaps.manifold.feature_map.statistics`.
-    block : int
-        Samples drawn and multiplied at once. It is part of what a seed means, for latents that are mixtures.
-    moments : {"ge", "exact"}
-        Second moments of the inputs in the recorded Q and R: Gaussian equivalence, or closed forms.
-    normalise_rows : bool
-        Scale the rows of a given F to squared length D, as the theory assumes.
-    test : int, optional
-        Fresh samples on which ``runs.test_error`` and its standard error ``runs.test_error_se`` are measured at every
-        record, one set for each run, from a stream of its own; 0 for none. By default 4096 where ``latents`` are given
-        and none otherwise: ``runs.eps_g`` is the error of Gaussian fields with the recorded overlaps, which is that of
-        the network for Gaussian latents only.
+    **data
+        Options of the model's own kind of data; none for Gaussian inputs with a spectrum. The **hidden manifold** has
+
+        - weights : (W, W_star, F), or list of such tuples. Students (K, N), teachers (M, D) and features (N, D) of all
+          runs, or of each. By default every run draws its own (``overlaps.manifold.weights.random_weights``).
+        - latents : callable ``(rng, n, D) -> (n, D)``, e.g. from :mod:`overlaps.latents`; N(0, latent_scale^2) by
+          default.
+        - center : bool, True. Subtract their mean from the inputs (a, for normalised rows of F). Without it no equation
+          in alpha describes the run, see :func:`overlaps.manifold.feature_map.statistics`.
+        - block : int, 1024. Samples drawn and multiplied at once. It is part of what a seed means, for latents that are
+          mixtures.
+        - moments : {"ge", "exact"}. Second moments of the inputs in the recorded Q and R: Gaussian equivalence (the
+          default), or closed forms.
+        - normalise_rows : bool, True. Scale the rows of a given F to squared length D, as the theory assumes.
+        - test : int. Fresh samples on which ``runs.test_error`` and its standard error ``runs.test_error_se`` are
+          measured at every record, one set for each run, from a stream of its own; 0 for none. By default 4096 where
+          ``latents`` are given and none otherwise: ``runs.eps_g`` is the error of Gaussian fields with the recorded
+          overlaps, which is that of the network for Gaussian latents only.
 
     Returns
     -------
@@ -116,7 +97,10 @@ def simulate(
     Raises
     ------
     ValueError
-        Bad input, before any step. What runs raise themselves (a user function) is raised if no run finished.
+        Bad input, before any step; the data of another kind of model. What runs raise themselves (a user function) is
+        raised if no run finished.
+    TypeError
+        An option that no model has.
 
     Warns
     -----
@@ -149,24 +133,14 @@ def simulate(
     check.number("student_scale", student_scale, least=0)
     first, steps = recorded_steps(alpha, N)
     children = check.generator(rng).spawn(runs)
-    data = {"weights": weights, "latents": latents, "center": center, "block": block, "moments": moments}
-    data |= {"normalise_rows": normalise_rows, "test": test}
-    plan = manifold_plan if isinstance(model, HiddenManifold) else _plan
-    method, simulator, starts = plan(model, N, children, start, method, student_scale, dtype, **data)
+    planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **data)
     warn_coarse_step(model, N)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
-        results, errors = _map_runs(simulator, model, starts, N, steps, children, tick, executor)
+        results, errors = _map_runs(planned.run, model, planned.starts, N, steps, children, tick, executor)
     alpha = first + steps / N
-    (q, r, v, *tested), outcome = _outcome(model, results, errors, alpha, runs)
-    common = {"model": model, "alpha": alpha[: q.shape[1]], "v": v, "N": N, "method": method} | outcome
-    if isinstance(model, HiddenManifold):
-        common |= dict(zip(("test_error", "test_error_se"), tested, strict=False))
-        found = ManifoldEnsemble(Q=q, R=r, moments=moments, **manifold_constants(model, starts), **common)
-        if tested:
-            warn_of_errors(found.alpha, found.eps_g, *tested)
-        return found
-    tau, T = (np.stack([getattr(state, name) for state in starts[: len(q)]]) for name in ("tau", "T"))
-    return Ensemble(q=q, r=r, tau=tau, T=T, **common)
+    records, outcome = _outcome(model, results, errors, alpha, runs)
+    common = {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": planned.method}
+    return planned.gather(records, planned.starts, **common, **outcome)
 
 
 def recorded_steps(alpha, N):
@@ -184,35 +158,6 @@ def recorded_steps(alpha, N):
     if np.any(np.diff(steps) <= 0):
         raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
     return 0.0, steps
-
-
-def _plan(model, N, children, start, method, student_scale, dtype, **data):
-    """(method, simulator, start of each run) for inputs with a spectrum."""
-    # arrays do not compare with == to a truth value: look at the type first
-    defaults = MANIFOLD_DEFAULTS
-    given = [x for x, value in data.items() if type(value) is not type(defaults[x]) or value != defaults[x]]
-    if given:
-        raise ValueError(f"{', '.join(given)} belong to the hidden manifold; expected a model made by hidden_manifold.")
-    sizes = model.spectrum.block_sizes(N)
-    if method == "auto":
-        fits = dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
-        method = "reduced" if fits else "direct"
-    simulator = partial(direct_run, dtype=dtype or "float64") if method == "direct" else SIMULATORS[method]
-    return method, simulator, _starts(model, start, N, children, student_scale)
-
-
-def _starts(model, start, N, children, student_scale):
-    if start is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # the coarse-step warning was given once already
-            starts = [random_start(model, N=N, rng=child, student_scale=student_scale) for child in children]
-    elif isinstance(start, list | tuple):
-        if len(start) != len(children):
-            raise ValueError(f"start has {len(start)} states; expected one, or runs = {len(children)} of them.")
-        starts = [check.state(s, f"start[{i}]").on(model) for i, s in enumerate(start)]
-    else:
-        starts = [check.state(start).on(model)] * len(children)
-    return starts
 
 
 def _map_runs(simulator, model, starts, N, steps, children, tick, executor):

@@ -1,0 +1,77 @@
+"""How the runs of a model are made: one plan for inputs with a spectrum, one more for each other kind of data."""
+
+import warnings
+from collections.abc import Callable
+from functools import partial, singledispatch
+from inspect import Parameter, signature
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._base import check
+from ..models.start import random_start
+from ..results.ensemble import Ensemble
+from .direct import direct_run
+from .reduced import reduced_run
+
+# A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
+SIMULATORS = {"direct": direct_run, "reduced": reduced_run}
+
+
+class Plan(NamedTuple):
+    """What ``simulate`` does with a model."""
+
+    method: str  # by this name in the record
+    run: Callable  # (model, start, N, steps, rng, tick) -> arrays (n, ...)
+    starts: list  # one for each run
+    gather: Callable  # (arrays (runs, n, ...), starts, **fields) -> the record of all runs
+
+
+@singledispatch
+def plan(model: Any, N, children, start, method, student_scale, dtype):
+    """The Plan of a model, after every check that can be made before the runs.
+
+    A model with data of its own registers its class: ``@plan.register(MyModel)``. The options of the data are the
+    keywords of what it registers, and ``simulate`` takes them.
+    """
+    sizes = model.spectrum.block_sizes(N)
+    if method == "auto":
+        fits = dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
+        method = "reduced" if fits else "direct"
+    run = partial(direct_run, dtype=dtype or "float64") if method == "direct" else SIMULATORS[method]
+    return Plan(method, run, _starts(model, start, N, children, student_scale), _gathered)
+
+
+def plan_for(model, data):
+    """The function that plans runs of this model, once it is known to take the options in ``data``."""
+    own = plan.dispatch(type(model))
+    unknown = [name for name in data if name not in _options(own)]
+    if unknown:
+        named, taken = ", ".join(unknown), ", ".join(_options(own)) or "none beside those of every model"
+        owners = [x.__name__ for x, other in plan.registry.items() if set(unknown) <= _options(other).keys()]
+        known = f"{named} belong to {' or '.join(owners)}" if owners else f"simulate has no option {named}"
+        error = ValueError if owners else TypeError
+        raise error(f"{known}; expected for a {type(model).__name__}: {taken}.")
+    return own
+
+
+def _options(function):
+    return {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
+
+
+def _gathered(records, starts, **common):
+    q, r, v = records
+    tau, T = (np.stack([getattr(state, name) for state in starts]) for name in ("tau", "T"))
+    return Ensemble(q=q, r=r, v=v, tau=tau, T=T, **common)
+
+
+def _starts(model, start, N, children, student_scale):
+    if start is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of a coarse step, which simulate gives once
+            return [random_start(model, N=N, rng=child, student_scale=student_scale) for child in children]
+    if isinstance(start, list | tuple):
+        if len(start) != len(children):
+            raise ValueError(f"start has {len(start)} states; expected one, or runs = {len(children)} of them.")
+        return [check.state(s, f"start[{i}]").on(model) for i, s in enumerate(start)]
+    return [check.state(start).on(model)] * len(children)
