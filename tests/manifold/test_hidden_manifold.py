@@ -592,11 +592,14 @@ def test_the_solvers_agree():
         ({"eta": 0.0}, "eta = 0.0"),
         ({"v": [1.0, 1.0, 1.0]}, "v has shape"),
         ({"normalised": True, "v": [1.0, 1.0]}, "normalised=True"),
+        ({"spectrum": ov.isotropic()}, r"spectrum = isotropic\(\); expected none"),
     ],
 )
 def test_bad_models(options, message):
     with pytest.raises(ValueError, match=message):
         ov.hidden_manifold(2, 2, **{"ratio": 0.5, "eta": 0.2} | options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rate'"):
+        ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2, rate=0.1)
 
 
 def test_bad_limits():

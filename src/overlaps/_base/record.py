@@ -1,7 +1,7 @@
-"""Equality of frozen records that hold arrays."""
+"""Frozen records that hold arrays: equality, checked fields, and all kinds of them by name."""
 
 from dataclasses import fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,9 +33,13 @@ class Record:
         # NumPy forgets the flag in pickles, which is how records come back from workers
         self.__dict__.update({x: read_only(a) if isinstance(a, np.ndarray) else a for x, a in state.items()})
 
-    kinds: ClassVar[
-        dict[str, type]
-    ] = {}  # every record of the library by its name: who checks, saves or loads one asks here
+    def settle(self, **checked):
+        """Put checked values in place of what came; for ``__post_init__``, afterwards a record does not change."""
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    # every record of the library by name: who checks, saves or loads one asks here
+    kinds: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

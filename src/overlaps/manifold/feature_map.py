@@ -9,8 +9,11 @@ import numpy as np
 from scipy.integrate import quad_vec
 
 from .._base import check
+from .._base.record import Record
 from ..activations import library as activations
 from ..activations.activation import check_vectorised
+from ..gaussian.two_point import ERF, LINEAR, RELU
+from ._two_point import table
 
 __all__ = ["FeatureMap", "FeatureStatistics", "feature_map", "statistics"]
 
@@ -44,37 +47,40 @@ class FeatureStatistics(_Averages):
         return float(rest) if rest > unseen * self.variance else 0.0
 
 
-def _sign(s):
-    return 0.0, np.sqrt(2 / np.pi), 1.0
+# Moments of the named maps: covariance S (N, N) of U -> E[f(U_i) f(U_j)] (N, N), E[f(U_i)] and E[f'(U_i)] (N,).
 
 
-def _erf(s):
-    return 0.0, s * np.sqrt(2 / np.pi / (1 + s * s)), 2 / np.pi * np.arcsin(s * s / (1 + s * s))
+def _of_code(code):
+    def moments(S):
+        ff, _, mean, slope = table(code, S)
+        return ff, mean, slope
+
+    return moments
 
 
-def _relu(s):
-    return s / np.sqrt(2 * np.pi), s / 2, s * s / 2
+def _absolute(S):
+    """|x| = 2 relu(x) - x."""
+    ff, _, mean, _ = table(RELU, S)
+    return 4 * ff - S, 2 * mean, 0 * mean
 
 
-def _linear(s):
-    return 0.0, s, s * s
+def _sign(S):
+    """The derivative of |x|, and E[sign'(U)] = E|U| / var U."""
+    _, dd, mean, _ = table(RELU, S)
+    return 4 * dd - 1, 0 * mean, 2 * mean / np.diag(S)
 
 
-def _absolute(s):
-    return s * np.sqrt(2 / np.pi), 0.0, s * s
-
-
-NAMED: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, its kinks, its (a, b, c) at scale s
+NAMED: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, its kinks, its moments
     "sign": (np.sign, (0.0,), _sign),
-    "erf": (activations.erf.g, (), _erf),
-    "relu": (activations.relu.g, (0.0,), _relu),
-    "linear": (activations.linear.g, (), _linear),
+    "erf": (activations.erf.g, (), _of_code(ERF)),
+    "relu": (activations.relu.g, (0.0,), _of_code(RELU)),
+    "linear": (activations.linear.g, (), _of_code(LINEAR)),
     "abs": (np.abs, (0.0,), _absolute),
 }
 
 
-@dataclass(frozen=True)
-class FeatureMap:
+@dataclass(frozen=True, eq=False, repr=False)
+class FeatureMap(Record):
     """A function f applied to every entry of U = F c / sqrt(D), with its averages over u ~ N(0, scale^2).
 
     Made by :func:`feature_map`. Calling it gives f(u), without centring: the inputs of the theory are f(u) - a.
@@ -98,8 +104,8 @@ class FeatureMap:
     statistics: FeatureStatistics = field(init=False, compare=False, repr=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "scale", check.number("latent_scale", self.scale, above=0))
-        object.__setattr__(self, "statistics", _statistics(self))
+        self.settle(scale=check.number("latent_scale", self.scale, above=0))
+        self.settle(statistics=_statistics(self))
 
     def __call__(self, u):
         """f(u), elementwise."""
@@ -127,8 +133,12 @@ class FeatureMap:
 
     @property
     def named(self):
-        """Whether f is one of the built-in maps, with second moments in closed form."""
+        """Whether f is one of the built-in maps, with moments in closed form."""
         return self.name in NAMED and self.function is NAMED[self.name][0]
+
+    def moments(self, S):
+        """E[f(U_i) f(U_j)] (N, N), E[f(U_i)] and E[f'(U_i)] (N,) of a named map, for U ~ N(0, S)."""
+        return NAMED[self.name][2](S)
 
     def __repr__(self):
         return self.name
@@ -235,7 +245,8 @@ def _statistics(features):
     """(a, b, c) of a feature map: closed forms where the map is named, integrals elsewhere."""
     s = features.scale
     if features.named:
-        return FeatureStatistics(*(float(x) for x in NAMED[features.name][2](s)))
+        c, a, slope = (x.item() for x in features.moments(np.array([[s * s]])))
+        return FeatureStatistics(a, s * slope, c)  # Stein: E[z f(s z)] = s E[f'(s z)]
     a0, size = _level(features)
 
     def moments(z, f):

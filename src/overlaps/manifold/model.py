@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._base import check
-from ..activations.library import erf
 from ..models.model import Model, committee_machine
 from ..models.spectrum import Spectrum
 from ..models.start import bartlett_factor, warn_coarse_step
@@ -38,6 +37,8 @@ NO_LINEAR_PART = 1e-10  # b^2 / c below which features carry nothing of the teac
 
 class LimitSpectrum(Spectrum):
     """Spectrum that follows from the features and ratio of a hidden manifold, and is made again when they change."""
+
+    of_model: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,16 +57,15 @@ class HiddenManifold(Model):
     latent_teacher: ClassVar[bool] = True
 
     def __post_init__(self):
-        checked = {
-            "features": feature_map(self.features, scale=check.number("latent_scale", self.latent_scale, above=0)),
-            "ratio": check.number("ratio", self.ratio, above=0, hint="It is D / N, latent over input dimension."),
-            "nodes": check.count("nodes", self.nodes),
-            "latent_scale": check.number("latent_scale", self.latent_scale, above=0),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        if self.spectrum is None or isinstance(self.spectrum, LimitSpectrum):
-            object.__setattr__(self, "spectrum", self._limit_spectrum())
+        scale = check.number("latent_scale", self.latent_scale, above=0)
+        self.settle(
+            features=feature_map(self.features, scale=scale),
+            ratio=check.number("ratio", self.ratio, above=0, hint="It is D / N, latent over input dimension."),
+            nodes=check.count("nodes", self.nodes),
+            latent_scale=scale,
+        )
+        if self.spectrum is None or getattr(self.spectrum, "of_model", False):
+            self.settle(spectrum=self._limit_spectrum())
         super().__post_init__()
 
     def _limit_spectrum(self):
@@ -76,7 +76,7 @@ class HiddenManifold(Model):
 
     def _limit_eigenvalues(self, method):
         """Eigenvalues mu and weights p of F F^T / D in the limit, if this model lives there."""
-        if not isinstance(self.spectrum, LimitSpectrum):
+        if not self.spectrum.of_model:
             raise ValueError(
                 f"{method} belongs to the limit spectrum; this model has that of {self.spectrum}. Keep the model that "
                 f"hidden_manifold made, or use dataclasses.replace(model, spectrum=None).{method}(...)."
@@ -266,22 +266,13 @@ def hidden_manifold(
     K,
     M,
     *,
-    activation=erf,
-    teacher_activation=None,
     features="sign",
     kinks=(),
     ratio,
     nodes=16,
     latent_scale=1.0,
-    v=None,
-    v_star=None,
-    normalised=False,
     eta,
-    eta_v=0.0,
-    noise=0.0,
-    weight_decay=0.0,
-    batch_size=1,
-    gradient_flow=False,
+    **learning,
 ):
     r"""Two-layer student on features of latents, two-layer teacher on the latents.
 
@@ -301,8 +292,6 @@ def hidden_manifold(
     ----------
     K, M : int
         Numbers of student and teacher units.
-    activation, teacher_activation : Activation
-        g and g*; g* = g by default.
     features : str or callable
         f: "sign", "erf" (of u / sqrt(2)), "relu", "linear", "abs", or any vectorised function.
     kinks : sequence of float
@@ -315,8 +304,11 @@ def hidden_manifold(
     latent_scale : float
         Standard deviation sigma of a latent coordinate. Latents that are independent, centred, but not of unit variance
         (unstandardised mixtures) follow the theory at their own sigma.
-    v, v_star, normalised, eta, eta_v, noise, weight_decay, batch_size, gradient_flow
-        As in :func:`overlaps.committee_machine`.
+    eta : float
+        Learning rate of the first layer.
+    **learning
+        ``activation, teacher_activation, v, v_star, normalised, eta_v, noise, weight_decay, batch_size`` and
+        ``gradient_flow``, as in :func:`overlaps.committee_machine`. A spectrum is none of them.
 
     Returns
     -------
@@ -326,7 +318,9 @@ def hidden_manifold(
     Raises
     ------
     ValueError
-        An argument out of range; the message names it.
+        An argument out of range; the message names it. A spectrum: it follows from the features.
+    TypeError
+        An option that is not known.
 
     Warns
     -----
@@ -360,21 +354,12 @@ def hidden_manifold(
     >>> model.spectrum.s.round(4)
     array([0.3634, 0.7817, 1.9736, 3.4278])
     """
-    plain = committee_machine(
-        K,
-        M,
-        activation=activation,
-        teacher_activation=teacher_activation,
-        v=v,
-        v_star=v_star,
-        normalised=normalised,
-        eta=eta,
-        eta_v=eta_v,
-        noise=noise,
-        weight_decay=weight_decay,
-        batch_size=batch_size,
-        gradient_flow=gradient_flow,
-    )
+    if "spectrum" in learning:
+        raise ValueError(
+            f"spectrum = {check.shown(learning['spectrum'])}; expected none: that of a hidden manifold follows from "
+            "features and ratio. Use dataclasses.replace(model, spectrum=...) for another one."
+        )
+    plain = committee_machine(K, M, eta=eta, **learning)
     common = {f.name: getattr(plain, f.name) for f in fields(plain)} | {"spectrum": None}
     features = feature_map(features, kinks, check.number("latent_scale", latent_scale, above=0))
     if features.b**2 <= NO_LINEAR_PART * features.c:

@@ -91,23 +91,18 @@ def second_moments(features, F, moments="ge", latent_scale=None):
         Omega = features.b**2 * G
         Omega[np.diag_indices(len(G))] += features.zeta
         return Omega, _linear_part(features, F)
-    d = scale * np.sqrt(np.diag(G))  # standard deviations of the pre-activations
-    rho = np.clip(scale**2 * G / np.outer(d, d), -1.0, 1.0)
-    np.fill_diagonal(rho, 1.0)
-    Omega, slope = EXACT[features.name](rho, d) if _closed(features) else _hermite_series(features, rho)
+    if features.named:
+        ff, mean, slope = features.moments(scale**2 * G)
+        Omega = ff - np.outer(mean, mean)
+    else:
+        Omega, slope = _hermite_series(features, G)
     return Omega, scale**2 * np.reshape(slope, (-1, 1)) * F / np.sqrt(D)  # Stein: E[f(U) c] = E[f'(U)] E[U c]
 
 
 def input_means(features, F):
     """Means of the inputs f(U) before they are centred, for rows of F (N, D) of any length that is legal: (N,)."""
-    a = np.full(len(F), features.a)
     # of the named maps only relu and |u| have a mean, and both are homogeneous; all others see rows of length sqrt(D)
-    return a * np.sqrt(np.mean(np.square(F), axis=1)) if _closed(features) else a
-
-
-def _closed(features):
-    """Whether the exact moments are known in closed form, for rows of F of any length."""
-    return features.named and features.name in EXACT
+    return features.a * (np.sqrt(np.mean(np.square(F), axis=1)) if features.named else np.ones(len(F)))
 
 
 def _linear_part(features, F):
@@ -120,7 +115,7 @@ def _equivalent(features, F, moments):
     check.choice("moments", moments, ("ge", "exact"), "'ge' is the Gaussian equivalence.")
     if features.zeta == 0:
         return True  # linear maps need no equivalence, and no normalised rows
-    if moments == "ge" or not _closed(features):
+    if moments == "ge" or not features.named:
         _check_unit_rows(np.mean(np.square(F), axis=1))
     return moments == "ge"
 
@@ -134,36 +129,14 @@ def _check_unit_rows(squares):
         )
 
 
-# exact moments: (rho, d) -> covariance of f(U) and E[f'(U)], for U with correlations rho and standard deviations d
-
-
-def _sign(rho, d):
-    return 2 / np.pi * np.arcsin(rho), np.sqrt(2 / np.pi) / d
-
-
-def _erf(rho, d):
-    t = d / np.sqrt(1 + d * d)
-    return 2 / np.pi * np.arcsin(np.outer(t, t) * rho), np.sqrt(2 / np.pi / (1 + d * d))
-
-
-def _relu(rho, d):
-    theta = np.arccos(rho)
-    return np.outer(d, d) / (2 * np.pi) * (np.sin(theta) + (np.pi - theta) * rho - 1), 0.5
-
-
-def _absolute(rho, d):
-    return 2 / np.pi * np.outer(d, d) * (np.sqrt(1 - rho * rho) + rho * np.arcsin(rho) - 1), 0.0
-
-
-EXACT = {"sign": _sign, "erf": _erf, "relu": _relu, "abs": _absolute}
-
-
-def _hermite_series(features, rho):
+def _hermite_series(features, G):
     """Covariance sum_k f_k^2 rho^k of any function, f_k its Hermite coefficients (Mehler), and E[f']; unit rows."""
+    d = np.sqrt(np.diag(G))
     norm = np.sqrt([float(factorial(k)) for k in range(1, HERMITE + 1)])
     f_k = gauss_average(features, lambda z, f: f * hermite_e.hermevander(z, HERMITE)[..., 1:].ravel() / norm)
     variance = features.c - features.a**2
-    off = rho - np.eye(len(rho))
+    off = np.clip(G / np.outer(d, d), -1.0, 1.0)  # correlations of different pre-activations
+    np.fill_diagonal(off, 0.0)
     remainder = max(variance - f_k @ f_k, 0.0) * np.max(np.abs(off), initial=0.0) ** (HERMITE + 1)
     if remainder > HERMITE_ERROR:
         raise ValueError(

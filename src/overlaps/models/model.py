@@ -53,18 +53,16 @@ class Model(Record):
         pair = tuple(decay) if np.ndim(decay) else (decay, decay)
         if len(pair) != 2:
             raise ValueError(f"weight_decay = {check.shown(decay)}; expected one number or a pair (kappa, kappa_v).")
-        checked = {
-            "v": check.array("v", self.v, ("K",)),
-            "v_star": check.array("v_star", self.v_star, ("M",)),
-            "eta": check.number("eta", self.eta, above=0, hint="The learning rate must be positive."),
-            "eta_v": check.number("eta_v", self.eta_v, least=0),
-            "noise": check.number("noise", self.noise, least=0, hint="noise is a standard deviation."),
-            "weight_decay": tuple(check.number("weight_decay", x, least=0) for x in pair),
-            "batch_size": check.count("batch_size", self.batch_size),
-            "gradient_flow": check.flag("gradient_flow", self.gradient_flow),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self.settle(
+            v=check.array("v", self.v, ("K",)),
+            v_star=check.array("v_star", self.v_star, ("M",)),
+            eta=check.number("eta", self.eta, above=0, hint="The learning rate must be positive."),
+            eta_v=check.number("eta_v", self.eta_v, least=0),
+            noise=check.number("noise", self.noise, least=0, hint="noise is a standard deviation."),
+            weight_decay=tuple(check.number("weight_decay", x, least=0) for x in pair),
+            batch_size=check.count("batch_size", self.batch_size),
+            gradient_flow=check.flag("gradient_flow", self.gradient_flow),
+        )
 
     @property
     def K(self):

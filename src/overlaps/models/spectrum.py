@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class Spectrum(Record):
     name: str = "Spectrum"
     basis: Any = None
 
+    of_model: ClassVar[bool] = False  # whether it follows from the parameters of a model, and changes with them
+
     def __post_init__(self):
         s = check.array("s", self.s, ("L",))
         p = check.array("p", np.full(s.size, 1 / max(s.size, 1)) if self.p is None else self.p, (s.size,))
@@ -74,14 +76,13 @@ class Spectrum(Record):
             raise ValueError(f"the weights p sum to {p.sum():.12g}; expected 1. Try p / p.sum().")
         if not isinstance(self.name, str):
             raise ValueError(f"name = {check.shown(self.name)}; expected a string, shown in place of the eigenvalues.")
-        object.__setattr__(self, "s", s)
-        object.__setattr__(self, "p", p)
+        self.settle(s=s, p=p)
         if self.basis is not None:
             basis = check.array("basis", self.basis, ("N", "N"))
             N = basis.shape[1]
             if basis.shape[0] != N or not np.allclose(basis.T @ basis, np.eye(N), rtol=0, atol=1e-8):
                 raise ValueError(f"basis has shape {basis.shape}; expected N orthonormal columns of length N.")
-            object.__setattr__(self, "basis", basis)
+            self.settle(basis=basis)
             self.block_sizes(N)
 
     @classmethod

@@ -74,7 +74,7 @@ class State(Record):
         if self.s is not None:
             shapes["s"] = (L,)
         for name, shape in shapes.items():
-            object.__setattr__(self, name, check.array(name, getattr(self, name), shape, f"r has shape {r.shape}."))
+            self.settle(**{name: check.array(name, getattr(self, name), shape, f"r has shape {r.shape}.")})
         for name in ("q", "tau", "T"):
             check.symmetric(name, getattr(self, name))
         if 0 in r.shape:

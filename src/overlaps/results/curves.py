@@ -24,9 +24,8 @@ class _Curves(Record):
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):
-        for f in fields(self):  # type: ignore[arg-type]
-            if isinstance(value := getattr(self, f.name), np.ndarray):
-                object.__setattr__(self, f.name, read_only(value))
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        self.settle(**{name: read_only(value) for name, value in values.items() if isinstance(value, np.ndarray)})
 
     @property
     def S(self: Any):

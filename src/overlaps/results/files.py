@@ -21,8 +21,7 @@ __all__ = ["load", "save"]
 
 FORMAT = 1
 ROLES = "activation", "teacher_activation"
-PLAIN = "eta", "eta_v", "noise", "weight_decay", "batch_size", "gradient_flow"
-MANIFOLD = "ratio", "nodes", "latent_scale"
+PARTS = {*ROLES, "spectrum", "v", "v_star", "features"}  # of a model, beside its numbers
 PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a function, to know it again
 # shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
 SHAPES = {
@@ -67,18 +66,30 @@ def _described(model):
     arrays = {"model.v": model.v, "model.v_star": model.v_star, "spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
     if spectrum.basis is not None:
         arrays["spectrum.basis"] = spectrum.basis
-    plain = {name: getattr(model, name) for name in PLAIN}
+    common = {f.name for f in fields(Record.kinds["Model"])}
+    numbers = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
     head = {
-        "model": plain | {role: _label(getattr(model, role)) for role in ROLES},
+        "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
+        "model": {x: number for x, number in numbers.items() if x in common}
+        | {role: _label(getattr(model, role)) for role in ROLES},
         "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
         "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES},
         "spectrum": spectrum.name,
     }
+    if own := {x: number for x, number in numbers.items() if x not in common}:
+        head["manifold"] = own
     if model.latent_teacher:
         head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
-        head["manifold"] = {name: getattr(model, name) for name in MANIFOLD}
-        head["limit"] = isinstance(spectrum, Record.kinds["LimitSpectrum"])
     return head, arrays
+
+
+def _kinds(head):
+    """Names of the records that model and spectrum are; early files tell by what they hold, and by a name."""
+    if "kinds" in head:
+        return head["kinds"]
+    limit = head.get("limit", head["spectrum"].startswith("hidden_manifold("))
+    model = "HiddenManifold" if "manifold" in head else "Model"
+    return {"model": model, "spectrum": "LimitSpectrum" if limit else "Spectrum"}
 
 
 def _solver_name(solver):
@@ -216,28 +227,27 @@ def _model(head, data):
         maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
         options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
-    limit = head.get("limit", head["spectrum"].startswith("hidden_manifold("))  # early files have the name only
-    spectrum = Record.kinds["LimitSpectrum" if limit else "Spectrum"]
+    kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
+    spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
     options |= {
-        "spectrum": spectrum(data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")),
+        "spectrum": kinds["spectrum"](*spectrum),
         "v": data["model.v"],
         "v_star": data["model.v_star"],
     }
-    if "manifold" not in head:
-        return Record.kinds["Model"](**options)
-    if head["features"].startswith("function "):
+    if head.get("features", "").startswith("function "):
         raise _Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).")
-    return Record.kinds["HiddenManifold"](**options, features=head["features"], **head["manifold"])
+    options |= {"features": head["features"]} if "features" in head else {}
+    return kinds["model"](**options, **head.get("manifold", {}))
 
 
 def _check_model(model, head, data):
     """Refuse a model that differs in anything the file knows of it."""
     described, arrays = _described(model)
     described = json.loads(json.dumps(described))
-    if ("manifold" in head) != model.latent_teacher:
-        kinds = {True: "HiddenManifold", False: "Model"}
-        raise _Refused(f"model = {check.shown(model)}; expected the {kinds['manifold' in head]} that was saved.")
-    for part in ("model", "recipes", "manifold", "features", "limit", "probes"):
+    kind = _kinds(head)["model"]
+    if kind != type(model).__name__:
+        raise _Refused(f"model = {check.shown(model)}; expected the {kind} that was saved.")
+    for part in ("model", "recipes", "manifold", "features", "kinds", "probes"):
         if part not in head or part not in described:  # early files
             continue
         old, new = head[part], described[part]

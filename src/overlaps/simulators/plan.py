@@ -39,7 +39,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype):
         fits = dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
         method = "reduced" if fits else "direct"
     run = partial(direct_run, dtype=dtype or "float64") if method == "direct" else SIMULATORS[method]
-    return Plan(method, run, _starts(model, start, N, children, student_scale), _gathered)
+    return Plan(method, run, _starts(model, start, N, children, student_scale), ensemble)
 
 
 def plan_for(model, data):
@@ -59,7 +59,8 @@ def _options(function):
     return {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
 
 
-def _gathered(records, starts, **common):
+def ensemble(records, starts, **common):
+    """The record of runs that begin at States: q, r, v of all of them, with the teachers' constants."""
     q, r, v = records
     tau, T = (np.stack([getattr(state, name) for state in starts]) for name in ("tau", "T"))
     return Ensemble(q=q, r=r, v=v, tau=tau, T=T, **common)

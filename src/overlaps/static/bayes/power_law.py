@@ -59,7 +59,7 @@ class Limit(Record):
 
     def __post_init__(self):
         hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
-        object.__setattr__(self, "noise", check.number("noise", self.noise, above=0, hint=hint))
+        self.settle(noise=check.number("noise", self.noise, above=0, hint=hint))
         self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
 
     @cached_property
@@ -120,7 +120,7 @@ class PowerLawLimit(Limit):
 
     def __post_init__(self):
         hint = "beta is the exponent of |v_i| ~ i^(-beta)."
-        object.__setattr__(self, "beta", check.number("beta", self.beta, above=0, hint=hint))
+        self.settle(beta=check.number("beta", self.beta, above=0, hint=hint))
         super().__post_init__()
 
     def profile(self, x):

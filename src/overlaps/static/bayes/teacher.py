@@ -222,8 +222,7 @@ class HierarchicalTeacher(Record):
         noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation, the root of Delta.")
         v2 = self._readouts()
         remove = None if self.remove is None else tuple(np.atleast_1d(self.remove).tolist())
-        for name, value in {"noise": noise, "v2": v2, "k": v2.size, "remove": remove}.items():
-            object.__setattr__(self, name, value)
+        self.settle(noise=noise, v2=v2, k=v2.size, remove=remove)
         self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
 
     @cached_property

@@ -217,8 +217,7 @@ class SpikedRandomFeatures(Record):
             raise ValueError(
                 f"gamma = {check.shown(self.gamma)}; expected -1 <= gamma <= 1, the overlap of two unit vectors."
             )
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        self.settle(**checked)
         if not self.bias:
             target = function_of(self.target, "target")
             mean, _, _, second = moments(target, "target", self.breakpoints)
