@@ -68,6 +68,11 @@ class Hinge:
         slope = np.where(np.asarray(x) > 0, self.above, self.below)
         return slope * x if self.linear else slope
 
+    @property
+    def recipe(self):
+        """What a file keeps: (the function that makes the activation, its parameter)."""
+        return "leaky_relu", self.below
+
 
 def leaky_relu(slope=0.01):
     r"""Leaky relu, :math:`g(x) = x` for x > 0 and slope x otherwise, with closed-form integrals.

@@ -22,6 +22,11 @@ class Polynomial:
     def __call__(self, x):
         return poly.polyval(np.asarray(x, dtype=float), self.coefficients)
 
+    @property
+    def recipe(self):
+        """What a file keeps: (the function that makes the activation, its parameter)."""
+        return "polynomial", self.coefficients
+
     def derivative(self):
         """The polynomial g'."""
         return Polynomial(tuple(poly.polyder(self.coefficients).tolist()))

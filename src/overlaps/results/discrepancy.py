@@ -7,7 +7,6 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
-from .curves import Runs
 from .trajectory import Trajectory
 
 __all__ = ["Discrepancy", "log_times", "tlog_rmse"]
@@ -101,7 +100,7 @@ def tlog_rmse(theory, simulation, *, times=None, variant="rmse"):
     ((2, 2, 2), True)
     """
     check.choice("variant", variant, ("rmse", "printed_abs"))
-    if not isinstance(simulation, Runs):
+    if not getattr(simulation, "is_ensemble", False):
         raise ValueError(f"simulation = {check.shown(simulation)}; expected the runs that overlaps.simulate made.")
     theories = list(theory) if isinstance(theory, list | tuple) else [theory]
     for t in theories:

@@ -14,7 +14,6 @@ from .._base import check
 from .._base.record import Record
 from .._base.version import __version__
 from ..activations import library as activations
-from ..activations.polynomials import Polynomial
 from ..integrators.methods import solver_class
 
 __all__ = ["load", "save"]
@@ -114,15 +113,8 @@ def _path(path):
 
 def _recipe(activation):
     """How to make an activation with parameters again: (function, parameter), or None."""
-    g = activation.g
-    if getattr(activations, activation.name, None) == activation:
-        return None
-    recipe: tuple[str, Any]
-    if isinstance(g, activations.Hinge):
-        recipe = ("leaky_relu", g.below)
-    elif isinstance(g, Polynomial):
-        recipe = ("polynomial", g.coefficients)
-    else:
+    recipe = getattr(activation.g, "recipe", None)
+    if recipe is None or getattr(activations, activation.name, None) == activation:
         return None
     made = MAKERS[recipe[0]](recipe[1])
     return recipe if replace(made, name=activation.name) == activation else None
