@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from manifolds import SECOND_LAYERS, two_by_two
 from matplotlib import pyplot as plt
 
 import overlaps as ov
 from overlaps.manifold import latents
+from overlaps.manifold.realisation import second_moments
 from overlaps.manifold.weights import random_weights
 from overlaps.results import discrepancy
 
@@ -504,3 +506,36 @@ def test_the_variance_of_a_centred_mixture_is_a_latent_scale(name, near, far):
     # Gaussian latents of that scale are the default of the corrected model: they do no better
     own = ov.simulate(model, N=800, alpha=(0, 30), rng=4, runs=2, weights=weights)
     assert np.all(distances(own, ov.solve(*own.realisation(0, nodes=60), own.alpha)) < near)
+
+
+def manifold_sgd(W, v, v_star, X, nu, eta):
+    """One-pass SGD on rows of X with teacher fields nu; both layers, erf units."""
+    W, v, N = W.copy(), np.array(v), W.shape[1]
+    for x, y in zip(X, ov.erf(nu) @ v_star, strict=True):
+        lam = W @ x / np.sqrt(N)
+        delta = v @ ov.erf(lam) - y
+        W -= eta * np.outer(v * ov.erf.dg(lam) * delta, x) / np.sqrt(N)
+        v -= eta / N * ov.erf(lam) * delta
+    return W, v
+
+
+def test_sgd_on_wide_latents_follows_the_corrected_theory(rng):
+    # latents +-1.2 + N(0, 1), independent: not Gaussian, of standard deviation 1.56
+    N, D, shift, alpha = 400, 200, 1.2, 10
+    scales = np.sqrt(1 + shift**2), 1.0
+    deviations = {scale: [] for scale in scales}
+    for _ in range(4):
+        weights = random_weights(rng, N, D)
+        W, W_star, F = weights.values()
+        c = shift * rng.choice([-1.0, 1.0], (alpha * N, D)) + rng.standard_normal((alpha * N, D))
+        X, nu = np.sign(c @ F.T / np.sqrt(D)), c @ W_star.T / np.sqrt(D)
+        W, v = manifold_sgd(W, SECOND_LAYERS["v"], SECOND_LAYERS["v_star"], X, nu, 0.2)
+        Omega, Phi = second_moments("sign", F, "exact", scales[0])
+        end = np.concatenate([(W @ Omega @ W.T / N).ravel(), (W @ Phi @ W_star.T / np.sqrt(N * D)).ravel(), v])
+        for scale in scales:
+            one = ov.solve(*two_by_two(latent_scale=scale).realisation(**weights, nodes=45), [alpha])[-1]
+            deviations[scale].append(end - np.concatenate([one.Q.ravel(), one.R.ravel(), one.v]))
+    corrected, naive = (np.abs(np.mean(deviations[scale], axis=0)) for scale in scales)
+    # one run is off by 1/sqrt(N) = 0.05, up to factors below one; the mean of four by half as much
+    assert np.max(corrected) < 0.03
+    assert np.min(naive[4:8]) > 0.1  # R

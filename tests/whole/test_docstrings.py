@@ -133,3 +133,9 @@ def test_an_object_without_explanation_is_noticed():
     ]  # fmt: skip
     assert list(complaints(half)) == ["the parameters ['y']", "an example"]
     assert len(OBJECTS) > 60 and len(METHODS) > 60  # the collection itself works
+
+
+def test_public_names_are_documented():
+    for name in overlaps.__all__:
+        thing = getattr(overlaps, name)
+        assert thing.__doc__ and len(thing.__doc__) > 40, name

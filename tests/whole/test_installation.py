@@ -184,3 +184,38 @@ print(len(kernels), *(f.__name__ for f in kernels.values() if f.signatures))
     heavy, kernels, *compiled = python(code, tmp_path, NUMBA_DISABLE_JIT="0")
     assert heavy == "|" and compiled == []
     assert int(kernels) > 50  # the search itself works
+
+
+def test_importing_is_light():
+    """Nothing is compiled or drawn by the import."""
+    code = (
+        "import sys, overlaps; "
+        "heavy = [m for m in ('matplotlib.pyplot', 'tqdm', 'mpmath', 'hypothesis') if m in sys.modules]; "
+        "from overlaps.activations._erf import erf_closure; "
+        "print(heavy, len(getattr(erf_closure, 'signatures', [])))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[] 0"
+
+
+CACHE = """
+import numpy as np, overlaps as ov
+from overlaps.activations._erf import erf_closure
+model = ov.committee_machine(1, 1, eta=0.5)
+print(ov.closure(model, [[1.0]], [[0.5]], [[1.0]]).eps_g)
+print(sum(erf_closure.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+def test_kernels_are_found_in_the_cache_and_work_without_one(tmp_path):
+    def run(**environment):
+        env = {**os.environ, **environment}
+        return subprocess.run([sys.executable, "-c", CACHE], capture_output=True, text=True, check=True, env=env).stdout
+
+    first, second = run(NUMBA_CACHE_DIR=str(tmp_path)).split(), run(NUMBA_CACHE_DIR=str(tmp_path)).split()
+    assert first[0] == second[0]
+    assert (first[1], second[1]) == ("0", "1")
+    blocked = tmp_path / "file"
+    blocked.write_text("")  # a file where a folder is expected: nothing can be written, whoever runs the test
+    assert run(NUMBA_CACHE_DIR=str(blocked / "x")).split()[0] == first[0]

@@ -100,3 +100,8 @@ def test_a_door_is_a_table_of_contents(name):
 
 def test_dir_shows_the_vocabulary():
     assert {name for name in dir(overlaps) if not name.startswith("__")} == set(overlaps.__all__)
+
+
+def test_only_plotting_and_the_demo_touch_matplotlib():
+    users = {p.name for p in SOURCE.glob("**/*.py") if any(i.startswith("matplotlib") for i in imports(p))}
+    assert users <= {"plotting.py", "__main__.py"}

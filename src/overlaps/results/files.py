@@ -25,8 +25,8 @@ PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a
 # shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
 SHAPES = {
     "alpha": "t", "v": "rtK", "q": "rtLKK", "r": "rtLKM", "Q": "rtKK", "R": "rtKM", "tau": "rLMM", "T": "rMM",
-    "eps_late": "t", "floor_late": "t", "eps_error": "t", "W": "rKN", "W_star": "rMD", "F": "rND",
-    "test_error": "rt", "test_error_se": "rt",
+    "eps_late": "t", "floor_late": "t", "eps_error": "t",
+    "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
 }  # fmt: skip
 MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 

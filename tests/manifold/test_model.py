@@ -1,57 +1,16 @@
-"""Hidden manifold: published numbers, the papers' density form, given weights, random weights, and bad input."""
+"""The limit of the hidden manifold: published numbers, the papers' density form, random weights, bad input."""
 
 import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from manifolds import largest_difference, limit_start, random_weights, two_by_two
 from oracles import erf_i3, erf_i4
-from scipy.integrate import quad
 
 import overlaps as ov
 from overlaps.flow.system import System
 from overlaps.manifold.marchenko_pastur import feature_eigenvalues, mp_gauss
-from overlaps.manifold.realisation import normalise_feature_rows, second_moments
-
-SECOND_LAYERS = {"v": [0.45, 0.55], "v_star": [0.9, 0.7]}
-
-
-def two_by_two(features="sign", ratio=0.5, **options):
-    return ov.hidden_manifold(2, 2, features=features, ratio=ratio, eta=0.2, eta_v=0.2, **SECOND_LAYERS, **options)
-
-
-def limit_start(model, alignment=(0.1, 0.15)):
-    P, T = [[1.0, 0.05], [0.05, 1.1]], [[1.05, 0.03], [0.03, 0.95]]
-    return model.limit_start(P=P, T=T, alignment=np.diag(alignment))
-
-
-def random_weights(rng, N, D, K=2, M=2):
-    F = normalise_feature_rows(rng.standard_normal((N, D)))
-    return {"W": rng.standard_normal((K, N)), "W_star": rng.standard_normal((M, D)), "F": F}
-
-
-def largest_difference(a, b, until=np.inf):
-    kept = a.alpha <= until
-    return max(np.max(np.abs(getattr(a, x)[kept] - getattr(b, x)[kept])) for x in ("Q", "R", "v"))
-
-
-# spectrum ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("y", [0.2, 0.5, 1.0])
-def test_gauss_rule_integrates_against_the_density(y):
-    low, high = (1 - np.sqrt(y)) ** 2, (1 + np.sqrt(y)) ** 2
-    middle, half = (low + high) / 2, (high - low) / 2
-
-    def integrand(t):  # x = middle + half sin(t) takes the roots at both edges away
-        x = middle + half * np.sin(t)
-        return np.exp(-x) * (half * np.cos(t)) ** 2 / (2 * np.pi * y * x)
-
-    x, w = mp_gauss(y, 16)
-    assert w @ np.exp(-x) == pytest.approx(quad(integrand, -np.pi / 2, np.pi / 2, epsabs=1e-13)[0], abs=1e-12)
-    for n in (2, 3, 16):  # degree 3 needs two nodes
-        x, w = mp_gauss(y, n)
-        np.testing.assert_allclose([w @ x**j for j in range(4)], [1, 1, 1 + y, 1 + 3 * y + y * y], rtol=1e-13)
 
 
 def test_published_nodes():
@@ -70,17 +29,6 @@ def test_published_nodes():
     np.testing.assert_allclose(limit_start(relu).tau[:, 0, 0] / 1.05, [1 / 24, 1 / 12], rtol=1e-13)
 
 
-@pytest.mark.parametrize("ratio", [0.3, 1.0, 2.5])
-def test_nodes_are_those_of_large_feature_matrices(rng, ratio):
-    N = 800
-    F = rng.standard_normal((N, int(ratio * N)))
-    eigenvalues = np.linalg.eigvalsh(F @ F.T / F.shape[1])
-    mu, p = feature_eigenvalues(ratio, 16)
-    # linear statistics of eigenvalues fluctuate by O(1/N)
-    for f in (lambda x: x, lambda x: x**2 / 4, lambda x: np.exp(-x)):
-        assert np.mean(f(eigenvalues)) == pytest.approx(p @ f(mu), abs=15 / N)
-
-
 @pytest.mark.parametrize("features", ["sign", "erf", "relu", "linear", np.tanh])
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 3.0])
 def test_variance_of_an_input_and_what_it_hides_of_the_teacher(features, ratio):
@@ -93,9 +41,6 @@ def test_variance_of_an_input_and_what_it_hides_of_the_teacher(features, ratio):
         np.testing.assert_allclose(unseen, 0, atol=1e-13)  # x determines c
     else:
         assert np.linalg.eigvalsh(unseen)[0] > 1e-3
-
-
-# the papers' density form --------------------------------------------------------------------------------------------
 
 
 def density_form(S, K, v, v_star, eta, features, ratio, rho, r, sigma, teachers):
@@ -175,8 +120,6 @@ def test_density_form_of_the_papers(rng):
     assert not np.any(dr[D:])
 
 
-# the limit -----------------------------------------------------------------------------------------------------------
-
 CLOSURES = {  # at alpha = 0: A, B, C, dv; ten digits of an independent implementation
     "erf": (
         [[-0.0088032460, -0.0153811912], [-0.0153811912, -0.0120707968]],
@@ -191,6 +134,7 @@ CLOSURES = {  # at alpha = 0: A, B, C, dv; ten digits of an independent implemen
         [-0.0072844404, -0.0161312225],
     ),
 }
+
 CURVES = {  # at alpha = 0, 1, 10, 100: Q00, Q01, Q11, R00, R01, R10, R11, v0, v1, eps_g
     "erf": """
         1 .05 1.1 .1336901522 .0038197186 .0057295780 .1814366351 .45 .55 .2744126195
@@ -277,99 +221,6 @@ def test_a_symmetric_start_is_reported():
     model.limit_start(P=P + np.diag([0, 0.1, 0.2]), T=[[1.0]])
 
 
-# given weights -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("moments", ["ge", "exact"])
-@pytest.mark.parametrize(("N", "D"), [(30, 12), (20, 20), (18, 30)])
-@pytest.mark.parametrize("features", ["sign", "relu", "linear", np.tanh])
-def test_overlaps_of_given_weights(rng, features, N, D, moments):
-    weights = random_weights(rng, N, D)
-    W, W_star, F = weights.values()
-    if features is np.tanh and moments == "exact":  # the series of a user function needs rows in general position
-        features = "erf"
-    model, state = two_by_two(features, D / N, latent_scale=1.3).realisation(**weights, moments=moments)
-    Omega, Phi = second_moments(features, F, moments, 1.3)
-    s = model.spectrum.s[:, None, None]
-    power = np.eye(N)
-    for j in range(4):  # moments of the spectral measures are products of matrices
-        np.testing.assert_allclose(np.sum(s**j * state.q, 0), W @ power @ W.T / N, rtol=1e-11, atol=1e-11)
-        r = W @ power @ Phi @ W_star.T / np.sqrt(N * D)
-        np.testing.assert_allclose(np.sum(s**j * state.r, 0), r, rtol=1e-11, atol=1e-11)
-        tau = W_star @ Phi.T @ power @ Phi @ W_star.T / D
-        np.testing.assert_allclose(np.sum(s**j * state.tau, 0), tau, rtol=1e-11, atol=1e-11)
-        assert model.spectrum.p @ model.spectrum.s**j == pytest.approx(np.trace(power) / N, rel=1e-11)
-        power = power @ Omega
-    np.testing.assert_allclose(state.T, 1.3**2 * W_star @ W_star.T / D, rtol=1e-14)
-    if moments == "ge":
-        assert model.spectrum.L == (D + 1 if D < N else N)  # N - D zero modes of F F^T are one block
-    assert model.ratio == D / N and model.nodes == 16
-
-
-def test_students_in_the_image_of_the_features(rng):
-    # nothing of them lies in the merged zero modes, also numerically
-    weights = random_weights(rng, 40, 10)
-    weights["W"] = weights["W_star"] @ weights["F"].T
-    model, state = two_by_two(ratio=0.25).realisation(**weights)
-    assert model.spectrum.p[-1] == pytest.approx(0.75, abs=1e-14)
-    assert np.max(np.abs(state.q[-1])) < 1e-24 * np.max(state.q)
-    doubled = weights | {"F": np.concatenate([weights["F"][:, :5]] * 2, axis=1)}  # F of rank 5
-    model, state = two_by_two(ratio=0.25).realisation(**doubled)
-    assert model.spectrum.L == 6 and model.spectrum.p[-1] == pytest.approx(35 / 40, abs=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("features", "N", "D", "moments"),
-    [("sign", 400, 200, "ge"), ("sign", 400, 200, "exact"), ("sign", 200, 300, "ge"), ("erf", 300, 150, "ge")],
-)
-def test_compressed_realisations(rng, features, N, D, moments):
-    weights = random_weights(rng, N, D)
-    model = two_by_two(features, D / N)
-    full, small = (
-        ov.solve(*model.realisation(**weights, moments=moments, nodes=n), [1, 3, 10, 30, 100], rtol=1e-11)
-        for n in (None, 60)
-    )
-    assert small.model.spectrum.L == 60
-    np.testing.assert_allclose(small.T, full.T, rtol=0, atol=0)
-    assert largest_difference(small, full) < 1e-8  # measured: below 1e-12
-
-
-def test_compression_with_a_dead_block(rng):
-    # linear features: the N - D zero modes have s = 0, where only q lives; it never moves and never matters
-    weights = random_weights(rng, 300, 150)
-    model, start = two_by_two("linear").realisation(**weights)
-    assert model.spectrum.s[-1] == 0
-    small = ov.compress(model, start, 60)
-    full, quick = (ov.solve(*pair, [1, 10, 30], rtol=1e-11) for pair in ((model, start), small))
-    assert largest_difference(full, quick) < 1e-8
-    np.testing.assert_allclose(full.q[-1, -1], start.q[-1], rtol=0, atol=0)
-
-
-@pytest.mark.slow
-def test_equivalent_and_exact_moments_give_one_trajectory(rng):
-    # differences are of order 1/sqrt(D N) for odd features; measured 2e-4 at N = 1000, D = 500
-    weights = random_weights(rng, 1000, 500)
-    ge, exact = (
-        ov.solve(*two_by_two().realisation(**weights, moments=m, nodes=60), [1, 10, 30]) for m in ("ge", "exact")
-    )
-    assert 0 < largest_difference(ge, exact) < 2e-3
-
-
-def test_rows_are_normalised_on_request(rng):
-    weights = random_weights(rng, 20, 10)
-    crooked = weights | {"F": weights["F"] * rng.uniform(0.5, 2, (20, 1))}
-    model = two_by_two()
-    _, state = model.realisation(**weights, normalise_rows=False)
-    _, same = model.realisation(**crooked)
-    np.testing.assert_allclose(same.Q, state.Q, rtol=1e-13)
-    with pytest.raises(ValueError, match="normalise_rows=True, or moments='exact'"):
-        model.realisation(**crooked, normalise_rows=False)
-    model.realisation(**crooked, normalise_rows=False, moments="exact")
-
-
-# random weights ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("N", "ratio"), [(400, 0.5), (60, 2.0), (40, 0.3)])
 def test_mean_and_variance_of_random_starts(N, ratio):
     # the smallest nodes have less than one direction: their law is approximate, its mean is not
@@ -419,30 +270,6 @@ def test_law_of_random_starts_is_that_of_random_weights(N, D):
     assert np.max(np.abs(ratio - 1)) < 4.5 / np.sqrt(runs)
 
 
-@pytest.mark.slow
-def test_realisations_approach_the_limit(rng):
-    # from rows of W and W* that are exactly orthonormal what is left fluctuates as 1/sqrt(N)
-    def orthonormal(n, size):
-        return np.linalg.qr(rng.standard_normal((size, n)))[0].T * np.sqrt(size)
-
-    distances = []
-    for N in (100, 900):
-        model = two_by_two()
-        limit = ov.solve(model, model.limit_start(P=np.eye(2), T=np.eye(2)), [1, 5])
-        squares = []
-        for _ in range(12):
-            weights = random_weights(rng, N, N // 2) | {"W": orthonormal(2, N), "W_star": orthonormal(2, N // 2)}
-            one = ov.solve(*model.realisation(**weights, nodes=40), [1, 5])
-            squares.append(np.mean((one.Q - limit.Q) ** 2 + (one.R - limit.R) ** 2))
-        distances.append(np.sqrt(np.mean(squares)))
-    # 12 runs of several overlaps know the root mean square to about 15 %; expected ratio 3
-    assert 2 < distances[0] / distances[1] < 4.5
-    assert distances[1] < 3 / np.sqrt(900)
-
-
-# latents of another variance -----------------------------------------------------------------------------------------
-
-
 def test_second_moment_correction():
     # sign: the inputs do not change, the teacher's fields grow
     unit, wide = (two_by_two("sign", latent_scale=s) for s in (1.0, 2.0))
@@ -481,54 +308,6 @@ def test_nodes_that_a_spectrum_needs(features, alpha, nodes, least, most):
     assert least <= np.abs(found[0] - found[1]).max() <= most
 
 
-@pytest.mark.parametrize("moments", ["ge", "exact"])
-def test_latents_of_another_scale_are_another_map_and_teacher(rng, moments):
-    # f(F c) with c = sigma c' is g(F c'), g = f(sigma .), and nu = W* c is (sigma W*) c'
-    weights = random_weights(rng, 60, 30)
-    model, state = two_by_two("erf", latent_scale=1.7).realisation(**weights, moments=moments)
-    stretched = two_by_two(lambda u: ov.erf(1.7 * u))
-    other, same = stretched.realisation(**weights | {"W_star": 1.7 * weights["W_star"]}, moments=moments)
-    np.testing.assert_allclose(other.spectrum.s, model.spectrum.s, rtol=0, atol=1e-9)  # quadrature and Hermite series
-    for name in ("Q", "R", "T"):
-        np.testing.assert_allclose(getattr(same, name), getattr(state, name), rtol=0, atol=1e-9)
-
-
-def manifold_sgd(W, v, v_star, X, nu, eta):
-    """One-pass SGD on rows of X with teacher fields nu; both layers, erf units."""
-    W, v, N = W.copy(), np.array(v), W.shape[1]
-    for x, y in zip(X, ov.erf(nu) @ v_star, strict=True):
-        lam = W @ x / np.sqrt(N)
-        delta = v @ ov.erf(lam) - y
-        W -= eta * np.outer(v * ov.erf.dg(lam) * delta, x) / np.sqrt(N)
-        v -= eta / N * ov.erf(lam) * delta
-    return W, v
-
-
-def test_sgd_on_wide_latents_follows_the_corrected_theory(rng):
-    # latents +-1.2 + N(0, 1), independent: not Gaussian, of standard deviation 1.56
-    N, D, shift, alpha = 400, 200, 1.2, 10
-    scales = np.sqrt(1 + shift**2), 1.0
-    deviations = {scale: [] for scale in scales}
-    for _ in range(4):
-        weights = random_weights(rng, N, D)
-        W, W_star, F = weights.values()
-        c = shift * rng.choice([-1.0, 1.0], (alpha * N, D)) + rng.standard_normal((alpha * N, D))
-        X, nu = np.sign(c @ F.T / np.sqrt(D)), c @ W_star.T / np.sqrt(D)
-        W, v = manifold_sgd(W, SECOND_LAYERS["v"], SECOND_LAYERS["v_star"], X, nu, 0.2)
-        Omega, Phi = second_moments("sign", F, "exact", scales[0])
-        end = np.concatenate([(W @ Omega @ W.T / N).ravel(), (W @ Phi @ W_star.T / np.sqrt(N * D)).ravel(), v])
-        for scale in scales:
-            one = ov.solve(*two_by_two(latent_scale=scale).realisation(**weights, nodes=45), [alpha])[-1]
-            deviations[scale].append(end - np.concatenate([one.Q.ravel(), one.R.ravel(), one.v]))
-    corrected, naive = (np.abs(np.mean(deviations[scale], axis=0)) for scale in scales)
-    # one run is off by 1/sqrt(N) = 0.05, up to factors below one; the mean of four by half as much
-    assert np.max(corrected) < 0.03
-    assert np.min(naive[4:8]) > 0.1  # R
-
-
-# the rest of the library ---------------------------------------------------------------------------------------------
-
-
 def test_models_are_values(tmp_path):
     model = two_by_two("relu", 0.7, nodes=8, latent_scale=1.5, noise=0.1)
     assert repr(model) == (
@@ -543,21 +322,6 @@ def test_models_are_values(tmp_path):
     traj = ov.solve(model, start, [0, 1, 2])
     traj.save(tmp_path / "limit.npz")
     assert ov.load(tmp_path / "limit.npz") == traj
-
-
-def test_realisations_are_values(rng, tmp_path):
-    limit = two_by_two()
-    model, start = limit.realisation(**random_weights(rng, 40, 20))
-    assert replace(model, eta=0.1, nodes=5).spectrum == model.spectrum
-    assert replace(model, spectrum=None) == limit
-    traj = ov.solve(model, start, [0, 1])
-    traj.save(tmp_path / "one.npz")
-    assert ov.load(tmp_path / "one.npz") == traj
-    user = two_by_two(np.tanh)
-    ov.solve(user, user.random_start(N=100, rng=1), [0, 1]).save(tmp_path / "user.npz")
-    with pytest.raises(ValueError, match="'function tanh'; pass load"):
-        ov.load(tmp_path / "user.npz")
-    assert ov.load(tmp_path / "user.npz", model=user).model == user
 
 
 def test_fixed_points_are_those_of_the_flow():
@@ -575,9 +339,6 @@ def test_the_solvers_agree():
     start = model.random_start(N=500, rng=1)
     explicit, implicit = (ov.solve(model, start, [10, 200], method=m, rtol=1e-8) for m in ("DOP853", "structured"))
     assert largest_difference(explicit, implicit) < 1e-6  # rtol times the growth of errors on the way
-
-
-# bad input -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -617,25 +378,6 @@ def test_bad_limits():
         model.random_start(N=0, rng=1)
     with pytest.raises(ValueError, match="teacher = 'ideal'; expected 'random'"):
         model.random_start(N=100, rng=1, teacher="ideal")
-
-
-def test_bad_realisations(rng):
-    model, weights = two_by_two(), random_weights(rng, 20, 10)
-    for name, wrong in (("W", np.ones((2, 10))), ("W_star", np.ones((2, 20))), ("W", np.ones((3, 20)))):
-        with pytest.raises(ValueError, match=f"{name} has shape"):
-            model.realisation(**weights | {name: wrong})
-    with pytest.raises(ValueError, match="F contains nan"):
-        model.realisation(**weights | {"F": np.full((20, 10), np.nan)})
-    with pytest.raises(ValueError, match="ratio=0.5"):
-        two_by_two(ratio=0.9).realisation(**weights)
-    with pytest.raises(ValueError, match="moments = 'all'"):
-        model.realisation(**weights, moments="all")
-    with pytest.raises(ValueError, match="nodes = 3"):
-        model.realisation(**weights, nodes=3)
-    one, _ = model.realisation(**weights)
-    for start in (lambda: one.random_start(N=20, rng=1), lambda: limit_start(one)):
-        with pytest.raises(ValueError, match="belongs to the limit spectrum"):
-            start()
 
 
 def test_states_of_another_kind_of_teacher():

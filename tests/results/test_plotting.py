@@ -1,0 +1,134 @@
+"""Pictures: every line is its own curve, every band its own quantiles."""
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+from overlaps.results import plotting
+
+
+def test_one_call_draws_labelled_axes_and_a_second_one_draws_on_top(results):
+    theory, sim = results
+    ax = theory.plot()
+    assert len(ax) == 2 and all("alpha" in a.get_xlabel() and a.get_ylabel() for a in ax)
+    lines = [len(a.lines) for a in ax]
+    assert lines == [1, 3 + 4 + 2]  # Q upper triangle, R, and v because it is trained
+    colors = [line.get_color() for line in ax[1].lines]
+    assert sim.plot(ax=ax, marker="s") is ax
+    assert [len(a.lines) for a in ax] == [2, 18]
+    for a, b in zip(colors, [line.get_color() for line in ax[1].lines[9:]], strict=True):
+        np.testing.assert_array_equal(a, b)  # markers in the colour of their lines
+    assert len(ax[1].collections) == 9  # bands
+    single = plt.figure().add_subplot()
+    assert theory.plot(ax=single) is single and len(single.lines) == 1
+    plt.close("all")
+
+
+@pytest.fixture
+def drawn():
+    """Results with K != M, a trained second layer and runs whose quantiles are no mirror images of each other."""
+    model = ov.committee_machine(2, 3, eta=1.0, eta_v=0.3, v=[0.5, 1.5], v_star=[1.0, 0.5, 2.0])
+    start = ov.State.from_overlaps(
+        model, Q=[[0.5, 0.1], [0.1, 0.3]], R=[[0.1, 0.2, 0.0], [0.05, -0.1, 0.3]], T=np.diag([1.0, 0.8, 0.6])
+    )
+    times = np.linspace(0, 3, 4)
+    yield ov.solve(model, start, times), ov.simulate(model, N=50, alpha=times, rng=1, start=start, runs=5)
+    plt.close("all")
+
+
+def curves_of(result):
+    """What has to be drawn, by its label."""
+    Q, R, v = result.Q, result.R, result.v
+    return (
+        {f"$Q_{{{i + 1}{j + 1}}}$": Q[..., i, j] for i in range(2) for j in range(i, 2)}
+        | {f"$R_{{{k + 1}{m + 1}}}$": R[..., k, m] for k in range(2) for m in range(3)}
+        | {f"$v_{{{k + 1}}}$": v[..., k] for k in range(2)}
+    )
+
+
+def test_every_line_is_its_own_curve(drawn):
+    """Student index before teacher index, each number as it is."""
+    theory, sim = drawn
+    axes = theory.plot()
+    np.testing.assert_array_equal(axes[0].lines[0].get_xydata(), np.transpose([theory.alpha, theory.eps_g]))
+    assert axes[0].lines[0].get_label().startswith("ODE") and "generalisation error" in axes[0].get_ylabel()
+    assert [text.get_text() for text in axes[1].get_legend().get_texts()] == list(curves_of(theory))
+    for line, (label, curve) in zip(axes[1].lines, curves_of(theory).items(), strict=True):
+        assert line.get_label() == label
+        np.testing.assert_array_equal(line.get_xydata(), np.transpose([theory.alpha, curve]))
+    sim.plot(ax=axes)
+    assert axes[0].lines[1].get_label() == "SGD, N = 50"
+    runs = [sim.eps_g, *curves_of(sim).values()]
+    for line, curve in zip([axes[0].lines[1], *axes[1].lines[11:]], runs, strict=True):
+        np.testing.assert_allclose(line.get_xydata(), np.transpose([sim.alpha, curve.mean(axis=0)]), rtol=1e-14)
+
+
+def test_bands_lie_between_their_quantiles(drawn):
+    sim = drawn[1]
+    axes = sim.plot()
+    bands = [*axes[0].collections, *axes[1].collections]
+    for band, curve in zip(bands, [sim.eps_g, *curves_of(sim).values()], strict=True):
+        corners = band.get_paths()[0].vertices
+        for i, alpha in enumerate(sim.alpha):
+            heights = corners[corners[:, 0] == alpha, 1]
+            ends = np.sort(curve[:, i])
+            # five runs: the levels 0.16 and 0.84 lie 0.64 steps from the lowest and highest run
+            low, high = ends[0] + 0.64 * (ends[1] - ends[0]), ends[-1] - 0.64 * (ends[-1] - ends[-2])
+            assert heights.min() == pytest.approx(low, abs=1e-12) and heights.max() == pytest.approx(high, abs=1e-12)
+
+
+def test_many_curves_share_one_label_for_each_family():
+    model = ov.committee_machine(3, 4, eta=0.5)
+    axes = ov.solve(model, model.random_start(N=100, rng=1), [0.0, 1.0]).plot()
+    labels = [text.get_text() for text in axes[1].get_legend().get_texts()]
+    assert labels == [f"$Q_{{{i}{j}}}$" for i, j in ("11", "12", "13", "22", "23", "33")] + ["$R$"]
+    plt.close("all")
+
+
+def test_error_bars_are_those_of_a_variance(drawn):
+    model, start = drawn[1].model, drawn[1].start(0)
+    sims = [ov.simulate(model, N=N, alpha=[0, 2], rng=N, start=start, runs=runs) for N, runs in ((90, 3), (30, 6))]
+    ax = plotting.fluctuations(sims)
+    assert [container.get_label() for container in ax.containers] == list(curves_of(drawn[0]))
+    for container, one, other in zip(ax.containers, *(curves_of(sim).values() for sim in sims), strict=True):
+        line, _, (bars,) = container.lines
+        variances = [30 * other[:, -1].var(ddof=1), 90 * one[:, -1].var(ddof=1)]
+        np.testing.assert_allclose(line.get_xydata(), np.transpose([[30, 90], variances]), rtol=1e-12)
+        lengths = [np.ptp(segment[:, 1]) for segment in bars.get_segments()]
+        # a variance from n samples of a Gaussian has the relative standard deviation sqrt(2 / (n - 1))
+        np.testing.assert_allclose(lengths, [2 * (2 / 5) ** 0.5 * variances[0], 2 * variances[1]], rtol=1e-12)
+
+
+def test_log_axes_where_they_help():
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.0]], T=[[1.0]])
+    decay = ov.solve(model, start, np.linspace(0, 20, 50)).plot()
+    assert decay[0].get_yscale() == "log" and decay[0].get_xscale() == "linear"
+    early = ov.solve(model, start, np.logspace(-3, 1, 50)).plot()
+    assert early[0].get_xscale() == "log"
+    flat = ov.solve(model, start, np.linspace(0, 1, 50)).plot()
+    assert flat[0].get_yscale() == "linear"
+    plt.close("all")
+
+
+def test_finite_size_plots():
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
+    start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    sims = [ov.simulate(model, N=N, alpha=[0, 1, 2], rng=N, start=start, runs=20) for N in (400, 100)]
+    theory = ov.solve(model, start, [0, 1, 2])
+    ax = plotting.fluctuations(sims)
+    N, scaled = ax.containers[0].lines[0].get_data()
+    np.testing.assert_array_equal(N, [100, 400])  # sorted
+    assert scaled[1] == pytest.approx(400 * sims[0].Q[:, -1, 0, 0].var(ddof=1))
+    ax = plotting.approach(sims, theory)
+    sizes, gaps = ax.lines[0].get_data()
+    by_hand = np.concatenate([(sims[1].Q - theory.Q)[:, 1:].ravel(), (sims[1].R - theory.R)[:, 1:].ravel()])
+    assert gaps[0] == pytest.approx(np.sqrt(np.mean(by_hand**2)))
+    guide = ax.lines[1].get_ydata()
+    assert guide[0] / guide[1] == pytest.approx(2.0)  # sqrt(400 / 100)
+    with pytest.raises(ValueError, match="solve it on their alpha"):
+        plotting.approach(sims, ov.solve(model, start, [0, 1.5]))
+    with pytest.raises(ValueError, match="runs >= 2"):
+        plotting.fluctuations([ov.simulate(model, N=100, alpha=[0, 1], rng=1)])
+    plt.close("all")
