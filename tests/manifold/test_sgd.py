@@ -4,9 +4,9 @@ import dataclasses
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
+import manifolds
 import numpy as np
 import pytest
-from manifolds import SECOND_LAYERS, two_by_two
 from matplotlib import pyplot as plt
 
 import overlaps as ov
@@ -525,15 +525,15 @@ def test_sgd_on_wide_latents_follows_the_corrected_theory(rng):
     scales = np.sqrt(1 + shift**2), 1.0
     deviations = {scale: [] for scale in scales}
     for _ in range(4):
-        weights = random_weights(rng, N, D)
+        weights = manifolds.random_weights(rng, N, D)
         W, W_star, F = weights.values()
         c = shift * rng.choice([-1.0, 1.0], (alpha * N, D)) + rng.standard_normal((alpha * N, D))
         X, nu = np.sign(c @ F.T / np.sqrt(D)), c @ W_star.T / np.sqrt(D)
-        W, v = manifold_sgd(W, SECOND_LAYERS["v"], SECOND_LAYERS["v_star"], X, nu, 0.2)
+        W, v = manifold_sgd(W, *manifolds.SECOND_LAYERS.values(), X, nu, 0.2)
         Omega, Phi = second_moments("sign", F, "exact", scales[0])
         end = np.concatenate([(W @ Omega @ W.T / N).ravel(), (W @ Phi @ W_star.T / np.sqrt(N * D)).ravel(), v])
         for scale in scales:
-            one = ov.solve(*two_by_two(latent_scale=scale).realisation(**weights, nodes=45), [alpha])[-1]
+            one = ov.solve(*manifolds.two_by_two(latent_scale=scale).realisation(**weights, nodes=45), [alpha])[-1]
             deviations[scale].append(end - np.concatenate([one.Q.ravel(), one.R.ravel(), one.v]))
     corrected, naive = (np.abs(np.mean(deviations[scale], axis=0)) for scale in scales)
     # one run is off by 1/sqrt(N) = 0.05, up to factors below one; the mean of four by half as much
