@@ -13,9 +13,9 @@ def follow(steps, step, record, tick=None):
     try:
         for target in steps:
             while done < target:
-                done += step(target - done)
                 if tick is not None:
-                    tick(done)
+                    tick(done)  # before the steps: an interruption here loses none
+                done += step(target - done)
             records.append(record())
             if not all(np.all(np.isfinite(part)) for part in records[-1]):
                 break
