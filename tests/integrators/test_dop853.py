@@ -37,12 +37,15 @@ def test_eps_g_keeps_rtol_as_it_falls(eta, spectrum, N, last):
     reference = ov.solve(model, start, alpha, method=scipy.integrate.DOP853, rtol=1e-13, late=True, max_step=1.0)
     assert reference.eps_g[-1] < 1e-7
 
-    def error(method):
-        # 1e-16 is the rounding of Q and R
-        traj = ov.solve(model, start, alpha, method=method)
-        return np.max(np.abs(traj.eps_g - reference.eps_g) / (1e-8 * reference.eps_g + 1e-16))
+    # What cancels in eps_g are products of four functions of size E[g^2]^(1/2) = 3^(-1/2).  Rounding of Q and R adds up
+    # for as long as the slowest mode remembers: starts that differ by 1e-16 scatter by half of this number.
+    rounding = np.finfo(float).eps * (4 / np.sqrt(3)) ** 2
 
-    assert error("DOP853") < 3  # the plateau has multiplied the local errors
+    def error(method):
+        traj = ov.solve(model, start, alpha, method=method)
+        return np.max(np.abs(traj.eps_g - reference.eps_g) / (1e-8 * reference.eps_g + rounding))
+
+    assert error("DOP853") < 3  # 1.8 at most in 160 runs from starts that differ by 1e-13: other steps, other rounding
     assert error(scipy.integrate.DOP853) > 30  # Q and R alone do not control it
 
 

@@ -28,8 +28,8 @@ class DOP853(integrate.DOP853):
 
     Notes
     -----
-    The local error of eps_g is bounded; a plateau amplifies it like any other. Below eps_g = 1e-16 / rtol the rounding
-    of Q and R takes over (``solve(..., late=True)`` goes on).
+    The local error of eps_g is bounded; a plateau amplifies it like any other. Below eps_g = 1e-15 / rtol the rounding
+    of Q and R, summed over the steps, takes over (``solve(..., late=True)`` goes on).
 
     References
     ----------
