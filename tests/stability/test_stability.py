@@ -393,18 +393,15 @@ def test_newton_steps_are_damped(Q, R, T, eta):
 
 
 def test_saturated_students_are_named():
-    """Newton's steps can end at norms of 1e12, at which erf units hardly ever move: no plateau.
+    """Newton's steps can end at norms of 1e8 and more, at which erf units hardly ever move: no plateau.
 
-    Where they end is a matter of the last digits: they may also stop on the way, and say so.
+    How far they run depends on rounding; at this tolerance they rest wherever they end (40 of 40 starts 1e-9 apart).
     """
     model = ov.committee_machine(1, 1, eta=0.3, noise=0.2)
     guess = ov.State.from_overlaps(model, Q=[[2.0]], R=[[-0.5]], T=[[1.0]])
-    with pytest.warns(RuntimeWarning, match="units saturate|no fixed point was found"):
-        point = ov.fixed_point(model, guess)
-    assert point.state.Q[0, 0] > 100
-    far = ov.State.from_overlaps(model, Q=[[1e13]], R=[[0.0]], T=[[1.0]])
-    assert ov.fixed_point(model, far).converged  # it is one
-    assert "units saturate" in _elsewhere(2.0, 1e13) and not _elsewhere(1.0, 2.0)
+    with pytest.warns(RuntimeWarning, match="units saturate"):
+        point = ov.fixed_point(model, guess, tol=1e-5)
+    assert point.converged and point.state.Q[0, 0] > 1e6
 
 
 @pytest.mark.parametrize("eta", [1.0, 1.5, 2.5, 6.0])
