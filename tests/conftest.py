@@ -1,5 +1,7 @@
 """Fixtures shared by all tests."""
 
+import signal
+
 import matplotlib
 import numpy as np
 import pytest
@@ -9,6 +11,12 @@ import overlaps as ov
 matplotlib.use("agg")
 
 CLOSED = {"erf": ov.erf, "linear": ov.linear, "quadratic": ov.quadratic}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c():
+    """Tests press Ctrl-C; a shell that starts pytest in the background lets it ignore that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
