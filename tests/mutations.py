@@ -1,0 +1,222 @@
+"""Small faults that the tests must catch, one line each.
+
+    python tests/mutations.py --list
+    python tests/mutations.py --all
+    python tests/mutations.py relu_relu newton_tolerance
+
+Each fault is written into a copy of the package in a temporary folder, and the tests named beside it must fail there.
+The long suite tries a random dozen (``tests/whole/test_mutations.py``).  A new formula deserves a line here if a fault
+in it could hide in symmetric settings.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "overlaps"
+# pytest on whatever PYTHONPATH holds; 9 if that is not the copy
+RUN = """
+import sys
+from pathlib import Path
+import overlaps, pytest
+copy, *tests = sys.argv[1:]
+if Path(overlaps.__file__).parent != Path(copy).resolve():
+    sys.exit(9)
+sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]))
+"""
+FAILED = 1  # pytest's code for tests that ran and failed; a test that cannot be collected catches nothing
+
+
+class Fault(NamedTuple):
+    """One line of a file under src/overlaps, and the tests (under tests/) that fail without it."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+PLOTS = "results/test_results.py::"
+BDF = "integrators/test_bdf.py::"
+FAULTS = {
+    # what is drawn, estimated or seldom reached, where a fault has hidden before
+    "plotted_curve": Fault(
+        "results/plotting.py", "ax.plot(alpha, curve, **style)", "ax.plot(alpha, 2 * curve, **style)",
+        PLOTS + "test_every_line_is_its_own_curve",
+    ),
+    "plotted_label": Fault(
+        "results/plotting.py", '$R_{{{i + 1}{m + 1}}}$"', '$R_{{{m + 1}{i + 1}}}$"',
+        PLOTS + "test_every_line_is_its_own_curve",
+    ),
+    "plotted_band": Fault(
+        "results/plotting.py", "[0.16, 0.84]", "[0.25, 0.75]", PLOTS + "test_bands_lie_between_their_quantiles",
+    ),
+    "plotted_error_bar": Fault(
+        "results/plotting.py", "scaled, relative * scaled,", "scaled, 2 * relative * scaled,",
+        PLOTS + "test_error_bars_are_those_of_a_variance",
+    ),
+    "newton_matrix_block_sizes": Fault(
+        "flow/_newton.py", "QC[i, j] = dot(x, p)", "QC[i, j] = dot(x, np.full(L, 1.0 / L))",
+        BDF + "test_structured_solve_knows_the_sizes_of_the_blocks",
+    ),
+    "record_in_the_last_step": Fault(
+        "integrators/run.py", "(times >= target) & (times < at)", "(times > target) & (times < at)",
+        BDF + "test_no_record_in_the_last_step_is_lost",
+    ),
+    "record_before_the_handover": Fault(
+        "integrators/run.py", "(times >= target) & (times < solver.t)", "(times > target) & (times < solver.t)",
+        BDF + "test_no_record_in_the_last_step_is_lost",
+    ),
+    "newton_tolerance": Fault(
+        "integrators/bdf.py", "NEWTON_TOLERANCE = 0.01", "NEWTON_TOLERANCE = 1.0",
+        BDF + "test_accepted_steps_solve_the_implicit_equation",
+    ),
+    "subcritical_potential": Fault(
+        "static/bayes/subcritical.py", "alpha / self.gamma * math.log", "alpha * math.log",
+        "static/bayes/test_limits.py::test_potential_is_that_of_many_features",
+    ),
+    "cut_of_unsorted_readouts": Fault(
+        "static/bayes/teacher.py", "np.sort(self.teacher.v2)[::-1]", "self.teacher.v2",
+        "static/bayes/test_teacher.py::test_cut_takes_the_strongest_features_wherever_they_stand",
+    ),
+    "perfect_solution_at_nu_k": Fault(
+        "static/bayes/fixed_points.py", "if nu > k or not found", "if nu >= k or not found",
+        "static/bayes/test_teacher.py::test_no_noise_and_as_many_samples_as_parameters",
+    ),
+    "thinned_transitions": Fault(
+        "static/bayes/fixed_points.py", "if scan[2] and found:", "if False:",
+        "static/bayes/test_teacher.py::test_thinned_transitions_are_looked_at_again",
+    ),
+    "noise_of_the_marginal_mode": Fault(
+        "theory/linear/modes.py", "np.where(standing, t, -np", "np.where(standing, 0.0, -np",
+        "theory/linear/test_linear.py::test_noise_feeds_a_marginal_mode_for_ever",
+    ),
+    "secular_root_near_zero": Fault(
+        "theory/linear/_secular.py", "around = D[0] > 0 and", "around = D[0] < 0 and",
+        "theory/linear/test_linear.py::test_last_mode_keeps_its_digits_at_the_threshold",
+    ),
+    "residual_of_the_plateau": Fault(
+        "theory/plateau.py", "if not error <= RESIDUAL", "if False and not error <= RESIDUAL",
+        "theory/test_plateau.py",
+    ),
+    "rounding_floor": Fault(
+        "activations/closure.py", "np.sum(w * size, axis=1) ** 2", "np.sum((w * size) ** 2, axis=1)",
+        "test_solve.py::test_the_floor_sums_amplitudes_before_it_squares",
+    ),
+    "at_from_a_late_record": Fault(
+        "results/trajectory.py", "max(int(np.argmin(np.isnan(late))) - 1, 0)", "int(np.argmin(np.isnan(late)))",
+        "test_solve.py::test_at_goes_back_to_where_the_overlaps_hold_the_differences",
+    ),
+    "error_of_the_divergence": Fault(
+        "manifold/latents.py", "variance += p**2 * log_ratio", "variance += p * log_ratio",
+        "manifold/test_latents.py::test_error_of_the_estimated_divergence",
+    ),
+    "undamped_newton": Fault(
+        "stability/fixed_points.py", "< (1 - 0.25 * damping) * speed", "< np.inf",
+        "stability/test_stability.py::test_newton_steps_are_damped",
+    ),
+    "letters_of_neurons": Fault(
+        "static/spiked/simulation.py", 'np.arange(p), side="right"', 'np.arange(p), side="left"',
+        "static/spiked/test_simulation.py::test_sizes_of_blocks",
+    ),
+    # formulas and kernels
+    "erf_erf_strong_correlation": Fault(
+        "gaussian/two_point.py", "angle = math.atan2(sab, root)", "angle = math.atan2(sab, al)",
+        "gaussian/test_two_point.py",
+    ),
+    "erf_erf_slopes": Fault(
+        "gaussian/two_point.py", "c, -c * sab / al, -c * sab / bl", "c, -c * sab / bl, -c * sab / al",
+        "gaussian/test_two_point.py",
+    ),
+    "relu_relu": Fault(
+        "gaussian/two_point.py", "(s + sab * angle)", "(s - sab * angle)", "gaussian/test_two_point.py",
+    ),
+    "relu_four_fields": Fault(
+        "activations/_relu.py", "total = r[c, d] * P4 + s[c, d]", "total = r[c, d] * P4 - s[c, d]",
+        "activations/test_relu.py::test_I4_golden",
+    ),
+    "quadratic_C": Fault(
+        "activations/_quadratic.py", "total += 2 * SH[k, i] * S[i, j]", "total += SH[k, i] * S[i, j]",
+        "activations/test_closure.py",
+    ),
+    "erf_tilt": Fault(
+        "activations/_erf.py", "ib = math.sqrt(saa / det)", "ib = math.sqrt(1.0 / det)", "activations/test_closure.py",
+    ),
+    "weight_decay_of_q": Fault(
+        "flow/_flow.py", "- 2 * decay * own[l]", "- decay * own[l]",
+        "test_solve.py::test_weight_decay_alone_is_an_exponential",
+    ),
+    "noise_of_a_block": Fault(
+        "flow/_flow.py", "s[l] * (d[l] + p[l] * noise)", "s[l] * d[l] + p[l] * noise",
+        "flow/test_flow.py::test_flow_is_the_matrix_equation",
+    ),
+    "turn_of_later_samples": Fault(
+        "simulators/_reduced.py", "x[t, e, later, j + 1] = cos * b - sin * a", "x[t, e, later, j + 1] = cos * b",
+        "simulators/test_reduced.py",
+    ),
+    "minibatch_of_the_second_layer": Fault(
+        "simulators/_sgd.py", "v[k] += dv[b, k] / (batch * N)", "v[k] += dv[b, k] / N", "simulators/test_simulate.py",
+    ),
+    "eigenvalues_of_few_latents": Fault(
+        "manifold/marchenko_pastur.py", "[[0.0], x / ratio]", "[[0.0], x * ratio]", "manifold/test_feature_map.py",
+    ),
+    "late_coupling": Fault(
+        "theory/late_time.py", "H[1, 2] = W / 8", "H[1, 2] = W / 4", "theory/test_late_time.py",
+    ),
+    "direction_of_the_spike": Fault(
+        "static/spiked/one_step.py", "math.sqrt(h1_star**2 + h2_star / alpha0)", "math.sqrt(h1_star**2 + h2_star)",
+        "static/spiked/test_features.py",
+    ),
+    "checksum_of_a_line": Fault(
+        "sweeps/checkpoint.py", 'or check != b"%d}" % zlib.crc32(body)', "or not check", "sweeps/test_sweep.py",
+    ),
+}  # fmt: skip
+
+
+def caught(name):
+    """Whether the tests beside a fault fail with it; (answer, what pytest said)."""
+    fault = FAULTS[name]
+    source = (PACKAGE / fault.file).read_text()
+    # numba does not see that a kernel in an imported file has changed
+    stale = ["*.nbi", "*.nbc"] if "@jit" in source else []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "overlaps"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("*.pyc", *stale))
+        (copy / fault.file).write_text(source.replace(fault.old, fault.new))
+        env = os.environ | {"PYTHONPATH": folder, "MPLBACKEND": "agg"}
+        env.pop("NUMBA_CACHE_DIR", None)  # kernels lie beside the copy, and go with it
+        tests = ["tests/" + test for test in fault.tests.split()]
+        command = [sys.executable, "-c", RUN, str(copy), *tests]
+        done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode == FAILED, done.stdout
+
+
+def main():
+    """Try the faults named on the command line; exit with 1 if one of them survives."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="name", help="faults to try")
+    parser.add_argument("--all", action="store_true", help="try all of them")
+    parser.add_argument("--list", action="store_true", help="print their names")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(FAULTS)
+    if unknown or options.list or not (options.all or options.names):
+        print(*FAULTS, sep="\n")
+        sys.exit(f"no fault of this name: {', '.join(sorted(unknown))}" if unknown else 0)
+    survivors = []
+    for name in FAULTS if options.all else options.names:
+        dead, said = caught(name)
+        print(f"{name:32} {'caught' if dead else 'SURVIVED'}", flush=True)
+        if not dead:
+            survivors.append(name)
+            print(said)
+    sys.exit(f"survived: {', '.join(survivors)}" if survivors else 0)
+
+
+if __name__ == "__main__":
+    main()
