@@ -19,3 +19,31 @@ def library(model, Q, R, T):
     c = ov.closure(model, Q, R, T)
     half = c.A @ Q + c.B @ R.T
     return half + half.T + (0 if model.gradient_flow else c.C), c.A @ R + c.B @ T, 2 * c.eps_g
+
+
+def closure(kernel, S, w, K, *activation, eta=1.0, eta_v=1.0, noise=0.0):
+    """A, B, C, dv, eps_g of a closure kernel; ``activation`` are its codes or coefficients."""
+    M = len(w) - K
+    A, B, C, dv = np.empty((K, K)), np.empty((K, M)), np.empty((K, K)), np.empty(K)
+    S, w = np.ascontiguousarray(S), np.asarray(w, dtype=float)
+    eps_g = kernel(S, w, K, *activation, eta, eta_v, noise, True, A, B, C, dv)
+    return A, B, C, dv, eps_g
+
+
+def covariance(rng, n, dimension):
+    """Of n fields of random weights in so many dimensions."""
+    X = rng.normal(size=(n, dimension)) / np.sqrt(dimension)
+    return X @ X.T
+
+
+def samples(S, w, K, dg, delta, noise, n, rng):
+    """F (n, K) for eta = 1, from fields z ~ N(0, S)."""
+    z = rng.normal(size=(n, len(S))) @ np.linalg.cholesky(S).T
+    error = delta(z) - noise * rng.normal(size=n)
+    return z, -w[:K] * dg(z[:, :K]) * error[:, None]
+
+
+def assert_sampled(found, terms):
+    """``found`` against the mean of ``terms`` (n, ...), within 5 standard errors."""
+    error = terms.std(axis=0) / np.sqrt(len(terms))
+    assert np.all(np.abs(terms.mean(axis=0) - found) < 5 * error)

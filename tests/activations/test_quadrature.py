@@ -9,11 +9,9 @@ from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
 from overlaps.activations._pairs import SIZES, midpoint_pair_square
 from overlaps.activations._quadrature import PLANE_NODES, Ladder, tables, tensor_square
-from overlaps.activations._sectors import plane, wedge
 from overlaps.activations._sobol import SobolRule, normal_points, sobol_square
 from overlaps.activations.numeric import bind_numeric
 from overlaps.activations.sums import Mixture
-from overlaps.gaussian.rules import factor, gauss_hermite, graded, hermite, midpoint
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point
 
 
@@ -254,38 +252,6 @@ def test_eps_g_and_C_vanish_together_when_the_student_approaches_the_teacher(met
     np.testing.assert_allclose(found["C"], expected["C"], rtol=0, atol=limit + 1e-15)
     assert found["eps_g"] == pytest.approx(expected["eps_g"], rel=1e-4, abs=1e-15)
     assert np.abs(found["C"]).max() < 10 * found["eps_g"]
-
-
-def test_rules_integrate_moments():
-    for u, p in (midpoint(64), graded(64), gauss_hermite(8)):
-        # moments 1, 0, 1, 3, 15; truncation at 9 leaves exp(-40)
-        found = [p @ u**k for k in (0, 1, 2, 4, 6)]
-        np.testing.assert_allclose(found, [1, 0, 1, 3, 15], atol=2e-13)
-    u, p = gauss_hermite(12)
-    he = hermite(u, 10)
-    np.testing.assert_allclose(he.T @ (p[:, None] * he), np.eye(10), atol=1e-12)
-
-
-@pytest.mark.parametrize("r", [0.3, -0.8, 1 - 1e-12, -1 + 1e-12, 1.0, -1.0])
-def test_sectors_integrate_what_has_kinks(r):
-    x, y, _, p = plane(np.array(r), 8)
-    # Wick, and the arcsine of two signs; a sector of width 1e-6 is as good as any
-    found = [p.sum(), p @ (x * y), p @ (x**3 * y**3), p @ (x**8), p @ (np.sign(x) * np.sign(y))]
-    expected = [1.0, r, 9 * r + 6 * r**3, 105.0, 2 / np.pi * np.arcsin(r)]
-    # the arcsine near 1: a rounding of r = 1 - 1e-12 is 1e-16 / 1e-6
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-10 if abs(r) != 1 and abs(r) > 0.9 else 1e-12)
-    x, y, _, p = wedge(np.array(r), 4)
-    value, slopes, _, _ = two_point(RELU, RELU, 1.0, 1.0, r)
-    np.testing.assert_allclose([p.sum(), p @ (x * y)], [slopes, value], rtol=0, atol=1e-13)
-    assert np.all(x >= 0) and np.all(y >= -1e-15)
-
-
-def test_factor_of_dependent_fields():
-    X = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
-    S = X @ X.T
-    L = factor(S)
-    np.testing.assert_allclose(L @ L.T, S, atol=1e-15)
-    assert np.all(L[0] == L[1])  # equal fields are equal at every node, so Delta vanishes exactly
 
 
 def test_sobol_points_are_fixed_and_normal():

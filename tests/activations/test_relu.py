@@ -1,18 +1,17 @@
-"""Relu students: orthant probabilities and the matrix C, against mpmath, plane geometry, quadrature and sampling."""
+"""Relu students: the closure and its matrix C, against mpmath, plane geometry and sampling."""
 
 import mpmath as mp
 import numpy as np
 import pytest
-from oracles import mp_orthant, mp_orthant4
+from helpers import assert_sampled, closure, covariance, samples
+from oracles import mp_orthant
 from scipy.special import erf
 
-from overlaps.activations import _piecewise, _relu
+from overlaps.activations import _relu
 from overlaps.activations._erf import erf_closure
-from overlaps.gaussian import orthants as _orthant
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 
 TEACHERS = {"linear": LINEAR, "quadratic": QUADRATIC, "relu": RELU, "erf": ERF}
-STEPS = 5.0  # standard errors allowed to a seeded Monte Carlo estimate
 
 
 # ---- Oracle: orthant moments in 60 digits by Stein's lemma -----------------------------------------------------------
@@ -105,23 +104,6 @@ def relu_I4(S, a, b, c, d):
     return 0.5 * both[max(a, b), min(a, b)]
 
 
-def closure(kernel, S, w, K, *activation, eta=1.0, eta_v=1.0, noise=0.0):
-    M = len(w) - K
-    A, B, C, dv = np.empty((K, K)), np.empty((K, M)), np.empty((K, K)), np.empty(K)
-    S, w = np.ascontiguousarray(S), np.asarray(w, dtype=float)
-    eps_g = kernel(S, w, K, *activation, eta, eta_v, noise, True, A, B, C, dv)
-    return A, B, C, dv, eps_g
-
-
-def covariance(rng, n, dimension):
-    X = rng.normal(size=(n, dimension)) / np.sqrt(dimension)
-    return X @ X.T
-
-
-def off_diagonal(P):
-    return P[np.triu_indices(4, 1)]
-
-
 GOLDEN_Q, GOLDEN_R = np.array([[1, 0.25], [0.25, 0.75]]), np.array([[0.5, 0.125], [-0.25, 0.375]])
 GOLDEN_S = np.block([[GOLDEN_Q, GOLDEN_R], [GOLDEN_R.T, np.eye(2)]])
 GOLDEN_W = np.array([1.0, 0.5, -1.0, 0.75])
@@ -185,11 +167,6 @@ def test_I4_golden(index, expected):
     assert relu_I4(GOLDEN_S4, *index) == pytest.approx(expected, rel=1e-12)
 
 
-def test_orthant_golden():
-    sigma = np.sqrt(np.diag(GOLDEN_S4))
-    assert _orthant.orthant4(GOLDEN_S4 / np.outer(sigma, sigma)) == pytest.approx(0.114742194080134, rel=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("K", "M"), [(2, 2), (4, 1)])
 def test_relu_C_against_60_digits(K, M):
@@ -212,19 +189,6 @@ def test_erf_teacher_many_units_against_60_digits():
     rng = np.random.default_rng(8)
     S, w = covariance(rng, 5, 6), rng.normal(size=5)
     np.testing.assert_allclose(relu_C(S, w, 3, ERF), mp_C(S, w, 3, ERF), atol=1e-14)
-
-
-def samples(S, w, K, dg, delta, noise, n, rng):
-    """F (n, K) for eta = 1, from fields z ~ N(0, S)."""
-    z = rng.normal(size=(n, len(S))) @ np.linalg.cholesky(S).T
-    error = delta(z) - noise * rng.normal(size=n)
-    return z, -w[:K] * dg(z[:, :K]) * error[:, None]
-
-
-def assert_sampled(found, terms):
-    """``found`` against the mean of ``terms`` (n, ...), within 5 standard errors."""
-    error = terms.std(axis=0) / np.sqrt(len(terms))
-    assert np.all(np.abs(terms.mean(axis=0) - found) < STEPS * error)
 
 
 @pytest.mark.parametrize("teacher", TEACHERS)
@@ -423,130 +387,3 @@ def test_overshoot_is_clipped():
     S[0, 2] = S[2, 0] = 1.0 + 1e-9
     # correlations beyond 1 count as 1: three equal fields, weights that add up to nothing
     np.testing.assert_allclose(relu_C(S, w, 2), 0.0, atol=1e-15)
-
-
-# ---- Orthant probabilities -------------------------------------------------------------------------------------------
-
-
-def correlations(rng, family):
-    X = rng.normal(size=(4, 60 if family == "weak" else 4))
-    if family == "two pairs":
-        X[2:] = X[:2] + 1e-2 * X[2:]
-    elif family == "common":
-        X += 5.0 * X[0]
-    elif family == "plane":
-        X[:, 2:] *= 1e-3
-    P = X @ X.T
-    return np.clip(P / np.sqrt(np.outer(np.diag(P), np.diag(P))), -1.0, 1.0)
-
-
-FAMILIES = ["weak", "generic", "two pairs", "common", "plane"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
-def test_orthant4_against_60_digits(family):
-    P = correlations(np.random.default_rng(12), family)
-    with mp.workdps(60):
-        expected = mp_orthant4(tuple(mp.mpf(r) for r in off_diagonal(P)))
-    # fields almost in a plane amplify the rounding of P by their inverse distance from it, 1e3
-    assert _orthant.orthant4(P) == pytest.approx(float(expected), abs=1e-13 if family == "plane" else 1e-15)
-
-
-@pytest.mark.parametrize("family", [*FAMILIES, "exact plane"])
-def test_sixteen_orthants_sum_to_one(family):
-    rng = np.random.default_rng(13)
-    for _ in range(50):
-        P = correlations(rng, "plane" if family == "exact plane" else family)
-        if family == "exact plane":
-            phi = rng.uniform(0, 2 * np.pi, 4)
-            P = np.cos(phi[:, None] - phi)
-        total = 0.0
-        for signs in np.ndindex(2, 2, 2, 2):
-            sign = 1.0 - 2.0 * np.array(signs)
-            total += _orthant.orthant4(P * np.outer(sign, sign))
-        assert total == pytest.approx(1.0, abs=1e-14)  # errors of neighbouring orthants compensate
-
-
-def test_orthants_do_not_depend_on_the_order_of_fields():
-    rng = np.random.default_rng(14)
-    paths = set()
-    for family in ("generic", "two pairs"):
-        for _ in range(40):
-            P = correlations(rng, family)
-            table = np.zeros((4, 4))
-            table[np.triu_indices(4, 1)] = _orthant.orthants(*off_diagonal(P))[1:]
-            table += table.T
-            order = rng.permutation(4)
-            moved = P[np.ix_(order, order)]
-            paths.add(_orthant._choose_path(*off_diagonal(moved))[0])
-            P4, *pairs = _orthant.orthants(*off_diagonal(moved))
-            assert P4 == pytest.approx(_orthant.orthant4(P), abs=1e-14)
-            # p_ij is an arcsine of a quotient of determinants, of size 1e-4 and more in these families
-            np.testing.assert_allclose(pairs, off_diagonal(table[np.ix_(order, order)]), atol=1e-12)
-    assert paths == set(range(7))  # every path and every relabelling was met
-
-
-def test_pair_orthants_are_conditional_probabilities():
-    P = correlations(np.random.default_rng(15), "generic")
-    found = _orthant.orthants(*off_diagonal(P))[1:]
-    for p, (i, j) in zip(found, zip(*np.triu_indices(4, 1), strict=True), strict=True):
-        rest = [k for k in range(4) if k not in (i, j)]
-        given = (
-            P[np.ix_(rest, rest)]
-            - P[np.ix_(rest, [i, j])] @ np.linalg.solve(P[np.ix_([i, j], [i, j])], P[[i, j]])[:, rest]
-        )
-        rho = given[0, 1] / np.sqrt(given[0, 0] * given[1, 1])
-        assert p == pytest.approx(0.25 + np.arcsin(rho) / (2 * np.pi), abs=1e-13)
-
-
-# ---- Piecewise-linear units ------------------------------------------------------------------------------------------
-
-
-def piecewise(S, w, K, a, b, noise=0.0):
-    return closure(_piecewise.piecewise_linear_closure, S, w, K, np.asarray(a), np.asarray(b), noise=noise)
-
-
-def test_piecewise_linear_closure_against_sampling():
-    rng = np.random.default_rng(16)
-    K, noise = 2, 0.4
-    S, w, a, b = covariance(rng, 4, 6), rng.normal(size=4), rng.normal(size=4), rng.normal(size=4)
-
-    def g(z):
-        return a * z + b * np.maximum(z, 0)
-
-    z, F = samples(S, w, K, lambda x: a[:K] + b[:K] * (x > 0), lambda z: g(z) @ w, noise, 300_000, rng)
-    A, B, C, dv, eps_g = piecewise(S, w, K, a, b, noise)
-    assert_sampled(C, F[:, :, None] * F[:, None, :])
-    assert_sampled(A @ S[:K] + B @ S[K:], F[:, :, None] * z[:, None, :])
-    assert_sampled(dv, -g(z)[:, :K] * (g(z) @ w)[:, None])
-    assert_sampled(eps_g, 0.5 * (g(z) @ w) ** 2)
-
-
-@pytest.mark.parametrize("slope", [0.0, 0.1, -1.0, 1.0])
-def test_leaky_relu_is_two_relu_units(slope):
-    """relu(x) - slope relu(-x): a network of 2 K + 2 M relu units with opposite fields; slope -1 is |x|, 1 is x."""
-    rng = np.random.default_rng(17)
-    S, w = covariance(rng, 4, 6), rng.normal(size=4)
-    A, B, C, dv, eps_g = piecewise(S, w, 2, np.full(4, slope), np.full(4, 1.0 - slope), noise=0.3)
-    unit, sign = np.repeat(np.arange(4), 2), np.tile([1.0, -1.0], 4)
-    amplitude = np.tile([1.0, -slope], 4)
-    relu = closure(
-        _relu.relu_closure, S[np.ix_(unit, unit)] * np.outer(sign, sign), amplitude * w[unit], 4, RELU, noise=0.3
-    )
-
-    def contract(X):
-        return (X * np.outer(sign[: len(X)], sign[: X.shape[1]])).reshape(2, 2, 2, 2).sum(axis=(1, 3))
-
-    for found, expected in zip((A, B, C), relu[:3], strict=True):
-        np.testing.assert_allclose(found, contract(expected), atol=1e-13)
-    np.testing.assert_allclose(dv, (amplitude[:4] * relu[3]).reshape(2, 2).sum(axis=1), atol=1e-14)
-    assert eps_g == pytest.approx(relu[4], rel=1e-13)
-
-
-def test_leaky_students_equal_to_teachers_feel_nothing():
-    rng = np.random.default_rng(18)
-    S, v = covariance(rng, 3, 4), rng.normal(size=3)
-    a, b = np.full(6, 0.2), np.full(6, 0.8)
-    _, _, C, dv, eps_g = piecewise(np.block([[S, S], [S, S]]), np.concatenate([v, -v]), 3, a, b)
-    np.testing.assert_allclose(np.concatenate([C.ravel(), dv, [eps_g]]), 0.0, atol=1e-14)

@@ -60,3 +60,21 @@ def test_panels_of_many_rows():
     z, weight = rules.panels(np.hstack([-ends, kinks, ends]), 8)
     found = np.sum(weight * np.abs(z - kinks), axis=1)
     assert np.allclose(found, [shifted(-0.3), shifted(0.4), shifted(10.0)], rtol=1e-13)
+
+
+def test_rules_integrate_moments():
+    for u, p in (rules.midpoint(64), rules.graded(64), rules.gauss_hermite(8)):
+        # moments 1, 0, 1, 3, 15; truncation at 9 leaves exp(-40)
+        found = [p @ u**k for k in (0, 1, 2, 4, 6)]
+        np.testing.assert_allclose(found, [1, 0, 1, 3, 15], atol=2e-13)
+    u, p = rules.gauss_hermite(12)
+    he = rules.hermite(u, 10)
+    np.testing.assert_allclose(he.T @ (p[:, None] * he), np.eye(10), atol=1e-12)
+
+
+def test_factor_of_dependent_fields():
+    X = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
+    S = X @ X.T
+    L = rules.factor(S)
+    np.testing.assert_allclose(L @ L.T, S, atol=1e-15)
+    assert np.all(L[0] == L[1])  # equal fields are equal at every node, so Delta vanishes exactly

@@ -226,9 +226,3 @@ def orthants(r01, r02, r03, r12, r13, r23):
         P4, p01, p02, p03, p12, p13, p23 = _block_path(rho, q01, q02, q03, q12, q13, q23)
     p01, p02, p03, p12, p13, p23 = _relabel(path, p01, p02, p03, p12, p13, p23)
     return P4, p01, p02, p03, p12, p13, p23
-
-
-@jit
-def orthant4(P):
-    """Probability that four fields with correlation matrix P (4, 4) are all positive."""
-    return orthants(P[0, 1], P[0, 2], P[0, 3], P[1, 2], P[1, 3], P[2, 3])[0]
