@@ -1,10 +1,17 @@
-"""The code on the pages runs, top to bottom of each page; every public module is in the reference."""
+"""The code on the pages runs, top to bottom of each page; tagged numbers hold; every public module is in the reference.
+
+A number of the text is tied to what computes it by a comment that the page does not show (``tests/measured.py``):
+
+    <!-- check: eta_critical(2) == 4.614 -->
+"""
 
 import pkgutil
 import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import measured
+import numpy as np
 import pytest
 
 import overlaps
@@ -12,6 +19,8 @@ import overlaps
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TAG = re.compile(r"<!-- check( slow)?: (.*?) == (.*?)(?: \+- (.*?))? -->")
+POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2\cdot10^{-3}
 PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
@@ -37,6 +46,45 @@ def test_code_on_pages(page, tmp_path, monkeypatch):
 
 def test_pages_have_code():
     assert sum(len(code(page)) for page in PAGES) > 25  # the pattern finds what is there
+
+
+def tags(page):
+    """(paragraph, slow, expression, numbers, tolerance) of all tags; one that stands alone is about the text above."""
+    above = ""
+    for paragraph in re.split(r"\n\s*\n", page.read_text()):
+        text = TAG.sub("", paragraph)
+        above = text if text.strip() else above
+        for slow, expression, numbers, tolerance in TAG.findall(paragraph):
+            yield above, bool(slow), expression, numbers, tolerance
+
+
+def half_a_digit(number):
+    """Half a unit of the last digit of a number as it is written."""
+    mantissa, _, power = number.partition("e")
+    return 0.5 * 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
+
+
+TAGS = [
+    pytest.param(text, *rest, marks=[pytest.mark.slow] * slow, id=f"{page.stem}: {rest[0]}")
+    for page in PAGES
+    for text, slow, *rest in tags(page)
+]
+
+
+@pytest.mark.parametrize("paragraph, expression, numbers, tolerance", TAGS)
+def test_numbers_in_the_text(paragraph, expression, numbers, tolerance):
+    written = [x.strip() for x in numbers.split(",")]
+    plain = POWER.sub(lambda m: f"{m[1] or 1}e{m[2]}", paragraph)
+    there = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?", plain)
+    assert set(written) <= set(there), f"{set(written) - set(there)} not in: {plain}"
+    found = np.ravel(eval(expression, vars(measured)))
+    assert len(found) == len(written)
+    for value, number in zip(found, written, strict=True):
+        assert value == pytest.approx(float(number), rel=0, abs=float(tolerance or half_a_digit(number)))
+
+
+def test_tags_are_read():
+    assert len(TAGS) == sum(page.read_text().count("<!-- check") for page in PAGES) > 10
 
 
 @pytest.mark.parametrize("page, last", [("power_law", 122), ("quadratic", 48)])
