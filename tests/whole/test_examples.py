@@ -11,6 +11,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # a process of its own, and kernels to compile
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda p: p.stem)
 def test_example(script, tmp_path):
     env = {**os.environ, "MPLBACKEND": "agg"}

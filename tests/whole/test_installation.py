@@ -57,6 +57,7 @@ def numbers(words):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_read_only_installation_without_any_cache_works(tmp_path):
     """As on a cluster: neither the package's folder nor the home can be written.
 
@@ -89,6 +90,7 @@ def test_a_read_only_installation_without_any_cache_works(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_without_compilation_the_numbers_are_the_same(tmp_path):
     for activation in ("linear", "erf"):
         plain, compiled = (
@@ -101,6 +103,7 @@ def test_without_compilation_the_numbers_are_the_same(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_two_processes_may_compile_into_one_empty_cache(tmp_path):
     code = work() + "from overlaps.flow._flow import flow\nfrom overlaps.activations._linear import linear_closure\n"
     code += "print(*(sum(counter.values()) for f in (flow, linear_closure)"
@@ -120,6 +123,7 @@ def test_two_processes_may_compile_into_one_empty_cache(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_info_names_the_folder_in_which_kernels_are_kept(tmp_path):
     told = " ".join(python(INFO, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"), NUMBA_DISABLE_JIT="0"))
     assert f"jit on compiled kernels in {tmp_path / 'cache'}" in told

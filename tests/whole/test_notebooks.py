@@ -10,6 +10,7 @@ INLINE = "module://matplotlib_inline.backend_inline"  # whatever MPLBACKEND says
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # a process of its own, and kernels to compile
 @pytest.mark.parametrize("script", NOTEBOOKS, ids=lambda p: p.stem)
 def test_notebook(script, tmp_path):
     import jupytext
