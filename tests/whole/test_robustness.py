@@ -20,8 +20,7 @@ from overlaps.results import plotting
 from overlaps.results.discrepancy import log_times
 from overlaps.static.bayes.correlation import correlation_of
 from overlaps.static.bayes.student import train_student
-from overlaps.theory import features, late_time, linear, plateau, quadratic
-from overlaps.theory import cayley_hamilton as cayley_hamilton
+from overlaps.theory import cayley_hamilton, features, late_time, linear, plateau, quadratic
 
 NAN, INF = np.nan, np.inf
 MASKED = np.ma.array([0.0, 1.0, 2.0], mask=[False, False, True])
