@@ -7,11 +7,13 @@ one file of kernels and one record in ``kernels``; a function without closed for
 
 from .activation import Activation
 from .closure import Closure, closure
+from .kernels import Kernels
 from .library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 
 __all__ = [
     "Activation",
     "Closure",
+    "Kernels",
     "absolute",
     "closure",
     "erf",

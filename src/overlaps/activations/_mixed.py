@@ -17,35 +17,37 @@ adds to that of the students, G, are two-point functions of different families, 
 
 import numpy as np
 
-from .._base import check
 from ..gaussian.rules import gauss_hermite, hermite
 from ._cones import positive_moments
 from ._mehler import mean_derivatives, mehler
 from ._pairs import residual_correlations
 from ._piecewise import kinked_erf_square
 from ._sectors import loadings, plane
+from .bound import Bound
 
 LARGEST = 2**14  # pairs of terms that are integrated at once, times what each needs
 
 
-class MixedClosure:
+class MixedClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher of different families; exact to rounding.
 
     ``alone`` and ``teachers`` are the closures of one family; ``error`` is an estimate of the error of C, of first
     order in the errors of fitted sums of erf and 0 for exact functions.
     """
 
-    def __init__(self, student, teacher, alone, teachers, K, eta, eta_v, noise, second_order):
-        self.student, self.teacher, self.alone, self.teachers, self.K = student, teacher, alone, teachers, K
-        self.eta, self.eta_v, self.noise, self.second_order = eta, eta_v, noise, second_order
+    def __init__(self, student, teacher, rule, alone, teachers):
+        super().__init__(student, teacher, rule)
+        self.alone, self.teachers = alone, teachers
+        self.kinked = bool(student.kink)
         self.orders = max(student.degree, teacher.degree) + 3
-        self.error = 0.0
 
     def __repr__(self):
-        return f"MixedClosure({self.student.family}, {self.teacher.family}, K={self.K})"
+        return f"MixedClosure({self.student.family}, {self.teacher.family}, K={self.rule.K})"
 
     def __call__(self, S, w, A, B, C, dv):
-        K, v, u = self.K, w[: self.K], w[self.K :]
+        """Fill A, B, C, dv; return eps_g."""
+        K, eta, eta_v, _, second_order = self.rule
+        v, u = w[:K], w[K:]
         within = self.alone(np.ascontiguousarray(S[:K, :K]), v, A, np.empty((K, 0)), C, dv)
         nothing = np.empty((0, 0)), np.empty((0, len(u))), np.empty((0, 0)), np.empty(0)
         beyond = self.teachers(np.ascontiguousarray(S[K:, K:]), u, *nothing)
@@ -53,24 +55,19 @@ class MixedClosure:
         f = mean_derivatives(self.student, variance[:K], self.orders)
         h = mean_derivatives(self.teacher, variance[K:], self.orders)
         gh = mehler(S[:K, K:], f, h)
-        A[np.diag_indices(K)] -= self.eta * v * (mehler(S[:K, K:], f, h, 2, 0) @ u)
-        B[...] = -self.eta * np.outer(v, u) * mehler(S[:K, K:], f, h, 1, 1)
-        dv -= self.eta_v * gh @ u
+        A[np.diag_indices(K)] -= eta * v * (mehler(S[:K, K:], f, h, 2, 0) @ u)
+        B[...] = -eta * np.outer(v, u) * mehler(S[:K, K:], f, h, 1, 1)
+        dv -= eta_v * gh @ u
         beyond += v @ gh @ u
-        if self.second_order:
+        if second_order:
             with np.errstate(all="ignore"):  # nan where an integrator tries what is no covariance
-                C += self.eta**2 * np.outer(v, v) * self._added(S, w, 2 * beyond)
+                C += eta**2 * np.outer(v, v) * self._added(S, w, 2 * beyond)
                 self.error = self._error(S, w, within + beyond)
         return within + beyond
 
-    def check(self, S, w):
-        """Raise ``ValueError`` where the closed forms are not defined: students with a kink and zero norm."""
-        if self.student.kink:
-            check.student_norms(S, self.K)
-
     def _added(self, S, w, total):
         """E[g_k' g_l' (2 G Y + Y^2)] (K, K), given total = E[2 G Y + Y^2]."""
-        K, student, teacher = self.K, self.student, self.teacher
+        K, student, teacher = self.rule.K, self.student, self.teacher
         if student.amplitudes:
             return tilted_square(S, w, K, student, teacher)
         if student.is_polynomial:
@@ -85,13 +82,14 @@ class MixedClosure:
 
     def _error(self, S, w, eps_g):
         # |d C_kl| <= 2 eta^2 |v_k v_l| E|g_k' g_l' Delta dDelta|, with |dDelta| <= sum_c |w_c| error_c
-        errors = np.where(np.arange(len(w)) < self.K, self.student.error, self.teacher.error)
+        K = self.rule.K
+        errors = np.where(np.arange(len(w)) < K, self.student.error, self.teacher.error)
         if not np.any(errors):
             return 0.0
         xi, q = gauss_hermite(40)
-        slopes = self.student.derivative(np.sqrt(np.maximum(np.diag(S)[: self.K], 0.0))[:, None] * xi)
-        steepest = np.max(np.abs(w[: self.K]) * (slopes**4 @ q) ** 0.25)
-        return float(2 * (self.eta * steepest) ** 2 * np.sqrt(2 * max(eps_g, 0.0)) * (np.abs(w) @ errors))
+        slopes = self.student.derivative(np.sqrt(np.maximum(np.diag(S)[:K], 0.0))[:, None] * xi)
+        steepest = np.max(np.abs(w[:K]) * (slopes**4 @ q) ** 0.25)
+        return float(2 * (self.rule.eta * steepest) ** 2 * np.sqrt(2 * max(eps_g, 0.0)) * (np.abs(w) @ errors))
 
 
 def _erf_units(S, w, K, teacher):

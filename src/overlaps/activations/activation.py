@@ -7,6 +7,7 @@ import numpy as np
 
 from .._base import check
 from ..gaussian.two_point import ERF, LINEAR, NUMERIC, QUADRATIC, RELU
+from .kernels import KERNELS, Kernels
 from .sums import Mixture
 
 __all__ = ["Activation"]
@@ -37,11 +38,15 @@ class Activation:
         Rule for the matrix C of a numeric activation, see :meth:`from_function`.
     tolerance : float
         Largest estimated error of C, relative to its largest entry, that is accepted.
+    kinks : tuple of float
+        Where g' jumps.
+    kernels : Kernels, optional
+        Closed forms of a function that the library does not know; those of ``code`` by default.
 
     Raises
     ------
     ValueError
-        A name that is no string, functions that are not callable, an unknown code or rule.
+        A name that is no string, functions that are not callable, an unknown code or rule, kinks that are no numbers.
 
     Notes
     -----
@@ -67,6 +72,8 @@ class Activation:
     mixture: Mixture | None = None
     second_order: str = "auto"
     tolerance: float = 1e-2
+    kinks: tuple = ()
+    kernels: Kernels | None = None
 
     def __post_init__(self):
         if not isinstance(self.name, str):
@@ -78,6 +85,10 @@ class Activation:
             raise ValueError(f"code = {check.shown(self.code)}; expected one of {CODES}. Try -1: numerical integrals.")
         check.choice("second_order", self.second_order, SECOND_ORDER)
         check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
+        kinks = check.array("kinks", self.kinks, ("n",), "Try (0.0,) for a kink at the origin, () for none.")
+        object.__setattr__(self, "kinks", tuple(kinks.tolist()))
+        if not isinstance(self.kernels, Kernels | None):
+            raise ValueError(f"kernels = {check.shown(self.kernels)}; expected a Kernels record, or None.")
 
     def __repr__(self):
         return self.name
@@ -86,9 +97,14 @@ class Activation:
         """g(x)."""
         return self.g(x)
 
+    @property
+    def closed_forms(self):
+        """The :class:`Kernels` of a student with this activation: its own, or the library's; None without any."""
+        return self.kernels or KERNELS.get(self.code)
+
     @classmethod
-    def from_function(cls, g, dg, d2g=None, *, name=None, second_order="auto", tolerance=1e-2):
-        r"""Activation from any smooth function; its Gaussian integrals are computed numerically.
+    def from_function(cls, g, dg, d2g=None, *, name=None, second_order="auto", tolerance=1e-2, kernels=None):
+        r"""Activation from any smooth function; its Gaussian integrals are computed numerically, or by its kernels.
 
         Parameters
         ----------
@@ -109,6 +125,8 @@ class Activation:
             Refuse C when its estimated error exceeds this fraction of its largest entry.  The default, 0.01, accepts a
             C that is known far less accurately than ``rtol`` of :func:`solve`: of tanh, K + M = 3, to 7e-3 at field
             variances of 10.  ``tolerance=1e-6`` insists on what is reached at variances of order one.
+        kernels : Kernels, optional
+            Closed forms, taken for students with this activation and the teachers they name; see the page on extending.
 
         Returns
         -------
@@ -142,7 +160,7 @@ class Activation:
         if d2g is not None:
             _check_derivative("d2g", "dg", dg, d2g)
         name = getattr(g, "__name__", "function") if name is None else name
-        return cls(name, g, dg, d2g, second_order=second_order, tolerance=tolerance)
+        return cls(name, g, dg, d2g, second_order=second_order, tolerance=tolerance, kernels=kernels)
 
 
 def check_vectorised(role, function):
@@ -197,8 +215,3 @@ def _check_derivative(role, of, function, derivative):
             f"Expected {role} = d{of}/dx of a continuous {of}. Correct {role}"
             f"{'' if role == 'dg' else ' or leave it out; piecewise linear are ov.relu, ov.leaky_relu, ov.absolute'}."
         )
-
-
-def kinked(activation):
-    """Whether g' jumps at the origin, as far as the closed forms know."""
-    return activation.code == RELU or (activation.mixture is not None and activation.mixture.code == RELU)

@@ -7,9 +7,8 @@ import numpy as np
 from .._base import check
 from .._base.record import Record
 from ..gaussian.rules import gauss_hermite
-from ..gaussian.two_point import NUMERIC, RELU
-from .kernels import KERNELS
-from .numeric import NumericClosure, bind_numeric
+from .bound import KernelClosure, Rule
+from .numeric import bind_numeric
 
 __all__ = ["Closure", "closure"]
 
@@ -103,7 +102,7 @@ def closure(model, Q, R, T, v=None):
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
     bound = bind(model)
     if model.gradient_flow:
-        if isinstance(bound, NumericClosure):
+        if bound.by_quadrature:
             C[...] = np.nan  # quadrature may have no affordable C
         else:
             bound = bind(model, second_order=True)
@@ -112,28 +111,19 @@ def closure(model, Q, R, T, v=None):
 
 
 def bind(model, second_order=None):
-    """The model's closure as a function (S, w, A, B, C, dv) -> eps_g that fills the arrays A, B, C, dv."""
+    """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if second_order is None:
         second_order = not model.gradient_flow
-    student, teacher, K = model.activation, model.teacher_activation, model.K
-    eta, eta_v, noise = model.eta, model.eta_v, model.noise
-    if NUMERIC in (student.code, teacher.code):
-        return bind_numeric(student, teacher, K, eta, eta_v, noise, second_order)
-    kernel, code = KERNELS[student.code], teacher.code
-
-    def bound(S, w, A, B, C, dv):
-        return kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
-
-    return bound
+    student, teacher = model.activation, model.teacher_activation
+    rule = Rule(model.K, model.eta, model.eta_v, model.noise, second_order)
+    kernels = student.closed_forms
+    own = kernels is not None and (teacher == student or teacher.code in kernels.teachers)
+    return (KernelClosure if own else bind_numeric)(student, teacher, rule)
 
 
 def check_domain(model, S, v):
     """Refuse field covariances at which the closure is not defined, or not known accurately enough."""
-    if model.activation.code == RELU:
-        check.student_norms(S, model.K)
-    bound = bind(model)
-    if hasattr(bound, "check"):
-        bound.check(S, np.concatenate([v, -model.v_star]))
+    bind(model).check(S, np.concatenate([v, -model.v_star]))
 
 
 def generalisation_error(model, S, v):

@@ -107,7 +107,8 @@ def leaky_relu(slope=0.01):
 
 def _piecewise_linear(name, slope):
     mixture = Mixture(RELU, (1.0, -slope), (1.0, -1.0)) if slope else Mixture(RELU)
-    return Activation(name, Hinge(1.0, slope, True), Hinge(1.0, slope, False), mixture=mixture)
+    kinks = (0.0,) if slope != 1 else ()
+    return Activation(name, Hinge(1.0, slope, True), Hinge(1.0, slope, False), mixture=mixture, kinks=kinks)
 
 
 def _erf_g(x):
@@ -159,7 +160,7 @@ def _tanh_d2g(x):
 
 
 erf = Activation("erf", _erf_g, _erf_dg, _erf_d2g, code=ERF)
-relu = Activation("relu", _relu_g, _relu_dg, code=RELU)
+relu = Activation("relu", _relu_g, _relu_dg, code=RELU, kinks=(0.0,))
 linear = Activation("linear", _linear_g, _one, _zero, code=LINEAR)
 quadratic = Activation("quadratic", np.square, _double, _two, code=QUADRATIC)
 absolute = _piecewise_linear("absolute", -1.0)

@@ -1,12 +1,10 @@
 """Closures of activations without a kernel of their own, bound to one pair of activations.
 
 ``bind_numeric`` takes the exact way where there is one (mixtures of closed forms, polynomials), otherwise quadrature.
-All bound closures are functions f(S, w, A, B, C, dv) -> eps_g like the kernels; they carry ``error``, an
-estimate of the absolute error of the entries of C at the last call, and ``check(S, w)``, which raises whatever there
-is to refuse.
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +14,7 @@ from ._pairs import SIZES, midpoint_pair_square
 from ._parts import parts_of
 from ._quadrature import PLANE_NODES, TENSOR_NODES, Ladder, tables, tensor_square
 from ._sobol import SobolRule
+from .bound import Bound
 from .polynomials import PolynomialClosure
 from .sums import Mixture, MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
 
@@ -30,33 +29,34 @@ KINK_REMEDY = (
 )
 
 
-def bind_numeric(student, teacher, K, eta, eta_v, noise, second_order):
-    """The closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher activation, one of them without kernel.
+def bind_numeric(student, teacher, rule):
+    """The ``Bound`` closure of a student and a teacher activation that have no common kernel.
 
     Raises ``ValueError`` where the pair cannot be integrated at any state: kinks, or a mixture asked for a function
     that is not one.
     """
-    rest = K, eta, eta_v, noise, second_order
-    parts = parts_of(student), parts_of(teacher)
-    if all(parts):
-        return _bind_exact(student, teacher, parts, rest)
-    if _options(student, teacher).second_order == "mixture":
-        return MixtureClosure(*_fitted(student, teacher, _options(student, teacher).tolerance, asked=True), *rest)
-    return NumericClosure(student, teacher, *rest)
+    if parts_of(student) and parts_of(teacher):
+        return _bind_exact(student, teacher, rule)
+    options = _options(student, teacher)
+    if options.second_order == "mixture":
+        f, h = _fitted(student, teacher, options.tolerance, asked=True)
+        return MixtureClosure(f, h, rule)
+    return NumericClosure(student, teacher, rule)
 
 
-def _bind_exact(student, teacher, parts, rest):
+def _bind_exact(student, teacher, rule):
     """The closure of two activations that are polynomials, piecewise-linear functions or sums of erf."""
-    if all(g.is_piecewise_linear for g in parts):
-        return PiecewiseLinearClosure(*((g.slope, g.kink) for g in parts), *rest)
-    if all(g.is_polynomial for g in parts):
-        return PolynomialClosure(*parts, *rest)
-    mixtures = _mixture(student), _mixture(teacher)
-    if all(mixtures) and mixtures[0].code != RELU:
-        return MixtureClosure(*mixtures, *rest)
-    alone = bind_numeric(student, student, *rest)
-    teachers = bind_numeric(teacher, teacher, 0, *rest[1:-1], False)
-    return MixedClosure(*parts, alone, teachers, *rest)
+    g, h = parts_of(student), parts_of(teacher)
+    if g.is_piecewise_linear and h.is_piecewise_linear:
+        return PiecewiseLinearClosure((g.slope, g.kink), (h.slope, h.kink), rule)
+    if g.is_polynomial and h.is_polynomial:
+        return PolynomialClosure(g, h, rule)
+    f, f_star = _mixture(student), _mixture(teacher)
+    if f and f_star and f.code != RELU:
+        return MixtureClosure(f, f_star, rule)
+    alone = bind_numeric(student, student, rule)
+    teachers = bind_numeric(teacher, teacher, rule._replace(K=0, second_order=False))
+    return MixedClosure(g, h, rule, alone, teachers)
 
 
 def find_kink(dg):
@@ -77,22 +77,23 @@ def find_kink(dg):
     return None
 
 
-class NumericClosure:
+class NumericClosure(Bound):
     """Closure by quadrature; ``nodes`` is the size of its two-point rule, ``method`` the rule of C.
 
     The first call raises ``ValueError`` when an integral does not settle.  Later ones, inside an integration, answer
     nan, which makes an integrator reject the step and try a shorter one, and keep the sentence in ``message``.
     """
 
-    def __init__(self, student, teacher, K, eta, eta_v, noise, second_order):
-        self.student, self.teacher, self.K = student, teacher, K
-        self.eta, self.eta_v, self.noise, self.second_order = eta, eta_v, noise, second_order
-        self.error, self.method, self.message = 0.0, None, ""
+    by_quadrature = True
+
+    def __init__(self, student, teacher, rule):
+        super().__init__(student, teacher, rule)
+        self.kinked, self.method = bool(student.kinks), None
         for activation in (student, teacher):
             _refuse_kink(activation)
         pairs = [(activation, _exact(activation)) for activation in (student, teacher)]
         self._tables = Ladder(
-            partial(_first_order, K, *pairs),
+            partial(_first_order, rule.K, *pairs),
             PLANE_NODES,
             goal=FIRST_ORDER_GOAL,
             limit=FIRST_ORDER_GOAL,
@@ -100,12 +101,12 @@ class NumericClosure:
             "they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too large "
             f"variances of the fields. {KINK_REMEDY}",
         )
-        self._square = None
-        self._mixture = None
+        self._square: Any = None
+        self._mixture: MixtureClosure | None = None
         self._started = False
 
     def __repr__(self):
-        return f"NumericClosure({self.student!r}, {self.teacher!r}, K={self.K}, method={self.method!r})"
+        return f"NumericClosure({self.student!r}, {self.teacher!r}, K={self.rule.K}, method={self.method!r})"
 
     @property
     def nodes(self):
@@ -113,6 +114,7 @@ class NumericClosure:
         return self._tables.sizes[self._tables.rung]
 
     def __call__(self, S, w, A, B, C, dv):
+        """Fill A, B, C, dv; return eps_g."""
         try:
             if np.all(np.isfinite(S)):
                 with np.errstate(over="ignore"):  # inside user functions, at states that are only tried
@@ -129,45 +131,41 @@ class NumericClosure:
 
     def check(self, S, w):
         """Evaluate once at S, w; raise ``ValueError`` with the reason and a remedy where an integral is refused."""
-        K, n = self.K, len(w)
+        super().check(S, w)
+        K, n = self.rule.K, len(w)
         self._evaluate(S, w, np.empty((K, K)), np.empty((K, n - K)), np.empty((K, K)), np.empty(K))
 
     def _evaluate(self, S, w, A, B, C, dv):
-        if self.second_order and self.method is None:
+        K, second_order = self.rule.K, self.rule.second_order
+        if second_order and self.method is None:
             self._choose(len(w))
         if self._mixture is not None:
             eps_g = self._mixture(S, w, A, B, C, dv)
             self.error = self._mixture.error
             return eps_g
-        if self.student.d2g is None and np.min(np.diag(S)[: self.K]) <= 0.0:
+        if self.student.d2g is None and np.min(np.diag(S)[:K]) <= 0.0:
             raise ValueError(
                 f"a student of {self.student.name} has zero norm, and the activation no second derivative; expected "
                 "positive Q_kk. Give d2g, or start from students of positive norm."
             )
-        K, v = self.K, w[: self.K]
         gg, dd, hh = self._tables(S, w)
-        H = np.outer(v, w) * dd
-        H[np.diag_indices(K)] += v * (hh @ w)
-        A[...], B[...], dv[...] = -self.eta * H[:, :K], -self.eta * H[:, K:], -self.eta_v * (gg[:K] @ w)
-        if self.second_order:
+        if second_order:
             (square,) = self._square(S, w)
-            weight = self.eta**2 * np.outer(v, v)
-            C[...] = weight * (square + self.noise**2 * dd[:, :K])
-            self.error = self._square.error * np.max(np.abs(square)) * np.max(np.abs(weight))
-        return 0.5 * w @ gg @ w
+            self._second_order(w, square, dd[:, :K], C)
+            self.error = self._square.error * np.max(np.abs(square)) * np.max(np.abs(self.rule.eta * w[:K])) ** 2
+        return self._first_order(w, gg, dd, hh, A, B, dv)
 
     def _choose(self, n):
         """The rule of C for n fields."""
-        student, teacher, K = self.student, self.teacher, self.K
+        student, teacher, K = self.student, self.teacher, self.rule.K
         options = _options(student, teacher)
         method = options.second_order
-        rest = K, self.eta, self.eta_v, self.noise, self.second_order
         if method == "auto":
-            kinked = any(m is not None and m.code == RELU for m in (_exact(student), _exact(teacher)))
+            kinked = bool(student.kinks or teacher.kinks)
             fitted = None if n <= 4 or kinked else _fitted(student, teacher, MIXTURE_GOAL)
             method = "sobol" if kinked else "tensor" if n <= 3 else "mixture" if fitted else "pairs"
             if fitted:
-                self._mixture = MixtureClosure(*fitted, *rest)
+                self._mixture = MixtureClosure(fitted[0], fitted[1], self.rule)
         if method == "tensor" and n > 4:
             raise ValueError(
                 f'second_order="tensor" with K + M = {n} fields; expected at most 4, the rule has n^(K + M) nodes. '
@@ -232,7 +230,7 @@ def _fitted(student, teacher, goal, asked=False):
 
 def _refuse_kink(activation):
     if _mixture(activation) is None:
-        kink = find_kink(activation.dg)
+        kink = activation.kinks[0] if activation.kinks else find_kink(activation.dg)
         if kink is not None:
             raise ValueError(
                 f"{activation.name} has a kink at x = {kink:.6g} (its derivative jumps); expected a smooth function, "

@@ -11,6 +11,7 @@ from numpy.polynomial import polynomial as poly
 from ..gaussian.rules import gauss_hermite
 from ._mehler import mean_derivatives, mehler
 from ._pairs import pair_square
+from .bound import Bound
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Polynomial:
     coefficients: tuple
 
     def __call__(self, x):
+        """g(x)."""
         return poly.polyval(np.asarray(x, dtype=float), self.coefficients)
 
     @property
@@ -32,34 +34,26 @@ class Polynomial:
         return Polynomial(tuple(poly.polyder(self.coefficients).tolist()))
 
 
-class PolynomialClosure:
+class PolynomialClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of two polynomials (``Parts``); exact to rounding, so ``error`` is 0."""
 
-    error = 0.0
-
-    def __init__(self, student, teacher, K, eta, eta_v, noise, second_order):
-        self.student, self.teacher, self.K = student, teacher, K
-        self.eta, self.eta_v, self.noise, self.second_order = eta, eta_v, noise, second_order
+    def __init__(self, student, teacher, rule):
+        super().__init__(student, teacher, rule)
         self.degree = max(student.degree, teacher.degree)
 
     def __repr__(self):
-        return f"PolynomialClosure(K={self.K}, degree={self.degree})"
+        return f"PolynomialClosure(K={self.rule.K}, degree={self.degree})"
 
     def __call__(self, S, w, A, B, C, dv):
-        K, v = self.K, w[: self.K]
+        """Fill A, B, C, dv; return eps_g."""
+        K = self.rule.K
         variance = np.diag(S)
         parts = (self.student, variance[:K]), (self.teacher, variance[K:])
         m = np.concatenate([mean_derivatives(g, s, self.degree + 3) for g, s in parts])
         gg, dd, hh = mehler(S, m, m), mehler(S[:K], m[:K], m, 1, 1), mehler(S[:K], m[:K], m, 2, 0)
-        H = np.outer(v, w) * dd
-        H[np.diag_indices(K)] += v * (hh @ w)
-        A[...], B[...], dv[...] = -self.eta * H[:, :K], -self.eta * H[:, K:], -self.eta_v * (gg[:K] @ w)
-        if self.second_order:
+        if self.rule.second_order:
             outer, inner = gauss_hermite(2 * self.degree + 1), gauss_hermite(self.degree + 1)
             functions = self.student, self.student.derivative, self.teacher
             square = pair_square(S, w, K, *functions, outer, inner, self.degree + 1)
-            C[...] = self.eta**2 * np.outer(v, v) * (square + self.noise**2 * dd[:, :K])
-        return 0.5 * w @ gg @ w
-
-    def check(self, S, w):
-        """Nothing can be refused: the integrals are exact."""
+            self._second_order(w, square, dd[:, :K], C)
+        return self._first_order(w, gg, dd, hh, A, B, dv)

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import erf
 
-from .._base import check
 from ..gaussian.two_point import ERF
 from ._piecewise import piecewise_linear_closure
+from .bound import Bound
 from .kernels import KERNELS
 
 
@@ -31,23 +31,20 @@ class Mixture(NamedTuple):
     error: float = 0.0
 
 
-class MixtureClosure:
+class MixtureClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher that are mixtures.
 
     ``error`` is an estimate of the error of C: a first-order bound for fitted mixtures, 0 for exact ones.  Students
     that need opposite relu fields x and -x have better closures (``_piecewise``, ``_mixed``).
     """
 
-    def __init__(self, student, teacher, K, eta, eta_v, noise, second_order):
-        self.student, self.teacher, self.K = student, teacher, K
-        self.eta, self.eta_v, self.noise, self.second_order = eta, eta_v, noise, second_order
-        self.error = 0.0
-
     def __repr__(self):
-        return f"MixtureClosure(K={self.K}, components={len(self.student.scales)}, {len(self.teacher.scales)})"
+        return f"MixtureClosure(K={self.rule.K}, components={len(self.student.scales)}, {len(self.teacher.scales)})"
 
     def __call__(self, S, w, A, B, C, dv):
-        student, teacher, K, n = self.student, self.teacher, self.K, len(w)
+        """Fill A, B, C, dv; return eps_g."""
+        student, teacher, n = self.student, self.teacher, len(w)
+        K, eta, eta_v, noise, second_order = self.rule
         M, Js = n - K, len(student.scales)
         field = np.concatenate([np.repeat(np.arange(K), Js), np.repeat(np.arange(K, n), len(teacher.scales))])
         amplitude = np.concatenate([np.tile(student.amplitudes, K), np.tile(teacher.amplitudes, M)])
@@ -55,16 +52,16 @@ class MixtureClosure:
         units = K * Js
         A_, C_, dv_ = np.empty((units, units)), np.zeros((units, units)), np.empty(units)
         B_ = np.empty((units, len(field) - units))
-        eps_g = KERNELS[student.code](
+        eps_g = KERNELS[student.code].closure(
             # elementwise, so that fields z and -z stay exactly opposite
             S[np.ix_(field, field)] * np.outer(scale, scale),
             amplitude * w[field],
             units,
             teacher.code,
-            self.eta,
-            self.eta_v,
-            self.noise,
-            self.second_order,
+            eta,
+            eta_v,
+            noise,
+            second_order,
             A_,
             B_,
             C_,
@@ -75,43 +72,31 @@ class MixtureClosure:
         A[...] = to_student.T @ A_ @ to_student
         B[...] = to_student.T @ B_ @ to_teacher
         dv[...] = (amplitude[:units] * dv_).reshape(K, Js).sum(axis=1)
-        if self.second_order:
+        if second_order:
             C[...] = to_student.T @ C_ @ to_student
             self.error = self._error(w, eps_g)
         return eps_g
 
-    def check(self, S, w):
-        """Nothing can be refused: students with kinks have closures of their own."""
-
     def _error(self, w, eps_g):
         # |d C_kl| <= 2 eta^2 |v_k v_l| sup|g'|^2 E|Delta dDelta|, with |dDelta| <= sum_c |w_c| error_c
-        errors = np.where(np.arange(len(w)) < self.K, self.student.error, self.teacher.error)
+        errors = np.where(np.arange(len(w)) < self.rule.K, self.student.error, self.teacher.error)
         steepest = abs(np.dot(self.student.amplitudes, self.student.scales))
-        weight = np.max(np.abs(w[: self.K])) * self.eta * steepest
+        weight = np.max(np.abs(w[: self.rule.K])) * self.rule.eta * steepest
         return 2 * weight**2 * np.sqrt(2 * max(eps_g, 0.0)) * float(np.abs(w) @ errors)
 
 
-class PiecewiseLinearClosure:
-    """Closure f(S, w, A, B, C, dv) -> eps_g of units a x + b relu(x); exact, so ``error`` is 0."""
+class PiecewiseLinearClosure(Bound):
+    """Closure f(S, w, A, B, C, dv) -> eps_g of units a x + b relu(x), given by (a, b); exact, so ``error`` is 0."""
 
-    error = 0.0
-
-    def __init__(self, student, teacher, K, eta, eta_v, noise, second_order):
-        self.student, self.teacher, self.K = student, teacher, K
-        self.rest = eta, eta_v, noise, second_order
-
-    def __repr__(self):
-        return f"PiecewiseLinearClosure({self.student}, {self.teacher}, K={self.K})"
+    def __init__(self, student, teacher, rule):
+        super().__init__(student, teacher, rule)
+        self.kinked = student[1] != 0.0
 
     def __call__(self, S, w, A, B, C, dv):
-        coefficients = np.array([self.student] * self.K + [self.teacher] * (len(w) - self.K))
-        a, b = np.ascontiguousarray(coefficients.T)
-        return piecewise_linear_closure(S, w, self.K, a, b, *self.rest, A, B, C, dv)
-
-    def check(self, S, w):
-        """Raise ``ValueError`` where the closed forms are not defined: students with a kink and zero norm."""
-        if self.student[1] != 0.0:
-            check.student_norms(S, self.K)
+        """Fill A, B, C, dv; return eps_g."""
+        K, *rest = self.rule
+        a, b = np.ascontiguousarray(np.array([self.student] * K + [self.teacher] * (len(w) - K)).T)
+        return piecewise_linear_closure(S, w, K, a, b, *rest, A, B, C, dv)
 
 
 def fit_erf_mixture(g, J=4):

@@ -19,11 +19,9 @@ from math import factorial, sqrt
 import numpy as np
 
 from .._base import check
-from ..activations._erf_differences import erf_differences
-from ..activations._linear import linear_differences
-from ..activations._quadratic import quadratic_differences
+from ..activations.bound import SECOND_ORDER, central_differences
 from ..gaussian.rules import gauss_hermite, legendre
-from ..gaussian.two_point import ERF, LINEAR, QUADRATIC
+from ..gaussian.two_point import QUADRATIC
 from ._flow import flow, gather
 from .handover import can_hand_over, quadratic_frame, reproduces, unfit
 from .packing import Packing
@@ -31,7 +29,6 @@ from .system import System, blocks_last
 
 __all__ = ["DifferenceSystem", "nodes"]
 
-KERNELS = {LINEAR: linear_differences, QUADRATIC: quadratic_differences, ERF: erf_differences}
 FARTHEST = 0.3  # relative difference of a student and its teacher beyond which the path integrals do not reach rounding
 ROUNDING = 1e-16  # aimed at by the number of nodes of the path integrals
 MOST_NODES = 8
@@ -148,7 +145,7 @@ class DifferenceSystem(System):
         # the closure in units of x: A, G / x, C / x^2
         self.A, self.B, self.C, self.dv = np.zeros((K, K)), np.zeros((K, K)), np.zeros((K, K)), np.zeros(K)
         self.second_order = 0.0 if model.gradient_flow else 1.0 / model.batch_size
-        self.closure = KERNELS[model.activation.code]
+        self.closure = model.activation.closed_forms.differences
         # sum_l s_l tr D^l = variance @ y
         diagonal = (self.packing.upper[0] == self.packing.upper[1]).astype(float)
         self.variance = np.concatenate([np.zeros(L * K * K), np.kron(diagonal, model.spectrum.s)])
@@ -255,17 +252,14 @@ class DifferenceSystem(System):
         """
         K = self.model.K
         pairs = [*zip(*map(list, self.packing.upper), strict=True), *((k, K + m) for k in range(K) for m in range(K))]
-        dA, dB, dC = (np.zeros((len(pairs), K, K)) for _ in range(3))
-        minus = np.zeros((3, K, K))
-        for u, pair in enumerate(pairs):
-            for arrays, sign in (((dA[u], dB[u], dC[u]), 1), (minus, -1)):
-                Z = self.Z.copy()
-                Z[pair] += sign * DIFFERENCE
-                Z[pair[::-1]] = Z[pair]
-                self._closure(Z, *arrays)
-            for derivative, value in zip((dA, dB, dC), minus, strict=True):
-                derivative[u] = (derivative[u] - value) / (2 * DIFFERENCE)
-        return dA, dB, dC, np.zeros((len(pairs), K))
+
+        def arrays(Z, _):
+            values = np.zeros((3, K, K))
+            self._closure(Z, *values)
+            return values
+
+        steps = DIFFERENCE, 0.0
+        return *central_differences(arrays, self.Z, self.w, pairs, steps, SECOND_ORDER), np.zeros((len(pairs), K))
 
     @property
     def S(self):

@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from ..gaussian.two_point import ERF, LINEAR, QUADRATIC
+from ..gaussian.two_point import LINEAR, QUADRATIC
 
 __all__ = ["can_hand_over", "handover_error", "quadratic_frame", "reproduces", "unfit"]
 
-SMOOTH = (LINEAR, QUADRATIC, ERF)  # activations whose closures are smooth at the specialised fixed point
+PROBES = np.array([0.3, 1.7])  # where odd functions are told from others
 NEAR = 0.1  # standard deviation of lambda_k - a_k, relative to min(1, that of a_k), at which differences take over
 WORST_HANDOVER = 0.01  # relative error above which nothing worth following is left
 
@@ -130,11 +130,11 @@ def unfit(model, state):
     >>> unfit(model, model.random_start(N=100, rng=1))
     'noise = 0.1 keeps eps_g at a finite value; expected 0'
     """
-    code = model.activation.code
+    kernels = model.activation.closed_forms
     reasons = {
         f"K = {model.K} students and M = {model.M} teachers; expected K = M": model.K != model.M,
         f"activation {model.activation.name}; expected erf, linear or quadratic, whose closures are smooth":
-            code not in SMOOTH,
+            kernels is None or kernels.differences is None,
         "student and teacher activations differ": model.activation != model.teacher_activation,
         f"eta_v = {model.eta_v:g}; expected a fixed second layer": model.trains_v,
         f"noise = {model.noise:g} keeps eps_g at a finite value; expected 0": model.noise > 0,
@@ -166,6 +166,12 @@ def reproduces(model, v, frame):
         return np.allclose(frame.T * v @ frame, np.diag(model.v_star), rtol=0, atol=1e-14 * np.abs(v).max())
     linear = model.activation.code == LINEAR
     units = linear or (np.all(np.isin(frame, (-1, 0, 1))) and np.all(np.abs(frame).sum(axis=1) == 1))
+    if (
+        not linear
+        and np.any(frame < 0)
+        and not np.array_equal(model.activation.g(-PROBES), -model.activation.g(PROBES))
+    ):
+        return False  # a student opposite to its teacher has learned nothing
     return units and np.allclose(v @ frame, model.v_star, rtol=1e-15, atol=0)
 
 

@@ -3,8 +3,6 @@
 import numpy as np
 
 from ..activations.closure import bind
-from ..activations.derivatives import closure_derivatives
-from ..gaussian.two_point import NUMERIC
 from ..models.state import State
 from ._flow import flow, gather
 from .packing import Packing
@@ -71,7 +69,7 @@ class System:
 
     def derivatives(self, exact):
         """Response dA, dB, dC, ddv of the closure to its arguments, where ``close`` was called last."""
-        changes = closure_derivatives(self.closure, self.model, self.S, self.w, exact=exact)
+        changes = self.closure.derivatives(self.S, self.w, exact=exact)
         frozen = 0 if self.model.trains_v else self.model.K
         return tuple(x[: len(x) - frozen] for x in changes)
 
@@ -117,11 +115,12 @@ def fastest_rate(system):
     model, start = system.model, system.start
     system.close(system.pack(start))
     largest = np.abs(np.linalg.eigvalsh(system.A)).max()
-    if NUMERIC not in (model.activation.code, model.teacher_activation.code):
+    bound = bind(model, second_order=False)
+    if not bound.by_quadrature:
         unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
         A, B, C, dv = np.zeros_like(system.A), np.zeros_like(system.B), np.zeros_like(system.C), np.zeros(model.K)
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])
-        bind(model, second_order=False)(S, system.w, A, B, C, dv)
+        bound(S, system.w, A, B, C, dv)
         largest = max(largest, np.abs(np.linalg.eigvalsh(A)).max())
     return 2 * (model.spectrum.s.max() * largest + system.decay)
 

@@ -1,6 +1,5 @@
 """What ``method="auto"`` chooses, and the sentence that says why."""
 
-from ..activations.derivatives import alignment_obstacle
 from ..flow.system import fastest_rate
 
 MEMORY = 1e9  # bytes that the derivatives of the closure may take
@@ -31,4 +30,4 @@ def _obstacle(system):
     size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
     if size > MEMORY:
         return f"the closure has derivatives of {size / 1e9:.1f} GB"
-    return alignment_obstacle(system.model, system.start.S) or None
+    return system.closure.obstacle(system.start.S) or None

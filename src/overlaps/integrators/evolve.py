@@ -163,9 +163,8 @@ def _follow_differences(system, run, arrays, times, solver, tick, common):
 
 def _closure_note(closure):
     """What a numerically integrated closure has to say about itself."""
-    note = f" {closure.message}" if getattr(closure, "message", "") else ""
-    error = getattr(closure, "error", 0.0)
-    return note + (f" Estimated error of C at the end: {error:.1e}." if error > 0 else "")
+    note = f" {closure.message}" if closure.message else ""
+    return note + (f" Estimated error of C at the end: {closure.error:.1e}." if closure.error > 0 else "")
 
 
 def checked_controls(rtol, atol, stop):

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.integrate import BDF, Radau
 
 from .._base import check
-from ..activations.activation import kinked
 from .bdf import StructuredBDF
 from .methods import RUNGE_KUTTA
 from .stop import _Crossing
@@ -122,7 +121,7 @@ def own_error(solver):
 def _watch(run, system, alpha, y):
     """Keep the state in which two kinked students are most nearly parallel, at the last evaluation of the closure."""
     K = system.model.K
-    if K < 2 or not kinked(system.model.activation):
+    if K < 2 or not system.model.activation.kinks:
         return
     Q, (i, j) = system.S[:K, :K], np.triu_indices(K, 1)
     norms = np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny)
@@ -176,7 +175,7 @@ def _lost_direction(system, atol):
     C_kk > 0.
     """
     model = system.model
-    if system.second_order > 0 or not kinked(model.activation):
+    if system.second_order > 0 or not model.activation.kinks:
         return None
     norms = np.diag(system.S)
     k = int(np.argmin(norms[: model.K]))

@@ -16,7 +16,6 @@ from ..._base import check
 from ..._base.record import Record
 from ...activations.activation import Activation, check_vectorised
 from ...gaussian.rules import RANGE, panels, trapezoid
-from ...gaussian.two_point import RELU
 
 __all__ = ["Coefficients", "conditional", "function_of", "kinks_of", "moments"]
 
@@ -258,8 +257,8 @@ def kinks_of(f, given, name):
     g = f.g if isinstance(f, Activation) else f
     if isinstance(g, np.ufunc):
         known = KINKS.get(g, ())
-    elif isinstance(f, Activation) and (f.code == RELU or (f.mixture is not None and f.mixture.code == RELU)):
-        known = (0.0,)
+    elif isinstance(f, Activation):
+        known = f.kinks
     return tuple(np.unique(np.concatenate([values, known])).tolist())
 
 

@@ -1,0 +1,196 @@
+"""A closure bound to one pair of activations and one rule of learning, and its derivatives."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._base import check
+from ._relu_derivatives import relu_alignment
+
+ALIGNED = 1e-6  # sine of the angle between a kinked student and another unit below which there is no derivative
+NEARLY = 1e-5  # the same for Newton's iteration, which is served by the derivatives of a state nearby
+STEP = 2e-3  # of finite differences, for closures in closed form without derivatives
+STEP_NUMERIC = 2e-2  # the same for closures by quadrature
+AGREEMENT = 1e-5  # of finite differences with two steps, relative; worse is refused
+ROUGH = 1e-4  # step where a few digits serve: closures by quadrature have an error of about 1e-8
+SIXTH_ORDER = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+SECOND_ORDER = ((1, 1 / 2),)
+
+
+class Rule(NamedTuple):
+    """What a closure knows of the learning rule; K is the number of students."""
+
+    K: int
+    eta: float
+    eta_v: float
+    noise: float
+    second_order: bool  # whether C is wanted
+
+
+class Bound:
+    """Closure f(S, w, A, B, C, dv) -> eps_g of one student and one teacher activation, which fills the arrays.
+
+    A subclass gives ``__call__``; what it says about itself are these attributes.
+
+    Attributes
+    ----------
+    student, teacher, rule : Any, Any, Rule
+        What is bound.
+    error : float
+        Estimate of the absolute error of the entries of C at the last call.
+    message : str
+        Why the last refused state was refused; empty if none was.
+    by_quadrature : bool
+        Whether integrals are taken numerically: C may be refused, and derivatives need wide steps.
+    kinked : bool
+        Whether g' of the student jumps at the origin.
+    """
+
+    error = 0.0
+    message = ""
+    by_quadrature = False
+    kinked = False
+
+    def __init__(self, student, teacher, rule):
+        self.student, self.teacher, self.rule = student, teacher, rule
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.student!r}, {self.teacher!r}, K={self.rule.K})"
+
+    def __call__(self, S, w, A, B, C, dv):
+        """Fill A (K, K), B (K, M), dv (K,) and, for the second order, C (K, K); return eps_g."""
+        raise NotImplementedError
+
+    def check(self, S, w):
+        """Raise ``ValueError`` where the closure is not defined, or not known."""
+        if self.kinked:
+            check.student_norms(S, self.rule.K)
+
+    def obstacle(self, S, least=NEARLY):
+        """Why there are no derivatives at S, or an empty string."""
+        if self.kinked and relu_alignment(S, self.rule.K) < least:
+            return "a relu student is aligned with another unit, where the closure has no derivatives"
+        return ""
+
+    def arrays(self, S, w):
+        """A, B, C, dv at (S, w), in new arrays."""
+        K, M = self.rule.K, len(w) - self.rule.K
+        values = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        self(S, w, *values)
+        return values
+
+    def derivatives(self, S, w, *, exact):
+        """Derivatives dA (d, K, K), dB (d, K, M), dC (d, K, K), ddv (d, K) along (triangle of Q, R, v) at (S, w).
+
+        ``exact`` demands all digits and raises ``ValueError`` where there are none; otherwise a few serve, for Newton's
+        iteration, taken from a state nearby if need be.
+        """
+        if exact and self.obstacle(S, ALIGNED):
+            raise ValueError(
+                "a relu student is aligned with another unit: the closure has no derivative there (it behaves like the "
+                "angle), so that the flow cannot be linearised. Expected students apart from each other and from the "
+                "teachers; follow the trajectory with ov.solve instead."
+            )
+        return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
+
+    def _rough_derivatives(self, S, w):
+        """Differences around a state a little further inside, where S keeps positive."""
+        step = ROUGH * np.trace(S) / len(S)
+        steps = step, ROUGH * max(np.abs(w[self.rule.K :]).max(), 1e-300)
+        return central_differences(self.arrays, S + step * np.eye(len(S)), w, self._unknowns(w), steps, SECOND_ORDER)
+
+    def _exact_derivatives(self, S, w):
+        """Differences of sixth order; a second step size tells whether they can be trusted."""
+        step = STEP_NUMERIC if self.by_quadrature else STEP
+        values, unknowns = self.arrays(S, w), self._unknowns(w)
+        changes, coarse = (
+            central_differences(self.arrays, S, w, unknowns, (h, h), SIXTH_ORDER) for h in (step, 2 * step)
+        )
+        # what rounding of terms of the closure's natural size makes of a difference: no fault where it vanishes
+        rounding = np.finfo(float).eps * max(self.rule.eta, self.rule.eta_v) * np.max(np.abs(w)) ** 2 / step
+        for fine_u, coarse_u in zip(zip(*changes, strict=True), zip(*coarse, strict=True), strict=True):
+            error = max(np.max(np.abs(a - b), initial=0.0) for a, b in zip(fine_u, coarse_u, strict=True))
+            size = max(np.max(np.abs(x), initial=0.0) for x in (*fine_u, *values[:2]))
+            if not error <= AGREEMENT * size + rounding:
+                raise ValueError(
+                    f"finite differences of the closure, {self!r}, do not settle: two steps differ by {error:.1e}, "
+                    f"expected below {AGREEMENT:.0e} of {size:.1e}. The state may lie on the boundary of possible "
+                    "overlaps (student = teacher); use an activation in closed form (ov.erf, ov.tanh, ov.polynomial) "
+                    "there."
+                )
+        return changes
+
+    def _unknowns(self, w):
+        """Indices (i, j) of the arguments S_ij, i <= j, in their order, then (k, None) for v_k."""
+        K, n = self.rule.K, len(w)
+        pairs = [(i, j) for i in range(K) for j in range(i, K)] + [(i, m) for i in range(K) for m in range(K, n)]
+        return [*pairs, *((k, None) for k in range(K))]
+
+    def _first_order(self, w, gg, dd, hh, A, B, dv):
+        """Fill A, B, dv from E[g_i g_j] (n, n), E[g_k' g_j'] (K, n), E[g_k'' g_j] (K, n); return eps_g."""
+        K, v = self.rule.K, w[: self.rule.K]
+        H = np.outer(v, w) * dd
+        H[np.diag_indices(K)] += v * (hh @ w)
+        A[...], B[...], dv[...] = -self.rule.eta * H[:, :K], -self.rule.eta * H[:, K:], -self.rule.eta_v * (gg[:K] @ w)
+        return 0.5 * w @ gg @ w
+
+    def _second_order(self, w, square, dd, C):
+        """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l'], (K, K) both."""
+        v = w[: self.rule.K]
+        C[...] = self.rule.eta**2 * np.outer(v, v) * (square + self.rule.noise**2 * dd)
+
+
+class KernelClosure(Bound):
+    """The closure of a student with closed forms (``Kernels``) and a teacher that they take."""
+
+    def __init__(self, student, teacher, rule):
+        super().__init__(student, teacher, rule)
+        self.kinked = bool(student.kinks)
+        self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
+        self._arguments = rule.K, teacher.code, *rule[1:]
+
+    def __call__(self, S, w, A, B, C, dv):
+        """Fill A, B, C, dv; return eps_g."""
+        K, code, eta, eta_v, noise, second_order = self._arguments
+        return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
+
+    def _exact_derivatives(self, S, w):
+        if self._kernels.derivatives is None:
+            return super()._exact_derivatives(S, w)
+        return self._kernel_derivatives(S, w)
+
+    def _rough_derivatives(self, S, w):
+        if self._kernels.derivatives is None:
+            return super()._rough_derivatives(S, w)
+        S = np.array(S)
+        for nearby in (bool(self.obstacle(S)), True):
+            if nearby:  # derivatives diverge at singular S
+                S[np.diag_indices(len(S))] *= 1 + NEARLY**2
+            changes = self._kernel_derivatives(S, w)
+            if all(np.all(np.isfinite(x)) for x in changes):
+                break
+        return changes
+
+    def _kernel_derivatives(self, S, w):
+        K, M = self.rule.K, len(w) - self.rule.K
+        d = K * (K + 1) // 2 + K * M + K
+        changes = tuple(np.zeros((d, *shape)) for shape in ((K, K), (K, M), (K, K), (K,)))
+        self._kernels.derivatives(S, w, *self._arguments, *changes)
+        return changes
+
+
+def central_differences(evaluate, S, w, unknowns, steps, stencil):
+    """Derivatives (d, ...) of the arrays ``evaluate(S, w)`` along S_ij, or w_i where j is None; steps of S and of w."""
+    changes = []
+    for i, j in unknowns:
+        h, terms = steps[j is None], []
+        for distance, coefficient in stencil:
+            for sign in (1, -1):
+                Sh, wh = S.copy(), w.copy()
+                if j is None:
+                    wh[i] += sign * distance * h
+                else:
+                    Sh[i, j] = Sh[j, i] = S[i, j] + sign * distance * h
+                terms.append([sign * coefficient / h * x for x in evaluate(Sh, wh)])
+        changes.append([sum(parts) for parts in zip(*terms, strict=True)])
+    return tuple(np.array(x) for x in zip(*changes, strict=True))
