@@ -667,16 +667,14 @@ def test_a_plateau_is_unstable_at_every_eta():
         ov.critical_eta(model, state, search=(0.01, 1.0))
 
 
-def test_aligned_relu_units_are_refused():
+def test_aligned_kinked_units_are_refused():
     """The closure of relu is not differentiable where a student meets a teacher or another student."""
+    for activation in (ov.relu, ov.leaky_relu(0.1), ov.absolute):
+        model = ov.committee_machine(2, 2, activation=activation, eta=0.1)
+        for function in (ov.linearise, ov.critical_eta):
+            with pytest.raises(ValueError, match="aligned"):
+                function(model, perfect(model))
     model = ov.committee_machine(2, 2, activation=ov.relu, eta=0.1)
-    for function in (ov.linearise, ov.critical_eta):
-        with pytest.raises(ValueError, match="aligned"):
-            function(model, perfect(model))
-    for activation in (ov.leaky_relu(0.1), ov.absolute):
-        other = dataclasses.replace(model, activation=activation, teacher_activation=activation)
-        with pytest.raises(ValueError, match="do not settle"):
-            ov.critical_eta(other, perfect(other))
     apart = ov.State.from_overlaps(model, Q=np.eye(2), R=0.5 * np.eye(2), T=np.eye(2))
     assert np.all(np.isfinite(ov.linearise(model, apart).eigenvalues))
 

@@ -69,7 +69,7 @@ class Bound:
     def obstacle(self, S, least=NEARLY):
         """Why there are no derivatives at S, or an empty string."""
         if self.kinked and relu_alignment(S, self.rule.K) < least:
-            return "a relu student is aligned with another unit, where the closure has no derivatives"
+            return "a student with a kink is aligned with another unit, where the closure has no derivatives"
         return ""
 
     def arrays(self, S, w):
@@ -87,9 +87,9 @@ class Bound:
         """
         if exact and self.obstacle(S, ALIGNED):
             raise ValueError(
-                "a relu student is aligned with another unit: the closure has no derivative there (it behaves like the "
-                "angle), so that the flow cannot be linearised. Expected students apart from each other and from the "
-                "teachers; follow the trajectory with ov.solve instead."
+                "a student with a kink is aligned with another unit: the closure has no derivative there (it behaves "
+                "like the angle), so that the flow cannot be linearised. Expected students apart from each other and "
+                "from the teachers; follow the trajectory with ov.solve instead."
             )
         return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
 

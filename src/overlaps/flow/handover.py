@@ -166,11 +166,8 @@ def reproduces(model, v, frame):
         return np.allclose(frame.T * v @ frame, np.diag(model.v_star), rtol=0, atol=1e-14 * np.abs(v).max())
     linear = model.activation.code == LINEAR
     units = linear or (np.all(np.isin(frame, (-1, 0, 1))) and np.all(np.abs(frame).sum(axis=1) == 1))
-    if (
-        not linear
-        and np.any(frame < 0)
-        and not np.array_equal(model.activation.g(-PROBES), -model.activation.g(PROBES))
-    ):
+    g = model.activation.g
+    if not linear and np.any(frame < 0) and not np.array_equal(g(-PROBES), -g(PROBES)):
         return False  # a student opposite to its teacher has learned nothing
     return units and np.allclose(v @ frame, model.v_star, rtol=1e-15, atol=0)
 
