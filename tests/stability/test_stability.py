@@ -13,7 +13,6 @@ import overlaps as ov
 from overlaps.flow.jacobian import Jacobian, jacobian
 from overlaps.flow.system import System
 from overlaps.stability.critical import _Branch
-from overlaps.stability.fixed_points import _elsewhere
 
 UNEQUAL = ov.Spectrum(s=[4.0, 0.8, 0.32], p=[0.1, 0.65, 0.25])  # of mean one
 EMPTY = ov.Spectrum(s=[2.0, 0.5, 0.25], p=[0.4, 0.0, 0.6])  # with an eigenvalue that no input has
