@@ -247,6 +247,14 @@ def test_bad_arguments_are_refused_before_any_work(change, words):
         ov.solve(model, start_of(model), options.pop("alpha"), **options)
 
 
+@pytest.mark.parametrize("method", ["DOP853", "structured", "exponential", "RK45"])
+@pytest.mark.parametrize("name", ["min_step", "jac", "system"])
+def test_options_that_no_explicit_solver_knows_are_refused(method, name):
+    model = ov.committee_machine(1, 1, eta=0.5)
+    with pytest.raises(ValueError, match=f"has no option {name}; expected some of "):
+        ov.solve(model, start_of(model), (0, 1), method=method, **{name: None})
+
+
 def test_a_state_of_another_model_is_refused():
     model, other = ov.committee_machine(2, 2, eta=0.5), ov.committee_machine(1, 2, eta=0.5)
     with pytest.raises(ValueError, match="model expects"):

@@ -69,6 +69,9 @@ class StructuredBDF(BDF):
     ('StructuredBDF', True)
     """
 
+    interpolates = True  # its dense output is the polynomial that it steps with
+    own = ("jac", "jac_sparsity")  # options of BDF that are not the user's
+    by_blocks = True
     newton_tol: float
     fun: Any
     D: np.ndarray

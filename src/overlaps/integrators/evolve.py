@@ -11,9 +11,7 @@ from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
-from .bdf import StructuredBDF
 from .choose import choose_method
-from .exponential import ExponentialMidpoint
 from .methods import check_options, solver_class
 from .run import integrate
 
@@ -46,9 +44,10 @@ class Solution(NamedTuple):
 
 
 def evolve(
-    model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False, **options
-):
-    """Integrate the order parameters; parameters as in :func:`overlaps.solve`."""
+    model, start, alpha, system=None, /, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False,
+    **options,
+):  # fmt: skip
+    """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another."""
     check.model(model)
     start = check.state(start).on(model)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
@@ -60,7 +59,7 @@ def evolve(
             "still numbers. Check the scale of the weights."
         )
     check_domain(model, start.S, start.v)
-    system = System(model, start)
+    system = System(model, start) if system is None else system
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol) if automatic else (method, "")
     solver = solver_class(chosen)
@@ -69,19 +68,17 @@ def evolve(
     with bar(progress, times[-1], "alpha") as tick:
         leave = _learned(system) if check.flag("late", late) else None
         run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
-        arrays = [*system.unpack(np.array(run.y)), None, None]
         if run.parallel[0] < PARALLEL:
             _check_parallel(system, run, solver, common["options"])
-        error = np.array(run.error)
         if run.left:
-            run, *arrays = _follow_differences(system, run, arrays[:3], times, solver, tick, common)
-            error = np.concatenate([error, np.zeros(max(len(run.alpha) - len(error), 0))])[: len(run.alpha)]
-    first = first_record(run, alpha)
-    q, r, v, eps_late, floor_late, eps_error = (None if x is None else x[first:] for x in (*arrays, error))
-    message = run.message + _closure_note(system.closure)
+            _follow_differences(system, run, getattr(solver, "follower", solver), common)
+    # the start is a record only where it was asked for, or where nothing else was reached
+    first = int(not every_step and np.ravel(alpha)[0] != 0 and len(run.alpha) > 1)
+    q, r, v = system.unpack(np.array(run.y[first:]))
+    eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     return Solution(
-        np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success, message, run.nfev,
-        solver.__name__ + why, rtol, atol, eps_late, floor_late, solver, eps_error,
+        np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success, run.message + _closure_note(system.closure),
+        run.nfev, solver.__name__ + why, rtol, atol, eps_late, floor_late, solver, np.array(run.error[first:]),
     )  # fmt: skip
 
 
@@ -135,30 +132,18 @@ def _check_parallel(system, run, solver, options):
         )
 
 
-def _follow_differences(system, run, arrays, times, solver, tick, common):
-    """Go on from the end of ``run`` in the differences of students and teachers; all parts joined."""
-    late = DifferenceSystem(system.model, system.state(run.y[-1]))
+def _follow_differences(system, run, solver, common):
+    """Go on from the end of ``run`` in the differences of students and teachers."""
+    at, late = run.alpha[-1], DifferenceSystem(system.model, system.state(run.y[-1]))
     y = late.pack(late.start)
-    # the error of the exponential step is measured in Q and R
-    solver = StructuredBDF if solver is ExponentialMidpoint else solver
-    alpha, eps_late = run.alpha, np.full((2, len(run.alpha)), np.nan)
-    note = f" From alpha = {alpha[-1]:.6g} on in the differences of students and teachers ({solver.__name__})."
     while run.left:
-        at = alpha[-1]
-        remaining = np.r_[at, times[times > at]]
-        part = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=tick, **common)
-        part.nfev += run.nfev
+        remaining = np.r_[run.alpha[-1], run.times[run.times > run.alpha[-1]]]
+        part = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=run.tick, **common)
         packed = np.array(part.y)
-        # the handover itself is a record only if it was asked for
-        kept = len(alpha) if common["every_step"] or at in times else len(alpha) - 1
-        alpha = alpha[:kept] + part.alpha[1:]
-        arrays = [np.concatenate([a[:kept], b[1:]]) for a, b in zip(arrays, late.unpack(packed), strict=True)]
-        late_part = np.array([late.errors(packed), late.eps_floor(packed)])
-        eps_late = np.concatenate([eps_late[:, :kept], late_part[:, 1:]], axis=1)
+        overlaps = [system.packing.pack(*x) for x in zip(*late.unpack(packed), strict=True)]
+        run.join(part, overlaps, [*zip(late.errors(packed), late.eps_floor(packed), strict=True)])
         late, y = late.realigned(packed[-1])
-        run = part
-    run.alpha, run.message = alpha, run.message + note
-    return run, *arrays, *eps_late
+    run.message += f" From alpha = {at:.6g} on in the differences of students and teachers ({solver.__name__})."
 
 
 def _closure_note(closure):
@@ -176,12 +161,6 @@ def checked_controls(rtol, atol, stop):
     if stop is not None and not callable(stop):
         stop = check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
     return rtol, atol, stop
-
-
-def first_record(run, alpha):
-    """Index of the first record to keep: the start only where it was asked for, or where nothing else was reached."""
-    asked = isinstance(alpha, tuple) or np.ravel(alpha)[0] == 0
-    return int(not asked and len(run.alpha) > 1)
 
 
 def output_times(alpha):

@@ -8,6 +8,7 @@ from scipy.integrate import OdeSolver
 from ..flow import rotate, rotate_back
 from ..flow.system import system_of
 from ._exponential import advance_blocks
+from .bdf import StructuredBDF
 
 __all__ = ["ExponentialMidpoint"]
 
@@ -70,6 +71,8 @@ class ExponentialMidpoint(OdeSolver):
     True
     """
 
+    one_step = by_blocks = True
+    follower = StructuredBDF  # in other variables: the error of this step is measured in Q and R
     t: float
     y: np.ndarray
     _frozen: Any  # closure at (t, y), or None

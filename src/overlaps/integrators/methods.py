@@ -4,14 +4,13 @@ import inspect
 
 import numpy as np
 import scipy.integrate
-from scipy.integrate import RK23, RK45, OdeSolver
+from scipy.integrate import OdeSolver
 
 from .._base import check
 from .bdf import StructuredBDF
 from .dop853 import DOP853
 from .exponential import ExponentialMidpoint
 
-RUNGE_KUTTA = (RK23, RK45, scipy.integrate.DOP853, ExponentialMidpoint)  # one-step methods with an attribute h_abs
 FREE = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
 HINTS = {
     "t_eval": "Output times go in alpha, as an array.",
@@ -24,11 +23,11 @@ OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": Exponential
 
 def check_options(method, options):
     """Refuse options that a solver of SciPy or of this library would ignore, with a warning at most."""
-    if method.__module__.partition(".")[0] not in ("scipy", __package__):
+    if method.__module__.partition(".")[0] not in ("scipy", __package__.partition(".")[0]):
         return  # a user's class knows its own
     inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
     fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}
-    fixed |= {"support_complex"} | ({"jac", "jac_sparsity"} if method is StructuredBDF else set())
+    fixed |= {"support_complex", *getattr(method, "own", ())}
     known = sorted({name for init in inits for name in init} - fixed)
     wrong = [name for name in options if name not in known]
     if wrong:

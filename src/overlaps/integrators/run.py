@@ -1,26 +1,31 @@
 """Stepping a SciPy ODE solver: exact output times, stop conditions, divergence, interruption."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from scipy.integrate import BDF, Radau
+import scipy.integrate
+from scipy.integrate import BDF, RK23, RK45, Radau
 
 from .._base import check
-from .bdf import StructuredBDF
-from .methods import RUNGE_KUTTA
 from .stop import _Crossing
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
-RETARGETABLE = (*RUNGE_KUTTA, Radau, BDF)  # solvers that read t_bound anew at each step
+ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
+RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
 
 
 @dataclass
 class Run:
-    """What an integration produced: times, packed states, and how it ended."""
+    """What an integration is asked for, and what it produced: times, packed states, and how it ended."""
 
+    times: np.ndarray
+    every_step: bool = False
+    tick: Any = None  # is told the time after each step
     alpha: list = field(default_factory=list)
     y: list = field(default_factory=list)
     error: list = field(default_factory=list)  # of eps_g, relative to it, by the solver's own account
+    late: list = field(default_factory=list)  # eps_g and its floor in other variables, nan in these; or empty
     watched: tuple | None = None  # sine^2 of all angles of kinked students at the last step, alpha, packed state
     parallel: tuple = (np.inf, 0.0, None)  # sine^2 of the angle of kinked students at its smallest, alpha, packed state
     success: bool = False
@@ -34,6 +39,23 @@ class Run:
         self.y.append(np.array(y))
         self.error.append(float(error))
 
+    def record_until(self, t, at, error=0.0, *, end=False):
+        """Keep ``at(time)`` at the output times since the last record; at t if it, or every step, is one or the end."""
+        times = self.times[(self.times > self.alpha[-1]) & (self.times <= t)].tolist()
+        if (end or self.every_step) and t not in times:
+            times.append(t)
+        for time in times:
+            self.record(time, at(time), error)
+
+    def join(self, part, y, late):
+        """Go on with another run from the last record, which is kept only if it was asked for."""
+        kept = len(self.alpha) - (not self.every_step and self.alpha[-1] not in self.times)
+        self.late = self.late or [(np.nan, np.nan)] * len(self.alpha)
+        for mine, new in ((self.alpha, part.alpha), (self.y, y), (self.error, part.error), (self.late, late)):
+            mine[kept:] = new[1:]
+        self.success, self.message, self.left = part.success, part.message, part.left
+        self.nfev += part.nfev
+
 
 def integrate(system, y0, times, *, every_step, method, options, stop=None, leave=None, tick=None):
     """Integrate through ``times`` and record there, or at every step of the solver.
@@ -41,11 +63,10 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
     ``leave(y)`` ends the run after the first step at which it is true: the problem is then handed over to other
     variables.
 
-    Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.  The
-    structured BDF interpolates: its dense output is the polynomial that the method itself steps with, and landing
-    would force it to small steps.
+    Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.  A solver that
+    says ``interpolates = True`` has one as good as its steps, and landing would force it to small ones.
     """
-    run = Run()
+    run = Run(times, every_step, tick)
     run.record(times[0], y0)
     crossing = None if stop is None else _Crossing(system, stop, times[0], y0)
     if crossing is not None and crossing.met:
@@ -53,26 +74,28 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
         return run
     try:
         with np.errstate(all="ignore"):  # overflow is caught below, with a sentence
-            _drive(run, system, np.array(y0), times, every_step, method, options, crossing, leave, tick)
+            _drive(run, system, np.array(y0), method, options, crossing, leave)
     except KeyboardInterrupt:
         run.message = f"interrupted; the last recorded point is alpha = {run.alpha[-1]:g}."
     return run
 
 
-def _drive(run, system, y, times, every_step, method, options, crossing, leave, tick):
+def _drive(run, system, y, method, options, crossing, leave):
+    interpolates = getattr(method, "interpolates", False)
+    one_step = getattr(method, "one_step", issubclass(method, ONE_STEP))
+    times = run.times
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent = 0
-    for target in times[1:]:
-        if issubclass(method, RETARGETABLE):
-            if method is not StructuredBDF:
-                solver.t_bound, solver.status = target, "running"
+    for bound in times[-1:] if interpolates else times[1:]:
+        if one_step or issubclass(method, RETARGETABLE):
+            solver.t_bound, solver.status = bound, "running"
         else:
             spent += solver.nfev
-            solver = _solver(system, method, solver.t, solver.y, target, options)
-        while solver.t < target:
+            solver = _solver(system, method, solver.t, solver.y, bound, options)
+        while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
             failure = _step(system, solver)
@@ -87,27 +110,22 @@ def _drive(run, system, y, times, every_step, method, options, crossing, leave, 
                 def at_time(t, t0=before, y0=y_before):
                     return _advance(system, method, options, t0, y0, t)
 
-                if method is StructuredBDF:
-                    at_time = solver.dense_output()
+                at_time = solver.dense_output() if interpolates else at_time
                 at = crossing.locate(before, solver.t, at_time)
-                for passed in times[(times >= target) & (times < at)]:
-                    run.record(passed, at_time(passed), own_error(solver))
-                run.record(at, at_time(at), own_error(solver))
+                run.record_until(at, at_time, own_error(solver), end=True)
                 run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
                 return
-            if leave is not None and leave(solver.y):
-                for passed in times[(times >= target) & (times < solver.t)]:
-                    run.record(passed, solver.dense_output()(passed), own_error(solver))
-                run.record(solver.t, solver.y, own_error(solver))
-                run.success = run.left = True
+
+            def at_step(t, solver=solver):
+                return solver.y if t == solver.t else solver.dense_output()(t)
+
+            run.success = run.left = leave is not None and leave(solver.y)
+            run.record_until(solver.t, at_step, own_error(solver), end=run.left)
+            if run.left:
                 return
-            if every_step:
-                run.record(solver.t, solver.y, own_error(solver))
-            if tick is not None:
-                tick(solver.t)
-        if not every_step:
-            run.record(target, solver.y if solver.t == target else solver.dense_output()(target), own_error(solver))
-        if issubclass(method, RUNGE_KUTTA):
+            if run.tick is not None:
+                run.tick(solver.t)
+        if one_step:
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
     run.success, run.message = True, f"reached alpha = {times[-1]:g}."

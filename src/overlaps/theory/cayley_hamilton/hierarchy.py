@@ -7,13 +7,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..._base import check
-from ...activations.closure import check_domain
 from ...flow.system import System, blocks_last
-from ...integrators.bdf import StructuredBDF
-from ...integrators.evolve import checked_controls, first_record, output_times
-from ...integrators.exponential import ExponentialMidpoint
+from ...integrators import evolve
 from ...integrators.methods import check_options, solver_class
-from ...integrators.run import integrate
 from ...models.model import Model
 from ...models.spectrum import isotropic
 from ...models.state import State
@@ -39,6 +35,7 @@ class MomentSystem(System):
         isotropic_model = replace(model, spectrum=isotropic())
         one_block = State.from_overlaps(isotropic_model, Q=start.Q, R=start.R, T=start.T, v=start.v)
         self.fields = System(isotropic_model, one_block)
+        self.closure = self.fields.closure
         self.S, self.A, self.B = self.fields.S, self.fields.A, self.fields.B
         self.C, self.dv = self.fields.C, self.fields.dv
         self.H, self.first_row = _sparse(basis.multiplication), _sparse(basis.multiplication[:1])
@@ -250,37 +247,17 @@ def solve(
     """
     check.model(model)
     start = check.state(start).on(model)
-    rtol, atol, stop = checked_controls(rtol, atol, stop)
-    times, every_step = output_times(alpha)
     polynomials = _usable(model, basis, check.count("limit", limit))
-    solver = _general_solver(method)
-    check_options(solver, options)
-    check_domain(model, start.S, start.v)
+    controls = {"method": _general_solver(method), "rtol": rtol, "atol": atol, "stop": stop, "late": False}
+    check_options(controls["method"], options)
     system = MomentSystem(model, start, polynomials)
-    options = {"rtol": rtol, "atol": atol, **options}
-    run = integrate(system, system.pack(start), times, every_step=every_step, method=solver, options=options, stop=stop)
-    if not run.success:
+    found = evolve(model, start, alpha, system, progress=False, **controls, **options)._asdict()
+    if not found["success"]:
         if basis != "orthonormal":
-            run.message += f" {_FAILURE}"
-        warnings.warn(run.message, RuntimeWarning, stacklevel=2)
-    first = first_record(run, alpha)
-    q, r, v = system.unpack(np.array(run.y[first:]))
-    return MomentTrajectory(
-        model=model,
-        alpha=np.array(run.alpha[first:]),
-        q=q,
-        r=r,
-        v=v,
-        t=system.t,
-        T=start.T,
-        basis=polynomials,
-        success=run.success,
-        message=run.message,
-        nfev=run.nfev,
-        method=solver.__name__,
-        rtol=rtol,
-        atol=atol,
-    )
+            found["message"] += f" {_FAILURE}"
+        warnings.warn(found["message"], RuntimeWarning, stacklevel=2)
+    kept = {name: found[name] for name in MomentTrajectory.__dataclass_fields__ if name in found}
+    return MomentTrajectory(model=model, basis=polynomials, t=system.t, **kept)
 
 
 _FAILURE = (
@@ -304,7 +281,7 @@ def _usable(model, name, limit):
 
 def _general_solver(method):
     solver = solver_class(method)
-    if issubclass(solver, (StructuredBDF, ExponentialMidpoint)):
+    if getattr(solver, "by_blocks", False):
         raise ValueError(
             f"method = {check.shown(method)} uses the structure of the spectral basis; expected a solver of "
             "scipy.integrate (DOP853; BDF or Radau for stiff problems). Or use overlaps.solve."
