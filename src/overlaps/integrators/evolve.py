@@ -77,8 +77,9 @@ def evolve(
     q, r, v = system.unpack(np.array(run.y[first:]))
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     return Solution(
-        np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success, run.message + _closure_note(system.closure),
-        run.nfev, solver.__name__ + why, rtol, atol, eps_late, floor_late, solver, np.array(run.error[first:]),
+        np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success,
+        run.message + _closure_note(system.closure), run.nfev, solver.__name__ + why, rtol, atol,
+        eps_late, floor_late, solver, np.array(run.error[first:]),
     )  # fmt: skip
 
 
