@@ -1,11 +1,16 @@
 """DOP853 with eps_g in its error control: the first-order change of eps_g, and the accuracy that follows."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.integrate
 
 import overlaps as ov
 from overlaps.flow.system import System
+from overlaps.integrators.dop853 import DOP853
 
 POWER_LAW = ov.power_law(beta=1.0, L=3)
 
@@ -68,10 +73,104 @@ def test_what_error_control_of_the_overlaps_alone_leaves(method, percent):
 
 def test_other_equations_are_left_to_scipy():
     """Without overlaps there is no eps_g: the same steps as SciPy's."""
-    from overlaps.integrators.dop853 import DOP853
-
     runs = [
         scipy.integrate.solve_ivp(lambda t, y: -y, (0, 3), [1.0], method=method, rtol=1e-6)
         for method in (DOP853, scipy.integrate.DOP853)
     ]
     assert np.array_equal(runs[0].y, runs[1].y)
+
+
+# steps in compiled code ----------------------------------------------------------------------------------------------
+
+
+class OneByOne(DOP853):
+    """The same steps, made by SciPy's class."""
+
+
+SETTINGS = {
+    "second layer, decay": dict(eta_v=0.2, weight_decay=(0.05, 0.02), noise=0.3),
+    "relu on erf, gradient flow": dict(activation=ov.relu, teacher_activation=ov.erf, gradient_flow=True),
+    "quadratic, batches": dict(activation=ov.quadratic, batch_size=4, eta=0.05),
+    "spectrum": dict(spectrum=POWER_LAW, v_star=[1.0, -0.7, 0.4]),
+}
+
+
+@pytest.mark.parametrize("alpha", [(0.0, 20.0), np.linspace(3.0, 20.0, 40), [20.0]], ids=["steps", "times", "end"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_compiled_steps_are_those_of_scipy(setting, alpha):
+    model = ov.committee_machine(2, 3, **{"eta": 0.3} | SETTINGS[setting])
+    start = model.random_start(N=300, rng=5)
+    expected, found = (ov.solve(model, start, alpha, method=method) for method in (OneByOne, "DOP853"))
+    assert found.success and found.message == expected.message and found.nfev == expected.nfev
+    # sums in another order, at errors that choose the steps; rtol is 1e-8
+    np.testing.assert_allclose(found.alpha, expected.alpha, rtol=1e-6)
+    for name in ("q", "r", "v"):
+        np.testing.assert_allclose(getattr(found, name)[-1], getattr(expected, name)[-1], rtol=0, atol=1e-12)
+    assert found.eps_error[-1] == pytest.approx(expected.eps_error[-1], rel=1e-3, abs=0)
+
+
+def test_first_step_and_longest_step_are_taken():
+    model = ov.committee_machine(2, 3, eta=0.3)
+    start = model.random_start(N=300, rng=5)
+    traj = ov.solve(model, start, (0.0, 3.0), method="DOP853", max_step=0.1, first_step=0.01)
+    steps = np.diff(traj.alpha)
+    assert steps[0] == pytest.approx(0.01, rel=1e-12) and steps.max() < 0.1 + 1e-12 and steps[5:-1].min() > 0.09
+
+
+def test_errors_of_eps_g_that_rounding_hides_cost_few_steps():
+    """At eta = 1, eps_g falls below rounding at alpha = 450: what is left of it is within the floor that is stated."""
+    model = ov.committee_machine(2, 2, eta=1.0)
+    start = model.random_start(N=1000, rng=1)
+    plain, ours = (ov.solve(model, start, (0.0, 1000.0), method=m) for m in (scipy.integrate.DOP853, "DOP853"))
+    rounding = (ours.alpha > 500) & (ours.alpha < 1000)
+    assert np.all(ours.eps_g[rounding] < ours.eps_floor[rounding])
+    assert plain.eps_g[plain.alpha > 500].max() > 1e-11  # what Q and R alone control
+    steps = [np.count_nonzero(traj.alpha > 500) for traj in (plain, ours)]
+    assert steps[1] < 2 * steps[0]
+
+
+def test_a_key_that_is_pressed_ends_compiled_steps():
+    model = ov.committee_machine(2, 2, eta=0.2)
+    start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=np.full((2, 2), 0.1), T=np.eye(2))
+
+    def press(*_):
+        raise KeyboardInterrupt
+
+    handler = signal.signal(signal.SIGALRM, press)
+    try:
+        ov.solve(model, start, (0.0, 1.0))  # compiled
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.warns(RuntimeWarning, match="interrupted; the last recorded point is alpha"):
+            traj = ov.solve(model, start, (0.0, 1e9), method="DOP853")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert not traj.success and len(traj) > 1000 and 10 < traj.alpha[-1] < 1e9
+
+
+def test_replaced_steps_are_not_compiled():
+    """A subclass that controls its error otherwise is stepped by its own methods."""
+    calls = []
+
+    class Watched(DOP853):
+        def _estimate_error_norm(self, K, h, scale):
+            calls.append(h)
+            return super()._estimate_error_norm(K, h, scale)
+
+    model = ov.committee_machine(2, 2, eta=0.2)
+    traj = ov.solve(model, model.random_start(N=1000, rng=1), (0.0, 10.0), method=Watched)
+    assert len(traj) - 1 <= len(calls) <= traj.nfev / 12
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing():
+    script = """
+import numpy as np, overlaps as ov
+from overlaps.integrators._dop853 import march
+model = ov.committee_machine(2, 2, eta=0.2)
+ov.solve(model, model.random_start(N=100, rng=1), np.linspace(0, 1, 3), method="DOP853")
+assert march.signatures
+print(sum(march.stats.cache_misses.values()), sum(march.stats.cache_hits.values()))
+"""
+    runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True) for _ in range(2)]
+    assert runs[1].stdout.split() == ["0", "1"], runs[1].stderr

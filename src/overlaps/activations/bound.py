@@ -44,12 +44,15 @@ class Bound:
         Whether integrals are taken numerically: C may be refused, and derivatives need wide steps.
     kinked : bool
         Whether g' of the student jumps at the origin.
+    compiled : callable or None
+        The kernel, where the closure is one that compiled code can call.
     """
 
     error = 0.0
     message = ""
     by_quadrature = False
     kinked = False
+    compiled = None
 
     def __init__(self, student, teacher, rule):
         self.student, self.teacher, self.rule = student, teacher, rule
@@ -148,6 +151,8 @@ class KernelClosure(Bound):
         self.kinked = bool(student.kinks)
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
         self._arguments = rule.K, teacher.code, *rule[1:]
+        if hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
+            self.compiled = self._kernel
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""

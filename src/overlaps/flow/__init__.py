@@ -5,7 +5,7 @@ analysis know a system and nothing else. ``packing`` knows how order parameters 
 the flow where Q and R no longer hold eps_g, ``handover`` says when.
 """
 
-from ._flow import flow
+from ._flow import flow, gather
 from ._newton import rotate, rotate_back
 
-__all__ = ["flow", "rotate", "rotate_back"]
+__all__ = ["flow", "gather", "rotate", "rotate_back"]

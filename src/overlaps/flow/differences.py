@@ -119,6 +119,7 @@ class DifferenceSystem(System):
     """
 
     decay = decay_v = 0.0
+    kernel = None
 
     def __init__(self, model, start, frame=None):
         start = start.on(model)

@@ -23,7 +23,8 @@ class System:
     5. ``change_of_eps_g(dy)``: first-order change of eps_g there, what an error dy of the overlaps costs.
     6. ``unit(y)``: natural size of the entries of y, to which absolute tolerances are relative; 1 for overlaps.
     7. ``tightening(y)``: factor <= 1 on the tolerances that keeps eps_g as accurate as the overlaps.
-    8. ``packing`` (layout of y), ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``: what the kernels
+    8. ``kernel``: the compiled closure where this very flow is to be stepped in compiled code, or None.
+    9. ``packing`` (layout of y), ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``: what the kernels
        of the flow take beside the closure.
     """
 
@@ -40,6 +41,7 @@ class System:
         self.eps_g = np.nan  # at the last evaluation
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
+        self.kernel = self.closure.compiled
         self.second_order = 0.0 if model.gradient_flow else 1.0 / model.batch_size
         kappa, kappa_v = model.weight_decay
         self.decay, self.decay_v = model.eta * kappa, model.eta_v * kappa_v

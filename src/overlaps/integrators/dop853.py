@@ -4,10 +4,9 @@ import numpy as np
 from scipy import integrate
 
 from ..flow.system import System
+from ._dop853 import floor
 
 __all__ = ["DOP853"]
-
-ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
 
 
 class DOP853(integrate.DOP853):
@@ -29,7 +28,8 @@ class DOP853(integrate.DOP853):
     Notes
     -----
     The local error of eps_g is bounded; a plateau amplifies it like any other. Below eps_g = 1e-15 / rtol the rounding
-    of Q and R, summed over the steps, takes over (``solve(..., late=True)`` goes on).
+    of Q and R, summed over the steps, takes over (``solve(..., late=True)`` goes on); what is hidden by it costs no
+    steps. ``solve`` makes the same steps in compiled code where the closure is.
 
     References
     ----------
@@ -43,6 +43,11 @@ class DOP853(integrate.DOP853):
         self.error = self._share = (
             0.0  # of eps_g, relative to it: the sum of what the steps leave, and the last of them
         )
+
+    @property
+    def kernel(self):
+        """The compiled closure with which steps can be made in bursts, or None."""
+        return self.system.kernel if self.system is not None and type(self) is DOP853 else None
 
     def _step_impl(self):
         result = super()._step_impl()
@@ -59,5 +64,6 @@ class DOP853(integrate.DOP853):
             return norm
         # the same combination of two estimates as for the overlaps, for the one number eps_g
         error = abs(h) * fifth**2 / np.hypot(fifth, 0.1 * third)
-        self._share = error / max(system.eps_g, ROUNDING)
-        return max(norm, error / (self.rtol * system.eps_g + ROUNDING))
+        least = floor(h, system.eps_g, system.S, system.A, system.B, system.model.eta)
+        self._share = error / max(system.eps_g, least)
+        return max(norm, error / (self.rtol * system.eps_g + least))

@@ -23,7 +23,7 @@ OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": Exponential
 
 def check_options(method, options):
     """Refuse options that a solver of SciPy or of this library would ignore, with a warning at most."""
-    if method.__module__.partition(".")[0] not in ("scipy", __package__.partition(".")[0]):
+    if not options or method.__module__.partition(".")[0] not in ("scipy", __package__.partition(".")[0]):
         return  # a user's class knows its own
     inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
     fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}

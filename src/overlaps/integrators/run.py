@@ -8,6 +8,7 @@ import scipy.integrate
 from scipy.integrate import BDF, RK23, RK45, Radau
 
 from .._base import check
+from .burst import Burst
 from .stop import _Crossing
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
@@ -88,8 +89,11 @@ def _drive(run, system, y, method, options, crossing, leave):
     system.close(y)
     _watch(run, system, times[0], y)
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
-    spent = 0
-    for bound in times[-1:] if interpolates else times[1:]:
+    spent, burst = 0, None
+    if getattr(solver, "kernel", None) is not None:
+        level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
+        burst = Burst(solver, run, largest, level)
+    for bound in times[1:][-1:] if interpolates or burst else times[1:]:
         if one_step or issubclass(method, RETARGETABLE):
             solver.t_bound, solver.status = bound, "running"
         else:
@@ -98,7 +102,11 @@ def _drive(run, system, y, method, options, crossing, leave):
         while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
-            failure = _step(system, solver)
+            if burst:
+                failure = burst.step()
+                before, y_before = burst.before if failure is None else (solver.t, solver.y)
+            else:
+                failure = _step(system, solver)
             run.nfev = spent + solver.nfev
             trouble = _trouble(system, solver, failure, largest, options)
             if trouble:

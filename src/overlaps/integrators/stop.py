@@ -18,6 +18,7 @@ class _Crossing:
             self.value = lambda t, y: _number_of(stop(t, system.state(y)), t)
         else:
             self.value = lambda t, y: system.close(y) - stop
+        self.level = np.nan if callable(stop) else stop  # of eps_g
         self.last = self._finite(t, y)
         self.met = self.last == 0 or (not callable(stop) and self.last < 0)
 

@@ -98,7 +98,7 @@ class Trajectory(_Blocks):
         """
         floor = rounding_floor(self.model, self.S, self.v)
         if self.eps_error is not None:
-            floor = np.maximum(floor, self.eps_error * super().eps_g)
+            floor = np.maximum(floor, self.eps_error * np.maximum(super().eps_g, floor))
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
 
     def __getitem__(self, i):

@@ -1,0 +1,203 @@
+"""Steps of DOP853 in one compiled function, until something is worth a look from Python.
+
+The closure comes as a first-class function: one integrator serves every kernel of that signature, is compiled once and
+lies on disk.  Step control is SciPy's, with one more entry in the error norm: see ``dop853``.
+"""
+
+from functools import cache
+from math import hypot, inf, sqrt
+
+import numpy as np
+from numba import types
+from scipy.integrate import DOP853
+
+from .._base.jit import jit
+from ..flow import flow, gather
+
+REAL, INT, BOOL = types.float64, types.int64, types.boolean
+VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
+CLOSURE = REAL(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
+CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
+WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
+CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
+SIGNATURE = BOOL(
+    types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL, VECTOR, BOOL, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR,
+    MATRIX, INTS,
+)  # fmt: skip
+
+ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
+NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
+INVISIBLE = 100.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
+NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
+A, B, E3, E5 = (np.ascontiguousarray(x) for x in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
+
+
+@jit(inline=True)
+def velocity(closure, constants, work, y, dy):
+    """Fill dy/dalpha; return eps_g."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, Am, Bm, C, dv = work[:6]
+    gather(y, s, K, Bm.shape[1], trains_v, S, w)
+    eps_g = closure(S, w, K, teacher, eta, eta_v, noise, second_order > 0, Am, Bm, C, dv)
+    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy)
+    return eps_g
+
+
+@jit(inline=True)
+def change_of_eps_g(constants, work, dy):
+    """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, Am, Bm, C, dv, dS, dw = work
+    gather(dy, s, K, Bm.shape[1], trains_v, dS, dw)
+    change = 0.0
+    for i in range(K):
+        for j in range(K):
+            change -= Am[i, j] * dS[i, j] / (2 * eta)
+        for m in range(Bm.shape[1]):
+            change -= Bm[i, m] * dS[i, K + m] / eta
+        if trains_v:
+            change -= dv[i] * dw[i] / eta_v
+    return change
+
+
+@jit
+def floor(h, eps_g, S, A, B, eta):
+    """Size of the errors of eps_g that a step h should not try to avoid.
+
+    ROUNDING is what Q and R resolve.  That of the velocities, h |A| of it with an error estimate's weights, moves the
+    estimate whatever h does.  Where eps_g itself is hardly more than rounding of its terms, nothing sees smaller ones.
+    """
+    K = A.shape[0]
+    terms = rate = 0.0
+    for i in range(K):
+        for j in range(K):
+            rate += abs(A[i, j])
+            terms += abs(A[i, j] * S[i, j]) / (2 * eta)
+        for m in range(B.shape[1]):
+            terms += abs(B[i, m] * S[i, K + m]) / eta
+    hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300))
+    return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
+
+
+@jit
+def positive(S, shift):
+    """Whether S + shift is positive definite, by Cholesky's decomposition; False for nan."""
+    n = S.shape[0]
+    c = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            total = S[i, j] + (shift if i == j else 0.0)
+            for k in range(j):
+                total -= c[i, k] * c[j, k]
+            if i > j:
+                c[i, j] = total / c[j, j]
+            elif total > 0.0:
+                c[i, i] = sqrt(total)
+            else:
+                return False
+    return True
+
+
+@jit
+def nearly_parallel(S, K):
+    """Whether two students are parallel up to an angle whose sine^2 is NEAR."""
+    for i in range(K):
+        for j in range(i):
+            if abs(1.0 - S[i, j] * S[i, j] / max(S[i, i] * S[j, j], 1e-300)) < NEAR:
+                return True
+    return False
+
+
+@jit(inline=True)
+def combine(y, h, a, k, count, new):
+    """Fill ``new`` = y + h sum_j a_j k_j."""
+    for l in range(y.size):
+        new[l] = y[l]
+    for j in range(count):
+        if a[j] != 0.0:
+            c = h * a[j]
+            for l in range(y.size):
+                new[l] += c * k[j, l]
+
+
+@jit
+def march(closure, constants, work, control, times, every_step, budget, y, y_old, new, k, clock, out, place):
+    """Step until ``budget`` evaluations are spent or the last step is worth a look; False where the step size vanished.
+
+    ``clock`` = (t, h, account of the error of eps_g, t before the last step) and ``place`` = (next output time, rows
+    recorded, evaluations) are kept between calls.  Records, but for one of the last step, are rows of ``out``: y, the
+    account, t.  ``control`` = (rtol, atol, max_step, largest overlap, whether students have kinks, level of eps_g).
+    """
+    rtol, atol, max_step, largest, kinks, level = control
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S = work[0]
+    n, end = y.size, place[2] + budget
+    err5, err3, zero = np.empty(n), np.empty(n), np.zeros(n)
+    near = kinks and nearly_parallel(S, K)
+    while True:
+        t, proposed, bound = clock[0], clock[1], times[place[0]]
+        least = 10 * (np.nextafter(t, inf) - t)
+        h_abs = max(min(proposed, max_step), least)
+        rejected = False
+        while True:
+            if h_abs < least:
+                return False
+            later = min(t + h_abs, bound)
+            h = h_abs = later - t
+            for i in range(1, 12):
+                combine(y, h, A[i], k, i, new)
+                velocity(closure, constants, work, new, k[i])
+            combine(y, h, B, k, 12, new)
+            eps_g = velocity(closure, constants, work, new, k[12])
+            place[2] += 12
+            combine(zero, 1.0, E5, k, 13, err5)
+            combine(zero, 1.0, E3, k, 13, err3)
+            fifth = third = 0.0
+            for a in range(n):
+                scale = atol + rtol * max(abs(y[a]), abs(new[a]))
+                fifth += (err5[a] / scale) ** 2
+                third += (err3[a] / scale) ** 2
+            error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
+            share = 0.0
+            e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
+            if e5 != 0.0 and np.isfinite(e5):
+                of_eps_g = h * e5 * e5 / hypot(e5, 0.1 * e3)
+                least_error = floor(h, eps_g, S, work[2], work[3], eta)
+                share = of_eps_g / max(eps_g, least_error)
+                error = max(error, of_eps_g / (rtol * eps_g + least_error))
+            if error < 1.0:
+                factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
+                h_abs *= min(1.0, factor) if rejected else factor
+                break
+            h_abs *= max(0.2, 0.9 * error**-0.125) if error == error else 0.2
+            rejected = True
+        y_old[:], y[:], k[0] = y, new, k[12]
+        landed = later == bound
+        clock[0], clock[1], clock[3] = later, (max(h_abs, proposed) if landed else h_abs), t
+        clock[2] += share
+        place[0] += landed
+        big = 0.0
+        for a in range(n):
+            big = max(big, abs(y[a])) if y[a] == y[a] else inf
+        look = place[0] == times.size or place[2] >= end or place[1] == len(out)
+        look = look or not big <= largest or not eps_g > level
+        trace = lowest = 0.0
+        for i in range(S.shape[0]):
+            trace += S[i, i]
+            lowest = min(lowest, S[i, i] - 2 * atol) if kinks and i < K else lowest
+        was, near = near, kinks and nearly_parallel(S, K)
+        if look or lowest < 0.0 or was or near or not positive(S, max(1e-8, 10 * rtol) * trace):
+            return True
+        if landed or every_step:
+            out[place[1], :n], out[place[1], n], out[place[1], n + 1] = y, clock[2], later
+            place[1] += 1
+
+
+@cache
+def ready(kernel):
+    """The kernel of a closure; with it ``march`` is compiled for the one signature, or read from the disk."""
+    if not march.signatures:
+        march.compile(SIGNATURE)
+        march.disable_compile()
+    kernel.compile(CLOSURE)
+    return kernel

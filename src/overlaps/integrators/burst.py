@@ -1,0 +1,58 @@
+"""Steps of DOP853 in bursts of compiled code, with Python's eyes on the steps that are worth a look."""
+
+from time import perf_counter
+
+import numpy as np
+
+from ._dop853 import march, ready
+
+FIRST, LARGEST, PATIENCE = 120, 10_000, 0.1  # evaluations between two looks, at first and at most; seconds
+ROOM = 10**6  # numbers in the records between two looks
+
+
+class Burst:
+    """Steps of a solver ``DOP853`` through the output times of ``run``, by its method ``step``.
+
+    Worth a look are the last step, a step that may be a reason to stop, such as eps_g at or below ``level`` (every step
+    if it is nan), and one in a while: for a key that was pressed, and for a progress bar.
+    """
+
+    def __init__(self, solver, run, largest, level):
+        self.solver, self.run, self.budget = solver, run, FIRST
+        system, model = solver.system, solver.system.model
+        constants = (
+            model.K, model.teacher_activation.code, model.eta, model.eta_v, model.noise, np.array(model.spectrum.s),
+            np.array(model.spectrum.p), np.array(system.source), system.decay, system.decay_v, system.second_order,
+            model.trains_v,
+        )  # fmt: skip
+        work = system.S, system.w, system.A, system.B, system.C, system.dv, system.dS, system.dw
+        kinked = bool(model.activation.kinks)
+        control = solver.rtol, float(solver.base_atol), float(solver.max_step), largest, kinked, level
+        k = np.zeros((solver.n_stages + 1, solver.n))
+        k[0] = solver.f
+        self.clock = np.array([solver.t, solver.h_abs, 0.0, solver.t])
+        self.place = np.array([1, 0, solver.nfev])
+        self.y, self.y_old = np.array(solver.y), np.array(solver.y)
+        self.out = np.empty((min(ROOM // solver.n, 1000), solver.n + 2))
+        self.fixed = ready(system.kernel), constants, work, control, np.array(run.times), run.every_step
+        self.moving = self.y, self.y_old, np.empty(solver.n), k, self.clock, self.out, self.place
+
+    def step(self):
+        """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""
+        solver, began, spent = self.solver, perf_counter(), self.place[2]
+        try:
+            stepped = march(*self.fixed, self.budget, *self.moving)
+        finally:  # an interruption arrives here
+            for row in self.out[: self.place[1]]:
+                self.run.record(row[-1], row[:-2], row[-2])
+            self.place[1] = 0
+            solver.t, solver.error, solver.nfev = float(self.clock[0]), float(self.clock[2]), int(self.place[2])
+            solver.y = self.y.copy()
+        speed = (solver.nfev - spent) / max(perf_counter() - began, 1e-9)
+        self.budget = int(np.clip(PATIENCE * speed, 12, LARGEST))
+        return None if stepped else solver.TOO_SMALL_STEP
+
+    @property
+    def before(self):
+        """Time and state before the last step."""
+        return float(self.clock[3]), self.y_old.copy()
