@@ -100,14 +100,12 @@ def compiled(alpha=1000.0):
     for K in (2, 4):
         model = ov.committee_machine(K, K, eta=0.2)
         start = model.random_start(N=1000, rng=1)
-        times = []
-        for method, repeat in ((OneByOne, 3), ("DOP853", 10)):
-            spent = []
-            for _ in range(repeat):
+        times = [np.inf, np.inf]
+        for _ in range(10):
+            for i, method in enumerate((OneByOne, "DOP853")):
                 began = process_time()
                 traj = ov.solve(model, start, [alpha], method=method)
-                spent.append(process_time() - began)
-            times.append(min(spent))
+                times[i] = min(times[i], process_time() - began)
         print(
             f"K = M = {K}: {1e3 * times[0]:.1f} ms -> {1e3 * times[1]:.1f} ms, {times[0] / times[1]:.1f} times faster, "
             f"{traj.nfev} evaluations"

@@ -26,7 +26,7 @@ SIGNATURE = BOOL(
 )  # fmt: skip
 
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
-NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
+NOISE = 1.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 100.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
 NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
 A, B, E3, E5 = (np.ascontiguousarray(x) for x in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
@@ -120,7 +120,7 @@ def combine(y, h, a, k, count, new):
                 new[l] += c * k[j, l]
 
 
-@jit
+@jit(fast=True)
 def march(closure, constants, work, control, times, every_step, budget, y, y_old, new, k, clock, out, place):
     """Step until ``budget`` evaluations are spent or the last step is worth a look; False where the step size vanished.
 
