@@ -149,7 +149,7 @@ def _hermite_series(features, G):
 
 
 def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=None, v=None):
-    """Model and state of explicit weights; see :meth:`overlaps.manifold.model.HiddenManifold.realisation`."""
+    """Model and state of explicit weights; see :meth:`overlaps.HiddenManifold.realisation`."""
     F = check.array("F", F, ("N", "D"))
     N, D = F.shape
     W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
