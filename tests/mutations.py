@@ -42,7 +42,7 @@ class Fault(NamedTuple):
     tests: str
 
 
-PLOTS = "results/test_results.py::"
+PLOTS = "results/test_plotting.py::"
 BDF = "integrators/test_bdf.py::"
 FAULTS = {
     # what is drawn, estimated or seldom reached, where a fault has hidden before
@@ -66,12 +66,12 @@ FAULTS = {
         BDF + "test_structured_solve_knows_the_sizes_of_the_blocks",
     ),
     "record_in_the_last_step": Fault(
-        "integrators/run.py", "(times >= target) & (times < at)", "(times > target) & (times < at)",
+        "integrators/run.py", "(self.times > self.alpha[-1]) &", "(self.times > t) &",
         BDF + "test_no_record_in_the_last_step_is_lost",
     ),
-    "record_before_the_handover": Fault(
-        "integrators/run.py", "(times >= target) & (times < solver.t)", "(times > target) & (times < solver.t)",
-        BDF + "test_no_record_in_the_last_step_is_lost",
+    "record_where_a_run_stops": Fault(
+        "integrators/run.py", "if (end or self.every_step) and t not in", "if self.every_step and t not in",
+        "test_solve.py::test_stop_at_a_level_of_the_error",
     ),
     "newton_tolerance": Fault(
         "integrators/bdf.py", "NEWTON_TOLERANCE = 0.01", "NEWTON_TOLERANCE = 1.0",
@@ -95,11 +95,11 @@ FAULTS = {
     ),
     "noise_of_the_marginal_mode": Fault(
         "theory/linear/modes.py", "np.where(standing, t, -np", "np.where(standing, 0.0, -np",
-        "theory/linear/test_linear.py::test_noise_feeds_a_marginal_mode_for_ever",
+        "theory/linear/test_modes.py::test_noise_feeds_a_marginal_mode_for_ever",
     ),
     "secular_root_near_zero": Fault(
         "theory/linear/_secular.py", "around = D[0] > 0 and", "around = D[0] < 0 and",
-        "theory/linear/test_linear.py::test_last_mode_keeps_its_digits_at_the_threshold",
+        "theory/linear/test_modes.py::test_last_mode_keeps_its_digits_at_the_threshold",
     ),
     "residual_of_the_plateau": Fault(
         "theory/plateau.py", "if not error <= RESIDUAL", "if False and not error <= RESIDUAL",
@@ -165,7 +165,7 @@ FAULTS = {
     ),
     "eigenvalues_of_few_latents": Fault(
         "manifold/marchenko_pastur.py", "[[0.0], x / ratio]", "[[0.0], x * ratio]",
-        "manifold/test_hidden_manifold.py::test_nodes_are_those_of_large_feature_matrices",
+        "manifold/test_marchenko_pastur.py::test_nodes_are_those_of_large_feature_matrices",
     ),
     "late_coupling": Fault(
         "theory/late_time.py", "H[1, 2] = W / 8", "H[1, 2] = W / 4", "theory/test_late_time.py",

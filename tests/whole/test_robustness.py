@@ -16,6 +16,7 @@ import pytest
 import overlaps as ov
 from overlaps.manifold import latents
 from overlaps.manifold import sgd as manifold_sgd
+from overlaps.models.start import random_start
 from overlaps.results import plotting
 from overlaps.results.discrepancy import log_times
 from overlaps.static.bayes.correlation import correlation_of
@@ -236,7 +237,7 @@ TABLE = [
     ("overlaps of no model", lambda: state(None), V, ["model = None", "expected a Model"]),
     ("blocks of a number", lambda: ov.State.from_blocks(3, q=[ONE], r=[ONE], t=[ONE]), V, ["model = 3", "a Model"]),
     ("weights of no model", lambda: ov.State.from_weights("m", W=ONE, W_star=ONE), V, ["model = 'm'", "a Model"]),
-    ("random start of no model", lambda: ov.start.random_start(None, N=9, rng=1), V, ["model = None", "a Model"]),
+    ("random start of no model", lambda: random_start(None, N=9, rng=1), V, ["model = None", "a Model"]),
     ("random start seeded by text", lambda: MODEL.random_start(N=9, rng="x"), V, ["rng = 'x'", "seed"]),
     ("random start seeded below zero", lambda: MODEL.random_start(N=9, rng=-1), V, ["rng = -1", "integer >= 0"]),
     ("random start of the old generator", lambda: MODEL.random_start(N=9, rng=np.random.RandomState(1)), V,
@@ -400,7 +401,7 @@ TABLE = [
     ("no data", lambda: teacher().solve(nu=0), V, ["nu = 0", "samples over the input dimension"]),
     ("data in an array", lambda: teacher().solve(nu=[1.0, 2.0]), V, ["nu = [1.0, 2.0]", "number > 0"]),
     ("unknown selection", lambda: teacher().solve(nu=1.0, selection="best"), V, ["selection = 'best'", "informed"]),
-    ("negative signal", lambda: teacher().m(-1.0), V, ["lam", "-1", ">= 0"]),
+    ("negative signal", lambda: teacher().m(-1.0), V, ["lam", "negative", ">= 0"]),
     ("curve to a point", lambda: teacher().curve(5.0), V, ["nu has shape ()", "(from, to)"]),
     ("curve that falls", lambda: teacher().curve(s=[2.0, 1.0]), V, ["s does not increase", "np.geomspace"]),
     ("curve of one point", lambda: teacher().curve((1, 10), points=1), V, ["points = 1", ">= 2"]),
