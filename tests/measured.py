@@ -3,11 +3,13 @@
     <!-- check: eta_critical(2) == 4.614 -->
 
 holds a number of the paragraph in which, or below which, it stands to what this file computes.  An expression may give
-a list; ``+- 0.02`` is the tolerance, else half a unit of the last digit; ``check slow:`` is left to the long suite.
+a list; ``+- 0.02`` or ``+- 30%`` is the tolerance, else half a unit of the last digit; ``check slow:`` is left to the
+long suite.
 """
 
 import numpy as np
 import scipy.integrate
+import scipy.optimize
 
 import overlaps as ov
 from overlaps.theory import late_time, linear, quadratic
@@ -91,3 +93,19 @@ def explicit_evaluations():
     start = model.random_start(N=512_000, rng=1)
     first, last = (ov.solve(model, start, [alpha], method="DOP853").nfev for alpha in (10.0, 40.0))
     return (last - first) / 30
+
+
+def errors_on_flat_spectra(L):
+    """Relative errors of eps_g at 1e-4, 1e-6, 1e-8: structured BDF at rtol 1e-8, a linear unit at beta = 0.1."""
+    spectrum = ov.power_law(beta=0.1, L=L)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=spectrum)
+    p = spectrum.p[:, None, None]
+    start = ov.State.from_blocks(model, q=p, r=0 * p, t=p)
+
+    def exact(log_alpha):  # eps_g = 1 at the start
+        return float(linear.error(spectrum, 0.5, [np.exp(log_alpha)])[0] / linear.error(spectrum, 0.5, [0.0])[0])
+
+    levels = (1e-4, 1e-6, 1e-8)
+    times = [scipy.optimize.brentq(lambda x, level=level: exact(x) - level, -5.0, 40.0, rtol=1e-14) for level in levels]
+    traj = ov.solve(model, start, np.exp(times), method="structured")
+    return abs(traj.eps_g / [exact(x) for x in times] - 1)

@@ -80,7 +80,11 @@ def test_numbers_in_the_text(paragraph, expression, numbers, tolerance):
     found = np.ravel(eval(expression, vars(measured)))
     assert len(found) == len(written)
     for value, number in zip(found, written, strict=True):
-        assert value == pytest.approx(float(number), rel=0, abs=float(tolerance or half_a_digit(number)))
+        if tolerance.endswith("%"):
+            allowed = float(tolerance[:-1]) / 100 * abs(float(number))
+        else:
+            allowed = float(tolerance or half_a_digit(number))
+        assert value == pytest.approx(float(number), rel=0, abs=allowed)
 
 
 def test_tags_are_read():

@@ -48,9 +48,9 @@ class StructuredBDF(BDF):
     whatever L; the escape from a plateau multiplies them as it multiplies any error, by 5 to 20 from starts of order
     one, and to 40, 90, 130 rtol at rtol 1e-4, 1e-6, 1e-8 from students of scale 1e-6. Rounding in Newton's iteration
     keeps them above 1e-10 or so. As eps_g falls far below the overlaps of which it is the difference, tol falls with
-    it, to 1e-12. Relative errors of eps_g at eps_g = 1e-4, 1e-6, 1e-8, measured for a linear unit at rtol 1e-8: 1.6e-9,
-    2.9e-8, 6.8e-7 at beta = 1, L = 4096, and 1.4e-7, 2.2e-6, 1.8e-5 at beta = 0.1, L = 4096, where many blocks err
-    alike; about 5e-14 in eps_g for erf. ``Trajectory.eps_floor`` says what a run has left. An interpolated output time
+    it, to 1e-12. Relative errors of eps_g at eps_g = 1e-4, 1e-6, 1e-8, measured for a linear unit (eta = 0.5) at rtol
+    1e-8: 1.6e-9, 3.5e-8, 1.0e-6 at beta = 1, L = 4096, and 1.6e-7, 2.9e-6, 2.3e-5 at beta = 0.1, L = 4096, where many
+    blocks err alike; about 5e-14 in eps_g for erf. ``Trajectory.eps_floor`` says what a run has left. An interpolated output time
     is as accurate as a step.
 
     Not exact: a numerical integrator, whose error the tolerances control.
