@@ -20,8 +20,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps.theory import plateau
-from overlaps.theory.cayley_hamilton import hierarchy as cayley_hamilton
+from overlaps.theory import cayley_hamilton, plateau
+from overlaps.theory.cayley_hamilton.hierarchy import LIMIT
 
 BETAS = (0.25, 1.0, 1.5)
 STOPPED = 2e3  # where runs that broke off are drawn
@@ -57,7 +57,7 @@ def draw_errors(ax, beta, found):
         (line,) = ax.loglog(L, np.minimum(gap, STOPPED), style, ms=5, lw=1.2, label=basis, mfc="none")
         broken = L[finished == 0]
         ax.plot(broken, np.full(broken.size, STOPPED), "X", color=line.get_color(), ms=10 if basis == "monomial" else 6)
-    ax.axvspan(cayley_hamilton.LIMIT, 80, color="0.93", zorder=0)
+    ax.axvspan(LIMIT, 80, color="0.93", zorder=0)
     ax.set(xlabel="number of eigenvalues $L$", xlim=(1.8, 72), ylim=(3e-14, 3e4), title=rf"$\beta = {beta:g}$")
     ax.set_xticks([2, 4, 8, 16, 32, 64], ["2", "4", "8", "16", "32", "64"])
     ax.minorticks_off()
