@@ -164,6 +164,7 @@ class Activation:
 
 
 def check_vectorised(role, function):
+    """Refuse a function that does not map an array of floats to one of the same shape, entry by entry."""
     if not callable(function):
         raise ValueError(
             f"{role} = {check.shown(function)}; expected a function of one array. Pass the function itself."

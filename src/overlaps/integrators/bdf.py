@@ -50,8 +50,8 @@ class StructuredBDF(BDF):
     keeps them above 1e-10 or so. As eps_g falls far below the overlaps of which it is the difference, tol falls with
     it, to 1e-12. Relative errors of eps_g at eps_g = 1e-4, 1e-6, 1e-8, measured for a linear unit (eta = 0.5) at rtol
     1e-8: 1.6e-9, 3.5e-8, 1.0e-6 at beta = 1, L = 4096, and 1.6e-7, 2.9e-6, 2.3e-5 at beta = 0.1, L = 4096, where many
-    blocks err alike; about 5e-14 in eps_g for erf. ``Trajectory.eps_floor`` says what a run has left. An interpolated output time
-    is as accurate as a step.
+    blocks err alike; about 5e-14 in eps_g for erf. ``Trajectory.eps_floor`` says what a run has
+    left. An interpolated output time is as accurate as a step.
 
     Not exact: a numerical integrator, whose error the tolerances control.
 

@@ -32,6 +32,7 @@ def bound(model, state):
 
 
 def check_dense(n):
+    """Refuse more order parameters than dense linear algebra serves."""
     if n > DENSE:
         raise ValueError(
             f"the state has {n} order parameters; expected at most {DENSE} for dense linear algebra. Merge blocks of "
