@@ -14,6 +14,7 @@ from .activations.activation import Activation
 from .activations.closure import Closure, closure
 from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 from .compress import compress, compression_error
+from .landscape.hessian import HessianSpectrum, hessian
 from .manifold import latents
 from .manifold.ensemble import ManifoldEnsemble
 from .manifold.model import HiddenManifold, hidden_manifold
@@ -45,6 +46,7 @@ __all__ = [
     "Discrepancy",
     "Ensemble",
     "FixedPoint",
+    "HessianSpectrum",
     "HiddenManifold",
     "Linearisation",
     "ManifoldEnsemble",
@@ -61,6 +63,7 @@ __all__ = [
     "critical_eta",
     "erf",
     "fixed_point",
+    "hessian",
     "hidden_manifold",
     "isotropic",
     "latents",

@@ -87,6 +87,7 @@ RECORDS = {
     "Ensemble": (lambda: ov.simulate(MODEL, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
     "Sweep": (lambda: ov.sweep(double, {"x": [1, 2]}), dict(function="mine")),
     "FixedPoint": (lambda: plateau(FLOW), dict(message="mine")),
+    "HessianSpectrum": (lambda: ov.hessian(FLOW, plateau(FLOW).state), dict(eps_g=1.0)),
     "Linearisation": (lambda: ov.linearise(FLOW, plateau(FLOW).state), dict(floor=1.0)),
     "HierarchicalTeacher": (lambda: TEACHER, dict(noise=0.1)),
     "BayesSolution": (lambda: TEACHER.solve(nu=20.0), dict(eps=0.0)),

@@ -353,6 +353,10 @@ TABLE = [
     ("state of another spectrum", lambda: ov.compress(COLOURED, OTHER, 3), V, ["(1, 1, 1)", "expects (4, 1, 1)"]),
     ("error over an interval", lambda: ov.compression_error(COLOURED, OTHER, 3, (0, 1)), V, ["(0, 1)", "array"]),
     # stability
+    ("Hessian at a matrix", lambda: ov.hessian(MODEL, TWO), V, ["state = ", "expected a State", "Trajectory"]),
+    ("Hessian of another model", lambda: ov.hessian(MODEL, OTHER), V, ["(1, 1, 1)", "expects (1, 2, 2)"]),
+    ("orthonormal students in small blocks", lambda: machine(3, 1).random_start(N=2, rng=1, students="orthonormal"), V,
+     ["K = 3", "smallest has 2", "larger N"]),
     ("linearised matrix", lambda: ov.linearise(MODEL, TWO), V, ["state = ", "expected a State", "traj[-1]"]),
     ("linearised by a state", lambda: ov.linearise(GOOD, MODEL), V, ["model = State", "expected a Model"]),
     ("linearised another model", lambda: ov.linearise(MODEL, OTHER), V, ["(1, 1, 1)", "expects (1, 2, 2)"]),

@@ -139,7 +139,7 @@ class HiddenManifold(Model):
         _warn_matched(state)
         return state
 
-    def random_start(self, *, N, rng, student_scale=1.0, teacher="random"):
+    def random_start(self, *, N, rng, student_scale=1.0, teacher="random", students="random"):
         r"""State of random weights, teachers and features at input dimension N, D = ratio N.
 
         Students are N(0, student_scale^2), teachers and features N(0, 1), entry by entry. Independently for each node,
@@ -159,8 +159,8 @@ class HiddenManifold(Model):
             Seed or generator.
         student_scale : float
             Standard deviation of the student's weights, >= 0.
-        teacher : {"random"}
-            Other teachers are for :meth:`limit_start`.
+        teacher, students : {"random"}
+            Others are for :meth:`limit_start`.
 
         Returns
         -------
@@ -191,6 +191,7 @@ class HiddenManifold(Model):
         mu, p = self._limit_eigenvalues("random_start")
         N, scale = check.count("N", N), check.number("student_scale", student_scale, least=0)
         check.choice("teacher", teacher, ("random",), "limit_start(T=...) fixes the teacher.")
+        check.choice("students", students, ("random",), "limit_start(P=...) fixes the students.")
         rng = check.generator(rng)
         warn_coarse_step(self, N)
         K, M, D = self.K, self.M, self.ratio * N

@@ -79,9 +79,9 @@ class Model(Record):
         """Whether the second layer is learned."""
         return self.eta_v > 0
 
-    def random_start(self, *, N, rng, student_scale=1.0, teacher="random"):
+    def random_start(self, *, N, rng, student_scale=1.0, teacher="random", students="random"):
         """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`."""
-        return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher)
+        return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher, students=students)
 
     def __repr__(self):
         pair = self.activation.name

@@ -12,7 +12,7 @@ __all__ = ["random_start"]
 COARSE_STEP = 0.05  # eta max(s) / N above which one step moves the top direction visibly
 
 
-def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
+def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students="random"):
     r"""State of random weights at input dimension N, drawn from the exact law of their overlaps.
 
     Students are N(0, student_scale^2), teachers N(0, 1), entry by entry. For each block, independently,
@@ -34,6 +34,8 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
         Standard deviation of the student's weights, >= 0.
     teacher : {"random", "ideal"}
         "ideal" sets t^l = p_l times identity (orthonormal teachers in every block), the mean of the law.
+    students : {"random", "orthonormal"}
+        "orthonormal" takes a random frame in every block: q^l = student_scale^2 p_l times identity.
 
     Returns
     -------
@@ -43,7 +45,8 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
     Raises
     ------
     ValueError
-        N does not split into blocks, or blocks are too small (n_l < M) for an ideal teacher.
+        N does not split into blocks, or blocks are too small (n_l < M, n_l < K) for an ideal teacher or
+        orthonormal students.
 
     Warns
     -----
@@ -68,11 +71,14 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
     sizes = check.model(model).spectrum.block_sizes(N)
     scale = check.number("student_scale", student_scale, least=0)
     check.choice("teacher", teacher, ("random", "ideal"))
-    if teacher == "ideal" and sizes.min() < model.M:
-        raise ValueError(
-            f"an ideal teacher needs M = {model.M} coordinates in every block; the smallest has {sizes.min()}. "
-            "Try a larger N or teacher='random'."
-        )
+    check.choice("students", students, ("random", "orthonormal"))
+    for name, kind, width in (("teacher", teacher, "M"), ("students", students, "K")):
+        least = getattr(model, width)
+        if kind != "random" and sizes.min() < least:
+            raise ValueError(
+                f"{name} = {kind!r} needs {width} = {least} coordinates in every block; the smallest has "
+                f"{sizes.min()}. Try a larger N or {name}='random'."
+            )
     rng = check.generator(rng)
     warn_coarse_step(model, N)
     K, M, L = model.K, model.M, model.spectrum.L
@@ -82,6 +88,9 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random"):
         if teacher == "ideal":
             # teacher rows first: given them, students are Gaussian in their frame and Wishart outside it
             factor[:M] = np.sqrt(n) * np.eye(M, factor.shape[1])
+        if students == "orthonormal":
+            values, vectors = np.linalg.eigh(factor[M:] @ factor[M:].T)  # (G G^T)^(-1/2) G is a uniformly random frame
+            factor[M:] = np.sqrt(n) * (vectors / np.sqrt(values)) @ vectors.T @ factor[M:]
         factor[M:] *= scale
         block[:] = factor @ factor.T / N
     return State.from_blocks(model, q=joint[:, M:, M:], r=joint[:, M:, :M], t=joint[:, :M, :M])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["approach", "fluctuations", "plot"]
+__all__ = ["approach", "eigenvalues", "fluctuations", "plot"]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 
@@ -168,6 +168,58 @@ def approach(ensembles, theory, ax=None, **style):
     ax.loglog(N, guide, color="0.6", linestyle="--", zorder=0, label=r"$\propto N^{-1/2}$")
     ax.set(xlabel="input dimension $N$", ylabel="rms distance of $Q$, $R$ from the ODE")
     ax.grid(alpha=0.25)
+    ax.legend(frameon=False)
+    return ax
+
+
+def eigenvalues(spectrum, ax=None, **style):
+    """Draw a Hessian spectrum: outliers as lines and bulk as bands against alpha, or one state's along one axis.
+
+    Negative outliers are red.  The bands reach over the eigenspaces of the inputs, one for each eigenvalue of H_KK.
+
+    Parameters
+    ----------
+    spectrum : HessianSpectrum
+        Of a state or a trajectory (:func:`overlaps.hessian`).
+    ax : Axes, optional
+        A new figure by default.
+    **style
+        Passed to matplotlib's ``plot`` for the outliers.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> traj = ov.solve(model, model.random_start(N=1000, rng=1), (0, 10))
+    >>> ov.hessian(model, traj).plot().get_ylabel()
+    'eigenvalues of the Hessian'
+    >>> matplotlib.pyplot.close("all")
+    """
+    ax = _new_axes(ax)
+    style = {"linewidth": 1.2} | style
+    if spectrum.outliers.ndim == 1:
+        values = spectrum.outliers
+        span = np.ptp(np.append(values, spectrum.bulk))
+        x = np.linspace(*(np.append(values, spectrum.bulk).min() - 0.05 * span, values.max() + 0.05 * span), 1001)
+        ax.fill_between(x, spectrum.density(x), color="0.75", label="bulk")
+        for sign, color in ((values >= 0, "C0"), (values < 0, "C3")):
+            ax.vlines(values[sign], 0, 0.3 * ax.get_ylim()[1], color=color, **style)
+        ax.set(xlabel="eigenvalues of the Hessian", ylabel="density", ylim=(0, None))
+    else:
+        for k, band in enumerate(np.moveaxis(spectrum.bulk, 2, 0)):
+            line = dict(color="0.75", linewidth=3, label=None if k else "bulk", zorder=0)
+            ax.fill_between(spectrum.alpha, band.min(axis=1), band.max(axis=1), **line)
+        for i, curve in enumerate(spectrum.outliers.T):
+            ax.plot(spectrum.alpha, curve, **{"color": "C0", "label": None if i else "outliers"} | style)
+            below = np.where(curve < 0, curve, np.nan)
+            ax.plot(spectrum.alpha, below, **{"color": "C3"} | style | {"label": "negative" if i == 0 else None})
+        _axis(ax, spectrum.alpha, None, "eigenvalues of the Hessian")
     ax.legend(frameon=False)
     return ax
 

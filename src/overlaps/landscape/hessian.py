@@ -1,0 +1,275 @@
+"""The Hessian of the population error over all weights, from the overlaps alone."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from ..activations.closure import bind, check_domain
+from ..models.model import Model
+from ..models.start import overlap_factor
+from ..models.state import gram
+from ..stability.linear import check_dense
+
+__all__ = ["HessianSpectrum", "hessian"]
+
+ZERO = 1e-12  # eigenvalue, relative to the largest, that counts as zero
+WIDTH = 1 / 200  # of a peak of the density, relative to the range of the eigenvalues
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HessianSpectrum(Record):
+    """Bulk and outliers of the Hessian of eps_g; made by :func:`hessian`, with the equations there.
+
+    At one state the arrays have the shapes below; along a trajectory they have a leading axis of records, and
+    ``spectrum[i]`` is that of one record.
+
+    Attributes
+    ----------
+    model : Model
+        Whose error it is.
+    alpha : None, float or ndarray, shape (n,)
+        Learning time of the records; None for a state.
+    eps_g : float or ndarray, shape (n,)
+        Generalisation error there.
+    bulk : ndarray, shape (L, K)
+        Eigenvalues of s_l H_KK, in increasing order; each is one of the Hessian N p_l - K - M times.
+    outliers : ndarray, shape (m,)
+        Eigenvalues of ``block``, in increasing order.
+    block : ndarray, shape (m, m)
+        The Hessian in the space of students and teachers, m = (K + M) K L, and K more where v is trained.
+    dQ, dR, dv : ndarray, shape (m, K, K), (m, K, M), (m, K)
+        First-order change of the overlaps and of v along each eigenvector of ``block``, of length one.
+    """
+
+    model: Model
+    alpha: Any
+    eps_g: Any
+    bulk: np.ndarray
+    outliers: np.ndarray
+    block: np.ndarray
+    dQ: np.ndarray
+    dR: np.ndarray
+    dv: np.ndarray
+
+    def __len__(self):
+        return len(self.outliers) if self.outliers.ndim > 1 else 1
+
+    def __getitem__(self, index):
+        if self.outliers.ndim == 1:
+            raise TypeError("this is the Hessian of one state; only that of a trajectory has records to pick from.")
+        values = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "model"}
+        return HessianSpectrum(self.model, **values)
+
+    def multiplicities(self, N):
+        """How often each bulk eigenvalue occurs at input dimension N, N p_l - K - M (L,).
+
+        Raises
+        ------
+        ValueError
+            An eigenspace of the inputs has fewer than K + M dimensions.
+        """
+        N, least, p = check.count("N", N), self.model.K + self.model.M, self.model.spectrum.p
+        if np.any((p > 0) & (N * p < least)):
+            raise ValueError(
+                f"N = {N} leaves {N * p[p > 0].min():g} dimensions to an eigenspace; expected K + M = {least} or more: "
+                f"N >= {int(np.ceil(least / p[p > 0].min()))}, or fewer blocks (ov.compress)."
+            )
+        return np.where(p > 0, N * p - least, 0.0)
+
+    def negative(self, N):
+        """Number of negative eigenvalues at input dimension N (the index of a stationary point), (n,) or a float."""
+        counts = np.sum(self.bulk < -self._zero[..., None], axis=-1) @ self.multiplicities(N)
+        return counts + np.sum(self.outliers < -self._zero, axis=-1)
+
+    @property
+    def negative_fraction(self):
+        """The same per parameter as N -> infinity: negative eigenvalues / (K N), (n,) or a float."""
+        return np.sum(self.bulk < -self._zero[..., None], axis=-1) @ self.model.spectrum.p / self.model.K
+
+    @property
+    def _zero(self):
+        """Size (n, 1) below which eigenvalues are rounding."""
+        return ZERO * np.max(np.abs(self.outliers), axis=-1, keepdims=True)
+
+    def density(self, x, N=None, width=None):
+        """Density of all eigenvalues at x, of integral one, for the Hessian of one state.
+
+        Parameters
+        ----------
+        x : array_like, shape (...)
+            Where.
+        N : int, optional
+            Input dimension; without it N -> infinity, where outliers have no weight.
+        width : float, optional
+            Standard deviation of the Gaussian that stands for each eigenvalue; by default 1/200 of their range.
+
+        Returns
+        -------
+        ndarray, shape (...)
+
+        Raises
+        ------
+        ValueError
+            An eigenspace with fewer than K + M dimensions; the Hessian of a whole trajectory.
+        """
+        if self.outliers.ndim > 1:
+            raise ValueError("a density belongs to one state; pick a record, hessian[i].density(x).")
+        K, p, x = self.model.K, self.model.spectrum.p, check.array("x", x, (...,))
+        values, weights = self.bulk.ravel(), np.repeat(p if N is None else self.multiplicities(N), K)
+        if N is not None:
+            values, weights = np.append(values, self.outliers), np.append(weights, np.ones(self.outliers.size))
+        span = max(np.ptp(np.append(self.bulk, self.outliers)), 1e-300)
+        width = span * WIDTH if width is None else check.number("width", width, above=0)
+        peaks = np.exp(-0.5 * ((x[..., None] - values) / width) ** 2) / (np.sqrt(2 * np.pi) * width)
+        return peaks @ (weights / weights.sum())
+
+    def plot(self, ax=None, **style):
+        """Draw outliers (lines) and bulk (bands) against alpha, or those of one state along one axis.
+
+        See :func:`overlaps.results.plotting.eigenvalues`.
+        """
+        from ..results.plotting import eigenvalues
+
+        return eigenvalues(self, ax, **style)
+
+    def __repr__(self):
+        records = f"{len(self)} records, " if self.outliers.ndim > 1 else ""
+        return (
+            f"HessianSpectrum({records}bulk {self.bulk.min():.4g} to {self.bulk.max():.4g}, "
+            f"{self.outliers.shape[-1]} outliers {self.outliers.min():.4g} to {self.outliers.max():.4g})"
+        )
+
+
+def hessian(model, state):
+    r"""Spectrum of the Hessian of the generalisation error over all weights, from the overlaps alone.
+
+    With weights of length :math:`\sqrt{Q_{kk}}` (w_k / sqrt(N)), inputs of covariance :math:`\Omega`, c_m = E[x nu_m]
+    and the mean Hessian H of the loss in the space of the fields (:func:`overlaps.closure`: A, B = -eta H),
+
+    .. math:: \frac{\partial\epsilon_g}{\partial w_k} = \sum_j H_{kj}\,\Omega w_j + \sum_m H_{km}\,c_m, \qquad
+              \nabla^2\epsilon_g = H_{KK}\otimes\Omega + V^T\,\frac{\partial^2\epsilon_g}{\partial u\,\partial u'}\,V,
+
+    where u are the entries of Q and R (and v, where it is trained) and V = du/dw lives in the span of students and
+    teachers. Outside of that span, of K + M dimensions in every eigenspace of the inputs, the Hessian is
+    :math:`s_l H_{KK}`: a bulk. In it there is a block of (K + M) K L numbers that the derivatives of the closure give.
+
+    Parameters
+    ----------
+    model : Model
+        Activations, second layers, spectrum. Learning rates, batches, noise and weight decay do not matter.
+    state : State or Trajectory
+        Where. For a trajectory, at all of its records.
+
+    Returns
+    -------
+    HessianSpectrum
+        ``bulk``, ``outliers``, ``block``; ``density(x, N)``, ``negative(N)``, ``plot()``. Along a trajectory each array
+        has a leading axis; all blocks are kept, 8 m^2 bytes a record.
+
+    Raises
+    ------
+    ValueError
+        Bad input; a closure without derivative (kinked students aligned with each other or with a teacher); a block of
+        more than 3000 numbers a side.
+
+    Notes
+    -----
+    Exact at every N for Gaussian inputs, where each eigenspace has K + M dimensions or more. For functions with a kink
+    it is the Hessian of the mean, which is smooth where the loss of a sample is not. Derivatives of the closure are
+    exact for erf, linear, quadratic and relu students, differences otherwise (as in :func:`overlaps.linearise`).
+
+    References
+    ----------
+    Derived here; Bocchi et al. (2026), arXiv:2604.03068, (25), is the case of quadratic students (of the risk, twice
+    as large).
+
+    Examples
+    --------
+    A student at rest at its plateau sees one direction down for each teacher:
+
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.quadratic_network(2, 1, eta=0.1)
+    >>> plateau = ov.State.from_overlaps(model, Q=np.eye(2) / 2, R=np.zeros((2, 1)), T=[[1.0]])
+    >>> spectrum = ov.hessian(model, plateau)
+    >>> spectrum.outliers.round(12) + 0.0
+    array([-2.,  -2.,  0.,  1.,  1.,  2.])
+    >>> spectrum.bulk.round(12) + 0.0
+    array([[0., 0.]])
+    """
+    check.model(model)
+    if hasattr(state, "alpha") and hasattr(state, "__getitem__"):
+        records = [(alpha, state[i]) for i, alpha in enumerate(state.alpha)]
+        parts = [_at(model, record, float(alpha)) for alpha, record in records]
+        names = [f.name for f in fields(HessianSpectrum) if f.name != "model"]
+        return HessianSpectrum(model, **{name: np.array([getattr(x, name) for x in parts]) for name in names})
+    check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=), traj[-1], or a Trajectory")
+    return _at(model, state, None)
+
+
+def _at(model, state, alpha):
+    """The Hessian at one state."""
+    state = state.on(model)
+    L, K, M = state.L, state.K, state.M
+    check_dense((K + M) * K * L)
+    check_domain(model, state.S, state.v)
+    eps_g, H, curvature = _closure(model, state)
+    bulk = state.s[:, None] * np.linalg.eigvalsh(H)
+    V = _reading(state)  # (d, L, K, K + M)
+    size = L * K * (K + M)
+    if model.trains_v:
+        extra = np.zeros((len(V) + K, size + K))
+        extra[: len(V), :size], extra[len(V) :, size:] = V.reshape(len(V), size), np.eye(K)
+        V = extra
+    else:
+        V = V.reshape(len(V), size)
+    block = V.T @ curvature @ V
+    inside = np.einsum("l,jk,ab,lm->ljamkb", state.s, H, np.eye(K + M), np.eye(L)).reshape(size, size)
+    block[:size, :size] += inside
+    values, vectors = np.linalg.eigh((block + block.T) / 2)
+    du = (V @ vectors).T
+    rows, columns = np.triu_indices(K)
+    dQ = np.empty((len(du), K, K))
+    dQ[:, rows, columns] = dQ[:, columns, rows] = du[:, : rows.size]
+    dR, dv = np.split(du[:, rows.size :], [K * M], axis=1)
+    dv = dv if model.trains_v else np.zeros((len(du), K))
+    return HessianSpectrum(model, alpha, eps_g, bulk, values, block, dQ, dR.reshape(-1, K, M), dv)
+
+
+def _closure(model, state):
+    """eps_g, the mean Hessian H_KK, and the second derivatives (d, d) of eps_g along triangle of Q, R and trained v."""
+    K, trained = state.K, model.trains_v
+    bound, w = bind(model, second_order=False), np.concatenate([state.v, -model.v_star])
+    A, B, C, dv = np.zeros((K, K)), np.zeros((K, state.M)), np.zeros((K, K)), np.zeros(K)
+    eps_g = bound(state.S, w, A, B, C, dv)
+    dA, dB, _, ddv = bound.derivatives(state.S, w, exact=True)
+    d = len(dA) - (0 if trained else K)
+    rows, columns = np.triu_indices(K)
+    # d eps_g = sum_{i<=j} (1 - delta_ij / 2) H_ij dQ_ij + sum_km H_km dR_km + E[g_k Delta] dv_k
+    parts = [np.where(rows == columns, 0.5, 1.0) * dA[:d, rows, columns], dB[:d].reshape(d, -1)]
+    second = np.hstack(parts) / -model.eta
+    if trained:
+        second = np.hstack([second, ddv[:d] / -model.eta_v])
+    return eps_g, A / -model.eta, (second + second.T) / 2
+
+
+def _reading(state):
+    """V (d, L, K, K + M): change of (triangle of Q, R) by steps of the weights in the span of students and teachers."""
+    L, K, M = state.L, state.K, state.M
+    # rows are students and c, in coordinates of an orthonormal frame: X X^T is their joint overlap
+    X = np.array([overlap_factor(joint, K + M, l) for l, joint in enumerate(gram(state.q, state.r, state.tau))])
+    V = []
+    for i in range(K):
+        for j in range(i, K):
+            row = np.zeros((L, K, K + M))
+            row[:, i] += state.s[:, None] * X[:, j]
+            row[:, j] += state.s[:, None] * X[:, i]
+            V.append(row)
+    for k in range(K):
+        for m in range(M):
+            row = np.zeros((L, K, K + M))
+            row[:, k] = X[:, K + m]
+            V.append(row)
+    return np.array(V)
