@@ -375,7 +375,7 @@ plt.show()
 #    $Q = M c^2$; $\epsilon_g(c)$ has $K^2$, $M$ and $KM$ in place of $K^2$, $K$ and $K^2$.
 # 2. **Noise.** Add label noise, `noise=0.3`. The error no longer vanishes; how does its limit depend on $\eta$, and
 #    what does annealing $\eta$ achieve? *Hint:* `ov.fixed_point` from the end of a trajectory; integrate on from
-#    `traj[-1]` with `replace(model, eta=...)`.
+#    `traj[-1]`, which knows its time, with `replace(model, eta=...)`.
 # 3. **Another activation.** Give `on_plateau` an argument `activation` and repeat section 4 with `ov.relu`. How many
 #    modes grow, and is the escape faster than that of erf at the same $\eta$? *Hint:* exactly equal ReLU students, as
 #    in section 2, cannot be linearised (their closure depends on the angle between them); students that are merely

@@ -1,5 +1,7 @@
 """Trajectories against exact solutions, an independent integration and published numbers; how failures end."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.integrate
@@ -142,13 +144,38 @@ def test_relu_learns_its_teacher_to_the_last_digits():
 def test_forms_of_alpha():
     model = ov.committee_machine(1, 1, eta=0.5)
     start = start_of(model)
-    interval = ov.solve(model, start, (2.0, 5.0))
+    interval = ov.solve(model, dataclasses.replace(start, alpha=2.0), (2.0, 5.0))
     assert interval.alpha[0] == 2.0 and interval.alpha[-1] == 5.0 and interval[0] == start
     later = ov.solve(model, start, [1.0, 3.0])
     np.testing.assert_array_equal(later.alpha, [1.0, 3.0])
     # autonomous flow: three units of time either way
     np.testing.assert_allclose(later.Q[-1], interval.Q[-1], rtol=1e-7)
     assert ov.solve(model, start, [0.0])[0] == start
+
+
+def test_time_belongs_to_the_state():
+    """The same numbers and the same interval or array mean one thing: time goes on where the state stands."""
+    model = ov.committee_machine(2, 1, eta=1.1, v=[1.0, 0.5])
+    start = start_of(model)
+    through = ov.solve(model, start, [30.0, 50.0, 60.0], rtol=1e-10)
+    half = through[1]
+    assert half.alpha == 50.0 and half == dataclasses.replace(half, alpha=0.0)
+    for times in ((50.0, 60.0), [50.0, 60.0], [60.0], [55.0, 60.0]):
+        np.testing.assert_allclose(ov.solve(model, half, times, rtol=1e-10).Q[-1], through.Q[-1], rtol=1e-9)
+    assert through.at(41.0).alpha == 41.0
+    seen = []
+    ov.solve(model, half, (50.0, 51.0), stop=lambda alpha, state: seen.append(state.alpha - alpha) or 1.0)
+    assert seen and not any(seen)
+    for times, first in (((0.0, 60.0), "0"), ([40.0, 60.0], "40"), ((55.0, 60.0), "55")):
+        with pytest.raises(ValueError, match=rf"at {first}; .* time 50, .*replace\(state, alpha={first}\)"):
+            ov.solve(model, half, times)
+    with pytest.raises(ValueError, match=r"alpha = -1"):
+        dataclasses.replace(half, alpha=-1.0)
+    kept = ov.State.from_overlaps(model, Q=half.Q, R=half.R, T=half.T, alpha=50.0).on(model)
+    assert kept.alpha == 50.0
+    stretched = dataclasses.replace(model, spectrum=ov.power_law(beta=1.0, L=20))
+    state = dataclasses.replace(stretched.random_start(N=1000, rng=1), alpha=3.0)
+    assert ov.compress(stretched, state, nodes=10)[1].alpha == 3.0
 
 
 def test_at_reaches_any_time_to_the_accuracy_of_the_solution():

@@ -111,7 +111,7 @@ def compress(model, state, nodes, *, until=None):
     small = replace(model, spectrum=Spectrum(new_s, new_p / new_p.sum()))
     W, W_star = Z[:, : model.K], new_s[:, None] * Z[:, model.K :]
     q, r, tau = W[:, :, None] * W[:, None], W[:, :, None] * W_star[:, None], W_star[:, :, None] * W_star[:, None]
-    return small, State(q=q, r=r, tau=tau, T=state.T, v=state.v).on(small)
+    return small, State(q=q, r=r, tau=tau, T=state.T, v=state.v, alpha=state.alpha).on(small)
 
 
 def compression_error(model, state, nodes, alpha, *, until=None, **options):

@@ -25,10 +25,11 @@ def solve(
     model : Model
         What is learned and how.
     start : State
-        Initial order parameters.
+        Initial order parameters, and the time ``start.alpha`` they belong to (0 unless it is a record).
     alpha : tuple of two floats, or array_like
-        An interval (from, to), recorded at every step of the solver; or increasing output times >= 0, with the start
-        at alpha = 0. Time is alpha = steps / N.
+        An interval (from, to), recorded at every step of the solver; or increasing output times. Time is
+        alpha = steps / N and begins at that of the start, ``start.alpha``: an interval begins there, no output time
+        lies before it.
     method : str or OdeSolver class
         "structured" (:class:`~overlaps.integrators.bdf.StructuredBDF`: stiff problems, long times), "exponential"
         (:class:`~overlaps.integrators.exponential.ExponentialMidpoint`: moderate accuracy), any name known to

@@ -155,9 +155,22 @@ def test_runs_do_not_depend_on_workers_records_or_their_number():
 def test_times_are_whole_steps_and_intervals_start_where_they_say():
     model = ov.committee_machine(1, 1, eta=0.5)
     np.testing.assert_allclose(ov.simulate(model, N=30, alpha=[0.02, 0.99], rng=1).alpha, [1 / 30, 1.0])
-    interval = ov.simulate(model, N=30, alpha=(5.0, 7.0), rng=1)
-    assert interval.alpha[0] == 5.0 and interval.alpha[-1] == 7.0
+    start = dataclasses.replace(model.random_start(N=30, rng=1), alpha=5.0)
+    interval = ov.simulate(model, N=30, alpha=(5.0, 7.0), rng=1, start=start)
+    assert interval.alpha[0] == 5.0 and interval.alpha[-1] == 7.0 and interval.state(0, -1).alpha == 7.0
     assert np.all(np.diff(interval.alpha) > 0)
+    assert interval.start(0).alpha == 5.0
+    np.testing.assert_allclose(interval.start(0).Q, start.Q, rtol=1e-12)
+    fresh = dataclasses.replace(start, alpha=0.0)  # the flow is autonomous: two units of time, the same random numbers
+    same = ov.simulate(model, N=30, alpha=[0.0, 2.0], rng=1, start=fresh)
+    np.testing.assert_array_equal(same.q[:, -1], interval.q[:, -1])
+    later = ov.simulate(model, N=30, alpha=[6.0, 7.0], rng=1, start=start)
+    np.testing.assert_array_equal(later.q[:, -1], interval.q[:, -1])
+    for wrong, options in ((r"begins at 4; .* time 5", {"alpha": [4.0, 7.0], "start": start}),
+                           (r"times from 0 to 5", {"alpha": [7.0], "start": [start, fresh], "runs": 2}),
+                           (r"begins at 5; .* time 0", {"alpha": (5.0, 7.0)})):  # fmt: skip
+        with pytest.raises(ValueError, match=wrong):
+            ov.simulate(model, N=30, rng=1, **options)
 
 
 def test_a_user_function_runs_as_plain_python(rng):

@@ -16,7 +16,8 @@ class System:
     This is the protocol that integrators, the stability analysis and late times rely on.  A system in other variables
     (differences, moments) is a subclass that answers to the same calls:
 
-    1. ``pack(state) -> y`` and ``unpack(y) -> q, r, v``, ``state(y) -> State``: y may have leading axes in ``unpack``.
+    1. ``pack(state) -> y`` and ``unpack(y) -> q, r, v``, ``state(y, alpha) -> State``: y may have leading axes in
+       ``unpack``.
     2. ``close(y) -> eps_g`` evaluates the closure at y into ``S, w, A, B, C, dv``.
     3. ``rhs(alpha, y) -> dy``, with ``eps_g`` that of the last call.
     4. ``derivatives(exact) -> dA, dB, dC, ddv`` with respect to (triangle of Q, R, v) where ``close`` was called last.
@@ -59,10 +60,10 @@ class System:
         """Natural size of the entries of y: what tolerances are relative to."""
         return 1.0
 
-    def state(self, y):
-        """Y -> State, with the constants of the start."""
+    def state(self, y, alpha=0.0):
+        """Y -> State at time alpha, with the constants of the start."""
         q, r, v = self.unpack(y)
-        return State(q=q, r=r, tau=self.start.tau, T=self.start.T, v=v, s=self.start.s)
+        return State(q=q, r=r, tau=self.start.tau, T=self.start.T, v=v, s=self.start.s, alpha=alpha)
 
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""

@@ -51,7 +51,7 @@ def evolve(
     check.model(model)
     start = check.state(start).on(model)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
-    times, every_step = output_times(alpha)
+    times, every_step = output_times(alpha, start.alpha)
     largest = np.max(np.abs(start.S))
     if not largest < OVERFLOW:
         raise ValueError(
@@ -73,7 +73,7 @@ def evolve(
         if run.left:
             _follow_differences(system, run, getattr(solver, "follower", solver), common)
     # the start is a record only where it was asked for, or where nothing else was reached
-    first = int(not every_step and np.ravel(alpha)[0] != 0 and len(run.alpha) > 1)
+    first = int(not every_step and np.ravel(alpha)[0] != start.alpha and len(run.alpha) > 1)
     q, r, v = system.unpack(np.array(run.y[first:]))
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     return Solution(
@@ -164,16 +164,30 @@ def checked_controls(rtol, atol, stop):
     return rtol, atol, stop
 
 
-def output_times(alpha):
-    """(times with the start first, whether every step is recorded) of an interval or an array of output times."""
+def output_times(alpha, begin):
+    """(times with the start first, whether every step is recorded) of an interval or an array of output times.
+
+    Everything begins at the time of the start, ``begin``.
+    """
     if isinstance(alpha, tuple):
         if len(alpha) != 2:
             raise ValueError(f"alpha is a tuple of length {len(alpha)}; expected (from, to), or an array of times.")
         first, last = (check.number("alpha", a, least=0) for a in alpha)
         if not last > first:
             raise ValueError(f"alpha = {alpha}; expected an interval with from < to.")
+        if first != begin:
+            raise ValueError(f"alpha = {alpha} begins at {first:g}; {_begins(begin, first)}")
         return np.array([first, last]), True
     times = check.array("alpha", np.atleast_1d(alpha), ("n",), "Try np.linspace(0, 100, 201).")
     if times.size == 0 or times[0] < 0 or np.any(np.diff(times) <= 0):
         raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
-    return (times if times[0] == 0 else np.concatenate([[0.0], times])), False
+    if times[0] < begin:
+        raise ValueError(f"alpha begins at {times[0]:g}; {_begins(begin, times[0])}")
+    return (times if times[0] == begin else np.concatenate([[begin], times])), False
+
+
+def _begins(begin, first):
+    return (
+        f"the start belongs to time {begin:g}, expected nothing before it and intervals from there on. A state that is "
+        f"meant to begin elsewhere: dataclasses.replace(state, alpha={first:g})."
+    )

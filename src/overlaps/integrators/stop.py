@@ -15,7 +15,7 @@ class _Crossing:
     def __init__(self, system, stop, t, y):
         if callable(stop):
             _check_stop(stop)
-            self.value = lambda t, y: _number_of(stop(t, system.state(y)), t)
+            self.value = lambda t, y: _number_of(stop(t, system.state(y, t)), t)
         else:
             self.value = lambda t, y: system.close(y) - stop
         self.level = np.nan if callable(stop) else stop  # of eps_g

@@ -1,6 +1,6 @@
 """The order parameters of one moment: block overlaps, teacher constants, second layer."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,9 @@ class State(Record):
         Second layer of the student.
     s : array_like, shape (L,), optional
         Eigenvalues of the blocks, >= 0. ``solve`` and ``simulate`` fill them in from the model.
+    alpha : float
+        The time it belongs to, steps / N: ``solve`` and ``simulate`` begin there. Records of solutions and runs know
+        theirs; ``dataclasses.replace(state, alpha=0.0)`` moves one. Equality does not ask for it.
 
     Raises
     ------
@@ -66,8 +69,10 @@ class State(Record):
     T: Any
     v: Any
     s: Any = None
+    alpha: float = field(default=0.0, compare=False)
 
     def __post_init__(self):
+        self.settle(alpha=check.number("alpha", self.alpha, least=0))
         r = check.array("r", self.r, ("L", "K", "M"))
         L, K, M = r.shape
         shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
@@ -160,7 +165,7 @@ class State(Record):
     # constructors ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_overlaps(cls, model, *, Q, R, T, v=None):
+    def from_overlaps(cls, model, *, Q, R, T, v=None, alpha=0.0):
         """State of a model with one block (isotropic inputs) from Q (K, K), R (K, M), T (M, M).
 
         Parameters
@@ -171,6 +176,8 @@ class State(Record):
             Covariances of the local fields.
         v : array_like, shape (K,), optional
             Second layer; the model's by default.
+        alpha : float
+            The time of the state.
 
         Returns
         -------
@@ -203,10 +210,10 @@ class State(Record):
                 "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T say nothing about the "
                 "weights; expected s > 0. Use State.from_blocks or State.from_weights."
             )
-        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v)).on(model)
+        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v), alpha=alpha).on(model)
 
     @classmethod
-    def from_blocks(cls, model, *, q, r, t, v=None):
+    def from_blocks(cls, model, *, q, r, t, v=None, alpha=0.0):
         """State from the plain block overlaps, q (L, K, K), r (L, K, M), t (L, M, M).
 
         These are W P_l W^T / N, W P_l W*^T / N and W* P_l W*^T / N: the eigenvalues are not in them.
@@ -219,6 +226,8 @@ class State(Record):
             Plain block overlaps.
         v : array_like, shape (K,), optional
             Second layer at the start; the model's by default.
+        alpha : float
+            The time of the state.
 
         Returns
         -------
@@ -242,10 +251,10 @@ class State(Record):
         q, r, t = check.array("q", q, (L, K, K)), check.array("r", r, (L, K, M)), check.array("t", t, (L, M, M))
         s = model.spectrum.s[:, None, None]
         T = np.sum(s * t, axis=0)
-        return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v)).on(model)
+        return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v), alpha=alpha).on(model)
 
     @classmethod
-    def from_weights(cls, model, *, W, W_star, v=None):
+    def from_weights(cls, model, *, W, W_star, v=None, alpha=0.0):
         """State of explicit weights, W (K, N) and W_star (M, N).
 
         Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``, or of the
@@ -259,6 +268,8 @@ class State(Record):
             Rows are the weights of students and teachers; fields are W x / sqrt(N).
         v : array_like, shape (K,), optional
             Second layer at the start; the model's by default.
+        alpha : float
+            The time of the state.
 
         Returns
         -------
@@ -284,7 +295,7 @@ class State(Record):
         if basis is not None:
             W, W_star = W @ basis, W_star @ basis
         q, r, t = block_overlaps(W, W_star, sizes)
-        return cls.from_blocks(model, q=q, r=r, t=t, v=v)
+        return cls.from_blocks(model, q=q, r=r, t=t, v=v, alpha=alpha)
 
     def __repr__(self):
         return f"State(L={self.L}, K={self.K}, M={self.M})"

@@ -74,4 +74,5 @@ class Ensemble(Runs, _Blocks):
             T=self.T[run],
             v=self.v[run, i],
             s=self.model.spectrum.s,
+            alpha=self.alpha[i],
         )

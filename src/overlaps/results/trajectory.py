@@ -104,7 +104,10 @@ class Trajectory(_Blocks):
     def __getitem__(self, i):
         """State at record ``i``."""
         i = check.index("i", i, len(self))
-        return State(q=self.q[i], r=self.r[i], tau=self.tau, T=self.T, v=self.v[i], s=self.model.spectrum.s)
+        return self._state(self.alpha[i], self.q[i], self.r[i], self.v[i])
+
+    def _state(self, alpha, q, r, v):
+        return State(q=q, r=r, tau=self.tau, T=self.T, v=v, s=self.model.spectrum.s, alpha=alpha)
 
     def at(self, alpha):
         """State at time alpha, to the accuracy of the solution.
@@ -145,7 +148,7 @@ class Trajectory(_Blocks):
         )  # fmt: skip
         if not part.success:
             raise RuntimeWarning(part.message)
-        return State(q=part.q[-1], r=part.r[-1], tau=self.tau, T=self.T, v=part.v[-1], s=self.model.spectrum.s)
+        return self._state(alpha, part.q[-1], part.r[-1], part.v[-1])
 
     def __repr__(self):
         state = "success" if self.success else "FAILED"

@@ -45,13 +45,14 @@ def simulate(
     N : int
         Input dimension; every block n_l = p_l N of the spectrum must be an integer.
     alpha : tuple of two floats, or array_like
-        An interval (from, to), recorded at 201 equidistant times; or increasing times >= 0 with the start at 0. Times
-        are rounded to whole steps.
+        An interval (from, to), recorded at 201 equidistant times; or increasing times. Time begins at ``start.alpha``
+        (0 for starts that are drawn): an interval begins there, no time lies before it. Times are rounded to whole
+        steps.
     rng : int or numpy.random.Generator
         Seed or generator. Run i uses its i-th spawned child, whatever the number of runs and workers.
     start : State or list of State, optional
-        Overlaps to start from (one for all runs, or one per run), met exactly by the weights; by default every run
-        draws its own ``random_start``. Not for the hidden manifold, see ``weights``.
+        Overlaps to start from (one for all runs, or one per run, all of one time), met exactly by the weights; by
+        default every run draws its own ``random_start``. Not for the hidden manifold, see ``weights``.
     method : {"auto", "reduced", "direct"}
         "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
         the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
@@ -131,33 +132,45 @@ def simulate(
         raise ValueError("dtype = 'float32' with method = 'reduced', which has no weights; expected method='direct'.")
     check.executor(executor)
     check.number("student_scale", student_scale, least=0)
-    first, steps = recorded_steps(alpha, N)
+    begin, steps = recorded_steps(alpha, N, _common_time(start))
     children = check.generator(rng).spawn(runs)
     planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **data)
     warn_coarse_step(model, N)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
         results, errors = _map_runs(planned.run, model, planned.starts, N, steps, children, tick, executor)
-    alpha = first + steps / N
+    alpha = (begin + steps) / N
     records, outcome = _outcome(model, results, errors, alpha, runs)
     common = {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": planned.method}
     return planned.gather(records, planned.starts, **common, **outcome)
 
 
-def recorded_steps(alpha, N):
-    """(time of the start, whole steps to record) for an interval or an array of times."""
-    times, interval = output_times(alpha)
+def recorded_steps(alpha, N, begin=0.0):
+    """(steps before the start, further steps to record) for an interval or an array of times."""
+    times, interval = output_times(alpha, begin)
     if times[-1] * N > check.MOST:
         raise ValueError(
             f"alpha = {times[-1]:g} at N = {N:g} takes {times[-1] * N:.3g} steps; expected less than 2^63 = 9.2e18."
         )
+    first = np.rint(begin * N).astype(np.int64)
     if interval:
-        span = np.linspace(0, times[1] - times[0], POINTS + 1)
-        return times[0], np.unique(np.rint(span * N).astype(np.int64))
-    wanted = times if np.ravel(alpha)[0] == 0 else times[1:]
-    steps = np.rint(wanted * N).astype(np.int64)
+        return first, np.unique(np.rint(np.linspace(times[0], times[1], POINTS + 1) * N).astype(np.int64)) - first
+    wanted = times if np.ravel(alpha)[0] == begin else times[1:]
+    steps = np.rint(wanted * N).astype(np.int64) - first
     if np.any(np.diff(steps) <= 0):
         raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
-    return 0.0, steps
+    return first, steps
+
+
+def _common_time(start):
+    """The time at which the runs begin."""
+    states = start if isinstance(start, list | tuple) else [start]
+    begins = sorted({getattr(state, "alpha", 0.0) for state in states}) or [0.0]
+    if len(begins) > 1:
+        raise ValueError(
+            f"the states in start belong to times from {begins[0]:g} to {begins[-1]:g}; expected one time for all "
+            "runs. dataclasses.replace(state, alpha=...) moves a state."
+        )
+    return begins[0]
 
 
 def _map_runs(simulator, model, starts, N, steps, children, tick, executor):

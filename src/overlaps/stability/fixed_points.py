@@ -117,7 +117,7 @@ def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
     system, y = bound(model, guess)
     check_dense(y.size)
     y, velocity, size, iterations, obstacle = _newton(system, y, max_iterations)
-    state, residual = system.state(y), float(np.max(np.abs(velocity)))
+    state, residual = system.state(y, system.start.alpha), float(np.max(np.abs(velocity)))
     message = f"largest |dy/dalpha| = {residual:.1e} after {iterations} Newton steps"
     converged = bool(residual <= tol * size)
     if not converged:

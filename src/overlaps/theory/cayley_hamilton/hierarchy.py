@@ -46,10 +46,10 @@ class MomentSystem(System):
         """State -> y."""
         return super().pack(self.basis.moments(state))
 
-    def state(self, y):
-        """Y -> State."""
+    def state(self, y, alpha=0.0):
+        """Y -> State at time alpha."""
         q, r, v = self.unpack(y)
-        return self.basis.state(Moments(q, r, self.t, self.start.T, v))
+        return replace(self.basis.state(Moments(q, r, self.t, self.start.T, v)), alpha=alpha)
 
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
@@ -132,7 +132,7 @@ class MomentTrajectory(_Curves):
     def __getitem__(self, i):
         """State at record ``i``, in the spectral basis; it loses log10(basis.condition) digits."""
         i = check.index("i", i, len(self))
-        return self.basis.state(Moments(self.q[i], self.r[i], self.t, self.T, self.v[i]))
+        return replace(self.basis.state(Moments(self.q[i], self.r[i], self.t, self.T, self.v[i])), alpha=self.alpha[i])
 
     def spectral(self):
         """Trajectory in the spectral basis: block overlaps, which lose log10(basis.condition) digits."""
