@@ -26,12 +26,14 @@ from .models.spectrum import Spectrum, isotropic, power_law
 # from where
 from .models.state import State
 from .results import discrepancy as discrepancy
+from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
 from .results.ensemble import Ensemble
 from .results.files import load
 from .results.trajectory import Trajectory
 from .simulators.simulate import simulate
 from .solve import solve
+from .solve_many import solve_many
 
 # where the flow stops, and whether it stays
 from .stability.critical import CriticalEta, critical_eta
@@ -41,6 +43,7 @@ from .sweeps.sweep import Sweep, sweep
 
 __all__ = [
     "Activation",
+    "Batch",
     "Closure",
     "CriticalEta",
     "Discrepancy",
@@ -78,6 +81,7 @@ __all__ = [
     "relu",
     "simulate",
     "solve",
+    "solve_many",
     "static",
     "sweep",
     "tanh",

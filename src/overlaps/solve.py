@@ -3,13 +3,24 @@
 import warnings
 
 from .integrators.evolve import evolve
-from .results.trajectory import Trajectory
+from .results.trajectory import SummedTrajectory, Trajectory
 
 __all__ = ["solve"]
 
 
 def solve(
-    model, start, alpha, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False, **options
+    model,
+    start,
+    alpha,
+    *,
+    method="auto",
+    rtol=1e-8,
+    atol=None,
+    progress=False,
+    stop=None,
+    late=False,
+    blocks=True,
+    **options,
 ):
     r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
 
@@ -96,8 +107,12 @@ def solve(
     >>> bool(abs(traj.eps_g[-1] - np.exp(-2) / 2) < 1e-9)
     True
     """
-    controls = {"rtol": rtol, "atol": atol, "progress": progress, "stop": stop, "late": late}
+    controls = {"rtol": rtol, "atol": atol, "progress": progress, "stop": stop, "late": late, "blocks": blocks}
     found = evolve(model, start, alpha, method=method, **controls, **options)
     if not found.success:
         warnings.warn(found.message, RuntimeWarning, stacklevel=2)
-    return Trajectory(model=model, **found._asdict())
+    parts = found._asdict()
+    if blocks:
+        return Trajectory(model=model, **parts)
+    del parts["tau"]
+    return SummedTrajectory(model=model, Q=parts.pop("q")[:, 0], R=parts.pop("r")[:, 0], **parts)

@@ -3,10 +3,19 @@
 from typing import NamedTuple
 
 import numpy as np
+from numba import boolean, float64, int64, types
 
 from .._base import check
+from ._errors import errors_of
 from ._relu_derivatives import relu_alignment
 
+MATRIX, VECTOR = float64[:, ::1], float64[::1]
+# what compiled code calls: closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv) -> eps_g
+CLOSURE = float64(
+    MATRIX, VECTOR, int64, int64, float64, float64, float64, boolean, MATRIX, MATRIX, MATRIX, VECTOR
+)  # fmt: skip
+ERRORS = types.void(types.FunctionType(CLOSURE), int64, int64, float64[:, :, ::1], MATRIX, VECTOR)
+FEW = 20  # evaluations of which compiled code saves nothing
 ALIGNED = 1e-6  # sine of the angle between a kinked student and another unit below which there is no derivative
 NEARLY = 1e-5  # the same for Newton's iteration, which is served by the derivatives of a state nearby
 STEP = 2e-3  # of finite differences, for closures in closed form without derivatives
@@ -63,6 +72,12 @@ class Bound:
     def __call__(self, S, w, A, B, C, dv):
         """Fill A (K, K), B (K, M), dv (K,) and, for the second order, C (K, K); return eps_g."""
         raise NotImplementedError
+
+    def errors(self, S, w):
+        """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M)."""
+        K, M = self.rule.K, w.shape[1] - self.rule.K
+        values = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        return np.array([self(S_i, w_i, *values) for S_i, w_i in zip(np.ascontiguousarray(S), w, strict=True)])
 
     def check(self, S, w):
         """Raise ``ValueError`` where the closure is not defined, or not known."""
@@ -158,6 +173,18 @@ class KernelClosure(Bound):
         """Fill A, B, C, dv; return eps_g."""
         K, code, eta, eta_v, noise, second_order = self._arguments
         return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
+
+    def errors(self, S, w):
+        """As for any closure, in one compiled function."""
+        if self.compiled is None or len(S) < FEW:
+            return super().errors(S, w)
+        self._kernel.compile(CLOSURE)
+        if not errors_of.signatures:
+            errors_of.compile(ERRORS)
+            errors_of.disable_compile()
+        result = np.empty(len(S))
+        errors_of(self._kernel, *self._arguments[:2], np.ascontiguousarray(S), np.ascontiguousarray(w), result)
+        return result
 
     def _exact_derivatives(self, S, w):
         if self._kernels.derivatives is None:

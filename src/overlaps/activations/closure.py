@@ -128,11 +128,8 @@ def check_domain(model, S, v):
 
 def generalisation_error(model, S, v):
     """eps_g (n,) at field covariances S (n, K + M, K + M) and second layers v (n, K)."""
-    K, M = model.K, model.M
-    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
-    bound = bind(model, second_order=False)
-    w = np.concatenate([v, np.broadcast_to(-model.v_star, (len(v), M))], axis=1)
-    return np.array([bound(np.ascontiguousarray(S_i), w_i, A, B, C, dv) for S_i, w_i in zip(S, w, strict=True)])
+    w = np.concatenate([v, np.broadcast_to(-model.v_star, (len(v), model.M))], axis=1)
+    return bind(model, second_order=False).errors(S, w)
 
 
 def rounding_floor(model, S, v):

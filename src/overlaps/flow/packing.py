@@ -40,6 +40,16 @@ class Packing:
         rows = y[: L * self.entries].reshape(self.entries, L)
         return np.concatenate([rows[self.crossed :] @ s, rows[: self.crossed].sum(axis=1), y[L * self.entries :]])
 
+    @property
+    def summed(self):
+        """Layout of the sums over blocks (Q, R, v), as those of one block."""
+        return Packing(1, *self.shape[1:], self.trains_v)
+
+    def sums(self, y, s):
+        """Y (size,) -> Q, R, v in the layout ``summed``."""
+        g = self.arguments(y, s)
+        return np.concatenate([g[self.triangle : self.entries], g[: self.triangle], g[self.entries :]])
+
     def reading(self, s):
         """The same as a matrix G (d_g, size)."""
         L, d = len(s), self.entries + self.size - len(s) * self.entries

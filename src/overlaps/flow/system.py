@@ -43,9 +43,7 @@ class System:
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
         self.kernel = self.closure.compiled
-        self.second_order = 0.0 if model.gradient_flow else 1.0 / model.batch_size
-        kappa, kappa_v = model.weight_decay
-        self.decay, self.decay_v = model.eta * kappa, model.eta_v * kappa_v
+        *_, self.decay, self.decay_v, self.second_order = rates(model)
 
     def pack(self, state):
         """State -> y."""
@@ -53,8 +51,24 @@ class System:
 
     def unpack(self, y):
         """Arrays (q, r, v) of y, which may have leading axes: y (..., size)."""
-        q, r, v = self.packing.unpack(y)
-        return q, r, v if self.model.trains_v else np.broadcast_to(self.start.v, (*y.shape[:-1], self.model.K))
+        return self._with_v(self.packing.unpack(y))
+
+    def _with_v(self, parts):
+        q, r, v = parts
+        return q, r, v if self.model.trains_v else np.broadcast_to(self.start.v, (*v.shape[:-1], self.model.K))
+
+    def sums(self, y):
+        """Sums over blocks of y, in the layout ``packing.summed``."""
+        return self.packing.sums(y, self.model.spectrum.s)
+
+    def unpack_sums(self, y):
+        """Arrays q, r, v of one block, Q and R, from sums y (..., size)."""
+        return self._with_v(self.packing.summed.unpack(y))
+
+    def close_sums(self, y):
+        """As ``close``, at sums over blocks."""
+        gather(y, np.ones(1), *self.shape[1:], self.model.trains_v, self.S, self.w)
+        return self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
 
     def unit(self, y):
         """Natural size of the entries of y: what tolerances are relative to."""
@@ -104,6 +118,12 @@ class System:
             self.decay, self.decay_v, self.second_order, self.model.trains_v, dy,
         )  # fmt: skip
         return dy
+
+
+def rates(model):
+    """What the kernels know of the learning rule: eta, eta_v, noise, decay, decay_v, second_order (see ``flow``)."""
+    eta, eta_v, (kappa, kappa_v) = model.eta, model.eta_v, model.weight_decay
+    return eta, eta_v, model.noise, eta * kappa, eta_v * kappa_v, 0.0 if model.gradient_flow else 1.0 / model.batch_size
 
 
 def blocks_last(x):

@@ -12,19 +12,21 @@ from numba import types
 from scipy.integrate import DOP853
 
 from .._base.jit import jit
+from ..activations.bound import CLOSURE
 from ..flow import flow, gather
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
-CLOSURE = REAL(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
 CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
 CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
-SIGNATURE = BOOL(
+SIGNATURE = INT(
     types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL, VECTOR, BOOL, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR,
     MATRIX, INTS,
 )  # fmt: skip
 
+VANISHED, PLAIN, LOOK = 0, 1, 2  # how ``march`` comes back: no step is small enough, a pause, a step worth a look
+LARGEST = 10_000  # evaluations between two looks, at most
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
 NOISE = 1.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 100.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
@@ -120,19 +122,46 @@ def combine(y, h, a, k, count, new):
                 new[l] += c * k[j, l]
 
 
+@jit
+def size(x, scale):
+    """Root mean square of x / scale."""
+    total = 0.0
+    for a in range(x.size):
+        total += (x[a] / scale[a]) ** 2
+    return sqrt(total / x.size)
+
+
+@jit
+def begin(closure, constants, work, control, span, y, new, k):
+    """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as that of y."""
+    velocity(closure, constants, work, y, k[0])
+    scale = control[1] + control[0] * np.abs(y)
+    d0, d1 = size(y, scale), size(k[0], scale)
+    h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
+    velocity(closure, constants, work, y + h * k[0], new)
+    largest = max(d1, size(new - k[0], scale) / h)
+    velocity(closure, constants, work, y, k[0])
+    return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
+
+
 @jit(fast=True)
 def march(closure, constants, work, control, times, every_step, budget, y, y_old, new, k, clock, out, place):
-    """Step until ``budget`` evaluations are spent or the last step is worth a look; False where the step size vanished.
+    """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
 
     ``clock`` = (t, h, account of the error of eps_g, t before the last step) and ``place`` = (next output time, rows
-    recorded, evaluations) are kept between calls.  Records, but for one of the last step, are rows of ``out``: y, the
-    account, t.  ``control`` = (rtol, atol, max_step, largest overlap, whether students have kinks, level of eps_g).
+    recorded, evaluations) are kept between calls; no evaluations and h = 0 ask for a beginning.  Records, but for one
+    of the last step, are rows of ``out``: y, the account, t.  ``control`` = (rtol, atol, max_step, largest overlap,
+    whether students have kinks, level of eps_g).
     """
     rtol, atol, max_step, largest, kinks, level = control
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
     S = work[0]
     n, end = y.size, place[2] + budget
     err5, err3, zero = np.empty(n), np.empty(n), np.zeros(n)
+    if place[2] == 0:
+        h = begin(closure, constants, work, control, times[-1] - clock[0], y, new, k)
+        place[2] += 1 if clock[1] > 0.0 else 2
+        clock[1] = clock[1] if clock[1] > 0.0 else h
     near = kinks and nearly_parallel(S, K)
     while True:
         t, proposed, bound = clock[0], clock[1], times[place[0]]
@@ -141,7 +170,7 @@ def march(closure, constants, work, control, times, every_step, budget, y, y_old
         rejected = False
         while True:
             if h_abs < least:
-                return False
+                return VANISHED
             later = min(t + h_abs, bound)
             h = h_abs = later - t
             for i in range(1, 12):
@@ -179,15 +208,18 @@ def march(closure, constants, work, control, times, every_step, budget, y, y_old
         big = 0.0
         for a in range(n):
             big = max(big, abs(y[a])) if y[a] == y[a] else inf
-        look = place[0] == times.size or place[2] >= end or place[1] == len(out)
-        look = look or not big <= largest or not eps_g > level
+        pause = place[0] == times.size or place[2] >= end or place[1] == len(out)
         trace = lowest = 0.0
         for i in range(S.shape[0]):
             trace += S[i, i]
             lowest = min(lowest, S[i, i] - 2 * atol) if kinks and i < K else lowest
         was, near = near, kinks and nearly_parallel(S, K)
-        if look or lowest < 0.0 or was or near or not positive(S, max(1e-8, 10 * rtol) * trace):
-            return True
+        if not big <= largest or not eps_g > level or lowest < 0.0 or was or near:
+            return LOOK
+        if not positive(S, max(1e-8, 10 * rtol) * trace):
+            return LOOK
+        if pause:
+            return PLAIN
         if landed or every_step:
             out[place[1], :n], out[place[1], n], out[place[1], n + 1] = y, clock[2], later
             place[1] += 1

@@ -4,9 +4,9 @@ from time import perf_counter
 
 import numpy as np
 
-from ._dop853 import march, ready
+from ._dop853 import LARGEST, march, ready
 
-FIRST, LARGEST, PATIENCE = 120, 10_000, 0.1  # evaluations between two looks, at first and at most; seconds
+FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
 ROOM = 10**6  # numbers in the records between two looks
 
 
@@ -17,7 +17,7 @@ class Burst:
     if it is nan), and one in a while: for a key that was pressed, and for a progress bar.
     """
 
-    def __init__(self, solver, run, largest, level):
+    def __init__(self, solver, run, largest, level, first_step=None):
         self.solver, self.run, self.budget = solver, run, FIRST
         system, model = solver.system, solver.system.model
         constants = (
@@ -29,9 +29,8 @@ class Burst:
         kinked = bool(model.activation.kinks)
         control = solver.rtol, float(solver.base_atol), float(solver.max_step), largest, kinked, level
         k = np.zeros((solver.n_stages + 1, solver.n))
-        k[0] = solver.f
-        self.clock = np.array([solver.t, solver.h_abs, 0.0, solver.t])
-        self.place = np.array([1, 0, solver.nfev])
+        self.clock = np.array([solver.t, first_step or 0.0, 0.0, solver.t])
+        self.place = np.array([1, 0, 0])
         self.y, self.y_old = np.array(solver.y), np.array(solver.y)
         self.out = np.empty((min(ROOM // solver.n, 1000), solver.n + 2))
         self.fixed = ready(system.kernel), constants, work, control, np.array(run.times), run.every_step

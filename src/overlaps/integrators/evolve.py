@@ -45,19 +45,17 @@ class Solution(NamedTuple):
 
 def evolve(
     model, start, alpha, system=None, /, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False,
-    **options,
+    blocks=True, **options,
 ):  # fmt: skip
-    """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another."""
-    check.model(model)
-    start = check.state(start).on(model)
+    """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another.
+
+    A function given as ``progress`` is told the time after each step.
+    """
+    start = checked_start(model, start)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha, start.alpha)
-    largest = np.max(np.abs(start.S))
-    if not largest < OVERFLOW:
-        raise ValueError(
-            f"start: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
-            "still numbers. Check the scale of the weights."
-        )
+    if check.flag("late", late) and not check.flag("blocks", blocks):
+        raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
     check_domain(model, start.S, start.v)
     system = System(model, start) if system is None else system
     automatic = isinstance(method, str) and method == "auto"
@@ -65,16 +63,19 @@ def evolve(
     solver = solver_class(chosen)
     check_options(solver, options)
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
+    keep, close, unpack = np.array, system.close, system.unpack
+    if not blocks:
+        keep, close, unpack = system.sums, system.close_sums, system.unpack_sums
     with bar(progress, times[-1], "alpha") as tick:
-        leave = _learned(system) if check.flag("late", late) else None
-        run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, **common)
+        leave = _learned(system) if late else None
+        run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, keep=keep, **common)
         if run.parallel[0] < PARALLEL:
-            _check_parallel(system, run, solver, common["options"])
+            _check_parallel(system, run, solver, common["options"], close)
         if run.left:
             _follow_differences(system, run, getattr(solver, "follower", solver), common)
     # the start is a record only where it was asked for, or where nothing else was reached
     first = int(not every_step and np.ravel(alpha)[0] != start.alpha and len(run.alpha) > 1)
-    q, r, v = system.unpack(np.array(run.y[first:]))
+    q, r, v = unpack(np.array(run.y[first:]))
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     return Solution(
         np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success,
@@ -97,7 +98,7 @@ def _learned(system):
     return leave
 
 
-def _check_parallel(system, run, solver, options):
+def _check_parallel(system, run, solver, options, close):
     """Measure what rtol is worth where kinked students are nearly parallel: run again, from norms moved by rtol.
 
     The gradient of a kinked unit knows the angle of two students, the root of 1 - cos^2: overlaps known to rtol leave
@@ -116,10 +117,10 @@ def _check_parallel(system, run, solver, options):
     if not later:
         return
     times = np.array([at, *(run.alpha[n] for n in later)])
-    other = integrate(system, moved, times, every_step=False, method=solver, options=options)
+    other = integrate(system, moved, times, every_step=False, method=solver, options=options, keep=run.keep)
     worst = 0.0 if other.success else np.inf
     for n, y_moved in zip(later, other.y[1:], strict=False):
-        eps_g, eps_moved = max(system.close(run.y[n]), 0.0), max(system.close(y_moved), 0.0)
+        eps_g, eps_moved = max(close(run.y[n]), 0.0), max(close(y_moved), 0.0)
         run.error[n] += abs(eps_moved - eps_g) / max(eps_g, np.finfo(float).tiny)
         worst = max(worst, np.max(np.abs(y_moved - run.y[n])) / max(1.0, np.max(np.abs(run.y[n]))))
     run.nfev += other.nfev
@@ -151,6 +152,18 @@ def _closure_note(closure):
     """What a numerically integrated closure has to say about itself."""
     note = f" {closure.message}" if closure.message else ""
     return note + (f" Estimated error of C at the end: {closure.error:.1e}." if closure.error > 0 else "")
+
+
+def checked_start(model, start):
+    """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
+    start = check.state(start).on(check.model(model))
+    largest = np.max(np.abs(start.S))
+    if not largest < OVERFLOW:
+        raise ValueError(
+            f"start: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
+            "still numbers. Check the scale of the weights."
+        )
+    return start
 
 
 def checked_controls(rtol, atol, stop):

@@ -23,6 +23,7 @@ class Run:
     times: np.ndarray
     every_step: bool = False
     tick: Any = None  # is told the time after each step
+    keep: Any = np.array  # what is recorded of a packed state: a copy, or its sums over blocks
     alpha: list = field(default_factory=list)
     y: list = field(default_factory=list)
     error: list = field(default_factory=list)  # of eps_g, relative to it, by the solver's own account
@@ -37,7 +38,7 @@ class Run:
     def record(self, alpha, y, error=0.0):
         """Keep one point."""
         self.alpha.append(float(alpha))
-        self.y.append(np.array(y))
+        self.y.append(self.keep(y))
         self.error.append(float(error))
 
     def record_until(self, t, at, error=0.0, *, end=False):
@@ -58,7 +59,7 @@ class Run:
         self.nfev += part.nfev
 
 
-def integrate(system, y0, times, *, every_step, method, options, stop=None, leave=None, tick=None):
+def integrate(system, y0, times, *, every_step, method, options, stop=None, leave=None, tick=None, keep=np.array):
     """Integrate through ``times`` and record there, or at every step of the solver.
 
     ``leave(y)`` ends the run after the first step at which it is true: the problem is then handed over to other
@@ -67,7 +68,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
     Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.  A solver that
     says ``interpolates = True`` has one as good as its steps, and landing would force it to small ones.
     """
-    run = Run(times, every_step, tick)
+    run = Run(times, every_step, tick, keep)
     run.record(times[0], y0)
     crossing = None if stop is None else _Crossing(system, stop, times[0], y0)
     if crossing is not None and crossing.met:
@@ -92,7 +93,7 @@ def _drive(run, system, y, method, options, crossing, leave):
     spent, burst = 0, None
     if getattr(solver, "kernel", None) is not None:
         level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
-        burst = Burst(solver, run, largest, level)
+        burst = Burst(solver, run, largest, level, options.get("first_step"))
     for bound in times[1:][-1:] if interpolates or burst else times[1:]:
         if one_step or issubclass(method, RETARGETABLE):
             solver.t_bound, solver.status = bound, "running"
@@ -136,7 +137,12 @@ def _drive(run, system, y, method, options, crossing, leave):
         if one_step:
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
-    run.success, run.message = True, f"reached alpha = {times[-1]:g}."
+    run.success, run.message = True, reached(times)
+
+
+def reached(times):
+    """The sentence about a run that came to its end."""
+    return f"reached alpha = {times[-1]:g}."
 
 
 def own_error(solver):

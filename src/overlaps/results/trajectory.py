@@ -9,58 +9,18 @@ from ..activations.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.model import Model
 from ..models.state import State
-from .curves import _Blocks
+from .curves import _Blocks, _Curves
 
-__all__ = ["Trajectory"]
+__all__ = ["SummedTrajectory", "Trajectory"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Trajectory(_Blocks):
-    """Solution of the order-parameter equations, with how it was obtained; made by :func:`overlaps.solve`.
-
-    Attributes
-    ----------
-    model : Model
-        What was learned.
-    alpha : ndarray, shape (n,)
-        Learning times, steps / N.
-    Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)
-        Order parameters and generalisation error.
-    q, r : ndarray, shape (n, L, K, K), (n, L, K, M)
-        Block overlaps as in :class:`State`.
-    tau, T : ndarray, shape (L, M, M), (M, M)
-        Teacher constants.
-    success, message, nfev, method, rtol, atol
-        Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
-        side, the integrator and its tolerances.
-    solver : class or None
-        The integrator as ``solve`` takes it, a subclass of ``scipy.integrate.OdeSolver`` (None where a file could not
-        keep it).
-    eps_late, floor_late : ndarray, shape (n,), or None
-        With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
-    eps_error : ndarray, shape (n,), or None
-        Error of eps_g, relative to it, by the integrator's own account; see ``eps_floor``.
-
-    Notes
-    -----
-    Exact for N -> infinity, to the tolerances of the integration.
-
-    Examples
-    --------
-    >>> import numpy as np, overlaps as ov
-    >>> model = ov.committee_machine(2, 2, eta=0.5)
-    >>> start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=0.1 * np.eye(2), T=np.eye(2))
-    >>> traj = ov.solve(model, start, [0.0, 1.0, 2.0])
-    >>> traj.Q.shape, traj[-1], traj.success
-    ((3, 2, 2), State(L=1, K=2, M=2), True)
-    """
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Solution(_Curves):
+    """What all solutions hold beside their overlaps: how they were obtained, and how far eps_g can be trusted."""
 
     model: Model
     alpha: np.ndarray
-    q: np.ndarray
-    r: np.ndarray
     v: np.ndarray
-    tau: np.ndarray
     T: np.ndarray
     success: bool
     message: str
@@ -100,6 +60,59 @@ class Trajectory(_Blocks):
         if self.eps_error is not None:
             floor = np.maximum(floor, self.eps_error * np.maximum(super().eps_g, floor))
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    def __repr__(self):
+        state = "success" if self.success else "FAILED"
+        return (
+            f"{type(self).__name__}({self.model}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, n={len(self)}, "
+            f"eps_g {self.eps_g[0]:.3g} -> {self.eps_g[-1]:.3g}, {state}, {self.method})"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Trajectory(_Solution, _Blocks):
+    """Solution of the order-parameter equations, with how it was obtained; made by :func:`overlaps.solve`.
+
+    Attributes
+    ----------
+    model : Model
+        What was learned.
+    alpha : ndarray, shape (n,)
+        Learning times, steps / N.
+    Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)
+        Order parameters and generalisation error.
+    q, r : ndarray, shape (n, L, K, K), (n, L, K, M)
+        Block overlaps as in :class:`State`.
+    tau, T : ndarray, shape (L, M, M), (M, M)
+        Teacher constants.
+    success, message, nfev, method, rtol, atol
+        Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
+        side, the integrator and its tolerances.
+    solver : class or None
+        The integrator as ``solve`` takes it, a subclass of ``scipy.integrate.OdeSolver`` (None where a file could not
+        keep it).
+    eps_late, floor_late : ndarray, shape (n,), or None
+        With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
+    eps_error : ndarray, shape (n,), or None
+        Error of eps_g, relative to it, by the integrator's own account; see ``eps_floor``.
+
+    Notes
+    -----
+    Exact for N -> infinity, to the tolerances of the integration.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=0.1 * np.eye(2), T=np.eye(2))
+    >>> traj = ov.solve(model, start, [0.0, 1.0, 2.0])
+    >>> traj.Q.shape, traj[-1], traj.success
+    ((3, 2, 2), State(L=1, K=2, M=2), True)
+    """
+
+    q: np.ndarray
+    r: np.ndarray
+    tau: np.ndarray
 
     def __getitem__(self, i):
         """State at record ``i``."""
@@ -150,9 +163,50 @@ class Trajectory(_Blocks):
             raise RuntimeWarning(part.message)
         return self._state(alpha, part.q[-1], part.r[-1], part.v[-1])
 
-    def __repr__(self):
-        state = "success" if self.success else "FAILED"
-        return (
-            f"Trajectory({self.model}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, n={len(self)}, "
-            f"eps_g {self.eps_g[0]:.3g} -> {self.eps_g[-1]:.3g}, {state}, {self.method})"
-        )
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SummedTrajectory(_Solution):
+    """Solution without the overlaps of its blocks; made by ``solve(..., blocks=False)``.
+
+    Attributes
+    ----------
+    model, alpha, v, eps_g, T, success, message, nfev, method, rtol, atol, solver, eps_error, eps_floor
+        As in :class:`Trajectory`.
+    Q, R : ndarray, shape (n, K, K), (n, K, M)
+        Covariances of the fields; together with v the only arrays that are kept: 8 n (K^2 + K M + K) bytes, whatever L.
+
+    Notes
+    -----
+    As exact as a :class:`Trajectory`.  Sums do not determine the blocks, so a record is no start of another run.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=64))
+    >>> traj = ov.solve(model, model.random_start(N=6400, rng=1), (0, 100), blocks=False)
+    >>> traj.Q.shape[1:], traj.success
+    ((2, 2), True)
+    """
+
+    Q: np.ndarray
+    R: np.ndarray
+
+    def __getitem__(self, i):
+        """Refused: sums over blocks are no state."""
+        raise _no_blocks(f"traj[{i}] is a state, with the overlaps of every block")
+
+    def at(self, alpha):
+        """Refused: to integrate again from a record needs its blocks."""
+        raise _no_blocks(f"alpha = {check.shown(alpha)}: between records the equations are integrated again")
+
+    def __getattr__(self, name):
+        if name in ("q", "r", "tau"):
+            raise _no_blocks(f"{name} holds the overlaps of every block", AttributeError)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _no_blocks(what, kind=ValueError):
+    return kind(
+        f"{what}, and this trajectory keeps Q, R, v only (blocks=False). Solve with blocks=True, or record the time "
+        "that matters."
+    )

@@ -1,0 +1,96 @@
+"""Many trajectories of one closure, one after another, in one compiled function without the GIL."""
+
+from functools import cache
+
+import numpy as np
+from numba import types
+
+from .._base.jit import jit
+from ..activations.bound import CLOSURE
+from ..flow import gather
+from ._dop853 import BOOL, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, SIGNATURE, VECTOR, march, ready
+
+FOUR = types.Array(REAL, 4, "C")
+CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
+ALL = types.void(
+    types.FunctionType(SIGNATURE), types.FunctionType(CLOSURE), INT, INT, BOOL, MATRIX, CUBE, FOUR, CONTROLS, VECTOR,
+    INTS, CUBE, MATRIX, MATRIX, CUBE, INTS, INTS,
+)  # fmt: skip
+
+
+@jit
+def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, controls, times, halt, S, w, y, records, nfev,
+              state):  # fmt: skip
+    """March every trajectory from its first to its last time, and leave to Python what is worth a look.
+
+    ``rates`` (b, 6) = eta, eta_v, noise, decay, decay_v, second_order; ``spectra`` (b, 2, L) = s, p; ``controls`` =
+    (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step).  ``records`` (b, n, kept + 1)
+    takes the packed overlaps, or their sums over blocks if ``kept`` is fewer, and the account of the error of eps_g.
+    ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
+    """
+    rtol, atol, max_step, growth, kinks, level, first = controls
+    n, M = y.shape[1], S.shape[1] - K
+    kept = records.shape[2] - 1
+    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+    dS, dw = np.zeros_like(S[0]), np.zeros_like(w[0])
+    y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((13, n)), np.empty((times.size, n + 2))
+    clock, place = np.empty(4), np.empty(3, np.int64)
+    for b in range(len(y)):
+        eta, eta_v, noise, decay, decay_v, second_order = rates[b]
+        s = spectra[b, 0]
+        constants = (K, teacher, eta, eta_v, noise, s, spectra[b, 1], tau[b], decay, decay_v, second_order, trains_v)
+        work = S[b], w[b], A, B, C, dv, dS, dw
+        largest = growth * max(1.0, np.max(np.abs(y[b])))
+        control = rtol, atol, max_step, largest, kinks, level
+        clock[:] = times[0], first, 0.0, times[0]
+        place[:] = 1, 1, 0
+        out[0, :n], out[0, n] = y[b], 0.0
+        eps_g = closure(S[b], w[b], K, teacher, eta, eta_v, noise, False, A, B, C, dv)
+        code = PLAIN if eps_g > level else LOOK
+        while code == PLAIN and place[0] < times.size and halt[0] == 0:
+            code = march(
+                closure, constants, work, control, times, False, LARGEST, y[b], y_old, new, k, clock, out, place
+            )
+        nfev[b] = place[2]
+        if code != PLAIN:
+            state[b] = 2
+        elif place[0] == times.size:
+            state[b] = 1
+            out[place[1], :n], out[place[1], n] = y[b], clock[2]
+            skipped = times.size - records.shape[1]
+            for j in range(records.shape[1]):
+                row, record = out[j + skipped], records[b, j]
+                record[kept] = row[n]
+                if kept == n:
+                    record[:kept] = row[:n]
+                else:
+                    add_up(row[:n], s, K, M, trains_v, dS, dw, record)
+        if halt[0] != 0:
+            return
+
+
+@jit
+def add_up(y, s, K, M, trains_v, S, w, out):
+    """Fill ``out`` with R (K, M), the upper triangle of Q, and v where it is trained."""
+    gather(y, s, K, M, trains_v, S, w)
+    at = 0
+    for i in range(K):
+        for m in range(M):
+            out[at] = S[i, K + m]
+            at += 1
+    for i in range(K):
+        for j in range(i, K):
+            out[at] = S[i, j]
+            at += 1
+    if trains_v:
+        out[at : at + K] = w[:K]
+
+
+@cache
+def ready_all(kernel):
+    """``march`` and the kernel of a closure, with ``march_all`` compiled for its signature, or read from the disk."""
+    kernel = ready(kernel)
+    if not march_all.signatures:
+        march_all.compile(ALL)
+        march_all.disable_compile()
+    return march, kernel

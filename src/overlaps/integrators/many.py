@@ -1,0 +1,261 @@
+"""The engine of ``solve_many``: chunks of trajectories in threads, compiled; what needs Python goes by ``evolve``."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._base import check
+from .._base.progress import bar
+from ..activations.closure import bind, check_domain
+from ..flow.system import System, blocks_last, fastest_rate, rates
+from ._many import march_all, ready_all
+from .choose import choose_method
+from .dop853 import DOP853
+from .evolve import checked_controls, checked_start, evolve, output_times
+from .methods import check_options, solver_class
+from .run import DIVERGED, reached
+
+CHUNK = 64  # trajectories that a thread takes at a time, at most
+FINISHED, OTHER = 1, 2  # what ``march_all`` says of a trajectory: done, or left to Python
+ONE_BY_ONE = ("late", "certify")
+
+
+class Solutions(NamedTuple):
+    """What a Batch is made of; ``records`` (b, n, size + 1) and ``ends`` (b, size + 1) are packed, with an error."""
+
+    models: Any
+    alpha: Any
+    records: Any
+    ends: Any
+    end: Any
+    start_v: Any
+    tau: Any
+    T: Any
+    success: Any
+    message: Any
+    nfev: Any
+    method: Any
+    solver: Any
+    rtol: float
+    atol: float
+    blocks: bool
+
+
+def evolve_many(
+    models, starts, alpha, *, threads=None, stop=None, method="auto", rtol=1e-8, atol=None, blocks=True, max_memory=4e9,
+    progress=False, **options,
+):  # fmt: skip
+    """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`."""
+    models, starts = paired(models, starts)
+    rtol, atol, stop = checked_controls(rtol, atol, stop)
+    times, every_step = output_times(alpha, starts[0].alpha)
+    if every_step:
+        raise ValueError(f"alpha = {alpha}; expected an array of output times, which all trajectories share.")
+    for name in ONE_BY_ONE:
+        if name in options:
+            raise ValueError(f"{name} = {options[name]}; solve_many has no such option. Try ov.sweep over ov.solve.")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    work = _Work(models, starts, times, int(np.ravel(alpha)[0] != times[0]), stop, rtol, atol, method, options, blocks)
+    threads = cores if threads is None else check.count("threads", threads)
+    work.allocate(threads, check.number("max_memory", max_memory, above=0))
+    size = int(np.clip(len(models) // (4 * threads), 1, CHUNK))
+    done = 0
+    with bar(progress, len(models), "trajectories") as tick, ThreadPoolExecutor(threads) as pool:
+        jobs = [pool.submit(work.run, first, min(first + size, len(models))) for first in range(0, len(models), size)]
+        try:
+            for job in as_completed(jobs):
+                done += job.result()
+                if tick is not None:
+                    tick(done)
+        except BaseException as error:  # what is under way stops at the next pause
+            work.halt[0] = 1
+            for job in jobs:
+                job.cancel()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+    return work.solutions()
+
+
+def paired(models, starts):
+    """Lists of models and starts of equal length; one alone serves all."""
+    lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts)]
+    models, starts = lists
+    for name, values, single in (("models", models, check.model), ("starts", starts, check.state)):
+        if not values:
+            raise ValueError(f"{name} is empty; expected at least one.")
+        for i, value in enumerate(values):
+            single(value, f"{name}[{i}]" if len(values) > 1 else name)
+    n = max(map(len, lists))
+    if {len(models), len(starts)} - {1, n}:
+        raise ValueError(
+            f"there are {len(models)} models and {len(starts)} starts; expected equal numbers, or one of either."
+        )
+    models, starts = models * (n // len(models)), starts * (n // len(starts))
+    for i, start in enumerate(starts):
+        if start.alpha != starts[0].alpha:
+            raise ValueError(
+                f"starts[{i}] belongs to alpha = {start.alpha:g}, starts[0] to {starts[0].alpha:g}; expected one time."
+            )
+    first = models[0]
+    for i, model in enumerate(models):
+        for what, of in SHAPE.items():
+            if model is not first and of(model) != of(first):
+                raise ValueError(
+                    f"models[{i}] has {what} = {of(model)}, models[0] {of(first)}; expected models of equal K, M, L "
+                    "and activations, with all second layers trained or none. ov.sweep takes models of any kind."
+                )
+    return models, starts
+
+
+SHAPE = {
+    "K": lambda model: model.K,
+    "M": lambda model: model.M,
+    "L": lambda model: model.spectrum.L,
+    "activation": lambda model: model.activation,
+    "teacher_activation": lambda model: model.teacher_activation,
+    "trains_v": lambda model: model.trains_v,
+}
+
+
+class _Work:
+    """The problems of a batch and the arrays that take their solutions; ``run`` is one chunk of them."""
+
+    def __init__(self, models, starts, times, skipped, stop, rtol, atol, method, options, blocks):
+        self.models, self.times, self.skipped, self.stop = models, times, skipped, stop
+        self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
+        known: dict[Any, Any] = {}
+        self.starts = [_once(known, i, models[i], start) for i, start in enumerate(starts)]
+        self.automatic = isinstance(method, str) and method == "auto"
+        self.solver = None if self.automatic else solver_class(method)
+        if self.solver is not None:
+            check_options(self.solver, options)
+        self.kernel = bind(models[0]).compiled
+        by_python = self.kernel is None or callable(stop) or self.solver not in (None, DOP853)
+        if self.kernel is None:
+            for model, start in zip(models, self.starts, strict=True):
+                check_domain(model, start.S, start.v)
+        else:
+            check_options(DOP853, options)
+            for start in {id(start): start for start in self.starts}.values():
+                check_domain(models[0], start.S, start.v)
+            self.compiled = ready_all(self.kernel)
+        self.why = [None] * len(models) if by_python else self._methods()
+        self.halt = np.zeros(1, np.int64)
+
+    def _methods(self):
+        """Why the explicit method is right for each trajectory, or None where it is another one's."""
+        if not self.automatic:
+            return [""] * len(self.models)
+        span, slowest, found = self.times[-1] - self.times[0], {}, []
+        for model, start in zip(self.models, self.starts, strict=True):
+            # the fastest rate is 2 (eta h + decay) with h of the start, the spectrum and the teacher's second layer
+            key = id(start), id(model.spectrum), model.v_star.tobytes()
+            decay = rates(model)[3]
+            if key not in slowest:
+                system = System(model, start)
+                slowest[key] = system, (fastest_rate(system) / 2 - decay) / model.eta
+            system, h = slowest[key]
+            name, why = choose_method(system, span, self.rtol, 2 * (model.eta * h + decay))
+            found.append(why if name == "DOP853" else None)
+        return found
+
+    def allocate(self, threads, most):
+        """Arrays for all records, if there is room for them."""
+        b, n, packing = len(self.models), self.times.size - self.skipped, System(self.models[0], self.starts[0]).packing
+        self.packing, self.kept = packing, packing if self.blocks else packing.summed
+        need = 8 * (b * (n + 1) * (self.kept.size + 1) + threads * self.times.size * (packing.size + 2))
+        if need > most:
+            hint = " blocks=False keeps Q, R, v only." if self.blocks and packing.shape[0] > 1 else ""
+            raise ValueError(
+                f"{b} trajectories of {n} records take {need / 1e9:.3g} GB; expected below max_memory = "
+                f"{most / 1e9:.3g} GB. Take fewer output times, send parts, or raise max_memory.{hint}"
+            )
+        self.records = np.full((b, n, self.kept.size + 1), np.nan)
+        self.ends, self.end = np.full((b, self.kept.size + 1), np.nan), np.zeros(b)
+        self.success, self.nfev, self.state = np.zeros(b, bool), np.zeros(b, np.int64), np.zeros(b, np.int64)
+        self.method, self.solvers = ["not begun"] * b, [self.solver or DOP853] * b
+        self.message = ["interrupted before it was finished; it has no records."] * b
+
+    def run(self, first, last):
+        """Solve the problems first ... last - 1; return their number."""
+        here = [i for i in range(first, last) if self.why[i] is not None]
+        if here:
+            self._march(here)
+        for i in range(first, last):
+            if self.state[i] != FINISHED and not self.halt[0]:
+                self._evolve(i)
+        return last - first
+
+    def _march(self, here):
+        """The compiled steps; ``state`` says which trajectories they have finished."""
+        models, starts = [self.models[i] for i in here], [self.starts[i] for i in here]
+        first, packed = models[0], {id(x): (self.packing.pack(x.q, x.r, x.v), blocks_last(x.tau), x.S) for x in starts}
+        y, tau, S = (np.array(x) for x in zip(*(packed[id(x)] for x in starts), strict=True))
+        w = np.array([[*x.v, *-model.v_star] for model, x in zip(models, starts, strict=True)])
+        spectra = np.array([[model.spectrum.s, model.spectrum.p] for model in models])
+        level = -np.inf if self.stop is None else self.stop
+        max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
+        rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
+        controls = rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, first_step
+        records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)
+        march_all(
+            *self.compiled, first.K, first.teacher_activation.code, first.trains_v,
+            np.array([rates(model) for model in models]), spectra, tau, controls, np.array(self.times), self.halt,
+            S, w, y, records, nfev, state,
+        )  # fmt: skip
+        for row, i in enumerate(here):
+            if state[row] == FINISHED:
+                self._keep(i, records[row], records[row, -1], self.times[-1], nfev[row], True, reached(self.times))
+                self.method[i] = DOP853.__name__ + self.why[i]
+
+    def _evolve(self, i):
+        """The way of ``solve``."""
+
+        def halt(alpha):
+            if self.halt[0]:
+                raise KeyboardInterrupt
+
+        method = "auto" if self.automatic else self.solver
+        found = evolve(
+            self.models[i], self.starts[i], self.times[self.skipped :], method=method,
+            rtol=self.rtol, atol=self.atol, stop=self.stop, blocks=self.blocks, progress=halt, **self.options,
+        )  # fmt: skip
+        packed = [self.kept.pack(*x) for x in zip(found.q, found.r, found.v, strict=True)]
+        rows = np.column_stack([packed, found.eps_error])
+        at = np.isin(found.alpha, self.times[self.skipped :])
+        records = np.full_like(self.records[i], np.nan)
+        records[: np.sum(at)] = rows[at]
+        self._keep(i, records, rows[-1], found.alpha[-1], found.nfev, found.success, found.message)
+        self.method[i], self.solvers[i] = found.method, found.solver
+
+    def _keep(self, i, records, last, end, nfev, success, message):
+        self.records[i], self.ends[i], self.end[i], self.nfev[i] = records, last, end, nfev
+        self.success[i], self.message[i], self.state[i] = success, message, FINISHED
+
+    def solutions(self):
+        """What a Batch is made of."""
+        n, different = len(self.starts), self.starts
+        if all(x is self.starts[0] for x in self.starts):
+            different = self.starts[:1]
+        stacked = (np.array([getattr(x, name) for x in different]) for name in ("v", "tau", "T"))
+        v, tau, T = (np.broadcast_to(x, (n, *x.shape[1:])) for x in stacked)
+        return Solutions(
+            tuple(self.models), self.times[self.skipped :], self.records, self.ends, self.end, v, tau, T, self.success,
+            tuple(self.message), self.nfev, tuple(self.method), tuple(self.solvers), self.rtol, self.atol, self.blocks,
+        )  # fmt: skip
+
+
+FREE = {"max_step": np.inf, "first_step": 0.0}
+
+
+def _once(known, i, model, start):
+    """The start on its model; each pair of a start and a spectrum is checked once."""
+    key = id(start), id(model.spectrum), type(model)
+    if key not in known:
+        try:
+            known[key] = checked_start(model, start)
+        except ValueError as error:
+            raise ValueError(f"starts[{i}]: {error}") from None
+    return known[key]

@@ -1,0 +1,180 @@
+"""Results of many integrations at common times."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record, read_only
+from ..activations.closure import bind
+from ..flow.packing import Packing
+from ..models.state import gram
+from .trajectory import SummedTrajectory, Trajectory
+
+__all__ = ["Batch"]
+AT_ONCE = 10**6  # numbers in the covariances of which eps_g is taken at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Batch(Record):
+    """Solutions of many problems of one shape at common times; made by :func:`overlaps.solve_many`.
+
+    Attributes
+    ----------
+    models : tuple of Model
+        What was learned, b of them.
+    alpha : ndarray, shape (n,)
+        Output times, steps / N.
+    Q, R, v, eps_g : ndarray, shape (b, n, K, K), (b, n, K, M), (b, n, K), (b, n)
+        Order parameters and generalisation error; nan behind the end of a trajectory.
+    success, end, nfev : ndarray, shape (b,)
+        Whether each integration reached its end or met its stop condition, the time of its last record (where it
+        stopped), and its evaluations of the right-hand side.
+    message, method, solver : tuple
+        A sentence about each, the integrator as ``Trajectory.method`` has it, and its class.
+    rtol, atol, blocks
+        Tolerances, and whether the overlaps of every block are kept.
+    records, ends : ndarray, shape (b, n, size + 1), (b, size + 1)
+        Packed overlaps, or with ``blocks=False`` their sums over blocks, at the output times and at the end, followed
+        by ``Trajectory.eps_error``. Eight bytes a number, b (n + 1) (size + 1) in all, with size = L (K M + K (K + 1)
+        / 2), and K more where v is trained (L = 1 with ``blocks=False``).
+    start_v, tau, T : ndarray, shape (b, K), (b, L, M, M), (b, M, M)
+        Second layers at the start and teacher constants.
+
+    Notes
+    -----
+    Exact for N -> infinity, to the tolerances of the integration. ``batch[i]`` is the :class:`Trajectory` (or
+    :class:`~overlaps.results.trajectory.SummedTrajectory`) that ``ov.solve`` returns for problem i.
+
+    Examples
+    --------
+    >>> import dataclasses, overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> models = [dataclasses.replace(model, eta=eta) for eta in (0.2, 0.5, 1.0)]
+    >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5, 10])
+    >>> batch.Q.shape, batch.eps_g.shape, batch[2]
+    ((3, 3, 2, 2), (3, 3), Trajectory(Committee...
+    """
+
+    models: tuple
+    alpha: np.ndarray
+    records: np.ndarray
+    ends: np.ndarray
+    end: np.ndarray
+    start_v: np.ndarray
+    tau: np.ndarray
+    T: np.ndarray
+    success: np.ndarray
+    message: tuple
+    nfev: np.ndarray
+    method: tuple
+    solver: tuple
+    rtol: float
+    atol: float
+    blocks: bool
+    _cache: dict = field(default_factory=dict, compare=False, init=False)
+    is_ensemble: ClassVar[bool] = False
+
+    def __post_init__(self):
+        self.settle(**{x: read_only(a) for x, a in vars(self).items() if isinstance(a, np.ndarray)})
+
+    def __len__(self):
+        """Number of trajectories."""
+        return len(self.models)
+
+    @property
+    def _packing(self):
+        first = self.models[0]
+        whole = Packing(first.spectrum.L, first.K, first.M, first.trains_v)
+        return whole if self.blocks else whole.summed
+
+    def _sums(self, records, eigenvalues):
+        """Q and R of packed records (b, n, size + 1)."""
+        q, r, _ = self._packing.unpack(records[..., :-1])
+        if self.blocks:
+            return np.einsum("bl,bnlij->bnij", eigenvalues, q), r.sum(axis=-3)
+        return q[:, :, 0], r[:, :, 0]
+
+    @property
+    def _eigenvalues(self):
+        return np.array([model.spectrum.s for model in self.models])
+
+    @property
+    def Q(self):
+        """Covariance of the student fields (b, n, K, K)."""
+        return self._sums(self.records, self._eigenvalues)[0]
+
+    @property
+    def R(self):
+        """Covariance of student and teacher fields (b, n, K, M)."""
+        return self._sums(self.records, self._eigenvalues)[1]
+
+    @property
+    def v(self):
+        """Second layers of the students (b, n, K)."""
+        K = self.models[0].K
+        if self.models[0].trains_v:
+            return self.records[..., -1 - K : -1]
+        return np.where(np.isnan(self.records[..., :1]), np.nan, self.start_v[:, None])
+
+    @property
+    def eps_g(self):
+        """Generalisation error E[(yhat - y)^2] / 2 without the noise (b, n)."""
+        if "eps_g" not in self._cache:
+            result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
+            rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
+            step = max(AT_ONCE // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
+            for i in range(0, len(self), step):
+                part = slice(i, i + step)
+                Q, R = self._sums(self.records[part], eigenvalues[part])
+                S = gram(Q, R, self.T[part, None])
+                w = np.concatenate([v[part], np.broadcast_to(-v_star[part, None], (*Q.shape[:2], first.M))], axis=-1)
+                there = np.isfinite(Q[..., 0, 0])
+                result[part][there] = np.maximum(rule.errors(S[there], w[there]), 0.0)
+            self._cache["eps_g"] = read_only(result)
+        return self._cache["eps_g"]
+
+    def __getitem__(self, i):
+        """Trajectory number ``i``, as ``ov.solve`` returns it."""
+        i = check.index("i", i, len(self))
+        if np.isnan(self.ends[i, 0]):
+            raise ValueError(f"batch[{i}]: {self.message[i]}")
+        there = ~np.isnan(self.records[i, :, 0])
+        alpha, rows = self.alpha[there], self.records[i, there]
+        if not alpha.size or self.end[i] != alpha[-1]:  # it stopped between output times, or before the first
+            alpha, rows = np.append(alpha, self.end[i]), np.vstack([rows, self.ends[i]])
+        q, r, v = self._packing.unpack(rows[:, :-1])
+        model = self.models[i]
+        v = v if model.trains_v else np.broadcast_to(self.start_v[i], (len(rows), model.K))
+        common = {
+            "model": model, "alpha": alpha, "v": v, "T": self.T[i], "success": bool(self.success[i]),
+            "message": self.message[i], "nfev": int(self.nfev[i]), "method": self.method[i], "rtol": self.rtol,
+            "atol": self.atol, "solver": self.solver[i], "eps_error": rows[:, -1],
+        }  # fmt: skip
+        if self.blocks:
+            return Trajectory(q=q, r=r, tau=self.tau[i], **common)
+        return SummedTrajectory(Q=q[:, 0], R=r[:, 0], **common)
+
+    def save(self, path):
+        """Write one ``.npz`` file with the arrays and the parameters of all models; :func:`overlaps.load` reads it."""
+        from .files import save
+
+        save(self, path)
+
+    def to_xarray(self, **coords):
+        """Label the arrays; see :func:`overlaps.results.labelled.from_batch`."""
+        from .labelled import from_batch
+
+        return from_batch(self, coords)
+
+    def plot(self, ax=None, **style):
+        """Draw eps_g of all trajectories; see :func:`overlaps.results.plotting.plot_batch`."""
+        from .plotting import plot_batch
+
+        return plot_batch(self, ax=ax, **style)
+
+    def __repr__(self):
+        n = int(np.sum(self.success))
+        state = "success" if n == len(self) else f"{n} of {len(self)} succeeded"
+        return f"Batch({len(self)} x {self.models[0]}, n={self.alpha.size}, {state})"

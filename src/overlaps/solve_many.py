@@ -1,0 +1,87 @@
+"""Integration of many problems of one shape at once."""
+
+import warnings
+
+import numpy as np
+
+from .integrators.many import evolve_many
+from .results.batch import Batch
+
+__all__ = ["solve_many"]
+
+
+def solve_many(
+    models, starts, alpha, *, threads=None, stop=None, method="auto", rtol=1e-8, atol=None, blocks=True,
+    max_memory=4e9, progress=False, **options,
+):  # fmt: skip
+    """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
+
+    Trajectories are stepped by DOP853 in compiled code, one after another in each thread, without Python in between.
+    What the compiled code does not do goes through ``solve`` in the same threads, at its speed: stiff problems, other
+    methods, activations of Python functions, the step in which ``stop`` is met, kinked students that are nearly
+    parallel, divergence.
+
+    Parameters
+    ----------
+    models : Model or sequence of Model
+        What is learned and how: equal K, M, L and activations, with all second layers trained or none; rates, noise,
+        second layers, teachers and eigenvalues may differ.
+    starts : State or sequence of State
+        Initial order parameters. One model, or one start, serves all.
+    alpha : array_like, shape (n,)
+        Increasing output times >= 0, shared by all, with the start at alpha = 0.
+    threads : int, optional
+        Number of threads; that of the cores by default. Results do not depend on it, digit by digit.
+    stop, method, rtol, atol, **options
+        As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are left to it.
+    blocks : bool
+        Whether to keep the overlaps of every block; otherwise Q, R and v only.
+    max_memory : float
+        Bytes above which nothing is begun; the records take 8 b (n + 1) (L (K M + K (K + 1) / 2) + 1).
+    progress : bool
+        Show a progress bar over trajectories.
+
+    Returns
+    -------
+    Batch
+        With ``success``, ``message`` and ``end`` of each trajectory. Ctrl-C returns what is finished, the rest with
+        ``success=False``.
+
+    Raises
+    ------
+    ValueError
+        Bad input, models that differ in shape (the first is named), or too little memory, before any integration.
+
+    Warns
+    -----
+    RuntimeWarning
+        Once, when some integrations did not succeed.
+
+    Notes
+    -----
+    Equal to ``solve`` one by one to the last bit.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500.
+
+    Examples
+    --------
+    >>> import dataclasses, numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> models = [dataclasses.replace(model, noise=noise) for noise in np.linspace(0, 0.5, 20)]
+    >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), np.linspace(0, 50, 11))
+    >>> batch.eps_g.shape, bool(batch.success.all()), bool(np.all(np.diff(batch.eps_g[:, -1]) > 0))
+    ((20, 11), True, True)
+    """
+    controls = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks, "progress": progress}
+    found = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
+    batch = Batch(**found._asdict())
+    lost = np.flatnonzero(~batch.success)
+    if lost.size:
+        warnings.warn(
+            f"{lost.size} of {len(batch)} trajectories did not succeed; number {lost[0]}: {batch.message[lost[0]]}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return batch
