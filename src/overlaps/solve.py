@@ -64,12 +64,17 @@ def solve(
         decay, a trained second layer and teachers of latents. Where v differs from v*, or a student learns no teacher,
         Q and R are integrated to the end. "exponential" is followed by "structured". Linear networks of several units
         learn their sum only: take K = M = 1, as in :mod:`overlaps.theory.linear`.
+    blocks : bool
+        Whether to keep the overlaps of every block. A record takes 8 (L (K M + K (K + 1) / 2) + K + 2) bytes while it
+        is integrated and 8 (L K (K + M) + K + 2) in the result, and an interval records every step: thousands of them.
+        With ``blocks=False`` it is L = 1 in both formulas, and a :class:`~overlaps.results.trajectory.SummedTrajectory`
+        comes back, whose records are no starts and which has no ``at``.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 
     Returns
     -------
-    Trajectory
+    Trajectory, or SummedTrajectory with ``blocks=False``
         With ``success``, ``message`` and ``nfev``. A diverging, failing or interrupted integration returns the part
         that was computed with ``success=False``.
 

@@ -59,7 +59,8 @@ def solve_many(
 
     Notes
     -----
-    Equal to ``solve`` one by one to the last bit.
+    Equal to ``solve`` one by one to the last bit; with ``blocks=False`` and several eigenvalues to rounding (1e-15), as
+    sums are added up in another order.
 
     References
     ----------

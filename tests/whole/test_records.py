@@ -84,6 +84,8 @@ RECORDS = {
     "CriticalEta": (critical_rate, dict(eta=1.0)),
     "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),
     "Trajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5, 1.0]), dict(message="mine")),
+    "SummedTrajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5], blocks=False), dict(message="mine")),
+    "Batch": (lambda: ov.solve_many([MODEL] * 2, START, [0.0, 0.5]), dict(rtol=1e-3)),
     "Ensemble": (lambda: ov.simulate(MODEL, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
     "Sweep": (lambda: ov.sweep(double, {"x": [1, 2]}), dict(function="mine")),
     "FixedPoint": (lambda: plateau(FLOW), dict(message="mine")),

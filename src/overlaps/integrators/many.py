@@ -63,8 +63,10 @@ def evolve_many(
     size = int(np.clip(len(models) // (4 * threads), 1, CHUNK))
     done = 0
     with bar(progress, len(models), "trajectories") as tick, ThreadPoolExecutor(threads) as pool:
-        jobs = [pool.submit(work.run, first, min(first + size, len(models))) for first in range(0, len(models), size)]
+        jobs: list[Any] = []
         try:
+            for first in range(0, len(models), size):
+                jobs.append(pool.submit(work.run, first, min(first + size, len(models))))
             for job in as_completed(jobs):
                 done += job.result()
                 if tick is not None:

@@ -4,9 +4,10 @@
 the record. matplotlib is imported by ``plotting`` only, at the first picture.
 """
 
+from .batch import Batch
 from .discrepancy import Discrepancy, tlog_rmse
 from .ensemble import Ensemble
 from .files import load
-from .trajectory import Trajectory
+from .trajectory import SummedTrajectory, Trajectory
 
-__all__ = ["Discrepancy", "Ensemble", "Trajectory", "load", "tlog_rmse"]
+__all__ = ["Batch", "Discrepancy", "Ensemble", "SummedTrajectory", "Trajectory", "load", "tlog_rmse"]

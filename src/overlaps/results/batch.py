@@ -13,7 +13,7 @@ from ..models.state import gram
 from .trajectory import SummedTrajectory, Trajectory
 
 __all__ = ["Batch"]
-AT_ONCE = 10**6  # numbers in the covariances of which eps_g is taken at a time
+AT_ONCE = 10**5  # numbers in the covariances of which eps_g is taken at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -53,8 +53,8 @@ class Batch(Record):
     >>> model = ov.committee_machine(2, 2, eta=0.5)
     >>> models = [dataclasses.replace(model, eta=eta) for eta in (0.2, 0.5, 1.0)]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5, 10])
-    >>> batch.Q.shape, batch.eps_g.shape, batch[2]
-    ((3, 3, 2, 2), (3, 3), Trajectory(Committee...
+    >>> batch.Q.shape, batch.eps_g.shape, batch[2] == ov.solve(models[2], batch[2][0], [0, 5, 10])
+    ((3, 3, 2, 2), (3, 3), True)
     """
 
     models: tuple
@@ -157,7 +157,10 @@ class Batch(Record):
         return SummedTrajectory(Q=q[:, 0], R=r[:, 0], **common)
 
     def save(self, path):
-        """Write one ``.npz`` file with the arrays and the parameters of all models; :func:`overlaps.load` reads it."""
+        """Write one ``.npz`` file with the arrays and the parameters of all models to ``path``.
+
+        :func:`overlaps.load` reads it. The file appears complete, or not at all.
+        """
         from .files import save
 
         save(self, path)

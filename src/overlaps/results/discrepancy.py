@@ -7,7 +7,7 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
-from .trajectory import Trajectory
+from .trajectory import SummedTrajectory, Trajectory
 
 __all__ = ["Discrepancy", "log_times", "tlog_rmse"]
 
@@ -104,6 +104,8 @@ def tlog_rmse(theory, simulation, *, times=None, variant="rmse"):
         raise ValueError(f"simulation = {check.shown(simulation)}; expected the runs that overlaps.simulate made.")
     theories = list(theory) if isinstance(theory, list | tuple) else [theory]
     for t in theories:
+        if isinstance(t, SummedTrajectory):
+            continue
         check.kind("theory", t, Trajectory, "ov.solve(model, runs.start(0), runs.alpha), or a list of them")
     if len(theories) not in (1, len(simulation)):
         raise ValueError(

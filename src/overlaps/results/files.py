@@ -26,13 +26,15 @@ PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a
 SHAPES = {
     "alpha": "t", "v": "rtK", "q": "rtLKK", "r": "rtLKM", "Q": "rtKK", "R": "rtKM", "tau": "rLMM", "T": "rMM",
     "eps_late": "t", "floor_late": "t", "eps_error": "t",
+    "records": "rtz", "ends": "rz", "end": "r", "start_v": "rK", "success": "r", "nfev": "r",
     "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
 }  # fmt: skip
+KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
 MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 
 
 def save(result, path):
-    """Write a Trajectory or an Ensemble; the file appears complete or not at all."""
+    """Write a Trajectory, a Batch or an Ensemble; the file appears complete or not at all."""
     path = _path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
@@ -43,12 +45,21 @@ def save(result, path):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
-        elif f.compare and f.name not in ("model", "solver"):
+        elif f.compare and f.name not in ("model", "models", "solver"):
             header[f.name] = value
-    described, of_model = _described(result.model)
-    head = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header} | described
-    if hasattr(result, "solver"):
-        head["solver"] = _solver_name(result.solver)
+    head = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
+    several = getattr(result, "models", None)
+    if several is None:
+        described, of_model = _described(result.model)
+        head |= described
+    else:
+        described, parts = zip(*map(_described, several), strict=True)
+        head["models"], of_model = described, {x: np.array([part[x] for part in parts]) for x in parts[0]}
+    solver = getattr(result, "solver", None)
+    if isinstance(solver, tuple):
+        head["solver"] = [_solver_name(x) for x in solver]
+    elif hasattr(result, "solver"):
+        head["solver"] = _solver_name(solver)
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         with open(temporary, "xb") as file:  # with the permissions that any new file gets
@@ -133,14 +144,14 @@ def load(path, *, model=None):
     ----------
     path : path-like
         The ``.npz`` file.
-    model : Model, optional
+    model : Model, or sequence of Model for a Batch, optional
         Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
         Parameters of ``leaky_relu`` and ``polynomial`` are in the file. It has to agree with all that the file knows:
         sizes, rates, second layers, spectrum, names of functions and their values at a few points.
 
     Returns
     -------
-    Trajectory or Ensemble
+    Trajectory, Batch or Ensemble
         Equal to the one saved (but for ``solver``, where that was a class of the user's).
 
     Raises
@@ -162,8 +173,8 @@ def load(path, *, model=None):
     True
     """
     path = _path(path)
-    if model is not None:
-        check.model(model)
+    for one in model if isinstance(model, list | tuple) else [] if model is None else [model]:
+        check.model(one)
     data = _arrays(path)
     try:
         head = json.loads(str(data.pop("header")))
@@ -177,14 +188,17 @@ def load(path, *, model=None):
         )
     try:
         kind = Record.kinds[head["kind"]]
-        if model is None:
-            model = _model(head, data)
-        _check_model(model, head, data)
         names = {f.name for f in fields(kind)}
         values = head["result"] | {name: data[name] for name in names & data.keys()}
-        if "solver" in names:  # early files have its name in a sentence only
-            values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
-        result = kind(model=model, **values)
+        if "models" in names:
+            values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
+            values |= {"models": _models(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}
+        else:
+            values["model"] = _model(head, data) if model is None else model
+            _check_model(values["model"], head, data)
+            if "solver" in names:  # early files have its name in a sentence only
+                values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
+        result = kind(**values)
         _check_result(result)
     except _Refused as refused:
         raise ValueError(f"{path}: {refused}") from None
@@ -211,6 +225,21 @@ def _arrays(path):
                 return {name: data[name] for name in data.files}
         except Exception as error:  # zipfile, zlib and NumPy raise some ten types for damaged bytes
             raise ValueError(f"{path} is damaged: {_said(error)}.") from error
+
+
+def _models(head, data, models):
+    """The models of a Batch; spectra that are equal become one."""
+    heads: list = head["models"]
+    known: dict[bytes, Any] = {}
+    if models is not None and (not isinstance(models, list | tuple) or len(models) != len(heads)):
+        raise _Refused(f"model = {check.shown(models)}; expected the {len(heads)} models of the batch, as a sequence.")
+    found = []
+    for i, own in enumerate(heads):
+        arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
+        model = _model(own, arrays) if models is None else models[i]
+        _check_model(model, own, arrays)
+        found.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))
+    return tuple(found)
 
 
 def _model(head, data):
@@ -263,21 +292,23 @@ def _check_model(model, head, data):
 
 def _check_result(result):
     """Refuse fields of another type or shape, and numbers that no result has."""
-    model = result.model
+    model = result.models[0] if hasattr(result, "models") else result.model
+    many = result.is_ensemble or hasattr(result, "models")
     sizes = {"K": model.K, "M": model.M, "L": model.spectrum.L, "t": result.alpha.size}
-    if result.is_ensemble:
-        sizes |= {"r": len(result), "N": result.N}
+    if many:
+        sizes |= {"r": len(result), "N": getattr(result, "N", 0)}
     for f in fields(result):
         value = getattr(result, f.name)
         if f.compare and not isinstance(value, f.type):  # type: ignore[arg-type]
             raise TypeError(f"{f.name} = {check.shown(value)}")
         if not isinstance(value, np.ndarray):
             continue
-        letters = SHAPES[f.name] if result.is_ensemble else SHAPES[f.name].removeprefix("r")
+        letters = SHAPES[f.name] if many else SHAPES[f.name].removeprefix("r")
         shape = tuple(sizes.setdefault(x, n) for x, n in zip(letters, value.shape, strict=False))
-        if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != "f":
+        if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != KINDS.get(f.name, "f"):
             raise ValueError(f"{f.name} is of shape {value.shape} and type {value.dtype}")
-        unreached = f.name.endswith("_late") or (result.is_ensemble and not result.success and "rt" in letters)
+        unreached = f.name.endswith("_late") or f.name in ("records", "ends")
+        unreached |= result.is_ensemble and not result.success and "rt" in letters
         if np.any(np.isinf(value)) or (np.any(np.isnan(value)) and not unreached):
             raise ValueError(f"{f.name} contains nan or inf")
     if np.any(np.diff(result.alpha) <= 0) or np.any(result.alpha < 0):

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._base.version import __version__
 
-__all__ = ["from_curves", "from_sweep"]
+__all__ = ["from_batch", "from_curves", "from_sweep"]
 
 LONG_NAMES = {
     "alpha": "learning time, steps / N",
@@ -24,6 +24,9 @@ LONG_NAMES = {
     "tau": "teacher source, s_l^2 W* P_l W*^T / N",
     "s": "eigenvalues of the input covariance",
     "p": "weights of the eigenvalues",
+    "success": "whether the integration succeeded",
+    "end": "time of the last record",
+    "nfev": "evaluations of the right-hand side",
 }
 DIMS = {"eps_g": "", "test_error": "", "test_error_se": "", "Q": "kl", "R": "km", "v": "k", "q": "ekl", "r": "ekm"}
 CONSTANT_DIMS = {"T": "mn", "tau": "emn"}
@@ -89,6 +92,63 @@ def from_curves(result):
     for name in data.variables:
         data[name].attrs["long_name"] = LONG_NAMES[name]
     return data
+
+
+def from_batch(batch, coords=None):
+    """Dataset of a Batch.
+
+    Parameters
+    ----------
+    batch : Batch
+        What ``solve_many`` returned.
+    coords : dict of array_like, optional
+        What varies: the axes of a grid whose product has as many points as the batch, the last one running fastest, or
+        one value for each trajectory.
+
+    Returns
+    -------
+    xarray.Dataset
+        Variables ``eps_g, Q, R, v`` with the dimensions of the grid (or ``trajectory``), alpha and those of their
+        indices; ``success``, ``end`` and ``nfev`` of each trajectory.
+
+    Raises
+    ------
+    ValueError
+        Coordinates that do not fit the number of trajectories.
+    ImportError
+        xarray is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import dataclasses, overlaps as ov
+    >>> model, etas, noises = ov.committee_machine(1, 1, eta=0.5), [0.2, 0.5, 1.0], [0.0, 0.1]
+    >>> models = [dataclasses.replace(model, eta=eta, noise=noise) for eta in etas for noise in noises]
+    >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5])
+    >>> batch.to_xarray(eta=etas, noise=noises).eps_g.dims
+    ('eta', 'noise', 'alpha')
+    """
+    xr, b = _xarray(), len(batch)
+    axes = {name: np.asarray(values) for name, values in (coords or {}).items()}
+    lengths = [values.size for values in axes.values()]
+    grid = bool(axes) and int(np.prod(lengths)) == b
+    if any(x.ndim != 1 for x in axes.values()) or not (grid or all(n == b for n in lengths)):
+        raise ValueError(
+            f"coordinates of lengths {dict(zip(axes, lengths, strict=True))} for {b} trajectories; expected the axes "
+            "of a grid of that many points, or one value for each."
+        )
+    dims, shape = (tuple(axes), tuple(lengths)) if grid else (("trajectory",), (b,))
+    if clash := set(axes) & {"alpha", "trajectory", *"klmn", *DIMS, "success", "end", "nfev"}:
+        raise ValueError(f"{sorted(clash)} are names of coordinates and of what the batch holds; rename the first.")
+    names = {name: ("alpha", *DIMS[name]) for name in ("eps_g", "Q", "R", "v")}
+    names |= dict.fromkeys(("success", "end", "nfev"), ())
+    variables = {}
+    for name, own in names.items():
+        values = getattr(batch, name)
+        values = values.astype(np.int8) if name == "success" else values  # netCDF knows no bool
+        variables[name] = (dims + own, values.reshape(shape + values.shape[1:]), {"long_name": LONG_NAMES[name]})
+    labels = {name: (name if grid else "trajectory", values) for name, values in axes.items()}
+    labels |= {"alpha": ("alpha", batch.alpha)}
+    return xr.Dataset(variables, labels, {"models": f"{b} x {batch.models[0]}", "version": __version__})
 
 
 def from_sweep(result):

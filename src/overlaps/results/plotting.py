@@ -69,6 +69,48 @@ def plot(result, ax=None, **style):
     return ax
 
 
+def plot_batch(batch, ax=None, cmap="viridis", **style):
+    """Draw eps_g of all trajectories of a Batch against alpha, coloured in their order.
+
+    Parameters
+    ----------
+    batch : Batch
+        What to draw.
+    ax : Axes, optional
+        A new figure by default.
+    cmap : str or Colormap
+        Colours, from the first trajectory to the last.
+    **style
+        Passed to matplotlib's ``LineCollection``.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import dataclasses, overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> models = [dataclasses.replace(model, eta=eta) for eta in (0.2, 0.5, 1.0)]
+    >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 1, 2, 4, 8])
+    >>> len(batch.plot().collections[0].get_segments())
+    3
+    >>> matplotlib.pyplot.close("all")
+    """
+    from matplotlib.collections import LineCollection
+
+    ax = _new_axes(ax)
+    curves = np.stack([np.broadcast_to(batch.alpha, batch.eps_g.shape), batch.eps_g], axis=-1)
+    style = {"linewidths": 1.0, "alpha": max(0.15, min(1.0, 20 / len(batch)))} | style
+    lines = LineCollection(list(curves), array=np.arange(len(batch)), cmap=cmap, **style)
+    ax.add_collection(lines)
+    ax.autoscale_view()
+    _axis(ax, batch.alpha, batch.eps_g, r"generalisation error $\epsilon_g$")
+    return ax
+
+
 def fluctuations(ensembles, ax=None):
     """Draw N times the variance over runs of every Q, R (and v) against N, at the last record.
 

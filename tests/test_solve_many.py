@@ -1,0 +1,262 @@
+"""Many trajectories at once are those of ``solve``, one by one, whatever the number of threads."""
+
+import dataclasses
+import os
+import signal
+import threading
+import time
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+import overlaps.integrators.many
+
+ALPHA = np.array([0.0, 0.5, 2.0, 6.0, 15.0])
+MODEL = ov.committee_machine(2, 3, eta=0.5, v=[1.0, 0.7], v_star=[0.9, 0.5, -0.4], noise=0.2)
+
+
+def variants(model, **lists):
+    return [
+        dataclasses.replace(model, **dict(zip(lists, row, strict=True))) for row in zip(*lists.values(), strict=True)
+    ]
+
+
+def one_by_one(models, starts, alpha, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return [ov.solve(model, start, alpha, **options) for model, start in zip(models, starts, strict=True)]
+
+
+def many(*arguments, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return ov.solve_many(*arguments, **options)
+
+
+def starts_of(models, N=1200):
+    return [model.random_start(N=N, rng=i) for i, model in enumerate(models)]
+
+
+def softplus(x):
+    return np.logaddexp(0.0, x)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def rates():
+    return variants(MODEL, eta=[0.05, 0.5, 1.5, 9.0], noise=[0.0, 0.2, 0.1, 0.0], weight_decay=[0.0, 0.1, 0.0, 0.0])
+
+
+def diverging():
+    return variants(ov.quadratic_network(2, 1, eta=0.1), eta=[0.1, 5.0, 8.0])
+
+
+def trained():
+    model = dataclasses.replace(MODEL, eta_v=0.2)
+    return variants(model, eta_v=[0.1, 0.4], gradient_flow=[True, False], batch_size=[1, 3])
+
+
+def kinked():
+    return variants(dataclasses.replace(MODEL, activation=ov.relu, teacher_activation=ov.relu), eta=[0.1, 0.3, 0.5])
+
+
+def stiff():
+    """The structured BDF serves the second, DOP853 the first."""
+    model = dataclasses.replace(MODEL, spectrum=ov.power_law(beta=1.5, L=24))
+    return variants(model, eta=[0.01, 0.5], spectrum=[model.spectrum, ov.power_law(beta=1.5, L=24)])
+
+
+def python():
+    soft = ov.Activation.from_function(softplus, sigmoid, name="softplus")
+    return variants(ov.committee_machine(1, 1, activation=soft, eta=0.2, gradient_flow=True), eta=[0.1, 0.2])
+
+
+CASES = {
+    "rates": (rates, {}),
+    "divergence": (diverging, {}),
+    "divergence before the first record": (diverging, {"alpha": [50.0]}),
+    "without the start": (rates, {"alpha": ALPHA[2:]}),
+    "a level": (rates, {"stop": 0.1}),
+    "a level met at once": (rates, {"stop": 10.0}),
+    "a function": (rates, {"stop": lambda alpha, state: state.Q[0, 0] - 0.9}),
+    "steps": (rates, {"max_step": 0.3, "first_step": 1e-3}),
+    "rtol": (rates, {"rtol": 1e-5, "atol": 1e-7}),
+    "RK45": (rates, {"method": "RK45"}),
+    "trained second layer": (trained, {}),
+    "kinks": (kinked, {}),
+    "stiff": (stiff, {"alpha": [0.0, 10.0, 2000.0]}),
+    "sums of a level": (rates, {"blocks": False, "stop": 0.1}),
+    "functions": (python, {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_is_what_solve_returns_one_by_one(name):
+    """To the last bit: the compiled steps are one piece of machine code, and what is not compiled goes by ``solve``."""
+    make, options = CASES[name]
+    models = make()
+    starts = starts_of(models)
+    options = {"alpha": ALPHA} | options
+    batch, reference = many(models, starts, threads=2, **options), one_by_one(models, starts, **options)
+    for i, traj in enumerate(reference):
+        assert batch[i] == traj and batch[i].solver is traj.solver
+        n = np.isin(batch.alpha, traj.alpha)
+        kept = np.isin(traj.alpha, batch.alpha)
+        assert batch.end[i] == traj.alpha[-1] and batch.success[i] == traj.success
+        for curve in ("Q", "R", "v", "eps_g"):
+            assert np.array_equal(getattr(batch, curve)[i, n], getattr(traj, curve)[kept])
+            assert np.all(np.isnan(getattr(batch, curve)[i, ~n]))
+    if name.startswith("divergence"):
+        assert batch.success.tolist() == [True, False, False] and "diverge" in batch.message[2]
+    if name == "stiff":
+        assert batch.method[0].startswith("DOP853") and batch.method[1].startswith("StructuredBDF")
+
+
+def test_sums_over_blocks_are_those_of_the_blocks():
+    """The same steps; only the order in which 24 numbers are added differs."""
+    models = stiff()
+    starts, alpha = starts_of(models), [0.0, 10.0, 2000.0]
+    whole, summed = ov.solve_many(models, starts, alpha), ov.solve_many(models, starts, alpha, blocks=False)
+    for curve in ("Q", "R", "v"):
+        assert np.allclose(getattr(whole, curve), getattr(summed, curve), rtol=0, atol=1e-14)
+    assert np.array_equal(whole.nfev, summed.nfev) and summed.records.nbytes < whole.records.nbytes / 15
+    traj = ov.solve(models[0], starts[0], alpha, blocks=False)
+    assert np.allclose(summed[0].Q, traj.Q, rtol=0, atol=1e-14) and type(summed[0]) is type(traj)
+
+
+def test_threads_and_chunks_change_nothing(monkeypatch):
+    models = variants(MODEL, eta=list(np.linspace(0.1, 2.0, 12)))
+    start = MODEL.random_start(N=1200, rng=1)
+    first = ov.solve_many(models, start, ALPHA, threads=1)
+    assert ov.solve_many(models, start, ALPHA, threads=3) == first
+    monkeypatch.setattr("overlaps.integrators.many.CHUNK", 1)
+    assert ov.solve_many(models, start, ALPHA, threads=2) == first
+
+
+def test_one_model_or_one_start_serves_all():
+    starts = starts_of([MODEL] * 3)
+    batch = ov.solve_many(MODEL, starts, ALPHA)
+    assert len(batch) == 3 and batch == ov.solve_many([MODEL] * 3, starts, ALPHA)
+    single = ov.solve_many(MODEL, starts[0], ALPHA)
+    assert len(single) == 1 and single[0] == batch[0]
+
+
+def test_a_batch_begins_at_the_time_of_its_starts():
+    middle = ov.solve(MODEL, MODEL.random_start(N=1200, rng=1), ALPHA)[2]
+    batch = ov.solve_many([MODEL] * 2, middle, ALPHA[2:])
+    assert batch[0] == ov.solve(MODEL, middle, ALPHA[2:])
+    with pytest.raises(ValueError, match=r"starts\[1\] belongs to alpha = 0, starts\[0\] to 2"):
+        ov.solve_many(MODEL, [middle, dataclasses.replace(middle, alpha=0.0)], ALPHA[2:])
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"v": [1.0]}, r"models\[1\] has K = 1, models\[0\] 2"),
+        ({"v_star": [1.0]}, r"models\[1\] has M = 1, models\[0\] 3"),
+        ({"spectrum": ov.power_law(beta=1.0, L=2)}, r"models\[1\] has L = 2, models\[0\] 1"),
+        ({"activation": ov.relu}, r"models\[1\] has activation = .*relu.*ov.sweep takes models of any kind"),
+        ({"teacher_activation": ov.linear}, r"models\[1\] has teacher_activation"),
+        ({"eta_v": 0.1}, r"models\[1\] has trains_v = True"),
+    ],
+)
+def test_models_of_another_shape_are_named(change, words):
+    with pytest.raises(ValueError, match=words):
+        ov.solve_many([MODEL, dataclasses.replace(MODEL, **change)], MODEL.random_start(N=1200, rng=1), ALPHA)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, words",
+    [
+        ([[], None, ALPHA], {}, "models is empty"),
+        ([[MODEL, 3], None, ALPHA], {}, r"models\[1\] = 3; expected a Model"),
+        ([MODEL, [None, 3], ALPHA], {}, r"starts\[1\] = 3; expected a State"),
+        ([[MODEL] * 2, [None] * 3, ALPHA], {}, "2 models and 3 starts"),
+        ([MODEL, None, (0, 1)], {}, "expected an array of output times"),
+        ([MODEL, None, ALPHA], {"threads": 0}, "threads = 0"),
+        ([MODEL, None, ALPHA], {"max_memory": 100.0}, r"takes? .* GB; expected below max_memory"),
+        ([MODEL, None, ALPHA], {"late": True}, "no such option. Try ov.sweep"),
+        ([MODEL, None, ALPHA], {"t_eval": [1.0]}, "no option t_eval"),
+    ],
+)
+def test_bad_input_is_refused(arguments, options, words):
+    good = MODEL.random_start(N=1200, rng=1)
+    models, starts, alpha = arguments
+    starts = [good if x is None else x for x in starts] if isinstance(starts, list) else good
+    with pytest.raises(ValueError, match=words):
+        ov.solve_many(models, starts, alpha, **options)
+
+
+def test_a_start_that_does_not_fit_is_named():
+    wrong = ov.committee_machine(1, 1, eta=0.1).random_start(N=100, rng=1)
+    with pytest.raises(ValueError, match=r"starts\[1\]: the state has"):
+        ov.solve_many(MODEL, [MODEL.random_start(N=1200, rng=1), wrong], ALPHA)
+
+
+def test_failures_warn_once_and_keep_what_was_computed():
+    models = diverging()
+    with pytest.warns(RuntimeWarning, match=r"2 of 3 trajectories did not succeed; number 1: stopped at alpha"):
+        batch = ov.solve_many(models, models[0].random_start(N=1200, rng=1), ALPHA)
+    assert batch.success.tolist() == [True, False, False]
+    assert np.isfinite(batch.eps_g[0]).all() and np.isfinite(batch.eps_g[1, 0]) and np.isnan(batch.eps_g[1, -1])
+
+
+def test_ctrl_c_returns_what_is_finished(monkeypatch):
+    """The signal arrives while long trajectories are under way; what is behind it says so."""
+    model = dataclasses.replace(MODEL, eta=0.4)
+    models, start = [model] * 3000, model.random_start(N=1200, rng=1)
+    seen, begun, march_all = [], threading.Event(), overlaps.integrators.many.march_all
+
+    def watched(*arguments):
+        begun.set()
+        march_all(*arguments)
+
+    monkeypatch.setattr("overlaps.integrators.many.march_all", watched)
+
+    def press():
+        begun.wait()
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where pytest runs in the background
+    try:
+        presser.start()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            batch = ov.solve_many(models, start, [0.0, 2000.0], threads=2, progress=False)
+        seen.append(str(caught[0].message))
+    finally:
+        presser.join()
+        signal.signal(signal.SIGINT, previous)
+    done = batch.success
+    assert 0 < np.sum(~done) and f"{np.sum(~done)} of 3000 trajectories did not succeed" in seen[0]
+    lost = int(np.flatnonzero(~done)[0])
+    assert "interrupted" in batch.message[lost] and np.isnan(batch.eps_g[lost]).all()
+    with pytest.raises(ValueError, match="interrupted before it was finished"):
+        batch[lost]
+    if done.any():
+        assert batch[int(np.argmax(done))] == ov.solve(model, start, [0.0, 2000.0])
+
+
+def test_progress_counts_trajectories(capsys):
+    ov.solve_many([MODEL] * 5, MODEL.random_start(N=1200, rng=1), ALPHA, progress=True)
+    assert "5/5 trajectories" in capsys.readouterr().err
+
+
+def test_memory_stays_below_three_times_the_result():
+    models = variants(MODEL, eta=list(np.linspace(0.1, 1.0, 200)))
+    start, alpha = MODEL.random_start(N=1200, rng=1), np.linspace(0.0, 1.0, 101)
+    ov.solve_many(models[:2], start, alpha)
+    tracemalloc.start()
+    batch = ov.solve_many(models, start, alpha, threads=2)
+    batch.eps_g  # noqa: B018
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    result = sum(getattr(batch, name).nbytes for name in ("Q", "R", "v", "eps_g"))
+    assert peak < 3 * result
