@@ -20,10 +20,11 @@ from .manifold.ensemble import ManifoldEnsemble
 from .manifold.model import HiddenManifold, hidden_manifold
 from .models.model import Model, committee_machine, quadratic_network
 
+# from where, and what changes on the way
+from .models.schedule import Schedule
+
 # from what data
 from .models.spectrum import Spectrum, isotropic, power_law
-
-# from where
 from .models.state import State
 from .results import discrepancy as discrepancy
 from .results.batch import Batch
@@ -54,6 +55,7 @@ __all__ = [
     "Linearisation",
     "ManifoldEnsemble",
     "Model",
+    "Schedule",
     "Spectrum",
     "State",
     "Sweep",

@@ -20,6 +20,7 @@ def solve(
     stop=None,
     late=False,
     blocks=True,
+    schedule=None,
     **options,
 ):
     r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
@@ -69,6 +70,9 @@ def solve(
         is integrated and 8 (L K (K + M) + K + 2) in the result, and an interval records every step: thousands of them.
         With ``blocks=False`` it is L = 1 in both formulas, and a :class:`~overlaps.results.trajectory.SummedTrajectory`
         comes back, whose records are no starts and which has no ``at``.
+    schedule : Schedule or dict, optional
+        Factor on eta and eta_v along alpha; or factors by name, on "eta", "eta_v", "noise", "weight_decay" and
+        "batch_size" (:class:`Schedule`). Every method steps onto its knots.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 
@@ -113,10 +117,10 @@ def solve(
     True
     """
     controls = {"rtol": rtol, "atol": atol, "progress": progress, "stop": stop, "late": late, "blocks": blocks}
-    found = evolve(model, start, alpha, method=method, **controls, **options)
+    found = evolve(model, start, alpha, method=method, schedule=schedule, **controls, **options)
     if not found.success:
         warnings.warn(found.message, RuntimeWarning, stacklevel=2)
-    parts = found._asdict()
+    parts = found._asdict() | {"schedule": schedule}
     if blocks:
         return Trajectory(model=model, **parts)
     del parts["tau"]

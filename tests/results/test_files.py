@@ -264,3 +264,26 @@ def test_a_label_does_not_make_a_spectrum_that_of_the_limit(tmp_path):
     assert dataclasses.replace(other, nodes=5).spectrum is other.spectrum != limit.spectrum
     renamed = dataclasses.replace(limit, spectrum=dataclasses.replace(limit.spectrum, name="renamed"))
     assert dataclasses.replace(renamed, nodes=5) == dataclasses.replace(limit, nodes=5)
+
+
+def test_schedules_are_kept_by_recipe(tmp_path):
+    model = ov.committee_machine(2, 1, eta=0.5, noise=0.2)
+    start = model.random_start(N=100, rng=1)
+    f = ov.Schedule.warmup(1.0) * ov.Schedule.power(0.5, scale=2.0)
+    mine = ov.Schedule.from_function(lambda a: 1 / (1 + a), knots=[0.5])
+    for schedule in (f, {"eta": f, "noise": ov.Schedule.step([1.0], [0.3])}, {"eta": mine * f}):
+        for result in (
+            ov.solve(model, start, (0, 2), schedule=schedule),
+            ov.simulate(model, N=100, alpha=[0, 1, 2], rng=1, runs=2, schedule=schedule),
+        ):
+            result.save(tmp_path / "run.npz")
+            if isinstance(schedule, dict) and schedule["eta"] is not f:
+                with pytest.raises(ValueError, match=r"user function.*load\(path, schedule=\.\.\.\)"):
+                    ov.load(tmp_path / "run.npz")
+                with pytest.raises(ValueError, match="not the one that was saved"):
+                    ov.load(tmp_path / "run.npz", schedule=mine)
+                same = ov.load(tmp_path / "run.npz", schedule=schedule)
+            else:
+                same = ov.load(tmp_path / "run.npz")
+            assert same == result and same.schedule == schedule
+            np.testing.assert_array_equal(same.eta, result.eta)

@@ -79,6 +79,13 @@ class Bound:
         values = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
         return np.array([self(S_i, w_i, *values) for S_i, w_i in zip(np.ascontiguousarray(S), w, strict=True)])
 
+    def set_noise(self, noise):
+        """Take another standard deviation of the label noise from here on."""
+        self.rule = self.rule._replace(noise=noise)
+        for part in vars(self).values():
+            if isinstance(part, Bound):
+                part.set_noise(noise)
+
     def check(self, S, w):
         """Raise ``ValueError`` where the closure is not defined, or not known."""
         if self.kinked:
@@ -165,7 +172,7 @@ class KernelClosure(Bound):
         super().__init__(student, teacher, rule)
         self.kinked = bool(student.kinks)
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
-        self._arguments = rule.K, teacher.code, *rule[1:]
+        self._arguments = rule.K, teacher.code, *rule[1:]  # kept: finding them costs a tenth of a small closure
         if hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
             self.compiled = self._kernel
 
@@ -185,6 +192,11 @@ class KernelClosure(Bound):
         result = np.empty(len(S))
         errors_of(self._kernel, *self._arguments[:2], np.ascontiguousarray(S), np.ascontiguousarray(w), result)
         return result
+
+    def set_noise(self, noise):
+        """Take another standard deviation of the label noise from here on."""
+        super().set_noise(noise)
+        self._arguments = self.rule.K, self.teacher.code, *self.rule[1:]
 
     def _exact_derivatives(self, S, w):
         if self._kernels.derivatives is None:

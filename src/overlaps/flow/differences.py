@@ -121,7 +121,7 @@ class DifferenceSystem(System):
     decay = decay_v = 0.0
     kernel = None
 
-    def __init__(self, model, start, frame=None):
+    def __init__(self, model, start, frame=None, pace=None):
         start = start.on(model)
         if frame is None:
             frame, reason = can_hand_over(model, start, near=FARTHEST)
@@ -132,7 +132,7 @@ class DifferenceSystem(System):
                 frame, reason = None, "sum_k v_k g((F nu)_k) is not the teacher's output for the frame F given."
         if frame is None:
             raise ValueError(f"the differences of students and teachers cannot be followed: {reason}")
-        self.model, self.start, self.frame = model, start, frame
+        self.model, self.start, self.frame, self.pace = model, start, frame, pace
         L, K = model.spectrum.L, model.K
         self.shape = L, K, K
         self.packing = Packing(L, K, K, False)
@@ -191,7 +191,7 @@ class DifferenceSystem(System):
         _, inverse = self._eigenvalues()
         crossed = turn @ e.swapaxes(1, 2) * inverse
         D = D - crossed - crossed.swapaxes(1, 2) + turn @ self.tau @ turn.T * inverse**2
-        system = DifferenceSystem(self.model, self.start, rotation @ self.frame)
+        system = DifferenceSystem(self.model, self.start, rotation @ self.frame, self.pace)
         return system, system._packed(D, (e - turn @ self.tau * inverse) @ rotation.T)
 
     def drifted(self, y):
@@ -288,13 +288,14 @@ class DifferenceSystem(System):
         size = np.sqrt(np.maximum(variances, SMALLEST**2 / np.finfo(float).eps)) @ gains
         return np.finfo(float).eps * size**2
 
-    def rhs(self, _, y):
-        """dy/dalpha; the flow is autonomous."""
+    def rhs(self, alpha, y):
+        """dy/dalpha."""
+        self.at(alpha)
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         spectrum = self.model.spectrum
         flow(
-            y, spectrum.s, spectrum.p, self.source, self.A, self.x * self.B, self.x**2 * self.C, self.dv,
+            y, spectrum.s, spectrum.p, self.source, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv),
             0.0, 0.0, self.second_order, False, dy,
         )  # fmt: skip
         return dy

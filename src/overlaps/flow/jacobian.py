@@ -29,8 +29,8 @@ class Jacobian:
     def __init__(self, system, y, *, exact=True):
         self.system = system
         system.close(y)
-        self.A, self.B = system.A.copy(), system.B.copy()
-        self.changes = system.derivatives(exact)
+        self.A, self.B, *_ = system.drive(system.A.copy(), system.B.copy(), system.C, system.dv)
+        self.changes = system.drive(*system.derivatives(exact))
         self.unit = system.unit(y)
         self.y = y / self.unit
 

@@ -27,10 +27,15 @@ class System:
     8. ``kernel``: the compiled closure where this very flow is to be stepped in compiled code, or None.
     9. ``packing`` (layout of y), ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``: what the kernels
        of the flow take beside the closure.
+    10. ``enter(alpha) -> whether the flow jumps there`` and ``at(alpha)``: the numbers of the flow at a time, where a
+       ``pace`` changes them. The closure is bound at the numbers of the model and never scaled; ``drive`` is.
     """
 
-    def __init__(self, model, start):
-        self.model, self.start = model, start
+    pace, edge, u, u_v = None, np.inf, 1.0, 1.0
+    refusal = ""  # of a factor that is none, met on the way
+
+    def __init__(self, model, start, pace=None):
+        self.model, self.start, self.pace = model, start, pace
         K, M, L = model.K, model.M, model.spectrum.L
         self.shape = L, K, M
         self.packing = Packing(L, K, M, model.trains_v)
@@ -42,8 +47,36 @@ class System:
         self.eps_g = np.nan  # at the last evaluation
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
-        self.kernel = self.closure.compiled
+        self.kernel = self.closure.compiled if pace is None or not pace.program.functions else None
         *_, self.decay, self.decay_v, self.second_order = rates(model)
+
+    def enter(self, alpha):
+        """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""
+        if self.pace is None:
+            return False
+        later = self.pace.knots[self.pace.knots > alpha]
+        # a trial stage at the end of a segment must not see the value after the jump
+        self.edge = np.nextafter(later[0], -np.inf) if later.size else np.inf
+        return alpha in self.pace.jumps
+
+    def at(self, alpha):
+        """Take the numbers of the flow at alpha: factors u of A, B and u_v of dv, decays and the weight of C."""
+        if self.pace is None:
+            return
+        model = self.model
+        self.u, self.u_v, noise, decay, batch = found = self.pace.factors(min(alpha, self.edge)).tolist()
+        if not all(0 <= x < np.inf for x in found):
+            self.refusal = f"the schedule gives the factors {found} at alpha = {alpha:g}; expected finite ones >= 0."
+            self.u = self.u_v = np.nan
+        self.decay = model.eta * model.weight_decay[0] * self.u * decay
+        self.decay_v = model.eta_v * model.weight_decay[1] * self.u_v * decay
+        self.second_order = 0.0 if model.gradient_flow else self.u**2 / (model.batch_size * batch)
+        if self.pace.noisy:
+            self.closure.set_noise(model.noise * noise)
+
+    def drive(self, A, B, C, dv):
+        """Closure, or a change of it, as it drives the flow at this time; C is scaled by ``second_order``."""
+        return (A, B, C, dv) if self.pace is None else (self.u * A, self.u * B, C, self.u_v * dv)
 
     def pack(self, state):
         """State -> y."""
@@ -108,13 +141,14 @@ class System:
         terms = (np.sum(np.abs(self.A * Q)) / 2 + np.sum(np.abs(self.B * R))) / self.model.eta
         return float(np.clip(max(eps_g, 0.0) / max(SENSITIVE * terms, 1e-300), 0.0, 1.0)) ** 1.2
 
-    def rhs(self, _, y):
-        """dy/dalpha; the flow is autonomous."""
+    def rhs(self, alpha, y):
+        """dy/dalpha."""
+        self.at(alpha)
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         spectrum = self.model.spectrum
         flow(
-            y, spectrum.s, spectrum.p, self.source, self.A, self.B, self.C, self.dv,
+            y, spectrum.s, spectrum.p, self.source, *self.drive(self.A, self.B, self.C, self.dv),
             self.decay, self.decay_v, self.second_order, self.model.trains_v, dy,
         )  # fmt: skip
         return dy

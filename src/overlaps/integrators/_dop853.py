@@ -14,15 +14,17 @@ from scipy.integrate import DOP853
 from .._base.jit import jit
 from ..activations.bound import CLOSURE
 from ..flow import flow, gather
+from ..models import factors
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
 CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
+PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
 CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
 SIGNATURE = INT(
-    types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL, VECTOR, BOOL, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR,
-    MATRIX, INTS,
+    types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX,
+    VECTOR, MATRIX, INTS,
 )  # fmt: skip
 
 VANISHED, PLAIN, LOOK = 0, 1, 2  # how ``march`` comes back: no step is small enough, a pause, a step worth a look
@@ -31,17 +33,38 @@ ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one
 NOISE = 1.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 100.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
 NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
-A, B, E3, E5 = (np.ascontiguousarray(x) for x in (DOP853.A, DOP853.B, DOP853.E3, DOP853.E5))
+A, B, NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("A", "B", "C", "E3", "E5"))
 
 
 @jit(inline=True)
-def velocity(closure, constants, work, y, dy):
-    """Fill dy/dalpha; return eps_g."""
+def velocity(closure, constants, pace, work, driving, t, y, dy):
+    """Fill dy/dalpha at time t; return eps_g.
+
+    ``pace`` = (channels, codes, edges, data, knots, kappa, kappa_v) are the pieces of schedules, if there are any. They
+    scale copies of A, B, dv, which keep the numbers of the model: a factor may be zero, and the error control divides.
+    """
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    channels, codes, edges, data, knots, kappa, kappa_v = pace
     S, w, Am, Bm, C, dv = work[:6]
+    scale, Au, Bu, dvu = driving
     gather(y, s, K, Bm.shape[1], trains_v, S, w)
-    eps_g = closure(S, w, K, teacher, eta, eta_v, noise, second_order > 0, Am, Bm, C, dv)
-    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy)
+    if channels.size == 0:
+        eps_g = closure(S, w, K, teacher, eta, eta_v, noise, second_order > 0, Am, Bm, C, dv)
+        flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy)
+        return eps_g
+    factors(t, channels, codes, edges, data, scale)
+    u, u_v = scale[0], scale[1]
+    eps_g = closure(S, w, K, teacher, eta, eta_v, noise * scale[2], second_order > 0, Am, Bm, C, dv)
+    for i in range(K):
+        for j in range(K):
+            Au[i, j] = u * Am[i, j]
+        for m in range(Bm.shape[1]):
+            Bu[i, m] = u * Bm[i, m]
+        dvu[i] = u_v * dv[i]
+    flow(
+        y, s, p, tau, Au, Bu, C, dvu, eta * kappa * u * scale[3], eta_v * kappa_v * u_v * scale[3],
+        u * u * second_order / scale[4], trains_v, dy,
+    )  # fmt: skip
     return eps_g
 
 
@@ -132,20 +155,28 @@ def size(x, scale):
 
 
 @jit
-def begin(closure, constants, work, control, span, y, new, k):
+def before_knot(knots, t):
+    """The last time before the first knot after t: a stage at a knot must not see the value after a jump."""
+    following = np.searchsorted(knots, t, side="right")
+    return np.nextafter(knots[following], -inf) if following < knots.size else inf
+
+
+@jit
+def begin(closure, constants, pace, work, driving, control, span, t, y, new, k):
     """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as that of y."""
-    velocity(closure, constants, work, y, k[0])
+    velocity(closure, constants, pace, work, driving, t, y, k[0])
     scale = control[1] + control[0] * np.abs(y)
     d0, d1 = size(y, scale), size(k[0], scale)
     h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
-    velocity(closure, constants, work, y + h * k[0], new)
+    edge = before_knot(pace[4], t)
+    velocity(closure, constants, pace, work, driving, min(t + h, edge), y + h * k[0], new)
     largest = max(d1, size(new - k[0], scale) / h)
-    velocity(closure, constants, work, y, k[0])
+    velocity(closure, constants, pace, work, driving, t, y, k[0])
     return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
 
 
 @jit(fast=True)
-def march(closure, constants, work, control, times, every_step, budget, y, y_old, new, k, clock, out, place):
+def march(closure, constants, work, control, times, every_step, pace, budget, y, y_old, new, k, clock, out, place):
     """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
 
     ``clock`` = (t, h, account of the error of eps_g, t before the last step) and ``place`` = (next output time, rows
@@ -156,10 +187,11 @@ def march(closure, constants, work, control, times, every_step, budget, y, y_old
     rtol, atol, max_step, largest, kinks, level = control
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
     S = work[0]
-    n, end = y.size, place[2] + budget
+    n, end, knots = y.size, place[2] + budget, pace[4]
+    driving = np.ones(5), np.empty_like(work[2]), np.empty_like(work[3]), np.empty_like(work[5])
     err5, err3, zero = np.empty(n), np.empty(n), np.zeros(n)
     if place[2] == 0:
-        h = begin(closure, constants, work, control, times[-1] - clock[0], y, new, k)
+        h = begin(closure, constants, pace, work, driving, control, times[-1] - clock[0], clock[0], y, new, k)
         place[2] += 1 if clock[1] > 0.0 else 2
         clock[1] = clock[1] if clock[1] > 0.0 else h
     near = kinks and nearly_parallel(S, K)
@@ -168,6 +200,12 @@ def march(closure, constants, work, control, times, every_step, budget, y, y_old
         least = 10 * (np.nextafter(t, inf) - t)
         h_abs = max(min(proposed, max_step), least)
         rejected = False
+        edge = inf
+        if knots.size > 0:
+            edge = before_knot(knots, t)
+            if knots[np.searchsorted(knots, t) % knots.size] == t:  # the velocity may have jumped
+                velocity(closure, constants, pace, work, driving, t, y, k[0])
+                place[2] += 1
         while True:
             if h_abs < least:
                 return VANISHED
@@ -175,9 +213,9 @@ def march(closure, constants, work, control, times, every_step, budget, y, y_old
             h = h_abs = later - t
             for i in range(1, 12):
                 combine(y, h, A[i], k, i, new)
-                velocity(closure, constants, work, new, k[i])
+                velocity(closure, constants, pace, work, driving, min(t + NODES[i] * h, edge), new, k[i])
             combine(y, h, B, k, 12, new)
-            eps_g = velocity(closure, constants, work, new, k[12])
+            eps_g = velocity(closure, constants, pace, work, driving, min(later, edge), new, k[12])
             place[2] += 12
             combine(zero, 1.0, E5, k, 13, err5)
             combine(zero, 1.0, E3, k, 13, err3)
@@ -191,7 +229,7 @@ def march(closure, constants, work, control, times, every_step, budget, y, y_old
             e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
             if e5 != 0.0 and np.isfinite(e5):
                 of_eps_g = h * e5 * e5 / hypot(e5, 0.1 * e3)
-                least_error = floor(h, eps_g, S, work[2], work[3], eta)
+                least_error = floor(h * driving[0][0], eps_g, S, work[2], work[3], eta)
                 share = of_eps_g / max(eps_g, least_error)
                 error = max(error, of_eps_g / (rtol * eps_g + least_error))
             if error < 1.0:

@@ -31,6 +31,8 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
     rtol, atol, max_step, growth, kinks, level, first = controls
     n, M = y.shape[1], S.shape[1] - K
     kept = records.shape[2] - 1
+    whole, real = np.zeros(0, np.int64), np.zeros(0)
+    pace = whole, whole, whole, real, real, 0.0, 0.0  # nothing changes on the way
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
     dS, dw = np.zeros_like(S[0]), np.zeros_like(w[0])
     y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((13, n)), np.empty((times.size, n + 2))
@@ -49,7 +51,7 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
         code = PLAIN if eps_g > level else LOOK
         while code == PLAIN and place[0] < times.size and halt[0] == 0:
             code = march(
-                closure, constants, work, control, times, False, LARGEST, y[b], y_old, new, k, clock, out, place
+                closure, constants, work, control, times, False, pace, LARGEST, y[b], y_old, new, k, clock, out, place
             )
         nfev[b] = place[2]
         if code != PLAIN:

@@ -120,6 +120,7 @@ class StructuredBDF(BDF):
     def _jacobian(self, t, y):
         """Jacobian at y; at the last accepted point where the closure is not finite at y."""
         self.njev += 1
+        self.system.at(t)
         finite = np.isfinite(self.system.close(y)) and np.all(np.isfinite(self.system.A))
         return Jacobian(self.system, y if finite else self.y, exact=False)
 

@@ -5,14 +5,14 @@ from ..flow.system import fastest_rate
 MEMORY = 1e9  # bytes that the derivatives of the closure may take
 
 
-def choose_method(system, span, rtol, rate=None):
+def choose_method(system, span, rtol, rate=None, fastest=1.0):
     """Name of a method for the System over an interval of alpha, and why, in parentheses; ``rate`` if it is known.
 
     The costs are estimates, in evaluations of the right-hand side: DOP853 makes steps of 12 evaluations not longer
     than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted), the
-    exponential step, of order 2, about 300 rtol^(-1/2).
+    exponential step, of order 2, about 300 rtol^(-1/2). ``fastest`` is the largest factor of a schedule on eta.
     """
-    rate = fastest_rate(system) if rate is None else rate
+    rate = max(fastest, 1e-300) * (fastest_rate(system) if rate is None else rate)
     explicit, structured, exponential = 2 * span * rate, 500 * rtol**-0.2, 300 * rtol**-0.5
     stiff = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
     obstacle = _obstacle(system)

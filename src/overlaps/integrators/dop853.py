@@ -64,6 +64,6 @@ class DOP853(integrate.DOP853):
             return norm
         # the same combination of two estimates as for the overlaps, for the one number eps_g
         error = abs(h) * fifth**2 / np.hypot(fifth, 0.1 * third)
-        least = floor(h, system.eps_g, system.S, system.A, system.B, system.model.eta)
+        least = floor(h * system.u, system.eps_g, system.S, system.A, system.B, system.model.eta)
         self._share = error / max(system.eps_g, least)
         return max(norm, error / (self.rtol * system.eps_g + least))

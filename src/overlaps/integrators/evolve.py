@@ -11,6 +11,7 @@ from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
+from ..models.schedule import Pace
 from .choose import choose_method
 from .methods import check_options, solver_class
 from .run import integrate
@@ -45,7 +46,7 @@ class Solution(NamedTuple):
 
 def evolve(
     model, start, alpha, system=None, /, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False,
-    blocks=True, **options,
+    blocks=True, schedule=None, **options,
 ):  # fmt: skip
     """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another.
 
@@ -57,9 +58,13 @@ def evolve(
     if check.flag("late", late) and not check.flag("blocks", blocks):
         raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
     check_domain(model, start.S, start.v)
-    system = System(model, start) if system is None else system
+    pace = None if schedule is None else Pace(model, schedule)
+    largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
+    if late and pace is not None and {*pace.named} - {"eta", "eta_v", "batch_size"}:
+        raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
+    system = System(model, start, pace) if system is None else system
     automatic = isinstance(method, str) and method == "auto"
-    chosen, why = choose_method(system, times[-1] - times[0], rtol) if automatic else (method, "")
+    chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
     check_options(solver, options)
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
@@ -136,7 +141,7 @@ def _check_parallel(system, run, solver, options, close):
 
 def _follow_differences(system, run, solver, common):
     """Go on from the end of ``run`` in the differences of students and teachers."""
-    at, late = run.alpha[-1], DifferenceSystem(system.model, system.state(run.y[-1]))
+    at, late = run.alpha[-1], DifferenceSystem(system.model, system.state(run.y[-1]), pace=system.pace)
     y = late.pack(late.start)
     while run.left:
         remaining = np.r_[run.alpha[-1], run.times[run.times > run.alpha[-1]]]

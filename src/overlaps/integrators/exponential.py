@@ -98,15 +98,16 @@ class ExponentialMidpoint(OdeSolver):
         """The arguments (Q, R, v) of the closure at y, or their velocities from dy, as one vector."""
         return self.system.packing.arguments(y, self.system.model.spectrum.s)
 
-    def _freeze(self, y):
+    def _freeze(self, y, t):
         self.nfev += 1
+        self.system.at(t)
         return FrozenFlow(self.system, y)
 
     def _step_impl(self):
         least = 10 * np.abs(np.nextafter(self.t, np.inf) - self.t)
         h = min(max(self.h_abs, least), self.max_step)
         if self._frozen is None:
-            self._frozen = self._freeze(self.y)
+            self._frozen = self._freeze(self.y, self.t)
         error = np.inf
         while error > 1:
             if not h >= least:
@@ -127,15 +128,16 @@ class ExponentialMidpoint(OdeSolver):
         The second half is taken twice more, with the closure of the middle and with that of the end: blocks that relax
         within a step follow the last closure they see, and only the second shows by how much they lag behind it.
         """
-        half = self._frozen.advance(self.y, h / 2)
-        middle = self._freeze(half)
-        y_new = middle.advance(self.y, h)
-        end = self._freeze(y_new)
+        t = self.t
+        half = self._frozen.advance(self.y, h / 2, t + h / 4)
+        middle = self._freeze(half, t + h / 2)
+        y_new = middle.advance(self.y, h, t + h / 2)
+        end = self._freeze(y_new, t + h)
         g_new = self._arguments(y_new)
         scale = self.atol + self.rtol * np.abs(g_new).max()
         error = self._share = 0.0
         for frozen in (middle, end):
-            other = frozen.advance(half, h / 2)
+            other = frozen.advance(half, h / 2, t + 3 * h / 4)
             change = abs(self.system.change_of_eps_g(other - y_new))
             of_eps_g = change / (10 * self.rtol * max(end.eps_g, 0.0) + ROUNDING)
             error = np.fmax(error, np.fmax(np.abs(g_new - self._arguments(other)).max() / scale, of_eps_g))
@@ -154,20 +156,23 @@ class FrozenFlow:
         self.a, self.V = np.linalg.eigh(A)
         self.a *= 1.0 if finite else np.nan  # the step is then rejected
         self.B = self.V.T @ system.B
-        self.C = system.second_order * (self.V.T @ system.C @ self.V)
+        self.C = self.V.T @ system.C @ self.V
         self.dv = np.array(system.dv)
 
-    def advance(self, y, h):
-        """Y after h."""
+    def advance(self, y, h, alpha):
+        """Y after h, with the numbers of the model as they are at alpha."""
         system, V = self.system, self.V
+        system.at(alpha)
+        a, B, C, dv = system.drive(self.a, self.B, self.C, self.dv)
         L, K, M = system.shape
         r, q, new_r, new_q = (np.empty((K, n, L)) for n in (M, K, M, K))
         rotate(y, V, r, q)
         s, p = system.model.spectrum.s, system.model.spectrum.p
-        advance_blocks(r, q, s, p, system.source, self.a, self.B, self.C, system.decay, h, new_r, new_q)
+        C = system.second_order * C if system.second_order > 0 else np.zeros_like(C)  # a gradient flow has none
+        advance_blocks(r, q, s, p, system.source, a, B, C, system.decay, h, new_r, new_q)
         new = np.empty_like(y)
         rotate_back(new_r, new_q, V, new)
         if system.model.trains_v:
             z = -system.decay_v * h
-            new[-K:] = np.exp(z) * y[-K:] + h * (np.expm1(z) / z if z else 1.0) * self.dv
+            new[-K:] = np.exp(z) * y[-K:] + h * (np.expm1(z) / z if z else 1.0) * dv
         return new

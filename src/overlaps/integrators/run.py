@@ -86,6 +86,7 @@ def _drive(run, system, y, method, options, crossing, leave):
     interpolates = getattr(method, "interpolates", False)
     one_step = getattr(method, "one_step", issubclass(method, ONE_STEP))
     times = run.times
+    knots = np.array([]) if system.pace is None else system.pace.inside(times[0], times[-1])
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
@@ -93,13 +94,18 @@ def _drive(run, system, y, method, options, crossing, leave):
     spent, burst = 0, None
     if getattr(solver, "kernel", None) is not None:
         level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
-        burst = Burst(solver, run, largest, level, options.get("first_step"))
-    for bound in times[1:][-1:] if interpolates or burst else times[1:]:
-        if one_step or issubclass(method, RETARGETABLE):
+        burst = Burst(solver, run, largest, level, np.union1d(times, knots), options.get("first_step"))
+    # knots are landed on: a smooth step across one would not see what happens there
+    bounds = times[-1:] if burst else np.union1d(knots, times[-1:] if interpolates else times[1:])
+    for bound in bounds if len(times) > 1 else ():
+        jumped = system.enter(solver.t)
+        if (one_step or issubclass(method, RETARGETABLE)) and not (jumped and solver.t > times[0]):
             solver.t_bound, solver.status = bound, "running"
         else:
-            spent += solver.nfev
+            spent, error = spent + solver.nfev, own_error(solver)
             solver = _solver(system, method, solver.t, solver.y, bound, options)
+            if error:
+                solver.error = error
         while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
@@ -169,6 +175,8 @@ def _watch(run, system, alpha, y):
 def _trouble(system, solver, failure, largest, options):
     """A sentence when the step failed, else None."""
     eta = system.model.eta
+    if failure and system.refusal:
+        return system.refusal
     blown = not np.all(np.isfinite(solver.y)) or np.max(np.abs(solver.y)) > largest
     if blown or (failure and np.max(np.abs(solver.y)) > largest**0.5):
         return (
@@ -215,6 +223,7 @@ def _lost_direction(system, atol):
 
 
 def _advance(system, method, options, t, y, target):
+    system.enter(t)
     solver = _solver(system, method, t, y, target, options)
     while solver.status == "running":
         _step(system, solver)
@@ -223,6 +232,7 @@ def _advance(system, method, options, t, y, target):
 
 def _solver(system, method, t, y, target, options):
     """Solver at (t, y); ``atol`` is kept to be scaled at each step, or scaled here where the solver hides it."""
+    system.enter(t)
     solver = method(system.rhs, t, y, target, **options)
     if not hasattr(solver, "atol"):
         return method(system.rhs, t, y, target, **{**options, "atol": options["atol"] * system.unit(y)})

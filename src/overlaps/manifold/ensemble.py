@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from .._base import check
+from ..models.schedule import Schedule
 from ..results.curves import Runs
 from .model import HiddenManifold
 from .weights import Weights
@@ -71,6 +72,7 @@ class ManifoldEnsemble(Runs):
     method: str
     test_error: np.ndarray | None = None
     test_error_se: np.ndarray | None = None
+    schedule: Schedule | dict | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
 

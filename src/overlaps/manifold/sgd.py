@@ -8,6 +8,7 @@ from .._base import check
 from ..models.state import gram
 from ..simulators.direct import advance
 from ..simulators.plan import Plan, plan
+from ..simulators.rates import Rates
 from ..simulators.records import follow, sound, stacked
 from .ensemble import ManifoldEnsemble
 from .fresh import Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
@@ -30,6 +31,7 @@ def manifold_plan(
     method,
     student_scale,
     dtype,
+    pace=None,
     *,
     weights=None,
     latents=None,
@@ -58,6 +60,7 @@ def manifold_plan(
     if latents is not None:
         warn_of_moments(_start_deviation(model, starts[0], law, center, block, moments), latents)
     options = dict(latents=law, center=center, block=block, dtype=dtype or "float32", moments=moments, test=test)
+    options["pace"] = pace
     return Plan("direct", partial(manifold_run, **options), starts, partial(_gathered, moments=moments))
 
 
@@ -97,7 +100,7 @@ def _start_deviation(model, weights, latents, center, block, moments):
     return field_deviation(samples, weights.W, gram(Q[0], R[0], T), TEST, block, np.random.default_rng(0))
 
 
-def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, block, dtype, moments, test):
+def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, block, dtype, moments, test, pace=None):
     """Run SGD from explicit weights; record the overlaps at ``steps``.
 
     Parameters
@@ -112,7 +115,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
         Source of latents and noise.
     tick : callable, optional
         Called with the number of steps done.
-    latents, center, block, dtype, moments, test
+    latents, center, block, dtype, moments, test, pace
         As in :func:`overlaps.simulate`.
 
     Returns
@@ -125,11 +128,14 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
     Omega, Phi = second_moments(model.features, weights.F, moments)  # first: it refuses what does not fit
     W, factor, v = weights.W.astype(dtype), np.ones(1), np.array(model.v)
     samples = Samples.of(model, weights, latents, center, dtype)
-    inputs = _Inputs(model, samples, rng, block)
+    rates = Rates(model, N, 0, pace)
+    inputs = _Inputs(model, samples, rng, block, rates.batch)
 
     def step(limit):
-        X, nu, xi = inputs.take(limit)
-        advance(model, W, factor, v, X, nu, xi)
+        limit, changed = rates.left(limit)
+        X, nu, xi = inputs.take(limit, changed, rates.batch)
+        rows, noise = rates.take(len(X))
+        advance(model, W, factor, v, X, nu, xi if noise is None else noise[:, None] * xi, rows)
         return len(X)
 
     records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick)
@@ -149,18 +155,20 @@ def _overlaps(W, W_star, Omega, Phi):
 class _Inputs:
     """Centred features, teacher fields and label noise in blocks; the stream does not depend on how it is cut."""
 
-    def __init__(self, model, samples, rng, block):
+    def __init__(self, model, samples, rng, block, batch):
         self.rng, self.noise_rng = rng.spawn(2)
-        self.samples, self.batch, self.noise = samples, model.batch_size, model.noise
-        self.length = max(1, block // self.batch)
-        self.X = np.empty((0, self.batch, len(samples.F)), dtype=samples.F.dtype)
-        self.nu = self.xi = np.empty((0, self.batch))
+        self.samples, self.block, self.noise = samples, block, model.noise
+        self.X = np.empty((0, batch, len(samples.F)), dtype=samples.F.dtype)
+        self.nu = self.xi = np.empty((0, batch))
 
-    def take(self, steps):
-        """At most ``steps`` further inputs X (., batch, N), teacher fields nu (., batch, M), noises xi (., batch)."""
-        if len(self.X) == 0:
-            shape = self.length, self.batch
-            X, nu = self.samples.draw(self.rng, self.length * self.batch)
+    def take(self, steps, changed, batch):
+        """At most ``steps`` further inputs X (., batch, N), teacher fields nu (., batch, M), noises xi (., batch).
+
+        All of them are new if ``changed``.
+        """
+        if len(self.X) == 0 or changed:
+            shape = max(1, self.block // batch), batch
+            X, nu = self.samples.draw(self.rng, shape[0] * batch)
             self.X, self.nu = X.reshape(*shape, -1), nu.reshape(*shape, -1)
             self.xi = self.noise * self.noise_rng.standard_normal(shape)
         parts = self.X[:steps], self.nu[:steps], self.xi[:steps]

@@ -1,10 +1,24 @@
 """The setting: inputs (``spectrum``), order parameters (``state``), their law at the start (``start``), and the model.
 
-A new data model is a new ``Spectrum`` and a start, and nothing else.
+A new data model is a new ``Spectrum`` and a start, and nothing else. ``schedule`` says what changes while students
+learn: factors on the numbers of a model, in ``_schedule`` for compiled code.
 """
 
+from ._schedule import factors
 from .model import Model, committee_machine, quadratic_network
+from .schedule import Pace, Schedule
 from .spectrum import Spectrum, isotropic, power_law
 from .state import State
 
-__all__ = ["Model", "Spectrum", "State", "committee_machine", "isotropic", "power_law", "quadratic_network"]
+__all__ = [
+    "Model",
+    "Pace",
+    "Schedule",
+    "Spectrum",
+    "State",
+    "committee_machine",
+    "factors",
+    "isotropic",
+    "power_law",
+    "quadratic_network",
+]

@@ -135,9 +135,9 @@ def overlap_factor(joint, n, block=0):
     return norm[:, None] * vectors[:, surplus:] * np.sqrt(values[surplus:])
 
 
-def warn_coarse_step(model, N):
-    """Warn once where N is known and a single step is too large for the ODE to be its limit."""
-    step = model.eta * model.spectrum.s.max() / N
+def warn_coarse_step(model, N, largest=1.0):
+    """Warn once where N is known and a step, of ``largest`` times eta, is too large for the ODE to be its limit."""
+    step = largest * model.eta * model.spectrum.s.max() / N
     if step > COARSE_STEP:
         warnings.warn(
             f"eta max(s) / N = {step:.2g} > {COARSE_STEP}: one step moves the top eigen-direction by O(1), so finite-N "

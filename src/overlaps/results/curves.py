@@ -20,12 +20,19 @@ class _Curves(Record):
     alpha: np.ndarray
     v: np.ndarray
     T: np.ndarray
+    schedule: Any
     _cache: dict
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         self.settle(**{name: read_only(value) for name, value in values.items() if isinstance(value, np.ndarray)})
+
+    @property
+    def eta(self):
+        """Learning rate (n,) at the records: that of the model times the factor of the schedule."""
+        f = self.schedule.get("eta") if isinstance(self.schedule, dict) else self.schedule
+        return np.full(self.alpha.shape, self.model.eta) if f is None else self.model.eta * f(self.alpha)
 
     @property
     def S(self: Any):

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._base import check
 from ..models.model import Model
+from ..models.schedule import Schedule
 from ..models.state import State
 from .curves import Runs, _Blocks
 
@@ -33,6 +34,8 @@ class Ensemble(Runs, _Blocks):
         Input dimension.
     success, message, method
         Whether all runs reached the end, a sentence about it, the simulator.
+    schedule, eta : Schedule or dict or None, ndarray, shape (n,)
+        The schedule as it was given, and the learning rate at the records.
 
     Notes
     -----
@@ -57,6 +60,7 @@ class Ensemble(Runs, _Blocks):
     success: bool
     message: str
     method: str
+    schedule: Schedule | dict | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")
 

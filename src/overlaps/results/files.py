@@ -15,10 +15,11 @@ from .._base.record import Record
 from .._base.version import __version__
 from ..activations import library as activations
 from ..integrators.methods import solver_class
+from ..models.schedule import Schedule
 
 __all__ = ["load", "save"]
 
-FORMAT = 1
+FORMAT = 2
 ROLES = "activation", "teacher_activation"
 PARTS = {*ROLES, "spectrum", "v", "v_star", "features"}  # of a model, beside its numbers
 PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a function, to know it again
@@ -45,9 +46,11 @@ def save(result, path):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
-        elif f.compare and f.name not in ("model", "models", "solver"):
+        elif f.compare and f.name not in ("model", "models", "solver", "schedule"):
             header[f.name] = value
     head = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
+    if getattr(result, "schedule", None) is not None:
+        head["schedule"] = _schedule_recipe(result.schedule)
     several = getattr(result, "models", None)
     if several is None:
         described, of_model = _described(result.model)
@@ -137,7 +140,31 @@ def _label(activation):
     return activation.name if known == activation or _recipe(activation) else f"function {activation.name}"
 
 
-def load(path, *, model=None):
+def _schedule_recipe(schedule):
+    """How to make a schedule again, or a dict of them; of a function the knots only."""
+    if isinstance(schedule, dict):
+        return {"named": {name: _schedule_recipe(f) for name, f in schedule.items()}}
+    numbers = {"kind": schedule.kind, "knots": schedule.knots.tolist(), "values": schedule.values.tolist()}
+    return numbers | {"factors": [_schedule_recipe(f) for f in schedule.factors]}
+
+
+def _schedule(recipe, given):
+    """The schedule of a file: made from its recipe, or the one that was given and agrees with it."""
+    if given is not None:
+        if recipe is None or _schedule_recipe(given) != recipe:
+            raise _Refused(f"schedule = {check.shown(given)} is not the one that was saved: {check.shown(recipe)}.")
+        return given
+    if recipe is None:
+        return None
+    if "named" in recipe:
+        return {name: _schedule(f, None) for name, f in recipe["named"].items()}
+    if recipe["kind"] == "function":
+        raise _Refused("the schedule is a user function, which a file cannot hold; pass load(path, schedule=...).")
+    factors = tuple(_schedule(f, None) for f in recipe["factors"])
+    return Schedule(recipe["knots"], recipe["values"], recipe["kind"], factors)
+
+
+def load(path, *, model=None, schedule=None):
     """Read a result written by ``save``.
 
     Parameters
@@ -148,6 +175,8 @@ def load(path, *, model=None):
         Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
         Parameters of ``leaky_relu`` and ``polynomial`` are in the file. It has to agree with all that the file knows:
         sizes, rates, second layers, spectrum, names of functions and their values at a few points.
+    schedule : Schedule or dict, optional
+        Needed when the schedule contains a user function; it has to agree with the rest that the file knows.
 
     Returns
     -------
@@ -190,6 +219,8 @@ def load(path, *, model=None):
         kind = Record.kinds[head["kind"]]
         names = {f.name for f in fields(kind)}
         values = head["result"] | {name: data[name] for name in names & data.keys()}
+        if "schedule" in names:
+            values["schedule"] = _schedule(head.get("schedule"), schedule)
         if "models" in names:
             values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
             values |= {"models": _models(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}

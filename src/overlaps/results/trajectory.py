@@ -8,6 +8,7 @@ from .._base import check
 from ..activations.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.model import Model
+from ..models.schedule import Schedule
 from ..models.state import State
 from .curves import _Blocks, _Curves
 
@@ -32,6 +33,7 @@ class _Solution(_Curves):
     floor_late: np.ndarray | None = None
     solver: type | None = None
     eps_error: np.ndarray | None = None
+    schedule: Schedule | dict | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
 
     def __len__(self):
@@ -95,6 +97,8 @@ class Trajectory(_Solution, _Blocks):
         With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
     eps_error : ndarray, shape (n,), or None
         Error of eps_g, relative to it, by the integrator's own account; see ``eps_floor``.
+    schedule, eta : Schedule or dict or None, ndarray, shape (n,)
+        The schedule as it was given, and the learning rate at the records.
 
     Notes
     -----
@@ -157,7 +161,7 @@ class Trajectory(_Solution, _Blocks):
             )
         part = evolve(
             self.model, self[i], (self.alpha[i], float(alpha)), method=self.solver, rtol=self.rtol, atol=self.atol,
-            late=late is not None,
+            late=late is not None, schedule=self.schedule,
         )  # fmt: skip
         if not part.success:
             raise RuntimeWarning(part.message)
@@ -170,7 +174,7 @@ class SummedTrajectory(_Solution):
 
     Attributes
     ----------
-    model, alpha, v, eps_g, T, success, message, nfev, method, rtol, atol, solver, eps_error, eps_floor
+    model, alpha, v, eps_g, T, success, message, nfev, method, rtol, atol, solver, eps_error, eps_floor, schedule, eta
         As in :class:`Trajectory`.
     Q, R : ndarray, shape (n, K, K), (n, K, M)
         Covariances of the fields; together with v the only arrays that are kept: 8 n (K^2 + K M + K) bytes, whatever L.

@@ -132,13 +132,18 @@ def update(students, root_s, x, t, M, F, decay):
 
 
 @jit
-def run(teachers, students, v, root_s, v_star, student, teacher, eta, eta_v, decay, decay_v, x, noise, first, last):
-    """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place."""
+def run(teachers, students, v, root_s, v_star, student, teacher, rates, N, x, noise, first, last):
+    """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place.
+
+    Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i.
+    """
     b, K, M = noise.shape[1], v.size, v_star.size
     nu, g_star = np.empty((b, M)), np.empty((b, M))
     lam, g, dg, F = np.empty((b, K)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
     for t in range(first, last):
+        row = rates[t - first]
+        eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
         fields(teachers, students, root_s, x, t, nu, lam)
         respond(student, teacher, nu, lam, g_star, g, dg)
-        forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F)
-        update(students, root_s, x, t, M, F, decay)
+        forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
+        update(students, root_s, x, t, M, F, 1 - decay / N)

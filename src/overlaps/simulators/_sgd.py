@@ -46,10 +46,11 @@ def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
 
 
 @jit
-def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, eta, eta_v, decay, decay_v):
+def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates):
     """One-pass SGD: X (steps, batch, N) are the inputs, xi (steps, batch) the label noise.
 
-    W, factor and v change in place. Per step, averages over the batch, all from the old weights:
+    ``rates`` (steps, 4) are eta, eta_v, decay and decay_v of each step. W, factor and v change in place.
+    Per step, averages over the batch, all from the old weights:
     w_k <- (1 - decay/N) w_k + F_k x / sqrt(N),     v_k <- (1 - decay_v/N) v_k - (eta_v/N) g(lambda_k) Delta.
     """
     steps, batch, N = X.shape
@@ -59,22 +60,23 @@ def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, eta, eta
     for t in range(steps):
         for b in range(batch):
             fields(W_star, X[t, b], 1.0, nu[b])
-        one_step(W, factor, v, v_star, X[t], nu, xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+        one_step(W, factor, v, v_star, X[t], nu, xi[t], student, teacher, rates[t], lam, F, dv)
 
 
 @jit
-def taught_steps(W, factor, v, v_star, X, nu, xi, student, teacher, eta, eta_v, decay, decay_v):
+def taught_steps(W, factor, v, v_star, X, nu, xi, student, teacher, rates):
     """The same where the fields of the teacher are given, nu (steps, batch, M): it may act on anything."""
     K, batch = W.shape[0], X.shape[1]
     lam = np.empty(K)
     F, dv = np.empty((batch, K)), np.empty((batch, K))
     for t in range(X.shape[0]):
-        one_step(W, factor, v, v_star, X[t], nu[t], xi[t], student, teacher, eta, eta_v, decay, decay_v, lam, F, dv)
+        one_step(W, factor, v, v_star, X[t], nu[t], xi[t], student, teacher, rates[t], lam, F, dv)
 
 
 @jit
-def one_step(W, factor, v, v_star, x, nu, xi, student, teacher, eta, eta_v, decay, decay_v, lam, F, dv):
+def one_step(W, factor, v, v_star, x, nu, xi, student, teacher, rates, lam, F, dv):
     """One step of either; lam (K,), F (batch, K) and dv (batch, K) are room to work in."""
+    eta, eta_v, decay, decay_v = rates[0], rates[1], rates[2], rates[3]
     for b in range(x.shape[0]):
         fields(W, x[b], factor[0], lam)
         errors(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])

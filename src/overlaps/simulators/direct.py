@@ -6,12 +6,13 @@ from ..gaussian.two_point import NUMERIC
 from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
+from .rates import Rates
 from .records import follow, sound, stacked
 
 BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
 
 
-def direct_run(model, start, N, steps, rng, tick=None, dtype="float64"):
+def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=None):
     """Run SGD from weights whose overlaps are exactly ``start``; record the overlaps at ``steps``.
 
     Parameters
@@ -29,6 +30,8 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64"):
     dtype : {"float64", "float32"}
         Precision of weights and inputs. Single precision moves the overlaps by rounding, about 1e-6, far below the
         fluctuations of any N; it saves memory and 10 to 25 % of the time, most of which goes into drawing normals.
+    pace : Pace, optional
+        Factors on the numbers of the model; step n happens at alpha = n / N, and the first at that of the start.
 
     Returns
     -------
@@ -39,11 +42,14 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64"):
     s = model.spectrum.s[:, None, None]
     W, W_star = (weights.astype(dtype) for weights in weights_with_overlaps(start, sizes, rng))
     factor, v = np.ones(1), np.array(start.v)
-    inputs = _Inputs(model, sizes, rng, dtype)
+    rates = Rates(model, N, np.rint(start.alpha * N), pace)
+    inputs = _Inputs(model, sizes, rng, dtype, rates.batch)
 
     def step(limit):
-        X, xi = inputs.take(limit)
-        _advance(model, W, factor, W_star, v, X, xi)
+        limit, changed = rates.left(limit)
+        X, xi = inputs.take(limit, changed, rates.batch)
+        rows, noise = rates.take(len(X))
+        _advance(model, W, factor, W_star, v, X, xi if noise is None else noise[:, None] * xi, rows)
         return len(X)
 
     def record():
@@ -58,50 +64,51 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64"):
 class _Inputs:
     """Inputs x and label noise in blocks; the stream does not depend on how it is cut."""
 
-    def __init__(self, model, sizes, rng, dtype):
+    def __init__(self, model, sizes, rng, dtype, batch):
         self.rng, self.noise_rng = rng.spawn(2)
-        self.batch, self.noise = model.batch_size, model.noise
+        self.noise = model.noise
         self.N = int(np.sum(sizes))
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
-        self.length = max(1, BLOCK // (self.N * self.batch))
-        self.X = np.empty((0, self.batch, self.N), dtype=dtype)
-        self.xi = np.empty((0, self.batch))
+        self.X = np.empty((0, batch, self.N), dtype=dtype)
+        self.xi = np.empty((0, batch))
 
-    def take(self, steps):
-        """At most ``steps`` further inputs X (., batch, N) and noises xi (., batch)."""
-        if len(self.X) == 0:
-            self.X = self.rng.standard_normal((self.length, self.batch, self.N), dtype=self.X.dtype)
+    def take(self, steps, changed, batch):
+        """At most ``steps`` further inputs X (., batch, N) and noises xi (., batch); all new if ``changed``."""
+        if len(self.X) == 0 or changed:
+            length = max(1, BLOCK // (self.N * batch))
+            self.X = self.rng.standard_normal((length, batch, self.N), dtype=self.X.dtype)
             if np.any(self.root != 1):
                 self.X *= self.root
-            self.xi = self.noise * self.noise_rng.standard_normal((self.length, self.batch))
+            self.xi = self.noise * self.noise_rng.standard_normal((length, batch))
         X, self.X = self.X[:steps], self.X[steps:]
         xi, self.xi = self.xi[:steps], self.xi[steps:]
         return X, xi
 
 
-def _advance(model, W, factor, W_star, v, X, xi):
+def _advance(model, W, factor, W_star, v, X, xi, rates):
     if _compiled(model):
-        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *_rule(model))
+        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *_codes(model), rates)
     else:
-        advance(model, W, factor, v, X, X @ W_star.T / np.sqrt(W.shape[1]), xi)
+        advance(model, W, factor, v, X, X @ W_star.T / np.sqrt(W.shape[1]), xi, rates)
 
 
-def advance(model, W, factor, v, X, nu, xi):
+def advance(model, W, factor, v, X, nu, xi, rates):
     """One step per input in X (steps, batch, N), with teacher fields nu (steps, batch, M), noise xi (steps, batch).
 
-    The students' weights are ``factor[0] W``; W, factor (1,) and v change in place.
+    ``rates`` (steps, 4) are those of :class:`Rates`. The students' weights are ``factor[0] W``; W, factor (1,) and v
+    change in place.
     """
     if _compiled(model):
-        _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_rule(model))
+        _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_codes(model), rates)
         return
     student, teacher = model.activation, model.teacher_activation
-    decay, decay_v = _rule(model)[-2:]
     scale = 1 / np.sqrt(W.shape[1])
-    for x, fields, noise in zip(X, nu, xi, strict=True):  # user functions are plain Python
+    for x, fields, noise, row in zip(X, nu, xi, rates, strict=True):  # user functions are plain Python
+        eta, eta_v, decay, decay_v = row
         lam = x @ W.T * (factor[0] * scale)
         delta = student.g(lam) @ v - teacher.g(fields) @ model.v_star - noise
-        F = -model.eta * v * student.dg(lam) * delta[:, None]
-        dv = -model.eta_v * student.g(lam) * delta[:, None]
+        F = -eta * v * student.dg(lam) * delta[:, None]
+        dv = -eta_v * student.g(lam) * delta[:, None]
         _sgd.apply_step(W, factor, v, x, F, dv, model.trains_v, decay, decay_v)
 
 
@@ -109,11 +116,8 @@ def _compiled(model):
     return NUMERIC not in (model.activation.code, model.teacher_activation.code)
 
 
-def _rule(model):
-    """Codes of g and g*, learning rates and decays, as the kernels take them."""
-    kappa, kappa_v = model.weight_decay
-    codes = model.activation.code, model.teacher_activation.code
-    return *codes, model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
+def _codes(model):
+    return model.activation.code, model.teacher_activation.code
 
 
 def weights_with_overlaps(start, sizes, rng):

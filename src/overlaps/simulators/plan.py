@@ -15,7 +15,7 @@ from .direct import direct_run
 from .reduced import reduced_run
 
 # A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
-SIMULATORS = {"direct": direct_run, "reduced": reduced_run}
+SIMULATORS: dict[str, Callable] = {"direct": direct_run, "reduced": reduced_run}
 
 
 class Plan(NamedTuple):
@@ -28,7 +28,7 @@ class Plan(NamedTuple):
 
 
 @singledispatch
-def plan(model: Any, N, children, start, method, student_scale, dtype):
+def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None):
     """The Plan of a model, after every check that can be made before the runs.
 
     A model with data of its own registers its class: ``@plan.register(MyModel)``. The options of the data are the
@@ -38,7 +38,8 @@ def plan(model: Any, N, children, start, method, student_scale, dtype):
     if method == "auto":
         fits = dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
         method = "reduced" if fits else "direct"
-    run = partial(direct_run, dtype=dtype or "float64") if method == "direct" else SIMULATORS[method]
+    run = partial(SIMULATORS[method], pace=pace)
+    run = partial(run, dtype=dtype or "float64") if method == "direct" else run
     return Plan(method, run, _starts(model, start, N, children, student_scale), ensemble)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ..gaussian.two_point import NUMERIC
 from ..models.start import overlap_factor
 from . import _reduced
+from .rates import Rates
 from .records import follow, stacked
 
 __all__ = ["reduced_run"]
@@ -18,7 +19,7 @@ __all__ = ["reduced_run"]
 BLOCK = 2**14  # random numbers drawn at once: enough to hide the calls, few enough to stay in the cache
 
 
-def reduced_run(model, start, N, steps, rng, tick=None):
+def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     r"""Overlaps of one-pass SGD at size N, exact in law at every N: no approximation is made.
 
     .. math:: w_k \leftarrow (1 - \eta\kappa/N)\, w_k + \frac{1}{b\sqrt N} \sum_{i \le b} F_k^i x^i
@@ -35,6 +36,8 @@ def reduced_run(model, start, N, steps, rng, tick=None):
         Source of all randomness; the process does not depend on which steps are recorded.
     tick : callable, optional
         Called now and then with the number of steps done.
+    pace : Pace, optional
+        Factors on the numbers of the model; step n happens at alpha = n / N, and the first at that of the start.
 
     Returns
     -------
@@ -51,19 +54,23 @@ def reduced_run(model, start, N, steps, rng, tick=None):
     teachers, students = frames(start, s, sizes)
     v = np.array(start.v, dtype=float)
     advance = _stepper(model, N, s, teachers, students, v)
-    normal, dof = _random_parts(sizes, model.K, model.M, model.batch_size)
-    length = position = max(1, BLOCK // normal.size)
-    x = noise = None
+    rates = Rates(model, N, np.rint(start.alpha * N), pace)
+    x, noise, position = np.empty(0), np.empty(0), 0
 
     def step(limit):
         nonlocal x, noise, position
         if not np.isfinite(students).all():
             return limit  # there is no way back
-        if position == length:
-            x, noise = draw(rng, length, normal, dof, model.noise)
+        limit, changed = rates.left(limit)
+        if position == len(x) or changed:
+            normal, dof = _random_parts(sizes, model.K, model.M, rates.batch)
+            x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, model.noise)
             position = 0
-        first, position = position, min(length, position + int(limit))
-        advance(x, noise, first, position)
+        first, position = position, min(len(x), position + limit)
+        rows, factor = rates.take(position - first)
+        if factor is not None:
+            noise[first:position] *= factor[:, None]
+        advance(x, noise, first, position, rows)
         return position - first
 
     def record():
@@ -137,24 +144,23 @@ def block_overlaps(teachers, students, s):
 
 
 def _stepper(model, N, s, teachers, students, v):
-    """Return the function (x, noise, first, last) that makes these steps of a drawn block, in place."""
-    M, b = model.M, model.batch_size
+    """Return the function (x, noise, first, last, rates) that makes these steps of a drawn block, in place."""
+    M = model.M
     f, f_star = model.activation, model.teacher_activation
-    kappa, kappa_v = model.weight_decay
-    rates = model.eta / (b * N), model.eta_v / (b * N)
-    decay, decay_v = 1 - model.eta * kappa / N, 1 - model.eta_v * kappa_v / N
     root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
 
-    def jitted(x, noise, first, last):
+    def jitted(x, noise, first, last, rates):
         codes = f.code, f_star.code
-        _reduced.run(teachers, students, v, root_s, v_star, *codes, *rates, decay, decay_v, x, noise, first, last)
+        _reduced.run(teachers, students, v, root_s, v_star, *codes, rates, N, x, noise, first, last)
 
-    def plain(x, noise, first, last):  # user functions are Python
+    def plain(x, noise, first, last, rates):  # user functions are Python
+        b = noise.shape[1]
         nu, lam, F = np.empty((b, M)), np.empty((b, v.size)), np.empty((b, v.size))
         for t in range(first, last):
+            eta, eta_v, decay, decay_v = rates[t - first]
             _reduced.fields(teachers, students, root_s, x, t, nu, lam)
             g_star, g, dg = (np.array(a, dtype=float) for a in (f_star.g(nu), f.g(lam), f.dg(lam)))
-            _reduced.forces(g_star, g, dg, noise, t, v, v_star, *rates, decay_v, F)
-            _reduced.update(students, root_s, x, t, M, F, decay)
+            _reduced.forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
+            _reduced.update(students, root_s, x, t, M, F, 1 - decay / N)
 
     return plain if NUMERIC in (f.code, f_star.code) else jitted

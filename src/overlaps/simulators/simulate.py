@@ -9,8 +9,10 @@ from .._base import check
 from .._base.progress import bar
 from .._base.workers import WORKER_DIED, run_pool
 from ..integrators.evolve import output_times
+from ..models.schedule import Pace
 from ..models.start import warn_coarse_step
 from .plan import SIMULATORS, plan_for
+from .rates import check_batches
 
 __all__ = ["simulate"]
 
@@ -30,6 +32,7 @@ def simulate(
     executor=None,
     student_scale=1.0,
     dtype=None,
+    schedule=None,
     **data,
 ):
     r"""One-pass SGD at finite input dimension N, on Gaussian inputs with the covariance of the model.
@@ -69,6 +72,9 @@ def simulate(
         Precision of explicit weights and inputs: "float32" means "direct". Single precision saves 10 to 25 % of the
         time, and two thirds of it on the hidden manifold, where it is the default. Latents are always drawn in double
         precision.
+    schedule : Schedule or dict, optional
+        As in :func:`overlaps.solve`; step n has the factors at alpha = n / N. Batches are whole: a factor of the batch
+        size is piecewise constant.
     **data
         Options of the model's own kind of data; none for Gaussian inputs with a spectrum. The **hidden manifold** has
 
@@ -134,13 +140,25 @@ def simulate(
     check.number("student_scale", student_scale, least=0)
     begin, steps = recorded_steps(alpha, N, _common_time(start))
     children = check.generator(rng).spawn(runs)
-    planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **data)
-    warn_coarse_step(model, N)
+    pace, largest_eta = None, 1.0
+    if schedule is not None:
+        pace = Pace(model, schedule)
+        check_batches(model, pace)
+        largest_eta = pace.probe(begin / N, (begin + max(steps[-1], 1)) / N)[0]
+    paced = {} if pace is None else {"pace": pace}
+    planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **paced, **data)
+    warn_coarse_step(model, N, largest_eta)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
         results, errors = _map_runs(planned.run, model, planned.starts, N, steps, children, tick, executor)
     alpha = (begin + steps) / N
     records, outcome = _outcome(model, results, errors, alpha, runs)
-    common = {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": planned.method}
+    common = {
+        "model": model,
+        "alpha": alpha[: records[0].shape[1]],
+        "N": N,
+        "method": planned.method,
+        "schedule": schedule,
+    }
     return planned.gather(records, planned.starts, **common, **outcome)
 
 

@@ -1,0 +1,50 @@
+"""Factors of schedules at a time, for compiled integrators and simulators.
+
+A schedule is a product of pieces; piece i multiplies the number ``channels[i]`` by a function with the code
+``codes[i]`` and the numbers x = ``data[edges[i] : edges[i + 1]]``: knots, then as many values; of a power, (begin,
+exponent, scale).
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+
+CONSTANT, LINEAR, COSINE, POWER = range(4)
+
+
+@jit
+def factor(code, x, t):
+    """Value at time t of one piece; constant outside its knots, and right-continuous."""
+    if code == POWER:
+        return (1.0 + max(t - x[0], 0.0) / x[2]) ** -x[1]
+    n = x.size // 2
+    knots, values = x[:n], x[n:]
+    if t < knots[0] or t >= knots[n - 1]:
+        return values[0] if t < knots[0] else values[n - 1]
+    i = np.searchsorted(knots, t, side="right") - 1
+    if code == CONSTANT:
+        return values[i]
+    share = (t - knots[i]) / (knots[i + 1] - knots[i])
+    if code == COSINE:
+        share = (1.0 - math.cos(math.pi * share)) / 2
+    return values[i] + share * (values[i + 1] - values[i])
+
+
+@jit
+def factors(t, channels, codes, edges, data, out):
+    """Fill ``out`` with the product of the pieces of each channel at time t."""
+    out[:] = 1.0
+    for i in range(channels.size):
+        out[channels[i]] *= factor(codes[i], data[edges[i] : edges[i + 1]], t)
+
+
+@jit
+def table(first, N, channels, codes, edges, data, out):
+    """Fill column n of ``out`` with the factors of step ``first`` + n, at time (first + n) / N."""
+    out[:] = 1.0
+    for i in range(channels.size):
+        row, code, x = out[channels[i]], codes[i], data[edges[i] : edges[i + 1]]
+        for n in range(row.size):
+            row[n] *= factor(code, x, (first + n) / N)

@@ -1,0 +1,247 @@
+"""What changes while a student learns: factors on the numbers of a model, as functions of the learning time."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from . import _schedule
+
+__all__ = ["Pace", "Schedule"]
+
+NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
+CODES = {"constant": _schedule.CONSTANT, "linear": _schedule.LINEAR, "cosine": _schedule.COSINE}
+CODES |= {"power": _schedule.POWER}
+PROBES = 200  # times at which factors are looked at before a run, beside knots and ends
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Schedule(Record):
+    r"""A factor on a number of the model, as a function of the learning time alpha.
+
+    .. math:: \eta(\alpha) = u(\alpha)\, \eta
+
+    The model keeps plain numbers: one schedule serves a sweep over eta, and drives both layers, as the schedulers of
+    deep learning do. Products of schedules are schedules. ``ov.solve(model, start, alpha, schedule=f)`` scales eta and
+    eta_v; a dict scales what it names: "eta", "eta_v", "noise", "weight_decay" (kappa and kappa_v), "batch_size".
+
+    Parameters
+    ----------
+    knots : array_like, shape (n,)
+        Increasing times. The integrators step onto each of them.
+    values : array_like, shape (n,)
+        Factors >= 0 there.
+    kind : {"linear", "constant", "cosine"}
+        Straight lines between the values, ``values[i]`` on [knots[i], knots[i + 1]), or half a period of a cosine from
+        each value to the next; constant before the first knot and after the last.
+    factors, function : tuple of Schedule, callable
+        Of a product and of :meth:`from_function`, which make them.
+
+    Raises
+    ------
+    ValueError
+        Knots that do not increase, values that are negative, not finite or of another number, an unknown kind.
+
+    Notes
+    -----
+    N -> infinity at fixed alpha = steps / N: schedules vary on the scale of N steps. In samples a larger batch is not
+    free, but in tau = int u dalpha only eta / batch_size is left in the flow: at one sample per step a rate
+    1 / (1 + alpha) is a constant rate at a batch of exp(tau), tau = ln(1 + alpha).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> f = ov.Schedule.warmup(5.0) * ov.Schedule.step([50.0], [0.1])
+    >>> f(2.5), f(49.0), f(50.0), f.knots
+    (0.5, 1.0, 0.1, array([ 0.,  5., 50.]))
+    """
+
+    knots: Any
+    values: Any
+    kind: str = "linear"
+    factors: tuple = ()
+    function: Any = None
+
+    def __post_init__(self):
+        self.settle(kind=check.choice("kind", self.kind, [*CODES, "product", "function"]))
+        knots = check.array("knots", self.knots, ("n",))
+        values = check.array("values", self.values, ("n",))
+        if np.any(np.diff(knots) <= 0):
+            raise ValueError(f"knots = {check.shown(knots.tolist())}; expected increasing times.")
+        if self.kind in ("constant", "linear", "cosine"):
+            if values.size != knots.size or not knots.size:
+                raise ValueError(f"values has {values.size} entries; expected one for each of the {knots.size} knots.")
+            if values.min() < 0:
+                raise ValueError(f"values = {check.shown(values.tolist())}; expected factors >= 0.")
+        self.settle(knots=knots, values=values, factors=tuple(self.factors))
+
+    @classmethod
+    def constant(cls, value=1.0):
+        """The same factor at all times."""
+        return cls([0.0], [value], "constant")
+
+    @classmethod
+    def step(cls, times, values):
+        """Factor 1 before ``times[0]`` and ``values[i]`` from ``times[i]`` on."""
+        times, values = check.array("times", times, ("n",)), check.array("values", values, ("n",))
+        before = times.size and times[0] > 0
+        return cls(np.r_[0.0, times], np.r_[1.0, values], "constant") if before else cls(times, values, "constant")
+
+    @classmethod
+    def cosine(cls, end, *, begin=0.0, last=0.0):
+        """Factor 1 until ``begin``, then half a period of a cosine down to ``last`` at ``end``."""
+        return cls([check.number("begin", begin), check.number("end", end)], [1.0, last], "cosine")
+
+    @classmethod
+    def power(cls, exponent, *, scale, begin=0.0):
+        """Factor (1 + max(alpha - begin, 0) / scale)^(-exponent)."""
+        numbers = check.number("exponent", exponent), check.number("scale", scale, above=0)
+        return cls([check.number("begin", begin)], numbers, "power")
+
+    @classmethod
+    def warmup(cls, length, *, first=0.0):
+        """Factor that rises linearly from ``first`` to 1 at ``length`` and stays there."""
+        return cls([0.0, check.number("length", length, above=0)], [first, 1.0])
+
+    @classmethod
+    def from_function(cls, f, *, knots=()):
+        """Factor f(alpha), a function of one float that returns one >= 0; ``knots`` are where it is not smooth.
+
+        Files do not hold functions: ``load(path, schedule=)`` supplies them. Integrations run in Python throughout.
+        """
+        if not callable(f):
+            raise ValueError(f"f = {check.shown(f)}; expected a function of alpha that returns a factor >= 0.")
+        return cls(np.reshape(np.asarray(knots, dtype=float), -1), [], "function", function=f)
+
+    def __mul__(self, other):
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        factors = tuple(x for f in (self, other) for x in (f.factors or (f,)))
+        return Schedule(np.union1d(self.knots, other.knots), [], "product", factors=factors)
+
+    @property
+    def pieces(self):
+        """The schedules of which this one is the product."""
+        return self.factors or (self,)
+
+    @property
+    def jumps(self):
+        """Knots at which the factor may jump (n,)."""
+        found = []
+        for piece in self.pieces:
+            if piece.kind == "constant":
+                found.append(piece.knots[1:][np.diff(piece.values) != 0])
+            elif piece.kind == "function":
+                found.append(piece.knots)
+        return np.unique(np.concatenate([*found, []]))
+
+    def __call__(self, alpha):
+        """Factor at alpha: a float for a number, an array for an array."""
+        times = np.asarray(alpha, dtype=float)
+        own = _Program([(0, self)])
+        found = np.array([own(t)[0] for t in times.ravel()]).reshape(times.shape)
+        return found if times.ndim else float(found)
+
+    def __repr__(self):
+        if self.kind == "product":
+            return " * ".join(map(repr, self.factors))
+        inside = f"knots={check.shown(self.knots.tolist())}, values={check.shown(self.values.tolist())}, {self.kind}"
+        return f"Schedule({inside if self.kind != 'function' else check.shown(self.function)})"
+
+
+class _Program:
+    """Factors of all numbers at a time: pieces for compiled code as arrays, and the functions beside them."""
+
+    def __init__(self, named):
+        pieces = [(channel, piece) for channel, schedule in named for piece in schedule.pieces]
+        self.functions = [(channel, piece.function) for channel, piece in pieces if piece.kind == "function"]
+        pieces = [(channel, piece) for channel, piece in pieces if piece.kind != "function"]
+        data = [np.concatenate([piece.knots, piece.values]) for _, piece in pieces]
+        self.arrays = (
+            np.array([channel for channel, _ in pieces], dtype=np.int64),
+            np.array([CODES[piece.kind] for _, piece in pieces], dtype=np.int64),
+            np.cumsum([0, *map(len, data)], dtype=np.int64),
+            np.concatenate([*data, []]),
+        )
+
+    def __call__(self, t):
+        out = np.empty(len(NAMES))
+        _schedule.factors(t, *self.arrays, out)
+        for channel, f in self.functions:
+            out[channel] *= f(float(t))
+        return out
+
+    def steps(self, first, n, N):
+        """Factors (5, n) of the steps ``first``, ``first`` + 1, ... at size N."""
+        out = np.empty((len(NAMES), n))
+        _schedule.table(first, N, *self.arrays, out)
+        for channel, f in self.functions:
+            out[channel] *= [f((first + i) / N) for i in range(n)]
+        return out
+
+
+class Pace:
+    """The schedules of one run: factors (eta, eta_v, noise, weight_decay, batch_size) at each time.
+
+    Parameters
+    ----------
+    model : Model
+        Whose numbers are multiplied.
+    schedule : Schedule or dict of them
+        As in :func:`overlaps.solve`.
+
+    Raises
+    ------
+    ValueError
+        Neither a Schedule nor a dict of them; unknown names; a factor on a number that is zero.
+    """
+
+    def __init__(self, model, schedule):
+        if isinstance(schedule, Schedule):
+            named = {"eta": schedule} | ({"eta_v": schedule} if model.trains_v else {})
+        else:
+            named = _named(model, schedule)
+        self.named, self.noisy = named, "noise" in named
+        self.program = _Program([(NAMES.index(name), f) for name, f in named.items()])
+        self.knots = np.unique(np.concatenate([f.knots for f in named.values()] + [[]]))
+        self.jumps = np.unique(np.concatenate([f.jumps for f in named.values()] + [[]]))
+        self.batch_jumps = named["batch_size"].jumps if "batch_size" in named else np.array([])
+        self.factors, self.steps = self.program, self.program.steps
+
+    def inside(self, begin, end):
+        """Knots in (begin, end)."""
+        return self.knots[(self.knots > begin) & (self.knots < end)]
+
+    def probe(self, begin, end):
+        """Largest factors (5,) on [begin, end]; ``ValueError`` where one is no factor."""
+        times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.inside(begin, end)])
+        found = np.array([self.factors(t) for t in times])
+        for name, row in zip(NAMES, found.T, strict=True):
+            bad = np.flatnonzero(~(np.isfinite(row) & (row >= 0) & ((row > 0) | (name != "batch_size"))))
+            if bad.size:
+                least = "> 0" if name == "batch_size" else ">= 0"
+                raise ValueError(
+                    f"schedule: the factor of {name} is {row[bad[0]]:g} at alpha = {times[bad[0]]:g}; expected a "
+                    f"finite number {least}."
+                )
+        return found.max(axis=0)
+
+
+def _named(model, schedule):
+    if not isinstance(schedule, dict):
+        raise ValueError(
+            f"schedule = {check.shown(schedule)}; expected a Schedule such as ov.Schedule.cosine(100.0), or a dict of "
+            f"them by name: {', '.join(NAMES)}."
+        )
+    numbers = dict(zip(NAMES, (1.0, model.eta_v, model.noise, max(model.weight_decay), 1.0), strict=True))
+    for name, f in schedule.items():
+        check.choice("schedule", name, NAMES)
+        check.kind(f"schedule[{name!r}]", f, Schedule, "ov.Schedule.cosine(100.0)")
+        if numbers[name] == 0:
+            raise ValueError(
+                f"schedule: {name} is 0 in the model, and a factor has nothing to multiply; expected {name} > 0, such "
+                f"as dataclasses.replace(model, {name}=0.1)."
+            )
+    return dict(schedule)
