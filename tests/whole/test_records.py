@@ -91,6 +91,10 @@ RECORDS = {
     "Sweep": (lambda: ov.sweep(double, {"x": [1, 2]}), dict(function="mine")),
     "FixedPoint": (lambda: plateau(FLOW), dict(message="mine")),
     "HessianSpectrum": (lambda: ov.hessian(FLOW, plateau(FLOW).state), dict(eps_g=1.0)),
+    "StationaryPoint": (
+        lambda: ov.theory.stationary_points(FLOW, starts=[plateau(FLOW).state])[0],
+        dict(found=7),
+    ),
     "Linearisation": (lambda: ov.linearise(FLOW, plateau(FLOW).state), dict(floor=1.0)),
     "HierarchicalTeacher": (lambda: TEACHER, dict(noise=0.1)),
     "BayesSolution": (lambda: TEACHER.solve(nu=20.0), dict(eps=0.0)),

@@ -9,13 +9,13 @@ from .._base import check
 from .._base.record import Record
 from ..activations.closure import bind, check_domain
 from ..models.model import Model
-from ..models.start import overlap_factor
 from ..models.state import gram
 from ..stability.linear import check_dense
 
 __all__ = ["HessianSpectrum", "hessian"]
 
 ZERO = 1e-12  # eigenvalue, relative to the largest, that counts as zero
+ROUNDING = 1e-14  # eigenvalue of the joint overlaps, relative to the largest, that is zero
 WIDTH = 1 / 200  # of a peak of the density, relative to the range of the eigenvalues
 
 
@@ -129,7 +129,7 @@ class HessianSpectrum(Record):
     def plot(self, ax=None, **style):
         """Draw outliers (lines) and bulk (bands) against alpha, or those of one state along one axis.
 
-        See :func:`overlaps.results.plotting.eigenvalues`.
+        ``style`` goes to matplotlib; for ``ax`` and the rest see :func:`overlaps.results.plotting.eigenvalues`.
         """
         from ..results.plotting import eigenvalues
 
@@ -258,8 +258,9 @@ def _closure(model, state):
 def _reading(state):
     """V (d, L, K, K + M): change of (triangle of Q, R) by steps of the weights in the span of students and teachers."""
     L, K, M = state.L, state.K, state.M
-    # rows are students and c, in coordinates of an orthonormal frame: X X^T is their joint overlap
-    X = np.array([overlap_factor(joint, K + M, l) for l, joint in enumerate(gram(state.q, state.r, state.tau))])
+    values, frame = np.linalg.eigh(gram(state.q, state.r, state.tau))
+    values[values < ROUNDING * values[:, -1:]] = 0.0  # their roots, 1e-8, would split degenerate eigenvalues
+    X = frame * np.sqrt(values)[:, None]  # rows are students and c in an orthonormal frame, X X^T = gram
     V = []
     for i in range(K):
         for j in range(i, K):

@@ -159,7 +159,7 @@ def _newton(system, y, max_iterations):
     """
     tied = _ties(system)
     free, copies = np.unique(tied, return_inverse=True)
-    y = _possible(system, y)[tied]
+    y = possible(system, y)[tied]
     obstacle = ""
     for iteration in range(max_iterations + 1):
         velocity = system.rhs(0.0, y)
@@ -180,7 +180,7 @@ def _newton(system, y, max_iterations):
             break
         step = -lstsq(J, velocity[free], cond=ZERO)[0][copies]
         for damping in 0.5 ** np.arange(20):
-            trial = _possible(system, y + damping * step)[tied]
+            trial = possible(system, y + damping * step)[tied]
             if np.linalg.norm(system.rhs(0.0, trial)[free]) < (1 - 0.25 * damping) * speed:
                 break
         else:
@@ -206,7 +206,7 @@ def _ties(system):
     return system.packing.pack(q[:, first[:, None], first], r[:, first], v).astype(int)
 
 
-def _possible(system, y):
+def possible(system, y):
     """The nearest overlaps of real vectors at the same r: q - r tau^+ r^T cut at its negative eigenvalues.
 
     Solutions without noise (student = teacher) lie on this boundary, which Newton steps overshoot.

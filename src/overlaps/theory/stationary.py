@@ -1,0 +1,239 @@
+"""All fixed points of the flow that a search from many starts finds: the map of plateaus of a network."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from ..activations.closure import generalisation_error
+from ..flow.jacobian import jacobian
+from ..flow.system import System
+from ..landscape.hessian import HessianSpectrum, hessian
+from ..models.state import State
+from ..solve import solve
+from ..stability.fixed_points import fixed_point, possible
+from ..stability.linear import linearise
+
+__all__ = ["StationaryPoint", "stationary_points"]
+
+SAME = 1e-6  # difference of eps_g, relative to that of students without weights, below which two points are one
+GROWN = 1e3  # squared norm, relative to the largest of the teachers, at which units are saturated rather than at rest
+FLAT = 1e-7  # rate, relative to the fastest, that is zero: degenerate points are known to about sqrt(1e-14)
+LATER = 300.0  # eta alpha that a quarter of the starts follows the flow
+MOVE = 1e-2  # along a mode of rate zero, relative to the overlaps, to see whether the fixed points go on
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StationaryPoint(Record):
+    """One fixed point of the flow, or one manifold of them; made by :func:`stationary_points`.
+
+    Attributes
+    ----------
+    state : State
+        Order parameters; one representative of those that differ by a permutation of the units or a rotation.
+    eps_g : float
+        Generalisation error.
+    rates : ndarray, shape (n,)
+        Growing rates of the flow of the overlaps per unit alpha, largest first: none at an attractor. nan where the
+        closure has no derivative.
+    flat : int
+        Modes of rate zero; -1 where the closure has no derivative.
+    dimension : int
+        Dimension of the manifold of fixed points in the overlaps: flat modes along which they go on; -1 as above.
+    hessian : HessianSpectrum or None
+        Hessian of eps_g there over all weights, None where it does not exist. At finite learning rate the gradient
+        of eps_g does not quite vanish.
+    found : int
+        How many starts ended there. Points found once or twice say that the list may not be complete.
+    """
+
+    state: State
+    eps_g: float
+    rates: np.ndarray
+    flat: int
+    dimension: int
+    hessian: HessianSpectrum | None
+    found: int
+
+    @property
+    def growing(self):
+        """Number of growing modes of the overlaps; -1 where it is not known."""
+        return -1 if np.any(np.isnan(self.rates)) else len(self.rates)
+
+    @property
+    def rate(self):
+        """Fastest escape rate; zero at an attractor."""
+        return float(self.rates[0]) if len(self.rates) else 0.0
+
+    def __repr__(self):
+        known = f"{self.growing} growing modes, dimension {self.dimension}" if self.flat >= 0 else "no derivatives"
+        return f"StationaryPoint(eps_g={self.eps_g:.6g}, {known}, rate={self.rate:.4g}, found={self.found})"
+
+
+def stationary_points(model, *, T=None, starts=200, rng=0):
+    r"""Search for all fixed points of the flow, stable or not: plateaus, solutions, and the saddles between.
+
+    Newton's method (:func:`overlaps.fixed_point`) from random overlaps, many of them with equal students, students that
+    treat teachers alike, students without weights or without a part orthogonal to the teachers: saddles are symmetric.
+    A quarter of the starts follows the flow first, to an attractor.
+    Points that differ by permutations or rotations of the units are listed once.
+
+    Parameters
+    ----------
+    model : Model
+        Isotropic inputs. ``gradient_flow=True`` finds the stationary points of eps_g; at a finite rate fixed points
+        shift, split (equal students and merely equivalent ones) and vanish.
+    T : array_like, shape (M, M), optional
+        Teacher overlaps; orthonormal by default.
+    starts : int or sequence of State
+        Number of random starts, or the starts themselves, such as the records of a trajectory.
+    rng : int or numpy.random.Generator
+        Seed or generator of the starts.
+
+    Returns
+    -------
+    list of StationaryPoint
+        In the order of eps_g.
+
+    Raises
+    ------
+    ValueError
+        Bad input; several eigenvalues of the inputs.
+
+    Notes
+    -----
+    Each point is exact to rounding; that the list is complete is *heuristic*: ``found`` says how often each was met.
+    Two points that agree in eps_g and in the number of growing modes count as one. Where kinked students are aligned
+    with each other or with a teacher there are no derivatives: such points are met by chance, and not classified.
+
+    References
+    ----------
+    Quadratic networks: all types are known, :func:`overlaps.theory.quadratic.stationary_points`. Saad and Solla (1995),
+    Phys. Rev. E 52, 4225, and Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769, for the symmetric plateau.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=1.0, gradient_flow=True)
+    >>> [(round(x.eps_g, 6), x.growing) for x in ov.theory.stationary_points(model, starts=30)]
+    [(0.0, 0), (0.011611, 1)]
+    """
+    if check.model(model).spectrum.L != 1:
+        raise ValueError(
+            f"model has L = {model.spectrum.L} eigenvalues of the inputs; expected one. Call ov.fixed_point on guesses "
+            "of your own, such as the slowest record of a trajectory."
+        )
+    T = np.eye(model.M) if T is None else check.array("T", T, (model.M, model.M))
+    if isinstance(starts, (int, np.integer)):
+        rng = check.generator(rng)
+        starts = [_start(model, T, rng) for _ in range(check.count("starts", starts))]
+        starts[::4] = [_later(model, start) for start in starts[::4]]
+    states = [state for state in (_search(model, guess) for guess in starts) if state is not None]
+    return [_point(model, kind, found) for kind, found in _distinct(model, T, states)]
+
+
+def _start(model, T, rng):
+    """Overlaps of random students, of a random symmetry and a random number of directions off the teachers' space."""
+    K, M = model.K, model.M
+    root = _root(T)  # weights of the teachers
+    if rng.random() < 0.2:
+        return _state(model, rng.integers(-1, 2, size=(K, M)) @ root, root, rng)  # students have learned whole teachers
+    rank = rng.integers(0, M + 1)  # directions of the teachers' space that are seen
+    R = rng.standard_normal((K, rank)) @ rng.standard_normal((rank, M)) / np.sqrt(M * max(rank, 1))
+    if rng.random() < 0.3:
+        R = R[:, rng.integers(0, M, size=M)]  # teachers of one group are treated alike
+    W = np.hstack([R @ np.linalg.pinv(root), rng.standard_normal((K, rng.integers(0, K + 1)))])
+    W *= rng.choice([0.3, 1.0, 1.7]) * np.sqrt(np.trace(T) / M)
+    if rng.random() < 0.4:
+        W = W[rng.integers(0, K, size=K)]  # students of one group are equal
+    if rng.random() < 0.3 and not model.activation.kinks:
+        W[rng.random(K) < 0.4] = 0.0
+    return _state(model, W, root, rng)
+
+
+def _later(model, start):
+    """Where the flow takes a start: attractors have small basins of Newton's method, and large ones of the flow."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a run that ends early is a start like any other
+        return solve(model, start, [0.0, LATER / model.eta])[-1]
+
+
+def _state(model, W, root, rng):
+    """The state of weights; kinked students need a norm."""
+    empty = ~W.any(axis=1) & bool(model.activation.kinks)
+    W[empty] = rng.standard_normal(W.shape)[empty]
+    return State.from_overlaps(model, Q=W @ W.T, R=W[:, : len(root)] @ root, T=root @ root)
+
+
+def _root(T):
+    """Symmetric root of T: weights of teachers with these overlaps."""
+    values, vectors = np.linalg.eigh(T)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def _search(model, guess):
+    """The fixed point that Newton's method finds, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that most random guesses lead nowhere is no news
+        try:
+            point = fixed_point(model, guess)
+        except ValueError:
+            if not model.activation.kinks:
+                raise
+            return None  # aligned students: no derivative at the guess
+    grown = np.max(np.diag(point.state.Q)) > GROWN * np.max(np.diag(point.state.T))
+    return point.state if point.converged and not grown else None
+
+
+def _distinct(model, T, states):
+    """One state of each kind, that of least norm, with the number of times it was found, in the order of eps_g."""
+    S, v = np.array([x.S for x in states]), np.array([x.v for x in states])
+    nothing = np.zeros((1, model.K + model.M, model.K + model.M))
+    nothing[0, model.K :, model.K :] = T
+    tolerance = SAME * max(generalisation_error(model, nothing, model.v[None])[0], 1e-300)
+    errors = generalisation_error(model, S, v) if states else np.zeros(0)
+    kinds: list[list] = []  # (eps_g, growing modes, states)
+    for i in np.argsort(errors):
+        growing = len(_growing(model, states[i]))
+        for eps_g, modes, members in kinds:
+            if abs(eps_g - errors[i]) <= tolerance and modes == growing:
+                members.append(states[i])
+                break
+        else:
+            kinds.append([errors[i], growing, [states[i]]])
+    return [(min(members, key=lambda x: np.trace(x.Q)), len(members)) for _, _, members in kinds]
+
+
+def _growing(model, state):
+    """Growing rates, or nan where the closure has no derivative: kinked students aligned with another unit."""
+    try:
+        values = linearise(model, state).eigenvalues
+    except ValueError:
+        return np.array([np.nan])
+    return values.real[values.real > FLAT * np.max(np.abs(values))]
+
+
+def _point(model, state, found):
+    """The record of a fixed point."""
+    eps_g = float(max(generalisation_error(model, state.S[None], state.v[None])[0], 0.0))
+    rates = _growing(model, state)
+    if np.any(np.isnan(rates)):
+        return StationaryPoint(state, eps_g, rates, -1, -1, None, found)
+    flat, dimension = _manifold(model, state)
+    return StationaryPoint(state, eps_g, rates, flat, dimension, hessian(model, state), found)
+
+
+def _manifold(model, state):
+    """Number of modes of rate zero, and of those along which the fixed points go on: move, solve again, compare."""
+    system = System(model, state)
+    y = system.pack(state)
+    _, sizes, modes = np.linalg.svd(jacobian(system, y))
+    modes = modes[sizes <= FLAT * sizes[0]]
+    step, moves = MOVE * float(np.linalg.norm(y)), [np.zeros(len(modes))]
+    for mode in (*modes, *-modes):  # overlaps may end on one side
+        there = _search(model, system.state(possible(system, y + step * mode)))
+        if there is not None and step > 0:
+            moves.append(modes @ (system.pack(there) - y) / step)
+    return len(modes), int(np.linalg.matrix_rank(np.array(moves), tol=0.5)) if len(modes) else 0

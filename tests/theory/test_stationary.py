@@ -1,0 +1,97 @@
+"""The search for fixed points against the complete list of quadratic networks, and against gradients of weights."""
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps.theory import quadratic, stationary_points
+
+
+@pytest.mark.parametrize(
+    ("K", "M"), [(2, 2), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((2, 1), (1, 2), (3, 2)))]
+)
+def test_all_types_of_quadratic_networks(K, M):
+    """Every (r, s) of the closed list and nothing else, with index, rate of escape and dimension."""
+    N = 30
+    model = ov.quadratic_network(K, M, eta=1.0, gradient_flow=True)
+    found = stationary_points(model, starts=150, rng=1)
+    types = sorted(quadratic.stationary_points(N, K, M), key=lambda rs: quadratic.stationary_eps_g(K, M, *rs))
+    np.testing.assert_allclose(
+        [x.eps_g for x in found], [quadratic.stationary_eps_g(K, M, *x) for x in types], atol=1e-7
+    )
+    for point, (r, s) in zip(found, types, strict=True):
+        spectrum = quadratic.stationary_spectrum(N, K, M, r, s)
+        assert point.hessian.negative(N) == sum(count for value, count in spectrum if value < -1e-9)
+        flat = quadratic.flat_directions(N, K, M, r, s)
+        # overlaps do not see how students off the teachers turn, outside of their span and within it
+        assert point.dimension == flat.rotations + flat.choices - r * (N - M - r) - r * (r - 1) // 2
+        # R grows like the weights; the square of a student that is zero, off the teachers, grows twice as fast
+        lowest, off = min(value for value, _ in spectrum), -4 / K * (1 - s / M) / (2 + r + s) * (r + s < K)
+        np.testing.assert_allclose(point.rate, max(-lowest, -2 * off, 0.0), atol=1e-6)
+
+
+def arcsine_error(W, W_star):
+    """eps_g of erf students and teachers, Saad and Solla (1995), from weights with W W^T = Q."""
+    fields = np.concatenate([W, W_star])
+    S, w = fields @ fields.T, np.repeat([1.0, -1.0], [len(W), len(W_star)])
+    norm = np.sqrt(1 + np.diag(S))
+    return w @ np.arcsin(S / np.outer(norm, norm)) @ w / np.pi
+
+
+@pytest.mark.parametrize(("K", "M", "least"), [(2, 2, 2), pytest.param(3, 2, 7, marks=pytest.mark.slow)])
+def test_gradients_of_weights_vanish(K, M, least):
+    """Weights with the overlaps found: the gradient by differences, and the error a step downhill along its mode."""
+    found = stationary_points(ov.committee_machine(K, M, eta=1.0, gradient_flow=True), starts=150, rng=2)
+    assert len(found) >= least and found[0].eps_g < 1e-12 and found[0].growing == 0
+    for point in found:
+        n, h = K + M, 1e-4
+        values, vectors = np.linalg.eigh(point.state.S)
+        X = vectors * np.sqrt(np.maximum(values, 0.0))  # the frame that the block of the Hessian is in
+        W, W_star = X[:K], X[K:]
+        steps = h * np.eye(K * n).reshape(-1, K, n)
+        gradient = [(arcsine_error(W + d, W_star) - arcsine_error(W - d, W_star)) / (2 * h) for d in steps]
+        assert np.max(np.abs(gradient)) < 1e-6  # overlaps to 1e-12: weights to its root where students are dependent
+        np.testing.assert_allclose(arcsine_error(W, W_star), point.eps_g, atol=1e-14)
+        if point.growing:  # the lowest eigenvalue by a second difference along its vector, in this same frame
+            block = ov.hessian(ov.committee_machine(K, M, eta=1.0), point.state).block
+            value, vector = (x[..., 0] for x in np.linalg.eigh(block))
+            step = 1e-3 * vector.reshape(K, n)
+            curvature = arcsine_error(W + step, W_star) + arcsine_error(W - step, W_star) - 2 * point.eps_g
+            np.testing.assert_allclose(curvature / 1e-6, value, atol=1e-6)
+            assert value < 0
+
+
+@pytest.mark.slow
+def test_finite_rates_split_the_plateau():
+    """Equal students and merely equivalent ones; at vanishing rate they are one (Saad and Solla 1995)."""
+    gaps = []
+    for eta in (0.5, 0.25):
+        points = stationary_points(ov.committee_machine(2, 2, eta=eta), starts=60, rng=3)
+        plateaus = [x for x in points if 0.01 < x.eps_g < 0.02]
+        assert len(plateaus) == 2 and plateaus[0].growing < plateaus[1].growing
+        Q = plateaus[0].state.Q
+        gaps.append(Q[0, 0] - Q[0, 1])
+    assert 1.5 < gaps[0] / gaps[1] < 2.5  # of order eta
+
+
+def test_starts_of_ones_own_and_other_teachers():
+    model, T = ov.committee_machine(2, 2, eta=1.0, gradient_flow=True), np.array([[1.0, 0.3], [0.3, 0.8]])
+    start = ov.State.from_overlaps(model, Q=np.eye(2), R=0.1 * np.array([[1, 0.5], [0.2, 0.7]]), T=T)
+    trajectory = ov.solve(model, start, np.linspace(0, 1500, 40))
+    found = stationary_points(model, T=T, starts=[trajectory[i] for i in range(len(trajectory.alpha))])
+    assert found[0].eps_g < 1e-9 and found[0].growing == 0 and sum(x.found for x in found) > 10
+    np.testing.assert_array_equal(found[0].state.T, T)
+
+
+def test_relu_points_without_derivatives_are_named():
+    found = stationary_points(ov.committee_machine(2, 2, activation=ov.relu, eta=1.0, gradient_flow=True), starts=100)
+    plateau = [x for x in found if x.growing == 1]
+    assert len(plateau) == 1 and plateau[0].rate > 0  # students apart from each other
+    assert any(x.growing == -1 and x.hessian is None and "no derivatives" in repr(x) for x in found)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="L = 2 eigenvalues of the inputs"):
+        stationary_points(ov.committee_machine(1, 1, eta=1.0, spectrum=ov.power_law(beta=1.0, L=2)))
+    with pytest.raises(ValueError, match="starts"):
+        stationary_points(ov.committee_machine(1, 1, eta=1.0), starts=0)
