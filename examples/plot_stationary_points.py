@@ -4,8 +4,8 @@ A map of plateaus
 
 Every place where a soft committee machine (erf, K = 3, M = 2) may wait: the stationary points of its generalisation
 error, found by Newton's method from many starts of many symmetries, placed by their error and the number of directions
-of the weights that lead down.  Students may be equal, may share a teacher, may cancel each other.  One of the points with
-no way down is not a solution: an overparametrised soft committee machine has a local minimum.
+of the weights that lead down.  Students may be equal, may share a teacher, may cancel each other.  One of the points
+with no way down is not a solution: an overparametrised soft committee machine has a local minimum.
 
 Grey lines are trajectories from small random weights: they come from high up, pass by saddles of lower and lower index,
 and end in the solution.  The index along them is the number of negative outliers of the Hessian.
