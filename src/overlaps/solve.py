@@ -2,8 +2,9 @@
 
 import warnings
 
+from ._base import check
 from .integrators.evolve import evolve
-from .results.trajectory import SummedTrajectory, Trajectory
+from .results.certified import certified, solution
 
 __all__ = ["solve"]
 
@@ -21,6 +22,7 @@ def solve(
     late=False,
     blocks=True,
     schedule=None,
+    certify=False,
     **options,
 ):
     r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
@@ -73,6 +75,11 @@ def solve(
     schedule : Schedule or dict, optional
         Factor on eta and eta_v along alpha; or factors by name, on "eta", "eta_v", "noise", "weight_decay" and
         "batch_size" (:class:`Schedule`). Every method steps onto its knots.
+    certify : bool
+        Make a second run with tolerances 100 times smaller (rtol at least 1e-13), recorded at the same times, about 1.5
+        to 3 times the work of the first, and give the differences in ``Trajectory.error``. ``success`` is False where
+        they exceed 1000 rtol, of the largest overlap or of eps_g (beyond 10 ``eps_floor``): a plateau multiplies the
+        errors of the steps, in 371 random settings by at most 190, and more says that the curve cannot be trusted.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 
@@ -117,11 +124,12 @@ def solve(
     True
     """
     controls = {"rtol": rtol, "atol": atol, "progress": progress, "stop": stop, "late": late, "blocks": blocks}
-    found = evolve(model, start, alpha, method=method, schedule=schedule, **controls, **options)
-    if not found.success:
-        warnings.warn(found.message, RuntimeWarning, stacklevel=2)
-    parts = found._asdict() | {"schedule": schedule}
-    if blocks:
-        return Trajectory(model=model, **parts)
-    del parts["tau"]
-    return SummedTrajectory(model=model, Q=parts.pop("q")[:, 0], R=parts.pop("r")[:, 0], **parts)
+    check.flag("certify", certify)
+    traj = solution(
+        model, evolve(model, start, alpha, method=method, schedule=schedule, **controls, **options), blocks, schedule
+    )
+    if certify:
+        traj = certified(traj, start, options)
+    if not traj.success:
+        warnings.warn(traj.message, RuntimeWarning, stacklevel=2)
+    return traj

@@ -33,7 +33,8 @@ def solve_many(
     threads : int, optional
         Number of threads; that of the cores by default. Results do not depend on it, digit by digit.
     stop, method, rtol, atol, **options
-        As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are left to it.
+        As in :func:`overlaps.solve`, for each trajectory; ``late``, ``certify`` and ``schedule`` are
+        left to it.
     blocks : bool
         Whether to keep the overlaps of every block; otherwise Q, R and v only.
     max_memory : float

@@ -182,6 +182,16 @@ def test_students_with_a_kink_reach_the_end_or_lose_their_direction(problem, met
     assert_sound(traj, 1e-5)
 
 
+@few
+@given(problems(activations=SMOOTH, eta=st.floats(0.01, 0.5)), st.sampled_from(["DOP853", "structured"]))
+def test_solutions_are_as_accurate_as_they_say(problem, method):
+    """A second run at rtol / 100: without a long plateau errors stay far below the limit of 1000 rtol."""
+    traj, _ = solve(*problem, [0.5, 2.0], rtol=1e-6, method=method, certify=True)
+    assume(traj.message.startswith("reached"))
+    size = max(1.0, np.abs(traj.S).max())
+    assert traj.success and max(np.abs(x).max() for x in traj.error[:3]) < 1e-4 * size
+
+
 def moved(model, start, q=None, r=None, tau=None, T=None, v=None, **changes):
     """The same learning problem in another description."""
     model = dataclasses.replace(model, **changes)
@@ -192,7 +202,7 @@ def moved(model, start, q=None, r=None, tau=None, T=None, v=None, **changes):
 
 def ends(*pairs):
     """Final states of several descriptions of one problem, all of which reach alpha = 1."""
-    results = [solve(*pair, [0.0, 1.0], rtol=1e-9, method="DOP853")[0] for pair in pairs]
+    results = [solve(*pair, [0.0, 1.0], rtol=1e-9, method="DOP853", certify=True)[0] for pair in pairs]
     assume(all(traj.success for traj in results))
     return [traj[-1] for traj in results]
 

@@ -19,7 +19,7 @@ from .run import DIVERGED, reached
 
 CHUNK = 64  # trajectories that a thread takes at a time, at most
 FINISHED, OTHER = 1, 2  # what ``march_all`` says of a trajectory: done, or left to Python
-ONE_BY_ONE = ("late", "certify")
+ONE_BY_ONE = ("late", "certify", "schedule")
 
 
 class Solutions(NamedTuple):

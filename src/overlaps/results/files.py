@@ -26,7 +26,8 @@ PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a
 # shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
 SHAPES = {
     "alpha": "t", "v": "rtK", "q": "rtLKK", "r": "rtLKM", "Q": "rtKK", "R": "rtKM", "tau": "rLMM", "T": "rMM",
-    "eps_late": "t", "floor_late": "t", "eps_error": "t",
+    "eps_late": "t", "floor_late": "t", "eps_error": "t", "error_Q": "tKK", "error_R": "tKM", "error_v": "tK",
+    "error_eps_g": "t",
     "records": "rtz", "ends": "rz", "end": "r", "start_v": "rK", "success": "r", "nfev": "r",
     "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
 }  # fmt: skip
@@ -338,7 +339,7 @@ def _check_result(result):
         shape = tuple(sizes.setdefault(x, n) for x, n in zip(letters, value.shape, strict=False))
         if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != KINDS.get(f.name, "f"):
             raise ValueError(f"{f.name} is of shape {value.shape} and type {value.dtype}")
-        unreached = f.name.endswith("_late") or f.name in ("records", "ends")
+        unreached = f.name.endswith("_late") or f.name.startswith("error_") or f.name in ("records", "ends")
         unreached |= result.is_ensemble and not result.success and "rt" in letters
         if np.any(np.isinf(value)) or (np.any(np.isnan(value)) and not unreached):
             raise ValueError(f"{f.name} contains nan or inf")

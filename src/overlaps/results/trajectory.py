@@ -1,6 +1,7 @@
 """Result of an integration: order parameters along the learning time."""
 
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,15 @@ from ..models.state import State
 from .curves import _Blocks, _Curves
 
 __all__ = ["SummedTrajectory", "Trajectory"]
+
+
+class Errors(NamedTuple):
+    """Errors of a solution at its records; see :attr:`Trajectory.error`."""
+
+    Q: Any
+    R: Any
+    v: Any
+    eps_g: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -34,6 +44,10 @@ class _Solution(_Curves):
     solver: type | None = None
     eps_error: np.ndarray | None = None
     schedule: Schedule | dict | None = None
+    error_Q: np.ndarray | None = None
+    error_R: np.ndarray | None = None
+    error_v: np.ndarray | None = None
+    error_eps_g: np.ndarray | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
 
     def __len__(self):
@@ -62,6 +76,17 @@ class _Solution(_Curves):
         if self.eps_error is not None:
             floor = np.maximum(floor, self.eps_error * np.maximum(super().eps_g, floor))
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    @property
+    def error(self):
+        """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
+
+        Differences from a second run with tolerances 100 times smaller, a named tuple of arrays with the shapes of Q,
+        R, v and eps_g: they show what a plateau has made of the errors of the steps, which ``eps_floor`` does not.
+        Where eps_g is below ``eps_floor``, its error is relative to that; nan where the second run did not come.
+        """
+        parts = self.error_Q, self.error_R, self.error_v, self.error_eps_g
+        return None if self.error_Q is None else Errors(*parts)
 
     def __repr__(self):
         state = "success" if self.success else "FAILED"
@@ -99,6 +124,8 @@ class Trajectory(_Solution, _Blocks):
         Error of eps_g, relative to it, by the integrator's own account; see ``eps_floor``.
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
         The schedule as it was given, and the learning rate at the records.
+    error_Q, error_R, error_v, error_eps_g : ndarray or None
+        With ``solve(..., certify=True)`` the parts of ``error``.
 
     Notes
     -----

@@ -1,0 +1,85 @@
+"""Certified curves: the error that a second run finds is the error, and a missed tolerance is no success."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps.results.certified import FACTOR
+
+MODEL = ov.committee_machine(2, 3, eta=0.6, v_star=[1.0, 0.8, 0.5])
+TIMES = np.array([1.0, 20.0, 60.0, 100.0, 150.0])
+
+
+def plateau(model=MODEL, N=1000):
+    return model, model.random_start(N=N, rng=2, student_scale=1e-3)
+
+
+@pytest.mark.parametrize(
+    "method, spectrum", [("DOP853", None), ("structured", ov.power_law(beta=1.0, L=3)), ("RK45", None)]
+)
+def test_errors_are_those_of_the_curve(method, spectrum):
+    """Against a run at rtol 1e-12: what is left of the second run is 1 % for methods whose error follows rtol."""
+    model, start = plateau(MODEL if spectrum is None else ov.committee_machine(2, 3, eta=0.4, spectrum=spectrum), 3303)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        traj = ov.solve(model, start, TIMES, method=method, rtol=1e-5, certify=True)
+        exact = ov.solve(model, start, TIMES, method="DOP853", rtol=1e-12)
+    assert traj.error.Q.shape == traj.Q.shape and traj.error.eps_g.shape == TIMES.shape
+    for name in ("Q", "R", "v"):
+        found, true = getattr(traj.error, name), getattr(traj, name) - getattr(exact, name)
+        assert np.abs(found - true).max() <= 0.1 * np.abs(true).max()
+    true = traj.eps_g / exact.eps_g - 1
+    assert np.abs(traj.error.eps_g - true).max() < 0.1 * np.abs(true).max()
+    assert np.abs(true).max() > 1e-9  # there is something to see
+
+
+def test_a_curve_that_keeps_its_tolerance_is_the_same_curve():
+    model, start = plateau()
+    plain, traj = ov.solve(model, start, (0.0, 150.0)), ov.solve(model, start, (0.0, 150.0), certify=True)
+    assert plain.error is None and traj.success and traj.message == plain.message
+    assert np.array_equal(traj.q, plain.q) and traj.nfev > 2 * plain.nfev and len(traj.error.eps_g) == len(traj)
+    worst = max(np.abs(x).max() for x in traj.error)
+    assert 1e-12 < worst < FACTOR * traj.rtol
+
+
+def test_a_missed_tolerance_is_no_success():
+    """SciPy's RK45 does not look at eps_g, which falls to 1e-8."""
+    model = ov.committee_machine(2, 2, eta=1.5)
+    start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=[[0.1, 0], [0, 0.2]], T=np.eye(2))
+    with pytest.warns(
+        RuntimeWarning, match=r"reached alpha = 150. But not certified: errors exceed 1000 rtol .those of"
+    ):
+        traj = ov.solve(model, start, [30.0, 90.0, 150.0], method="RK45", rtol=1e-8, atol=1e-8, certify=True)
+    assert not traj.success and len(traj) == 3 and np.abs(traj.error.eps_g).max() > 1e-5
+    assert ov.solve(model, start, [30.0, 90.0, 150.0], certify=True).success
+
+
+def test_a_run_that_ends_early_is_certified_as_far_as_it_goes():
+    model, start = plateau()
+    stopped = ov.solve(model, start, [1.0, 500.0], stop=0.02, certify=True)
+    assert stopped.success and "stop condition met" in stopped.message and np.isfinite(stopped.error.eps_g).all()
+    fast = ov.quadratic_network(2, 1, eta=5.0)
+    with pytest.warns(RuntimeWarning, match="diverge"):
+        blown = ov.solve(fast, fast.random_start(N=1000, rng=1), (0, 50), certify=True)
+    assert not blown.success and blown.error.Q.shape == blown.Q.shape
+
+
+def test_late_times_and_sums_are_certified():
+    model = ov.committee_machine(1, 1, eta=1.0)
+    start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.3]], T=[[1.0]])
+    late = ov.solve(model, start, [0, 20, 300], late=True, certify=True)
+    assert late.success and late.eps_g[-1] < 1e-20 and 0 < np.abs(late.error.eps_g[-1]) < 1e-5
+    summed = ov.solve(*plateau(), TIMES, blocks=False, certify=True)
+    whole = ov.solve(*plateau(), TIMES, certify=True)
+    assert np.allclose(summed.error.Q, whole.error.Q, rtol=0, atol=1e-14)
+
+
+def test_files_hold_the_errors(tmp_path):
+    traj = ov.solve(*plateau(), TIMES, certify=True)
+    traj.save(tmp_path / "run.npz")
+    again = ov.load(tmp_path / "run.npz")
+    assert again == traj and np.array_equal(again.error.eps_g, traj.error.eps_g)
+    with pytest.raises(ValueError, match="certify = 1; expected True or False"):
+        ov.solve(*plateau(), TIMES, certify=1)
