@@ -1,6 +1,11 @@
 """Fixtures shared by all tests."""
 
+import os
 import signal
+
+# read by libraries when they are loaded, so before NumPy, and inherited by workers: with a worker on each core the
+# threads of small matrix products only wait for each other (up to ten times the CPU time)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import matplotlib
 import numpy as np

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._base import check
-from ..gaussian.two_point import ERF, LINEAR, NUMERIC, QUADRATIC, RELU
-from .kernels import KERNELS, Kernels
+from ..gaussian.two_point import NUMERIC
+from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
 from .sums import Mixture
 
 __all__ = ["Activation"]

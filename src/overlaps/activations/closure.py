@@ -96,7 +96,7 @@ def closure(model, Q, R, T, v=None):
     for name, value in (("Q", Q), ("T", T)):
         check.symmetric(name, value)
     v = model.v if v is None else check.array("v", v, (K,))
-    S = np.block([[Q, R], [R.T, T]])
+    S = np.ascontiguousarray(np.block([[Q, R], [R.T, T]]))
     check.positive_semidefinite("[[Q, R], [R^T, T]]", S, "Overlaps of real vectors always are.")
     check_domain(model, S, v)
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
@@ -128,7 +128,7 @@ def check_domain(model, S, v):
 
 def generalisation_error(model, S, v):
     """eps_g (n,) at field covariances S (n, K + M, K + M) and second layers v (n, K)."""
-    w = np.concatenate([v, np.broadcast_to(-model.v_star, (len(v), model.M))], axis=1)
+    w = np.ascontiguousarray(np.concatenate([v, np.broadcast_to(-model.v_star, (len(v), model.M))], axis=1))
     return bind(model, second_order=False).errors(S, w)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .._base import check
-from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
+from ..gaussian.two_point import CODES
 from ._erf import erf_closure, erf_derivatives
 from ._erf_differences import erf_differences
 from ._linear import linear_closure, linear_derivatives, linear_differences
@@ -17,7 +17,7 @@ from ._relu_derivatives import relu_derivatives
 
 __all__ = ["KERNELS", "Kernels"]
 
-TABLE = (LINEAR, QUADRATIC, RELU, ERF)
+TABLE = LINEAR, QUADRATIC, RELU, ERF = tuple(CODES.tolist())  # plain integers, as users see them
 
 
 @dataclass(frozen=True)

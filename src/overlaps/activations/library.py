@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import erf as _erf
 
 from .._base import check
-from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 from .activation import Activation
+from .kernels import ERF, LINEAR, QUADRATIC, RELU
 from .polynomials import Polynomial
 from .sums import Mixture
 

@@ -16,10 +16,9 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import erf
 
-from ..gaussian.two_point import ERF
 from ._piecewise import piecewise_linear_closure
 from .bound import Bound
-from .kernels import KERNELS
+from .kernels import ERF, KERNELS
 
 
 class Mixture(NamedTuple):

@@ -40,7 +40,7 @@ class System:
         self.shape = L, K, M
         self.packing = Packing(L, K, M, model.trains_v)
         self.source = blocks_last(start.tau)
-        self.S = np.array(start.S)
+        self.S = np.array(start.S, order="C")
         self.w = np.concatenate([start.v, -model.v_star])
         self.A, self.B, self.C, self.dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
@@ -144,6 +144,7 @@ class System:
     def rhs(self, alpha, y):
         """dy/dalpha."""
         self.at(alpha)
+        y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         spectrum = self.model.spectrum
@@ -161,8 +162,8 @@ def rates(model):
 
 
 def blocks_last(x):
-    """Array (L, M, M) -> (M, M, L), contiguous: blocks run fastest in the kernels."""
-    return np.ascontiguousarray(np.moveaxis(x, 0, -1))
+    """Array (L, M, M) -> (M, M, L), blocks fastest: a copy, as kernels are compiled anew for arrays of another kind."""
+    return np.array(np.moveaxis(x, 0, -1), order="C")
 
 
 def fastest_rate(system):

@@ -6,15 +6,18 @@ covariance ``sab`` has four numbers, and :func:`two_point` is their table::
     E[f(a) h(b)]     E[f'(a) h'(b)]     E[f''(a) h(b)]     E[f(a) h''(b)]
 
 Functions are integer codes inside kernels: a code costs nothing at run time, a jitted function passed as an argument
-is compiled again in every process.
+is compiled again in every process.  They are NumPy integers because numba compiles a kernel anew for each literal
+int that it is called with, which makes nothing faster.
 """
 
 import math
 
+import numpy as np
+
 from .._base.jit import jit
 from .elementary import p
 
-LINEAR, QUADRATIC, RELU, ERF = range(4)
+LINEAR, QUADRATIC, RELU, ERF = CODES = np.arange(4)
 NUMERIC = -1  # a user function: its integrals are computed by quadrature, outside these kernels
 
 PI = math.pi
