@@ -1,7 +1,11 @@
 """The network and its model at finite size: measured parameters, errors against the theory, what the model omits."""
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
+import os
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from overlaps.static import (
     simulate_srf,
 )
 from overlaps.static.spiked import _finite as finite
+from overlaps.static.spiked import simulation
 from overlaps.static.spiked.network_correction import _enlarged, row_covariance
 
 SIN = {"eta_tilde": 2.0, "alpha0": 2.0, "beta": 1.0}
@@ -134,6 +139,80 @@ def test_one_seed_one_result():
     single = simulate_one_step(np.tanh, np.sin, **SIN, alpha=2.0, lam=0.1, d=40, test=50, rng=7, draws=5)
     assert single.mse.shape == (5,) and five.mse.shape == (5, 2)
     assert np.isnan(run(rng=7, draws=1).error()).all()
+
+
+def third(child):
+    return child.bit_generator.seed_seq.spawn_key[-1] == 2
+
+
+def draw_that_dies(setup, step, paired, child):
+    """A draw whose worker is killed, after the others had the time to finish."""
+    if third(child):
+        time.sleep(0.5)
+        os._exit(1)
+    return finite.network_draw(setup, step, paired, child)
+
+
+def draw_that_presses_ctrl_c(setup, step, paired, child):
+    if third(child):
+        os.kill(os.getpid(), signal.SIGINT)  # reaches the main thread
+        time.sleep(0.5)
+    return finite.network_draw(setup, step, paired, child)
+
+
+def draw_that_fails(setup, step, paired, child):
+    if third(child):
+        raise ZeroDivisionError("as a user's function may")
+    return finite.network_draw(setup, step, paired, child)
+
+
+def four_draws(monkeypatch, draw, executor):
+    """(indices of the draws that are all there, the message); the others are nan, their neighbours unchanged."""
+    options = dict(**SIN, alpha=[0.5, 2.0], lam=0.1, d=30, test=20, rng=7, draws=4, paired=True)
+    monkeypatch.setattr(simulation, "network_draw", draw)
+    with pytest.warns(RuntimeWarning, match="of 4 draws finished.*The others are nan") as caught:
+        found = simulate_one_step(np.tanh, np.sin, executor=executor, **options)
+    monkeypatch.undo()
+    whole = simulate_one_step(np.tanh, np.sin, **options)
+    assert whole.success and not found.success and len(found) == 4 and len(caught) == 1
+    there = np.isfinite(found.mse).all(axis=1)
+    for left, right in ((found, whole), (found.srf, whole.srf)):
+        for name in (*simulation.QUANTITIES, "r", "gamma", "c"):
+            assert_array_equal(getattr(left, name)[there], getattr(right, name)[there])
+            assert np.isnan(getattr(left, name)[~there]).all()
+    return np.flatnonzero(there).tolist(), found.message
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_a_draw_that_raises_loses_itself_only(monkeypatch, threads):
+    with ThreadPoolExecutor(2) as pool:
+        there, message = four_draws(monkeypatch, draw_that_fails, pool if threads else None)
+    assert there == [0, 1, 3] and "the first is draw 2: ZeroDivisionError: as a user's function may." in message
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_ctrl_c_keeps_finished_draws(monkeypatch, threads):
+    with ThreadPoolExecutor(1) as pool:
+        there, message = four_draws(monkeypatch, draw_that_presses_ctrl_c, pool if threads else None)
+    assert there == [0, 1] and message == "2 of 4 draws finished."
+
+
+@pytest.mark.slow
+def test_a_dead_worker_loses_no_finished_draw(monkeypatch):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        there, message = four_draws(monkeypatch, draw_that_dies, pool)
+    assert there == [0, 1]
+    assert "A worker process died" in message and "BrokenProcessPool" in message
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_what_every_draw_raises_is_raised(threads):
+    def fails(x):
+        raise ZeroDivisionError("always")
+
+    with ThreadPoolExecutor(2) as pool, pytest.raises(ZeroDivisionError, match="always"):
+        executor = pool if threads else None
+        simulate_one_step(fails, np.sin, **SIN, alpha=0.5, lam=0.1, d=30, rng=7, draws=3, executor=executor)
 
 
 def test_point_of_a_grid_does_not_depend_on_the_others():

@@ -1,6 +1,8 @@
 """The experiment beside the theory of one giant gradient step: the network itself, and its model at finite size."""
 
 import math
+import warnings
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 from ..._base import check
 from ..._base.progress import bar
 from ..._base.record import Record
+from ..._base.workers import WORKER_DIED, run_here, run_pool
 from ._finite import ROWS, Setup, Step, network_draw, srf_draw
 from .blocks import shares
 
@@ -37,6 +40,8 @@ class OneStepRuns(Record):
         the network, given in the model. The spike is the mean change of the rows of a block.
     srf : OneStepRuns or None
         The model with the measured spike and c on the same initial rows and data (``paired=True``).
+    success, message : bool, str
+        Whether all draws were finished, and a sentence.
     """
 
     d: int
@@ -54,9 +59,11 @@ class OneStepRuns(Record):
     gamma: np.ndarray
     c: np.ndarray
     srf: "OneStepRuns | None" = field(default=None)
+    success: bool = True
+    message: str = ""
 
     def mean(self, name="mse"):
-        """Mean over draws of one of the arrays."""
+        """Mean over draws of one of the arrays; nan where a draw is lost."""
         return getattr(self, name).mean(axis=0)
 
     def error(self, name="mse"):
@@ -135,7 +142,8 @@ def simulate_one_step(
     progress : bool
         Show a progress bar.
     executor : concurrent.futures.Executor, optional
-        Draws are submitted to it; results do not depend on it.
+        Draws are submitted to it; results do not depend on it. Draws that are lost (Ctrl-C, an exception, a dead
+        worker) are nan, with a warning, a sentence in ``message`` and ``success=False``; the others are kept.
 
     Returns
     -------
@@ -276,21 +284,55 @@ def _letters(fractions, p):
 def _runs(draw, setup, shape, rng, draws, progress, executor):
     check.executor(executor)
     children = check.generator(rng).spawn(check.count("draws", draws))
-    outcomes: list[Any] = []
-    with bar(progress, len(children), "draws") as tick:
-        futures = None if executor is None else [executor.submit(draw, child) for child in children]
-        for i, child in enumerate(children):
-            outcomes.append(draw(child) if futures is None else futures[i].result())
+    jobs = {i: (draw, {"child": child}, None) for i, child in enumerate(children)}
+    outcomes: dict[int, Any] = {}
+    errors: dict[int, BaseException] = {}
+    with bar(progress, len(jobs), "draws") as tick:
+
+        def keep(i, outcome, error):
+            if error is None:
+                outcomes[i] = outcome
+            elif executor is None and i == 0:  # a fault of the arguments, in all likelihood
+                raise error
+            else:
+                errors[i] = error
             if tick:
-                tick(i + 1)
-    network, partners = zip(*outcomes, strict=True)
-    srf = None if partners[0] is None else _record(partners, setup, shape, None)
-    return _record(network, setup, shape, srf)
+                tick(len(outcomes) + len(errors))
+
+        try:
+            run_here(jobs, keep) if executor is None else run_pool(executor, jobs, keep)
+        except KeyboardInterrupt:
+            if not outcomes:
+                raise
+    if not outcomes:
+        raise errors[min(errors)]
+    ended = _ended(len(jobs), len(outcomes), errors)
+    pattern = next(iter(outcomes.values()))  # lost draws are nan in the shape of a finished one
+    nothing = [
+        part and {name: np.full_like(value, np.nan, dtype=float) for name, value in part.items()} for part in pattern
+    ]
+    network, partners = zip(*(outcomes.get(i, nothing) for i in jobs), strict=True)
+    srf = None if partners[0] is None else _record(partners, setup, shape, None, **ended)
+    return _record(network, setup, shape, srf, **ended)
 
 
-def _record(results, setup, shape, srf):
+def _ended(draws, finished, errors):
+    """Whether all draws are there, and a sentence, which is a warning if they are not."""
+    if finished == draws:
+        return {"success": True, "message": f"{draws} draws finished."}
+    message = f"{finished} of {draws} draws finished"
+    if errors:
+        i, error = min(errors.items())
+        message += f", {len(errors)} failed, the first is draw {i}: {type(error).__name__}: {error}".rstrip(".")
+    message += "." + (WORKER_DIED if any(isinstance(error, BrokenExecutor) for error in errors.values()) else "")
+    warnings.warn(message + " The others are nan.", RuntimeWarning, stacklevel=4)
+    return {"success": False, "message": message}
+
+
+def _record(results, setup, shape, srf, success, message):
     arrays = {name: np.array([result[name] for result in results]) for name in results[0]}
     for name in QUANTITIES:
         arrays[name] = arrays[name].reshape(len(results), *shape)
     alpha = np.array(setup.n, dtype=float).reshape(shape) / setup.d
-    return OneStepRuns(d=setup.d, p=setup.p, alpha=alpha, lam=np.reshape(setup.lam, shape), srf=srf, **arrays)
+    known: dict[str, Any] = {"d": setup.d, "p": setup.p, "alpha": alpha, "lam": np.reshape(setup.lam, shape)}
+    return OneStepRuns(**known, **arrays, srf=srf, success=success, message=message)
