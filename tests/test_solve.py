@@ -325,7 +325,7 @@ def test_late_true_with_stop_and_steps():
     assert traj.success and traj.method.startswith("StructuredBDF") and 0 < traj.eps_g[-1] < 1e-20
 
 
-@pytest.mark.parametrize("method", ["DOP853", "structured"])
+@pytest.mark.parametrize("method", ["DOP853", pytest.param("structured", marks=pytest.mark.slow)])
 def test_late_true_turns_the_frame_of_quadratic_units(method):
     """Learned up to a rotation, they end away from any fixed frame: eps_g decays on, at a rate of the linearised flow.
 

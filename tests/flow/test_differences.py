@@ -285,6 +285,7 @@ def test_structured_newton_solve_is_the_dense_one(activation, delta, rng):
     np.testing.assert_allclose(newton.solve(unit * b) / unit, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_structured_late_times_on_many_eigenvalues():
     """512 eigenvalues to 1e-25, linear student, gradient flow: eps_g = sum_l s_l D_l exp(-2 eta s_l alpha) / 2."""
     spectrum = ov.power_law(beta=1.0, L=512)

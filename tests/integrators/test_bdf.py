@@ -179,7 +179,7 @@ def test_solver_refuses_other_equations():
 # trajectories ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.slow) for n in range(8, 20))])
 def test_bdf_agrees_with_dop853_on_random_settings(seed):
     rng = np.random.default_rng([7, seed])
     K, M, L = int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.integers(1, 13))

@@ -268,6 +268,7 @@ def variance_over_sizes(sizes, runs, steps_of):
     return np.array(rows), moves.var(axis=0)
 
 
+@pytest.mark.slow
 def test_fluctuations_are_those_of_independent_steps():
     """After few steps, Var = steps Var(one step), up to O(1/N) from |x|^2/N and from the drift of the state."""
     runs = 2000

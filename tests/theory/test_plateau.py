@@ -337,6 +337,7 @@ def test_rates_spread_when_L_is_of_the_order_of_N():
     assert np.max(np.abs(spread[10**6] - 1)) < 0.1
 
 
+@pytest.mark.slow
 def test_variance_of_the_moments_of_random_teachers():
     """Var T^(j)_mn = (1 + delta_mn) <s^2j> / N, j = 0, 1, 2, over the draws of the random start."""
     N, M, draws = 32, 3, 3000

@@ -108,7 +108,14 @@ def test_refined_law_of_other_activations(activation, Delta):
     assert exact.k_c > 900
 
 
-@pytest.mark.parametrize("beta, k, Delta, nu", [(1.5, 10**4, 0.5, 1e4), (1.0, 10**6, 5, 1e4), (0.75, 10**6, 5, 1e3)])
+@pytest.mark.parametrize(
+    "beta, k, Delta, nu",
+    [
+        (1.5, 10**4, 0.5, 1e4),
+        pytest.param(1.0, 10**6, 5, 1e4, marks=pytest.mark.slow),
+        pytest.param(0.75, 10**6, 5, 1e3, marks=pytest.mark.slow),
+    ],
+)
 def test_exponent_of_the_learning_phase(beta, k, Delta, nu):
     here = teacher(beta, k, Delta)
     found = slope(lambda x: here.solve(nu=x).eps, np.geomspace(nu, 100 * nu, 9))

@@ -75,7 +75,9 @@ def mean_square(model):
     return model.coefficients.weight @ model.coefficients.mu0**2
 
 
-@pytest.mark.parametrize("alpha, beta", [(2.0, 0.5), (0.3, 0.4), (1.0, 1.0), (0.5, 2.0)])
+@pytest.mark.parametrize(
+    "alpha, beta", [(2.0, 0.5), (0.3, 0.4), pytest.param(1.0, 1.0, marks=pytest.mark.slow), (0.5, 2.0)]
+)
 def test_moments_of_a_product_of_wisharts(alpha, beta):
     """sigma(x) = x: the bulk of X = x W0^T is a free product of two Marchenko-Pastur laws, whatever the spike."""
     spectrum = feature_spectrum(features(0.5, 1.0, beta, ov.linear), alpha=alpha)
@@ -93,9 +95,9 @@ def test_moments_of_a_product_of_wisharts(alpha, beta):
     "r, c, alpha, beta, student",
     [
         (1.2, 1.1, 1.5, 1.0, np.tanh),
-        (0.0, 1.0, 1.5, 2.0, np.tanh),
+        pytest.param(0.0, 1.0, 1.5, 2.0, np.tanh, marks=pytest.mark.slow),
         (0.7, 1.2, 0.5, 1.0, np.sin),
-        (3.0, 1.0, 9, 0.3, np.sin),
+        pytest.param(3.0, 1.0, 9, 0.3, np.sin, marks=pytest.mark.slow),
     ],
 )
 def test_stieltjes_transform_of_the_density_is_V2(r, c, alpha, beta, student):
