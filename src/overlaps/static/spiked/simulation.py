@@ -330,7 +330,7 @@ def _ended(draws, finished, errors):
 
 
 def _record(results, setup, shape, srf, success, message):
-    arrays = {name: np.array([result[name] for result in results]) for name in results[0]}
+    arrays: dict[str, Any] = {name: np.array([result[name] for result in results]) for name in results[0]}
     for name in QUANTITIES:
         arrays[name] = arrays[name].reshape(len(results), *shape)
     alpha = np.array(setup.n, dtype=float).reshape(shape) / setup.d
