@@ -26,6 +26,8 @@ from .models.schedule import Schedule
 # from what data
 from .models.spectrum import Spectrum, isotropic, power_law
 from .models.state import State
+from .protocols.control import schedule_gradient
+from .protocols.optimal import OptimalSchedule, greedy_schedule, optimal_schedule
 from .results import discrepancy as discrepancy
 from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
@@ -55,6 +57,7 @@ __all__ = [
     "Linearisation",
     "ManifoldEnsemble",
     "Model",
+    "OptimalSchedule",
     "Schedule",
     "Spectrum",
     "State",
@@ -68,6 +71,7 @@ __all__ = [
     "critical_eta",
     "erf",
     "fixed_point",
+    "greedy_schedule",
     "hessian",
     "hidden_manifold",
     "isotropic",
@@ -76,11 +80,13 @@ __all__ = [
     "linear",
     "linearise",
     "load",
+    "optimal_schedule",
     "polynomial",
     "power_law",
     "quadratic",
     "quadratic_network",
     "relu",
+    "schedule_gradient",
     "simulate",
     "solve",
     "solve_many",

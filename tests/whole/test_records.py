@@ -65,6 +65,8 @@ MODEL = ov.committee_machine(
     2, 2, eta=0.5, eta_v=0.1, noise=0.1, weight_decay=(0.1, 0.0), spectrum=ov.power_law(beta=1.0, L=2)
 )
 START = MODEL.random_start(N=100, rng=1)
+LEARNABLE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
+LEARNABLE = LEARNABLE, LEARNABLE.random_start(N=100, rng=1)
 MANIFOLD = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
 FLOW = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
 TEACHER = ov.static.HierarchicalTeacher(beta=1.0, k=6, noise=0.5, activation={3: 1.0})
@@ -80,6 +82,7 @@ RECORDS = {
     "Spectrum of a matrix": (lambda: ov.Spectrum.from_covariance([[2.0, 0.5], [0.5, 1.0]]), dict(name="mine")),
     "State": (lambda: START, dict(v=[1.0, 2.0])),
     "Schedule": (lambda: ov.Schedule.cosine(9.0) * ov.Schedule.warmup(1.0), dict(factors=())),
+    "OptimalSchedule": (lambda: ov.optimal_schedule(*LEARNABLE, 2.0, knots=3), dict(value=1.0)),
     "State without eigenvalues": (lambda: dataclasses.replace(START, s=None), dict(s=[1.0, 2.0])),
     "Model": (lambda: MODEL, dict(eta=0.1)),
     "CriticalEta": (critical_rate, dict(eta=1.0)),

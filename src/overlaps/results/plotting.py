@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["approach", "eigenvalues", "fluctuations", "plot"]
+__all__ = ["approach", "eigenvalues", "fluctuations", "plot", "schedule"]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 
@@ -66,6 +66,45 @@ def plot(result, ax=None, **style):
         if fresh:
             _axis(axes[1], result.alpha, None, "overlaps")
             axes[1].legend(frameon=False, ncols=2, fontsize="small")
+    return ax
+
+
+def schedule(best, ax=None, **style):
+    r"""Draw the learning rate of an OptimalSchedule against the learning time, and the best constant one.
+
+    Parameters
+    ----------
+    best : OptimalSchedule
+        What was found.
+    ax : Axes, optional
+        A new one by default.
+    **style
+        Passed to matplotlib's ``plot``.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.1]], R=[[0.1]], T=[[1.0]])
+    >>> ov.optimal_schedule(model, start, 5.0, knots=6).plot().get_ylabel()
+    'learning rate $\\eta$'
+    >>> matplotlib.pyplot.close("all")
+    """
+    from matplotlib import pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5, 4), layout="constrained")
+    (line,) = ax.plot(best.trajectory.alpha, best.eta, **{"label": "optimum"} | style)
+    ax.axhline(best.constant[0], color=line.get_color(), linestyle="--", linewidth=1, label="best constant")
+    ax.set(xlabel=r"learning time $\alpha$ = steps / $N$", ylabel=r"learning rate $\eta$")
+    ax.legend(frameon=False)
+    ax.grid(alpha=0.25)
     return ax
 
 

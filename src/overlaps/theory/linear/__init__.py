@@ -14,7 +14,8 @@ initial distance    sigma_J^2 sum_k v_k^2 + sum_m v*_m^2  1 + sigma_J^2 M / K
 :func:`reduce` does this for a given model and start.  Exact: :func:`modes`, :func:`error`, :func:`limit_error`,
 :func:`eta_critical`, :func:`sgd_mean`.  Gradient flow: :func:`flow_error`, :func:`flow_overlaps`.  Power-law spectra in
 gradient flow: :func:`integral_error`, :func:`integral_bound`, :func:`power_law_error`, :func:`window`,
-:func:`exponent`; a finite learning rate multiplies them by :func:`amplitude`.
+:func:`exponent`; a finite learning rate multiplies them by :func:`amplitude`.  The best learning rate under label
+noise: :func:`optimal_error`, :func:`optimal_eta`.
 
 The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.
 
@@ -25,6 +26,7 @@ Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinte
 
 from .flow import exponent, flow_error, flow_overlaps, integral_bound, integral_error, power_law_error, window
 from .modes import Modes, amplitude, error, eta_critical, limit_error, modes, reduce, sgd_mean
+from .optimal import optimal_error, optimal_eta
 
 __all__ = [
     "Modes",
@@ -38,6 +40,8 @@ __all__ = [
     "integral_error",
     "limit_error",
     "modes",
+    "optimal_error",
+    "optimal_eta",
     "power_law_error",
     "reduce",
     "sgd_mean",

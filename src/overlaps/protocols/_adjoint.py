@@ -1,0 +1,225 @@
+"""The flow under a piecewise-linear factor u on both rates, on a fixed grid, and the discrete adjoint of its steps.
+
+Each interval between knots is cut into equal steps of the order-8 tableau of DOP853 (12 stages).  Discretise, then
+differentiate: the gradient is exact for the discretised objective, and nothing is integrated backwards in time.  With
+dy = u f1(y) + u^2 f2(y), J = u (D + F G) and phi the hat functions, per step backwards
+
+    mu_i = h b_i lambda + h sum_{j > i} a_ji theta_j,     theta_i = J(Y_i)^T mu_i (+ h b_i grad eps_g(Y_i) / horizon),
+    lambda <- lambda + sum_i theta_i,                      g_k += phi_k(t_i) mu_i . (f1 + 2 u f2)
+"""
+
+from functools import cache
+from types import FunctionType
+
+import numpy as np
+from numba import types
+from scipy.integrate import DOP853
+
+from .._base.jit import jit
+from ..activations.bound import CLOSURE, MATRIX, VECTOR
+from ..flow import flow, gather
+
+REAL, INT, BOOL = types.float64, types.int64, types.boolean
+CUBE, INTS = types.Array(REAL, 3, "C"), types.Array(INT, 1, "C")
+DERIVATIVES = types.void(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, CUBE, CUBE, CUBE, MATRIX)
+CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
+WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR])
+FORWARD = types.void(types.FunctionType(CLOSURE), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, VECTOR)
+BACKWARD = types.void(
+    types.FunctionType(CLOSURE), types.FunctionType(DERIVATIVES), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, BOOL,
+    VECTOR,
+)  # fmt: skip
+
+STAGES = 12
+A, B, NODES = (np.ascontiguousarray(x[:STAGES]) for x in (DOP853.A, DOP853.B, DOP853.C))
+
+
+@jit
+def velocity(closure, constants, work, second, y, dy):
+    """Fill dy with f1 + ``second`` f2 at y; return eps_g."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, Am, Bm, C, dv = work
+    gather(y, s, K, Bm.shape[1], trains_v, S, w)
+    eps_g = closure(S, w, K, teacher, eta, eta_v, noise, second_order > 0, Am, Bm, C, dv)
+    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second * second_order, trains_v, dy)
+    return eps_g
+
+
+@jit
+def spread(s, K, M, trains_v, g, theta):
+    """Add G^T g to theta; g along the triangle of Q, then R, then v, as the derivatives of a closure."""
+    L, triangle, position = s.size, K * (K + 1) // 2, 0
+    for i in range(K * M):
+        theta[position : position + L] += g[triangle + i]
+        position += L
+    for i in range(triangle):
+        for l in range(L):
+            theta[position + l] += g[i] * s[l]
+        position += L
+    if trains_v:
+        theta[position:] += g[triangle + K * M :]
+
+
+@jit
+def add_gradient(constants, work, weight, g, theta):
+    """Add ``weight`` times the gradient of eps_g, at the last evaluation, to theta; g is room to work in."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, Am, Bm, C, dv = work
+    M, at = Bm.shape[1], 0
+    for i in range(K):
+        for j in range(i, K):
+            g[at] = -weight * Am[i, j] / (2 * eta if i == j else eta)
+            at += 1
+    for i in range(K):
+        for m in range(M):
+            g[at] = -weight * Bm[i, m] / eta
+            at += 1
+    for i in range(K):
+        g[at + i] = -weight * dv[i] / eta_v if trains_v else 0.0
+    spread(s, K, M, trains_v, g, theta)
+
+
+@jit
+def add_frozen(constants, work, mu, theta):
+    """Add D^T mu to theta: the transpose of the flow at frozen closure, without its sources."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, Am, Bm, C, dv = work
+    L, M = s.size, Bm.shape[1]
+    first = K * M * L
+    for k in range(K):
+        for m in range(M):
+            own = (k * M + m) * L
+            for l in range(L):
+                theta[own + l] -= decay * mu[own + l]
+            for j in range(K):
+                for l in range(L):
+                    theta[(j * M + m) * L + l] += s[l] * Am[k, j] * mu[own + l]
+    at = first
+    for i in range(K):
+        for j in range(i, K):
+            for l in range(L):
+                theta[at + l] -= 2 * decay * mu[at + l]
+            for k in range(K):
+                for a, b in ((i, j), (j, i)):
+                    low, high = min(k, b), max(k, b)
+                    kb = first + (low * K - low * (low - 1) // 2 + high - low) * L
+                    for l in range(L):
+                        theta[kb + l] += s[l] * Am[a, k] * mu[at + l]
+            for m in range(M):
+                for l in range(L):
+                    theta[(j * M + m) * L + l] += Bm[i, m] * mu[at + l]
+                    theta[(i * M + m) * L + l] += Bm[j, m] * mu[at + l]
+            at += L
+    if trains_v:
+        for k in range(K):
+            theta[at + k] -= decay_v * mu[at + k]
+
+
+@jit
+def advance(closure, constants, work, h, t, first, last, y, Y, f):
+    """One step: fill the stages Y (12, n) and their f (12, n), move y; u goes from ``first`` to ``last`` over [0, 1].
+
+    t and h are in units of the interval between two knots, of length ``f[12, 0]``; return sum_i b_i eps_g(Y_i).
+    """
+    length, mean = f[STAGES, 0], 0.0
+    for i in range(STAGES):
+        Y[i] = y
+        for j in range(i):
+            if A[i, j] != 0.0:
+                Y[i] += h * length * A[i, j] * f[j]
+        u = first + (t + NODES[i] * h) * (last - first)
+        eps_g = velocity(closure, constants, work, u, Y[i], f[i])
+        f[i] *= u
+        mean += B[i] * eps_g
+    for i in range(STAGES):
+        y += h * length * B[i] * f[i]
+    return mean
+
+
+@jit
+def forward(closure, constants, work, knots, u, per, states, values):
+    """Fill ``states`` (knots, n) from the first row on, and values = (eps_g at the end, its mean over the interval)."""
+    y, n = states[0].copy(), states.shape[1]
+    Y, f = np.empty((STAGES, n)), np.empty((STAGES + 1, n))
+    values[1] = 0.0
+    for k in range(knots.size - 1):
+        f[STAGES] = knots[k + 1] - knots[k]
+        h = 1.0 / per[k]
+        for step in range(per[k]):
+            mean = advance(closure, constants, work, h, step * h, u[k], u[k + 1], y, Y, f)
+            values[1] += h * f[STAGES, 0] * mean
+        states[k + 1] = y
+    values[0] = velocity(closure, constants, work, 0.0, y, Y[0])
+    values[1] /= knots[-1] - knots[0]
+
+
+@jit
+def backward(closure, derivatives, constants, work, knots, u, per, states, mean, gradient):
+    """Fill the gradient by u at the knots of eps_g at the end, or of its mean, along the ``states`` of ``forward``."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, Am, Bm, C, dv = work
+    M, n, horizon = Bm.shape[1], states.shape[1], knots[-1] - knots[0]
+    d = K * (K + 1) // 2 + K * M + K
+    dA, dB, dC, ddv = np.empty((d, K, K)), np.empty((d, K, M)), np.empty((d, K, K)), np.empty((d, K))
+    g, column, lam = np.zeros(d), np.empty(n), np.zeros(n)
+    theta, mu = np.empty((STAGES, n)), np.empty(n)
+    f, gradient[:] = np.empty((STAGES + 1, n)), 0.0
+    if not mean:
+        velocity(closure, constants, work, 0.0, states[-1], column)
+        add_gradient(constants, work, 1.0, g, lam)
+    for k in range(knots.size - 2, -1, -1):
+        length, h = knots[k + 1] - knots[k], 1.0 / per[k]
+        f[STAGES] = length
+        Y, y = np.empty((per[k], STAGES, n)), states[k].copy()
+        for step in range(per[k]):
+            advance(closure, constants, work, h, step * h, u[k], u[k + 1], y, Y[step], f)
+        for step in range(per[k] - 1, -1, -1):
+            for i in range(STAGES - 1, -1, -1):
+                mu[:] = h * length * B[i] * lam
+                for j in range(i + 1, STAGES):
+                    if A[j, i] != 0.0:
+                        mu += h * length * A[j, i] * theta[j]
+                share = (step + NODES[i]) * h
+                factor = u[k] + share * (u[k + 1] - u[k])
+                velocity(closure, constants, work, 2 * factor, Y[step, i], column)
+                along = np.sum(mu * column)
+                gradient[k] += (1 - share) * along
+                gradient[k + 1] += share * along
+                for x in (dA, dB, dC):
+                    x[:] = 0.0
+                ddv[:] = 0.0
+                derivatives(S, w, K, teacher, eta, eta_v, noise, second_order > 0, dA, dB, dC, ddv)
+                for a in range(d if trains_v else d - K):
+                    flow(Y[step, i], s, p, tau, dA[a], dB[a], dC[a], ddv[a], 0.0, 0.0, factor * second_order, trains_v,
+                         column)  # fmt: skip
+                    g[a] = np.sum(mu * column)
+                theta[i] = 0.0
+                add_frozen(constants, work, mu, theta[i])
+                spread(s, K, M, trains_v, g, theta[i])
+                theta[i] *= factor
+                if mean:
+                    add_gradient(constants, work, h * length * B[i] / horizon, g, theta[i])
+            for i in range(STAGES):
+                lam += theta[i]
+
+
+@cache
+def interpreted():
+    """``forward`` and ``backward`` in plain Python, for closures that compiled code cannot call."""
+    own = dict(globals())
+    for function in (velocity, advance, forward, backward):
+        plain = getattr(function, "py_func", function)  # without compilation kernels are plain functions
+        own[function.__name__] = FunctionType(plain.__code__, own)
+    return own["forward"], own["backward"]
+
+
+@cache
+def ready(closure, derivatives):
+    """Compile ``forward`` and ``backward`` for their signatures, or read them from the disk; and the two kernels."""
+    for function, signature in ((forward, FORWARD), (backward, BACKWARD)):
+        if not function.signatures:
+            function.compile(signature)
+            function.disable_compile()
+    closure.compile(CLOSURE)
+    derivatives.compile(DERIVATIVES)
+    return closure, derivatives

@@ -1,0 +1,368 @@
+"""The best learning rate as a function of time: a search along exact gradients, and the greedy rule."""
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.integrate import solve_ivp
+from scipy.optimize import minimize, minimize_scalar
+
+from .._base import check
+from .._base.progress import bar
+from .._base.record import Record
+from ..flow import flow
+from ..integrators.evolve import evolve
+from ..models.schedule import Schedule
+from ..results.trajectory import Trajectory
+from .control import Control
+
+__all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
+
+SCAN = 40  # constant rates, log-spaced
+DIVERGED = 1e6  # eps_g of a trial that the line search is to leave
+AGREEMENT = 1e-6  # of the objective on the grid and by an adaptive integration
+ROOM = 1.5  # the grid is made for factors up to this much above those of the start of the search
+LOOSE = 100  # tol: stationarity that still counts as found where the iterations ended
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OptimalSchedule(Record):
+    """The schedule that was found, and what it beats; made by :func:`overlaps.optimal_schedule`.
+
+    Attributes
+    ----------
+    schedule : Schedule
+        Factor on eta and eta_v, for ``solve`` and ``simulate``.
+    knots, eta : ndarray, shape (n,)
+        Times, counted from the start, and the learning rate there.
+    value, gradient, stationarity : float, ndarray, float
+        The objective, its gradient by eta at the knots, and the largest component of the gradient that no bound
+        excuses, relative to the value.
+    trajectory : Trajectory
+        The solution along the schedule, recorded at the knots.
+    history : ndarray, shape (iterations,)
+        The objective after each iteration of the better search.
+    constant : tuple of two floats
+        The best constant learning rate and its objective.
+    success, message
+        Whether a stationary point was found that is not above the best constant, and a sentence.
+    """
+
+    schedule: Schedule
+    knots: np.ndarray
+    eta: np.ndarray
+    value: float
+    gradient: np.ndarray
+    stationarity: float
+    trajectory: Trajectory
+    history: np.ndarray
+    constant: tuple
+    success: bool
+    message: str
+    _cache: dict = field(default_factory=dict, compare=False, init=False)
+
+    def plot(self, ax=None, **style):
+        """Draw eta against the learning time; see :func:`overlaps.results.plotting.schedule`."""
+        from ..results.plotting import schedule
+
+        return schedule(self, ax=ax, **style)
+
+    def __repr__(self):
+        state = "success" if self.success else "FAILED"
+        return f"OptimalSchedule({self.value:.6g}, best constant {self.constant[1]:.6g}, n={self.eta.size}, {state})"
+
+
+def _bounds(model, bounds):
+    """Bounds of eta as factors."""
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"bounds = {check.shown(bounds)}; expected a pair (lowest eta, highest eta or None)."
+        ) from None
+    low = check.number("bounds[0]", low, least=0)
+    if high is None:
+        if model.gradient_flow:
+            raise ValueError(
+                "in gradient flow a larger rate is always faster: there is no optimum without an upper bound; expected "
+                "bounds=(low, high)."
+            )
+        return low / model.eta, np.inf
+    if not check.number("bounds[1]", high, above=0) > low:
+        raise ValueError(f"bounds = {check.shown(bounds)}; expected lowest < highest.")
+    return low / model.eta, high / model.eta
+
+
+class _Search:
+    """Searches of one problem on one grid."""
+
+    def __init__(self, control, bounds, fine):
+        self.control, self.bounds, self.fine = control, bounds, fine
+
+    def constant(self):
+        """(factor, objective) of the best constant rate: a scan, refined; steps are as short as each rate asks for."""
+        limit = 4 / max(self.control.fastest_rate, 1e-300)  # where a mode of the fastest rate diverges, about
+        low, high = self.bounds
+        high = min(high, 2 * limit)
+        low = min(max(low, 1e-3 * high), high)
+
+        def objective(x):
+            u = np.full(self.control.knots.size, np.exp(x))
+            value = self.control.value(u, self.control.steps(u[0], self.fine))[0]
+            return np.log(value) if 0 < value < DIVERGED else np.log(DIVERGED)
+
+        grid = np.linspace(np.log(low), np.log(high), SCAN)
+        values = [objective(x) for x in grid]
+        i = int(np.argmin(values))
+        around = grid[max(i - 1, 0)], grid[min(i + 1, SCAN - 1)]
+        if around[0] == around[1]:
+            return float(np.exp(grid[i])), float(np.exp(values[i]))
+        found = minimize_scalar(objective, bounds=around, method="bounded", options={"xatol": 1e-7})
+        x, value = min((found.fun, found.x), (values[i], grid[i]))[::-1]
+        return float(np.exp(x)), float(np.exp(value))
+
+    def descend(self, u, tol, maxiter, tick):
+        """(objective, factors, gradient, history) of the descent from u, or None where it begins in divergence."""
+        control = self.control
+        per = control.steps(ROOM * max(u.max(), 1e-300), self.fine)
+        history = []
+
+        def logarithm(x):
+            value, gradient = control.gradient(x, per)
+            if not (0 < value < DIVERGED and np.all(np.isfinite(gradient))):
+                return np.log(DIVERGED), np.zeros_like(x)
+            return np.log(value), gradient / value
+
+        if logarithm(u)[0] >= np.log(DIVERGED):
+            return None
+
+        def callback(intermediate_result):
+            history.append(np.exp(intermediate_result.fun))
+            if tick is not None:
+                tick(min(len(history), maxiter))
+
+        low, high = self.bounds
+        limits = [(low, None if np.isinf(high) else high)] * u.size
+        options = {"maxcor": 30, "maxiter": maxiter, "maxfun": 20 * maxiter, "ftol": 1e-14}
+        options["gtol"] = tol * control.model.eta
+        found = minimize(logarithm, u, jac=True, method="L-BFGS-B", bounds=limits, callback=callback, options=options)
+        value, gradient = control.gradient(found.x, per)
+        return value, found.x, gradient, np.array(history)
+
+
+def optimal_schedule(
+    model, start, horizon, *, knots=41, bounds=(0.0, None), objective="final", initial=None, tol=1e-6, maxiter=500,
+    progress=False,
+):  # fmt: skip
+    r"""Learning rate eta(alpha), piecewise linear on knots, that minimises the generalisation error.
+
+    Minimised is eps_g at the horizon ("final") or its mean up to there ("mean"), by L-BFGS-B on its logarithm with the
+    exact gradient of :func:`schedule_gradient`, from the best constant rate and from ``initial``. At an optimum inside
+    the bounds, with the adjoint p,
+
+    .. math:: u = - \frac{p \cdot f_1}{2\, p \cdot f_2}
+
+    Parameters
+    ----------
+    model : Model
+        What is learned; its eta is the unit of the schedule, and eta_v moves with it.
+    start : State
+        Where it begins, at ``start.alpha``.
+    horizon : float
+        Length of the learning time, from start.alpha.
+    knots : int or array_like
+        Number of equidistant knots, or increasing times from 0 to the horizon.
+    bounds : (float, float or None)
+        Of eta.
+    objective : {"final", "mean"}
+        eps_g at the end, or its mean over the horizon.
+    initial : float or array_like, optional
+        Another start of the search, eta at the knots; the model's eta by default.
+    tol : float
+        Stationarity at which the search ends.
+    maxiter : int
+        Iterations of each search.
+    progress : bool
+        Show a progress bar, in iterations.
+
+    Returns
+    -------
+    OptimalSchedule
+
+    Raises
+    ------
+    ValueError
+        Bad input; a gradient flow without upper bound; what :func:`schedule_gradient` refuses.
+
+    Warns
+    -----
+    RuntimeWarning
+        Once, with the message, where ``success`` is False: the iterations ended far from stationarity, every start
+        diverged, or nothing better than the best constant was found (which is then returned).
+
+    Notes
+    -----
+    A *local* optimum: the problem is not convex and no certificate is given; the result says what it beats. The value
+    agrees to 1e-6 with an adaptive integration along the schedule, otherwise the grid is refined. The first and the
+    last knots carry little weight: their eta is uncertain. The error of piecewise-linear rates is of order n^-4 in the
+    value and n^-2 in eta.
+
+    References
+    ----------
+    Saad and Rattray (1997), Phys. Rev. Lett. 79, 2578; Rattray and Saad (1998), Phys. Rev. E 58, 6379.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.1]], R=[[0.1]], T=[[1.0]])
+    >>> best = ov.optimal_schedule(model, start, 10.0, knots=21)
+    >>> exact = ov.theory.linear.optimal_error(10.0, m0=0.9, noise=0.5)
+    >>> bool(abs(best.value / exact - 1) < 1e-6), best.constant[1] / best.value > 1.3
+    (True, True)
+    """
+    control = Control(model, start, horizon, knots, objective)
+    tol, maxiter = check.number("tol", tol, above=0), check.count("maxiter", maxiter)
+    limits = _bounds(model, bounds)
+    initial = np.broadcast_to(model.eta if initial is None else np.asarray(initial, dtype=float), control.knots.shape)
+    initial = check.array("initial", initial, (control.knots.size,)) / model.eta
+    if initial.min() < 0:
+        raise ValueError(f"initial = {check.shown((initial * model.eta).tolist())}; expected learning rates >= 0.")
+    with bar(progress, 2 * maxiter, "iterations") as tick:
+        for fine in (1, 2, 4):
+            search = _Search(control, limits, fine)
+            constant = search.constant()
+            starts = [np.clip(np.full(initial.size, constant[0]), *limits), np.clip(initial, *limits)]
+            ends = [search.descend(u, tol, maxiter, tick) for u in starts]
+            found = min((end for end in ends if end is not None), key=lambda end: end[0], default=None)
+            if found is None:
+                break
+            traj = _along(control, found[1])
+            reached = (
+                traj.eps_g[-1] if not control.mean else control.value(found[1], control.steps(found[1].max(), 4))[0]
+            )
+            if abs(reached / found[0] - 1) < AGREEMENT:
+                break
+    return _result(control, limits, found, constant, tol, maxiter)
+
+
+def _along(control, u):
+    """The adaptive solution under factors u, recorded at the knots."""
+    begin = control.start.alpha
+    schedule = Schedule(begin + control.knots, np.maximum(u, 0.0))
+    solution = evolve(control.model, control.start, begin + control.knots, schedule=schedule)
+    return Trajectory(model=control.model, **solution._asdict(), schedule=schedule)
+
+
+def _result(control, limits, found, constant, tol, maxiter):
+    model, trouble = control.model, ""
+    if found is None or not found[0] <= constant[1]:
+        trouble = "every start of the search diverged" if found is None else "nothing better than a constant was found"
+        trouble += "; the best constant rate is returned. Try initial=, bounds=, or a shorter horizon."
+        u = np.full(control.knots.size, constant[0])
+        found = (*control.gradient(u, control.steps(u[0])), np.array([]))
+        found = found[0], u, *found[1:]
+    value, u, gradient, history = found
+    gradient = gradient / model.eta
+    at_low, at_high = u <= limits[0], u >= limits[1]
+    free = np.where((at_low & (gradient > 0)) | (at_high & (gradient < 0)), 0.0, gradient)
+    stationarity = float(np.max(np.abs(free)) / value)
+    if not trouble and stationarity > LOOSE * tol:
+        trouble = f"the search ended after {history.size} iterations at stationarity {stationarity:.1e}, above "
+        trouble += f"{LOOSE} tol: an upper bound of the optimum. Try a larger maxiter than {maxiter}."
+    message = trouble or f"stationary to {stationarity:.1e} after {history.size} iterations."
+    if trouble:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    traj = _along(control, u)
+    best = constant[0] * model.eta, constant[1]
+    return OptimalSchedule(
+        traj.schedule,
+        control.knots,
+        model.eta * u,
+        value,
+        gradient,
+        stationarity,
+        traj,
+        history,
+        best,
+        not trouble,
+        message,
+    )
+
+
+def greedy_schedule(model, start, horizon, *, knots=41, bounds=(0.0, None)):
+    r"""Learning rate that makes eps_g fall fastest at each moment, along its own trajectory.
+
+    .. math:: u = - \frac{\nabla\epsilon_g \cdot f_1}{2\, \nabla\epsilon_g \cdot f_2}
+
+    Parameters
+    ----------
+    model, start, horizon, knots, bounds
+        As in :func:`optimal_schedule`.
+
+    Returns
+    -------
+    Schedule
+        Factor on eta and eta_v, linear between the greedy values at the knots.
+
+    Raises
+    ------
+    ValueError
+        Bad input; a gradient flow without upper bound.
+
+    Notes
+    -----
+    Locally optimal: on a plateau it falls, because every step is noise there, and students may never escape, where
+    :func:`optimal_schedule` keeps a large rate. For one linear unit the two agree (:mod:`overlaps.theory.linear`).
+    Exact up to the integration (rtol 1e-8) and to the straight lines between knots.
+
+    References
+    ----------
+    Saad and Rattray (1997), Phys. Rev. Lett. 79, 2578.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.1]], R=[[0.1]], T=[[1.0]])
+    >>> f = ov.greedy_schedule(model, start, 10.0)
+    >>> exact = ov.theory.linear.optimal_eta([0.0, 10.0], m0=0.9, noise=0.5)
+    >>> bool(abs(model.eta * f([0.0, 10.0]) / exact - 1).max() < 1e-6)
+    True
+    """
+    control = Control(model, start, horizon, knots, "final")
+    low, high = _bounds(model, bounds)
+    system, spectrum = control.system, model.spectrum
+
+    def terms(y):
+        """(f1, u for y): both parts of the flow, and the factor at which eps_g falls fastest."""
+        system.close(y)
+        parts = []
+        for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (_none(system), 1.0)):
+            dy = np.empty_like(y)
+            decays = (system.decay, system.decay_v) if second == 0 else (0.0, 0.0)
+            flow(y, spectrum.s, spectrum.p, system.source, *matrices, *decays, second * system.second_order,
+                 model.trains_v, dy)  # fmt: skip
+            parts.append(dy)
+        slope, curvature = (system.change_of_eps_g(part) for part in parts)
+        if curvature > 0:
+            return parts, float(np.clip(-slope / (2 * curvature), low, high))
+        u = high if slope < 0 else low
+        if np.isinf(u):
+            raise ValueError(
+                "the greedy rate is unbounded at a state without noise of steps; expected bounds=(low, high)."
+            )
+        return parts, u
+
+    def velocity(_, y):
+        (f1, f2), u = terms(y)
+        return u * f1 + u**2 * f2
+
+    times = control.knots
+    found = solve_ivp(velocity, (0.0, times[-1]), control.y0, method="DOP853", t_eval=times, rtol=1e-8, atol=1e-12)
+    values = [terms(np.ascontiguousarray(y))[1] for y in found.y.T]
+    return Schedule(start.alpha + times, values)
+
+
+def _none(system):
+    return np.zeros_like(system.A), np.zeros_like(system.B), system.C, np.zeros_like(system.dv)

@@ -1,0 +1,193 @@
+"""Gradients by the schedule against differences and an independent code; optima against closed forms."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+
+PLATEAU = ov.committee_machine(2, 2, eta=1.0, noise=0.1)
+SYMMETRIC = ov.State.from_overlaps(PLATEAU, Q=np.eye(2) / 2, R=1e-3 * np.eye(2), T=np.eye(2))
+LINEAR = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
+BEGIN = ov.State.from_overlaps(LINEAR, Q=[[0.1]], R=[[0.1]], T=[[1.0]])  # m0 = 0.9
+
+
+# an adjoint of other closures, order-8 steps, checked there against sixth-order differences
+@pytest.mark.parametrize(
+    "objective, value, gradient",
+    [
+        ("final", 0.01715657992, [2.843532097e-4, 3.872740992e-5, 8.525940870e-3]),
+        ("mean", 0.03334139859, [2.481703571e-3, 1.786618686e-3, 3.645627020e-4]),
+    ],
+)
+def test_golden_gradients(objective, value, gradient):
+    schedule = ov.Schedule(np.linspace(0, 60, 11), np.linspace(1.2, 0.5, 11))
+    found, slopes = ov.schedule_gradient(PLATEAU, SYMMETRIC, schedule, 60.0, objective=objective)
+    assert found == pytest.approx(value, rel=1e-8)  # what the grid leaves, at order 8
+    np.testing.assert_allclose(slopes[[0, 5, 10]], gradient, rtol=0, atol=1e-6 * np.abs(slopes).max())
+
+
+RICH = dict(eta=0.7, eta_v=0.4, noise=0.3, weight_decay=(0.05, 0.1), batch_size=2, v=[1.0, 0.6, 0.3])
+
+
+@pytest.mark.parametrize("objective", ["final", "mean"])
+@pytest.mark.parametrize(
+    "activation, options",
+    [
+        (ov.erf, RICH | {"spectrum": ov.power_law(beta=1.0, L=3)}),
+        (ov.erf, {"eta": 0.7, "gradient_flow": True}),
+        (ov.relu, {"eta": 0.3, "noise": 0.2}),
+        (ov.quadratic, {"eta": 0.05, "eta_v": 0.02}),
+    ],
+)
+def test_gradients_against_differences(activation, options, objective):
+    """Central differences of sixth order in each knot, at knots of unequal distances, from a start at alpha = 2."""
+    model = ov.committee_machine(3, 2, activation=activation, **options)
+    start = dataclasses.replace(model.random_start(N=30_000, rng=3, student_scale=0.5), alpha=2.0)
+    knots, values = 2.0 + np.array([0.0, 0.7, 2.0, 3.0]), np.array([1.0, 1.6, 0.4, 0.0])
+
+    def value(u):
+        return ov.schedule_gradient(model, start, ov.Schedule(knots, u), 3.0, objective=objective)[0]
+
+    found, gradient = ov.schedule_gradient(model, start, ov.Schedule(knots, values), 3.0, objective=objective)
+    differences = []
+    h = 0.01
+    for unit in np.eye(4)[:3]:  # the last rate is zero, and its neighbours below are no rates
+        terms = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+        total = sum(c * (value(values + j * h * unit) - value(values - j * h * unit)) for j, c in terms)
+        differences.append(total / h / model.eta)
+    # the grid follows the largest factor, whose number of steps does not change here; rounding 1e-16 / h
+    np.testing.assert_allclose(gradient[:3], differences, rtol=0, atol=1e-9 * np.abs(gradient).max())
+    solved = ov.solve(model, start, [5.0], schedule=ov.Schedule(knots, values), rtol=1e-10)
+    if objective == "final":
+        assert found == pytest.approx(solved.eps_g[0], rel=1e-6)
+
+
+def test_closures_that_are_not_compiled_take_the_same_steps():
+    """Tanh is a sum of error functions, in Python: its value is that of solve, its gradient that of differences."""
+    model = ov.committee_machine(2, 1, activation=ov.tanh, eta=0.6, noise=0.2)
+    start = ov.State.from_overlaps(model, Q=[[0.4, 0.1], [0.1, 0.3]], R=[[0.2], [0.1]], T=[[1.0]])
+    schedule = ov.Schedule([0.0, 1.0, 2.0], [1.0, 0.5, 0.7])
+    value, gradient = ov.schedule_gradient(model, start, schedule, 2.0)
+    assert value == pytest.approx(ov.solve(model, start, [2.0], schedule=schedule, rtol=1e-10).eps_g[0], rel=1e-7)
+    h = 0.01
+    plus, minus = (
+        ov.schedule_gradient(model, start, ov.Schedule([0, 1, 2], [1.0, 0.5 + d, 0.7]), 2.0)[0] for d in (h, -h)
+    )
+    # central differences of second order, h^2 times a third derivative of order one
+    assert gradient[1] == pytest.approx((plus - minus) / (2 * h) / 0.6, rel=1e-4)
+
+
+def test_linear_closed_form():
+    """Golden numbers of the equation x + ln x = c, the ODE along eta*, and the limits."""
+    linear = ov.theory.linear
+    alpha = np.array([1.0, 10.0, 1000.0])
+    np.testing.assert_allclose(
+        2 * linear.optimal_error(alpha, m0=0.9, noise=0.5), [0.4416946653, 0.03548825225, 2.519914829e-4], rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        linear.optimal_eta(alpha, m0=0.9, noise=0.5), [0.6385688476, 0.1243072244, 1.006950959e-3], rtol=1e-9
+    )
+    for batch in (1, 4):
+        model = dataclasses.replace(LINEAR, batch_size=batch)
+        f = ov.Schedule.from_function(
+            lambda a, b=batch: float(linear.optimal_eta(a, m0=0.9, noise=0.5, batch_size=b)) / 0.5
+        )
+        traj = ov.solve(model, BEGIN, [3.0, 10.0], schedule=f, rtol=1e-11)
+        expected = linear.optimal_error([3.0, 10.0], m0=0.9, noise=0.5, batch_size=batch)
+        np.testing.assert_allclose(traj.eps_g, expected, rtol=1e-9)
+    assert linear.optimal_error(1e9, m0=0.9, noise=0.5) == pytest.approx(0.25 / 2e9, rel=1e-6)  # sigma^2 / (2 alpha)
+    assert linear.optimal_error(3.0, m0=0.9, noise=0.0) == pytest.approx(0.45 * np.exp(-3.0), rel=1e-14)
+    assert linear.optimal_eta(3.0, m0=0.9, noise=0.0, batch_size=2) == 2.0
+    tiny = linear.optimal_error([0.0, 5.0], m0=1e-9, noise=10.0)  # x0 = 1e11
+    assert tiny[0] == pytest.approx(5e-10, rel=1e-12) and 0 < tiny[1] < tiny[0]
+
+
+def test_the_search_finds_the_linear_optimum():
+    exact = ov.theory.linear.optimal_error(10.0, m0=0.9, noise=0.5)
+    gaps = []
+    for n in (11, 21):
+        best = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=n)
+        assert best.success and best.stationarity < 1e-4
+        gaps.append(best.value / exact - 1)
+    assert 0 < gaps[1] < 1e-6  # nothing lies below the optimum over all rates
+    assert 12 < gaps[0] / gaps[1] < 20  # n^-4: straight lines err by n^-2 where the objective is flat
+    # minimised over eta alone, m(10) = exp(-a 10) m0 + (1 - exp(-a 10)) eta sigma^2 / (2 - eta), a = eta (2 - eta)
+    assert best.constant == pytest.approx((0.250686, 0.0232967), rel=1e-5)
+    assert best.value == pytest.approx(best.trajectory.eps_g[-1], rel=1e-6)
+    inner = slice(2, -2)  # first and last knots carry little weight
+    expected = ov.theory.linear.optimal_eta(best.knots, m0=0.9, noise=0.5)
+    np.testing.assert_allclose(best.eta[inner], expected[inner], rtol=0.02)
+    np.testing.assert_allclose(best.eta, LINEAR.eta * best.schedule(best.knots), rtol=1e-14)
+    greedy = ov.greedy_schedule(LINEAR, BEGIN, 10.0)  # one mode: what is best now is best for ever
+    expected = ov.theory.linear.optimal_eta(greedy.knots, m0=0.9, noise=0.5)
+    np.testing.assert_allclose(LINEAR.eta * greedy(greedy.knots), expected, rtol=1e-6)
+
+
+def test_bounds_objectives_and_starts():
+    kept = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=9, bounds=(0.1, 0.4))
+    free = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=9)
+    assert kept.eta.min() >= 0.1 and kept.eta.max() == pytest.approx(0.4) and kept.success
+    assert free.value < kept.value < kept.constant[1]
+    later = dataclasses.replace(BEGIN, alpha=3.0)
+    shifted = ov.optimal_schedule(LINEAR, later, 10.0, knots=9)
+    assert shifted.value == pytest.approx(free.value, rel=1e-9) and shifted.schedule.knots[0] == 3.0
+    mean = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=9, objective="mean")
+    # each is best at what it minimises
+    along = [
+        [ov.schedule_gradient(LINEAR, BEGIN, b.schedule, 10.0, objective=o)[0] for o in ("final", "mean")]
+        for b in (free, mean)
+    ]
+    assert along[0][0] < along[1][0] and along[1][1] < along[0][1]
+    flow = dataclasses.replace(LINEAR, gradient_flow=True)
+    fastest = ov.optimal_schedule(flow, BEGIN, 2.0, knots=5, bounds=(0.0, 0.7))
+    np.testing.assert_allclose(fastest.eta, 0.7, rtol=1e-6)
+    assert fastest.value == pytest.approx(0.45 * np.exp(-2 * 0.7 * 2.0), rel=1e-6)
+
+
+def test_a_search_cut_short_says_so_and_is_not_above_the_best_constant():
+    with pytest.warns(RuntimeWarning, match="1 iterations.*maxiter"):
+        best = ov.optimal_schedule(PLATEAU, SYMMETRIC, 30.0, knots=11, maxiter=1)
+    assert not best.success and best.value <= best.constant[1]
+    assert "upper bound" in best.message
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 0.0), ["horizon = 0", "> 0"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1.0, knots=1), ["knots = 1", ">= 2"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1.0, knots=[0.0, 2.0]), ["knots", "from 0 to horizon = 1"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1.0, bounds=(1.0, 0.5)), ["bounds", "lowest < highest"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1.0, bounds=(-1.0, 0.5)), ["bounds[0] = -1"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1.0, bounds=0.5), ["bounds = 0.5", "pair"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1.0, objective="worst"), ["objective = 'worst'", "'mean'"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1.0, initial=-1.0), ["initial", ">= 0"]),
+        (lambda: ov.optimal_schedule(dataclasses.replace(LINEAR, gradient_flow=True), BEGIN, 1.0), ["upper bound"]),
+        (lambda: ov.optimal_schedule(LINEAR, BEGIN, 1e9), ["steps", "ov.compress"]),
+        (lambda: ov.schedule_gradient(LINEAR, BEGIN, ov.Schedule.cosine(1.0), 1.0), ["kind 'linear'"]),
+        (lambda: ov.schedule_gradient(LINEAR, BEGIN, 0.5, 1.0), ["schedule = 0.5"]),
+        (lambda: ov.theory.linear.optimal_error(1.0, m0=0.0, noise=0.1), ["m0 = 0", "> 0"]),
+        (lambda: ov.theory.linear.optimal_eta(-1.0, m0=1.0, noise=0.1), ["alpha", ">= 0"]),
+    ],
+)
+def test_bad_input(make, words):
+    with pytest.raises(ValueError) as error:
+        make()
+    assert all(word in str(error.value) for word in words), error.value
+
+
+@pytest.mark.slow
+def test_across_a_plateau():
+    """erf, K = M = 2: a moderate rate on the plateau, annealing at the end; the greedy rate falls on the plateau."""
+    best = ov.optimal_schedule(PLATEAU, SYMMETRIC, 200.0)
+    assert best.value <= 2.7257e-4 and best.success  # found by an independent code: 2.725638e-4
+    assert best.constant == pytest.approx((0.876956, 2.873372e-3), rel=1e-5)
+    assert best.trajectory.eps_g[-1] == pytest.approx(best.value, rel=1e-6)
+    middle = best.eta[4:15]  # alpha = 20 to 70: the plateau and the escape
+    np.testing.assert_allclose(middle, 1.576, atol=0.01)
+    greedy = ov.greedy_schedule(PLATEAU, SYMMETRIC, 200.0)
+    np.testing.assert_allclose(greedy([0.0, 20.0, 40.0, 100.0]), [1.27, 0.108, 0.056, 0.030], atol=0.006)
+    stuck = ov.solve(PLATEAU, SYMMETRIC, [200.0], schedule=greedy).eps_g[0]
+    assert stuck == pytest.approx(0.0146, abs=3e-4)  # straight lines between knots move it a little
