@@ -57,6 +57,7 @@ TOPICS = {  # folder: (title, beginnings of file names)
     "manifold": ("Hidden manifold", ("hidden", "manifold", "mixture", "latent")),
     "one_step": ("One gradient step", ("spiked", "one_step")),
     "bayes": ("Bayes-optimal learning", ("bayes",)),
+    "protocols": ("Protocols", ("schedules", "optimal_schedule", "forgetting")),
     "sweeps": ("Sweeps", ("sweep",)),
 }
 

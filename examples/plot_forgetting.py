@@ -1,0 +1,65 @@
+r"""
+Two tasks, one after the other
+==============================
+
+Two erf students learn a first teacher until alpha = 30 and then a second one; both teachers are units of one state, and
+each task is a model whose ``v_star`` reads its own. A record knows its time, so that the second solution goes on from
+the last record of the first. Errors on both tasks follow from the same overlaps: what the students forget of the first
+task (full lines), and what it has taught them about the second one (dashed), for teachers of overlap T_12. Forgetting
+is worst for teachers that have nothing in common.
+
+After Lee, Goldt and Saxe (2021), ICML.
+"""
+
+import dataclasses
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+
+SWITCH, END = 30.0, 60.0
+
+
+def errors(tasks, traj):
+    """eps_g (2, n) on both tasks along a solution of one of them."""
+    return np.array([dataclasses.replace(traj, model=task).eps_g for task in tasks])
+
+
+def learn(T12, v_stars=((1.0, 0.0), (0.0, 1.0))):
+    """(alpha, errors on both tasks (2, n)) of learning one task after the other."""
+    tasks = [ov.committee_machine(2, 2, eta=1.0, v_star=v_star) for v_star in v_stars]
+    T = [[1.0, T12], [T12, 1.0]]
+    start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
+    first = ov.solve(tasks[0], start, np.linspace(0, SWITCH, 121), rtol=1e-10)
+    second = ov.solve(tasks[1], first[-1], np.linspace(SWITCH, END, 121), rtol=1e-10)
+    return np.r_[first.alpha, second.alpha], np.hstack([errors(tasks, first), errors(tasks, second)])
+
+
+def main():
+    fig, ax = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+    found = {}
+    for i, T12 in enumerate((0.0, 0.4, 0.8, 0.95)):
+        alpha, (one, two) = learn(T12)
+        color = plt.get_cmap("viridis")(i / 3.6)
+        ax.plot(alpha, one, color=color, lw=2, label=f"first task, $T_{{12}}$ = {T12:g}")
+        ax.plot(alpha, two, "--", color=color, lw=1.5)
+        found[T12] = one, two
+    ax.axvline(SWITCH, color="0.6", lw=1)
+    ax.set(yscale="log", ylim=(2e-3, 0.6), xlabel=r"learning time $\alpha$", ylabel=r"$\epsilon_g$ on each task")
+    ax.set_title("full: first task, dashed: second task")
+    ax.legend(frameon=False, ncols=2, loc="lower center")
+    ax.grid(alpha=0.25)
+    fig.savefig("forgetting.png", dpi=150)
+    return found
+
+
+if __name__ == "__main__":
+    found = main()
+    one, two = found[0.4]
+    print(f"T_12 = 0.4: {one[120]:.10f}, {two[120]:.10f} at the switch, {one[-1]:.10f}, {two[-1]:.10f} at the end")
+    # an independent integration with the second layer of the teacher switched at 30
+    expected = [0.008075586689, 0.2076409962, 0.2077582491, 0.008281317115]
+    assert np.allclose([one[120], two[120], one[-1], two[-1]], expected, rtol=1e-6)
+    forgotten = [x[0][-1] for x in found.values()]
+    assert all(np.diff(forgotten) < 0)
