@@ -7,7 +7,12 @@ flow at frozen closure is a set of scalar equations, and (1 - c D) x = b for its
     x_q,ij = (b_q,ij + c (x_r B^T + B x_r^T)_ij) / d_ij,          d_ij = 1 - c (s_l (a_i + a_j) - 2 decay)
 
 The rest of the Jacobian, F G, has low rank: G reads g = (upper triangle of dQ, dR, dv) off the unknown, and F g is the
-flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Blocks run fastest, as in ``_flow``.
+flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Then
+
+    (1 - c J) x = b:    x = P^-1 (b + c F g),    P = 1 - c D,    (1 - c G P^-1 F) g = G P^-1 b.
+
+Blocks run fastest, as in ``_flow``.  ``spectrum`` = (s, p, tau, decay, decay_v); ``frozen`` = (a, V, B, r, q, dA, dB,
+dC, ddv) is J in this frame but for d(dv)/dg; ``newton`` = (small (d_g, d_g), its row exchanges, 1/d_i, 1/d_ij).
 """
 
 import numpy as np
@@ -16,7 +21,7 @@ from .._base.jit import jit
 from ._flow import add, dot, total, triangle
 
 
-@jit
+@jit(fast=True)
 def rotate(y, V, r, q):
     """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y."""
     K, M, L = r.shape
@@ -40,7 +45,7 @@ def rotate(y, V, r, q):
             q[j, i] = q[i, j]
 
 
-@jit
+@jit(fast=True)
 def rotate_back(r, q, V, y):
     """Fill the r and q parts of the packed y: the inverse of :func:`rotate`."""
     K, M, L = r.shape
@@ -64,15 +69,21 @@ def rotate_back(r, q, V, y):
             position += L
 
 
-@jit
-def divisors(s, a, c, decay, d):
-    """Fill d = 1 / (1 - c (s_l a - decay))."""
-    for l in range(s.size):
-        d[l] = 1.0 / (1.0 - c * (s[l] * a - decay))
+@jit(fast=True)
+def divide(s, a, c, decay, single, pair):
+    """Fill single (K, L) = 1 / d_i and pair (K (K + 1) / 2, L) = 1 / d_ij."""
+    K, u = a.size, 0
+    for i in range(K):
+        for l in range(s.size):
+            single[i, l] = 1.0 / (1.0 - c * (s[l] * a[i] - decay))
+        for j in range(i, K):
+            for l in range(s.size):
+                pair[u, l] = 1.0 / (1.0 - c * (s[l] * (a[i] + a[j]) - 2 * decay))
+            u += 1
 
 
-@jit
-def moments(r, q, s, p, tau, a, B, c, decay, RA, RB, QA, QB, QC):
+@jit(fast=True)
+def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
     """Fill the sums over blocks that G (1 - c D)^-1 F is made of; they do not depend on the column of F.
 
     dR_im = sum_j dA_ij RA_ijm + sum_n dB_in RB_inm
@@ -86,9 +97,9 @@ def moments(r, q, s, p, tau, a, B, c, decay, RA, RB, QA, QB, QC):
                 add(B[j, m], r[i, m], rB[i, j])
             for n in range(M):
                 add(B[j, m], tau[n, m], tauB[n, j])
-    di, dij, x = np.empty(L), np.empty(L), np.empty(L)
+    sij, x = np.empty(L), np.empty(L)
     for i in range(K):
-        divisors(s, a[i], c, decay, di)
+        di = single[i]
         for l in range(L):
             x[l] = s[l] * di[l]
         for m in range(M):
@@ -97,58 +108,56 @@ def moments(r, q, s, p, tau, a, B, c, decay, RA, RB, QA, QB, QC):
             for n in range(M):
                 RB[i, n, m] = dot(di, tau[n, m])
         for j in range(K):
-            divisors(s, a[i] + a[j], c, 2 * decay, dij)
+            dij = pair[triangle(i, j, K)]
             for l in range(L):
-                dij[l] *= s[l]
-                x[l] = dij[l] * s[l]
+                sij[l] = dij[l] * s[l]
+                x[l] = sij[l] * s[l]
             QC[i, j] = dot(x, p)
             for k in range(K):
                 QA[i, j, k] = dot(x, q[k, j])
             for n in range(M):
-                QB[i, j, n] = dot(dij, r[j, n])
+                QB[i, j, n] = dot(sij, r[j, n])
             for l in range(L):
                 x[l] *= c * di[l]
-                dij[l] *= c * di[l]
+                sij[l] *= c * di[l]
             for k in range(K):
                 QA[i, j, k] += dot(x, rB[k, j])
             for n in range(M):
-                QB[i, j, n] += dot(dij, tauB[n, j])
+                QB[i, j, n] += dot(sij, tauB[n, j])
 
 
-@jit
-def solve_blocks(x_r, x_q, s, a, B, c, decay, dR, dQ):
+@jit(fast=True)
+def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
     """Overwrite x by (1 - c D)^-1 x; fill dR = sum_l x_r (K, M), dQ = sum_l s_l x_q (K, K)."""
     K, M, L = x_r.shape
-    d = np.empty(L)
     for i in range(K):
-        divisors(s, a[i], c, decay, d)
         for m in range(M):
-            row = x_r[i, m]
+            row, d = x_r[i, m], single[i]
             for l in range(L):
                 row[l] *= d[l]
             dR[i, m] = total(row)
+    u = 0
     for i in range(K):
         for j in range(i, K):
-            row = x_q[i, j]
+            row, d = x_q[i, j], pair[u]
             for m in range(M):
                 add(c * B[j, m], x_r[i, m], row)
                 add(c * B[i, m], x_r[j, m], row)
-            divisors(s, a[i] + a[j], c, 2 * decay, d)
             for l in range(L):
                 row[l] *= d[l]
             dQ[i, j] = dQ[j, i] = dot(s, row)
             x_q[j, i] = row
+            u += 1
 
 
-@jit
-def add_coupling(r, q, s, p, tau, a, B, c, decay, dA, dB, dC, x_r, x_q):
+@jit(fast=True)
+def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     """Add c (1 - c D)^-1 F g to x; dA, dB, dC is the change of the closure along g."""
     K, M, L = r.shape
-    added, d, velocity = np.zeros((K, M, L)), np.empty(L), np.empty(L)
+    added, velocity = np.zeros((K, M, L)), np.empty(L)
     for i in range(K):
-        divisors(s, a[i], c, decay, d)
         for m in range(M):
-            row = added[i, m]
+            row, d = added[i, m], single[i]
             for k in range(K):
                 add(dA[i, k], r[k, m], row)
             for l in range(L):
@@ -158,6 +167,7 @@ def add_coupling(r, q, s, p, tau, a, B, c, decay, dA, dB, dC, x_r, x_q):
             for l in range(L):
                 row[l] *= c * d[l]
             add(1.0, row, x_r[i, m])
+    u = 0
     for i in range(K):
         for j in range(i, K):
             velocity[:] = 0.0
@@ -172,7 +182,112 @@ def add_coupling(r, q, s, p, tau, a, B, c, decay, dA, dB, dC, x_r, x_q):
                 add(dB[j, m], r[i, m], velocity)
                 add(B[i, m], added[j, m], velocity)
                 add(B[j, m], added[i, m], velocity)
-            divisors(s, a[i] + a[j], c, 2 * decay, d)
+            d = pair[u]
             for l in range(L):
                 x_q[i, j, l] += c * velocity[l] * d[l]
             x_q[j, i] = x_q[i, j]
+            u += 1
+
+
+@jit
+def turn(V, dR, dQ, dv, g):
+    """Fill g = (triangle of Q, R, v) from rotated dR (K, M) and dQ (K, K), and dv (K or 0)."""
+    K, M = dR.shape
+    u = 0
+    for i in range(K):
+        for j in range(i, K):
+            g[u] = 0.0
+            for k in range(K):
+                for n in range(K):
+                    g[u] += V[i, k] * V[j, n] * dQ[k, n]
+            u += 1
+    for i in range(K):
+        for m in range(M):
+            g[u] = 0.0
+            for k in range(K):
+                g[u] += V[i, k] * dR[k, m]
+            u += 1
+    for k in range(dv.size):
+        g[u + k] = dv[k]
+
+
+@jit
+def decompose(a, rows):
+    """Overwrite a (n, n) by its factors L U, with the exchanges of rows."""
+    n = rows.size
+    for k in range(n):
+        best = k
+        for i in range(k + 1, n):
+            if abs(a[i, k]) > abs(a[best, k]):
+                best = i
+        rows[k] = best
+        if best != k:
+            for j in range(n):
+                a[k, j], a[best, j] = a[best, j], a[k, j]
+        for i in range(k + 1, n):
+            a[i, k] /= a[k, k]
+            add(-a[i, k], a[k, k + 1 :], a[i, k + 1 :])
+
+
+@jit
+def substitute(a, rows, x):
+    """Overwrite x (n,) by the solution of L U x."""
+    n = rows.size
+    for k in range(n):
+        x[k], x[rows[k]] = x[rows[k]], x[k]
+    for k in range(n):
+        x[k] -= dot(a[k, :k], x[:k])
+    for k in range(n - 1, -1, -1):
+        x[k] = (x[k] - dot(a[k, k + 1 :], x[k + 1 :])) / a[k, k]
+
+
+@jit
+def factorise(frozen, spectrum, c, newton):
+    """Fill ``newton`` for 1 - c J."""
+    a, V, B, r, q, dA, dB, dC, ddv = frozen
+    s, p, tau, decay, decay_v = spectrum
+    small, rows, single, pair = newton
+    K, M = B.shape
+    divide(s, a, c, decay, single, pair)
+    RA, RB, QC = np.empty((K, K, M)), np.empty((K, M, M)), np.empty((K, K))
+    QA, QB = np.empty((K, K, K)), np.empty((K, K, M))
+    moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC)
+    dR, dQ, dv, g = np.empty((K, M)), np.empty((K, K)), np.empty(ddv.shape[1]), np.empty(rows.size)
+    for u in range(rows.size):
+        for i in range(K):
+            for m in range(M):
+                dR[i, m] = dot(dA[u, i], RA[i, :, m]) + dot(dB[u, i], RB[i, :, m])
+            for j in range(K):
+                dQ[i, j] = dC[u, i, j] * QC[i, j] + dot(dA[u, i], QA[i, j]) + dot(dB[u, i], QB[i, j])
+                dQ[i, j] += dot(dA[u, j], QA[j, i]) + dot(dB[u, j], QB[j, i])
+        for k in range(dv.size):
+            dv[k] = ddv[u, k] / (1.0 + c * decay_v)
+        turn(V, dR, dQ, dv, g)
+        for i in range(rows.size):
+            small[i, u] = (1.0 if i == u else 0.0) - c * g[i]
+    decompose(small, rows)
+
+
+@jit
+def correct(frozen, spectrum, c, newton, b, x_r, x_q, x):
+    """Fill x = (1 - c J)^-1 b, packed both; x_r (K, M, L) and x_q (K, K, L) are workspace."""
+    a, V, B, r, q, dA, dB, dC, ddv = frozen
+    s, p, tau, decay, decay_v = spectrum
+    small, rows, single, pair = newton
+    K, M = B.shape
+    rotate(b, V, x_r, x_q)
+    dR, dQ, g = np.empty((K, M)), np.empty((K, K)), np.empty(rows.size)
+    solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ)
+    v = b[b.size - ddv.shape[1] :] / (1.0 + c * decay_v)
+    turn(V, dR, dQ, v, g)
+    substitute(small, rows, g)
+    A1, B1, C1 = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K))
+    for u in range(rows.size):
+        for i in range(K):
+            add(g[u], dA[u, i], A1[i])
+            add(g[u], dB[u, i], B1[i])
+            add(g[u], dC[u, i], C1[i])
+        add(c / (1.0 + c * decay_v) * g[u], ddv[u], v)
+    add_coupling(r, q, s, p, tau, B, c, single, pair, A1, B1, C1, x_r, x_q)
+    rotate_back(x_r, x_q, V, x)
+    x[x.size - v.size :] = v
