@@ -5,7 +5,7 @@ analysis know a system and nothing else. ``packing`` knows how order parameters 
 the flow where Q and R no longer hold eps_g, ``handover`` says when.
 """
 
-from ._flow import flow, gather
-from ._newton import rotate, rotate_back
+from ._flow import flow, gather, mix, tightening
+from ._newton import correct, factorise, rotate, rotate_back
 
-__all__ = ["flow", "gather", "rotate", "rotate_back"]
+__all__ = ["correct", "factorise", "flow", "gather", "mix", "rotate", "rotate_back", "tightening"]

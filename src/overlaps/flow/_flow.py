@@ -7,6 +7,8 @@ triangle is stored because an antisymmetric part of q, seeded by rounding, would
 
 from .._base.jit import jit
 
+SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
+
 
 @jit
 def triangle(i, j, K):
@@ -19,6 +21,27 @@ def add(c, x, y):
     """Add c x to y."""
     for l in range(y.size):
         y[l] += c * x[l]
+
+
+@jit(fast=True)
+def mix(c, x, at, out):
+    """Add sum_k c_k x[at_k : at_k + L] to ``out`` (L,): four rows at a time, because memory is what costs."""
+    n, L, k = at.size, out.size, 0
+    while k + 4 <= n:
+        x0, x1, x2, x3 = x[at[k] :], x[at[k + 1] :], x[at[k + 2] :], x[at[k + 3] :]
+        c0, c1, c2, c3 = c[k], c[k + 1], c[k + 2], c[k + 3]
+        for l in range(L):
+            out[l] += (c0 * x0[l] + c1 * x1[l]) + (c2 * x2[l] + c3 * x3[l])
+        k += 4
+    if k + 2 <= n:
+        x0, x1, c0, c1 = x[at[k] :], x[at[k + 1] :], c[k], c[k + 1]
+        for l in range(L):
+            out[l] += c0 * x0[l] + c1 * x1[l]
+        k += 2
+    if k < n:
+        x0, c0 = x[at[k] :], c[k]
+        for l in range(L):
+            out[l] += c0 * x0[l]
 
 
 @jit(fast=True)
@@ -101,3 +124,15 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
     if trains_v:
         for k in range(K):
             dy[position + k] = dv[k] - decay_v * y[position + k]
+
+
+@jit
+def tightening(eps_g, S, A, B, eta):
+    """Factor on tolerances: 1 down to eps_g = SENSITIVE in natural units, then falling with it."""
+    K, terms = A.shape[0], 0.0
+    for i in range(K):
+        for j in range(K):
+            terms += 0.5 * abs(A[i, j] * S[i, j])
+        for m in range(B.shape[1]):
+            terms += abs(B[i, m] * S[i, K + m])
+    return min(max(eps_g, 0.0) / max(SENSITIVE * terms / eta, 1e-300), 1.0) ** 1.2

@@ -18,30 +18,32 @@ dC, ddv) is J in this frame but for d(dv)/dg; ``newton`` = (small (d_g, d_g), it
 import numpy as np
 
 from .._base.jit import jit
-from ._flow import add, dot, total, triangle
+from ._flow import add, dot, mix, total, triangle
 
 
 @jit(fast=True)
 def rotate(y, V, r, q):
     """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y."""
     K, M, L = r.shape
-    half = np.zeros((K, K, L))
-    first = K * M * L
+    half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
     r[:] = 0.0
-    for k in range(K):
-        for m in range(M):
-            row = y[(k * M + m) * L : (k * M + m + 1) * L]
-            for i in range(K):
-                add(V[k, i], row, r[i, m])
-        for j in range(K):
-            kj = first + triangle(k, j, K) * L
-            for i in range(K):
-                add(V[k, i], y[kj : kj + L], half[i, j])
+    for m in range(M):
+        for k in range(K):
+            at[k] = (k * M + m) * L
+        for i in range(K):
+            mix(V[:, i], y, at, r[i, m])
+    for j in range(K):
+        for k in range(K):
+            at[k] = (K * M + triangle(k, j, K)) * L
+        for i in range(K):
+            mix(V[:, i], y, at, half[i, j])
+    whole = half.reshape(half.size)
     for i in range(K):
+        for k in range(K):
+            at[k] = (i * K + k) * L
         for j in range(i, K):
             q[i, j] = 0.0
-            for k in range(K):
-                add(V[k, j], half[i, k], q[i, j])
+            mix(V[:, j], whole, at, q[i, j])
             q[j, i] = q[i, j]
 
 
@@ -49,23 +51,25 @@ def rotate(y, V, r, q):
 def rotate_back(r, q, V, y):
     """Fill the r and q parts of the packed y: the inverse of :func:`rotate`."""
     K, M, L = r.shape
-    half = np.zeros((K, K, L))
-    for i in range(K):
-        for m in range(M):
-            row = y[(i * M + m) * L : (i * M + m + 1) * L]
-            row[:] = 0.0
-            for k in range(K):
-                add(V[i, k], r[k, m], row)
-        for j in range(K):
-            for k in range(K):
-                add(V[i, k], q[k, j], half[i, j])
+    half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
+    all_r, all_q, whole = r.reshape(r.size), q.reshape(q.size), half.reshape(half.size)
+    y[: L * (K * M + K * (K + 1) // 2)] = 0.0
+    for m in range(M):
+        for k in range(K):
+            at[k] = (k * M + m) * L
+        for i in range(K):
+            mix(V[i], all_r, at, y[at[i] : at[i] + L])
+    for j in range(K):
+        for k in range(K):
+            at[k] = (k * K + j) * L
+        for i in range(K):
+            mix(V[i], all_q, at, half[i, j])
     position = K * M * L
     for i in range(K):
+        for k in range(K):
+            at[k] = (i * K + k) * L
         for j in range(i, K):
-            row = y[position : position + L]
-            row[:] = 0.0
-            for k in range(K):
-                add(V[j, k], half[i, k], row)
+            mix(V[j], whole, at, y[position : position + L])
             position += L
 
 
@@ -136,13 +140,12 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
             for l in range(L):
                 row[l] *= d[l]
             dR[i, m] = total(row)
-    u = 0
+    all_r, at, along, u = x_r.reshape(x_r.size), np.empty(2 * M, np.int64), np.empty(2 * M), 0
     for i in range(K):
         for j in range(i, K):
             row, d = x_q[i, j], pair[u]
-            for m in range(M):
-                add(c * B[j, m], x_r[i, m], row)
-                add(c * B[i, m], x_r[j, m], row)
+            pairs(i, j, c, B, L, at, along)
+            mix(along, all_r, at, row)
             for l in range(L):
                 row[l] *= d[l]
             dQ[i, j] = dQ[j, i] = dot(s, row)
@@ -150,42 +153,54 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
             u += 1
 
 
+@jit
+def pairs(i, j, c, B, L, at, along):
+    """Rows of (x B^T + B x^T)_ij c: their places in an array x (K, M, L), and their factors."""
+    M = B.shape[1]
+    for m in range(M):
+        at[m], at[M + m] = (i * M + m) * L, (j * M + m) * L
+        along[m], along[M + m] = c * B[j, m], c * B[i, m]
+
+
 @jit(fast=True)
 def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     """Add c (1 - c D)^-1 F g to x; dA, dB, dC is the change of the closure along g."""
     K, M, L = r.shape
     added, velocity = np.zeros((K, M, L)), np.empty(L)
-    for i in range(K):
-        for m in range(M):
-            row, d = added[i, m], single[i]
-            for k in range(K):
-                add(dA[i, k], r[k, m], row)
+    all_r, all_q, all_tau = r.reshape(r.size), q.reshape(q.size), tau.reshape(tau.size)
+    at, mt, u = np.empty(K, np.int64), np.empty(M, np.int64), 0
+    qt, rt = np.empty(2 * K, np.int64), np.empty(2 * M, np.int64)
+    of_q, of_r = np.empty(2 * K), np.empty(2 * M)
+    for m in range(M):
+        for k in range(K):
+            at[k] = (k * M + m) * L
+        for n in range(M):
+            mt[n] = (n * M + m) * L
+        for i in range(K):
+            row, d, x = added[i, m], single[i], x_r[i, m]
+            mix(dA[i], all_r, at, row)
             for l in range(L):
                 row[l] *= s[l]
-            for n in range(M):
-                add(dB[i, n], tau[n, m], row)
+            mix(dB[i], all_tau, mt, row)
             for l in range(L):
                 row[l] *= c * d[l]
-            add(1.0, row, x_r[i, m])
-    u = 0
+                x[l] += row[l]
     for i in range(K):
         for j in range(i, K):
-            velocity[:] = 0.0
-            add(dC[i, j], p, velocity)
-            for k in range(K):
-                add(dA[i, k], q[k, j], velocity)
-                add(dA[j, k], q[k, i], velocity)
+            for l in range(L):
+                velocity[l] = dC[i, j] * p[l]
+            pairs(i, j, 1.0, dA, L, qt, of_q)
+            mix(of_q, all_q, qt, velocity)
             for l in range(L):
                 velocity[l] *= s[l]
-            for m in range(M):
-                add(dB[i, m], r[j, m], velocity)
-                add(dB[j, m], r[i, m], velocity)
-                add(B[i, m], added[j, m], velocity)
-                add(B[j, m], added[i, m], velocity)
-            d = pair[u]
+            pairs(i, j, 1.0, dB, L, rt, of_r)
+            mix(of_r, all_r, rt, velocity)
+            pairs(i, j, 1.0, B, L, rt, of_r)
+            mix(of_r, added.reshape(added.size), rt, velocity)
+            row, d = x_q[i, j], pair[u]
             for l in range(L):
-                x_q[i, j, l] += c * velocity[l] * d[l]
-            x_q[j, i] = x_q[i, j]
+                row[l] += c * velocity[l] * d[l]
+            x_q[j, i] = row
             u += 1
 
 

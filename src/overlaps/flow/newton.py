@@ -19,7 +19,13 @@ class Rotated:
         ddv = np.ascontiguousarray(ddv[:, : K * system.model.trains_v])
         self.frozen = a, V, V.T @ B, r, q, *turned, ddv
         spectrum = system.model.spectrum
-        self.spectrum = np.array(spectrum.s), np.array(spectrum.p), system.source, system.decay, system.decay_v
+        self.spectrum = (
+            np.array(spectrum.s),
+            np.array(spectrum.p),
+            np.array(system.source),
+            system.decay,
+            system.decay_v,
+        )
 
     def room(self):
         """Arrays for a factorised 1 - c J."""

@@ -4,10 +4,8 @@ import numpy as np
 
 from ..activations.closure import bind
 from ..models.state import State
-from ._flow import flow, gather
+from ._flow import flow, gather, tightening
 from .packing import Packing
-
-SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
 
 
 class System:
@@ -135,11 +133,9 @@ class System:
         return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
 
     def tightening(self, y):
-        """Factor on the tolerances: 1 down to eps_g = SENSITIVE in natural units, then falling with it."""
-        K, eps_g = len(self.A), self.close(y)
-        Q, R = self.S[:K, :K], self.S[:K, K:]
-        terms = (np.sum(np.abs(self.A * Q)) / 2 + np.sum(np.abs(self.B * R))) / self.model.eta
-        return float(np.clip(max(eps_g, 0.0) / max(SENSITIVE * terms, 1e-300), 0.0, 1.0)) ** 1.2
+        """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""
+        eps_g = self.close(y)
+        return tightening(eps_g, self.S, self.A, self.B, self.model.eta)
 
     def rhs(self, alpha, y):
         """dy/dalpha."""

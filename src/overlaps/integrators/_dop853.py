@@ -4,7 +4,6 @@ The closure comes as a first-class function: one integrator serves every kernel 
 lies on disk.  Step control is SciPy's, with one more entry in the error norm: see ``dop853``.
 """
 
-from functools import cache
 from math import hypot, inf, sqrt
 
 import numpy as np
@@ -12,27 +11,31 @@ from numba import types
 from scipy.integrate import DOP853
 
 from .._base.jit import jit
-from ..activations.bound import CLOSURE
-from ..flow import flow, gather
+from ..flow import flow
 from ..models import factors
+from ._steps import (
+    BOOL,
+    FIRST,
+    INT,
+    INTS,
+    LOOK,
+    MATRIX,
+    PLAIN,
+    REAL,
+    VANISHED,
+    VECTOR,
+    change_of_eps_g,
+    close,
+    nearly_parallel,
+    notable,
+)
 
-REAL, INT, BOOL = types.float64, types.int64, types.boolean
-VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
-CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
 PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL])
-WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
-CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
-SIGNATURE = INT(
-    types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX,
-    VECTOR, MATRIX, INTS,
-)  # fmt: skip
+SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, MATRIX, INTS)
 
-VANISHED, PLAIN, LOOK = 0, 1, 2  # how ``march`` comes back: no step is small enough, a pause, a step worth a look
-LARGEST = 10_000  # evaluations between two looks, at most
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
 NOISE = 1.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 100.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
-NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
 A, B, NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("A", "B", "C", "E3", "E5"))
 
 
@@ -47,14 +50,13 @@ def velocity(closure, constants, pace, work, driving, t, y, dy):
     channels, codes, edges, data, knots, kappa, kappa_v = pace
     S, w, Am, Bm, C, dv = work[:6]
     scale, Au, Bu, dvu = driving
-    gather(y, s, K, Bm.shape[1], trains_v, S, w)
     if channels.size == 0:
-        eps_g = closure(S, w, K, teacher, eta, eta_v, noise, second_order > 0, Am, Bm, C, dv)
+        eps_g = close(closure, constants, work, 1.0, y)
         flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy)
         return eps_g
     factors(t, channels, codes, edges, data, scale)
     u, u_v = scale[0], scale[1]
-    eps_g = closure(S, w, K, teacher, eta, eta_v, noise * scale[2], second_order > 0, Am, Bm, C, dv)
+    eps_g = close(closure, constants, work, scale[2], y)
     for i in range(K):
         for j in range(K):
             Au[i, j] = u * Am[i, j]
@@ -66,23 +68,6 @@ def velocity(closure, constants, pace, work, driving, t, y, dy):
         u * u * second_order / scale[4], trains_v, dy,
     )  # fmt: skip
     return eps_g
-
-
-@jit(inline=True)
-def change_of_eps_g(constants, work, dy):
-    """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
-    S, w, Am, Bm, C, dv, dS, dw = work
-    gather(dy, s, K, Bm.shape[1], trains_v, dS, dw)
-    change = 0.0
-    for i in range(K):
-        for j in range(K):
-            change -= Am[i, j] * dS[i, j] / (2 * eta)
-        for m in range(Bm.shape[1]):
-            change -= Bm[i, m] * dS[i, K + m] / eta
-        if trains_v:
-            change -= dv[i] * dw[i] / eta_v
-    return change
 
 
 @jit
@@ -102,35 +87,6 @@ def floor(h, eps_g, S, A, B, eta):
             terms += abs(B[i, m] * S[i, K + m]) / eta
     hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300))
     return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
-
-
-@jit
-def positive(S, shift):
-    """Whether S + shift is positive definite, by Cholesky's decomposition; False for nan."""
-    n = S.shape[0]
-    c = np.zeros((n, n))
-    for i in range(n):
-        for j in range(i + 1):
-            total = S[i, j] + (shift if i == j else 0.0)
-            for k in range(j):
-                total -= c[i, k] * c[j, k]
-            if i > j:
-                c[i, j] = total / c[j, j]
-            elif total > 0.0:
-                c[i, i] = sqrt(total)
-            else:
-                return False
-    return True
-
-
-@jit
-def nearly_parallel(S, K):
-    """Whether two students are parallel up to an angle whose sine^2 is NEAR."""
-    for i in range(K):
-        for j in range(i):
-            if abs(1.0 - S[i, j] * S[i, j] / max(S[i, i] * S[j, j], 1e-300)) < NEAR:
-                return True
-    return False
 
 
 @jit(inline=True)
@@ -243,31 +199,12 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
         clock[0], clock[1], clock[3] = later, (max(h_abs, proposed) if landed else h_abs), t
         clock[2] += share
         place[0] += landed
-        big = 0.0
-        for a in range(n):
-            big = max(big, abs(y[a])) if y[a] == y[a] else inf
-        pause = place[0] == times.size or place[2] >= end or place[1] == len(out)
-        trace = lowest = 0.0
-        for i in range(S.shape[0]):
-            trace += S[i, i]
-            lowest = min(lowest, S[i, i] - 2 * atol) if kinks and i < K else lowest
-        was, near = near, kinks and nearly_parallel(S, K)
-        if not big <= largest or not eps_g > level or lowest < 0.0 or was or near:
+        was = near
+        unusual, near = notable(constants, work, control, y, eps_g)
+        if unusual or was or near:
             return LOOK
-        if not positive(S, max(1e-8, 10 * rtol) * trace):
-            return LOOK
-        if pause:
+        if place[0] == times.size or place[2] >= end or place[1] == len(out):
             return PLAIN
         if landed or every_step:
             out[place[1], :n], out[place[1], n], out[place[1], n + 1] = y, clock[2], later
             place[1] += 1
-
-
-@cache
-def ready(kernel):
-    """The kernel of a closure; with it ``march`` is compiled for the one signature, or read from the disk."""
-    if not march.signatures:
-        march.compile(SIGNATURE)
-        march.disable_compile()
-    kernel.compile(CLOSURE)
-    return kernel

@@ -1,14 +1,12 @@
 """Many trajectories of one closure, one after another, in one compiled function without the GIL."""
 
-from functools import cache
-
 import numpy as np
 from numba import types
 
 from .._base.jit import jit
-from ..activations.bound import CLOSURE
 from ..flow import gather
-from ._dop853 import BOOL, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, SIGNATURE, VECTOR, march, ready
+from ._dop853 import SIGNATURE, march
+from ._steps import BOOL, CLOSURE, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, ready
 
 FOUR = types.Array(REAL, 4, "C")
 CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
@@ -88,11 +86,7 @@ def add_up(y, s, K, M, trains_v, S, w, out):
         out[at : at + K] = w[:K]
 
 
-@cache
 def ready_all(kernel):
     """``march`` and the kernel of a closure, with ``march_all`` compiled for its signature, or read from the disk."""
-    kernel = ready(kernel)
-    if not march_all.signatures:
-        march_all.compile(ALL)
-        march_all.disable_compile()
-    return march, kernel
+    ready(kernel, march, SIGNATURE)
+    return march, ready(kernel, march_all, ALL)

@@ -8,6 +8,7 @@ from scipy.sparse import csc_matrix
 
 from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
+from .burst import Backward
 
 __all__ = ["StructuredBDF"]
 SHARE = 0.25  # of the tolerance, that the global error aims at where nothing amplifies it
@@ -72,6 +73,7 @@ class StructuredBDF(BDF):
     interpolates = True  # its dense output is the polynomial that it steps with
     own = ("jac", "jac_sparsity")  # options of BDF that are not the user's
     by_blocks = True
+    burst = Backward
     newton_tol: float
     fun: Any
     D: np.ndarray
@@ -81,7 +83,7 @@ class StructuredBDF(BDF):
     atol: Any
 
     def __init__(self, fun, t0, y0, t_bound, *, rtol=1e-8, atol=1e-12, **options):
-        self.system = system_of(fun)
+        self.system, self.asked = system_of(fun), (rtol, atol)
         # order 5 with a local error of tol per step has a global error of order tol^(5/6)
         rtol, atol = max((SHARE * rtol) ** 1.2, LEAST_RTOL), max(atol * rtol**0.2, LEAST_ATOL)
         # an empty sparse Jacobian keeps BDF from allocating a dense identity matrix; ours takes its place below
@@ -98,6 +100,18 @@ class StructuredBDF(BDF):
         self.rtol_start = self.rtol
         # of eps_g, relative to it: the sum of what the steps leave, and the last of them
         self.error = self._share = 0.0
+
+    @property
+    def kernel(self):
+        """The compiled closure with which steps can be made in bursts, or None."""
+        plain = type(self) is StructuredBDF and self.system.pace is None
+        return self.system.kernel if plain else None
+
+    @property
+    def tolerances(self):
+        """What compiled steps are controlled by, see ``_bdf.march``."""
+        least, atol = min(TIGHTEST / self.rtol_start, 1.0), float(np.max(self.atol))
+        return self.rtol_start, atol, least, LEAST_ATOL, self.newton_tol, ROUNDING
 
     def _step_impl(self):
         """One step, with tolerances that follow eps_g where it is a small difference of the overlaps."""

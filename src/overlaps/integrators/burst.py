@@ -1,11 +1,12 @@
-"""Steps of DOP853 in bursts of compiled code, with Python's eyes on the steps that are worth a look."""
+"""Steps in bursts of compiled code, with Python's eyes on the steps that are worth a look."""
 
 from time import perf_counter
 
 import numpy as np
 
 from ..flow.system import rates
-from ._dop853 import LARGEST, march, ready
+from . import _bdf, _dop853
+from ._steps import LARGEST, VANISHED, ready
 
 FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
 ROOM = 10**6  # numbers in the records between two looks
@@ -22,49 +23,110 @@ def _paced(system):
 
 
 class Burst:
-    """Steps of a solver ``DOP853`` onto all ``stops``, the output times of ``run`` and knots, by its method ``step``.
+    """Steps of a solver through all ``stops``, the output times of ``run`` and knots, by its method ``step``.
 
     Worth a look are the last step, a step that may be a reason to stop, such as eps_g at or below ``level`` (every step
-    if it is nan), and one in a while: for a key that was pressed, and for a progress bar.
+    if it is nan), and one in a while: for a key that was pressed, and for a progress bar.  A subclass for each solver
+    prepares its arrays (``clock``, ``place``, ``y``, ``y_old``, ``out``) and calls its ``march``.
     """
 
+    clock: np.ndarray
+    place: np.ndarray
+    y: np.ndarray
+    y_old: np.ndarray
+
     def __init__(self, solver, run, largest, level, stops, first_step=None):
-        self.solver, self.run, self.budget = solver, run, FIRST
+        self.solver, self.run, self.budget, self.first_step = solver, run, FIRST, first_step or 0.0
         system, model = solver.system, solver.system.model
-        constants = (
+        self.constants = (
             model.K, model.teacher_activation.code, model.eta, model.eta_v, model.noise, np.array(model.spectrum.s),
             np.array(model.spectrum.p), np.array(system.source), system.decay, system.decay_v,
             rates(model)[-1], model.trains_v,
         )  # fmt: skip
-        work = system.S, system.w, system.A, system.B, system.C, system.dv, system.dS, system.dw
-        kinked = bool(model.activation.kinks)
-        control = solver.rtol, float(solver.base_atol), float(solver.max_step), largest, kinked, level
-        k = np.zeros((solver.n_stages + 1, solver.n))
-        self.clock = np.array([solver.t, first_step or 0.0, 0.0, solver.t])
-        self.place = np.array([1, 0, 0])
-        self.y, self.y_old = np.array(solver.y), np.array(solver.y)
+        self.work = system.S, system.w, system.A, system.B, system.C, system.dv, system.dS, system.dw
+        self.control = *solver.asked, float(solver.max_step), largest, bool(model.activation.kinks), level
         self.wanted = None if run.every_step or len(stops) == len(run.times) else {*run.times.tolist()}
-        self.out = np.empty((min(ROOM // solver.n, 1000), solver.n + 2))
-        self.fixed = ready(system.kernel), constants, work, control, stops, run.every_step, _paced(system)
-        self.moving = self.y, self.y_old, np.empty(solver.n), k, self.clock, self.out, self.place
+        self.out, self.stops = np.empty((min(ROOM // solver.n, 1000), solver.n + 2)), (stops, run.every_step)
+        self.kernel = solver.kernel
+        self.prepare()
 
     def step(self):
         """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""
         solver, began, spent = self.solver, perf_counter(), self.place[2]
         try:
-            stepped = march(*self.fixed, self.budget, *self.moving)
+            code = self.march()
         finally:  # an interruption arrives here
             for row in self.out[: self.place[1]]:
                 if self.wanted is None or row[-1] in self.wanted:
                     self.run.record(row[-1], row[:-2], row[-2])
             self.place[1] = 0
-            solver.t, solver.error, solver.nfev = float(self.clock[0]), float(self.clock[2]), int(self.place[2])
+            solver.t, solver.t_old = float(self.clock[0]), float(self.clock[3])
+            solver.error, solver.nfev = float(self.clock[2]), int(self.place[2])
             solver.y = self.y.copy()
         speed = (solver.nfev - spent) / max(perf_counter() - began, 1e-9)
         self.budget = int(np.clip(PATIENCE * speed, 12, LARGEST))
-        return None if stepped else solver.TOO_SMALL_STEP
+        return solver.TOO_SMALL_STEP if code == VANISHED else None
+
+    def prepare(self):
+        """Arrays that are kept between calls."""
+        raise NotImplementedError
+
+    def march(self):
+        """Steps until one is worth a look; how they came back."""
+        raise NotImplementedError
 
     @property
     def before(self):
         """Time and state before the last step."""
         return float(self.clock[3]), self.y_old.copy()
+
+
+class RungeKutta(Burst):
+    """Steps of ``DOP853``, onto all stops."""
+
+    def prepare(self):
+        """Arrays that are kept between calls."""
+        n = self.solver.n
+        ready(self.kernel, _dop853.march, _dop853.SIGNATURE)
+        self.clock, self.place = np.array([self.solver.t, self.first_step, 0.0, self.solver.t]), np.array([1, 0, 0])
+        self.y, self.y_old = np.array(self.solver.y), np.array(self.solver.y)
+        k = np.zeros((self.solver.n_stages + 1, n))
+        self.fixed = self.kernel, self.constants, self.work, self.control, *self.stops, _paced(self.solver.system)
+        self.moving = self.y, self.y_old, np.empty(n), k, self.clock, self.out, self.place
+
+    def march(self):
+        """Steps until one is worth a look; how they came back."""
+        return _dop853.march(*self.fixed, self.budget, *self.moving)
+
+
+class Backward(Burst):
+    """Steps of ``StructuredBDF``; stops are interpolated."""
+
+    def prepare(self):
+        """Arrays that are kept between calls."""
+        solver = self.solver
+        L, K, M = solver.system.shape
+        ready(self.kernel, _bdf.march, _bdf.SIGNATURE)
+        self.rows, self.D = np.zeros((8, solver.n)), np.array(solver.D)
+        self.y, self.y_old, self.new = self.rows[:3]
+        self.y[:] = solver.y
+        self.clock = np.array([solver.t, solver.h_abs, 0.0, solver.t, 0.0, solver.t, solver.t, 0.0])
+        self.place = np.array([1, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
+        self.newton, blocks = solver.J.rotated.room(), (np.empty((K, M, L)), np.empty((K, K, L)))
+        self.moving = self.rows, self.D, blocks, self.clock, self.out, self.place
+
+    def march(self):
+        """Steps until one is worth a look; how they came back."""
+        solver = self.solver
+        while True:
+            rotated = solver.J.rotated
+            code = _bdf.march(
+                self.kernel, self.constants, self.work, self.control, rotated.spectrum, rotated.frozen, self.newton,
+                solver.tolerances, *self.stops, self.budget, *self.moving,
+            )  # fmt: skip
+            solver.h_abs, solver.order, solver.nlu = float(self.clock[1]), int(self.place[3]), int(self.place[7])
+            solver.D[:] = self.D
+            if code != _bdf.NEW_JACOBIAN:
+                return code
+            solver.y = self.y
+            solver.J = solver.jac(self.clock[6], self.new)

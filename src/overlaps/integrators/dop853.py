@@ -5,6 +5,7 @@ from scipy import integrate
 
 from ..flow.system import System
 from ._dop853 import floor
+from .burst import RungeKutta
 
 __all__ = ["DOP853"]
 
@@ -43,6 +44,13 @@ class DOP853(integrate.DOP853):
         self.error = self._share = (
             0.0  # of eps_g, relative to it: the sum of what the steps leave, and the last of them
         )
+
+    burst = RungeKutta
+
+    @property
+    def asked(self):
+        """The tolerances asked for."""
+        return self.rtol, float(self.base_atol)
 
     @property
     def kernel(self):

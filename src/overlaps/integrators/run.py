@@ -8,7 +8,6 @@ import scipy.integrate
 from scipy.integrate import BDF, RK23, RK45, Radau
 
 from .._base import check
-from .burst import Burst
 from .stop import _Crossing
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
@@ -94,7 +93,7 @@ def _drive(run, system, y, method, options, crossing, leave):
     spent, burst = 0, None
     if getattr(solver, "kernel", None) is not None:
         level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
-        burst = Burst(solver, run, largest, level, np.union1d(times, knots), options.get("first_step"))
+        burst = solver.burst(solver, run, largest, level, np.union1d(times, knots), options.get("first_step"))
     # knots are landed on: a smooth step across one would not see what happens there
     bounds = times[-1:] if burst else np.union1d(knots, times[-1:] if interpolates else times[1:])
     for bound in bounds if len(times) > 1 else ():

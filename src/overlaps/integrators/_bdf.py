@@ -1,0 +1,309 @@
+"""Steps of the structured BDF in one compiled function, until something is worth a look from Python.
+
+Differentiation formulas, step size and order are those of SciPy's BDF: Shampine and Reichelt's (1997) NDF of order 1 to
+5 with quasi-constant steps.  A new Jacobian, wanted a few times per run, is left to Python.
+"""
+
+from math import inf, sqrt
+
+import numpy as np
+from numba import types
+
+from .._base.jit import jit
+from ..flow import correct, factorise, flow, mix, tightening
+from ._steps import (
+    BOOL,
+    CUBE,
+    FIRST,
+    INT,
+    INTS,
+    LOOK,
+    MATRIX,
+    PLAIN,
+    REAL,
+    VANISHED,
+    VECTOR,
+    change_of_eps_g,
+    close,
+    largest,
+    notable,
+)
+
+FROZEN = types.Tuple([VECTOR, MATRIX, MATRIX, CUBE, CUBE, CUBE, CUBE, CUBE, MATRIX])
+SPECTRUM = types.Tuple([VECTOR, VECTOR, CUBE, REAL, REAL])
+NEWTON = types.Tuple([MATRIX, INTS, MATRIX, MATRIX])
+TOLERANCES = types.UniTuple(REAL, 6)
+SIGNATURE = INT(
+    *FIRST, SPECTRUM, FROZEN, NEWTON, TOLERANCES, VECTOR, BOOL, INT, MATRIX, MATRIX, types.Tuple([CUBE, CUBE]),
+    VECTOR, MATRIX, INTS,
+)  # fmt: skip
+
+NEW_JACOBIAN = 3  # comes back for one, beside VANISHED, PLAIN, LOOK
+MOST, ITERATIONS = 5, 4  # order, of Newton's method
+SMALLEST, LARGEST, SAFETY = 0.2, 10.0, 0.9
+KAPPA = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
+GAMMA = np.array([0.0, *np.cumsum(1 / np.arange(1, MOST + 1))])
+ALPHA = (1 - KAPPA) * GAMMA
+ERROR = KAPPA * GAMMA + 1 / np.arange(1, MOST + 2)
+TILE = 512  # numbers of a row of differences that are changed at once, so that they stay in the nearest memory
+T, H, ACCOUNT, BEFORE, SHARE, TRIED, END, C = range(8)  # of ``clock``
+OUTPUT, RECORDED, EVALUATIONS, ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(8)  # of ``place``
+Y, OLD, NEW, D0, PSI, SCALE, F, X = range(8)  # of the rows of ``rows``
+
+
+@jit
+def change_of_step(order, factor, R):
+    """Fill R (order + 1, order + 1): the differences at a step ``factor`` times as long are R^T D."""
+    first, second = np.ones((order + 1, order + 1)), np.ones((order + 1, order + 1))
+    for i in range(1, order + 1):
+        first[i, 0] = second[i, 0] = 0.0
+        for j in range(1, order + 1):
+            first[i, j] = first[i - 1, j] * (i - 1 - factor * j) / i
+            second[i, j] = second[i - 1, j] * (i - 1 - j) / i
+    for i in range(order + 1):
+        for j in range(order + 1):
+            R[i, j] = 0.0
+            for k in range(order + 1):
+                R[i, j] += first[i, k] * second[k, j]
+
+
+@jit(fast=True)
+def rescale(D, order, factor):
+    """Change the differences D to a step ``factor`` times as long; the first of them is y."""
+    R, kept = np.empty((order + 1, order + 1)), np.empty((order + 1, TILE))
+    change_of_step(order, factor, R)
+    whole, at = kept.reshape(kept.size), TILE * np.arange(order + 1)
+    for first in range(0, D.shape[1], TILE):
+        size = min(TILE, D.shape[1] - first)
+        for i in range(order + 1):
+            kept[i, :size] = D[i, first : first + size]
+        for i in range(order + 1):
+            row = D[i, first : first + size]
+            row[:] = 0.0
+            mix(R[:, i], whole, at, row)
+
+
+@jit(fast=True)
+def predict(D, order, atol, rtol, rows):
+    """Fill the prediction for the end of a step, psi, and one over the tolerances."""
+    n, whole, each = D.shape[1], D.reshape(D.size), np.ones(order + 1)
+    along = GAMMA[: order + 1] / ALPHA[order]
+    for first in range(0, n, TILE):
+        last, at = min(first + TILE, n), first + n * np.arange(order + 1)
+        new, psi, scale = rows[NEW, first:last], rows[PSI, first:last], rows[SCALE, first:last]
+        new[:] = psi[:] = 0.0
+        mix(each, whole, at, new)
+        mix(along, whole, at, psi)
+        for l in range(last - first):
+            scale[l] = 1.0 / (atol + rtol * abs(new[l]))
+
+
+@jit(fast=True)
+def norm(x, scale):
+    """Root mean square of x, times ``scale`` entry by entry."""
+    result = 0.0
+    for l in range(x.size):
+        result += (x[l] * scale[l]) * (x[l] * scale[l])
+    return sqrt(result / x.size)
+
+
+@jit(fast=True)
+def negligible(x, y, atol, rtol, least):
+    """Whether all |x| <= max(atol + rtol |y|, least); False for nan."""
+    for first in range(0, x.size, TILE):  # without an exit inside, so that a tile becomes vector instructions
+        beyond = 0
+        for l in range(first, min(first + TILE, x.size)):
+            bound = atol + rtol * abs(y[l])
+            beyond += 0 if abs(x[l]) <= (bound if bound > least else least) else 1
+        if beyond > 0:
+            return False
+    return True
+
+
+@jit(inline=True)
+def velocity(closure, constants, work, y, dy):
+    """Fill dy/dalpha; return eps_g."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, A, B, C, dv = work[:6]
+    eps_g = close(closure, constants, work, 1.0, y)
+    flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy)
+    return eps_g
+
+
+@jit(inline=True)
+def newton_iteration(closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks,
+                     clock, place):  # fmt: skip
+    """Solve d = c f(y + d) - psi from the prediction y; (whether it converged, iterations)."""
+    tolerance, rounding = tolerances[4:]
+    t_new, n, before = clock[END], rows.shape[1], 0.0
+    c = (t_new - clock[T]) / ALPHA[order]
+    new, d, psi, scale, b, x = rows[NEW], rows[D0], rows[PSI], rows[SCALE], rows[F], rows[X]
+    d[:] = 0.0
+    for k in range(ITERATIONS):
+        velocity(closure, constants, work, new, b)
+        place[EVALUATIONS] += 1
+        bad = 0.0
+        for l in range(n):
+            bad += 0.0 * b[l]
+            b[l] = c * b[l] - psi[l] - d[l]
+        if bad != 0.0:
+            return False, k + 1
+        correct(frozen, spectrum, clock[C], newton, b, blocks[0], blocks[1], x)
+        # what is rounding has no rate of convergence; the first correction, of which the error estimate is made, counts
+        least = rounding * largest(rows[Y]) if clock[TRIED] == t_new else 0.0
+        clock[TRIED] = t_new
+        if negligible(x, rows[Y], 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
+            return True, k + 1
+        size = norm(x, scale)
+        rate = size / before if k > 0 else 0.0
+        if k > 0 and (rate >= 1.0 or rate ** (ITERATIONS - k) / (1.0 - rate) * size > tolerance):
+            return False, k + 1
+        for l in range(n):
+            new[l] += x[l]
+            d[l] += x[l]
+        if k > 0 and rate / (1.0 - rate) * size < tolerance:
+            return True, k + 1
+        before = size
+    return False, ITERATIONS
+
+
+@jit
+def interpolate(D, order, t, h, at, y):
+    """Fill y with the polynomial through the last order + 1 steps at the time ``at``."""
+    y[:] = D[0]
+    p = 1.0
+    for i in range(order):
+        p *= (at - (t - h * i)) / (h * (1 + i))
+        for l in range(y.size):
+            y[l] += p * D[i + 1, l]
+
+
+@jit
+def next_order(D, order, error, scale):
+    """(change of the order, factor on the step size) after order + 1 equal steps."""
+    change, best = 0, error ** (-1.0 / (order + 1)) if error > 0.0 else inf
+    if order > 1:
+        size = abs(ERROR[order - 1]) * norm(D[order], scale)
+        lower = size ** (-1.0 / order) if size > 0.0 else inf
+        if lower >= best:
+            change, best = -1, lower
+    if order < MOST:
+        size = abs(ERROR[order + 1]) * norm(D[order + 2], scale)
+        higher = size ** (-1.0 / (order + 2)) if size > 0.0 else inf
+        if higher > best:
+            change, best = 1, higher
+    return change, best
+
+
+@jit(fast=True)
+def march(closure, constants, work, control, spectrum, frozen, newton, tolerances, times, every_step, budget, rows, D,
+          blocks, clock, out, place):  # fmt: skip
+    """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
+
+    NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step.  ``clock`` and ``place`` are kept
+    between calls.  ``control`` = (rtol, atol that were asked for, largest step, largest overlap, whether students
+    have kinks, level of eps_g), ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of
+    Newton's iteration, rounding of its solution).
+    """
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    base_rtol, base_atol, least_factor, least_atol, _, _ = tolerances
+    max_step = control[2]
+    n, finish, bound = rows.shape[1], place[EVALUATIONS] + budget, times[-1]
+    y, new, d, scale = rows[Y], rows[NEW], rows[D0], rows[SCALE]
+    eps_g = close(closure, constants, work, 1.0, y)
+    near = notable(constants, work, control, y, eps_g)[1]
+    while True:
+        t, h, order = clock[T], clock[H], place[ORDER]
+        least = 10 * (np.nextafter(t, inf) - t)
+        factor = max(tightening(eps_g, work[0], work[2], work[3], eta), least_factor)
+        rtol, atol = factor * base_rtol, max(factor * base_atol, least_atol)
+        current, again = place[ASKED] == 1, place[ASKED] == 1
+        place[ASKED] = 0
+        if not current and (h > max_step or h < least):
+            allowed = max_step if h > max_step else least
+            rescale(D, order, allowed / h)
+            h, place[EQUAL] = allowed, 0
+        while True:
+            if h < least and not again:
+                return VANISHED
+            if not again:
+                clock[END] = t + h
+                if clock[END] > bound:
+                    clock[END] = bound
+                    rescale(D, order, (bound - t) / h)
+                    place[EQUAL] = place[FACTORISED] = 0
+            again = False
+            h = clock[END] - t
+            predict(D, order, atol, rtol, rows)
+            if place[FACTORISED] == 0:
+                clock[C] = h / ALPHA[order]
+                factorise(frozen, spectrum, clock[C], newton)
+                place[FACTORISED] = 1
+                place[FACTORISATIONS] += 1
+            converged, iterations = newton_iteration(
+                closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks, clock,
+                place,
+            )  # fmt: skip
+            if not converged:
+                place[FACTORISED] = 0
+                if not current:
+                    clock[H], place[ASKED] = h, 1
+                    predict(D, order, atol, rtol, rows)
+                    return NEW_JACOBIAN
+                h *= 0.5
+                rescale(D, order, 0.5)
+                place[EQUAL] = 0
+                continue
+            safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iterations)
+            for l in range(n):
+                scale[l] = 1.0 / (atol + rtol * abs(new[l]))
+            error = abs(ERROR[order]) * norm(d, scale)
+            if not error > 1.0:
+                break
+            factor = max(SMALLEST, safety * error ** (-1.0 / (order + 1)))
+            h *= factor
+            rescale(D, order, factor)
+            place[EQUAL] = 0
+        place[EQUAL] += 1
+        rows[OLD], rows[Y] = y, new
+        clock[BEFORE], clock[T], clock[H] = t, clock[END], h
+        for l in range(n):
+            D[order + 2, l] = d[l] - D[order + 1, l]
+            D[order + 1, l] = d[l]
+        for i in range(order, -1, -1):
+            for l in range(n):
+                D[i, l] += D[i + 1, l]
+        eps_g = close(closure, constants, work, 1.0, y)
+        if place[EQUAL] > order:
+            change, factor = next_order(D, order, error, scale)
+            order += change
+            factor = min(LARGEST, safety * factor)
+            place[ORDER], clock[H] = order, h * factor
+            rescale(D, order, factor)
+            place[EQUAL] = place[FACTORISED] = 0
+        else:
+            # a change of step or order rescales D: the last share is taken again
+            share = abs(ERROR[order] * change_of_eps_g(constants, work, d))
+            clock[SHARE] = share / max(eps_g, least_atol)
+        clock[ACCOUNT] += clock[SHARE]
+        was = near
+        unusual, near = notable(constants, work, control, y, eps_g)
+        later, due = clock[T], place[OUTPUT]
+        while due < times.size and times[due] <= later:
+            due += 1
+        on_time = due > 0 and times[due - 1] == later
+        needed = due - place[OUTPUT] + (every_step and not on_time)
+        pause = later >= bound or place[EVALUATIONS] >= finish or place[RECORDED] + needed > len(out)
+        if pause or unusual or was or near:
+            place[OUTPUT] = due
+            return LOOK if unusual or was or near else PLAIN
+        for at in range(place[OUTPUT], due + (every_step and not on_time)):
+            time = times[at] if at < due else later
+            row = out[place[RECORDED]]
+            if time == later:
+                row[:n] = y
+            else:
+                interpolate(D, order, later, clock[H], time, row[:n])
+            row[n], row[n + 1] = clock[ACCOUNT], time
+            place[RECORDED] += 1
+        place[OUTPUT] = due

@@ -1,0 +1,112 @@
+"""What all compiled steps have in common: the flow behind a first-class closure, and which steps are worth a look."""
+
+from functools import cache
+from math import inf, sqrt
+
+import numpy as np
+from numba import types
+
+from .._base.jit import jit
+from ..activations.bound import CLOSURE
+from ..flow import gather
+
+REAL, INT, BOOL = types.float64, types.int64, types.boolean
+VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
+CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
+WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
+CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
+FIRST = types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL  # arguments of every march
+
+VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back: no step is small enough, a pause, a step worth a look
+LARGEST = 10_000  # evaluations between two looks, at most
+NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
+
+
+@jit(inline=True)
+def close(closure, constants, work, louder, y):
+    """Evaluate the closure at y into the work arrays, with ``louder`` times the noise; return eps_g."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, A, B, C, dv = work[:6]
+    gather(y, s, K, B.shape[1], trains_v, S, w)
+    return closure(S, w, K, teacher, eta, eta_v, noise * louder, second_order > 0, A, B, C, dv)
+
+
+@jit(inline=True)
+def change_of_eps_g(constants, work, dy):
+    """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    S, w, Am, Bm, C, dv, dS, dw = work
+    gather(dy, s, K, Bm.shape[1], trains_v, dS, dw)
+    change = 0.0
+    for i in range(K):
+        for j in range(K):
+            change -= Am[i, j] * dS[i, j] / (2 * eta)
+        for m in range(Bm.shape[1]):
+            change -= Bm[i, m] * dS[i, K + m] / eta
+        if trains_v:
+            change -= dv[i] * dw[i] / eta_v
+    return change
+
+
+@jit
+def positive(S, shift):
+    """Whether S + shift is positive definite, by Cholesky's decomposition; False for nan."""
+    n = S.shape[0]
+    c = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            total = S[i, j] + (shift if i == j else 0.0)
+            for k in range(j):
+                total -= c[i, k] * c[j, k]
+            if i > j:
+                c[i, j] = total / c[j, j]
+            elif total > 0.0:
+                c[i, i] = sqrt(total)
+            else:
+                return False
+    return True
+
+
+@jit
+def nearly_parallel(S, K):
+    """Whether two students are parallel up to an angle whose sine^2 is NEAR."""
+    for i in range(K):
+        for j in range(i):
+            if abs(1.0 - S[i, j] * S[i, j] / max(S[i, i] * S[j, j], 1e-300)) < NEAR:
+                return True
+    return False
+
+
+@jit
+def largest(x):
+    """Largest |x_l|; inf where one is nan."""
+    a = b = c = d = bad = 0.0  # four chains: a comparison waits for the one before
+    for l in range(0, x.size - 3, 4):
+        a, b, c, d = max(a, abs(x[l])), max(b, abs(x[l + 1])), max(c, abs(x[l + 2])), max(d, abs(x[l + 3]))
+        bad += 0.0 * (x[l] + x[l + 1]) + 0.0 * (x[l + 2] + x[l + 3])
+    for l in range(x.size - x.size % 4, x.size):
+        a, bad = max(a, abs(x[l])), bad + 0.0 * x[l]
+    return max(max(a, b), max(c, d)) if bad == 0.0 else inf
+
+
+@jit
+def notable(constants, work, control, y, eps_g):
+    """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
+    rtol, atol, _, most, kinks, level = control
+    K, S = constants[0], work[0]
+    trace = lowest = 0.0
+    for i in range(S.shape[0]):
+        trace += S[i, i]
+        lowest = min(lowest, S[i, i] - 2 * atol) if kinks and i < K else lowest
+    stop = not largest(y) <= most or not eps_g > level or lowest < 0.0
+    return stop or not positive(S, max(1e-8, 10 * rtol) * trace), kinks and nearly_parallel(S, K)
+
+
+@cache
+def ready(kernel, march, signature):
+    """The kernel of a closure; with it ``march`` is compiled for the one signature, or read from the disk."""
+    if not march.signatures:
+        march.compile(signature)
+        march.disable_compile()
+    kernel.compile(CLOSURE)
+    return kernel
