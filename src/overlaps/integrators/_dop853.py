@@ -34,8 +34,9 @@ PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL])
 SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, MATRIX, INTS)
 
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
-NOISE = 1.0  # of the error estimate, in units of the rounding of the velocities
-INVISIBLE = 100.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
+NOISE = 10.0  # of the error estimate, in units of the rounding of the velocities
+INVISIBLE = 1000.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
+QUIET = (0.9 / 1.2) ** 8  # least error where rounding rules: an estimate that vanishes by accident lengthens little
 A, B, NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("A", "B", "C", "E3", "E5"))
 
 
@@ -85,8 +86,21 @@ def floor(h, eps_g, S, A, B, eta):
             terms += abs(A[i, j] * S[i, j]) / (2 * eta)
         for m in range(B.shape[1]):
             terms += abs(B[i, m] * S[i, K + m]) / eta
-    hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300))
+    hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300)) ** 2
     return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
+
+
+@jit
+def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
+    """Error of eps_g in units of its tolerance, and relative to it, from two estimates of its change per unit time.
+
+    The combination of the two is that of the overlaps, for one number; u scales A and B under a schedule.
+    """
+    if fifth == 0.0 or not np.isfinite(fifth):
+        return 0.0, 0.0
+    error, least = abs(h) * fifth * fifth / hypot(fifth, 0.1 * third), floor(abs(h) * u, eps_g, S, A, B, eta)
+    judged = error / (rtol * eps_g + least)
+    return max(judged, QUIET if least > rtol * eps_g else 0.0), error / max(eps_g, least)
 
 
 @jit(inline=True)
@@ -181,13 +195,9 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
                 fifth += (err5[a] / scale) ** 2
                 third += (err3[a] / scale) ** 2
             error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
-            share = 0.0
             e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-            if e5 != 0.0 and np.isfinite(e5):
-                of_eps_g = h * e5 * e5 / hypot(e5, 0.1 * e3)
-                least_error = floor(h * driving[0][0], eps_g, S, work[2], work[3], eta)
-                share = of_eps_g / max(eps_g, least_error)
-                error = max(error, of_eps_g / (rtol * eps_g + least_error))
+            judged, share = judge(e5, e3, h, driving[0][0], rtol, eps_g, S, work[2], work[3], eta)
+            error = max(error, judged)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
                 h_abs *= min(1.0, factor) if rejected else factor

@@ -1,10 +1,9 @@
 """Explicit Runge-Kutta of order 8 whose error control knows what the overlaps are for: eps_g."""
 
-import numpy as np
 from scipy import integrate
 
 from ..flow.system import System
-from ._dop853 import floor
+from ._dop853 import judge
 from .burst import RungeKutta
 
 __all__ = ["DOP853"]
@@ -68,10 +67,6 @@ class DOP853(integrate.DOP853):
         if system is None:
             return norm
         fifth, third = (system.change_of_eps_g(K.T @ E) for E in (self.E5, self.E3))
-        if fifth == 0 or not np.isfinite(fifth):
-            return norm
-        # the same combination of two estimates as for the overlaps, for the one number eps_g
-        error = abs(h) * fifth**2 / np.hypot(fifth, 0.1 * third)
-        least = floor(h * system.u, system.eps_g, system.S, system.A, system.B, system.model.eta)
-        self._share = error / max(system.eps_g, least)
-        return max(norm, error / (self.rtol * system.eps_g + least))
+        now = system.eps_g, system.S, system.A, system.B, system.model.eta
+        error, self._share = judge(fifth, third, h, system.u, self.rtol, *now)
+        return max(norm, error)
