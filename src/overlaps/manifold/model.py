@@ -263,18 +263,7 @@ class HiddenManifold(Model):
         return realise(self, W=W, W_star=W_star, F=F, moments=moments, normalise_rows=normalise_rows, nodes=nodes, v=v)
 
 
-def hidden_manifold(
-    K,
-    M,
-    *,
-    features="sign",
-    kinks=(),
-    ratio,
-    nodes=16,
-    latent_scale=1.0,
-    eta,
-    **learning,
-):
+def hidden_manifold(K, M, *, features="sign", kinks=(), ratio, nodes=16, latent_scale=1.0, eta, **learning):
     r"""Two-layer student on features of latents, two-layer teacher on the latents.
 
     .. math:: x = f(F c/\sqrt D) - E f, \qquad \lambda = W x/\sqrt N, \qquad \nu = W_* c/\sqrt D, \qquad

@@ -282,11 +282,7 @@ def _model(head, data):
     options["weight_decay"] = tuple(options["weight_decay"])
     kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
     spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
-    options |= {
-        "spectrum": kinds["spectrum"](*spectrum),
-        "v": data["model.v"],
-        "v_star": data["model.v_star"],
-    }
+    options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
     if head.get("features", "").startswith("function "):
         raise _Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).")
     options |= {"features": head["features"]} if "features" in head else {}

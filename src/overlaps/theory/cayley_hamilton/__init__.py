@@ -19,27 +19,8 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005, section 3; the hierarchy itself: Yoshida and Okada (2019).
 """
 
-from .bases import (
-    Moments,
-    OrderParameters,
-    PolynomialBasis,
-    characteristic_polynomial,
-    companion_matrix,
-    jacobi_matrix,
-    order_parameters,
-    polynomial_basis,
-)
-from .hierarchy import MomentTrajectory, solve
+from . import bases, hierarchy
+from .bases import *
+from .hierarchy import *
 
-__all__ = [
-    "MomentTrajectory",
-    "Moments",
-    "OrderParameters",
-    "PolynomialBasis",
-    "characteristic_polynomial",
-    "companion_matrix",
-    "jacobi_matrix",
-    "order_parameters",
-    "polynomial_basis",
-    "solve",
-]
+__all__ = [*bases.__all__, *hierarchy.__all__]

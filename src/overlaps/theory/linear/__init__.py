@@ -24,26 +24,10 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
 """
 
-from .flow import exponent, flow_error, flow_overlaps, integral_bound, integral_error, power_law_error, window
-from .modes import Modes, amplitude, error, eta_critical, limit_error, modes, reduce, sgd_mean
-from .optimal import optimal_error, optimal_eta
+from . import flow, optimal
+from . import modes as _modes
+from .flow import *
+from .modes import *
+from .optimal import *
 
-__all__ = [
-    "Modes",
-    "amplitude",
-    "error",
-    "eta_critical",
-    "exponent",
-    "flow_error",
-    "flow_overlaps",
-    "integral_bound",
-    "integral_error",
-    "limit_error",
-    "modes",
-    "optimal_error",
-    "optimal_eta",
-    "power_law_error",
-    "reduce",
-    "sgd_mean",
-    "window",
-]
+__all__ = [*flow.__all__, *_modes.__all__, *optimal.__all__]

@@ -26,68 +26,10 @@ Bocchi, Regimbeau, Lucibello, Saglietti, Cammarota (2026), arXiv:2604.03068.  It
 terms of order eta^2; the library's closure has the right ones (``tests/theory/quadratic/test_dynamics.py`` shows both).
 """
 
-from .bias import RiccatiSolution, closest_solution, conserves_polar, distance, polar, riccati_flow, solution_weights
-from .landscape import (
-    FlatDirections,
-    degrees_of_freedom,
-    eps_g,
-    flat_directions,
-    gradient,
-    hessian,
-    solution_dimension,
-    stationary_eps_g,
-    stationary_point,
-    stationary_points,
-    stationary_spectrum,
-)
-from .phases import (
-    Plateau,
-    escape_amplitude,
-    escape_law,
-    eta_descent,
-    eta_escape,
-    eta_optimal,
-    eta_plateau,
-    eta_solution,
-    final_descent,
-    noise_floor,
-    plateau,
-    solution_rate,
-)
-from .times import eta_fastest, eta_from_paper, half_loss_time
+from . import bias, landscape, phases, times
+from .bias import *
+from .landscape import *
+from .phases import *
+from .times import *
 
-__all__ = [
-    "FlatDirections",
-    "Plateau",
-    "RiccatiSolution",
-    "closest_solution",
-    "conserves_polar",
-    "degrees_of_freedom",
-    "distance",
-    "eps_g",
-    "escape_amplitude",
-    "escape_law",
-    "eta_descent",
-    "eta_escape",
-    "eta_fastest",
-    "eta_from_paper",
-    "eta_optimal",
-    "eta_plateau",
-    "eta_solution",
-    "final_descent",
-    "flat_directions",
-    "gradient",
-    "riccati_flow",
-    "half_loss_time",
-    "hessian",
-    "noise_floor",
-    "plateau",
-    "polar",
-    "solution_dimension",
-    "solution_rate",
-    "solution_weights",
-    "stationary_eps_g",
-    "stationary_point",
-    "stationary_points",
-    "stationary_spectrum",
-]
+__all__ = [*bias.__all__, *landscape.__all__, *phases.__all__, *times.__all__]

@@ -10,7 +10,7 @@ from ...models.state import State
 from ...solve import solve
 from .phases import eta_escape, eta_solution
 
-__all__ = ["eta_fastest", "half_loss_time"]
+__all__ = ["eta_fastest", "eta_from_paper", "half_loss_time"]
 
 
 def half_loss_time(model, start, *, alpha_max=1e5):
