@@ -21,7 +21,7 @@ from ._first_order import first_order, first_order_derivatives, mean_hessian, re
 
 
 @jit(inline=True)
-def _tilted_covariance(S, a, b, work, St):
+def tilted_covariance(S, a, b, work, St):
     """Fill the covariance St of the fields under the measure g'_a g'_b N(0, S); return det (``_erf``)."""
     det = tilt(S, a, b, work)
     for c in range(S.shape[0]):
@@ -65,7 +65,7 @@ def erf_C_derivatives(S, w, K, teacher, eta, noise, dC):
     St, H, X = np.empty((n, n)), np.empty((n, n)), np.empty((K, K))
     for a in range(K):
         for b in range(a + 1):
-            c = 2 / (PI * math.sqrt(_tilted_covariance(S, a, b, work, St)))
+            c = 2 / (PI * math.sqrt(tilted_covariance(S, a, b, work, St)))
             square = 2 * mean_hessian(St, w, K, ERF, teacher, H, gradient) + noise * noise
             _pull_back(St, H, a, b, 0.5 * square, p)
             X[a, b] = X[b, a] = c * square
@@ -81,9 +81,7 @@ def erf_C_derivatives(S, w, K, teacher, eta, noise, dC):
 @jit
 def erf_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
-    size = 15 * K * S.shape[0]
-    where, value = np.empty((size, 3), np.int64), np.empty(size)
-    first_order_derivatives(S, w, K, ERF, teacher, eta, eta_v, dA, dB, ddv, where, value)
+    first_order_derivatives(S, w, K, ERF, teacher, eta, eta_v, dA, dB, ddv)
     if second_order:
         erf_C_derivatives(S, w, K, teacher, eta, noise, dC)
 
@@ -200,8 +198,7 @@ def erf_C(S, w, K, teacher, eta, noise, C):
 
 @jit
 def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty((S.shape[0] + 1, S.shape[0]))
-    eps_g = first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, H)
+    eps_g, _ = first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv)
     if second_order:
         erf_C(S, w, K, teacher, eta, noise, C)
     return eps_g

@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ._erf import tilt
+from ._erf import tilted_covariance
 
 PI = math.pi
 
@@ -48,15 +48,6 @@ def _path_fields(Z, K, scale, t, S):
                 first = along[i] * Z[c, K + m] + along[j] * Z[m, K + c]
                 S[i, j] = Z[K + c, K + m] + first + along[i] * along[j] * Z[c, m]
             S[j, i] = S[i, j]
-
-
-@jit(fast=True)
-def _tilted(S, work, St):
-    """Fill the tilted covariance St = S - e e^T - f f^T (see ``_erf``)."""
-    size = S.shape[0]
-    for i in range(size):
-        for j in range(size):
-            St[i, j] = S[i, j] - work[0, i] * work[0, j] - work[1, i] * work[1, j]
 
 
 @jit(fast=True)
@@ -114,8 +105,7 @@ def erf_differences(Z, v, scale, t, weight, eta, second_order, A, G, C):
         work, St = np.empty((2, S.shape[0])), np.empty_like(S)
         for k in range(K):
             for j in range(k + 1):
-                det = tilt(S, K * n + k, K * n + j, work)
-                _tilted(S, work, St)
+                det = tilted_covariance(S, K * n + k, K * n + j, work, St)
                 square = _mean_square(St, v, weight)
                 C[k, j] = C[j, k] = eta * eta * v[k] * v[j] * square * 2 / (PI * math.sqrt(det))
     return _mean_square(S, v, weight) / 2

@@ -44,21 +44,23 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
 
 
 @jit
-def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H):
-    """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta].  Returns eps_g.
-
-    H (n + 1, n) is workspace: the mean Hessian, with E[g_i Delta] in its last row (allocations are what costs here).
-    """
-    n = S.shape[0]
-    gradient = H[n]
-    eps_g = mean_hessian(S, w, K, student, teacher, H, gradient)
+def descend(H, gradient, K, eta, eta_v, A, B, dv):
+    """Fill A = -eta H_KK, B = -eta H_KM, dv = -eta_v times the gradient."""
     for k in range(K):
         dv[k] = -eta_v * gradient[k]
         for j in range(K):
             A[k, j] = -eta * H[k, j]
-        for j in range(K, n):
+        for j in range(K, H.shape[1]):
             B[k, j - K] = -eta * H[k, j]
-    return eps_g
+
+
+@jit
+def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv):
+    """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta].  Returns eps_g and the mean Hessian."""
+    H = np.empty((S.shape[0] + 1, S.shape[0]))  # E[g_i Delta] in its last row: allocations are what costs here
+    eps_g = mean_hessian(S, w, K, student, teacher, H, H[-1])
+    descend(H, H[-1], K, eta, eta_v, A, B, dv)
+    return eps_g, H
 
 
 @jit(inline=True)
@@ -136,8 +138,10 @@ def hessian_derivatives(S, w, K, student, teacher, where, value, dG):
 
 
 @jit
-def first_order_derivatives(S, w, K, student, teacher, eta, eta_v, dA, dB, ddv, where, value):
-    """Derivatives of A = -eta H_KK, B = -eta H_KM, dv = -eta_v E[g Delta]; returns the length of the list of dH."""
+def first_order_derivatives(S, w, K, student, teacher, eta, eta_v, dA, dB, ddv):
+    """Derivatives of A = -eta H_KK, B = -eta H_KM, dv = -eta_v E[g Delta]; returns the list of dH and its length."""
+    size = 15 * K * S.shape[0]
+    where, value = np.empty((size, 3), np.int64), np.empty(size)
     count = hessian_derivatives(S, w, K, student, teacher, where, value, ddv)
     ddv *= -eta_v
     dA[:] = 0.0
@@ -150,7 +154,7 @@ def first_order_derivatives(S, w, K, student, teacher, eta, eta_v, dA, dB, ddv, 
                 dA[u, j, i] -= eta * value[e]
         elif i < K:
             dB[u, i, j - K] -= eta * value[e]
-    return count
+    return where, value, count
 
 
 @jit

@@ -17,8 +17,7 @@ def linear_C(w, K, eta, noise, eps_g, C):
 
 @jit
 def linear_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty((S.shape[0] + 1, S.shape[0]))
-    eps_g = first_order(S, w, K, LINEAR, teacher, eta, eta_v, A, B, dv, H)
+    eps_g, _ = first_order(S, w, K, LINEAR, teacher, eta, eta_v, A, B, dv)
     if second_order:
         linear_C(w, K, eta, noise, eps_g, C)
     return eps_g
@@ -38,9 +37,7 @@ def linear_C_derivatives(S, w, K, teacher, eta, noise, dC):
 @jit
 def linear_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
-    size = 15 * K * S.shape[0]
-    where, value = np.empty((size, 3), np.int64), np.empty(size)
-    first_order_derivatives(S, w, K, LINEAR, teacher, eta, eta_v, dA, dB, ddv, where, value)
+    first_order_derivatives(S, w, K, LINEAR, teacher, eta, eta_v, dA, dB, ddv)
     if second_order:
         linear_C_derivatives(S, w, K, teacher, eta, noise, dC)
 

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..gaussian.two_point import ERF, NUMERIC, QUADRATIC, RELU
+from ..gaussian.two_point import ERF, QUADRATIC, RELU
 from .polynomials import Polynomial
-from .sums import Mixture
 
 
 class Parts(NamedTuple):
@@ -64,7 +63,7 @@ def parts_of(activation):
     """The activation as ``Parts``, if it belongs to one of the families by construction, else None."""
     if isinstance(activation.g, Polynomial):
         return Parts(activation.g.coefficients)
-    mixture = Mixture(activation.code) if activation.code != NUMERIC else activation.mixture
+    mixture = activation.closed_sum
     if mixture is None:
         return None
     amplitudes, scales = np.array(mixture.amplitudes), np.array(mixture.scales)

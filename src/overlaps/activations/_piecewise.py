@@ -11,7 +11,7 @@ import numpy as np
 
 from .._base.jit import jit
 from ..gaussian.two_point import RELU
-from ._first_order import mean_hessian
+from ._first_order import descend, mean_hessian
 from ._relu import geometry, relu_square
 from ._relu_teachers import PER_SQRT_2PI, add_erf, add_linear, partial_arcsines
 
@@ -56,12 +56,7 @@ def piecewise_linear_closure(S, w, K, a, b, eta, eta_v, noise, second_order, A, 
             mixed += 0.5 * S[i, j] * w[j] * b[j]
         gradient[i] = a[i] * (linear + mixed) + b[i] * (0.5 * linear + gradient[i])
         eps_g += 0.5 * w[i] * gradient[i]
-    for k in range(K):
-        dv[k] = -eta_v * gradient[k]
-        for j in range(K):
-            A[k, j] = -eta * H[k, j]
-        for j in range(K, n):
-            B[k, j - K] = -eta * H[k, j]
+    descend(H, gradient, K, eta, eta_v, A, B, dv)
     if second_order:
         piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C)
     return eps_g

@@ -15,14 +15,21 @@ from ._first_order import (
 
 
 @jit
+def _half_sandwich(S, H, K):
+    """(S H)_K, shape (K, n)."""
+    SH = np.zeros((K, S.shape[0]))
+    for k in range(K):
+        for i in range(S.shape[0]):
+            for j in range(S.shape[0]):
+                SH[k, j] += S[k, i] * H[i, j]
+    return SH
+
+
+@jit
 def quadratic_C(S, w, K, H, eta, noise, eps_g, C):
     """C = 4 eta^2 diag(v) [ (2 eps_g + noise^2) S + 2 S H S ]_KK diag(v), for any teacher: Stein's lemma twice."""
     n = S.shape[0]
-    SH = np.zeros((K, n))
-    for k in range(K):
-        for i in range(n):
-            for j in range(n):
-                SH[k, j] += S[k, i] * H[i, j]
+    SH = _half_sandwich(S, H, K)
     for k in range(K):
         for j in range(k + 1):
             total = (2 * eps_g + noise * noise) * S[k, j]
@@ -33,8 +40,7 @@ def quadratic_C(S, w, K, H, eta, noise, eps_g, C):
 
 @jit
 def quadratic_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty((S.shape[0] + 1, S.shape[0]))
-    eps_g = first_order(S, w, K, QUADRATIC, teacher, eta, eta_v, A, B, dv, H)
+    eps_g, H = first_order(S, w, K, QUADRATIC, teacher, eta, eta_v, A, B, dv)
     if second_order:
         quadratic_C(S, w, K, H, eta, noise, eps_g, C)
     return eps_g
@@ -68,11 +74,7 @@ def quadratic_C_derivatives(S, w, K, teacher, eta, noise, where, value, count, d
     H, gradient, deps = np.empty((n, n)), np.empty(n), np.empty(dC.shape[0])
     square = 2 * mean_hessian(S, w, K, QUADRATIC, teacher, H, gradient) + noise * noise
     loss_derivatives(H, gradient, K, deps)
-    SH, X = np.zeros((K, n)), np.empty((K, K))
-    for k in range(K):
-        for i in range(n):
-            for j in range(n):
-                SH[k, j] += S[k, i] * H[i, j]
+    SH, X = _half_sandwich(S, H, K), np.empty((K, K))
     dC[:] = 0.0
     _add_sandwich_derivatives(S, SH, K, where, value, count, dC)
     for k in range(K):
@@ -89,9 +91,7 @@ def quadratic_C_derivatives(S, w, K, teacher, eta, noise, where, value, count, d
 @jit
 def quadratic_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
-    size = 15 * K * S.shape[0]
-    where, value = np.empty((size, 3), np.int64), np.empty(size)
-    count = first_order_derivatives(S, w, K, QUADRATIC, teacher, eta, eta_v, dA, dB, ddv, where, value)
+    where, value, count = first_order_derivatives(S, w, K, QUADRATIC, teacher, eta, eta_v, dA, dB, ddv)
     if second_order:
         quadratic_C_derivatives(S, w, K, teacher, eta, noise, where, value, count, dC)
 

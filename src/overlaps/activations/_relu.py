@@ -156,8 +156,7 @@ def relu_C(S, w, K, teacher, eta, noise, C):
 
 @jit
 def relu_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    H = np.empty((S.shape[0] + 1, S.shape[0]))
-    eps_g = first_order(S, w, K, RELU, teacher, eta, eta_v, A, B, dv, H)
+    eps_g, _ = first_order(S, w, K, RELU, teacher, eta, eta_v, A, B, dv)
     if second_order:
         relu_C(S, w, K, teacher, eta, noise, C)
     return eps_g

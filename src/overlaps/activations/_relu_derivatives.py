@@ -301,8 +301,6 @@ def relu_C_derivatives(S, w, K, teacher, eta, noise, dC):
 @jit
 def relu_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
-    size = 15 * K * S.shape[0]
-    where, value = np.empty((size, 3), np.int64), np.empty(size)
-    first_order_derivatives(S, w, K, RELU, teacher, eta, eta_v, dA, dB, ddv, where, value)
+    first_order_derivatives(S, w, K, RELU, teacher, eta, eta_v, dA, dB, ddv)
     if second_order:
         relu_C_derivatives(S, w, K, teacher, eta, noise, dC)

@@ -11,6 +11,8 @@ from functools import cache
 
 import numpy as np
 
+from ..gaussian.rules import legendre
+
 EXTRA = 14  # nodes beyond the degree: (pi degree / 4)^(2n) / (2n)! is below rounding for an angle of pi
 DEPENDENT = 1e-8  # sine of the angle below which two fields count as one
 
@@ -22,9 +24,9 @@ def radial(degree):
     Recurrence coefficients from a fine rule (Stieltjes), then the eigenvalues of the Jacobi matrix.
     """
     n = degree // 2 + 1
-    x, p = np.polynomial.legendre.leggauss(400)
-    r = 10.0 * (1 + x)
-    p = 10.0 * p * r * np.exp(-0.5 * r * r)
+    x, p = legendre(400)
+    r = 20.0 * x
+    p = 20.0 * p * r * np.exp(-0.5 * r * r)
     before, now = np.zeros_like(r), np.full_like(r, 1 / np.sqrt(p.sum()))
     diagonal, side = np.empty(n), np.empty(n)
     for k in range(n):
@@ -36,18 +38,13 @@ def radial(degree):
     return nodes, p.sum() * vectors[0] ** 2
 
 
-@cache
-def _legendre(n):
-    return np.polynomial.legendre.leggauss(n)
-
-
 def sector(start, end, degree):
     """Radius, angle and weights (..., points) with sum p f = E[f(u) 1(start < angle < end)], u ~ N(0, 1)."""
     rho, q = radial(degree)
-    x, p = _legendre(degree + EXTRA)
-    half = 0.5 * np.asarray(end - start)[..., None]
-    t = np.asarray(start)[..., None] + half * np.repeat(1 + x, len(rho))
-    return np.broadcast_to(np.tile(rho, len(x)), t.shape), t, half * np.outer(p, q).ravel() / (2 * np.pi)
+    x, p = legendre(degree + EXTRA)
+    width = np.asarray(end - start)[..., None]
+    t = np.asarray(start)[..., None] + width * np.repeat(x, len(rho))
+    return np.broadcast_to(np.tile(rho, len(x)), t.shape), t, width * np.outer(p, q).ravel() / (2 * np.pi)
 
 
 def angle(correlation):

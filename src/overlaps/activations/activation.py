@@ -102,6 +102,11 @@ class Activation:
         """The :class:`Kernels` of a student with this activation: its own, or the library's; None without any."""
         return self.kernels or KERNELS.get(self.code)
 
+    @property
+    def closed_sum(self):
+        """The activation as a sum of closed-form functions, if it is one by construction: a ``Mixture``, or None."""
+        return Mixture(self.code) if self.code != NUMERIC else self.mixture
+
     @classmethod
     def from_function(cls, g, dg, d2g=None, *, name=None, second_order="auto", tolerance=1e-2, kernels=None):
         r"""Activation from any smooth function; its Gaussian integrals are computed numerically, or by its kernels.

@@ -16,7 +16,7 @@ from ._quadrature import PLANE_NODES, TENSOR_NODES, Ladder, tables, tensor_squar
 from ._sobol import SobolRule
 from .bound import Bound
 from .polynomials import PolynomialClosure
-from .sums import Mixture, MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
+from .sums import MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
 
 FIRST_ORDER_GOAL = 1e-8  # relative difference of two successive sizes that ends the search, A, B, dv and eps_g
 SECOND_ORDER_GOAL = 1e-6  # the same for C; what misses it is used while it is below the activation's tolerance
@@ -51,7 +51,7 @@ def _bind_exact(student, teacher, rule):
         return PiecewiseLinearClosure((g.slope, g.kink), (h.slope, h.kink), rule)
     if g.is_polynomial and h.is_polynomial:
         return PolynomialClosure(g, h, rule)
-    f, f_star = _mixture(student), _mixture(teacher)
+    f, f_star = student.closed_sum, teacher.closed_sum
     if f and f_star and f.code != RELU:
         return MixtureClosure(f, f_star, rule)
     alone = bind_numeric(student, student, rule)
@@ -200,13 +200,8 @@ def _options(student, teacher):
     return student if student.code == NUMERIC and student.mixture is None else teacher
 
 
-def _mixture(activation):
-    """The activation as a sum of closed forms, if it is one by construction."""
-    return Mixture(activation.code) if activation.code != NUMERIC else activation.mixture
-
-
 def _exact(activation):
-    mixture = _mixture(activation)
+    mixture = activation.closed_sum
     return mixture if mixture is not None and mixture.error == 0.0 else None
 
 
@@ -214,7 +209,7 @@ def _fitted(student, teacher, goal, asked=False):
     """Both activations as mixtures, fitted where necessary to ``goal`` times their size; None where that fails."""
     mixtures = []
     for activation in (student, teacher):
-        mixture = _mixture(activation) or fit_erf_mixture(activation.g)
+        mixture = activation.closed_sum or fit_erf_mixture(activation.g)
         error = np.inf if mixture is None else mixture.error / np.max(np.abs(activation.g(np.linspace(-9.0, 9.0, 61))))
         if error > goal:
             if asked:
@@ -229,7 +224,7 @@ def _fitted(student, teacher, goal, asked=False):
 
 
 def _refuse_kink(activation):
-    if _mixture(activation) is None:
+    if activation.closed_sum is None:
         kink = activation.kinks[0] if activation.kinks else find_kink(activation.dg)
         if kink is not None:
             raise ValueError(

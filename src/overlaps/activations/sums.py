@@ -43,35 +43,22 @@ class MixtureClosure(Bound):
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
         student, teacher, n = self.student, self.teacher, len(w)
-        K, eta, eta_v, noise, second_order = self.rule
-        M, Js = n - K, len(student.scales)
+        K, Js = self.rule.K, len(student.scales)
         field = np.concatenate([np.repeat(np.arange(K), Js), np.repeat(np.arange(K, n), len(teacher.scales))])
-        amplitude = np.concatenate([np.tile(student.amplitudes, K), np.tile(teacher.amplitudes, M)])
-        scale = np.concatenate([np.tile(student.scales, K), np.tile(teacher.scales, M)])
+        amplitude = np.concatenate([np.tile(student.amplitudes, K), np.tile(teacher.amplitudes, n - K)])
+        scale = np.concatenate([np.tile(student.scales, K), np.tile(teacher.scales, n - K)])
         units = K * Js
         A_, C_, dv_ = np.empty((units, units)), np.zeros((units, units)), np.empty(units)
         B_ = np.empty((units, len(field) - units))
-        eps_g = KERNELS[student.code].closure(
-            # elementwise, so that fields z and -z stay exactly opposite
-            S[np.ix_(field, field)] * np.outer(scale, scale),
-            amplitude * w[field],
-            units,
-            teacher.code,
-            eta,
-            eta_v,
-            noise,
-            second_order,
-            A_,
-            B_,
-            C_,
-            dv_,
-        )
+        # elementwise, so that fields z and -z stay exactly opposite
+        S_, w_ = S[np.ix_(field, field)] * np.outer(scale, scale), amplitude * w[field]
+        eps_g = KERNELS[student.code].closure(S_, w_, units, teacher.code, *self.rule[1:], A_, B_, C_, dv_)
         spread = scale[:, None] * (field[:, None] == np.arange(n))
         to_student, to_teacher = spread[:units, :K], spread[units:, K:]
         A[...] = to_student.T @ A_ @ to_student
         B[...] = to_student.T @ B_ @ to_teacher
         dv[...] = (amplitude[:units] * dv_).reshape(K, Js).sum(axis=1)
-        if second_order:
+        if self.rule.second_order:
             C[...] = to_student.T @ C_ @ to_student
             self.error = self._error(w, eps_g)
         return eps_g

@@ -18,21 +18,13 @@ import numpy as np
 
 from .._base.jit import jit
 from .elementary import HALF_PI, arctan2
-
-
-def _gauss_legendre(n, breaks=(0.0, 1.0)):
-    """Nodes and weights on [0, 1], n of each between successive breaks."""
-    x, weight = np.polynomial.legendre.leggauss(n)
-    left, width = np.array(breaks[:-1])[:, None], np.diff(breaks)[:, None]
-    return (left + width * (x + 1) / 2).ravel(), (width * weight / 2).ravel()
-
+from .rules import legendre
 
 # Gauss-Legendre with n nodes converges as rho^(-2n); above ENOUGH 16 nodes give full precision.
 ENOUGH = 3.0
-_X8, _W8 = _gauss_legendre(8)
-_X16, _W16 = _gauss_legendre(16)
-_X40, _W40 = _gauss_legendre(40)
-_XG, _WG = _gauss_legendre(16, (*(1 - 0.2**k for k in range(9)), 1.0))  # graded towards u = u1
+(_X8, _W8), (_X16, _W16), (_X40, _W40) = map(legendre, (8, 16, 40))
+_BREAKS = np.array([*(1 - 0.2**k for k in range(9)), 1.0])[:, None]  # graded towards u = u1
+_XG, _WG = (_BREAKS[:-1] + np.diff(_BREAKS, axis=0) * _X16).ravel(), (np.diff(_BREAKS, axis=0) * _W16).ravel()
 
 
 @jit

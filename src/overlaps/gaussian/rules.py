@@ -8,6 +8,7 @@ import math
 from functools import cache, lru_cache
 
 import numpy as np
+from scipy.integrate import quad_vec
 
 from .two_point import SQRT_2PI
 
@@ -90,6 +91,19 @@ def graded(n, half_width=9.0):
     u = (edges[:-1, None] + width * x).ravel()
     p = (width * p).ravel() * np.exp(-0.5 * u * u) / SQRT_2PI
     return np.concatenate([-u[::-1], u]), np.concatenate([p[::-1], p])
+
+
+def adaptive(f, kinks, half_width, *, relative, absolute=0.0):
+    """E[f(z)] of a function with values in any vector space, by adaptive quadrature; and what went wrong, or "".
+
+    It is told of the kinks, and by ``absolute`` of what is rounding in f.
+    """
+    value, _, info = quad_vec(
+        lambda z: f(z) * math.exp(-0.5 * z * z) / SQRT_2PI, -half_width, half_width, epsabs=max(absolute, 1e-200),
+        epsrel=relative, norm="max", points=[0.0, *(k for k in kinks if abs(k) < half_width)], limit=500,
+        full_output=True,
+    )  # fmt: skip
+    return value, "" if info.success and np.all(np.isfinite(value)) else info.message
 
 
 def factor(S):

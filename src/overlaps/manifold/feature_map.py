@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import quad_vec
 
 from .._base import check
 from .._base.record import Record
 from ..activations import library as activations
 from ..activations.activation import check_vectorised
+from ..gaussian.rules import adaptive, trapezoid
 from ..gaussian.two_point import ERF, LINEAR, RELU
 from ._two_point import table
 
@@ -170,10 +170,7 @@ def feature_map(features, kinks=(), scale=None):
     scale = 1.0 if scale is None else scale
     kinks = tuple(check.array("kinks", np.atleast_1d(kinks), ("n",)).tolist())
     if isinstance(features, str):
-        if features not in NAMED:
-            raise ValueError(
-                f"features = {check.shown(features)}; expected one of {', '.join(NAMED)}, or a vectorised function."
-            )
+        check.choice("features", features, NAMED, "Or a vectorised function.")
         if kinks:
             raise ValueError(
                 f"kinks = {kinks} with features = {check.shown(features)}; expected them with a user function only."
@@ -263,31 +260,24 @@ def _statistics(features):
 
 def _level(features):
     """A constant to subtract from f, and a unit: about mean and spread where the mean is larger, else 0 and 1."""
-    z = np.linspace(-RANGE, RANGE, 1000)
-    weight = np.exp(-0.5 * z * z)
+    z, weight = trapezoid(RANGE / 500, RANGE)
     with np.errstate(all="ignore"):  # of functions that grow too fast, which are refused later
         f = np.asarray(features.function(features.scale * z), dtype=float)
-        mean = weight @ f / weight.sum()
-        size = np.sqrt(weight @ (f - mean) ** 2 / weight.sum())
+        mean = weight @ f
+        size = np.sqrt(weight @ (f - mean) ** 2)
     return (float(mean), float(size)) if 3 * size < abs(mean) < 1e14 * size else (0.0, 1.0)
 
 
 def gauss_average(features, moments, noise=1e-200) -> Any:
     """E[moments(z, f(scale z))], z ~ N(0, 1), by adaptive quadrature that is told of the kinks and of rounding in f."""
     s = features.scale
-
-    def integrand(z):
-        f = float(features.function(np.array([s * z]))[0])
-        return moments(z, f) * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
-
-    inside = [k / s for k in features.kinks if abs(k) < RANGE * s]
-    value, _, info = quad_vec(
-        integrand, -RANGE, RANGE, epsabs=max(noise, 1e-200), epsrel=PRECISION, norm="max", points=[0.0, *inside],
-        limit=500, full_output=True,
+    value, trouble = adaptive(
+        lambda z: moments(z, float(features.function(np.array([s * z]))[0])),
+        [k / s for k in features.kinks], RANGE, relative=PRECISION, absolute=noise,
     )  # fmt: skip
-    if not (np.all(np.isfinite(value)) and info.success):
+    if trouble:
         raise ValueError(
-            f"the Gaussian averages of features = {features.name} do not settle: {info.message} Expected a function "
+            f"the Gaussian averages of features = {features.name} do not settle: {trouble} Expected a function "
             "with few jumps; name them in kinks=, e.g. kinks=[0.0]."
         )
     return value

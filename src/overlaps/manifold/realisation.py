@@ -99,6 +99,16 @@ def second_moments(features, F, moments="ge", latent_scale=None):
     return Omega, scale**2 * np.reshape(slope, (-1, 1)) * F / np.sqrt(D)  # Stein: E[f(U) c] = E[f'(U)] E[U c]
 
 
+def check_ratio(model, F):
+    """Refuse features F (N, D) of another shape than the model's."""
+    N, D = F.shape
+    if abs(D - model.ratio * N) >= 1:
+        raise ValueError(
+            f"F has shape (N, D) = {(N, D)}; expected D near ratio N = {model.ratio * N:g}. "
+            f"Use hidden_manifold(..., ratio={D / N:g})."
+        )
+
+
 def input_means(features, F):
     """Means of the inputs f(U) before they are centred, for rows of F (N, D) of any length that is legal: (N,)."""
     # of the named maps only relu and |u| have a mean, and both are homogeneous; all others see rows of length sqrt(D)
@@ -153,11 +163,7 @@ def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=Non
     F = check.array("F", F, ("N", "D"))
     N, D = F.shape
     W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
-    if abs(D - model.ratio * N) >= 1:
-        raise ValueError(
-            f"F has shape (N, D) = {(N, D)}; expected D near ratio N = {model.ratio * N:g}. "
-            f"Use hidden_manifold(..., ratio={D / N:g})."
-        )
+    check_ratio(model, F)
     F = normalise_feature_rows(F) if check.flag("normalise_rows", normalise_rows) else F
     s, U, Phi, rest = _modes(model.features, F, moments)
     students = W @ U / np.sqrt(N)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._base import check
 from .fresh import drawn
-from .realisation import normalise_feature_rows
+from .realisation import check_ratio, normalise_feature_rows
 
 __all__ = ["Weights", "random_weights"]
 
@@ -100,11 +100,7 @@ def _checked_weights(model, N, weights, normalise_rows):
     W = check.array("W", weights[0], (model.K, N))
     F = check.array("F", weights[2], (N, "D"))
     W_star = check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}.")
-    if abs(F.shape[1] - model.ratio * N) >= 1:
-        raise ValueError(
-            f"F has shape (N, D) = {F.shape}; expected D near ratio N = {model.ratio * N:g}. "
-            f"Use hidden_manifold(..., ratio={F.shape[1] / N:g})."
-        )
+    check_ratio(model, F)
     return Weights(W, W_star, normalise_feature_rows(F) if normalise_rows else F)
 
 

@@ -42,13 +42,8 @@ class Model(Record):
 
     def __post_init__(self):
         for name in ("activation", "teacher_activation"):
-            if not isinstance(getattr(self, name), Activation):
-                raise ValueError(
-                    f"{name} = {check.shown(getattr(self, name))}; expected an Activation such as ov.erf, ov.relu, "
-                    "or ov.Activation.from_function(g, dg)."
-                )
-        if not isinstance(self.spectrum, Spectrum):
-            raise ValueError(f"spectrum = {check.shown(self.spectrum)}; expected a Spectrum such as ov.isotropic().")
+            check.kind(name, getattr(self, name), Activation, "ov.erf, ov.relu, or ov.Activation.from_function(g, dg)")
+        check.kind("spectrum", self.spectrum, Spectrum, "ov.isotropic()")
         decay = self.weight_decay
         pair = tuple(decay) if np.ndim(decay) else (decay, decay)
         if len(pair) != 2:

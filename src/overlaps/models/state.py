@@ -335,13 +335,7 @@ def gram(q, r, t):
 
 def block_overlaps(W, W_star, sizes):
     """Plain block overlaps (q, r, t) of weights whose block l is ``sizes[l]`` consecutive coordinates."""
-    N = W.shape[1]
-    rows = np.concatenate([W, W_star])
-    K = W.shape[0]
-    joint = np.zeros((len(sizes), len(rows), len(rows)))
-    edge = 0
-    for block, n in zip(joint, sizes, strict=True):
-        part = rows[:, edge : edge + n]
-        block[:] = part @ part.T / N
-        edge += n
+    K, N = W.shape
+    blocks = np.split(np.concatenate([W, W_star]), np.cumsum(sizes)[:-1], axis=1)
+    joint = np.array([part @ part.T / N for part in blocks])
     return joint[:, :K, :K], joint[:, :K, K:], joint[:, K:, K:]

@@ -71,12 +71,5 @@ class Ensemble(Runs, _Blocks):
     def state(self, run, i):
         """State of run number ``run`` at record ``i``."""
         run, i = check.index("run", run, len(self)), check.index("i", i, self.alpha.size)
-        return State(
-            q=self.q[run, i],
-            r=self.r[run, i],
-            tau=self.tau[run],
-            T=self.T[run],
-            v=self.v[run, i],
-            s=self.model.spectrum.s,
-            alpha=self.alpha[i],
-        )
+        moving = {name: getattr(self, name)[run, i] for name in ("q", "r", "v")}
+        return State(**moving, tau=self.tau[run], T=self.T[run], s=self.model.spectrum.s, alpha=self.alpha[i])

@@ -11,7 +11,6 @@ cross a fork.
 """
 
 import base64
-import fcntl
 import hashlib
 import io
 import json

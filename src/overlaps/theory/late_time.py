@@ -324,9 +324,7 @@ def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     True
     """
     rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
-    alpha = check.times("alpha", alpha)
-    # one time after the other: spectra may have a million eigenvalues
-    return np.array([amplitudes @ np.exp(-rates * t) for t in alpha.ravel()]).reshape(alpha.shape)
+    return np.asarray(linear_flow.decay_sum(rates, amplitudes, check.times("alpha", alpha)))
 
 
 def local_slope(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None):

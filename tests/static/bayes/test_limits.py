@@ -511,4 +511,6 @@ def test_records():
     assert repr(law) == "PowerLawLimit(beta=1, noise=0.5, activation={3: 1.0})" and law == limit(1.0, 0.25)
     assert repr(subcritical(0.2, 0.25)) == "SubcriticalPowerLaw(beta=0.2, gamma=1, noise=0.5, activation={3: 1.0})"
     assert repr(EqualReadouts(noise=0.5, activation=HE3)) == "EqualReadouts(noise=0.5, activation={3: 1.0})"
+    assert law == PowerLawLimit(1.0, 0.5, HE3) and EqualReadouts(noise=0.5, activation=HE3) == EqualReadouts(0.5, HE3)
+    assert subcritical(0.2, 0.25) == SubcriticalPowerLaw(0.2, 1.0, 0.5, HE3)
     assert law.leading(1.0).k_c == pytest.approx((1 / (LAM * zeta(2) * 0.25)) ** 0.5, rel=1e-12)

@@ -5,7 +5,7 @@ feature, q = m(lambda), with all its transitions, and ``fixed_points`` finds eve
 the features. On these stand ``teacher`` (finite k), the limits ``power_law`` and ``subcritical``, and ``student``,
 which trains a finite network for comparison.
 
-A new law of readouts in the limit of many features is a subclass of ``power_law.Limit``: it lists its own parameters
-and finds the noise and the channel made. A new family of g is a ``kind`` of ``Correlation`` with its branch in
-``_features.correlation``.
+A new law of readouts in the limit of many features is a subclass of ``power_law.Limit``: it lists its parameters, the
+noise and the activation behind them, and finds the channel made. A new family of g is a ``kind`` of ``Correlation``
+with its branch in ``_features.correlation``.
 """

@@ -179,11 +179,7 @@ def _from_dict(coefficients):
 
 def _relu_scale(activation):
     """Share of relu in a piecewise-linear activation, above degree 1; None for others."""
-    if not isinstance(activation, Activation):
-        return None
-    if activation.code == RELU_CODE:
-        return 1.0
-    mixture = activation.mixture
+    mixture = activation.closed_sum if isinstance(activation, Activation) else None
     if mixture is None or mixture.code != RELU_CODE:
         return None
     # relu(x) = x / 2 + |x| / 2, and |b x| = |b| |x|

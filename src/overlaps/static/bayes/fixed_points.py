@@ -219,12 +219,8 @@ class FixedPoints:
             a, b = s[max(i - 1, 0)], s[min(i + 1, s.size - 1)]
             if not thinned:
                 break
-        found = minimize_scalar(
-            lambda u: sign * self.nu(math.exp(u)),
-            bounds=(math.log(a), math.log(b)),
-            method="bounded",
-            options={"xatol": 1e-9},
-        )
+        ends = math.log(a), math.log(b)
+        found = minimize_scalar(lambda u: sign * self.nu(math.exp(u)), bounds=ends, options={"xatol": 1e-9})
         return sign * min(float(values[i]), float(found.fun))
 
 

@@ -1,7 +1,7 @@
 """Power-law readouts ``|v_i| ~ i^(-beta)``: the continuum of features and the scaling laws of beta > 1/2."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,11 +10,8 @@ from scipy.optimize import brentq
 from scipy.special import zeta
 
 from ..._base import check
-from ..._base.record import Record
 from ...gaussian.rules import legendre
-from .channel import channel_of
-from .correlation import correlation_of
-from .teacher import power_law_readouts
+from .teacher import Teacher, power_law_readouts
 
 __all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "average", "continuum_gap"]
 
@@ -48,29 +45,17 @@ def continuum_gap(channel, beta, lam):
     return edge**power * learned + channel.total * left
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Limit(Record):
-    """What the limits of many features share: the noise and the scalar problem."""
-
-    noise: float
-    activation: Any
-    remove: Any = None
-    allow_degree2: bool = False
+class Limit(Teacher):
+    """Teachers in the limit of many features: noisy ones."""
 
     def __post_init__(self):
         hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
         self.settle(noise=check.number("noise", self.noise, above=0, hint=hint))
         self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
 
-    @cached_property
-    def channel(self):
-        """The scalar problem of one feature."""
-        return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
-
-    @property
-    def Delta(self):
-        """Variance of the label noise."""
-        return self.noise**2
+    def __repr__(self):
+        numbers = "".join(f"{f.name}={getattr(self, f.name):g}, " for f in fields(self)[:-3])  # type: ignore[arg-type]
+        return f"{type(self).__name__}({numbers}activation={self.activation!r})"
 
 
 class ScalingLaw(NamedTuple):
@@ -80,7 +65,7 @@ class ScalingLaw(NamedTuple):
     k_c: float
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PowerLawLimit(Limit):
     r"""Laws of large k and d for power-law readouts :math:`v_i^2 = i^{-2\beta}/z_k`.
 
@@ -117,6 +102,10 @@ class PowerLawLimit(Limit):
     """
 
     beta: float
+    noise: float
+    activation: Any
+    remove: Any = None
+    allow_degree2: bool = False
 
     def __post_init__(self):
         hint = "beta is the exponent of |v_i| ~ i^(-beta)."
@@ -205,6 +194,3 @@ class PowerLawLimit(Limit):
 
     def _mass(self):
         return self.integral + self.channel.total / (2 * self._above_half() - 1)
-
-    def __repr__(self):
-        return f"PowerLawLimit(beta={self.beta:g}, noise={self.noise:g}, activation={self.activation!r})"

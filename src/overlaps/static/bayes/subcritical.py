@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -27,7 +27,7 @@ class Phase(NamedTuple):
     width: float
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SubcriticalPowerLaw(Limit):
     r"""Power-law readouts with beta < 1/2 in the limit k = gamma d, d -> infinity.
 
@@ -76,6 +76,10 @@ class SubcriticalPowerLaw(Limit):
 
     beta: float
     gamma: float
+    noise: float
+    activation: Any
+    remove: Any = None
+    allow_degree2: bool = False
 
     def __post_init__(self):
         hint = "Use PowerLawLimit for beta >= 1/2, EqualReadouts for beta = 0."
@@ -135,7 +139,7 @@ class SubcriticalPowerLaw(Limit):
         lam = np.union1d(grid, [onset, *sides])
         fall = np.array([self._fall(x) for x in lam])
         peaks = [
-            minimize_scalar(lambda x: -self._fall(x), bounds=(lam[i - 1], lam[i + 1]), method="bounded").x
+            minimize_scalar(lambda x: -self._fall(x), bounds=(lam[i - 1], lam[i + 1])).x
             for i in range(1, lam.size - 1)
             if fall[i - 1] < fall[i] > max(fall[i + 1], ROUNDING / (self.beta * lam[i]))
             and not np.isin(lam[i - 1 : i + 2], sides).any()
@@ -237,14 +241,8 @@ class SubcriticalPowerLaw(Limit):
         # where alpha(lam) is flat to rounding, at the critical noise, the square of 50 bisections is the worst case
         return self.phase(math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15, maxiter=2500)))
 
-    def __repr__(self):
-        return (
-            f"SubcriticalPowerLaw(beta={self.beta:g}, gamma={self.gamma:g}, noise={self.noise:g}, "
-            f"activation={self.activation!r})"
-        )
 
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EqualReadouts(Limit):
     r"""All readouts equal, v_i^2 = 1/k: all features are learned at once. Data are counted as A = nu/k = alpha/gamma.
 
@@ -278,6 +276,11 @@ class EqualReadouts(Limit):
     >>> round(law.informed_from, 5), round(law.threshold, 6), round(law.overlap, 5), round(law.uninformed_until, 5)
     (1.78332, 1.926643, 0.7546, 2.18367)
     """
+
+    noise: float
+    activation: Any
+    remove: Any = None
+    allow_degree2: bool = False
 
     def data(self, q):
         r"""Data at which 0 < q < 1 is stationary, :math:`A(q) = \frac{q}{(1-q)\,g'(q)}\,(\Delta + g(1) - g(q))`."""
@@ -344,7 +347,7 @@ class EqualReadouts(Limit):
     @property
     def _continuous(self):
         """A where q = 0 becomes unstable, infinite without a component of degree 2."""
-        bend = self._at(0.0)[2]
+        bend = self.channel._at(0.0)[2]
         return self._full / bend if bend > 0 else math.inf
 
     @cached_property
@@ -356,9 +359,7 @@ class EqualReadouts(Limit):
         if i == 0 or self._continuous <= values[i]:
             return self._continuous, 0.0
         bounds = grid[i - 1], grid[min(i + 1, grid.size - 1)]
-        found = minimize_scalar(
-            lambda u: self._data(math.exp(u)), bounds=bounds, method="bounded", options={"xatol": 1e-9}
-        )
+        found = minimize_scalar(lambda u: self._data(math.exp(u)), bounds=bounds, options={"xatol": 1e-9})
         t = math.exp(found.x)
         return float(found.fun), t / (1 + t)
 
@@ -371,9 +372,6 @@ class EqualReadouts(Limit):
     def _full(self):
         return self.Delta + self.channel.total
 
-    def _at(self, t):
-        return self.channel._at(t)
-
     def _data(self, t):
         return self._snr(t) * self._full
 
@@ -381,13 +379,10 @@ class EqualReadouts(Limit):
     # with x in place of g, at lam = A/D
 
     def _snr(self, t):
-        _, dg, _, gap = self._at(t)
+        _, dg, _, gap = self.channel._at(t)
         return float(t) / dg * ((self.Delta + gap) / self._full) if dg > 0 else math.inf
 
     def _climb(self, a, b):
-        left, right = self.Delta + self._at(a)[3], self.Delta + self._at(b)[3]
+        left, right = (self.Delta + self.channel._at(t)[3] for t in (a, b))
         climb = self.channel._climb(a, b) / left
         return self._full * (-math.log1p(-climb) if climb < 0.5 else math.log(left / right))
-
-    def __repr__(self):
-        return f"EqualReadouts(noise={self.noise:g}, activation={self.activation!r})"

@@ -148,8 +148,27 @@ class BayesCurve(Record):
         return f"BayesCurve({len(self)} points, nu {self.nu.min():.4g} to {self.nu.max():.4g})"
 
 
+class Teacher(Record):
+    """What all teachers share: the noise, and the scalar problem of one feature."""
+
+    noise: float
+    activation: Any
+    remove: Any
+    allow_degree2: bool
+
+    @cached_property
+    def channel(self):
+        """The scalar problem of one feature; shared by all teachers with this activation."""
+        return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
+
+    @property
+    def Delta(self):
+        """Variance of the label noise."""
+        return self.noise**2
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class HierarchicalTeacher(Record):
+class HierarchicalTeacher(Teacher):
     r"""Teacher of width k ~ d with readouts of different strength, learned Bayes-optimally from n ~ d^2 noisy samples.
 
     .. math::
@@ -226,11 +245,6 @@ class HierarchicalTeacher(Record):
         self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
 
     @cached_property
-    def channel(self):
-        """The scalar problem of one feature; shared by all teachers with this activation."""
-        return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
-
-    @cached_property
     def _order(self):
         return np.argsort(-self.v2, kind="stable")
 
@@ -265,11 +279,6 @@ class HierarchicalTeacher(Record):
         v2 = v2 / v2.sum()
         v2.setflags(write=False)
         return v2
-
-    @property
-    def Delta(self):
-        """Variance of the label noise."""
-        return self.noise**2
 
     @property
     def g(self):
@@ -322,10 +331,7 @@ class HierarchicalTeacher(Record):
         from the best are not listed.
         """
         nu = check.number("nu", nu, above=0, hint="nu is the number of samples over the input dimension, n/d.")
-        if selection not in SELECTIONS:
-            raise ValueError(
-                f"selection = {check.shown(selection)}; expected one of {', '.join(SELECTIONS)}. Try 'bayes'."
-            )
+        check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)
         best = int(np.argmax([point.phi for point in solutions]))

@@ -7,8 +7,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ..._base import check
-from .conditional import conditional, function_of, kinks_of, moments
-from .one_step import check_centred, student_moments
+from .conditional import conditional
+from .one_step import student_moments, target_moments
 from .ridge import Features, explained, strong_ridge
 
 __all__ = ["Bounds", "RateBounds", "bounds", "bounds_over_rate"]
@@ -142,10 +142,7 @@ def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_brea
     """
     noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
     h1 = student_moments(student, student_breakpoints)[0]
-    mean, h1_star, _, second = moments(
-        function_of(target, "target"), "target", kinks_of(target, breakpoints, "breakpoints")
-    )
-    check_centred(mean, second)
+    h1_star, second = target_moments(target, breakpoints)
     if abs(h1_star) <= 1e-12 * math.sqrt(second):
         raise ValueError(
             f"target = {check.shown(target)} has no linear part, E[z sigma_*(z)] = {h1_star:.2g}: one step learns "
@@ -162,9 +159,8 @@ def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_brea
             for name, i in zip(("upper", "lower"), np.argmin(values, axis=0), strict=True)
             for end, text in ((0, "smallest"), (len(grid) - 1, "largest")) if i == end]  # fmt: skip
     rate = h1 * abs(h1_star)
-    return RateBounds(
-        upper, lower, r_upper, r_lower, r_upper / rate, r_lower / rate, "; ".join(ends) or "both are minima"
-    )
+    message = "; ".join(ends) or "both are minima"
+    return RateBounds(upper, lower, r_upper, r_lower, r_upper / rate, r_lower / rate, message)
 
 
 def _scanned(both):
@@ -188,5 +184,5 @@ def _refined(f, grid, values):
     """Minimum between the neighbours of the lowest grid point."""
     i = int(np.argmin(values))
     ends = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
-    found = minimize_scalar(f, bounds=ends, method="bounded", options={"xatol": 1e-6 * grid[i]})
+    found = minimize_scalar(f, bounds=ends, options={"xatol": 1e-6 * grid[i]})
     return min((float(found.x), float(found.fun)), (float(grid[i]), float(values[i])), key=lambda pair: pair[1])

@@ -28,11 +28,7 @@ LARGEST = 3 * 10**7  # values in the coarsest table; the finer ones have several
 NARROW = 1e-11  # relative width below which a smoothed jump is a jump
 ODD = 1e-10  # largest even part of a function that counts as odd
 GROWTH = 1e-8  # part of E[f^2] that may lie beyond 9 standard deviations
-KINKS: dict[Any, tuple] = {
-    np.sign: (0.0,),
-    np.abs: (0.0,),
-    np.fabs: (0.0,),
-}  # NumPy's functions that are not smooth, and where
+KINKED = np.sign, np.abs, np.fabs  # functions of NumPy that are not smooth at zero
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,11 +99,6 @@ class Setting:
         h, h1, _, rest = averages(self.target, self.gamma * k, self.rho, self.breakpoints, STEP * step)
         return Coefficients(k, weight, mu0, mu1, mu2, u, h, h1, rest + h**2 + h1**2, self, step)
 
-    def tabulate(self, step):
-        """The table at the points of a rule in k of this relative step."""
-        k, weight = self.rule(step)
-        return self.table(k, weight, step)
-
     def features(self, k, r, c, step):
         """mu0, mu1, mu2^2 and u of the neurons with spike r and bulk variance c."""
         spread, dz = math.sqrt(c), spacing(c) * step
@@ -141,11 +132,8 @@ class Setting:
         count = math.ceil(2 * RANGE / (10 * dk))  # panels of 10 steps, those in z of 20
         edges = [np.linspace(-RANGE, RANGE, count + 1)]
         for point in np.array(self.breakpoints) / self.gamma:
-            away = (
-                4.0 ** np.arange(max(math.ceil(-math.log2(width) / 2), 0) + 1) * width
-                if width > NARROW
-                else np.zeros(1)
-            )
+            steps = max(math.ceil(-math.log2(width) / 2), 0) if width > NARROW else -1
+            away = 4.0 ** np.arange(steps + 1) * width
             edges += [point - away, point + away, np.array([point])]
         inside = np.unique(np.clip(np.concatenate(edges), -RANGE, RANGE))
         nodes, weights = panels(inside[None], 1)
@@ -205,24 +193,15 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     """
     kinks = kinks_of(target, breakpoints, "breakpoints"), kinks_of(student, student_breakpoints, "student_breakpoints")
     student, target = function_of(student, "student"), function_of(target, "target")
-    spikes, variances = np.atleast_1d(r).astype(float), np.atleast_1d(c).astype(float)
-    setting = Setting(
-        student,
-        target,
-        tuple(spikes.tolist()),
-        tuple(variances.tolist()),
-        float(gamma),
-        *kinks,
-        float(kap),
-        np.ndim(r) > 0,
-    )
+    spikes, variances = (tuple(np.atleast_1d(x).astype(float).tolist()) for x in (r, c))
+    setting = Setting(student, target, spikes, variances, float(gamma), *kinks, float(kap), np.ndim(r) > 0)
     setting.check_size()
     check_growth("target", target, 1.0)
-    check_growth("student", student, float(np.sqrt(np.max(spikes**2 + variances))))
-    coarse, step = setting.tabulate(1.0), 1.0
+    check_growth("student", student, math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True))))
+    coarse, step = setting.table(*setting.rule(1.0), 1.0), 1.0
     for _ in range(REFINEMENTS):
         step *= FINER
-        fine = setting.tabulate(step)
+        fine = setting.table(*setting.rule(step), step)
         errors = differences(setting, coarse, fine)
         if max(errors.values()) <= TOLERANCE:
             return fine
@@ -253,12 +232,9 @@ def kinks_of(f, given, name):
         good = False
     if not good:
         raise ValueError(f"{name} = {check.shown(given)}; expected finite numbers, the jumps and kinks, e.g. (0.0,).")
-    known: tuple = ()
-    g = f.g if isinstance(f, Activation) else f
-    if isinstance(g, np.ufunc):
-        known = KINKS.get(g, ())
-    elif isinstance(f, Activation):
-        known = f.kinks
+    known = f.kinks if isinstance(f, Activation) else ()
+    if any((f.g if isinstance(f, Activation) else f) is g for g in KINKED):
+        known = (0.0,)
     return tuple(np.unique(np.concatenate([values, known])).tolist())
 
 

@@ -15,8 +15,8 @@ from . import blocks, simulation
 from . import bounds as spiked_bounds
 from . import ridge as _ridge
 from . import spectrum as spiked_spectrum
-from .conditional import conditional, function_of, kinks_of, moments
-from .one_step import OneStep, check_centred, one_step
+from .conditional import conditional, kinks_of
+from .one_step import OneStep, one_step, target_moments
 
 __all__ = ["OptimalLam", "SpikedCurve", "SpikedRandomFeatures", "SpikedSolution"]
 
@@ -219,9 +219,7 @@ class SpikedRandomFeatures(Record):
             )
         self.settle(**checked)
         if not self.bias:
-            target = function_of(self.target, "target")
-            mean, _, _, second = moments(target, "target", self.breakpoints)
-            check_centred(mean, second)
+            target_moments(self.target, self.breakpoints)  # refuses one that is not centred
         self.coefficients  # noqa: B018 - built now, so that bad functions are refused here
 
     @classmethod
@@ -289,19 +287,12 @@ class SpikedRandomFeatures(Record):
         >>> ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2, alpha0=1, beta=0.5)
         SpikedRandomFeatures(tanh, sin, r=2.16732, c=1.6746, gamma=0.678032, beta=0.5)
         """
-        if step_noise is not None:
-            check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
+        if step_noise is None:
+            step_noise = noise
+        check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
+        rates = {"eta_tilde": eta_tilde, "alpha0": alpha0, "beta": beta, "scaling": scaling}
         points = {x: options.get(x, ()) for x in ("breakpoints", "student_breakpoints")}
-        step = one_step(
-            student,
-            target,
-            eta_tilde=eta_tilde,
-            alpha0=alpha0,
-            beta=beta,
-            scaling=scaling,
-            noise=noise if step_noise is None else step_noise,
-            **points,
-        )
+        step = one_step(student, target, noise=step_noise, **rates, **points)
         t, rho = (np.ones(1), np.ones(1)) if readout is None else blocks.letters(readout, fractions)
         if readout is None and fractions is not None:
             raise ValueError(
@@ -312,9 +303,8 @@ class SpikedRandomFeatures(Record):
             r, c = r[:1], c[:1]
         if r.size == 1:
             r, c, rho = float(r[0]), float(c[0]), None
-        return cls(
-            student, target, r=r, c=c, gamma=step.gamma, beta=beta, noise=noise, fractions=rho, step=step, **options
-        )
+        found = {"r": r, "c": c, "gamma": step.gamma, "fractions": rho, "step": step}
+        return cls(student, target, beta=beta, noise=noise, **found, **options)
 
     @cached_property
     def coefficients(self):
@@ -475,12 +465,11 @@ class SpikedRandomFeatures(Record):
         limit = _ridge.strong_ridge(table, self.noise, self.bias)
         rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
         if best == len(scan) - 1 or scan[best] >= limit - rounding:
-            return OptimalLam(
-                math.inf, limit, "no finite lam is better than lam -> infinity, where mu0 alone is fitted"
-            )
+            message = "no finite lam is better than lam -> infinity, where mu0 alone is fitted"
+            return OptimalLam(math.inf, limit, message)
         if best == 0:
             return OptimalLam(math.exp(logs[0]), scan[0], "lam -> 0 is best: this is the least lam searched")
-        found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], method="bounded", options={"xatol": 1e-7})
+        found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], options={"xatol": 1e-7})
         return OptimalLam(math.exp(found.x), float(found.fun), "minimum at a finite lam")
 
     def bounds(self):

@@ -102,9 +102,7 @@ def one_step(
     if np.ndim(alpha0) or alpha0 != math.inf:
         alpha0 = check.number("alpha0", alpha0, least=0, hint="alpha0 = n0/d; math.inf is the population gradient.")
     h1, vs = student_moments(student, student_breakpoints)
-    points = kinks_of(target, breakpoints, "breakpoints")
-    mean, h1_star, _, second = moments(function_of(target, "target"), "target", points)
-    check_centred(mean, second)
+    h1_star, second = target_moments(target, breakpoints)
     h1_star = 0.0 if abs(h1_star) <= 1e-12 * math.sqrt(second) else h1_star  # of an even target, by rounding
     h2_star = second + noise**2
     tau = eta_tilde / beta if scaling == "d" else eta_tilde
@@ -115,12 +113,15 @@ def one_step(
     return OneStep(tau * h1 * A, 1 + tau**2 * vs * h2_star / alpha0, gamma, tau, h1, vs, h1_star, h2_star)
 
 
-def check_centred(mean, second):
-    """Refuse a target of nonzero mean."""
+def target_moments(target, breakpoints=()):
+    """E[z sigma_*] and E[sigma_*^2] over N(0, 1) of a centred target."""
+    points = kinks_of(target, breakpoints, "breakpoints")
+    mean, slope, _, second = moments(function_of(target, "target"), "target", points)
     if abs(mean) > 1e-8 * math.sqrt(second):
         raise ValueError(
             f"target has the mean {mean:.6g} over N(0, 1); expected 0. Subtract it: lambda x: target(x) - {mean:.10g}."
         )
+    return slope, second
 
 
 def student_moments(student, student_breakpoints=()):

@@ -1,7 +1,7 @@
 """Solutions of the hierarchy of order parameters: moments in place of blocks, by the one flow."""
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -20,6 +20,7 @@ from .bases import BASES, Moments, PolynomialBasis, polynomial_basis
 
 __all__ = ["MomentTrajectory", "solve"]
 
+SHARED = {"model", "alpha", "v", "T", "success", "message", "nfev", "method", "rtol", "atol"}  # with a Trajectory
 LIMIT = 8  # eigenvalues up to which powers of s keep six digits of eps_g, for beta <= 1.5
 
 
@@ -137,21 +138,9 @@ class MomentTrajectory(_Curves):
     def spectral(self):
         """Trajectory in the spectral basis: block overlaps, which lose log10(basis.condition) digits."""
         states = [self[i] for i in range(len(self))]
-        return Trajectory(
-            model=self.model,
-            alpha=self.alpha,
-            q=np.array([state.q for state in states]),
-            r=np.array([state.r for state in states]),
-            v=self.v,
-            tau=states[0].tau,
-            T=self.T,
-            success=self.success,
-            message=self.message,
-            nfev=self.nfev,
-            method=self.method,
-            rtol=self.rtol,
-            atol=self.atol,
-        )
+        q, r = (np.array([getattr(state, name) for state in states]) for name in ("q", "r"))
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name in SHARED}
+        return Trajectory(q=q, r=r, tau=states[0].tau, **kept)
 
     def save(self, path):
         """Write :meth:`spectral` to the file ``path`` (``.npz``); :func:`overlaps.load` reads it."""

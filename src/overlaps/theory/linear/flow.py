@@ -191,9 +191,8 @@ def integral_bound(beta, L, *, student_scale=1.0, printed=False):
     0.2515
     """
     _, s, scale = power_law_units(beta, L, 1.0, 0.0, student_scale)
-    return float(
-        scale * ((1 if check.flag("printed", printed) else 0.5) * L ** -(1.0 + beta) + zeta(1 + beta) - 1 / beta)
-    )
+    end = 1 if check.flag("printed", printed) else 0.5
+    return float(scale * (end * L ** -(1.0 + beta) + zeta(1 + beta) - 1 / beta))
 
 
 def power_law_error(beta, L, eta, alpha, *, student_scale=1.0):

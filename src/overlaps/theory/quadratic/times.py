@@ -107,7 +107,7 @@ def eta_fastest(K, M, *, eps, rng, starts=20, q0=1.0, noise=0.0, rtol=1e-3):
         time = np.mean([half_loss_time(model, state) for state in states])
         return time if np.isfinite(time) else 1e300  # an order for the minimiser, not a number
 
-    best = minimize_scalar(mean_time, bounds=(guess / 4, limit), method="bounded", options={"xatol": rtol * guess})
+    best = minimize_scalar(mean_time, bounds=(guess / 4, limit), options={"xatol": rtol * guess})
     if best.fun >= 1e300:
         raise ValueError(f"eps_g never halves from these starts (eps = {eps:g}, q0 = {q0:g}); expected a smaller q0.")
     return float(best.x), float(best.fun)
