@@ -158,12 +158,10 @@ def error_haar(spectrum, *, N_l, N=None, student_scale=1.0):
     ----------
     spectrum : Spectrum
         Eigenvalues and weights of the inputs.
-    N_l : int
-        Number of trained coordinates, 1 to N.
-    N : int, optional
-        Input dimension; the number of eigenvalues by default.
-    student_scale : float
-        Standard deviation of the initial weights.
+    N_l
+        As in :func:`error_covariance`.
+    N, student_scale
+        As in :func:`error`.
 
     Returns
     -------

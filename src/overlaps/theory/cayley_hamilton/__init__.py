@@ -3,16 +3,8 @@ r"""The hierarchy of order parameters, closed by the Cayley-Hamilton theorem.
 Worschech and Rosenow (2024) follow the moments :math:`Q^{(j)}, R^{(j)}` of the overlaps in powers of the covariance.
 The flow of each calls the next one, and the characteristic polynomial of the covariance closes the chain at j = L. It
 is the flow of :func:`overlaps.solve` in other variables: an exact change of basis, and in float64 an ill-conditioned
-one.  This module has it for comparison and for teaching, beside a basis in which it is well conditioned:
-
-=============  ==============================  ========================  ==============================
-basis          moments                         multiplication by s       in float64
-=============  ==============================  ========================  ==============================
-monomial       sum_l s_l^j x^l                 companion matrix          L <= 8
-scaled         sum_l (s_l / s_1)^j x^l         companion matrix          L <= 8: scaling does not help
-orthonormal    sum_l phi_j(s_l) x^l            Jacobi matrix             any L
-spectral       x^l (:func:`overlaps.solve`)    diagonal                  any L, stiff or not
-=============  ==============================  ========================  ==============================
+one. This module has it for comparison and for teaching, beside a basis in which it is well conditioned
+(:func:`polynomial_basis`).
 
 References
 ----------

@@ -222,10 +222,8 @@ def amplitude(spectrum, eta):
 
     Parameters
     ----------
-    spectrum : Spectrum
-        Its mean eigenvalue <s> is all that matters.
-    eta : float
-        Learning rate (effective one, see :func:`reduce`).
+    spectrum, eta
+        As in :func:`limit_error`.
 
     Returns
     -------

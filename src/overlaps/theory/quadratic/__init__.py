@@ -5,20 +5,8 @@ Gaussian inputs, with orthonormal teachers (T = identity) unless a function says
 any T, v, v* and label noise, is ``ov.solve(ov.quadratic_network(K, M, eta=...), ...)``; this module holds what is
 known about it in closed form.
 
-Two conventions are in use:
-
-=================  ==============================  ==================================
-quantity           this library (default)          Bocchi et al. (2026)
-=================  ==============================  ==================================
-loss of a sample   (yhat - y)^2 / 2                (yhat - y)^2
-learning rate      ``eta``                         eta / 2; see :func:`eta_from_paper`
-error              ``eps_g``                       risk = 2 eps_g
-gradient, Hessian  of eps_g                        of the risk, twice as large
-widths             K, M                            p, p*
-time               alpha = steps / N               alpha; t = eta alpha / 2
-=================  ==============================  ==================================
-
-Rates per unit alpha are the same numbers in both.
+The paper's loss (yhat - y)^2 is twice ours, and so are its risk, gradients and Hessians, while its learning rate is
+half of ours (:func:`eta_from_paper`): rates per unit alpha are the same numbers.
 
 References
 ----------

@@ -7,12 +7,6 @@ With K >= M and orthonormal teachers, the zero-error solutions are
 so :math:`R = \sqrt{K/M}\,S` and :math:`Q = (K/M)\,SS^T`.  The one closest to the start is the polar factor of R(0), and
 the equations for N -> infinity keep S(alpha) = polar(R(alpha)) when Q(0) commutes with R(0) R(0)^T: they then end
 there.  Other starts do not, in general.
-
-SGD itself follows them from overlaps R(0) that stay fixed as N -> infinity.  From random weights, R(0) ~ 1/sqrt(N), it
-does not, however large N is: while R is small, the noise of the samples adds to it an amount of the same order, which
-turns S once and for all.  At K = 4, M = 2, eta = 0.6, the distance of S from S(0) is about 0.95 in the end at N = 200
-and at N = 2000, where unrelated solutions are sqrt(2M) = 2 apart; at eta = 0.05 it is 0.3.  Only for eta -> 0 does SGD
-from random starts select the closest solution.
 """
 
 from typing import NamedTuple

@@ -5,9 +5,6 @@ With the default second layers,
 
 .. math:: A = \tfrac1K W^TW - \tfrac1M W_*^TW_*, \quad \epsilon_g = \tfrac12({\rm tr} A)^2 + {\rm tr} A^2, \quad
           \nabla\epsilon_g = \tfrac2K\,({\rm tr} A\; W + 2WA).
-
-The loss is Delta^2 / 2; the risk of Bocchi et al. (2026), arXiv:2604.03068, its gradient and Hessian are twice as
-large.
 """
 
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Notation of this module: h = eta / (2 K), c0 = 1 + 2/M, c2 = (K + 4)/(K + 2), an
 Q = q I; on the plateau of gradient flow u = 1.  Without overlap with the teacher (R = 0),
 
 .. math:: dq/d\alpha = q\,[8h(1-u) + 16h^2(c_0 + \sigma^2 - 2u + c_2 u^2)], \qquad d\ln R/d\alpha = 4h(c_0 - u).
-
-eta is the library's (loss Delta^2 / 2): twice that of Bocchi et al. (2026), arXiv:2604.03068, whose risk is 2 eps_g.
 """
 
 from typing import NamedTuple
@@ -224,10 +222,8 @@ def eta_plateau(K, M, *, noise=0.0):
 
     Parameters
     ----------
-    K, M : int
-        Widths of student and teacher.
-    noise : float
-        Standard deviation of the label noise.
+    K, M, noise
+        As in :func:`plateau`.
 
     Returns
     -------
@@ -293,10 +289,8 @@ def eta_escape(K, M, *, noise=0.0):
 
     Parameters
     ----------
-    K, M : int
-        Widths of student and teacher.
-    noise : float
-        Standard deviation of the label noise.
+    K, M, noise
+        As in :func:`plateau`.
 
     Returns
     -------
@@ -456,10 +450,8 @@ def final_descent(alpha, K, M, *, eta, noise=0.0, gradient_flow=False):
         Widths, K > M.
     eta : float
         Learning rate, below :func:`eta_solution`.
-    noise : float
-        Standard deviation of the label noise.
-    gradient_flow : bool
-        Drop the terms of order eta^2.
+    noise, gradient_flow
+        As in :func:`plateau`.
 
     Returns
     -------
