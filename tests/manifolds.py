@@ -10,8 +10,24 @@ from overlaps.manifold.realisation import normalise_feature_rows
 SECOND_LAYERS = {"v": [0.45, 0.55], "v_star": [0.9, 0.7]}
 
 
+def manifold(activation=ov.erf, features="sign", ratio=0.5, **options):
+    options = {"eta": 0.2, "eta_v": 0.2} | SECOND_LAYERS | options
+    return ov.hidden_manifold(2, 2, activation=activation, features=features, ratio=ratio, **options)
+
+
+class Replayed:
+    """Latents known beforehand, the same for every caller."""
+
+    def __init__(self, c):
+        self.c = c
+
+    def __call__(self, rng, n, D):
+        """The first n of them."""
+        return self.c[:n]
+
+
 def two_by_two(features="sign", ratio=0.5, **options):
-    return ov.hidden_manifold(2, 2, features=features, ratio=ratio, eta=0.2, eta_v=0.2, **SECOND_LAYERS, **options)
+    return manifold(features=features, ratio=ratio, **options)
 
 
 def limit_start(model, alignment=(0.1, 0.15)):

@@ -82,7 +82,7 @@ FAULTS = {
         "static/bayes/test_limits.py::test_potential_is_that_of_many_features",
     ),
     "cut_of_unsorted_readouts": Fault(
-        "static/bayes/teacher.py", "np.sort(self.teacher.v2)[::-1]", "self.teacher.v2",
+        "static/bayes/solutions.py", "np.sort(self.teacher.v2)[::-1]", "self.teacher.v2",
         "static/bayes/test_teacher.py::test_cut_takes_the_strongest_features_wherever_they_stand",
     ),
     "perfect_solution_at_nu_k": Fault(
@@ -161,7 +161,7 @@ FAULTS = {
         "simulators/test_reduced.py",
     ),
     "minibatch_of_the_second_layer": Fault(
-        "simulators/_sgd.py", "v[k] += dv[b, k] / (batch * N)", "v[k] += dv[b, k] / N", "simulators/test_simulate.py",
+        "simulators/_sgd.py", "v[k] += dv[b, k] / (batch * N)", "v[k] += dv[b, k] / N", "simulators/test_direct.py",
     ),
     "eigenvalues_of_few_latents": Fault(
         "manifold/marchenko_pastur.py", "[[0.0], x / ratio]", "[[0.0], x * ratio]",

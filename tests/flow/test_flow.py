@@ -24,20 +24,16 @@ def velocity(model, state):
 
 
 def setting(activation, rng, **options):
-    options = dict(eta=0.4, eta_v=0.2, noise=0.3, weight_decay=(0.1, 0.3)) | options
-    model = ov.committee_machine(
-        3,
-        2,
-        activation=activation,
-        spectrum=ov.Spectrum([2.0, 0.5, 0.0], [0.25, 0.5, 0.25]),
-        v=[1, 0.7, -0.4],
-        **options,
-    )
+    spectrum = ov.Spectrum([2.0, 0.5, 0.0], [0.25, 0.5, 0.25])
+    options = dict(spectrum=spectrum, eta=0.4, eta_v=0.2, noise=0.3, weight_decay=(0.1, 0.3)) | options
+    model = ov.committee_machine(3, 2, activation=activation, v=[1, 0.7, -0.4], **options)
     return model, model.random_start(N=48, rng=rng)
 
 
 def test_flow_is_the_matrix_equation(activation, rng):
-    for options in [{}, {"batch_size": 4}, {"gradient_flow": True}]:
+    """With few blocks, which go one after the other, and with more, which go together."""
+    six = ov.Spectrum([2.0, 1.1, 0.8, 0.5, 0.2, 0.0], [1 / 6, 1 / 6, 1 / 4, 1 / 8, 1 / 6, 1 / 8])
+    for options in [{}, {"batch_size": 4}, {"gradient_flow": True}, {"spectrum": six}]:
         model, state = setting(activation, rng, **options)
         c = ov.closure(model, state.Q, state.R, state.T, v=state.v)
         dq, dr, dv = velocity(model, state)

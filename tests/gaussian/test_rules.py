@@ -78,3 +78,12 @@ def test_factor_of_dependent_fields():
     L = rules.factor(S)
     np.testing.assert_allclose(L @ L.T, S, atol=1e-15)
     assert np.all(L[0] == L[1])  # equal fields are equal at every node, so Delta vanishes exactly
+
+
+def test_the_adaptive_rule_is_told_of_kinks_and_says_where_it_fails():
+    def f(z):
+        return np.array([abs(z - 1.1), math.cos(1.3 * z)])
+
+    value, trouble = rules.adaptive(f, [1.1, 30.0], 10.0, relative=1e-12)
+    assert trouble == "" and value == pytest.approx([shifted(1.1), MEAN_COS], abs=1e-12)
+    assert rules.adaptive(lambda z: np.array([math.copysign(1.0, math.sin(1e3 * z))]), [], 10.0, relative=1e-12)[1]

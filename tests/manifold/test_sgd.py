@@ -1,36 +1,18 @@
 """SGD on the hidden manifold: against a literal loop, against the ODE of its own weights, and on other latents."""
 
 import dataclasses
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import manifolds
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
+from manifolds import Replayed, manifold
 
 import overlaps as ov
 from overlaps.manifold import latents
 from overlaps.manifold.realisation import second_moments
 from overlaps.manifold.weights import random_weights
 from overlaps.results import discrepancy
-
-
-def manifold(activation=ov.erf, features="sign", ratio=0.5, **options):
-    options = dict(eta=0.2, eta_v=0.2, v=[0.45, 0.55], v_star=[0.9, 0.7]) | options
-    return ov.hidden_manifold(2, 2, activation=activation, features=features, ratio=ratio, **options)
-
-
-class Replayed:
-    """Latents known beforehand, the same for every caller."""
-
-    def __init__(self, c):
-        self.c = c
-
-    def __call__(self, rng, n, D):
-        """The first n of them."""
-        return self.c[:n]
-
 
 # the runs ------------------------------------------------------------------------------------------------------------
 
@@ -82,20 +64,6 @@ def test_runs_are_the_literal_loop(name, activation, options, rng):
     np.testing.assert_allclose(sim.Q[0, -1], w @ Omega @ w.T / N, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(sim.R[0, -1], w @ Phi @ W_star.T / np.sqrt(N * D), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(sim.T[0], W_star @ W_star.T / D, rtol=1e-13)
-
-
-@pytest.mark.parametrize("moments", ["ge", "exact"])
-def test_the_first_record_is_the_realisation(moments):
-    model = manifold(features="relu", ratio=0.4, latent_scale=1.5)
-    sim = ov.simulate(model, N=50, alpha=[0, 1], rng=3, runs=2, moments=moments)
-    for run in range(2):
-        own, start = sim.realisation(run)
-        for name in ("Q", "R", "T"):
-            recorded = getattr(sim, name)[run] if name == "T" else getattr(sim, name)[run, 0]
-            # W starts in single precision: 6e-8 in 50 entries of order one
-            np.testing.assert_allclose(recorded, getattr(start, name), atol=1e-6)
-        c = ov.closure(own, sim.Q[run, 1], sim.R[run, 1], sim.T[run], sim.v[run, 1])
-        assert sim.eps_g[run, 1] == pytest.approx(c.eps_g, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -151,105 +119,6 @@ def test_weak_decay_is_exact_in_either_precision(student, dtype):
     np.testing.assert_allclose(runs.Q[0, 1] / runs.Q[0, 0] - 1, -2 * rate * steps, rtol=1e-4)
 
 
-def test_runs_are_averaged_drawn_saved_and_labelled(tmp_path):
-    model = manifold()
-    runs = ov.simulate(model, N=60, alpha=[0, 1, 2], rng=1, runs=3)
-    runs.save(tmp_path / "runs.npz")
-    again = ov.load(tmp_path / "runs.npz")
-    assert again == runs and type(again) is ov.ManifoldEnsemble and again.realisation(1)[1] == runs.realisation(1)[1]
-    np.testing.assert_allclose(runs.mean("Q"), runs.Q.mean(axis=0))
-    np.testing.assert_allclose(runs.standard_error("eps_g"), runs.eps_g.std(axis=0, ddof=1) / np.sqrt(3))
-    with pytest.raises(ValueError, match="name = 'q'; expected one of Q, R, v, eps_g"):
-        runs.mean("q")
-    assert len(runs.plot()[0].lines) > 0
-    plt.close("all")
-    data = runs.to_xarray()
-    assert data.R.dims == ("run", "alpha", "k", "m") and set(data.data_vars) == {"eps_g", "Q", "R", "v", "T"}
-    assert repr(runs).startswith("ManifoldEnsemble(HiddenManifold(K=2") and len(pickle.loads(pickle.dumps(runs))) == 3
-
-
-@pytest.mark.filterwarnings("ignore:at alpha")  # the other warning is the subject of another test
-def test_the_error_on_fresh_samples_is_the_obvious_average(rng):
-    """At the start, where the weights are known, on a law that is no mixture of this library: heavy tails, a shift."""
-    N, D, n = 60, 30, 40_000
-    model = manifold(ov.relu, features="relu", noise=0.4)
-    W, W_star, F = weights = random_weights(model, N=N, rng=rng)
-
-    def law(rng, n, D):
-        return 0.3 + 0.8 * rng.standard_t(8, (n, D))
-
-    with pytest.warns(RuntimeWarning, match="give the fields moments other than those of the model"):
-        runs = ov.simulate(model, N=N, alpha=[0, 0.5], rng=1, runs=2, weights=weights, latents=law, test=6000, block=77)
-    c = law(rng, n, D)
-    x = np.maximum(c @ F.T / np.sqrt(D), 0) - 1 / np.sqrt(2 * np.pi)
-    delta = np.maximum(x @ W.T / np.sqrt(N), 0) @ model.v - np.maximum(c @ W_star.T / np.sqrt(D), 0) @ model.v_star
-    truth, scatter = np.mean(delta**2 / 2), np.std(delta**2 / 2)
-    assert np.all(np.abs(runs.test_error[:, 0] - truth) < 4 * scatter / np.sqrt(6000))
-    np.testing.assert_allclose(runs.test_error_se[:, 0], scatter / np.sqrt(6000), rtol=0.2)  # tails: 5 % a set
-    assert runs.test_error[0, 0] != runs.test_error[1, 0]  # a set for every run
-
-
-@pytest.mark.parametrize("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], ids=["erf", "user"])
-def test_gaussian_latents_have_the_error_of_the_closed_form(student):
-    model = manifold(student)
-    options = dict(N=200, alpha=[0, 2, 4], rng=2, runs=2)
-    runs = ov.simulate(model, test=3000, **options)
-    assert np.all(np.abs(runs.test_error - runs.eps_g) < 4 * runs.test_error_se)
-    assert np.all(runs.test_error_se < 0.03 * runs.test_error)
-    untested = ov.simulate(model, **options)
-    assert untested.test_error is None and np.array_equal(untested.Q, runs.Q)  # the runs do not know of the test
-    with pytest.raises(ValueError, match="simulate with test=4096"):
-        untested.mean("test_error")
-
-
-@pytest.mark.parametrize("kind, standardise", [("elementwise", "population"), ("shared", "sample")])
-def test_mixtures_that_follow_the_theory_are_passed_in_silence(kind, standardise):
-    law = latents.mixture(kind=kind, means=[-3.0, 2.0], standardise=standardise)
-    runs = ov.simulate(manifold(), N=200, alpha=[0, 20], rng=3, latents=law)  # a warning would fail the test
-    assert np.all(np.abs(runs.test_error - runs.eps_g) < 5 * runs.test_error_se)
-
-
-def test_mixtures_that_do_not_are_named_with_both_errors(tmp_path):
-    """One component for all coordinates: the closed form reads failure where the network succeeds."""
-    law = latents.mixture(kind="shared", means=[-3.0, 3.0], standardise="population")
-    with pytest.warns(RuntimeWarning) as record:
-        runs = ov.simulate(manifold(), N=100, alpha=[0, 20], rng=3, runs=2, latents=law)
-    first, second = (str(warning.message) for warning in record)
-    assert "Mixture(kind='shared'" in first and "moments other than those of the model" in first
-    measured, closed = runs.mean("test_error")[-1], runs.mean("eps_g")[-1]
-    assert f"test_error = {measured:.3g}" in second and f"eps_g = {closed:.3g}" in second
-    assert record[0].filename == record[1].filename == __file__
-    assert measured < 0.2 * closed
-    runs.save(tmp_path / "runs.npz")
-    assert ov.load(tmp_path / "runs.npz") == runs
-    data = runs.to_xarray()
-    assert data.test_error.dims == ("run", "alpha") and np.array_equal(data.test_error_se, runs.test_error_se)
-    assert [line.get_label() for line in runs.plot()[0].lines][1] == "error on fresh samples"
-    plt.close("all")
-
-
-def test_runs_with_common_weights_share_their_memory():
-    model = manifold()
-    runs = ov.simulate(model, N=60, alpha=[0, 1], rng=1, runs=3, weights=random_weights(model, N=60, rng=1))
-    assert runs.F.shape == (3, 60, 30) and runs.F.strides[0] == 0
-    assert not np.array_equal(runs.v[0], runs.v[1])
-
-
-def test_rows_of_features_are_normalised_unless_told_otherwise(rng):
-    model = manifold(features="relu")
-    W, W_star, F = random_weights(model, N=60, rng=rng)
-    stretched = F * rng.uniform(0.5, 2, (60, 1))
-    options = dict(N=60, alpha=[0, 1], rng=1)
-    a = ov.simulate(model, weights=(W, W_star, F), **options)
-    b = ov.simulate(model, weights=(W, W_star, stretched), **options)
-    np.testing.assert_allclose(a.Q, b.Q, rtol=1e-6)  # single precision
-    with pytest.raises(ValueError, match="expected rows normalised"):
-        ov.simulate(model, weights=(W, W_star, stretched), normalise_rows=False, **options)
-    own = ov.simulate(model, weights=(W, W_star, stretched), normalise_rows=False, moments="exact", **options)
-    np.testing.assert_array_equal(own.F[0], stretched)
-    assert own.Q[0, 0, 0, 0] == pytest.approx(own.realisation(0)[1].Q[0, 0], rel=1e-6)
-
-
 @pytest.mark.filterwarnings("ignore:the latents")
 def test_every_input_is_centred_by_its_own_mean(rng):
     """Rows of F of other lengths, which the exact moments allow: each sees a mean E relu(d z) = d / sqrt(2 pi)."""
@@ -272,12 +141,6 @@ def test_diverging_weights_end_the_record():
     with pytest.warns(RuntimeWarning, match="diverged"), np.errstate(over="ignore", invalid="ignore"):
         runs = ov.simulate(model, N=2000, alpha=np.arange(0.0, 4.0, 0.5), rng=1, block=256)
     assert not runs.success and np.isfinite(runs.Q[0, 0]).all() and np.isnan(runs.Q[0, -1]).all()
-
-
-def test_uncentred_features_warn():
-    with pytest.warns(RuntimeWarning, match="mean vector of squared norm a\\^2 N"):
-        ov.simulate(manifold(features="relu"), N=50, alpha=[0, 1], rng=1, center=False)
-    ov.simulate(manifold(features="sign"), N=50, alpha=[0, 1], rng=1, center=False)  # a = 0: nothing to subtract
 
 
 BAD = [
@@ -309,13 +172,6 @@ def test_bad_arguments_are_refused(change, words):
         ov.simulate(manifold(), **(dict(N=100, alpha=(0, 1), rng=1) | change))
 
 
-def test_runs_need_one_latent_dimension():
-    model = manifold(ratio=0.495)  # 49.5 latents: 49 and 50 are both near
-    weights = [(np.ones((2, 100)), np.ones((2, D)), np.ones((100, D))) for D in (49, 50)]
-    with pytest.raises(ValueError, match="expected one D"):
-        ov.simulate(model, N=100, alpha=(0, 1), rng=1, runs=2, weights=weights)
-
-
 def test_latents_that_turn_bad_in_a_run_are_refused():
     def fails_later(rng, n, D):
         return np.full((n, D), 0.0 if n == 2 else np.inf)
@@ -330,66 +186,6 @@ def test_latents_that_turn_bad_in_a_run_are_refused():
 def test_options_of_the_manifold_are_refused_elsewhere(option):
     with pytest.raises(ValueError, match=f"{list(option)[0]} belong to HiddenManifold; expected for a Model: none"):
         ov.simulate(ov.committee_machine(1, 1, eta=0.5), N=100, alpha=(0, 1), rng=1, **option)
-
-
-# the distance --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def pair():
-    model = ov.committee_machine(2, 2, eta=0.5)
-    start = model.random_start(N=500, rng=2)
-    runs = ov.simulate(model, N=500, alpha=discrepancy.log_times(20, n=12), rng=1, runs=2, start=start)
-    return ov.solve(model, start, runs.alpha), runs
-
-
-def test_tlog_rmse_is_its_definition(pair):
-    theory, runs = pair
-    d, printed = ov.tlog_rmse(theory, runs), ov.tlog_rmse(theory, runs, variant="printed_abs")
-    assert d.alpha.size == 12 and d.alpha[0] == pytest.approx(0.1)
-    for name in ("Q", "R", "v", "eps_g"):
-        x, y = getattr(theory, name), getattr(runs, name)
-        for run in range(2):
-            squares = [(y[run, i] - x[i]) ** 2 for i in range(1, 13)]  # the start is left out
-            np.testing.assert_allclose(getattr(d, name)[run], np.sqrt(sum(squares) / 12), rtol=1e-13)
-            assert d.mean(name)[run] == pytest.approx(np.mean(np.sqrt(sum(squares) / 12)), rel=1e-13)
-            roots = [np.sqrt(np.abs(y[run, i] ** 2 - x[i] ** 2)) for i in range(1, 13)]
-            np.testing.assert_allclose(getattr(printed, name)[run], sum(roots) / 12, rtol=1e-13)
-
-
-def test_a_constant_shift_is_its_own_distance_at_any_times(pair):
-    theory, runs = pair
-    copies = dataclasses.replace(
-        runs, q=np.stack([theory.q + 0.03] * 2), r=np.stack([theory.r] * 2), v=np.stack([theory.v - 0.2] * 2)
-    )
-    for times in (None, [0.1, 3.0], [20.0]):
-        d = ov.tlog_rmse([theory, theory], copies, times=times)
-        np.testing.assert_allclose(d.Q, 0.03, rtol=1e-10)
-        np.testing.assert_allclose(d.v, 0.2, rtol=1e-10)
-        assert np.all(d.R == 0)
-
-
-def test_equidistant_records_are_thinned_to_log_times():
-    model = ov.committee_machine(1, 1, eta=0.5)
-    runs = ov.simulate(model, N=100, alpha=(0, 100), rng=1)
-    chosen = ov.tlog_rmse(ov.solve(model, runs.start(), runs.alpha), runs).alpha
-    # 60 points in log: below 0.5, the spacing of records, none is left; above, gaps grow with the times
-    assert chosen[0] == 0.5 and chosen[-1] == 100 and len(set(chosen)) == len(chosen) < 60
-    assert np.median(np.diff(chosen)[-5:]) > 5 * np.diff(chosen)[0]
-
-
-def test_bad_distances_are_refused(pair):
-    theory, runs = pair
-    with pytest.raises(ValueError, match="variant = 'mse'"):
-        ov.tlog_rmse(theory, runs, variant="mse")
-    with pytest.raises(ValueError, match="theory has 3 trajectories"):
-        ov.tlog_rmse([theory] * 3, runs)
-    with pytest.raises(ValueError, match="Pass simulation.alpha to solve"):
-        ov.tlog_rmse(ov.solve(theory.model, theory[0], [0, 1, 2]), runs)
-    with pytest.raises(ValueError, match="the end of the simulation"):
-        ov.tlog_rmse(theory, runs, times=[1.0, 30.0])
-    with pytest.raises(ValueError, match="alpha_max"):
-        discrepancy.log_times(0.05)
 
 
 # theory and simulation -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ triangle is stored because an antisymmetric part of q, seeded by rounding, would
 from .._base.jit import jit
 
 SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
+FEW = 4  # blocks below which vector instructions do not pay
 
 
 @jit
@@ -81,16 +82,35 @@ def gather(y, s, K, M, trains_v, S, w):
 
 
 @jit
-def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
-    """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
+def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy):
+    """The blocks of :func:`flow` one after the other: three times faster where there is one only."""
+    L = s.size
+    K, M = B.shape
+    for l in range(L):
+        for k in range(K):
+            for m in range(M):
+                along, source, at = 0.0, 0.0, (k * M + m) * L + l
+                for j in range(K):
+                    along += A[k, j] * y[(j * M + m) * L + l]
+                for i in range(M):
+                    source += B[k, i] * tau[i, m, l]
+                dy[at] = s[l] * along + source - decay * y[at]
+        at = K * M * L + l
+        for i in range(K):
+            for j in range(i, K):
+                along, source = second_order * p[l] * C[i, j] if second_order > 0 else 0.0, 0.0
+                for k in range(K):
+                    kj, ki = K * M + triangle(k, j, K), K * M + triangle(k, i, K)
+                    along += A[i, k] * y[kj * L + l] + A[j, k] * y[ki * L + l]
+                for m in range(M):
+                    source += B[i, m] * y[(j * M + m) * L + l] + B[j, m] * y[(i * M + m) * L + l]
+                dy[at] = s[l] * along + source - 2 * decay * y[at]
+                at += L
 
-    dr^l = s_l A r^l + B tau^l - decay r^l
-    dq^l = s_l (A q^l + q^l A^T) + B r^lT + r^l B^T + s_l p_l second_order C - 2 decay q^l
-    dv   = closure's dv - decay_v v
 
-    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa. In moments sum_l s_l^j (q^l, r^l)
-    these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
-    """
+@jit
+def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy):
+    """All blocks of :func:`flow` at once: their loop is the inner one."""
     L = s.size
     K, M = B.shape
     first = K * M * L
@@ -121,9 +141,29 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
                 add(B[i, m], y[(j * M + m) * L : (j * M + m + 1) * L], d)
                 add(B[j, m], y[(i * M + m) * L : (i * M + m + 1) * L], d)
             position += L
+
+
+@jit
+def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
+    """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
+
+    dr^l = s_l A r^l + B tau^l - decay r^l
+    dq^l = s_l (A q^l + q^l A^T) + B r^lT + r^l B^T + s_l p_l second_order C - 2 decay q^l
+    dv   = closure's dv - decay_v v
+
+    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa. In moments sum_l s_l^j (q^l, r^l)
+    these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
+    """
+    L = s.size
+    K, M = B.shape
+    if L < FEW:
+        flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy)
+    else:
+        flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy)
     if trains_v:
+        v = L * (K * M + K * (K + 1) // 2)
         for k in range(K):
-            dy[position + k] = dv[k] - decay_v * y[position + k]
+            dy[v + k] = dv[k] - decay_v * y[v + k]
 
 
 @jit

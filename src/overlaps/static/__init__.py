@@ -1,7 +1,8 @@
 """Static theories: what a given amount of data determines, whatever the algorithm (fixed points, no dynamics)."""
 
+from .bayes.equal import EqualReadouts
 from .bayes.power_law import PowerLawLimit
-from .bayes.subcritical import EqualReadouts, SubcriticalPowerLaw
+from .bayes.subcritical import SubcriticalPowerLaw
 from .bayes.teacher import HierarchicalTeacher
 from .spiked.bounds import bounds_over_rate
 from .spiked.features import SpikedRandomFeatures

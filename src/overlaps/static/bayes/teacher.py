@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,140 +12,11 @@ from ..._base.record import Record
 from .channel import channel_of
 from .correlation import correlation_of
 from .fixed_points import FixedPoints
+from .solutions import BayesCurve, BayesSolution, FixedPoint
 
-__all__ = ["BayesCurve", "BayesSolution", "FixedPoint", "HierarchicalTeacher", "power_law_readouts"]
+__all__ = ["HierarchicalTeacher", "power_law_readouts"]
 
-CROWDED = 1e-3  # sum of squares of the parts of eps over (Delta + eps)^2, from where eps is wrong by some percent
 SELECTIONS = ("bayes", "uninformed", "informed")
-
-
-class FixedPoint(NamedTuple):
-    """One solution of the fixed-point equations: s = nu/(Delta + eps), error, learned features, potential Phi."""
-
-    s: float
-    eps: float
-    k_c: int
-    phi: float
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class BayesSolution(Record):
-    """The Bayes-optimal state at one amount of data; made by :meth:`HierarchicalTeacher.solve`.
-
-    Attributes
-    ----------
-    nu : float
-        Data, n/d.
-    eps : float
-        Error on noiseless labels, E[(yhat - y)^2] (no factor 1/2).
-    q : ndarray, shape (k,)
-        Overlaps of a posterior sample with the features, in the order of the teacher's v2.
-    k_c : int
-        Effective width: number of features with q > 0.
-    s, phi : float
-        nu / (Delta + eps), and the potential Phi; the free entropy is Phi d/2.
-    solutions : tuple of FixedPoint
-        All solutions found, largest error first.
-    selected : int
-        Which of them this is.
-    converged : bool
-        Whether the residual is below 1e-9.
-    note : str
-        Where the Gaussian channel behind the equations is not the truth: a sentence that says so.
-    residual : float
-        ``|eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1))``, with eps = nu/s - Delta.
-    """
-
-    teacher: "HierarchicalTeacher"
-    nu: float
-    eps: float
-    q: np.ndarray
-    k_c: int
-    s: float
-    phi: float
-    solutions: tuple
-    selected: int
-    converged: bool
-    residual: float
-
-    @property
-    def note(self):
-        r"""A sentence where the Gaussian channel is not the truth, else empty.
-
-        Where :math:`\sum_i e_i^2 > 10^{-3} (\Delta + \epsilon)^2`, e_i the part of feature i in eps. *Heuristic*: with
-        equal readouts of He_3, nu = 3 k and Delta = 1/2, eps is too small by about 30 times that ratio.
-        """
-        teacher = self.teacher
-        parts = teacher.v2 * teacher.channel.overlaps(min(self.s, 1e304) * teacher.v2)[1]
-        if math.isinf(self.s) or np.sum((parts / (teacher.Delta + self.eps)) ** 2) <= CROWDED:
-            return ""
-        return (
-            f"About {self.eps**2 / np.sum(parts**2):.3g} features carry eps, which is "
-            f"{self.eps / (teacher.Delta + self.eps):.0%} of Delta + eps: what is unknown of a label is not Gaussian, "
-            "and the Bayes error differs by some percent or more (it was larger wherever it was sampled). Trust eps "
-            "where more features share it (larger k, smaller beta) or the noise is larger; else sample the posterior."
-        )
-
-    def cut(self, k_s):
-        r"""Error of the Bayes estimator cut to its k_s strongest features, of the shape of k_s.
-
-        .. math:: \epsilon(k_s) = \sum_{i \le k_s} v_i^2\,(g(1) - g(q_i)) + g(1) \sum_{i > k_s} v_i^2
-
-        Flat beyond k_c: a student wider than the effective width gains nothing.
-
-        Parameters
-        ----------
-        k_s : array_like of int
-            Widths of the student, from 0 to k.
-
-        Notes
-        -----
-        *Heuristic*: derived from the decoupling of the features, not part of the fixed-point equations.
-        """
-        k = self.q.size
-        try:
-            widths = np.asarray(k_s)
-        except ValueError:  # rows of different length
-            widths = np.array("")
-        if not np.issubdtype(widths.dtype, np.integer) or np.any(widths < 0) or np.any(widths > k):
-            raise ValueError(f"k_s = {check.shown(k_s)}; expected integers from 0 to k = {k}. Try np.arange({k + 1}).")
-        v2, channel = np.sort(self.teacher.v2)[::-1], self.teacher.channel
-        gap = np.zeros(k) if math.isinf(self.s) else channel.overlaps(self.s * v2)[1]
-        kept = np.concatenate([[0.0], np.cumsum(v2 * gap)])
-        left = np.concatenate([np.cumsum(v2[::-1])[::-1], [0.0]])
-        return (kept + channel.total * left)[widths]
-
-    def __repr__(self):
-        many = f", {len(self.solutions)} solutions" if len(self.solutions) > 1 else ""
-        return f"BayesSolution(nu={self.nu:.6g}, eps={self.eps:.6g}, k_c={self.k_c}/{self.q.size}{many})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class BayesCurve(Record):
-    """Learning curve in parametric form; made by :meth:`HierarchicalTeacher.curve`.
-
-    Attributes
-    ----------
-    s, nu, eps, k_c : ndarray, shape (n,)
-        Parameter nu/(Delta + eps), data n/d, error, effective width. Each point solves the equations exactly; where nu
-        falls as s grows, several points belong to the same nu.
-    optimal : ndarray of bool, shape (n,)
-        False at points that are not the Bayes-optimal solution at their nu: another solution there has a larger Phi
-        (and another error). A property of each point, whatever the others are.
-    """
-
-    teacher: "HierarchicalTeacher"
-    s: np.ndarray
-    nu: np.ndarray
-    eps: np.ndarray
-    k_c: np.ndarray
-    optimal: np.ndarray
-
-    def __len__(self):
-        return self.s.size
-
-    def __repr__(self):
-        return f"BayesCurve({len(self)} points, nu {self.nu.min():.4g} to {self.nu.max():.4g})"
 
 
 class Teacher(Record):

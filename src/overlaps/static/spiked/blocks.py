@@ -15,7 +15,7 @@ The latter are (159), (160) of Cui et al. (2024), arXiv:2402.04980, Appendix D.3
 import numpy as np
 
 from ..._base import check
-from .conditional import ODD, even_part, function_of
+from .averages import ODD, even_part, function_of
 from .ridge import Packing, Response
 
 __all__ = ["checked", "iid_rows", "letters", "orthonormal_rows"]

@@ -15,7 +15,8 @@ from . import blocks, simulation
 from . import bounds as spiked_bounds
 from . import ridge as _ridge
 from . import spectrum as spiked_spectrum
-from .conditional import conditional, kinks_of
+from .averages import kinks_of
+from .conditional import conditional
 from .one_step import OneStep, one_step, target_moments
 
 __all__ = ["OptimalLam", "SpikedCurve", "SpikedRandomFeatures", "SpikedSolution"]

@@ -9,7 +9,7 @@ from ..._base import check
 from ...gaussian.rules import piecewise
 from . import ridge as _ridge
 from ._finite import slope
-from .conditional import STEP
+from .averages import STEP
 from .features import SpikedRandomFeatures, _positive_alpha, _positive_lam
 
 __all__ = ["CorrectedPoint", "gaussian_rows", "large_batch_network", "partial_network", "row_covariance"]

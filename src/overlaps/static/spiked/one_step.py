@@ -8,7 +8,7 @@ import numpy as np
 from ..._base import check
 from ..._base.record import Record
 from ...activations.activation import Activation
-from .conditional import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of, kinks_of, moments
+from .averages import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of, kinks_of, moments
 
 __all__ = ["OneStep", "one_step"]
 

@@ -1,0 +1,72 @@
+"""What fresh samples say of runs on the hidden manifold: their error, and whether the closed forms hold."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from manifolds import manifold
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+from overlaps.manifold import latents
+from overlaps.manifold.weights import random_weights
+
+
+@pytest.mark.filterwarnings("ignore:at alpha")  # the other warning is the subject of another test
+def test_the_error_on_fresh_samples_is_the_obvious_average(rng):
+    """At the start, where the weights are known, on a law that is no mixture of this library: heavy tails, a shift."""
+    N, D, n = 60, 30, 40_000
+    model = manifold(ov.relu, features="relu", noise=0.4)
+    W, W_star, F = weights = random_weights(model, N=N, rng=rng)
+
+    def law(rng, n, D):
+        return 0.3 + 0.8 * rng.standard_t(8, (n, D))
+
+    with pytest.warns(RuntimeWarning, match="give the fields moments other than those of the model"):
+        runs = ov.simulate(model, N=N, alpha=[0, 0.5], rng=1, runs=2, weights=weights, latents=law, test=6000, block=77)
+    c = law(rng, n, D)
+    x = np.maximum(c @ F.T / np.sqrt(D), 0) - 1 / np.sqrt(2 * np.pi)
+    delta = np.maximum(x @ W.T / np.sqrt(N), 0) @ model.v - np.maximum(c @ W_star.T / np.sqrt(D), 0) @ model.v_star
+    truth, scatter = np.mean(delta**2 / 2), np.std(delta**2 / 2)
+    assert np.all(np.abs(runs.test_error[:, 0] - truth) < 4 * scatter / np.sqrt(6000))
+    np.testing.assert_allclose(runs.test_error_se[:, 0], scatter / np.sqrt(6000), rtol=0.2)  # tails: 5 % a set
+    assert runs.test_error[0, 0] != runs.test_error[1, 0]  # a set for every run
+
+
+@pytest.mark.parametrize("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], ids=["erf", "user"])
+def test_gaussian_latents_have_the_error_of_the_closed_form(student):
+    model = manifold(student)
+    options = dict(N=200, alpha=[0, 2, 4], rng=2, runs=2)
+    runs = ov.simulate(model, test=3000, **options)
+    assert np.all(np.abs(runs.test_error - runs.eps_g) < 4 * runs.test_error_se)
+    assert np.all(runs.test_error_se < 0.03 * runs.test_error)
+    untested = ov.simulate(model, **options)
+    assert untested.test_error is None and np.array_equal(untested.Q, runs.Q)  # the runs do not know of the test
+    with pytest.raises(ValueError, match="simulate with test=4096"):
+        untested.mean("test_error")
+
+
+@pytest.mark.parametrize("kind, standardise", [("elementwise", "population"), ("shared", "sample")])
+def test_mixtures_that_follow_the_theory_are_passed_in_silence(kind, standardise):
+    law = latents.mixture(kind=kind, means=[-3.0, 2.0], standardise=standardise)
+    runs = ov.simulate(manifold(), N=200, alpha=[0, 20], rng=3, latents=law)  # a warning would fail the test
+    assert np.all(np.abs(runs.test_error - runs.eps_g) < 5 * runs.test_error_se)
+
+
+def test_mixtures_that_do_not_are_named_with_both_errors(tmp_path):
+    """One component for all coordinates: the closed form reads failure where the network succeeds."""
+    law = latents.mixture(kind="shared", means=[-3.0, 3.0], standardise="population")
+    with pytest.warns(RuntimeWarning) as record:
+        runs = ov.simulate(manifold(), N=100, alpha=[0, 20], rng=3, runs=2, latents=law)
+    first, second = (str(warning.message) for warning in record)
+    assert "Mixture(kind='shared'" in first and "moments other than those of the model" in first
+    measured, closed = runs.mean("test_error")[-1], runs.mean("eps_g")[-1]
+    assert f"test_error = {measured:.3g}" in second and f"eps_g = {closed:.3g}" in second
+    assert record[0].filename == record[1].filename == __file__
+    assert measured < 0.2 * closed
+    runs.save(tmp_path / "runs.npz")
+    assert ov.load(tmp_path / "runs.npz") == runs
+    data = runs.to_xarray()
+    assert data.test_error.dims == ("run", "alpha") and np.array_equal(data.test_error_se, runs.test_error_se)
+    assert [line.get_label() for line in runs.plot()[0].lines][1] == "error on fresh samples"
+    plt.close("all")
