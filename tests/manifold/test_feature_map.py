@@ -81,7 +81,7 @@ def test_a_constant_does_not_hide_what_is_not_linear(f, shift):
 @pytest.mark.parametrize(
     ("features", "options", "message"),
     [
-        ("sgn", {}, "expected one of sign, erf, relu, linear, abs"),
+        ("sgn", {}, "expected one of .sign., .erf., .relu., .linear., .abs."),
         (3.0, {}, "function"),
         (lambda u: float(np.sum(u)), {}, "shape"),
         (lambda u: np.ones_like(u), {}, "is constant"),

@@ -348,7 +348,7 @@ def test_the_solvers_agree():
         ({"ratio": -1.0}, "ratio"),
         ({"nodes": 0}, "nodes = 0; expected an integer >= 1"),
         ({"nodes": 2.5}, "nodes = 2.5"),
-        ({"features": "sgn"}, "expected one of sign, erf, relu, linear, abs"),
+        ({"features": "sgn"}, "expected one of .sign., .erf., .relu., .linear., .abs."),
         ({"latent_scale": -1.0}, "latent_scale = -1.0"),
         ({"eta": 0.0}, "eta = 0.0"),
         ({"v": [1.0, 1.0, 1.0]}, "v has shape"),

@@ -618,7 +618,7 @@ def test_bad_nu(nu):
 
 def test_bad_calls():
     here = teacher(1.0, 5, 0.3)
-    with pytest.raises(ValueError, match=r"selection = 'best'; expected one of bayes, uninformed, informed"):
+    with pytest.raises(ValueError, match=r"selection = 'best'; expected one of 'bayes', 'uninformed', 'informed'"):
         here.solve(nu=1.0, selection="best")
     for bad in ([1.0, -1.0], np.nan, "x", [[1.0], [1.0, 2.0]], None, 1j, {}):
         with pytest.raises(ValueError, match=r"^lam .*; expected lam >= 0"):
