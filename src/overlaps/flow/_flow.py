@@ -83,28 +83,33 @@ def gather(y, s, K, M, trains_v, S, w):
 
 @jit
 def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy):
-    """The blocks of :func:`flow` one after the other: three times faster where there is one only."""
+    """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
     L = s.size
     K, M = B.shape
     for l in range(L):
         for k in range(K):
             for m in range(M):
-                along, source, at = 0.0, 0.0, (k * M + m) * L + l
+                at, d = (k * M + m) * L + l, 0.0
                 for j in range(K):
-                    along += A[k, j] * y[(j * M + m) * L + l]
+                    d += A[k, j] * y[(j * M + m) * L + l]
+                d = s[l] * d - decay * y[at]
                 for i in range(M):
-                    source += B[k, i] * tau[i, m, l]
-                dy[at] = s[l] * along + source - decay * y[at]
+                    d += B[k, i] * tau[i, m, l]
+                dy[at] = d
         at = K * M * L + l
         for i in range(K):
             for j in range(i, K):
-                along, source = second_order * p[l] * C[i, j] if second_order > 0 else 0.0, 0.0
+                d = 0.0
                 for k in range(K):
                     kj, ki = K * M + triangle(k, j, K), K * M + triangle(k, i, K)
-                    along += A[i, k] * y[kj * L + l] + A[j, k] * y[ki * L + l]
+                    d += A[i, k] * y[kj * L + l]
+                    d += A[j, k] * y[ki * L + l]
+                noise = second_order * C[i, j] if second_order > 0 else 0.0
+                d = s[l] * (d + p[l] * noise) - 2 * decay * y[at]
                 for m in range(M):
-                    source += B[i, m] * y[(j * M + m) * L + l] + B[j, m] * y[(i * M + m) * L + l]
-                dy[at] = s[l] * along + source - 2 * decay * y[at]
+                    d += B[i, m] * y[(j * M + m) * L + l]
+                    d += B[j, m] * y[(i * M + m) * L + l]
+                dy[at] = d
                 at += L
 
 

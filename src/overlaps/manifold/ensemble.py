@@ -1,12 +1,11 @@
 """Runs of SGD on the hidden manifold: every run has features, hence a spectrum, of its own."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from .._base import check
-from ..models.schedule import Schedule
 from ..results.curves import Runs
 from .model import HiddenManifold
 from .weights import Weights
@@ -14,7 +13,7 @@ from .weights import Weights
 __all__ = ["ManifoldEnsemble"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ManifoldEnsemble(Runs):
     """Independent runs of SGD on the hidden manifold, recorded at common times; made by :func:`overlaps.simulate`.
 
@@ -57,23 +56,14 @@ class ManifoldEnsemble(Runs):
     """
 
     model: HiddenManifold
-    alpha: np.ndarray
     Q: np.ndarray
     R: np.ndarray
-    v: np.ndarray
-    T: np.ndarray
     W: np.ndarray
     W_star: np.ndarray
     F: np.ndarray
-    N: int
     moments: str
-    success: bool
-    message: str
-    method: str
     test_error: np.ndarray | None = None
     test_error_se: np.ndarray | None = None
-    schedule: Schedule | dict | None = None
-    _cache: dict = field(default_factory=dict, compare=False, init=False)
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
 
     def _curve(self, name):

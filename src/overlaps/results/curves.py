@@ -1,6 +1,6 @@
 """What follows from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,22 +10,27 @@ from .._base.record import Record, read_only
 from ..activations.closure import generalisation_error
 from ..integrators.evolve import OVERFLOW
 from ..models.model import Model
+from ..models.schedule import Schedule
 from ..models.state import gram
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Curves(Record):
-    """What follows from Q, R, T, v; shared by the records of solutions and of runs."""
+    """What the records of solutions and of runs share: parameters, how it ended, and what follows from Q, R, T, v."""
 
     model: Model
     alpha: np.ndarray
     v: np.ndarray
     T: np.ndarray
-    schedule: Any
-    _cache: dict
+    success: bool
+    message: str
+    method: str
+    schedule: Schedule | dict | None = None
+    _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):
-        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         self.settle(**{name: read_only(value) for name, value in values.items() if isinstance(value, np.ndarray)})
 
     @property
@@ -93,6 +98,7 @@ class _Curves(Record):
         return plot(self, ax=ax, **style)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Blocks(_Curves):
     """Q and R from the kernel's blocks."""
 
@@ -111,12 +117,11 @@ class _Blocks(_Curves):
         return self.r.sum(axis=-3)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Runs(_Curves):
     """Statistics over independent runs, the leading axis; base of the records of simulations."""
 
     N: int
-    success: bool
-    method: str
     is_ensemble: ClassVar[bool] = True
     curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # what can be averaged over runs
 

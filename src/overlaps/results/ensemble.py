@@ -1,20 +1,16 @@
 """Result of a simulation: independent runs of finite-N SGD."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from .._base import check
-from ..models.model import Model
-from ..models.schedule import Schedule
 from ..models.state import State
 from .curves import Runs, _Blocks
 
 __all__ = ["Ensemble"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Ensemble(Runs, _Blocks):
     """Independent runs of finite-N SGD, recorded at common times; made by :func:`overlaps.simulate`.
 
@@ -49,19 +45,6 @@ class Ensemble(Runs, _Blocks):
     ((3, 3, 2, 2), (3,), State(L=1, K=2, M=2))
     """
 
-    model: Model
-    alpha: np.ndarray
-    q: np.ndarray
-    r: np.ndarray
-    v: np.ndarray
-    tau: np.ndarray
-    T: np.ndarray
-    N: int
-    success: bool
-    message: str
-    method: str
-    schedule: Schedule | dict | None = None
-    _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")
 
     def start(self, run=0):

@@ -1,6 +1,6 @@
 """Result of an integration: order parameters along the learning time."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,8 +8,6 @@ import numpy as np
 from .._base import check
 from ..activations.closure import rounding_floor
 from ..integrators.evolve import evolve
-from ..models.model import Model
-from ..models.schedule import Schedule
 from ..models.state import State
 from .curves import _Blocks, _Curves
 
@@ -26,29 +24,20 @@ class Errors(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Solution(_Curves):
+class Solved(_Curves):
     """What all solutions hold beside their overlaps: how they were obtained, and how far eps_g can be trusted."""
 
-    model: Model
-    alpha: np.ndarray
-    v: np.ndarray
-    T: np.ndarray
-    success: bool
-    message: str
     nfev: int
-    method: str
     rtol: float
     atol: float
     eps_late: np.ndarray | None = None
     floor_late: np.ndarray | None = None
     solver: type | None = None
     eps_error: np.ndarray | None = None
-    schedule: Schedule | dict | None = None
     error_Q: np.ndarray | None = None
     error_R: np.ndarray | None = None
     error_v: np.ndarray | None = None
     error_eps_g: np.ndarray | None = None
-    _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
 
     def __len__(self):
         return self.alpha.size
@@ -97,7 +86,7 @@ class _Solution(_Curves):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectory(_Solution, _Blocks):
+class Trajectory(Solved, _Blocks):
     """Solution of the order-parameter equations, with how it was obtained; made by :func:`overlaps.solve`.
 
     Attributes
@@ -140,10 +129,6 @@ class Trajectory(_Solution, _Blocks):
     >>> traj.Q.shape, traj[-1], traj.success
     ((3, 2, 2), State(L=1, K=2, M=2), True)
     """
-
-    q: np.ndarray
-    r: np.ndarray
-    tau: np.ndarray
 
     def __getitem__(self, i):
         """State at record ``i``."""
@@ -196,7 +181,7 @@ class Trajectory(_Solution, _Blocks):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SummedTrajectory(_Solution):
+class SummedTrajectory(Solved):
     """Solution without the overlaps of its blocks; made by ``solve(..., blocks=False)``.
 
     Attributes

@@ -1,7 +1,7 @@
 """Solutions of the hierarchy of order parameters: moments in place of blocks, by the one flow."""
 
 import warnings
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -10,17 +10,14 @@ from ..._base import check
 from ...flow.system import System, blocks_last
 from ...integrators import evolve
 from ...integrators.methods import check_options, solver_class
-from ...models.model import Model
 from ...models.spectrum import isotropic
 from ...models.state import State
-from ...results.curves import _Curves
-from ...results.trajectory import Trajectory
+from ...results.trajectory import Solved, Trajectory
 from ._moments import moment_flow, multiply
 from .bases import BASES, Moments, PolynomialBasis, polynomial_basis
 
 __all__ = ["MomentTrajectory", "solve"]
 
-SHARED = {"model", "alpha", "v", "T", "success", "message", "nfev", "method", "rtol", "atol"}  # with a Trajectory
 LIMIT = 8  # eigenvalues up to which powers of s keep six digits of eps_g, for beta <= 1.5
 
 
@@ -79,8 +76,8 @@ def _sparse(H):
     return H.data, H.indices, H.indptr
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MomentTrajectory(_Curves):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MomentTrajectory(Solved):
     """Solution of the hierarchy, made by :func:`solve`; compares with :class:`overlaps.Trajectory`.
 
     Attributes
@@ -101,24 +98,10 @@ class MomentTrajectory(_Curves):
         As in :class:`overlaps.Trajectory`.
     """
 
-    model: Model
-    alpha: np.ndarray
     q: np.ndarray
     r: np.ndarray
-    v: np.ndarray
     t: np.ndarray
-    T: np.ndarray
     basis: PolynomialBasis
-    success: bool
-    message: str
-    nfev: int
-    method: str
-    rtol: float
-    atol: float
-    _cache: dict = field(default_factory=dict, compare=False, init=False)
-
-    def __len__(self):
-        return self.alpha.size
 
     @property
     def Q(self):
@@ -139,7 +122,7 @@ class MomentTrajectory(_Curves):
         """Trajectory in the spectral basis: block overlaps, which lose log10(basis.condition) digits."""
         states = [self[i] for i in range(len(self))]
         q, r = (np.array([getattr(state, name) for state in states]) for name in ("q", "r"))
-        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name in SHARED}
+        kept = {f.name: getattr(self, f.name) for f in fields(Solved) if f.init}
         return Trajectory(q=q, r=r, tau=states[0].tau, **kept)
 
     def save(self, path):
@@ -149,13 +132,6 @@ class MomentTrajectory(_Curves):
     def to_xarray(self):
         """Label the arrays of :meth:`spectral`."""
         return self.spectral().to_xarray()
-
-    def __repr__(self):
-        state = "success" if self.success else "FAILED"
-        return (
-            f"MomentTrajectory({self.model}, {self.basis.name}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, "
-            f"n={len(self)}, eps_g {self.eps_g[0]:.3g} -> {self.eps_g[-1]:.3g}, {state})"
-        )
 
 
 def solve(
