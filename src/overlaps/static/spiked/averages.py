@@ -8,7 +8,7 @@ from ..._base import check
 from ...activations.activation import Activation, check_vectorised
 from ...gaussian.rules import RANGE, panels, trapezoid
 
-__all__ = ["averages", "even_part", "function_of", "kinks_of", "moments"]
+__all__ = ["function_of", "kinks_of", "moments"]
 
 STEP = 0.25  # coarsest step; 2e-14 for tanh of a unit Gaussian
 TOLERANCE = 1e-8  # between two tables, the finer of which is kept: its own error is far smaller
