@@ -31,8 +31,8 @@ def test_compiled_steps_are_the_obvious_ones(activation, teacher_activation, opt
     factor, v = np.ones(1), np.array(model.v)
     kappa, kappa_v = model.weight_decay
     codes = activation.code, teacher_activation.code
-    rates = model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
-    _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *codes, *rates)
+    rates = np.tile([model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v], (steps, 1))
+    _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *codes, rates)
     # order of summation, amplified over 60 steps
     np.testing.assert_allclose(factor[0] * W, expected_W, rtol=1e-10, atol=1e-11)
     np.testing.assert_allclose(v, expected_v, rtol=1e-10, atol=1e-11)
@@ -140,7 +140,7 @@ def test_single_precision_costs_only_rounding(rng):
     ends = []
     for dtype in ("float32", "float64"):
         w, factor, v = W.astype(dtype), np.ones(1), np.ones(2)
-        options = (ov.erf.code, ov.erf.code, 0.5, 0.2, 0.005, 0.002)
+        options = ov.erf.code, ov.erf.code, np.tile([0.5, 0.2, 0.005, 0.002], (2000, 1))
         inputs = X.astype(dtype), np.zeros((2000, 1))
         _sgd.direct_steps(w, factor, W_star.astype(dtype), v, model.v_star, *inputs, *options)
         w = factor * w.astype(float)

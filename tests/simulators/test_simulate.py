@@ -65,25 +65,25 @@ def test_times_are_whole_steps_and_intervals_start_where_they_say():
 MODEL = ov.committee_machine(2, 1, eta=0.5)
 
 
-def dies_in_run_2(model, start, N, steps, rng, tick=None):
+def dies_in_run_2(model, start, N, steps, rng, tick=None, **options):
     """A run whose worker is killed, after the others had the time to finish."""
     if start.Q[0, 0] == 0.2:
         time.sleep(0.5)
         os._exit(1)
-    return reduced_run(model, start, N, steps, rng)
+    return reduced_run(model, start, N, steps, rng, **options)
 
 
-def presses_ctrl_c_in_run_2(model, start, N, steps, rng, tick=None):
+def presses_ctrl_c_in_run_2(model, start, N, steps, rng, tick=None, **options):
     if start.Q[0, 0] == 0.2:
         os.kill(os.getpid(), signal.SIGINT)  # reaches the main thread, which waits for results
         time.sleep(0.5)
-    return reduced_run(model, start, N, steps, rng)
+    return reduced_run(model, start, N, steps, rng, **options)
 
 
-def fails_in_run_2(model, start, N, steps, rng, tick=None):
+def fails_in_run_2(model, start, N, steps, rng, tick=None, **options):
     if start.Q[0, 0] == 0.2:
         raise ZeroDivisionError("as a user's latents may")
-    return reduced_run(model, start, N, steps, rng)
+    return reduced_run(model, start, N, steps, rng, **options)
 
 
 def four_runs(monkeypatch, simulator, executor):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["approach", "eigenvalues", "fluctuations", "plot", "schedule"]
+__all__ = ["approach", "eigenvalues", "fluctuations", "plot", "plot_batch", "schedule"]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 

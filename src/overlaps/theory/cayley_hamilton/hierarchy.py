@@ -133,6 +133,9 @@ class MomentTrajectory(Solved):
         """Label the arrays of :meth:`spectral`."""
         return self.spectral().to_xarray()
 
+    def __repr__(self):
+        return super().__repr__().replace("(", f"({self.basis.name}, ", 1)
+
 
 def solve(
     model,
