@@ -132,7 +132,7 @@ def test_a_run_that_raises_loses_itself_only(monkeypatch, threads):
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_what_every_run_raises_is_raised(monkeypatch, threads):
-    def fails(*job):
+    def fails(*job, **options):
         raise ZeroDivisionError("always")
 
     monkeypatch.setitem(SIMULATORS, "reduced", fails)
