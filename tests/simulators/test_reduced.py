@@ -9,6 +9,7 @@ from scipy.stats import ks_2samp
 
 import overlaps as ov
 from overlaps.simulators import reduced
+from overlaps.simulators.rates import Rates
 from overlaps.simulators.reduced import reduced_run
 
 RULE = {"noise": 0.3, "eta_v": 0.7, "weight_decay": (0.8, 0.4)}
@@ -85,10 +86,11 @@ class Machine:
         self.x, self.noise = reduced.draw(rng, steps, self.normal, dof, model.noise)
         self.drawn = self.x.copy()  # the steps overwrite x
         self._advance = reduced._stepper(model, N, s, self.teachers, self.students, self.v)
+        self.rates = Rates(model, N, 0)
 
     def step(self, t):
         """Make step t."""
-        self._advance(self.x, self.noise, t, t + 1)
+        self._advance(self.x, self.noise, t, t + 1, self.rates.take(1)[0])
 
     def coordinates(self, e):
         """Coordinates (M + K, M + K) of teachers and students in eigenspace e, one unit per row."""
