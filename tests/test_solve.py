@@ -1,6 +1,7 @@
 """Trajectories against exact solutions, an independent integration and published numbers; how failures end."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from oracles import runge_kutta, saad_solla
 from scipy.linalg import expm
 
 import overlaps as ov
+from overlaps.flow.system import System
+from overlaps.integrators.run import _trouble
 
 
 def start_of(model, **overlaps):
@@ -537,3 +540,23 @@ def test_a_small_student_does_not_stall_the_others(method, student, teacher):
         traj = ov.solve(model, start, (0.0, 2.0), method=method)
     assert 0 < traj.alpha[-1] < 0.1 and traj.nfev < 3000
     assert np.all(np.diagonal(traj.Q, axis1=1, axis2=2) > 0)
+
+
+@pytest.mark.parametrize("size, sentence", [(1.0, "lost positivity"), (1e6, "the overlaps diverge")])
+def test_what_grows_without_bound_is_said_to_diverge(size, sentence):
+    """Rounding of a diverging run may leave no covariance before the overlaps are large enough to stop it."""
+    model = ov.committee_machine(2, 1, eta=0.5)
+    system = System(model, ov.State.from_overlaps(model, Q=np.eye(2), R=[[0.5], [0.5]], T=[[1.0]]))
+    y = size * np.array([1.0, 1.0, 1.0, 0.0, 1.0]) * [1.0, 1.0, 1e-3, 1.0, 1e-3]  # R above what Q and T allow
+    assert sentence in _trouble(system, SimpleNamespace(y=y), None, 1e10, {})
+
+
+def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
+    options = dict(Q=np.ones((2, 2)), R=[[0.5], [0.5]], T=[[1.0]])
+    for activation, named in ((ov.relu, True), (ov.erf, False)):
+        model = ov.committee_machine(2, 1, activation=activation, eta=0.5)
+        system = System(model, ov.State.from_overlaps(model, **options))
+        y = system.pack(system.start)
+        sentence = _trouble(system, SimpleNamespace(y=y), "Required step size is too small.", 1e10, {})
+        assert ("aligned with another unit" in sentence and "try method='DOP853'" in sentence) == named
+        assert ("method='structured'" in sentence) != named

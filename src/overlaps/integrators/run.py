@@ -173,22 +173,22 @@ def _watch(run, system, alpha, y):
 
 def _trouble(system, solver, failure, largest, options):
     """A sentence when the step failed, else None."""
-    eta = system.model.eta
+    eta, size = system.model.eta, np.max(np.abs(solver.y))
     if failure and system.refusal:
         return system.refusal
-    blown = not np.all(np.isfinite(solver.y)) or np.max(np.abs(solver.y)) > largest
-    if blown or (failure and np.max(np.abs(solver.y)) > largest**0.5):
-        return (
-            f"the overlaps diverge (largest |overlap| = {np.max(np.abs(solver.y)):.3g}); eta = {eta:g} is probably "
-            "above the stability limit. Try a smaller eta, or gradient_flow=True for the small-eta limit."
-        )
-    if failure:
-        return (
-            f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest "
-            f"{np.max(np.abs(solver.y)):.3g}). They may blow up in finite time (eta = {eta:g} too large), or the "
-            "problem is stiff: try a smaller eta or method='structured'."
-        )
+    growing = not size <= largest**0.5  # or nan
+    if not size <= largest or (failure and growing):
+        return _diverged(size, eta)
     system.close(solver.y)
+    if failure:
+        vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
+        obstacle = system.closure.obstacle(system.S)
+        if obstacle:
+            return f"{vanished} Here {obstacle}, which implicit methods need: try method='DOP853'."
+        return (
+            f"{vanished} They may blow up in finite time (eta = {eta:g} too large), or the problem is stiff: try a "
+            "smaller eta or method='structured'."
+        )
     lost = _lost_direction(system, options.get("atol", check.ZERO_NORM))
     if lost is not None:
         return (
@@ -198,12 +198,21 @@ def _trouble(system, solver, failure, largest, options):
         )
     rounding = max(check.PSD_TOLERANCE, 10 * options.get("rtol", 0.0))  # the tolerance excuses small variances
     lowest = np.linalg.eigvalsh(system.S)[0]
-    if lowest < -rounding * np.trace(system.S):
-        return (
-            f"the field covariance lost positivity (lowest eigenvalue {lowest:.3g}), an integration error. "
-            "Try smaller rtol and atol."
-        )
-    return None
+    if lowest >= -rounding * np.trace(system.S):
+        return None
+    if growing:
+        return _diverged(size, eta)
+    return (
+        f"the field covariance lost positivity (lowest eigenvalue {lowest:.3g}), an integration error. "
+        "Try smaller rtol and atol."
+    )
+
+
+def _diverged(size, eta):
+    return (
+        f"the overlaps diverge (largest |overlap| = {size:.3g}); eta = {eta:g} is probably above the stability limit. "
+        "Try a smaller eta, or gradient_flow=True for the small-eta limit."
+    )
 
 
 def _lost_direction(system, atol):
