@@ -7,11 +7,14 @@ a list; ``+- 0.02`` or ``+- 30%`` is the tolerance, else half a unit of the last
 long suite.
 """
 
+import warnings
+
 import numpy as np
 import scipy.integrate
 import scipy.optimize
 
 import overlaps as ov
+from overlaps.manifold.weights import random_weights
 from overlaps.theory import late_time, linear, quadratic
 
 HE3 = {3: 1.0}
@@ -109,3 +112,64 @@ def errors_on_flat_spectra(L):
     times = [scipy.optimize.brentq(lambda x, level=level: exact(x) - level, -5.0, 40.0, rtol=1e-14) for level in levels]
     traj = ov.solve(model, start, np.exp(times), method="structured")
     return abs(traj.eps_g / [exact(x) for x in times] - 1)
+
+
+def sparse_inputs(share, N=200, runs=20, alpha=10):
+    """eps_g of theory, Gaussian SGD, and SGD on rows of standardised 0/1 entries: erf, K = M = 1, eta = 0.5."""
+    rng = np.random.default_rng(1)
+    rows, fresh = ((rng.random((2, 4000, N)) < share) - share) / np.sqrt(share * (1 - share))
+    model = ov.committee_machine(1, 1, eta=0.5)  # independent entries of variance 1: the covariance is 1
+    found = []
+    for seed in range(runs):
+        w, teacher = rng.standard_normal((2, N))
+        start = ov.State.from_weights(model, W=w[None], W_star=teacher[None])
+        theory = ov.solve(model, start, [float(alpha)]).eps_g[-1]
+        gaussian = ov.simulate(model, N=N, alpha=[0, alpha], rng=seed, start=start).eps_g[0, -1]
+        for x in rows[rng.permutation(len(rows))[: alpha * N]]:
+            field = w @ x / np.sqrt(N)
+            delta = ov.erf.g(field) - ov.erf.g(teacher @ x / np.sqrt(N))
+            w -= 0.5 * delta * ov.erf.dg(field) * x / np.sqrt(N)
+        gap = ov.erf.g(fresh @ w / np.sqrt(N)) - ov.erf.g(fresh @ teacher / np.sqrt(N))
+        found.append((theory, gaussian, np.mean(gap**2) / 2))
+    return np.mean(found, axis=0)
+
+
+def collapse_ratio(beta):
+    """Ratio of the two constants C of eps = C k_c d / n, He_3, Delta = 1/2."""
+    return np.divide(*ov.static.PowerLawLimit(beta=beta, noise=0.5**0.5, activation=HE3).collapse)
+
+
+def percents_of_large_batches():
+    """Least and largest change of the test error by the exact correction: tanh learns sin, beta = 1, alpha0 = inf."""
+    change = []
+    for eta_tilde in (1.0, 2.0, 4.0, 6.0):
+        model = ov.static.SpikedRandomFeatures.after_one_step(
+            np.tanh, np.sin, eta_tilde=eta_tilde, alpha0=np.inf, beta=1.0
+        )
+        for lam in (0.01, 0.1, 1.0):
+            alpha = np.array([0.5, 0.7, 1, 1.5, 2, 3, 5, 10])
+            exact = ov.static.large_batch_network(model).curve(alpha, lam).mse
+            change.append(100 * (exact / model.curve(alpha, lam).mse - 1))
+    return [np.min(change), np.max(change)]
+
+
+def errors_of_a_mixture():
+    """Closed form and fresh samples, then Gaussian latents: erf, N = 400, alpha = 30, one component for a sample."""
+    model = ov.hidden_manifold(
+        2, 2, activation=ov.erf, features="sign", ratio=0.5, eta=0.2, eta_v=0.2, v=[0.45, 0.55], v_star=[0.9, 0.7]
+    )
+    law = ov.latents.mixture(kind="shared", means=[7.98, 0.20], standardise="population")
+    options = dict(N=400, alpha=[0, 30], runs=3, weights=random_weights(model, N=400, rng=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that the theory does not hold
+        mixed = ov.simulate(model, rng=7, latents=law, **options)
+    gaussian = ov.simulate(model, rng=3, **options)
+    return [mixed.mean("eps_g")[-1], mixed.mean("test_error")[-1], gaussian.mean("eps_g")[-1]]
+
+
+def turns_of_frames(eta, N, alpha, runs=100):
+    """Mean of |S(alpha) - S(0)|: SGD of a quadratic network from random weights, K = 4, M = 2."""
+    model = ov.quadratic_network(4, 2, eta=eta)
+    runs = ov.simulate(model, N=N, alpha=[0.0, alpha], rng=1, runs=runs, method="reduced")
+    first, last = np.moveaxis(quadratic.polar(runs.R), 1, 0)
+    return np.linalg.norm(last - first, axis=(1, 2)).mean()

@@ -3,6 +3,8 @@
 A number of the text is tied to what computes it by a comment that the page does not show (``tests/measured.py``):
 
     <!-- check: eta_critical(2) == 4.614 -->
+
+or names the test that holds it, ``<!-- test: tests/theory/test_plateau.py::test_name -->``.
 """
 
 import pkgutil
@@ -85,6 +87,35 @@ def test_numbers_in_the_text(paragraph, expression, numbers, tolerance):
         else:
             allowed = float(tolerance or half_a_digit(number))
         assert value == pytest.approx(float(number), rel=0, abs=allowed)
+
+
+HOLDS = re.compile(r"<!-- test: (\S+)::(\w+) -->")
+CLAIM = re.compile(r"(?<!\w)\d[\d.]*(?:\([\d]+\))?(?: ?%|×| times (?:faster|slower|larger|smaller)| (?:ns|µs|ms|s)\b)")
+EXEMPT = {"performance": "timings, of the benchmarks that its headings name"}
+# paragraphs that hold a claim without a tag, by how they begin, and why
+UNTAGGED = {
+    "Posterior sampling (Hamiltonian Monte Carlo": "hours of sampling; a small case is in test_student",
+}
+
+
+def test_tests_that_hold_numbers_exist():
+    named = [(page, *found) for page in PAGES for found in HOLDS.findall(page.read_text())]
+    assert len(named) > 3
+    for page, path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}"
+
+
+def test_percentages_and_ratios_are_tied_to_what_measures_them():
+    """A tag stands in the paragraph, or right below it."""
+    for page in PAGES:
+        if page.stem in EXEMPT:
+            continue
+        paragraphs = re.split(r"\n\s*\n", BLOCK.sub("", page.read_text()))
+        for text, below in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
+            tagged = "<!--" in text or below.startswith("<!--")
+            claims = CLAIM.findall(re.sub(r"<!--.*?-->", "", text))
+            excused = any(text.startswith(begin) for begin in UNTAGGED)
+            assert tagged or excused or not claims, f"{page.name}: {claims} in: {text[:200]}"
 
 
 def test_tags_are_read():

@@ -29,7 +29,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         Called with the number of steps done.
     dtype : {"float64", "float32"}
         Precision of weights and inputs. Single precision moves the overlaps by rounding, about 1e-6, far below the
-        fluctuations of any N; it saves memory and 10 to 25 % of the time, most of which goes into drawing normals.
+        fluctuations of any N; it saves memory and a little time, most of which goes into drawing normals.
     pace : Pace, optional
         Factors on the numbers of the model; step n happens at alpha = n / N, and the first at that of the start.
 

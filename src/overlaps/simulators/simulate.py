@@ -69,8 +69,8 @@ def simulate(
     student_scale : float
         Standard deviation of the initial student weights when ``start`` is drawn.
     dtype : {"float64", "float32"}
-        Precision of explicit weights and inputs: "float32" means "direct". Single precision saves 10 to 25 % of the
-        time, and two thirds of it on the hidden manifold, where it is the default. Latents are always drawn in double
+        Precision of explicit weights and inputs: "float32" means "direct". Single precision saves a little
+        time, and more on the hidden manifold, where it is the default. Latents are always drawn in double
         precision.
     schedule : Schedule or dict, optional
         As in :func:`overlaps.solve`; step n has the factors at alpha = n / N. Batches are whole: a factor of the batch
