@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import cubature
 from scipy.special import erf, expit, ndtr
 
+import overlaps as ov
 from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
 from overlaps.activations._pairs import SIZES, midpoint_pair_square
@@ -13,7 +14,9 @@ from overlaps.activations._sobol import SobolRule, normal_points, sobol_square
 from overlaps.activations.bound import Rule
 from overlaps.activations.numeric import bind_numeric
 from overlaps.activations.sums import Mixture
+from overlaps.flow.system import System
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point
+from overlaps.integrators.dop853 import DOP853
 
 
 def erf_g(x):
@@ -345,3 +348,50 @@ def test_default_tolerance_of_C_accepts_a_percent():
     with pytest.raises(ValueError, match="expected 1e-06"):
         strict.check(S, w)
     strict.check(0.1 * S, w)
+
+
+# compiled ------------------------------------------------------------------------------------------------------------
+
+
+class OneByOne(DOP853):
+    """The same steps with Python between them."""
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_compiled_steps_are_those_of_python(K):
+    model = ov.committee_machine(K, 2, activation=user("gelu", stein=True), eta=0.4, noise=0.1, eta_v=0.3)
+    start = model.random_start(N=100, rng=1)
+    fast, slow = (ov.solve(model, start, [0, 1, 4], method=method) for method in ("DOP853", OneByOne))
+    assert System(model, start).closure.by_quadrature
+    assert fast.nfev == slow.nfev
+    # the same arithmetic, but for fused multiplications
+    for x, y in ((fast.Q, slow.Q), (fast.R, slow.R), (fast.v, slow.v)):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-12)
+
+
+def test_fast_oscillation_is_the_closed_form():
+    # E[sin sin] = exp(-(saa + sbb) / 2) sinh(sab) with frequency 20: variances x 400
+    sine = act.Activation.from_function(lambda x: np.sin(20 * x), lambda x: 20 * np.cos(20 * x), name="sine")
+    S = np.array([[0.02, 0.012], [0.012, 0.03]])
+    w = np.array([1.0, -0.7])
+    found = evaluate(bind_numeric(sine, sine, Rule(1, 1.0, 1.0, 0.0, True)), S, w, 1)
+    T = 400 * S
+    damping = np.exp(-(np.diag(T)[:, None] + np.diag(T)) / 2)
+    gg, dd = damping * np.sinh(T), 400 * damping * np.cosh(T)
+    assert found["eps_g"] == pytest.approx(w @ gg @ w / 2, rel=1e-8)
+    assert found["B"][0, 0] == pytest.approx(-w[0] * w[1] * dd[0, 1], rel=1e-8)
+    assert found["A"][0, 0] == pytest.approx(-(w[0] ** 2 * dd[0, 0] - 400 * w[0] * gg[0] @ w), rel=1e-8)
+
+
+def test_functions_that_end_are_right_or_refused_by_name():
+    grows = act.Activation.from_function(lambda x: np.exp(x * x / 2.25), lambda x: x / 1.125 * np.exp(x * x / 2.25))
+    w, rule = np.array([1.0, -1.0]), Rule(1, 1.0, 1.0, 0.0, False)
+    S = 0.2 * np.array([[1.0, 0.5], [0.5, 1.0]])
+    # E[exp(a z^T z / 2)] = det(1 - a S)^(-1/2), a = 2 / 2.25
+    pairs = [S, np.full((2, 2), S[0, 0])]
+    cross, own = (np.linalg.det(np.eye(2) - x / 1.125) ** -0.5 for x in pairs)
+    found = evaluate(bind_numeric(grows, grows, rule), S, w, 1)["eps_g"]
+    assert found == pytest.approx(own - cross, rel=1e-8)
+    for scale in (2.0, 20.0):  # E[g^2] is infinite from a variance of 1.125 on; 12 standard deviations are beyond 40
+        with pytest.raises(ValueError, match=r"<lambda>.*(do not settle|not finite)"):
+            evaluate(bind_numeric(grows, grows, rule), scale / 0.2 * S, w, 1)

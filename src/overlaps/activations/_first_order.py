@@ -63,6 +63,35 @@ def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv):
     return eps_g, H
 
 
+@jit
+def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
+    """Fill A, B, dv from E[g_i g_j] (n, n), E[g_k' g_j'] (K, n), E[g_k'' g_j] (K, n); return eps_g."""
+    n, eps_g = w.size, 0.0
+    for k in range(K):
+        loss = curvature = 0.0
+        for j in range(n):
+            loss += gg[k, j] * w[j]
+            curvature += hh[k, j] * w[j]
+            if j < K:
+                A[k, j] = -eta * w[k] * w[j] * dd[k, j]
+            else:
+                B[k, j - K] = -eta * w[k] * w[j] * dd[k, j]
+        A[k, k] -= eta * w[k] * curvature
+        dv[k] = -eta_v * loss
+    for i in range(n):
+        for j in range(n):
+            eps_g += 0.5 * w[i] * gg[i, j] * w[j]
+    return eps_g
+
+
+@jit
+def assemble_square(w, K, square, dd, eta, noise, C):
+    """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l']."""
+    for k in range(K):
+        for j in range(K):
+            C[k, j] = eta * eta * w[k] * w[j] * (square[k, j] + noise * noise * dd[k, j])
+
+
 @jit(inline=True)
 def unknown_S(i, j, K, n):
     """Number of the unknown S_ij, i <= j; -1 for an overlap of two teachers."""

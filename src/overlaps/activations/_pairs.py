@@ -10,39 +10,153 @@ so that two outer and one inner dimension are integrated whatever the number of 
 finite and Gauss-Hermite nodes make the result exact.  Each term is positive semi-definite and vanishes with Delta.
 """
 
+import math
+
 import numpy as np
 
+from .._base.jit import jit
 from ..gaussian.rules import hermite, widening
+from ..gaussian.tables import read
+from ..gaussian.two_point import SQRT_2PI
 
 # outer nodes, inner nodes, Hermite modes
 SIZES = ((24, 32, 16), (32, 40, 24), (48, 48, 32), (64, 64, 40), (96, 96, 64))
 
 
-def pair_square(S, w, K, g, dg, h, outer, inner, modes):
-    """E[g_k' g_l' Delta^2] (K, K), students g, teachers h; ``outer`` and ``inner`` are rules (nodes, weights)."""
-    u, p = outer
-    square = np.empty((K, K))
+@jit(fast=True)
+def fill_pairs(S, w, K, student, teacher, u, p, xi, q, R, regular, square):
+    """Fill E[g_k' g_l' Delta^2] (K, K) by an outer rule (u, p), an inner rule (xi, q) and R Hermite modes.
+
+    ``regular`` says that both rules have equal steps.  Then the inner integrals at all alpha u_a + beta u_b sample a
+    field on one lattice for each b, and only points inside a circle count: the others have less weight than what the
+    rules leave out.
+    """
+    n, alone, sure = w.size, np.zeros(1), np.ones(1)
+    alpha, beta, spread, rho = np.empty(n), np.empty(n), np.empty(n), np.empty((n, n))
     for k in range(K):
         for j in range(k + 1):
-            alpha, beta, residual = _condition(S, k, j)
-            u1, u2 = u[:, None], (u if np.any(beta) else np.zeros(1))
-            p2 = p if np.any(beta) else np.ones(1)
-            weight = (p[:, None] * p2).ravel()
-            mean = (alpha * u1[..., None] + beta * u2[:, None]).reshape(-1, len(w))
-            s, rho = residual_correlations(residual)
-            y = conditional_modes(mean, s, w, K, g, h, inner, modes)
-            error2 = conditional_product(y, y, rho)
-            square[k, j] = square[j, k] = (weight * dg(mean[:, k]) * dg(mean[:, j])) @ error2
-    return square
+            split(S, k, j, alpha, beta, spread, rho)
+            power = powers(rho, R)
+            v, r = (u, p) if np.any(beta != 0.0) else (alone, sure)
+            modes, known = np.zeros((n, u.size, v.size, R)), np.zeros((u.size, v.size))
+            for c in range(n):
+                f = student if c < K else teacher
+                if spread[c] == 0.0:
+                    for a in range(u.size):
+                        for b in range(v.size):
+                            known[a, b] += w[c] * read(f, 0, alpha[c] * u[a] + beta[c] * v[b])
+                elif regular and v.size > 1 and abs(alpha[c]) * (u[1] - u[0]) < xi.size * spread[c] * (xi[1] - xi[0]):
+                    lattice_modes(f, w[c], alpha[c], beta[c], spread[c], u, v, xi, modes[c])
+                else:
+                    point_modes(f, w[c], alpha[c], beta[c], spread[c], u, v, xi, q, modes[c])
+            total = 0.0
+            for a in range(u.size):
+                for b in range(v.size):
+                    if regular and u[a] * u[a] + v[b] * v[b] > u[0] * u[0]:
+                        continue
+                    weight = p[a] * r[b] * read(student, 1, alpha[k] * u[a] + beta[k] * v[b])
+                    weight *= read(student, 1, alpha[j] * u[a] + beta[j] * v[b])
+                    total += weight * mehler_square(known[a, b], modes[:, a, b], spread, power)
+            square[k, j] = square[j, k] = total
 
 
-def _condition(S, k, j):
-    """Loadings alpha, beta (n,) of all fields on whitened (z_k, z_j), and the covariance that is left."""
-    alpha = S[:, k] / np.sqrt(S[k, k]) if S[k, k] > 0.0 else np.zeros(len(S))
-    pivot = S[j, j] - alpha[j] ** 2
-    dependent = pivot <= 4e-16 * len(S) * S[j, j]
-    beta = np.zeros(len(S)) if dependent else (S[:, j] - alpha[j] * alpha) / np.sqrt(pivot)
-    return alpha, beta, S - np.outer(alpha, alpha) - np.outer(beta, beta)
+@jit(fast=True)
+def point_modes(f, w, alpha, beta, spread, u, v, xi, q, modes):
+    """Fill modes[a, b, r] = w sum_i q_i he_r(xi_i) f(alpha u_a + beta v_b + spread xi_i)."""
+    here, weights = np.empty((v.size, xi.size)), np.empty((modes.shape[2], xi.size))
+    hermite_weights(xi, q, weights)
+    for a in range(u.size):
+        for b in range(v.size):
+            for i in range(xi.size):
+                here[b, i] = w * read(f, 0, alpha * u[a] + beta * v[b] + spread * xi[i])
+        np.dot(here, weights.T, modes[a])
+
+
+@jit(fast=True)
+def lattice_modes(f, w, alpha, beta, spread, u, v, xi, modes):
+    """The same integrals by samples on one lattice for each b; it lies elsewhere below every u_a, which moves weights.
+
+    The rule is one standard deviation wider than xi on both sides: points that come and go there have no weight.
+    """
+    step = xi[1] - xi[0]
+    wide = xi.size + math.ceil(2 / step) + 2
+    before, per = 0.5 * (wide - 1) * step, abs(alpha) * (u[1] - u[0]) / (spread * step)
+    lowest = min(alpha * u[0], alpha * u[u.size - 1]) - spread * before
+    samples = np.empty((v.size, wide + int(per * (u.size - 1)) + 1))
+    for b in range(v.size):
+        for i in range(samples.shape[1]):
+            samples[b, i] = w * read(f, 0, lowest + beta * v[b] + i * spread * step)
+    here, weights = np.empty((v.size, wide)), np.empty((modes.shape[2], wide))
+    x, q = np.empty(wide), np.empty(wide)
+    for a in range(u.size):
+        at = per * (a if alpha > 0.0 else u.size - 1 - a)
+        start = int(at)
+        for i in range(wide):
+            x[i] = i * step - before - (at - start) * step
+            q[i] = step * math.exp(-0.5 * x[i] * x[i]) / SQRT_2PI
+        for b in range(v.size):
+            for i in range(wide):
+                here[b, i] = samples[b, start + i]
+        hermite_weights(x, q, weights)
+        np.dot(here, weights.T, modes[a])
+
+
+@jit(fast=True)
+def hermite_weights(x, q, weights):
+    """Fill weights[r, i] = q_i he_r(x_i)."""
+    weights[0] = q
+    for r in range(1, weights.shape[0]):
+        root, over = math.sqrt(r - 1), 1 / math.sqrt(r)
+        now, before = weights[r - 1], weights[max(r - 2, 0)]
+        for i in range(q.size):
+            weights[r, i] = (x[i] * now[i] - root * before[i]) * over
+
+
+@jit
+def powers(rho, R):
+    """2 rho_cd^r, c != d, and 1 for c = d, shape (n, n, R)."""
+    n = rho.shape[0]
+    power = np.ones((n, n, R))
+    for c in range(n):
+        for d in range(c):
+            power[c, d, 0] = 2.0
+            for r in range(1, R):
+                power[c, d, r] = rho[c, d] * power[c, d, r - 1]
+    return power
+
+
+@jit(fast=True)
+def mehler_square(known, y, spread, power):
+    """sum_r sum_cd rho_cd^r y_cr y_dr, where the fields without spread add up to ``known``."""
+    mean, total = known, 0.0
+    for c in range(spread.size):
+        if spread[c] > 0.0:
+            mean += y[c, 0]
+            for d in range(c + 1):
+                if spread[d] > 0.0:
+                    for r in range(1, y.shape[1]):
+                        total += power[c, d, r] * y[c, r] * y[d, r]
+    return mean * mean + total
+
+
+@jit
+def split(S, k, j, alpha, beta, spread, rho):
+    """Loadings alpha, beta (n,) of all fields on whitened (z_k, z_j); spread (n,) and correlations of what is left."""
+    n = S.shape[0]
+    for c in range(n):
+        alpha[c] = S[c, k] / math.sqrt(S[k, k]) if S[k, k] > 0.0 else 0.0
+    pivot = S[j, j] - alpha[j] * alpha[j]
+    for c in range(n):
+        beta[c] = (S[c, j] - alpha[j] * alpha[c]) / math.sqrt(pivot) if pivot > 4e-16 * n * S[j, j] else 0.0
+    for c in range(n):
+        spread[c] = math.sqrt(max(S[c, c] - alpha[c] * alpha[c] - beta[c] * beta[c], 0.0))
+    spread[k] = spread[j] = 0.0
+    for c in range(n):
+        for d in range(n):
+            rho[c, d] = 0.0
+            if spread[c] > 0.0 and spread[d] > 0.0:
+                left = S[c, d] - alpha[c] * alpha[d] - beta[c] * beta[d]
+                rho[c, d] = 1.0 if c == d else min(max(left / (spread[c] * spread[d]), -1.0), 1.0)
 
 
 def residual_correlations(residual):
@@ -72,7 +186,14 @@ def conditional_product(left, right, rho):
     return total
 
 
-def midpoint_pair_square(size, S, w, K, student, teacher):
+def midpoint_rule(size):
     """The pair rule for smooth functions."""
     outer, inner, modes = size
-    return pair_square(S, w, K, student.g, student.dg, teacher.g, widening(outer), widening(inner), modes)
+    return *widening(outer), *widening(inner), modes, True
+
+
+def midpoint_pair_square(size, S, w, K, student, teacher):
+    """E[g_k' g_l' Delta^2] (K, K) of functions without closed forms."""
+    square = np.empty((K, K))
+    fill_pairs(S, w, K, student.table.data, teacher.table.data, *midpoint_rule(size), square)
+    return square

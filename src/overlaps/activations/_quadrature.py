@@ -1,91 +1,221 @@
 """Gaussian integrals of functions without closed forms: two fields by product rules, up to four by a tensor rule.
 
-Fields are whitened, z = L u with S = L L^T, and u is integrated by the midpoint rule.  For a function analytic in a
-strip around the real axis (tanh, gelu, softplus) it converges geometrically, and faster than Gauss-Hermite, whose
-nodes spread over ranges where the weight is nothing.  A kink makes any of these rules converge like 1/n^2;
-:class:`Ladder` compares sizes and refuses what does not settle.
+Functions are tables (``gaussian.tables``).  Fields are whitened, z = L u with S = L L^T, and u is integrated by the
+midpoint rule.  For a function analytic in a strip around the real axis (tanh, gelu, softplus) it converges
+geometrically, and faster than Gauss-Hermite, whose nodes spread over ranges where the weight is nothing.  A kink makes
+any of these rules converge like 1/n^2; :class:`Ladder` compares sizes and refuses what does not settle.
+
+Two fields are a sum over Hermite modes (Mehler), E[f(a) h(b)] = sum_r rho^r E[he_r(u) f(sigma_a u)]
+E[he_r(u) h(sigma_b u)], as long as it ends; the plane is integrated where wide fields are nearly parallel.
 """
 
-import numpy as np
-from scipy.special import erf, ndtr
+import math
 
-from ..gaussian.rules import factor, graded, midpoint, widening
-from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, SQRT_2PI, two_point
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.rules import factor, graded, widening
+from ..gaussian.tables import NOTHING, read, read_both
+from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
 PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # the largest settle tanh at a variance of 60
 TENSOR_NODES = {2: (64, 96, 128, 192), 3: (32, 48, 64, 96), 4: (24, 32, 48)}  # by number of fields
+GROWN, FALLEN = 1.1, 0.1  # variances and scale, relative to those of the last test, beyond which a size is tested again
+WIDE = 12.0  # standard deviations that Hermite modes need: he_r grows like exp(u^2 / 4)
+TAIL = 1e-14  # size of the last modes, relative to the functions, at which the sum over modes has not ended
 
 
-def _values(f, z):
-    """g, g' and g'' at z; without g'', z g' stands in for it and Stein's lemma repairs the integral."""
-    dg = f.dg(z)
-    return f.g(z), dg, z * dg if f.d2g is None else f.d2g(z)
+@jit
+def third(table, x, dg):
+    """g''(x); without it x g' stands in for it and Stein's lemma repairs the integral."""
+    return read(table, 2, x) if table[2] > 2 else x * dg
 
 
-def _stein(f, integral, variance, covariance, slopes):
+@jit
+def stein(table, integral, variance, covariance, slopes):
     """E[g''(a) h] = (E[a g'(a) h(b)] - S_ab E[g'(a) h'(b)]) / S_aa for an activation without g''."""
-    if f.d2g is not None:
+    if table[2] > 2:
         return integral
     return (integral - covariance * slopes) / variance if variance > 0.0 else np.nan
 
 
-def _plane(f, h, saa, sbb, sab, n):
-    """E[f h], E[f' h'], E[f'' h], E[f h''] for two functions without closed forms."""
-    if saa < sbb:
-        gg, dd, g_d2g, d2g_g = _plane(h, f, sbb, saa, sab, n)
-        return gg, dd, d2g_g, g_d2g
-    u, p = midpoint(n)
+@jit(fast=True)
+def fill_modes(table, sigma, n, values, modes):
+    """Fill values (3, 2 n) = p (g, g', g'') on 2 n nodes, and modes (3, n) = E[he_r(u) g(sigma u)] and so on."""
+    N = 2 * n
+    step = 2 * WIDE / N
+    he, before, u = np.ones(N), np.zeros(N), np.empty(N)
+    for i in range(N):
+        u[i] = WIDE * ((2 * i + 1) / N - 1)
+        p = step * math.exp(-0.5 * u[i] * u[i]) / SQRT_2PI
+        g, dg = read_both(table, sigma * u[i])
+        values[0, i], values[1, i], values[2, i] = p * g, p * dg, p * third(table, sigma * u[i], dg)
+    for r in range(n):
+        a = b = c = 0.0
+        for i in range(N):
+            a += he[i] * values[0, i]
+            b += he[i] * values[1, i]
+            c += he[i] * values[2, i]
+        modes[0, r], modes[1, r], modes[2, r] = a, b, c
+        root, next_root = math.sqrt(r), math.sqrt(r + 1)
+        for i in range(N):
+            following = (u[i] * he[i] - root * before[i]) / next_root
+            before[i] = he[i]
+            he[i] = following
+
+
+@jit(fast=True)
+def same(table, sigma, n, values):
+    """E[g g], E[g' g'], E[g'' g] of one field, from the values of its modes."""
+    gg = dd = hh = 0.0
+    for i in range(2 * n):
+        g, dg = read_both(table, sigma * WIDE * ((2 * i + 1) / (2 * n) - 1))
+        gg += values[0, i] * g
+        dd += values[1, i] * dg
+        hh += values[2, i] * g
+    return gg, dd, stein(table, hh, sigma * sigma, sigma * sigma, dd)
+
+
+@jit(fast=True)
+def mehler_pair(f, h, saa, sbb, sab, x, y):
+    """E[f h], E[f' h'], E[f'' h], E[f h''] from modes x, y (3, n), and whether the sums have ended."""
+    rho = sab / math.sqrt(saa * sbb) if saa > 0.0 and sbb > 0.0 else 0.0
+    rho, power = min(max(rho, -1.0), 1.0), 1.0
+    gg = dd = hf = fh = size = last = 0.0
+    for r in range(x.shape[1]):
+        a, b, c, d = (
+            power * x[0, r] * y[0, r],
+            power * x[1, r] * y[1, r],
+            power * x[2, r] * y[0, r],
+            power * x[0, r] * y[2, r],
+        )
+        gg, dd, hf, fh = gg + a, dd + b, hf + c, fh + d
+        term = max(max(abs(a), abs(b)), max(abs(c), abs(d)))
+        size += term
+        if r >= x.shape[1] - 4:
+            last = max(last, term)
+        power *= rho
+    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd), not last > TAIL * size
+
+
+@jit(fast=True)
+def plane_pair(f, h, saa, sbb, sab, n):
+    """The same four integrals by the midpoint rule in the plane, on the nodes of ``same`` along a; saa >= sbb."""
     slope = sab / saa if saa > 0.0 else 0.0
-    spread = np.sqrt(max(sbb - slope * sab, 0.0))
-    x, q = (u, p) if spread > 0.0 else (np.zeros(1), np.ones(1))
-    a = np.sqrt(saa) * u
-    fa = [p * value for value in _values(f, a)]
-    hb = [value @ q for value in _values(h, slope * a[:, None] + spread * x)]
-    dd = fa[1] @ hb[1]
-    return fa[0] @ hb[0], dd, _stein(f, fa[2] @ hb[0], saa, sab, dd), _stein(h, fa[0] @ hb[2], sbb, sab, dd)
+    spread = math.sqrt(max(sbb - slope * sab, 0.0))
+    m = n if spread > 0.0 else 1
+    gg = dd = hf = fh = 0.0
+    for i in range(2 * n):
+        u = WIDE * ((2 * i + 1) / (2 * n) - 1)
+        a = math.sqrt(saa) * u
+        h0 = h1 = h2 = 0.0
+        for j in range(m):
+            x = 9.0 * ((2 * j + 1) / m - 1)
+            q = 18.0 / m * math.exp(-0.5 * x * x) / SQRT_2PI if m > 1 else 1.0
+            b = slope * a + spread * x
+            g, dg = read_both(h, b)
+            h0, h1, h2 = h0 + q * g, h1 + q * dg, h2 + q * third(h, b, dg)
+        p = WIDE / n * math.exp(-0.5 * u * u) / SQRT_2PI
+        g, dg = read_both(f, a)
+        gg, dd, hf, fh = gg + p * g * h0, dd + p * dg * h1, hf + p * third(f, a, dg) * h0, fh + p * g * h2
+    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd)
 
 
-def _conditional(code, m, s):
+@jit
+def conditional(code, m, s):
     """E[h(b)], E[h'(b)], E[h''(b)] of a closed-form function of b ~ N(m, s^2)."""
     if code == LINEAR:
-        return m, np.ones_like(m), np.zeros_like(m)
+        return m, 1.0, 0.0
     if code == QUADRATIC:
-        return m * m + s * s, 2 * m, np.full_like(m, 2.0)
+        return m * m + s * s, 2 * m, 2.0
     if code == ERF:
         t = 1 / (1 + s * s)
-        slope = np.sqrt(2 * t / np.pi) * np.exp(-0.5 * t * m * m)
-        return erf(m * np.sqrt(0.5 * t)), slope, -m * t * slope
-    if code != RELU:
-        raise ValueError(f"code = {code}; expected {LINEAR}, {QUADRATIC}, {RELU} or {ERF}.")
-    density = np.exp(-0.5 * (m / s) ** 2) / SQRT_2PI
-    return m * ndtr(m / s) + s * density, ndtr(m / s), density / s
+        slope = math.sqrt(2 * t / math.pi) * math.exp(-0.5 * t * m * m)
+        return math.erf(m * math.sqrt(0.5 * t)), slope, -m * t * slope
+    density = math.exp(-0.5 * (m / s) ** 2) / SQRT_2PI
+    above = 0.5 * math.erfc(-m / s * math.sqrt(0.5))
+    return m * above + s * density, above, density / s
 
 
-def _line(f, mixture, saa, sbb, sab, n):
-    """The same four integrals when the partner has closed-form conditional expectations: one dimension is left."""
-    u, p = graded(n)
-    a = np.sqrt(saa) * u
+@jit
+def line_pair(f, mixture, saa, sbb, sab, u, p):
+    """The same four integrals when the partner has closed-form conditional expectations: one dimension is left.
+
+    ``mixture`` is (code, amplitudes, scales).
+    """
     slope = sab / saa if saa > 0.0 else 0.0
     # at least 1e-8 wide, so that relu'' is resolved by the graded rule; the value changes by less than rounding
-    spread = max(np.sqrt(max(sbb - slope * sab, 0.0)), 1e-8 * np.sqrt(sbb), 1e-150)
-    fa = [p * value for value in _values(f, a)]
-    hb = [0.0, 0.0, 0.0]
-    for amplitude, scale in zip(mixture.amplitudes, mixture.scales, strict=True):
-        values = _conditional(mixture.code, scale * slope * a, abs(scale) * spread)
-        for order, value in enumerate(values):
-            hb[order] = hb[order] + amplitude * scale**order * value
-    dd = fa[1] @ hb[1]
-    return fa[0] @ hb[0], dd, _stein(f, fa[2] @ hb[0], saa, sab, dd), fa[0] @ hb[2]
+    spread = max(math.sqrt(max(sbb - slope * sab, 0.0)), 1e-8 * math.sqrt(sbb), 1e-150)
+    J = mixture.size // 2
+    gg = dd = hf = fh = 0.0
+    for i in range(u.size):
+        a = math.sqrt(saa) * u[i]
+        h0 = h1 = h2 = 0.0
+        for j in range(J):
+            amplitude, scale = mixture[1 + j], mixture[1 + J + j]
+            c0, c1, c2 = conditional(int(mixture[0]), scale * slope * a, abs(scale) * spread)
+            h0, h1, h2 = h0 + amplitude * c0, h1 + amplitude * scale * c1, h2 + amplitude * scale * scale * c2
+        g, dg = read_both(f, a)
+        gg, dd = gg + p[i] * g * h0, dd + p[i] * dg * h1
+        hf, fh = hf + p[i] * third(f, a, dg) * h0, fh + p[i] * g * h2
+    return gg, dd, stein(f, hf, saa, sab, dd), fh
 
 
-def _closed(f, h, saa, sbb, sab):
+@jit
+def closed_pair(f, h, saa, sbb, sab):
     """The same four integrals of two mixtures of closed forms."""
-    total = np.zeros(4)
-    for a, b in zip(f.amplitudes, f.scales, strict=True):
-        for c, d in zip(h.amplitudes, h.scales, strict=True):
-            integrals = two_point(f.code, h.code, b * b * saa, d * d * sbb, b * d * sab)
-            total += a * c * np.array([1.0, b * d, b * b, d * d]) * integrals
-    return total
+    I, J = f.size // 2, h.size // 2
+    gg = dd = hf = fh = 0.0
+    for i in range(I):
+        for j in range(J):
+            a, b, c, d = f[1 + i], f[1 + I + i], h[1 + j], h[1 + J + j]
+            values = two_point(int(f[0]), int(h[0]), b * b * saa, d * d * sbb, b * d * sab)
+            gg, dd = gg + a * c * values[0], dd + a * c * b * d * values[1]
+            hf, fh = hf + a * c * b * b * values[2], fh + a * c * d * d * values[3]
+    return gg, dd, hf, fh
+
+
+@jit
+def fill_tables(S, K, student, teacher, student_mixture, teacher_mixture, n, u, p, gg, dd, hh):
+    """Fill gg = E[g_i g_j] (n, n), dd = E[g_k' g_j'] (K, n), hh = E[g_k'' g_j] (K, n); (u, p) is a graded rule."""
+    size = S.shape[0]
+    values, modes = np.empty((size, 3, 2 * n)), np.empty((size, 3, n))
+    for i in range(size):
+        exact = student_mixture if i < K else teacher_mixture
+        if exact.size == 0:
+            fill_modes(student if i < K else teacher, math.sqrt(max(S[i, i], 0.0)), n, values[i], modes[i])
+    for i in range(size):
+        f, exact_f = (student, student_mixture) if i < K else (teacher, teacher_mixture)
+        saa = max(S[i, i], 0.0)  # an integrator may overshoot where a norm vanishes
+        for j in range(i + 1):
+            h, exact_h = (student, student_mixture) if j < K else (teacher, teacher_mixture)
+            sbb, sab = max(S[j, j], 0.0), saa if i == j else S[i, j]
+            if exact_f.size and exact_h.size:
+                a, b, c, d = closed_pair(exact_f, exact_h, saa, sbb, sab)
+            elif exact_h.size:
+                a, b, c, d = line_pair(f, exact_h, saa, sbb, sab, u, p)
+            elif exact_f.size:
+                a, b, d, c = line_pair(h, exact_f, sbb, saa, sab, u, p)
+            elif i == j:
+                a, b, c = same(f, math.sqrt(saa), n, values[i])
+                d = c
+            else:
+                a, b, c, d, ended = mehler_pair(f, h, saa, sbb, sab, modes[i], modes[j])
+                if not ended:
+                    if saa >= sbb:
+                        a, b, c, d = plane_pair(f, h, saa, sbb, sab, n)
+                    else:
+                        a, b, d, c = plane_pair(h, f, sbb, saa, sab, n)
+            gg[i, j] = gg[j, i] = a
+            if j < K:
+                dd[j, i], hh[j, i] = b, d
+            if i < K:
+                dd[i, j], hh[i, j] = b, c
+
+
+def mixture_array(mixture):
+    """(code, amplitudes, scales) for kernels; nothing for None."""
+    return NOTHING if mixture is None else np.array([mixture.code, *mixture.amplitudes, *mixture.scales])
 
 
 def tables(S, K, student, teacher, n):
@@ -94,48 +224,66 @@ def tables(S, K, student, teacher, n):
     ``student`` and ``teacher`` are pairs (activation, exact mixture or None); n is the size of the rules.
     """
     size = len(S)
-    variance = np.maximum(np.diag(S), 0.0)  # an integrator may overshoot where a norm vanishes
-    gg, dd, hh = np.empty((size, size)), np.empty((K, size)), np.empty((K, size))
-    for i in range(size):
-        f, exact_f = student if i < K else teacher
-        for j in range(i + 1):
-            h, exact_h = student if j < K else teacher
-            args = variance[i], variance[j], S[i, j]
-            if exact_f and exact_h:
-                integrals = _closed(exact_f, exact_h, *args)
-            elif exact_h:
-                integrals = _line(f, exact_h, *args, n)
-            elif exact_f:
-                value, slopes, g_d2g, d2g_g = _line(h, exact_f, variance[j], variance[i], S[i, j], n)
-                integrals = value, slopes, d2g_g, g_d2g
-            else:
-                integrals = _plane(f, h, *args, n)
-            gg[i, j] = gg[j, i] = integrals[0]
-            if j < K:
-                dd[j, i], hh[j, i] = integrals[1], integrals[3]
-            if i < K:
-                dd[i, j], hh[i, j] = integrals[1], integrals[2]
-    return gg, dd, hh
+    out = np.empty((size, size)), np.empty((K, size)), np.empty((K, size))
+    functions = [NOTHING if exact else activation.table.data for activation, exact in (student, teacher)]
+    mixtures = [mixture_array(exact) for _, exact in (student, teacher)]
+    fill_tables(np.ascontiguousarray(S), K, *functions, *mixtures, n, *graded(n), *out)
+    return out
 
 
-def tensor_square(S, w, K, student, teacher, n):
-    """E[g_k' g_l' Delta^2] (K, K) by the tensor rule on all fields at once; n nodes in each dimension.
+@jit(fast=True)
+def fill_tensor(S, w, K, student, teacher, L, u, p, square):
+    """Fill E[g_k' g_l' Delta^2] (K, K) by the tensor rule on all fields at once, nodes u and weights p for each.
 
     z = L u with students first and L triangular: g'_k lives on the first k + 1 axes, so teachers are summed out first.
     """
-    size = len(w)
-    L = factor(S)
-    axes = [widening(n) if L[j, j] > 0.0 else (np.zeros(1), np.ones(1)) for j in range(size)]
-    u = [nodes.reshape([-1 if axis == j else 1 for axis in range(size)]) for j, (nodes, _) in enumerate(axes)]
-    z = [sum(L[i, j] * u[j] for j in range(i + 1)) for i in range(size)]
-    square = sum(w[i] * (student if i < K else teacher).g(z[i]) for i in range(size)) ** 2
-    square = np.broadcast_to(square, [len(p) for _, p in axes])
-    for _, p in axes[: K - 1 : -1]:
-        square = square @ p
-    for j, (_, p) in enumerate(axes[:K]):
-        square = square * p.reshape([-1 if axis == j else 1 for axis in range(K)])
-    slopes = [student.dg(z[k]).reshape(z[k].shape[:K]) for k in range(K)]
-    return np.array([[np.sum(square * slopes[k] * slopes[j]) for j in range(K)] for k in range(K)])
+    size, n = w.size, u.size
+    index, start = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    g, slope, weight = np.zeros(size + 1), np.zeros(K), np.ones(size + 1)
+    square[:] = 0.0
+    changed, total = 0, 0.0
+    while True:
+        for i in range(changed, size):  # g and weight: sums and products over the axes up to here
+            z = 0.0
+            for j in range(i + 1):
+                z += L[i, j] * u[index[j]]
+            if i < K:
+                value, slope[i] = read_both(student, z)
+            else:
+                value = read(teacher, 0, z)
+            g[i + 1] = g[i] + w[i] * value
+            weight[i + 1] = weight[i] * (p[index[i]] if L[i, i] > 0.0 else 1.0)
+        total += weight[size] * g[size] * g[size]
+        changed = size - 1
+        while changed >= 0:
+            index[changed] += 1
+            if index[changed] < n and L[changed, changed] > 0.0:
+                break
+            index[changed] = start[changed]
+            changed -= 1
+        if changed < K:  # all teachers summed out
+            for k in range(K):
+                for j in range(K):
+                    square[k, j] += total * slope[k] * slope[j]
+            total = 0.0
+        if changed < 0:
+            return
+
+
+def tensor_square(S, w, K, student, teacher, n):
+    """E[g_k' g_l' Delta^2] (K, K) by the tensor rule; n nodes in each dimension."""
+    square = np.empty((K, K))
+    fill_tensor(S, w, K, student.table.data, teacher.table.data, factor(S), *widening(n), square)
+    return square
+
+
+@jit
+def changed(S, scale, tested):
+    """Whether S (n, n) and scale have left what ``tested`` = (variances, scale) says of all states nearby."""
+    for i in range(S.shape[0]):
+        if not S[i, i] <= GROWN * tested[i]:
+            return True
+    return not scale >= FALLEN * tested[S.shape[0]]
 
 
 class Ladder:
@@ -150,17 +298,21 @@ class Ladder:
     def __init__(self, evaluate, sizes, *, goal, limit, refusal):
         self.evaluate, self.sizes, self.goal, self.limit, self.refusal = evaluate, sizes, goal, limit, refusal
         self.rung, self.error = 0, 0.0
-        self.tested = None  # (variances, scale) of the last test
+        self.tested = np.zeros(0)  # variances and scale at the last test
+
+    @property
+    def size(self):
+        """The size in use."""
+        return self.sizes[self.rung]
 
     def __call__(self, S, w):
-        value = self.evaluate(self.sizes[self.rung], S, w)
-        scale = np.max(np.abs(value[0]))
-        if self.tested is not None:
-            variances, tested_scale = self.tested
-            if np.all(np.diag(S) <= 1.1 * variances) and scale >= 0.1 * tested_scale:
-                return value
-        value = self._climb(value, S, w)
-        self.tested = np.diag(S).copy(), np.max(np.abs(value[0]))
+        return self.tried(self.evaluate(self.size, S, w), S, w)
+
+    def tried(self, value, S, w):
+        """The value at S, w, given that of the size in use."""
+        if not self.tested.size or changed(S, np.max(np.abs(value[0])), self.tested):
+            value = self._climb(value, S, w)
+            self.tested = np.append(np.diag(S), np.max(np.abs(value[0])))
         return value
 
     def _climb(self, value, S, w):

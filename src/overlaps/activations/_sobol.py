@@ -3,7 +3,9 @@
 import numpy as np
 from scipy.special import ndtri
 
+from .._base.jit import jit
 from ..gaussian.rules import factor
+from ..gaussian.tables import read, read_both
 
 LOG2_POINTS = 13  # in each of the scrambles
 SCRAMBLES = 4  # two would do for an estimate of the error, but often by chance a much too small one
@@ -16,12 +18,35 @@ def normal_points(dimension, seed):
     return ndtri(qmc.Sobol(dimension, seed=np.random.default_rng(seed)).random_base2(LOG2_POINTS))
 
 
+@jit(fast=True)
+def fill_sobol(S, w, K, student, teacher, u, square):
+    """Fill E[g_k' g_l' Delta^2] (K, K), the mean over z = L u: smooth in S, positive semi-definite, zero with Delta."""
+    n, L, slope = w.size, factor(S), np.empty(K)
+    square[:] = 0.0
+    for t in range(u.shape[0]):
+        delta = 0.0
+        for i in range(n):
+            z = 0.0
+            for j in range(i + 1):
+                z += L[i, j] * u[t, j]
+            if i < K:
+                g, slope[i] = read_both(student, z)
+            else:
+                g = read(teacher, 0, z)
+            delta += w[i] * g
+        for k in range(K):
+            for j in range(k + 1):
+                square[k, j] += slope[k] * slope[j] * delta * delta / u.shape[0]
+    for k in range(K):
+        for j in range(k):
+            square[j, k] = square[k, j]
+
+
 def sobol_square(S, w, K, student, teacher, u):
-    """E[g_k' g_l' Delta^2] (K, K) as the mean over z = L u: smooth in S, positive semi-definite, zero with Delta."""
-    z = u @ factor(S).T
-    delta = student.g(z[:, :K]) @ w[:K] + teacher.g(z[:, K:]) @ w[K:]
-    force = student.dg(z[:, :K]) * delta[:, None]
-    return force.T @ force / len(u)
+    """E[g_k' g_l' Delta^2] (K, K) at the points u."""
+    square = np.empty((K, K))
+    fill_sobol(S, w, K, student.table.data, teacher.table.data, u, square)
+    return square
 
 
 class SobolRule:
@@ -30,12 +55,19 @@ class SobolRule:
     def __init__(self, student, teacher, K, *, limit, refusal):
         self.student, self.teacher, self.K, self.limit, self.refusal = student, teacher, K, limit, refusal
         self.error = 0.0
-        self.points = {}
+        self.points = np.zeros((0, 0))
+
+    @property
+    def size(self):
+        """Number of points in all; 0 before the first call."""
+        return len(self.points)
 
     def __call__(self, S, w):
-        if len(w) not in self.points:
-            self.points = {len(w): [normal_points(len(w), seed) for seed in range(SCRAMBLES)]}
-        squares = [sobol_square(S, w, self.K, self.student, self.teacher, u) for u in self.points[len(w)]]
+        n = len(w)
+        if self.points.shape[1] != n:
+            self.points = np.concatenate([normal_points(n, seed) for seed in range(SCRAMBLES)])
+        parts = np.split(self.points, SCRAMBLES)
+        squares = [sobol_square(S, w, self.K, self.student, self.teacher, u) for u in parts]
         mean = np.mean(squares, axis=0)
         scale = np.max(np.abs(mean)) + 1e-12 * np.sum(np.abs(w)) ** 2
         self.error = np.max(np.std(squares, axis=0, ddof=1)) / np.sqrt(SCRAMBLES) / scale

@@ -1,13 +1,16 @@
 """Activations: a function, its derivatives, and the way its Gaussian integrals are computed."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 
 from .._base import check
+from ..gaussian.tables import polynomial_table, tabulate
 from ..gaussian.two_point import NUMERIC
 from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
+from .polynomials import Polynomial
 from .sums import Mixture
 
 __all__ = ["Activation"]
@@ -106,6 +109,22 @@ class Activation:
     def closed_sum(self):
         """The activation as a sum of closed-form functions, if it is one by construction: a ``Mixture``, or None."""
         return Mixture(self.code) if self.code != NUMERIC else self.mixture
+
+    @cached_property
+    def table(self):
+        """g, g' and g'', if it is known, as a :class:`Table` that kernels read; made once."""
+        if isinstance(self.g, Polynomial):
+            return polynomial_table(self.g.coefficients)
+        functions = (self.g, self.dg) if self.d2g is None else (self.g, self.dg, self.d2g)
+        return tabulate(functions, self.name)
+
+    @property
+    def compiled(self):
+        """How kernels of simulators take it: its code, or the array of its table."""
+        return self.table.data if self.code == NUMERIC else self.code
+
+    def __getstate__(self):
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def from_function(cls, g, dg, d2g=None, *, name=None, second_order="auto", tolerance=1e-2, kernels=None):

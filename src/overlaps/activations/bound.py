@@ -6,7 +6,9 @@ import numpy as np
 from numba import boolean, float64, int64, types
 
 from .._base import check
+from ..gaussian.tables import NOTHING
 from ._errors import errors_of
+from ._first_order import assemble, assemble_square
 from ._relu_derivatives import relu_alignment
 
 MATRIX, VECTOR = float64[:, ::1], float64[::1]
@@ -55,6 +57,8 @@ class Bound:
         Whether g' of the student jumps at the origin.
     compiled : callable or None
         The kernel, where the closure is one that compiled code can call.
+    parameters : ndarray
+        What compiled code hands over to the kernel behind w (n,).
     """
 
     error = 0.0
@@ -62,6 +66,7 @@ class Bound:
     by_quadrature = False
     kinked = False
     compiled = None
+    parameters = NOTHING
 
     def __init__(self, student, teacher, rule):
         self.student, self.teacher, self.rule = student, teacher, rule
@@ -153,16 +158,11 @@ class Bound:
 
     def _first_order(self, w, gg, dd, hh, A, B, dv):
         """Fill A, B, dv from E[g_i g_j] (n, n), E[g_k' g_j'] (K, n), E[g_k'' g_j] (K, n); return eps_g."""
-        K, v = self.rule.K, w[: self.rule.K]
-        H = np.outer(v, w) * dd
-        H[np.diag_indices(K)] += v * (hh @ w)
-        A[...], B[...], dv[...] = -self.rule.eta * H[:, :K], -self.rule.eta * H[:, K:], -self.rule.eta_v * (gg[:K] @ w)
-        return 0.5 * w @ gg @ w
+        return assemble(w, self.rule.K, gg, dd, hh, self.rule.eta, self.rule.eta_v, A, B, dv)
 
     def _second_order(self, w, square, dd, C):
-        """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l'], (K, K) both."""
-        v = w[: self.rule.K]
-        C[...] = self.rule.eta**2 * np.outer(v, v) * (square + self.rule.noise**2 * dd)
+        """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l']."""
+        assemble_square(w, self.rule.K, square, dd, self.rule.eta, self.rule.noise, C)
 
 
 class KernelClosure(Bound):

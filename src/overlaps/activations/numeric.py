@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..gaussian.rules import graded, widening
 from ..gaussian.two_point import NUMERIC, RELU
 from ._mixed import MixedClosure
-from ._pairs import SIZES, midpoint_pair_square
+from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, numeric_closure, packed
+from ._pairs import SIZES, midpoint_pair_square, midpoint_rule
 from ._parts import parts_of
-from ._quadrature import PLANE_NODES, TENSOR_NODES, Ladder, tables, tensor_square
+from ._quadrature import PLANE_NODES, TENSOR_NODES, WIDE, Ladder, mixture_array, tables, tensor_square
 from ._sobol import SobolRule
 from .bound import Bound
 from .polynomials import PolynomialClosure
@@ -21,6 +23,8 @@ from .sums import MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
 FIRST_ORDER_GOAL = 1e-8  # relative difference of two successive sizes that ends the search, A, B, dv and eps_g
 SECOND_ORDER_GOAL = 1e-6  # the same for C; what misses it is used while it is below the activation's tolerance
 MIXTURE_GOAL = 3e-5  # largest error of an erf mixture, relative to the function, that is taken without being asked for
+
+CORNERS = 16.0  # standard deviations that the rules of C ask for: 9 along each of three whitened fields
 
 REMEDY = "Without C, gradient_flow=True needs two-point integrals only."
 KINK_REMEDY = (
@@ -104,14 +108,35 @@ class NumericClosure(Bound):
         self._square: Any = None
         self._mixture: MixtureClosure | None = None
         self._started = False
+        self._packed: tuple = (None, None, None)
 
     def __repr__(self):
         return f"NumericClosure({self.student!r}, {self.teacher!r}, K={self.rule.K}, method={self.method!r})"
 
+    def _ready(self):
+        """Make ``compiled`` and ``parameters`` what the rules in use now are."""
+        if self._mixture is not None or not hasattr(numeric_closure, "compile"):
+            return
+        key = self._tables.tested, self.nodes, self._square and self._square.size
+        if key[0] is self._packed[0] and key[1:] == self._packed[1:]:
+            return
+        method, modes, rule = NO_SQUARE, 0, []
+        if self.method == "sobol":
+            method, rule = SOBOL, [self._square.points]
+        elif self.method == "tensor":
+            method, rule = TENSOR, [*widening(self._square.size)]
+        elif self.method == "pairs":
+            method, (*rule, modes, _) = PAIRS, midpoint_rule(self._square.size)
+        exact = [mixture_array(_exact(activation)) for activation in (self.student, self.teacher)]
+        functions = self.student.table.data, self.teacher.table.data
+        sizes = self.nodes, method, modes
+        self.parameters = packed(sizes, self._tables.tested, *functions, *exact, *graded(self.nodes), *rule)
+        self.compiled, self._packed = numeric_closure, key
+
     @property
     def nodes(self):
         """Nodes of the two-point rule per dimension."""
-        return self._tables.sizes[self._tables.rung]
+        return self._tables.size
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
@@ -120,6 +145,7 @@ class NumericClosure(Bound):
                 with np.errstate(over="ignore"):  # inside user functions, at states that are only tried
                     eps_g = self._evaluate(S, w, A, B, C, dv)
                 self._started = True
+                self._ready()
                 return eps_g
         except ValueError as refusal:
             if not self._started:
@@ -148,12 +174,31 @@ class NumericClosure(Bound):
                 f"a student of {self.student.name} has zero norm, and the activation no second derivative; expected "
                 "positive Q_kk. Give d2g, or start from students of positive norm."
             )
+        self._check_reach(S)
         gg, dd, hh = self._tables(S, w)
+        eps_g = self._first_order(w, gg, dd, hh, A, B, dv)
         if second_order:
             (square,) = self._square(S, w)
             self._second_order(w, square, dd[:, :K], C)
-            self.error = self._square.error * np.max(np.abs(square)) * np.max(np.abs(self.rule.eta * w[:K])) ** 2
-        return self._first_order(w, gg, dd, hh, A, B, dv)
+            # tables err by their error times the functions: |d C_kl| <= 2 eta^2 |v_k v_l| E|g_k' g_l' Delta dDelta|
+            errors = np.where(np.arange(len(w)) < K, self.student.table.error, self.teacher.table.error)
+            wrong = np.abs(w) @ (errors * np.sqrt(np.diag(gg))) * np.sqrt(2 * max(eps_g, 0.0))
+            size = self._square.error * np.max(np.abs(square)) + 2 * np.max(np.diag(dd)) * wrong
+            self.error = size * np.max(np.abs(self.rule.eta * w[:K])) ** 2
+        return eps_g
+
+    def _check_reach(self, S):
+        """Refuse variances at which the rules ask for more of a function than its table knows."""
+        K, n = self.rule.K, len(S)
+        width = CORNERS if self.rule.second_order else WIDE
+        for activation, fields in ((self.student, range(K)), (self.teacher, range(K, n))):
+            far = width * np.sqrt(max(0.0, *(S[i, i] for i in fields))) if _exact(activation) is None else 0.0
+            if far > activation.table.reach:
+                raise ValueError(
+                    f"{activation.name} is needed up to |x| = {far:.4g} ({width:g} standard deviations of a field), "
+                    f"but can be tabulated to {activation.table.reach:.4g} only: beyond, it is not finite or "
+                    "oscillates too fast. Expected smaller variances: a smaller scale of students and teachers."
+                )
 
     def _choose(self, n):
         """The rule of C for n fields."""

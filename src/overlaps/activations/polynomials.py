@@ -9,8 +9,9 @@ import numpy as np
 from numpy.polynomial import polynomial as poly
 
 from ..gaussian.rules import gauss_hermite
+from ..gaussian.tables import polynomial_table
 from ._mehler import mean_derivatives, mehler
-from ._pairs import pair_square
+from ._pairs import fill_pairs
 from .bound import Bound
 
 
@@ -40,6 +41,7 @@ class PolynomialClosure(Bound):
     def __init__(self, student, teacher, rule):
         super().__init__(student, teacher, rule)
         self.degree = max(student.degree, teacher.degree)
+        self.functions = [polynomial_table(g.coefficients).data for g in (student, teacher)]
 
     def __repr__(self):
         return f"PolynomialClosure(K={self.rule.K}, degree={self.degree})"
@@ -53,7 +55,7 @@ class PolynomialClosure(Bound):
         gg, dd, hh = mehler(S, m, m), mehler(S[:K], m[:K], m, 1, 1), mehler(S[:K], m[:K], m, 2, 0)
         if self.rule.second_order:
             outer, inner = gauss_hermite(2 * self.degree + 1), gauss_hermite(self.degree + 1)
-            functions = self.student, self.student.derivative, self.teacher
-            square = pair_square(S, w, K, *functions, outer, inner, self.degree + 1)
+            square = np.empty((K, K))
+            fill_pairs(S, w, K, *self.functions, *outer, *inner, self.degree + 1, False, square)
             self._second_order(w, square, dd[:, :K], C)
         return self._first_order(w, gg, dd, hh, A, B, dv)

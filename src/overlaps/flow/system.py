@@ -45,7 +45,6 @@ class System:
         self.eps_g = np.nan  # at the last evaluation
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
-        self.kernel = self.closure.compiled if pace is None or not pace.program.functions else None
         *_, self.decay, self.decay_v, self.second_order = rates(model)
 
     def enter(self, alpha):
@@ -75,6 +74,12 @@ class System:
     def drive(self, A, B, C, dv):
         """Closure, or a change of it, as it drives the flow at this time; C is scaled by ``second_order``."""
         return (A, B, C, dv) if self.pace is None else (self.u * A, self.u * B, C, self.u_v * dv)
+
+    @property
+    def kernel(self):
+        """The closure as compiled code takes it; one by quadrature is ready after its first evaluation."""
+        pace = self.pace
+        return self.closure.compiled if pace is None or not pace.program.functions else None
 
     def pack(self, state):
         """State -> y."""

@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 import numpy as np
 from scipy.integrate import quad_vec
 
+from .._base.jit import jit
 from .two_point import SQRT_2PI
 
 RANGE = 10.0  # standard deviations, where nothing else is said
@@ -37,6 +38,7 @@ def midpoint(n, half_width=9.0):
     return u, 2 * half_width / n * np.exp(-0.5 * u * u) / SQRT_2PI
 
 
+@cache
 def widening(n):
     """Midpoint rule on a range that grows with n from [-7, 7] to [-9, 9].
 
@@ -82,6 +84,7 @@ def piecewise(kinks, step):
     return trapezoid(step)
 
 
+@cache
 def graded(n, half_width=9.0):
     """Gauss-Legendre panels that shrink towards 0, where the kink of a closed-form partner sits; exact beside it."""
     edges = np.linspace(0.0, half_width, n // 8 + 1)
@@ -106,12 +109,20 @@ def adaptive(f, kinks, half_width, *, relative, absolute=0.0):
     return value, "" if info.success and np.all(np.isfinite(value)) else info.message
 
 
+@jit
 def factor(S):
     """Lower triangular L with L L^T = S; exactly dependent fields get a zero column."""
-    n = len(S)
+    n = S.shape[0]
     L = np.zeros((n, n))
     for j in range(n):
-        pivot = S[j, j] - L[j, :j] @ L[j, :j]
+        pivot = S[j, j]
+        for k in range(j):
+            pivot -= L[j, k] * L[j, k]
         if pivot > 4e-16 * n * S[j, j]:
-            L[j:, j] = (S[j:, j] - L[j:, :j] @ L[j, :j]) / np.sqrt(pivot)
+            L[j, j] = math.sqrt(pivot)
+            for i in range(j + 1, n):
+                L[i, j] = S[i, j]
+                for k in range(j):
+                    L[i, j] -= L[i, k] * L[j, k]
+                L[i, j] /= L[j, j]
     return L

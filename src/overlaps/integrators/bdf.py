@@ -104,7 +104,8 @@ class StructuredBDF(BDF):
     @property
     def kernel(self):
         """The compiled closure with which steps can be made in bursts, or None."""
-        plain = type(self) is StructuredBDF and self.system.pace is None
+        # rules of quadrature are tested in Python, and a Jacobian by differences is most of the work
+        plain = type(self) is StructuredBDF and self.system.pace is None and not self.system.closure.by_quadrature
         return self.system.kernel if plain else None
 
     @property

@@ -36,7 +36,9 @@ class Burst:
     y_old: np.ndarray
 
     def __init__(self, solver, run, largest, level, stops, first_step=None):
-        self.solver, self.run, self.budget, self.first_step = solver, run, FIRST, first_step or 0.0
+        self.solver, self.run, self.first_step = solver, run, first_step or 0.0
+        # rules of quadrature are tested in Python, after every step
+        self.budget = 1 if solver.system.closure.by_quadrature else FIRST
         system, model = solver.system, solver.system.model
         self.constants = (
             model.K, model.teacher_activation.code, model.eta, model.eta_v, model.noise, np.array(model.spectrum.s),
@@ -53,6 +55,8 @@ class Burst:
     def step(self):
         """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""
         solver, began, spent = self.solver, perf_counter(), self.place[2]
+        system, (S, _, *rest) = solver.system, self.work
+        self.work = S, np.append(system.w, system.closure.parameters), *rest
         try:
             code = self.march()
         finally:  # an interruption arrives here
@@ -64,7 +68,7 @@ class Burst:
             solver.error, solver.nfev = float(self.clock[2]), int(self.place[2])
             solver.y = self.y.copy()
         speed = (solver.nfev - spent) / max(perf_counter() - began, 1e-9)
-        self.budget = int(np.clip(PATIENCE * speed, 12, LARGEST))
+        self.budget = 1 if system.closure.by_quadrature else int(np.clip(PATIENCE * speed, 12, LARGEST))
         return solver.TOO_SMALL_STEP if code == VANISHED else None
 
     def prepare(self):
@@ -91,12 +95,12 @@ class RungeKutta(Burst):
         self.clock, self.place = np.array([self.solver.t, self.first_step, 0.0, self.solver.t]), np.array([1, 0, 0])
         self.y, self.y_old = np.array(self.solver.y), np.array(self.solver.y)
         k = np.zeros((self.solver.n_stages + 1, n))
-        self.fixed = self.kernel, self.constants, self.work, self.control, *self.stops, _paced(self.solver.system)
+        self.fixed = self.control, *self.stops, _paced(self.solver.system)
         self.moving = self.y, self.y_old, np.empty(n), k, self.clock, self.out, self.place
 
     def march(self):
         """Steps until one is worth a look; how they came back."""
-        return _dop853.march(*self.fixed, self.budget, *self.moving)
+        return _dop853.march(self.kernel, self.constants, self.work, *self.fixed, self.budget, *self.moving)
 
 
 class Backward(Burst):

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.two_point import slope, value
+from ..gaussian.tables import respond
 
 
 @jit
@@ -35,14 +35,13 @@ def fields(teachers, students, root_s, x, t, nu, lam):
 
 
 @jit
-def respond(student, teacher, nu, lam, g_star, g, dg):
-    """g*(nu), g(lambda) and g'(lambda) for activations with these codes."""
+def outputs(student, teacher, nu, lam, g_star, g, dg):
+    """Fill g*(nu), g(lambda) and g'(lambda) for functions with these codes or tables."""
     for i in range(nu.shape[0]):
         for m in range(nu.shape[1]):
-            g_star[i, m] = value(teacher, nu[i, m])
+            g_star[i, m] = respond(teacher, nu[i, m])[0]
         for k in range(lam.shape[1]):
-            g[i, k] = value(student, lam[i, k])
-            dg[i, k] = slope(student, lam[i, k])
+            g[i, k], dg[i, k] = respond(student, lam[i, k])
 
 
 @jit
@@ -144,6 +143,6 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, N, x, no
         row = rates[t - first]
         eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
         fields(teachers, students, root_s, x, t, nu, lam)
-        respond(student, teacher, nu, lam, g_star, g, dg)
+        outputs(student, teacher, nu, lam, g_star, g, dg)
         forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
         update(students, root_s, x, t, M, F, 1 - decay / N)

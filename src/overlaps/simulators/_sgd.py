@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.two_point import slope, value
+from ..gaussian.tables import respond
 
 
 @jit(fast=True)
@@ -34,15 +34,19 @@ def add_outer(W, F, x, scale):
 
 @jit
 def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
-    """F_k = -eta v_k g'(lambda_k) Delta and dv_k = -eta_v g(lambda_k) Delta of one sample with label noise xi."""
+    """F_k = -eta v_k g'(lambda_k) Delta and dv_k = -eta_v g(lambda_k) Delta of one sample with label noise xi.
+
+    ``student`` and ``teacher``, here and below, are the codes of functions or their tables.
+    """
     delta = -xi
     for k in range(v.size):
-        delta += v[k] * value(student, lam[k])
+        dv[k], F[k] = respond(student, lam[k])
+        delta += v[k] * dv[k]
     for m in range(v_star.size):
-        delta -= v_star[m] * value(teacher, nu[m])
+        delta -= v_star[m] * respond(teacher, nu[m])[0]
     for k in range(v.size):
-        F[k] = -eta * v[k] * slope(student, lam[k]) * delta
-        dv[k] = -eta_v * value(student, lam[k]) * delta
+        F[k] *= -eta * v[k] * delta
+        dv[k] *= -eta_v * delta
 
 
 @jit

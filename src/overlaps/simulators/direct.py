@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..gaussian.two_point import NUMERIC
 from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
@@ -49,7 +48,8 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         limit, changed = rates.left(limit)
         X, xi = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
-        _advance(model, W, factor, W_star, v, X, xi if noise is None else noise[:, None] * xi, rows)
+        noises = xi if noise is None else noise[:, None] * xi
+        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, noises, *_functions(model), rows)
         return len(X)
 
     def record():
@@ -85,39 +85,17 @@ class _Inputs:
         return X, xi
 
 
-def _advance(model, W, factor, W_star, v, X, xi, rates):
-    if _compiled(model):
-        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *_codes(model), rates)
-    else:
-        advance(model, W, factor, v, X, X @ W_star.T / np.sqrt(W.shape[1]), xi, rates)
-
-
 def advance(model, W, factor, v, X, nu, xi, rates):
     """One step per input in X (steps, batch, N), with teacher fields nu (steps, batch, M), noise xi (steps, batch).
 
     ``rates`` (steps, 4) are those of :class:`Rates`. The students' weights are ``factor[0] W``; W, factor (1,) and v
     change in place.
     """
-    if _compiled(model):
-        _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_codes(model), rates)
-        return
-    student, teacher = model.activation, model.teacher_activation
-    scale = 1 / np.sqrt(W.shape[1])
-    for x, fields, noise, row in zip(X, nu, xi, rates, strict=True):  # user functions are plain Python
-        eta, eta_v, decay, decay_v = row
-        lam = x @ W.T * (factor[0] * scale)
-        delta = student.g(lam) @ v - teacher.g(fields) @ model.v_star - noise
-        F = -eta * v * student.dg(lam) * delta[:, None]
-        dv = -eta_v * student.g(lam) * delta[:, None]
-        _sgd.apply_step(W, factor, v, x, F, dv, model.trains_v, decay, decay_v)
+    _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_functions(model), rates)
 
 
-def _compiled(model):
-    return NUMERIC not in (model.activation.code, model.teacher_activation.code)
-
-
-def _codes(model):
-    return model.activation.code, model.teacher_activation.code
+def _functions(model):
+    return model.activation.compiled, model.teacher_activation.compiled
 
 
 def weights_with_overlaps(start, sizes, rng):

@@ -8,7 +8,6 @@ approximation.  Inputs with a covariance spectrum: one frame per eigenspace.
 
 import numpy as np
 
-from ..gaussian.two_point import NUMERIC
 from ..models.start import overlap_factor
 from . import _reduced
 from .rates import Rates
@@ -145,22 +144,10 @@ def block_overlaps(teachers, students, s):
 
 def _stepper(model, N, s, teachers, students, v):
     """Return the function (x, noise, first, last, rates) that makes these steps of a drawn block, in place."""
-    M = model.M
-    f, f_star = model.activation, model.teacher_activation
+    functions = model.activation.compiled, model.teacher_activation.compiled
     root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
 
-    def jitted(x, noise, first, last, rates):
-        codes = f.code, f_star.code
-        _reduced.run(teachers, students, v, root_s, v_star, *codes, rates, N, x, noise, first, last)
+    def advance(x, noise, first, last, rates):
+        _reduced.run(teachers, students, v, root_s, v_star, *functions, rates, N, x, noise, first, last)
 
-    def plain(x, noise, first, last, rates):  # user functions are Python
-        b = noise.shape[1]
-        nu, lam, F = np.empty((b, M)), np.empty((b, v.size)), np.empty((b, v.size))
-        for t in range(first, last):
-            eta, eta_v, decay, decay_v = rates[t - first]
-            _reduced.fields(teachers, students, root_s, x, t, nu, lam)
-            g_star, g, dg = (np.array(a, dtype=float) for a in (f_star.g(nu), f.g(lam), f.dg(lam)))
-            _reduced.forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
-            _reduced.update(students, root_s, x, t, M, F, 1 - decay / N)
-
-    return plain if NUMERIC in (f.code, f_star.code) else jitted
+    return advance

@@ -33,7 +33,7 @@ class MomentSystem(System):
         isotropic_model = replace(model, spectrum=isotropic())
         one_block = State.from_overlaps(isotropic_model, Q=start.Q, R=start.R, T=start.T, v=start.v)
         self.fields = System(isotropic_model, one_block)
-        self.closure, self.kernel = self.fields.closure, None
+        self.closure = self.fields.closure
         self.S, self.A, self.B = self.fields.S, self.fields.A, self.fields.B
         self.C, self.dv = self.fields.C, self.fields.dv
         self.H, self.first_row = _sparse(basis.multiplication), _sparse(basis.multiplication[:1])
