@@ -14,6 +14,7 @@ import pytest
 import overlaps as ov
 
 matplotlib.use("agg")
+os.environ["OVERLAPS_QUIET"] = "1"  # tests compile without a word
 
 CLOSED = {"erf": ov.erf, "linear": ov.linear, "quadratic": ov.quadratic}
 

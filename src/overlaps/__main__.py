@@ -1,14 +1,22 @@
-"""``python -m overlaps demo``: theory against simulation in one figure.  ``python -m overlaps info``: the set-up."""
+"""``python -m overlaps demo``: theory against simulation in one figure.  ``python -m overlaps info``: the set-up.
+
+``python -m overlaps warm``: every kernel compiled into the cache, for images, clusters and lectures.
+"""
 
 import argparse
+import os
 import platform
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
 import overlaps as ov
+from overlaps._base.compiling import watch
 from overlaps._base.jit import cache_folder
+from overlaps._base.progress import bar
 from overlaps.flow import flow
 
 
@@ -54,8 +62,6 @@ def print_table(theory, sgd):
 
 def info():
     """Versions, threads and the folder of compiled kernels."""
-    import os
-
     import numba
     import scipy
 
@@ -71,6 +77,59 @@ def info():
         print("set NUMBA_CACHE_DIR to a folder that can")
 
 
+def warm():
+    """Compile every kernel, by solving, simulating and linearising the smallest problems there are."""
+    os.environ["OVERLAPS_QUIET"] = "1"  # the bar says it
+    tasks = [*_integrations(), *_simulations()]
+    clock, before = time.perf_counter(), watch.count
+    with bar(True, len(tasks), "tasks") as tick, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for done, task in enumerate(tasks, 1):
+            task()
+            tick(done)
+    n, folder, seconds = watch.count - before, cache_folder(flow), time.perf_counter() - clock
+    if n == 0:
+        print(f"nothing to compile: all kernels were found in {folder}" if folder else "nothing to compile")
+    elif folder is not None:
+        print(f"{n} kernels compiled in {seconds:.0f} s, kept in {folder} for this processor and these versions")
+    else:
+        print(f"{n} kernels compiled in {seconds:.0f} s, but not kept: set NUMBA_CACHE_DIR to a writable folder")
+
+
+def _integrations():
+    """Integrations by every method, stability and late times, for all pairs of activations with closed forms."""
+    known = ov.linear, ov.quadratic, ov.relu, ov.erf, ov.tanh, ov.leaky_relu(0.1), ov.polynomial([0.0, 0.0, 0.0, 1.0])
+    spectrum = ov.Spectrum([1.5, 0.5])
+    for student in known:
+        for teacher in known:
+            model = ov.committee_machine(2, 1, activation=student, teacher_activation=teacher, eta=0.1, eta_v=0.1)
+            yield partial(ov.closure, model, [[0.5, 0.1], [0.1, 0.4]], [[0.1], [0.05]], [[1.0]])
+        model = ov.committee_machine(2, 1, activation=student, eta=0.1, spectrum=spectrum)
+        start = model.random_start(N=20, rng=1)
+        for method in ("DOP853", "structured", "exponential"):
+            yield partial(ov.solve, model, start, (0.0, 0.1), method=method)
+        yield partial(_batch, model, start)
+    for student in (ov.erf, ov.linear, ov.quadratic):
+        model = ov.committee_machine(1, 1, activation=student, eta=0.5)
+        near = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.999]], T=[[1.0]])
+        yield partial(ov.linearise, model, near)
+        for method in ("DOP853", "structured"):
+            yield partial(ov.solve, model, near, [1.0], method=method, late=True)
+
+
+def _batch(model, start):
+    return ov.solve_many(model, start, np.linspace(0.0, 0.1, 30), blocks=False).eps_g
+
+
+def _simulations():
+    """Both simulators and that of the hidden manifold."""
+    for student in (ov.erf, ov.linear, ov.quadratic, ov.relu, ov.tanh):
+        model = ov.committee_machine(2, 2, activation=student, eta=0.1)
+        for method in ("direct", "reduced"):
+            yield partial(ov.simulate, model, N=20, alpha=[0, 1], rng=1, method=method)
+    yield partial(ov.simulate, ov.hidden_manifold(2, 2, ratio=0.5, eta=0.1), N=20, alpha=[0, 1], rng=1)
+
+
 def main(arguments=None):
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m overlaps", description=ov.__doc__)
@@ -80,9 +139,12 @@ def main(arguments=None):
     )
     job.add_argument("--output", default="overlaps-demo.png", help="where the figure goes (default: %(default)s)")
     commands.add_parser("info", help="versions, cores, cache folder")
+    commands.add_parser("warm", help="compile every kernel into the cache, with a progress bar")
     options = parser.parse_args(arguments)
     if options.command == "demo":
         demo(options.output)
+    elif options.command == "warm":
+        warm()
     else:
         info()
 

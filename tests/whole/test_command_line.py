@@ -1,9 +1,14 @@
 """The command line."""
 
+import os
+import subprocess
+import sys
+from itertools import islice
+
 import pytest
 
 import overlaps as ov
-from overlaps.__main__ import main
+from overlaps.__main__ import _integrations, main
 
 
 def test_command_line(capsys):
@@ -12,3 +17,39 @@ def test_command_line(capsys):
     with pytest.raises(SystemExit):
         main([])
     assert "demo" in capsys.readouterr().err
+
+
+def test_warm_says_what_it_compiled_and_where(capsys, monkeypatch):
+    """Two of its tasks, so that the test is short; the whole list is run by the slow test of an empty cache."""
+    monkeypatch.setattr("overlaps.__main__._integrations", lambda: list(islice(_integrations(), 2)))
+    monkeypatch.setattr("overlaps.__main__._simulations", lambda: [])
+    main(["warm"])
+    told = capsys.readouterr()
+    assert "2/2 tasks" in told.err
+    assert "nothing to compile: all kernels were found in" in told.out or "kernels compiled in" in told.out
+
+
+LONG = """
+import time
+from overlaps._base import compiling
+from overlaps._base.jit import jit
+compiling.PATIENCE = 0.01
+import overlaps as ov
+model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+ov.closure(model, [[1.0]], [[0.5]], [[1.0]])
+time.sleep(0.2)
+ov.closure(ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.5), [[1.0]], [[0.5]], [[1.0]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_long_compilation_says_so_once_and_the_cache_keeps_it_quiet(tmp_path):
+    def said(**more):
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "OVERLAPS_QUIET": "0"} | more
+        return subprocess.run([sys.executable, "-c", LONG], env=env, capture_output=True, text=True, check=True).stderr
+
+    assert said(OVERLAPS_QUIET="1", NUMBA_CACHE_DIR=str(tmp_path / "other")) == ""
+    first = said()
+    assert first.count("compiling kernels, once per machine") == 1 and len(first.splitlines()) == 1
+    assert said() == ""

@@ -9,6 +9,8 @@ then the kernel is compiled again in each process instead.
 
 from numba import njit
 
+from . import compiling as compiling  # says when it takes long
+
 FAST = {"contract", "arcp", "nsz", "reassoc"}
 
 

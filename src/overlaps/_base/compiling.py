@@ -1,0 +1,53 @@
+"""What is said while kernels compile: one line on standard error, once in a process, if it takes long.
+
+``OVERLAPS_QUIET=1`` in the environment keeps it silent.
+"""
+
+import os
+import sys
+from threading import Timer
+from time import perf_counter
+
+from numba.core import event
+
+PATIENCE = 1.0  # seconds of compilation in a process before anything is said
+PACKAGE = __name__.partition(".")[0]
+
+
+class _Watch(event.Listener):
+    """Counts the kernels of this package that were compiled, not found in the cache, and the seconds that it took."""
+
+    def __init__(self):
+        self.count, self.seconds, self.depth, self.began, self.timer = 0, 0.0, 0, 0.0, None
+
+    def on_start(self, event):
+        """A kernel, or one that another one calls, begins to compile."""
+        kernel = event.data["dispatcher"]
+        self.depth += 1
+        self.count += getattr(kernel.py_func, "__module__", "").partition(".")[0] == PACKAGE
+        if self.depth == 1:
+            self.began = perf_counter()
+            if self.count and not said and os.environ.get("OVERLAPS_QUIET", "0") == "0":
+                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [kernel.stats.cache_path])
+                self.timer.daemon = True
+                self.timer.start()
+
+    def on_end(self, event):
+        """It is done."""
+        self.depth -= 1
+        if self.depth == 0:
+            self.seconds += perf_counter() - self.began
+            if self.timer is not None:
+                self.timer.cancel()
+
+
+said: list[str] = []
+watch = _Watch()
+event.register("numba:compile", watch)
+
+
+def _say(folder):
+    kept = "once per machine" if folder else "in every process, as no cache folder can be written (NUMBA_CACHE_DIR)"
+    if not said:
+        said.append(f"overlaps: compiling kernels, {kept}: 10 to 30 s; 'python -m overlaps warm' compiles all of them.")
+        print(said[0], file=sys.stderr, flush=True)
