@@ -28,7 +28,7 @@ class StructuredBDF(BDF):
     K(K+1)/2 + KM (+ K), is the closure's response to dQ, dR (, dv) and is solved for by Woodbury's formula. A
     factorisation and a solve both cost O(L K^2 (K + M)), as much as the right-hand side: the sums over blocks that the
     small matrix needs are the same for all columns of F, which are never formed. Step control, order and error
-    estimate are SciPy's.
+    estimate are SciPy's. ``solve`` makes the same steps in compiled code where the closure is and no schedule runs.
 
     Parameters
     ----------

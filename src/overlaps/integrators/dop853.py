@@ -28,8 +28,8 @@ class DOP853(integrate.DOP853):
     Notes
     -----
     The local error of eps_g is bounded; a plateau amplifies it like any other. Below eps_g = 1e-15 / rtol the rounding
-    of Q and R, summed over the steps, takes over (``solve(..., late=True)`` goes on); what is hidden by it costs no
-    steps. ``solve`` makes the same steps in compiled code where the closure is.
+    of Q and R, summed over the steps, takes over (``solve(..., late=True)`` goes on); what is hidden by it costs
+    few steps. ``solve`` makes the same steps in compiled code where the closure is.
 
     References
     ----------
