@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 
 N, SIZE = (100, 1000) if "--full" in sys.argv else (20, 100)
-ETAS, NOISES, ALPHA = np.linspace(0.2, 2.0, N), np.linspace(0.0, 0.1, N), np.linspace(0.0, 300.0, 301)
+ETAS, NOISES, ALPHA = np.linspace(0.2, 3.0, N), np.linspace(0.0, 0.1, N), np.linspace(0.0, 600.0, 301)
 MODEL = ov.committee_machine(2, 2, eta=0.5)
 GRID = [(eta, noise) for eta in ETAS for noise in NOISES]
 
