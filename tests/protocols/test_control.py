@@ -125,6 +125,19 @@ def test_the_search_finds_the_linear_optimum():
     np.testing.assert_allclose(LINEAR.eta * greedy(greedy.knots), expected, rtol=1e-6)
 
 
+def test_the_best_constant_on_a_wide_spectrum():
+    """Rates stay stable far beyond the time scale of the largest eigenvalue, which has few dimensions."""
+    model = dataclasses.replace(LINEAR, eta=0.1, noise=1.0, spectrum=ov.power_law(beta=1.0, L=64))
+    p = model.spectrum.p[:, None, None]
+    start = ov.State.from_blocks(model, q=p, r=0 * p, t=p)
+    best = ov.optimal_schedule(model, start, 3.0, knots=6, tol=1e-3)
+    eta, value = best.constant
+    around = [ov.theory.linear.error(model.spectrum, x, [3.0], noise=1.0)[0] for x in (0.9 * eta, eta, 1.1 * eta)]
+    assert value == pytest.approx(around[1], rel=1e-6) and min(around) == around[1]
+    assert eta > 4 / model.spectrum.s.max()
+    assert best.value < 0.9 * value  # annealing gains an exponent
+
+
 def test_bounds_objectives_and_starts():
     kept = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=9, bounds=(0.1, 0.4))
     free = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=9)

@@ -14,7 +14,7 @@ from ..flow import flow
 from ..integrators.evolve import evolve
 from ..models.schedule import Schedule
 from ..results.trajectory import Trajectory
-from .control import Control
+from .control import MOST_STEPS, STIFFNESS, Control
 
 __all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
 
@@ -101,9 +101,12 @@ class _Search:
 
     def constant(self):
         """(factor, objective) of the best constant rate: a scan, refined; steps are as short as each rate asks for."""
-        limit = 4 / max(self.control.fastest_rate, 1e-300)  # where a mode of the fastest rate diverges, about
-        low, high = self.bounds
-        high = min(high, 2 * limit)
+        control, (low, high) = self.control, self.bounds
+        # steps diverge, about, where a mode of the mean eigenvalue does: the largest ones have few dimensions
+        spectrum = control.model.spectrum
+        limit = 4 * spectrum.s.max() / (control.fastest_rate * (spectrum.p @ spectrum.s))
+        most = MOST_STEPS * STIFFNESS / (2 * self.fine * control.knots[-1] * control.fastest_rate)
+        high = min(high, 2 * limit, max(most, low))
         low = min(max(low, 1e-3 * high), high)
 
         def objective(x):
