@@ -79,7 +79,7 @@ def solve(
         Make a second run with tolerances 100 times smaller (rtol at least 1e-13), recorded at the same times, about 1.5
         to 3 times the work of the first, and give the differences in ``Trajectory.error``. ``success`` is False where
         they exceed 1000 rtol, of the largest overlap or of eps_g (beyond 10 ``eps_floor``): a plateau multiplies the
-        errors of the steps, in 371 random settings by at most 190, and more says that the curve cannot be trusted.
+        errors of the steps, but by no factor like that: more says that the curve cannot be trusted.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 
