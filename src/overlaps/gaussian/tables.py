@@ -21,6 +21,7 @@ GOAL = 1e-13
 NEEDED = 9.0  # what every function is asked for; beyond, tables go as far as LARGEST, or as PANELS suffice
 LARGEST, PANELS, DEGREE = 2.0**16, 2**13, 11
 LEAST = 2.0**-10  # up to there one bin; relative accuracy of odd functions is kept down to any size
+SMALL = 1e-2  # of the size of a function on [-1, 1]: errors are relative to no less
 NARROW = 1e-14  # width, relative to the place, of a panel that is not halved again: there is a kink in it
 PER_OCTAVE = 8
 SHIFT = 52 - 3  # bits of a float below those of the bin
@@ -129,9 +130,13 @@ def polynomial_table(coefficients):
 
 def tabulate(functions, name):
     """The table of g, g' and perhaps g''; raises ``ValueError`` where they cannot be tabulated on [-9, 9]."""
-    scale, reach, left, error = np.zeros(len(functions)), 0.0, PANELS, 0.0
+    reach, left, error = 0.0, PANELS, 0.0
     panels = []
     with np.errstate(all="ignore"):  # where they are not finite, the table ends
+        # a function that vanishes at zero as a difference of numbers of order one is known to their rounding only
+        scale = np.array(
+            [SMALL * np.nanmax(np.abs(f(NODES)), initial=0.0, where=np.isfinite(f(NODES))) for f in functions]
+        )
         for inner, outer in [(0.0, LEAST), *((LEAST * 2.0**i, LEAST * 2.0 ** (i + 1)) for i in range(OCTAVES))]:
             for end in inner + (outer - inner) * np.array([1.0, 0.75, 0.5, 0.25, 0.125]):
                 ring = [(-end, -inner), (inner, end)] if inner else [(-end, end)]

@@ -224,7 +224,7 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
             rescale(D, order, allowed / h)
             h, place[EQUAL] = allowed, 0
         while True:
-            if h < least and not again:
+            if not (h >= least or again):  # nan, too, from velocities that overflow
                 return VANISHED
             if not again:
                 clock[END] = t + h

@@ -177,7 +177,7 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
                 velocity(closure, constants, pace, work, driving, t, y, k[0])
                 place[2] += 1
         while True:
-            if h_abs < least:
+            if not h_abs >= least:  # nan, too, from velocities that overflow
                 return VANISHED
             later = min(t + h_abs, bound)
             h = h_abs = later - t

@@ -161,7 +161,8 @@ def _closure_note(closure):
 
 def checked_start(model, start):
     """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
-    start = check.state(start).on(check.model(model))
+    model = check.model(model)
+    start = check.state(start).on(model)
     largest = np.max(np.abs(start.S))
     if not largest < OVERFLOW:
         raise ValueError(

@@ -24,6 +24,8 @@ LIMIT = 8  # eigenvalues up to which powers of s keep six digits of eps_g, for b
 class MomentSystem(System):
     """The flow in moments, in the protocol of ``integrate``: packed like a System, moments in place of blocks."""
 
+    kernel = None  # compiled steps are those of the flow in blocks
+
     def __init__(self, model, start, basis):
         super().__init__(model, start)
         self.basis = basis
