@@ -34,7 +34,7 @@ PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL])
 SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, MATRIX, INTS)
 
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
-NOISE = 10.0  # of the error estimate, in units of the rounding of the velocities
+NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 1000.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
 QUIET = (0.9 / 1.2) ** 8  # least error where rounding rules: an estimate that vanishes by accident lengthens little
 A, B, NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("A", "B", "C", "E3", "E5"))
