@@ -159,6 +159,12 @@ def split(S, k, j, alpha, beta, spread, rho):
                 rho[c, d] = 1.0 if c == d else min(max(left / (spread[c] * spread[d]), -1.0), 1.0)
 
 
+def covariance(S):
+    """The nearest covariance: conditioning on nearly dependent fields divides what rounding made indefinite by little."""
+    values, vectors = np.linalg.eigh(S)
+    return S if values[0] >= 0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
 def residual_correlations(residual):
     """Standard deviations (..., n) and correlations (..., n, n) of a covariance; none for a field without variance."""
     s = np.sqrt(np.maximum(np.diagonal(residual, axis1=-2, axis2=-1), 0.0))

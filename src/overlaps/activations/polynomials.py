@@ -11,7 +11,7 @@ from numpy.polynomial import polynomial as poly
 from ..gaussian.rules import gauss_hermite
 from ..gaussian.tables import polynomial_table
 from ._mehler import mean_derivatives, mehler
-from ._pairs import fill_pairs
+from ._pairs import covariance, fill_pairs
 from .bound import Bound
 
 
@@ -56,6 +56,6 @@ class PolynomialClosure(Bound):
         if self.rule.second_order:
             outer, inner = gauss_hermite(2 * self.degree + 1), gauss_hermite(self.degree + 1)
             square = np.empty((K, K))
-            fill_pairs(S, w, K, *self.functions, *outer, *inner, self.degree + 1, False, square)
+            fill_pairs(covariance(S), w, K, *self.functions, *outer, *inner, self.degree + 1, False, square)
             self._second_order(w, square, dd[:, :K], C)
         return self._first_order(w, gg, dd, hh, A, B, dv)
