@@ -1,3 +1,10 @@
+"""Whole integrations at the edge of what overlaps can be."""
+
+import numpy as np
+
+import overlaps as ov
+
+
 def test_dependent_students_stay_what_they_are():
     """Six linear students in the span of one teacher: overlaps of rank one, and their sum learns as a single unit does.
 

@@ -160,7 +160,7 @@ def split(S, k, j, alpha, beta, spread, rho):
 
 
 def covariance(S):
-    """The nearest covariance: conditioning on nearly dependent fields divides what rounding made indefinite by little."""
+    """The nearest covariance: conditioning on nearly dependent fields would divide what is indefinite by little."""
     values, vectors = np.linalg.eigh(S)
     return S if values[0] >= 0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
 
