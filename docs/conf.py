@@ -46,7 +46,10 @@ napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
 napoleon_custom_sections = [("Attributes", "params_style")]
-nitpick_ignore_regex = [("py:exc", r"\w+(Error|Warning)")]
+nitpick_ignore_regex = [
+    ("py:exc", r"\w+(Error|Warning)"),
+    ("py:class", r"overlaps\.integrators\.burst\.\w+"),  # how a solver is stepped is its own affair
+]
 
 # gallery -------------------------------------------------------------------------------------------------------------
 # Scripts save their figure in the current folder; a copy of them, by topic, keeps the pictures out of the repository.
@@ -58,7 +61,7 @@ TOPICS = {  # folder: (title, beginnings of file names)
     "one_step": ("One gradient step", ("spiked", "one_step")),
     "bayes": ("Bayes-optimal learning", ("bayes",)),
     "protocols": ("Protocols", ("schedules", "optimal_schedule", "forgetting")),
-    "sweeps": ("Sweeps", ("sweep",)),
+    "sweeps": ("Sweeps", ("sweep", "batches")),
 }
 
 

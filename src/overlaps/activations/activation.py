@@ -112,7 +112,7 @@ class Activation:
 
     @cached_property
     def table(self):
-        """g, g' and g'', if it is known, as a :class:`Table` that kernels read; made once."""
+        """g, g' and g'', if it is known, as a table that kernels read; made once."""
         if isinstance(self.g, Polynomial):
             return polynomial_table(self.g.coefficients)
         functions = (self.g, self.dg) if self.d2g is None else (self.g, self.dg, self.d2g)
