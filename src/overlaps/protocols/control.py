@@ -8,7 +8,7 @@ from ..integrators.evolve import checked_start
 from ..models.schedule import Schedule
 from . import _adjoint
 
-__all__ = ["Control", "schedule_gradient"]
+__all__ = ["schedule_gradient"]
 
 OBJECTIVES = "final", "mean"
 STIFFNESS = 1.5  # h times the fastest rate, at most
