@@ -270,7 +270,7 @@ def on_plateau(K, eta):
 
 
 SHOWN = [0.2, 0.5, 0.8, 1.1]
-fine = np.union1d(np.arange(0.02, 1.4, 0.04), SHOWN)
+fine = np.union1d(np.round(np.arange(0.02, 1.4, 0.04), 2), SHOWN)
 heights, rates = np.transpose([on_plateau(3, eta) for eta in fine])
 
 fig, axes = plt.subplots(1, 3, figsize=(12.5, 3.9))

@@ -9,7 +9,7 @@ from . import _bdf, _dop853
 from ._steps import LARGEST, VANISHED, ready
 
 FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
-ROOM = 10**6  # numbers in the records between two looks
+ROOM = 250_000  # numbers in the records between two looks
 
 
 def _paced(system):
