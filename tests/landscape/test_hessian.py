@@ -85,12 +85,18 @@ def draw(name, spectrum, N, with_v, rng):
 
 
 # truncation h^4 times sixth derivatives, and rounding 1e-16 / h^2; tanh is a sum of error functions to 1e-5
-TOLERANCE = {"erf": (1e-2, 1e-7), "linear": (1e-2, 1e-10), "quadratic": (1e-2, 1e-10), "relu": (4e-3, 1e-6)}
+TOLERANCE = {
+    "tanh": (2e-2, 1e-4),
+    "erf": (1e-2, 1e-7),
+    "linear": (1e-2, 1e-10),
+    "quadratic": (1e-2, 1e-10),
+    "relu": (4e-3, 1e-6),
+}
 
 
 @pytest.mark.parametrize("spectrum", [ov.isotropic(), TWO_BLOCKS], ids=["isotropic", "two blocks"])
 @pytest.mark.parametrize("with_v", [False, True], ids=["first layer", "both layers"])
-@pytest.mark.parametrize("name", TOLERANCE)
+@pytest.mark.parametrize("name", [name for name in TOLERANCE if name != "tanh"])
 def test_all_eigenvalues_are_those_of_explicit_weights(name, with_v, spectrum, rng):
     N, (h, tolerance) = 18, TOLERANCE[name]
     model, state, weights = draw(name, spectrum, N, with_v, rng)
@@ -105,11 +111,7 @@ def test_all_eigenvalues_are_those_of_explicit_weights(name, with_v, spectrum, r
 @pytest.mark.parametrize(("name", "N"), [("erf", 48), ("quadratic", 30), ("relu", 36), ("tanh", 12)])
 def test_larger_networks(name, N, rng):
     model, state, weights = draw(name, TWO_BLOCKS, N, False, rng)
-    if name == "tanh":
-        state = ov.State.from_weights(model, W=np.sqrt(N) * weights[1], W_star=np.sqrt(N) * weights[2])
-        h, tolerance = 2e-2, 1e-4
-    else:
-        h, tolerance = TOLERANCE[name]
+    h, tolerance = TOLERANCE[name]
     expected = np.linalg.eigvalsh(explicit(*weights, h))
     found = ov.hessian(model, state)
     values = [found.outliers]

@@ -96,10 +96,7 @@ def schedule(best, ax=None, **style):
     'learning rate $\\eta$'
     >>> matplotlib.pyplot.close("all")
     """
-    from matplotlib import pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5, 4), layout="constrained")
+    ax = _new_axes(ax)
     (line,) = ax.plot(best.trajectory.alpha, best.eta, **{"label": "optimum"} | style)
     ax.axhline(best.constant[0], color=line.get_color(), linestyle="--", linewidth=1, label="best constant")
     ax.set(xlabel=r"learning time $\alpha$ = steps / $N$", ylabel=r"learning rate $\eta$")
