@@ -4,7 +4,8 @@ Ten thousand trajectories on a Dask cluster, a thousand at a time
 
 A trajectory of two erf students takes about a millisecond, less than it takes to send it: a worker gets a batch.
 ``ov.solve_many`` integrates a batch in compiled code, ``ov.sweep`` sends the batches, and what comes back is what one
-call for all of them returns, digit by digit.
+call for all of them returns: to the last bit where all processes load compiled kernels from the cache, to rounding
+(5e-13 here) where one of them has just compiled its own.
 
 Drawn is the time at which students and teachers have found each other, eps_g < 0.005, over learning rate and noise.
 The cluster here is local, with two workers of one thread; on a real one take ``threads`` = cores of a worker. There
@@ -59,4 +60,5 @@ if __name__ == "__main__":
     best = np.unravel_index(np.nanargmin(times), times.shape)
     print(f"fastest at eta = {ETAS[best[0]]:.2f}: alpha = {times[best]:g}")
     assert result.success and 0 < best[0] < N - 1 and times[0, 0] > 3 * times[best]
-    assert np.array_equal(result.values[1], errors(SIZE))  # workers change nothing in the result
+    # Workers change nothing: rounding, far below rtol = 1e-8, is all that may differ between two pieces of machine code.
+    np.testing.assert_allclose(result.values[1], errors(SIZE), rtol=0, atol=1e-10)
