@@ -60,5 +60,5 @@ if __name__ == "__main__":
     best = np.unravel_index(np.nanargmin(times), times.shape)
     print(f"fastest at eta = {ETAS[best[0]]:.2f}: alpha = {times[best]:g}")
     assert result.success and 0 < best[0] < N - 1 and times[0, 0] > 3 * times[best]
-    # Workers change nothing: rounding, far below rtol = 1e-8, is all that may differ between two pieces of machine code.
+    # Workers change nothing: rounding, far below rtol = 1e-8, is all that two pieces of machine code differ by.
     np.testing.assert_allclose(result.values[1], errors(SIZE), rtol=0, atol=1e-10)
