@@ -463,7 +463,7 @@ def test_gaussian_rows_keep_what_norms_share_with_the_spike():
     assert -4e-4 < found.change < 0 and -4e-4 < gaussian_rows(model, **point).change < 0
     # without that part the two functions are one, u = k mu1 + kap dmu0, and dc = kap b
     tilt = np.array([1.0, tilted.kap])
-    shared = _enlarged(tilted, **point, K=tilted.c * np.outer(tilt, tilt))
+    shared = _enlarged(tilted, **point, d=np.inf, K=tilted.c * np.outer(tilt, tilt))
     assert shared.change == pytest.approx(0, abs=1e-12)
     assert shared.theta[1] == pytest.approx(tilted.kap * shared.theta[0], rel=1e-9)
 

@@ -12,13 +12,15 @@ and orthonormal rows
 The latter are (159), (160) of Cui et al. (2024), arXiv:2402.04980, Appendix D.3.
 """
 
+import math
+
 import numpy as np
 
 from ..._base import check
 from .averages import ODD, even_part, function_of
 from .ridge import Packing, Response
 
-__all__ = ["checked", "iid_rows", "letters", "orthonormal_rows"]
+__all__ = ["checked", "iid_rows", "letters", "neurons", "orthonormal_rows"]
 
 ROWS = ("iid", "orthonormal")
 ITERATIONS = 100  # of the inner equation for g
@@ -122,6 +124,20 @@ def shares(name, size, fractions):
             f"entry of {name}."
         )
     return parts / parts.sum()
+
+
+def neurons(model, d):
+    """Neurons of each block (B,), rho_b beta d, infinite at d = infinity."""
+    size = d
+    if np.ndim(d) or d != math.inf:
+        size = check.number("d", d, above=0, hint="d is the dimension of the inputs; math.inf is the limit.")
+    found = np.atleast_1d(1.0 if model.fractions is None else model.fractions) * model.beta * size
+    if np.any(found < 1):
+        raise ValueError(
+            f"d = {check.shown(d)} leaves {np.min(found):.2g} neurons to one of {found.size} blocks; expected at least "
+            f"one in each, d >= {math.ceil(size / np.min(found))}."
+        )
+    return found
 
 
 def checked(model):

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ..._base import check
+from . import blocks
 from .conditional import conditional
 from .one_step import student_moments, target_moments
 from .ridge import Features, explained, strong_ridge
@@ -41,8 +42,8 @@ class RateBounds(NamedTuple):
     message: str = "both are minima"
 
 
-def bounds(model):
-    r"""Bounds on the test error of spiked random features at their spike, for any number of samples and any width.
+def bounds(model, d=math.inf):
+    r"""Bounds on the test error of spiked random features at their spike, for any number of samples.
 
     .. math::
         U &= E[hh] - \frac{E[h\mu_0]^2}{E[\mu_0^2]}, \\
@@ -53,19 +54,33 @@ def bounds(model):
     span of mu0(k), k mu1(k) and mu1(k) times the orthogonal direction leaves; it is reached as alpha/beta -> infinity,
     beta -> infinity. With several blocks of neurons the spans grow accordingly.
 
+    At finite d the p = beta d neurons are too few to average out what they fluctuate given k: a readout of the mean
+    :math:`m_b` on block b pays :math:`m_b^2 E[c_b \mu_{1,b}^2 + \mu_{2,b}^2] / (\rho_b p)` if it is constant there,
+    and never less than :math:`m_b^2 E[\mu_{2,b}^2] / (\rho_b p)`. U and L are least squares with these costs.
+
     Parameters
     ----------
     model : SpikedRandomFeatures
         Label noise adds its variance to all three numbers.
+    d : float
+        Input dimension; infinite by default.
 
     Returns
     -------
     Bounds
 
+    Raises
+    ------
+    ValueError
+        A d at which a block has less than one neuron.
+
     Notes
     -----
-    *Asymptotic*, d -> infinity: exact there. Both bounds vanish, and learning can be perfect, where gamma = 1 and
-    mu0(k) is proportional to the target: sigma = erf(x/sqrt 2) learns erf(w x/sqrt 2) at r = w sqrt(1 + c).
+    *Asymptotic*, d -> infinity: exact there, for any width. At finite d L is a bound on what
+    :meth:`SpikedRandomFeatures.solve` gives for any alpha and lam at this d and beta, and U the error of the best
+    readout that is constant on each block, which a ridge 1 << lam << n comes close to. *Heuristic* as that.
+    Both limits vanish, and learning can be perfect, where gamma = 1 and mu0(k) is proportional to the target:
+    sigma = erf(x/sqrt 2) learns erf(w x/sqrt 2) at r = w sqrt(1 + c).
 
     References
     ----------
@@ -79,17 +94,23 @@ def bounds(model):
     [0.107305, 0.01337, 0.064453]
     """
     table = model.coefficients
-    upper, lower = basis_bounds(Features(table), model.noise, model.bias)
+    features = Features(table)
+    neurons = blocks.neurons(model, d)
+    least = features.S[features.packing.pairs :] @ table.weight / neurons
+    linear = np.atleast_1d(model.c) * (features.mu1**2 @ table.weight) / neurons
+    upper, lower = basis_bounds(features, model.noise, model.bias, least + linear, least)
     return Bounds(upper, lower, linear_error(table, model.gamma, model.noise, model.bias))
 
 
-def basis_bounds(features, noise, bias=False):
-    """U and L."""
+def basis_bounds(features, noise, bias=False, cost=0.0, least=0.0):
+    """U and L, with the costs of the mu0 in either."""
     root = np.sqrt(features.weight)
     basis = np.concatenate([features.means(bias), features.u])
     rest = float(features.weight @ features.hh) + noise**2
-    rest -= explained((basis * root).T, features.h * root) + explained((features.mu1 * root).T, features.h1 * root)
-    return strong_ridge(features, noise, bias), max(rest, 0.0)
+    charged = np.append(features.charged(least, bias), np.zeros(len(features.u)))
+    rest -= explained((basis * root).T, features.h * root, charged)
+    rest -= explained((features.mu1 * root).T, features.h1 * root)
+    return strong_ridge(features, noise, bias, cost), max(rest, 0.0)
 
 
 def linear_error(table, gamma, noise, bias=False):

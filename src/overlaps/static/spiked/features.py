@@ -41,6 +41,7 @@ class Readout(Record):
     model: "SpikedRandomFeatures"
     alpha: Any
     lam: Any
+    d: Any
     mse: Any
     train: Any
     m: Any
@@ -66,6 +67,8 @@ class SpikedSolution(Readout):
     ----------
     alpha, lam : float
         Samples n/d of the readout, ridge penalty.
+    d : float
+        Input dimension, infinite in the limit.
     mse, train : float
         E(y - yhat)^2 on fresh and on training samples, label noise included, without a factor 1/2.
     m : float
@@ -103,7 +106,8 @@ class SpikedSolution(Readout):
 
     def __repr__(self):
         found = f"mse={self.mse:.6g}, train={self.train:.6g}" if self.converged else "not converged"
-        return f"SpikedSolution(alpha={self.alpha:.6g}, lam={self.lam:.6g}, {found})"
+        size = "" if math.isinf(self.d) else f", d={self.d:g}"
+        return f"SpikedSolution(alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {found})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -171,8 +175,8 @@ class SpikedRandomFeatures(Record):
     -----
     *Asymptotic*, d -> infinity at fixed n/d, p/d, and exact there, given the conditional Gaussian equivalence
     (confirmed by simulation, not proven). r = 0, plain random features, is not the limit r -> 0: an infinitesimal spike
-    has the norm sqrt(p) r, and at finite d the crossover lies at r ~ 1/sqrt(d). *Derived* here: blocks with
-    independent rows without a trace of large matrices, orthonormal rows, the bias.
+    has the norm sqrt(p) r, and at finite d the crossover lies at r ~ 1/sqrt(d): ``solve(..., d=)``.
+    *Derived* here: blocks with independent rows without a trace of large matrices, orthonormal rows, the bias.
 
     References
     ----------
@@ -334,9 +338,9 @@ class SpikedRandomFeatures(Record):
         fractions = np.ones(1) if self.fractions is None else self.fractions
         return rows(np.atleast_1d(self.c), self.beta, lam, fractions)
 
-    def _fit(self, alpha, lam, start=None, iterations=100):
+    def _fit(self, alpha, lam, d, start=None, iterations=100):
         kappa, response = alpha / self.beta, self._response(lam)
-        options = {"lam": lam, "kappa": kappa, "beta": self.beta, "noise": self.noise, "bias": self.bias}
+        options = {"lam": lam, "kappa": kappa, "beta": self.beta, "noise": self.noise, "bias": self.bias, "d": d}
         misfit = math.nan
         for n in range(LEVELS):  # den(k) = 1/(1 + V(k)) may be far sharper than the tables; seldom more than one round
             fit = _ridge.fit(self._level(n), response, **options, start=start, iterations=iterations)
@@ -347,7 +351,11 @@ class SpikedRandomFeatures(Record):
                 return fit
         return _ridge.failed(self._features.packing, misfit, fit.iterations)
 
-    def solve(self, *, alpha, lam, iterations=100):
+    def _dimension(self, d):
+        blocks.neurons(self, d)
+        return float(d)
+
+    def solve(self, *, alpha, lam, d=math.inf, iterations=100):
         r"""Test and training error, and order parameters, of the ridge readout.
 
         Parameters
@@ -356,6 +364,10 @@ class SpikedRandomFeatures(Record):
             Samples, n/d > 0.
         lam : float
             Ridge penalty > 0 of the objective ``sum (y - yhat)^2 + lam |a|^2`` (no factor 1/n).
+        d : float
+            Input dimension. At finite d the ridge also acts on the mean of the readout in each block, :math:`m_b`:
+
+            .. math:: E\Big[\frac{\mu_{0,b}\,(h - C)}{1 + V}\Big] = \frac{m_b}{n V_{2,b}}, \qquad n = \alpha d
         iterations : int
             Most Newton iterations.
 
@@ -367,25 +379,27 @@ class SpikedRandomFeatures(Record):
         Raises
         ------
         ValueError
-            alpha or lam that are not positive.
+            alpha or lam that are not positive, a d at which a block has less than one neuron.
 
         Notes
         -----
-        *Asymptotic*: the solution for d -> infinity, unique for lam > 0, to about 1e-12.
+        *Asymptotic*: the solution for d -> infinity, unique for lam > 0, to about 1e-12. With ``d``: exact where
+        d -> infinity at fixed r sqrt(d), the crossover from random to spiked features; *heuristic* elsewhere: of all
+        terms of order 1/d it holds the one that close or weak spikes make large.
         """
-        alpha, lam = _positive_alpha(alpha), _positive_lam(lam)
-        return self._describe(alpha, lam, self._fit(alpha, lam, iterations=check.count("iterations", iterations)))
+        alpha, lam, d = _positive_alpha(alpha), _positive_lam(lam), self._dimension(d)
+        return self._describe(alpha, lam, d, self._fit(alpha, lam, d, iterations=check.count("iterations", iterations)))
 
-    def _describe(self, alpha, lam, fit):
+    def _describe(self, alpha, lam, d, fit):
         packing = self._features.packing
         (V1, V2), (q1, q2) = packing.unpack(fit.v), packing.unpack(fit.q)
         parts: tuple = fit.m, fit.theta, fit.psi, q1, q2, V1, V2
         if np.ndim(self.r) == 0:
             parts = tuple(float(x.item()) for x in parts)
         end: tuple = fit.b0, fit.converged, fit.residual, fit.iterations
-        return SpikedSolution(self, alpha, lam, fit.mse, fit.train, *parts, *end)
+        return SpikedSolution(self, alpha, lam, d, fit.mse, fit.train, *parts, *end)
 
-    def curve(self, alphas, lam):
+    def curve(self, alphas, lam, d=math.inf):
         """Solutions at several sample sizes, each started from the one before.
 
         Parameters
@@ -394,6 +408,8 @@ class SpikedRandomFeatures(Record):
             Samples, n/d > 0.
         lam : float or array_like, shape (n,)
             Ridge penalty > 0, common or one for each point.
+        d : float
+            Input dimension, as in :meth:`solve`.
 
         Returns
         -------
@@ -416,29 +432,32 @@ class SpikedRandomFeatures(Record):
         lams = np.broadcast_to(lams, alphas.shape)
         if alphas.size == 0:
             raise ValueError("alphas is empty; expected at least one value n/d > 0.")
+        d = self._dimension(d)
         start, points = None, []
         for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):
-            fit = self._fit(_positive_alpha(alpha), _positive_lam(one), start)
+            fit = self._fit(_positive_alpha(alpha), _positive_lam(one), d, start)
             if not fit.converged and start is not None:
-                fit = self._fit(alpha, one)
+                fit = self._fit(alpha, one, d)
             start = fit.v if fit.converged else None
-            points.append(self._describe(alpha, one, fit))
+            points.append(self._describe(alpha, one, d, fit))
         stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(Readout)[1:]}
         return SpikedCurve(self, **stacked)
 
-    def optimal_lam(self, alpha):
+    def optimal_lam(self, alpha, d=math.inf):
         """Ridge penalty of least test error.
 
         Parameters
         ----------
         alpha : float
             Samples, n/d > 0.
+        d : float
+            Input dimension, as in :meth:`solve`.
 
         Returns
         -------
         OptimalLam
             ``lam`` is infinite where no finite penalty beats the limit: there the readout uses the mean activation
-            mu0 alone, and ``mse`` is the upper bound of Cui et al., eq. (26).
+            mu0 alone, and ``mse`` is the upper bound of Cui et al., eq. (26); at finite d it uses nothing.
 
         Notes
         -----
@@ -452,30 +471,34 @@ class SpikedRandomFeatures(Record):
         >>> bool(best.mse < model.solve(alpha=2.0, lam=0.1).mse)
         True
         """
-        alpha = _positive_alpha(alpha)
+        alpha, d = _positive_alpha(alpha), self._dimension(d)
         table = self._features
         variance = np.sum(table.S[table.packing.positive] @ table.weight)  # of what fluctuates given k
         logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
 
         def error(log_lam):
-            mse = self._fit(alpha, math.exp(log_lam)).mse
+            mse = self._fit(alpha, math.exp(log_lam), d).mse
             return mse if math.isfinite(mse) else math.inf
 
         scan = [error(x) for x in logs]
         best = int(np.argmin(scan))
-        limit = _ridge.strong_ridge(table, self.noise, self.bias)
+        if math.isinf(d):
+            what, limit = "mu0 alone", _ridge.strong_ridge(table, self.noise, self.bias)
+        else:
+            mean = table.weight @ table.h if self.bias else 0.0
+            what, limit = "nothing", float(table.weight @ table.hh - mean**2 + self.noise**2)
         rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
         if best == len(scan) - 1 or scan[best] >= limit - rounding:
-            message = "no finite lam is better than lam -> infinity, where mu0 alone is fitted"
+            message = f"no finite lam is better than lam -> infinity, where {what} is fitted"
             return OptimalLam(math.inf, limit, message)
         if best == 0:
             return OptimalLam(math.exp(logs[0]), scan[0], "lam -> 0 is best: this is the least lam searched")
         found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], options={"xatol": 1e-7})
         return OptimalLam(math.exp(found.x), float(found.fun), "minimum at a finite lam")
 
-    def bounds(self):
+    def bounds(self, d=math.inf):
         """Bounds on the test error at this spike; see :func:`overlaps.static.spiked.bounds.bounds`."""
-        return spiked_bounds.bounds(self)
+        return spiked_bounds.bounds(self, d)
 
     def spectrum(self, *, alpha, points=400):
         """Eigenvalues of the features; see :func:`overlaps.static.spiked.spectrum.feature_spectrum`."""

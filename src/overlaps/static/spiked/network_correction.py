@@ -1,6 +1,7 @@
 """What spiked random features leave out: neuron-dependent features of size 1/sqrt(d), and Gaussian rows."""
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ def large_batch_network(model):
     return dataclasses.replace(model, kap=kap)
 
 
-def gaussian_rows(model, *, alpha, lam):
+def gaussian_rows(model, *, alpha, lam, d=math.inf):
     r"""Spiked random features whose rows have Gaussian entries instead of unit norm.
 
     Their squared norms c + dc_i, Var dc_i = 2c^2/d, act as one more feature with the function
@@ -79,8 +80,8 @@ def gaussian_rows(model, *, alpha, lam):
     ----------
     model : SpikedRandomFeatures
         One block of neurons, independent rows.
-    alpha, lam : float
-        Samples n/d, ridge penalty.
+    alpha, lam, d : float
+        Samples n/d, ridge penalty, input dimension (as in :meth:`SpikedRandomFeatures.solve`).
 
     Returns
     -------
@@ -90,7 +91,7 @@ def gaussian_rows(model, *, alpha, lam):
     Raises
     ------
     ValueError
-        Several blocks, orthonormal rows, alpha or lam that are not positive.
+        Several blocks, orthonormal rows, alpha, lam or d out of range.
 
     Notes
     -----
@@ -106,10 +107,10 @@ def gaussian_rows(model, *, alpha, lam):
     """
     _single_block(model)
     tilt = np.array([1.0, model.kap])  # dc_i = kap b_i + what a Gaussian row adds
-    return _enlarged(model, alpha, lam, model.c * np.outer(tilt, tilt) + np.diag([0.0, 2 * model.c**2]))
+    return _enlarged(model, alpha, lam, d, model.c * np.outer(tilt, tilt) + np.diag([0.0, 2 * model.c**2]))
 
 
-def partial_network(model, *, alpha, lam):
+def partial_network(model, *, alpha, lam, d=math.inf):
     r"""Estimate of the network at finite alpha0 from two of its three differences to spiked random features.
 
     The squared norms of the rows (i) and their projections b on the spike (ii) vary together, as :func:`row_covariance`
@@ -120,8 +121,8 @@ def partial_network(model, *, alpha, lam):
     ----------
     model : SpikedRandomFeatures
         Made by :meth:`SpikedRandomFeatures.after_one_step`.
-    alpha, lam : float
-        Samples n/d, ridge penalty.
+    alpha, lam, d : float
+        Samples n/d, ridge penalty, input dimension (as in :meth:`SpikedRandomFeatures.solve`).
 
     Returns
     -------
@@ -130,7 +131,7 @@ def partial_network(model, *, alpha, lam):
     Raises
     ------
     ValueError
-        Another model, several blocks, alpha or lam that are not positive.
+        Another model, several blocks, alpha, lam or d out of range.
 
     Notes
     -----
@@ -144,7 +145,7 @@ def partial_network(model, *, alpha, lam):
     >>> round(ov.static.partial_network(model, alpha=3.0, lam=0.1).change, 4)
     -0.001
     """
-    return _enlarged(model, alpha, lam, row_covariance(model))
+    return _enlarged(model, alpha, lam, d, row_covariance(model))
 
 
 def row_covariance(model):
@@ -210,7 +211,7 @@ def _third(model):
     return float(weight @ (model.student(z) * (z**3 - 3 * z)))
 
 
-def _enlarged(model, alpha, lam, K):
+def _enlarged(model, alpha, lam, d, K):
     """Solution with the two functions k mu1 and E[sigma'']/2, whose directions have the covariance K/d."""
     alpha, lam = _positive_alpha(alpha), _positive_lam(lam)
     unit = dataclasses.replace(model, kap=1.0).coefficients
@@ -224,6 +225,7 @@ def _enlarged(model, alpha, lam, K):
         return found._replace(T=found.T * K / model.c, dT=found.dT * K / model.c)
 
     options = {"lam": lam, "kappa": alpha / model.beta, "beta": model.beta, "noise": model.noise, "bias": model.bias}
-    found, base = _ridge.fit(features, response, **options), model.solve(alpha=alpha, lam=lam)
+    base = model.solve(alpha=alpha, lam=lam, d=d)
+    found = _ridge.fit(features, response, **options, d=d)
     theta = tuple(float(x) for x in found.theta)
     return CorrectedPoint(found.mse, found.train, found.mse - base.mse, found.train - base.train, theta)

@@ -8,6 +8,9 @@ functions S = (mu1_b mu1_c, mu2_b^2) and their multiplicities w (2 off the diago
 These are (18), (19), (20) of Cui et al. (2024), arXiv:2402.04980, Result 3.3, and (155), (156) for blocks, without the
 traces of large matrices.  What differs between models of the rows is the response of the resolvent, v(Vh) and its
 derivative; see blocks.py.
+
+The direction 1_b, all ones on block b, carries the function mu0_b. Among p = beta d directions it answers to the data
+like the others, T = p V2_b; as d -> infinity the ridge on it costs nothing, and mu0_b is fitted freely.
 """
 
 import math
@@ -94,6 +97,10 @@ class Features:
         rows = self.mu0[self.spiked]
         return np.concatenate([rows, np.ones((1, rows.shape[1]))]) if bias else rows
 
+    def charged(self, cost, bias):
+        """A cost of each block's mu0 (B,), or of none, as costs of the functions of :meth:`means`."""
+        return np.append(np.broadcast_to(cost, self.packing.B)[self.spiked], [0.0] * bias)
+
 
 class Fit(NamedTuple):
     """Solution of the fixed point; packed v and q, shape (B,) otherwise."""
@@ -148,7 +155,7 @@ def susceptibilities(features, response, kappa, start, iterations):
     return v, here, squares, float(np.max(np.abs(error))), count
 
 
-def fit(features, response, *, lam, kappa, beta, noise, bias=False, start=None, iterations=100):
+def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, start=None, iterations=100):
     """Order parameters, test and training error of the ridge readout.
 
     The least objective, min |y - X a|^2 + lam |a|^2, is y (y - X a) too. The first form knows the readout norms q, the
@@ -163,13 +170,14 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, start=None, 
     if not residual <= ACCEPTED:
         return failed(packing, residual, count)
     den = 1 / (1 + (packing.w * v) @ features.S)
-    mean, m, theta, b0, thh = mean_predictor(features, here.T, kappa, den, bias)
+    free, u, T, dT = costs(features, here, bias, beta * d)
+    mean, m, theta, b0, thh = mean_predictor(features, free, u, T, kappa, den, bias)
     psih = kappa * (features.mu1 @ (weight * den * features.h1))
     psi = beta * packing.unpack(v)[0] @ psih
     left = features.hh + noise**2 - 2 * mean * features.h + mean**2 - 2 * features.h1 * (psi @ features.mu1)
     # changes of the readout norms: q = -D kappa E[S R den^2] + M, with R = left + S . (w q)
     psih2 = packing.w * packing.pack(np.outer(psih, psih), np.zeros(packing.B))
-    M = -(np.einsum("b,jbc,c->j", thh, here.dT, thh) + beta * psih2 @ here.D) / packing.w
+    M = -(np.einsum("b,jbc,c->j", thh, dT, thh) + beta * psih2 @ here.D) / packing.w
     system = np.eye(v.size) + kappa * (here.D @ (squares @ features.S.T)) * packing.w
     q = np.linalg.solve(system, M - kappa * here.D @ (squares @ left))
     R = left + (packing.w * q) @ features.S
@@ -195,36 +203,57 @@ def misfit(features, response, kappa, v):
     return float(np.max(np.abs(features.packing.coordinates(found) - features.packing.coordinates(v))))
 
 
-def mean_predictor(features, T, kappa, den, bias):
-    """C(k) = sum m mu0 + sum theta u + b0, with E[mu0 (h - C) den] = 0, theta = T thh, thh = kappa E[u (h - C) den].
+def costs(features, here, bias, p):
+    """Functions fitted freely (j, n), and those whose directions cost ridge, with T and dT: mu0 is one of these."""
+    if math.isinf(p):
+        return features.means(bias), features.u, here.T, here.dT
+    B, size, pairs = features.packing.B, features.packing.B + len(here.T), features.packing.pairs
+    T, dT = np.zeros((size, size)), np.zeros((here.v.size, size, size))
+    own = np.arange(B)
+    T[own, own], dT[:, own, own] = p * here.v[pairs:], p * here.D[pairs:].T
+    T[B:, B:], dT[:, B:, B:] = here.T, here.dT
+    return np.ones((int(bias), features.weight.size)), np.concatenate([features.mu0, features.u]), T, dT
 
-    Only what the mu0 cannot express counts in u and h for theta: a linear student has u proportional to mu0.
+
+def mean_predictor(features, f, u, T, kappa, den, bias):
+    """C(k) = x f + theta u, with E[f (h - C) den] = 0, theta = T thh, thh = kappa E[u (h - C) den].
+
+    f are free: mu0 and 1, theta the readout along u = k mu1; at finite d the mu0 are the first of u.
+    Only what f cannot express counts in u and h for theta: a linear student has u proportional to mu0.
     """
-    f, root = features.means(bias), np.sqrt(features.weight * den)
+    root, B = np.sqrt(features.weight * den), features.packing.B
     length = np.linalg.norm(f * root, axis=1)
     left, size, right = orthonormal((f * root).T / length)
-    u, h = (features.u * root).T, features.h * root
+    across, h = (u * root).T, features.h * root
     for _ in range(2):  # once more for what rounding left
-        u, h = u - left @ (left.T @ u), h - left @ (left.T @ h)
-    theta = np.linalg.solve(np.eye(len(T)) + kappa * T @ (u.T @ u), kappa * T @ (u.T @ h))
-    rest = features.h - theta @ features.u
+        across, h = across - left @ (left.T @ across), h - left @ (left.T @ h)
+    theta = np.linalg.solve(np.eye(len(T)) + kappa * T @ (across.T @ across), kappa * T @ (across.T @ h))
+    rest = features.h - theta @ u
     x = right.T @ (left.T @ (rest * root) / size) / length  # the shortest, where blocks of a linear student share mu0
-    m = np.zeros(features.packing.B)
-    m[features.spiked] = x[: len(x) - bool(bias)]
-    C = x @ f + theta @ features.u
-    return C, m, theta, float(x[-1]) if bias else 0.0, kappa * u.T @ (h - u @ theta)
+    C, thh = x @ f + theta @ u, kappa * across.T @ (h - across @ theta)
+    x, b0 = (x[:-1], float(x[-1])) if bias else (x, 0.0)
+    m = np.zeros(B)
+    if len(T) > len(features.u):
+        m, theta = theta[:B], theta[B:]
+    else:
+        m[features.spiked] = x
+    return C, m, theta, b0, thh
 
 
-def strong_ridge(features, noise, bias=False):
-    """Test error as lam -> infinity: the readout fits the span of mu0 alone."""
-    f, weight = features.means(bias), features.weight
-    root = np.sqrt(weight)
-    rest = float(weight @ features.hh) + noise**2 - explained((f * root).T, features.h * root)
+def strong_ridge(features, noise, bias=False, cost=0.0):
+    """Test error of the best readout that is constant on each block: of the ridge at large lam, as d -> infinity."""
+    root = np.sqrt(features.weight)
+    rest = float(features.weight @ features.hh) + noise**2
+    rest -= explained((features.means(bias) * root).T, features.h * root, features.charged(cost, bias))
     return max(rest, 0.0)  # rounding, where learning can be perfect
 
 
-def explained(f, h):
-    """Squared length of h in the span of the columns of f, whose lengths may differ by many orders."""
+def explained(f, h, cost=()):
+    """|h|^2 - min |h - f x|^2 - sum cost x^2, for columns of f whose lengths may differ by many orders."""
+    charged = np.flatnonzero(cost)
+    rows = np.zeros((charged.size, f.shape[1]))
+    rows[np.arange(charged.size), charged] = np.sqrt(np.asarray(cost, dtype=float)[charged])
+    f, h = np.concatenate([f, rows]), np.concatenate([h, np.zeros(charged.size)])
     return float(np.sum((h @ orthonormal(f / np.linalg.norm(f, axis=0))[0]) ** 2))
 
 
