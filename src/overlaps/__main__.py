@@ -1,11 +1,11 @@
 """``python -m overlaps demo``: theory against simulation in one figure.  ``python -m overlaps info``: the set-up.
 
+``python -m overlaps run config.toml``: one run, described in a file (:mod:`overlaps.configuration`).
 ``python -m overlaps warm``: every kernel compiled into the cache, for images, clusters and lectures.
 """
 
 import argparse
 import os
-import platform
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +17,8 @@ import overlaps as ov
 from overlaps._base.compiling import watch
 from overlaps._base.jit import cache_folder
 from overlaps._base.progress import bar
+from overlaps._base.version import versions
+from overlaps.configuration import run
 from overlaps.flow import flow
 
 
@@ -62,11 +64,7 @@ def print_table(theory, sgd):
 
 def info():
     """Versions, threads and the folder of compiled kernels."""
-    import numba
-    import scipy
-
-    print(f"overlaps {ov.__version__}    python {platform.python_version()}    {platform.machine()}")
-    print(f"numpy {np.__version__}    scipy {scipy.__version__}    numba {numba.__version__}")
+    print(versions())
     compiled = os.environ.get("NUMBA_DISABLE_JIT", "0") == "0"
     folder = cache_folder(flow)
     print(f"cores {os.cpu_count()}    jit {'on' if compiled else 'off'}")
@@ -130,23 +128,54 @@ def _simulations():
     yield partial(ov.simulate, ov.hidden_manifold(2, 2, ratio=0.5, eta=0.1), N=20, alpha=[0, 1], rng=1)
 
 
+EXAMPLES = """
+  python -m overlaps demo               ODE against SGD in one figure, a minute the first time
+  python -m overlaps run config.toml    one run: trajectory, figure and configuration in a folder
+  python -m overlaps info               versions, cores, cache folder: what a report needs
+"""
+
+
 def main(arguments=None):
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m overlaps", description=ov.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m overlaps",
+        description=ov.__doc__,
+        epilog=f"examples:{EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"overlaps {ov.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     job = commands.add_parser(
         "demo", help="ODE against SGD for a soft committee machine; prints a table, saves a figure"
     )
     job.add_argument("--output", default="overlaps-demo.png", help="where the figure goes (default: %(default)s)")
+    job = commands.add_parser("run", help="solve and simulate what a TOML file describes, keep all of it in a folder")
+    job.add_argument("config", help="the file, see overlaps.configuration")
     commands.add_parser("info", help="versions, cores, cache folder")
     commands.add_parser("warm", help="compile every kernel into the cache, with a progress bar")
     options = parser.parse_args(arguments)
     if options.command == "demo":
         demo(options.output)
+    elif options.command == "run":
+        _run(parser, options.config)
     elif options.command == "warm":
         warm()
     else:
         info()
+
+
+def _run(parser, path):
+    import matplotlib
+
+    matplotlib.use("agg")
+    try:
+        made = run(path)
+    except (ValueError, FileNotFoundError) as error:
+        parser.exit(2, f"{error}\n")
+    for name in ("trajectory", "runs"):
+        if made[name] is not None:
+            print(f"{made[name]}\n  {made[name].message}")
+    print(f"kept in {made['folder']}: {', '.join(sorted(file.name for file in made['folder'].iterdir()))}")
 
 
 if __name__ == "__main__":

@@ -1,3 +1,17 @@
-"""The version, where every module can read it."""
+"""The version, where every module can read it, and those of what the numbers were made with."""
+
+import platform
 
 __version__ = "0.1.0"
+
+
+def versions():
+    """Two lines for a report, or beside a result."""
+    import numba
+    import numpy
+    import scipy
+
+    return (
+        f"overlaps {__version__}    python {platform.python_version()}    {platform.machine()}\n"
+        f"numpy {numpy.__version__}    scipy {scipy.__version__}    numba {numba.__version__}"
+    )

@@ -1,0 +1,227 @@
+"""One run, described in a file: model, start, times, what to keep.  ``python -m overlaps run config.toml``.
+
+Each table of the file is the list of arguments of one function: ``[model]`` of the maker that ``kind`` names,
+``[spectrum]`` likewise, ``[schedule]`` of :class:`overlaps.Schedule`, ``[start]`` of ``model.random_start`` or
+:meth:`overlaps.State.from_overlaps`, ``[solve]`` of :func:`overlaps.solve`, ``[simulate]`` of
+:func:`overlaps.simulate`.
+"""
+
+import inspect
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import overlaps as ov
+from overlaps._base import check
+from overlaps._base.version import versions
+
+__all__ = ["read", "run"]
+
+MODELS = {f.__name__: f for f in (ov.committee_machine, ov.quadratic_network, ov.hidden_manifold)}
+SPECTRA = {f.__name__: f for f in (ov.isotropic, ov.power_law)}
+STARTS = ("random", "overlaps", "blocks", "limit")
+ACTIVATIONS = {name: getattr(ov, name) for name in ("erf", "relu", "tanh", "linear", "quadratic", "absolute")}
+PARAMETRIC = {"leaky_relu": ov.leaky_relu, "polynomial": ov.polynomial}
+TABLES = ("model", "spectrum", "schedule", "start", "solve", "simulate", "output")
+SET_HERE = {"model", "start", "spectrum", "schedule", "progress", "executor", "learning", "options", "data", "cls"}
+
+
+def read(path):
+    r"""Read a configuration: what ``solve`` and ``simulate`` are to be called with.
+
+    Parameters
+    ----------
+    path : path-like
+        A TOML file.
+
+    Returns
+    -------
+    dict
+        ``model``, ``start``, ``solve`` and ``simulate`` (keyword arguments, or None where the table is missing) and
+        ``folder``, where the results go.
+
+    Raises
+    ------
+    ValueError
+        No TOML, a table or a key that is not known (the message names it and lists those that are), a bad value.
+    FileNotFoundError
+        No such file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, overlaps.configuration
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.toml")
+    >>> text = '[model]\nK = 1\nM = 1\neta = 0.5\n[start]\nN = 1000\nrng = 1\n[solve]\nalpha = [0.0, 1.0]'
+    >>> _ = path.write_text(text)
+    >>> overlaps.configuration.read(path)["model"]
+    Model(K=1, M=1, erf, isotropic(), eta=0.5)
+    """
+    path = Path(path)
+    try:
+        tables = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no TOML: {error}.") from None
+    _known("the file", tables, TABLES)
+    for name in tables:
+        if not isinstance(tables[name], dict):
+            raise ValueError(f"{name} = {check.shown(tables[name])}; expected a table, [{name}].")
+    for name, example in {"model": "K = 2, M = 2, eta = 0.5", "solve": "alpha = [0.0, 100.0]"}.items():
+        if name not in tables and not (name == "solve" and "simulate" in tables):
+            raise ValueError(f"{path} has no table [{name}]; expected one, such as {example}.")
+    model = _model(dict(tables["model"]), tables.get("spectrum"))
+    schedule = _schedule(tables["schedule"]) if "schedule" in tables else None
+    config = {"model": model, "start": _start(model, dict(tables.get("start", {})))}
+    for name, function in (("solve", ov.solve), ("simulate", ov.simulate)):
+        if name not in tables:
+            config[name] = None
+            continue
+        _known(f"[{name}]", tables[name], _arguments(function))
+        config[name] = tables[name] | {"alpha": _times(f"[{name}]", tables[name])}
+        config[name] |= {} if schedule is None else {"schedule": schedule}
+    output = tables.get("output", {})
+    _known("[output]", output, ("folder",))
+    config["folder"] = path.parent / output.get("folder", path.stem)
+    return config
+
+
+def run(path, *, progress=True):
+    r"""Do what a configuration says and keep all of it in one folder.
+
+    Parameters
+    ----------
+    path : path-like
+        A TOML file, see :func:`read`.
+    progress : bool
+        Show progress bars.
+
+    Returns
+    -------
+    dict
+        ``trajectory`` and ``runs``, None where there was none, and ``folder``.
+
+    Raises
+    ------
+    ValueError
+        As :func:`read`, before anything is computed; a folder that holds other results.
+
+    Notes
+    -----
+    The folder holds ``config.toml`` (the file as it was), ``trajectory.npz`` and ``runs.npz`` (:func:`overlaps.load`),
+    ``figure.png`` and ``versions.txt``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, overlaps.configuration
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "run.toml")
+    >>> text = '[model]\nK = 1\nM = 1\neta = 0.5\n[start]\nN = 1000\nrng = 1\n[solve]\nalpha = [0.0, 1.0]'
+    >>> _ = path.write_text(text)
+    >>> made = overlaps.configuration.run(path, progress=False)
+    >>> sorted(file.name for file in made["folder"].iterdir())
+    ['config.toml', 'figure.png', 'trajectory.npz', 'versions.txt']
+    """
+    config = read(path)
+    folder, kept = config["folder"], config["folder"] / "config.toml"
+    if kept.exists() and kept.read_bytes() != Path(path).read_bytes():
+        raise ValueError(f"folder = {folder} holds the results of another configuration; choose another, or remove it.")
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, kept)
+    (folder / "versions.txt").write_text(versions() + "\n")
+    result = {"trajectory": None, "runs": None, "folder": folder}
+    axes: Any = None
+    if config["solve"] is not None:
+        result["trajectory"] = traj = ov.solve(config["model"], config["start"], progress=progress, **config["solve"])
+        traj.save(folder / "trajectory.npz")
+        axes = traj.plot()
+    if config["simulate"] is not None:
+        drawn = {} if config["start"] is None else {"start": config["start"]}
+        result["runs"] = runs = ov.simulate(config["model"], progress=progress, **drawn, **config["simulate"])
+        runs.save(folder / "runs.npz")
+        axes = runs.plot() if axes is None else runs.plot(ax=axes, marker="o", markersize=3, linestyle="none")
+    axes[0].figure.savefig(folder / "figure.png", dpi=150)
+    return result
+
+
+def _known(where, given, known):
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{where} has the key {name!r}; expected some of {', '.join(sorted(known))}.")
+
+
+def _arguments(function):
+    return {x for x in inspect.signature(function).parameters if x not in SET_HERE}
+
+
+def _call(where, function, given, known=None):
+    """The function, called with a table; what is missing or unknown is named."""
+    _known(where, given, known or _arguments(function))
+    try:
+        return function(**given)
+    except TypeError as error:
+        raise ValueError(f"{where}: {error}.") from None
+
+
+def _model(given, spectrum):
+    kind = check.choice("kind of [model]", given.pop("kind", "committee_machine"), MODELS)
+    for role in {"activation", "teacher_activation"} & given.keys():
+        given[role] = _activation(role, given[role])
+    known = _arguments(MODELS[kind]) | (_arguments(ov.committee_machine) if kind != "committee_machine" else set())
+    if spectrum is not None:
+        own = dict(spectrum)
+        maker = SPECTRA[check.choice("kind of [spectrum]", own.pop("kind", "power_law"), SPECTRA)]
+        given["spectrum"], known = _call("[spectrum]", maker, own), known | {"spectrum"}
+    return _call("[model]", MODELS[kind], given, known)
+
+
+def _schedule(given):
+    """One schedule, or one for each name: [schedule.noise]."""
+    if all(isinstance(x, dict) for x in given.values()):
+        return {name: _call(f"[schedule.{name}]", ov.Schedule, x) for name, x in given.items()}
+    return _call("[schedule]", ov.Schedule, given)
+
+
+def _activation(role, value):
+    """By name, "erf"; with a parameter as a table, { leaky_relu = 0.1 }."""
+    if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in PARAMETRIC:
+        return PARAMETRIC[name](value[name])
+    if isinstance(value, str) and value in ACTIVATIONS:
+        return ACTIVATIONS[value]
+    raise ValueError(
+        f"{role} = {check.shown(value)}; expected one of {', '.join(map(repr, ACTIVATIONS))}, {{ leaky_relu = 0.1 }} "
+        "or { polynomial = [0, 0, 1] }. For a function of your own, write a script."
+    )
+
+
+def _start(model, given):
+    """The state that [start] describes; None where there is no such table, for simulations that draw their own."""
+    if not given:
+        return None
+    kind = check.choice("kind of [start]", given.pop("kind", "random"), STARTS)
+    if kind in ("random", "limit"):
+        maker = getattr(model, f"{kind}_start", None)
+        if maker is None:
+            raise ValueError(f"kind = {kind!r} of [start]; expected another for {model}: only manifolds have a limit.")
+        return _call("[start]", maker, given)
+    maker = getattr(ov.State, f"from_{kind}")
+    return _call("[start]", lambda **table: maker(model, **table), given, _arguments(maker))
+
+
+def _times(where, table):
+    """Output times: a list of times; two numbers for an interval; or { from, to, n, log } for n times."""
+    if "alpha" not in table:
+        raise ValueError(f"{where} has no alpha; expected times, such as [0.0, 100.0] for an interval.")
+    alpha = table["alpha"]
+    if not isinstance(alpha, dict):
+        return tuple(alpha) if isinstance(alpha, list) and len(alpha) == 2 else alpha
+    _known(f"alpha of {where}", alpha, ("from", "to", "n", "log"))
+    if missing := [x for x in ("from", "to", "n") if x not in alpha]:
+        raise ValueError(f"alpha of {where} has no {missing[0]!r}; expected from, to and n.")
+    begin, end = (check.number(x, alpha[x], least=0) for x in ("from", "to"))
+    n = check.count("n", alpha["n"], 2)
+    if not check.flag("log", alpha.get("log", False)):
+        return np.linspace(begin, end, n)
+    if begin == 0:
+        raise ValueError(f"alpha of {where} has from = 0 and log = true; expected from > 0.")
+    return np.geomspace(begin, end, n)

@@ -1,0 +1,133 @@
+"""One run, described in a file: the same numbers as the calls it stands for, and an answer to every wrong key."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps.__main__ import main
+from overlaps.configuration import read, run
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "run.toml"
+MODEL = "[model]\nK = 2\nM = 1\neta = 0.5\nv = [1.0, 0.5]\n"
+START = '[start]\nkind = "overlaps"\nQ = [[0.5, 0.1], [0.1, 0.4]]\nR = [[0.2], [0.1]]\nT = [[1.5]]\n'
+SOLVE = "[solve]\nalpha = [0.0, 0.5, 1.0]\n"
+
+
+def written(tmp_path, text):
+    path = tmp_path / "try.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_run_is_the_calls_it_stands_for(tmp_path):
+    simulate = "[simulate]\nN = 20\nrng = 3\nruns = 2\nalpha = { from = 0.0, to = 1.0, n = 3 }\n"
+    schedule = "[schedule]\nknots = [0.0, 1.0]\nvalues = [1.0, 0.5]\n"
+    made = run(written(tmp_path, MODEL + schedule + START + SOLVE + simulate), progress=False)
+    model = ov.committee_machine(2, 1, eta=0.5, v=[1.0, 0.5])
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.2], [0.1]], T=[[1.5]])
+    options = {"schedule": ov.Schedule([0.0, 1.0], [1.0, 0.5])}
+    assert made["trajectory"] == ov.solve(model, start, [0.0, 0.5, 1.0], **options)
+    assert made["runs"] == ov.simulate(model, N=20, alpha=[0, 0.5, 1], rng=3, runs=2, start=start, **options)
+    folder = tmp_path / "try"
+    assert ov.load(folder / "trajectory.npz") == made["trajectory"] and ov.load(folder / "runs.npz") == made["runs"]
+    assert (folder / "config.toml").read_text() == (tmp_path / "try.toml").read_text()
+    assert (folder / "figure.png").stat().st_size > 10_000
+    assert f"overlaps {ov.__version__}" in (folder / "versions.txt").read_text()
+
+
+def test_the_example_is_read_as_it_says():
+    config = read(EXAMPLE)
+    model = ov.committee_machine(2, 2, normalised=True, eta=1.0, spectrum=ov.power_law(beta=1.0, L=20))
+    assert config["model"] == model
+    assert config["start"] == model.random_start(N=1000, rng=4, student_scale=0.5)
+    assert config["solve"]["alpha"] == (0.0, 200.0) and config["solve"]["rtol"] == 1e-8
+    assert np.allclose(config["simulate"]["alpha"], np.linspace(0, 200, 21))
+    assert config["folder"] == EXAMPLE.parent / "overlaps-run"
+
+
+def test_models_of_every_kind(tmp_path):
+    manifold = '[model]\nkind = "hidden_manifold"\nK = 2\nM = 1\nfeatures = "sign"\nratio = 0.5\nnodes = 3\neta = 0.2\n'
+    limit = '[start]\nkind = "limit"\nP = [[1.0, 0.0], [0.0, 0.5]]\nT = [[1.0]]\nalignment = [[0.1], [0.2]]\n'
+    config = read(written(tmp_path, manifold + limit + SOLVE))
+    model = ov.hidden_manifold(2, 1, features="sign", ratio=0.5, nodes=3, eta=0.2)
+    assert config["model"] == model
+    assert config["start"] == model.limit_start(P=[[1, 0], [0, 0.5]], T=[[1.0]], alignment=[[0.1], [0.2]])
+    quadratic = '[model]\nkind = "quadratic_network"\nK = 2\nM = 1\neta = 0.2\nnoise = 0.1\n[start]\nN = 50\nrng = 1\n'
+    assert read(written(tmp_path, quadratic + SOLVE))["model"] == ov.quadratic_network(2, 1, eta=0.2, noise=0.1)
+    kinks = (
+        MODEL + "activation = { leaky_relu = 0.1 }\nteacher_activation = { polynomial = [0, 0, 1] }\n" + START + SOLVE
+    )
+    assert read(written(tmp_path, kinks))["model"] == dataclasses.replace(
+        read(written(tmp_path, MODEL + START + SOLVE))["model"],
+        activation=ov.leaky_relu(0.1),
+        teacher_activation=ov.polynomial([0, 0, 1]),
+    )
+
+
+def test_times_and_schedules(tmp_path):
+    text = MODEL + START + "[solve]\nalpha = { from = 0.1, to = 10.0, n = 3, log = true }\n"
+    text += "[schedule.noise]\nknots = [0.0, 1.0]\nvalues = [1.0, 0.0]\n"
+    solve = read(written(tmp_path, text))["solve"]
+    assert np.allclose(solve["alpha"], [0.1, 1.0, 10.0])
+    assert solve["schedule"] == {"noise": ov.Schedule([0.0, 1.0], [1.0, 0.0])}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (MODEL.replace("eta", "Eta") + START + SOLVE, r"\[model\] has the key 'Eta'.*batch_size, eta, eta_v"),
+        (MODEL + "[begin]\nN = 2\n" + SOLVE, "the file has the key 'begin'.*model, output, schedule, simulate"),
+        (MODEL + START, r"no table \[solve\]"),
+        (START + SOLVE, r"no table \[model\]"),
+        (MODEL.replace("eta = 0.5\n", "") + START + SOLVE, r"\[model\]: .*eta"),
+        (MODEL + 'kind = "perceptron"\n' + START + SOLVE, "kind of .model. = 'perceptron'; expected one of 'committee"),
+        (MODEL + 'activation = "gelu"\n' + START + SOLVE, "activation = 'gelu'; expected one of 'erf'.*script"),
+        (MODEL + START.replace("T = [[1.5]]\n", "") + SOLVE, r"\[start\]: .*T"),
+        (MODEL + '[start]\nkind = "limit"\n' + SOLVE, "only manifolds have a limit"),
+        (MODEL + START + "[solve]\nrtol = 1e-6\n", "has no alpha"),
+        (MODEL + START + "[solve]\nalpha = { from = 0.0, to = 1.0 }\n", "has no 'n'"),
+        (MODEL + START + "[solve]\nalpha = { from = 0.0, to = 1.0, n = 3, log = true }\n", "expected from > 0"),
+        (MODEL + START + SOLVE + "start = 3\n", r"\[solve\] has the key 'start'"),
+        (MODEL + START + SOLVE + "[spectrum]\nbeta = 1.0\n", r"\[spectrum\]: .*L"),
+        ("solve = 3\n" + MODEL + START, r"solve = 3; expected a table, \[solve\]"),
+        ("[model\n", "is no TOML"),
+    ],
+)
+def test_what_is_not_known_is_named_before_anything_runs(tmp_path, text, said):
+    with pytest.raises(ValueError, match=said):
+        run(written(tmp_path, text), progress=False)
+    assert not (tmp_path / "try").exists()
+
+
+def test_results_of_another_configuration_are_kept(tmp_path):
+    path = written(tmp_path, MODEL + START + SOLVE)
+    first = run(path, progress=False)["trajectory"]
+    assert run(path, progress=False)["trajectory"] == first  # the same one may be run again
+    written(tmp_path, MODEL.replace("0.5", "0.6") + START + SOLVE)
+    with pytest.raises(ValueError, match="holds the results of another configuration"):
+        run(path, progress=False)
+    assert ov.load(tmp_path / "try" / "trajectory.npz") == first
+
+
+def test_on_the_command_line(tmp_path, capsys):
+    path = written(tmp_path, MODEL + START + SOLVE)
+    main(["run", str(path)])
+    told = capsys.readouterr().out
+    assert "reached alpha = 1" in told and "trajectory.npz" in told
+    path.write_text("[model]\n")
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(path)])
+    assert end.value.code == 2 and "no table [solve]" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(tmp_path / "nowhere.toml")])
+    assert end.value.code == 2 and "nowhere.toml" in capsys.readouterr().err
+
+
+def test_version_and_help(capsys):
+    for option, said in ("--version", f"overlaps {ov.__version__}\n"), ("--help", "python -m overlaps run config.toml"):
+        with pytest.raises(SystemExit):
+            main([option])
+        assert said in capsys.readouterr().out
