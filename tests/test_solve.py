@@ -467,17 +467,6 @@ def test_angles_that_are_resolved_and_smooth_units_are_no_trouble():
         np.testing.assert_allclose(traj.Q, finer.Q, atol=1e-6)  # 100 rtol: angles of 0.01 amplify, 1 / (2 angle)
 
 
-def test_students_equal_up_to_rounding_are_named():
-    """Equal weights, whose overlaps rounding makes differ in the last digit: it decides when they part."""
-    model = ov.committee_machine(3, 3, activation=ov.relu, teacher_activation=ov.quadratic, eta=0.1)
-    W = np.random.default_rng(0).standard_normal((6, 12)) / np.sqrt(3)
-    W[1] = W[0]
-    start = ov.State.from_weights(model, W=W[:3], W_star=W[3:])
-    for method in ("DOP853", "structured"):
-        with pytest.warns(RuntimeWarning, match="two students with a kink are nearly parallel"):
-            assert not ov.solve(model, start, [10.0], method=method).success
-
-
 def test_a_start_outside_of_the_numbers_is_refused():
     for activation in (ov.erf, ov.relu):
         model = ov.committee_machine(1, 1, activation=activation, eta=0.5)

@@ -30,6 +30,7 @@ class System:
     """
 
     pace, edge, u, u_v = None, np.inf, 1.0, 1.0
+    twins = None  # the equal students of the start that are to stay equal
     refusal = ""  # of a factor that is none, met on the way
 
     def __init__(self, model, start, pace=None):
@@ -79,7 +80,8 @@ class System:
     def kernel(self):
         """The closure as compiled code takes it; one by quadrature is ready after its first evaluation."""
         pace = self.pace
-        return self.closure.compiled if pace is None or not pace.program.functions else None
+        plain = self.twins is None and (pace is None or not pace.program.functions)
+        return self.closure.compiled if plain else None
 
     def pack(self, state):
         """State -> y."""
@@ -119,11 +121,15 @@ class System:
         """Evaluate the closure at y into the work arrays; return eps_g."""
         L, K, M = self.shape
         gather(y, self.model.spectrum.s, K, M, self.model.trains_v, self.S, self.w)
-        return self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
+        eps_g = self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
+        if self.twins is not None:
+            self.A[:], self.B[:], self.C[:], self.dv[:] = self.twins.average(self.A, self.B, self.C, self.dv)
+        return eps_g
 
     def derivatives(self, exact):
         """Response dA, dB, dC, ddv of the closure to its arguments, where ``close`` was called last."""
         changes = self.closure.derivatives(self.S, self.w, exact=exact)
+        changes = changes if self.twins is None else self.twins.average(*changes)
         frozen = 0 if self.model.trains_v else self.model.K
         return tuple(x[: len(x) - frozen] for x in changes)
 

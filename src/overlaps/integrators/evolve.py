@@ -10,6 +10,7 @@ from ..activations.closure import check_domain
 from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
 from ..flow.system import System
+from ..flow.twins import twins
 from ..gaussian.two_point import LINEAR
 from ..models.schedule import Pace
 from .choose import choose_method
@@ -62,7 +63,11 @@ def evolve(
     largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
     if late and pace is not None and {*pace.named} - {"eta", "eta_v", "batch_size"}:
         raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
-    system = System(model, start, pace) if system is None else system
+    if system is None:
+        equal = twins(model, start)
+        start = start if equal is None else equal.state(start)
+        system = System(model, start, pace)
+        system.twins = equal
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
@@ -81,6 +86,9 @@ def evolve(
     # the start is a record only where it was asked for, or where nothing else was reached
     first = int(not every_step and np.ravel(alpha)[0] != start.alpha and len(run.alpha) > 1)
     q, r, v = unpack(np.array(run.y[first:]))
+    if system.twins is not None:
+        q, r, v = system.twins.copied(q, r, v)
+        run.message += system.twins.message
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     return Solution(
         np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success,

@@ -10,6 +10,7 @@ from .._base import check
 from .._base.progress import bar
 from ..activations.closure import bind, check_domain
 from ..flow.system import System, blocks_last, fastest_rate, rates
+from ..flow.twins import twins
 from ._many import march_all, ready_all
 from .choose import choose_method
 from .dop853 import DOP853
@@ -144,6 +145,9 @@ class _Work:
                 check_domain(models[0], start.S, start.v)
             self.compiled = ready_all(self.kernel)
         self.why = [None] * len(models) if by_python else self._methods()
+        if models[0].K > 1:
+            equal = {id(x): twins(model, x) is not None for model, x in zip(models, self.starts, strict=True)}
+            self.why = [None if equal[id(x)] else why for x, why in zip(self.starts, self.why, strict=True)]
         self.halt = np.zeros(1, np.int64)
 
     def _methods(self):

@@ -163,6 +163,8 @@ def _watch(run, system, alpha, y):
     Q, (i, j) = system.S[:K, :K], np.triu_indices(K, 1)
     norms = np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny)
     sines = np.abs(1 - Q[i, j] ** 2 / norms)
+    if system.twins is not None:  # they stay parallel, whatever rounding says
+        sines[system.twins.first[i] == system.twins.first[j]] = 0.0
     # students whose overlaps are equal digit by digit may stay so, unless rounding parts them
     before, run.watched = run.watched, (sines, float(alpha), np.array(y))
     if before is not None and np.any((before[0] == 0) & (sines > 0)):
