@@ -3,15 +3,12 @@ Two tasks, one after the other
 ==============================
 
 Two erf students learn a first teacher until alpha = 30 and then a second one; both teachers are units of one state, and
-each task is a model whose ``v_star`` reads its own. A record knows its time, so that the second solution goes on from
-the last record of the first. Errors on both tasks follow from the same overlaps: what the students forget of the first
-task (full lines), and what it has taught them about the second one (dashed), for teachers of overlap T_12. Forgetting
-is worst for teachers that have nothing in common.
+each task is a model whose ``v_star`` reads its own: two stages. Errors on both tasks follow from the same overlaps, at
+all times: what the students forget of the first task (full lines), and what it has taught them about the second one
+(dashed), for teachers of overlap T_12. Forgetting is worst for teachers that have nothing in common.
 
 After Lee, Goldt and Saxe (2021), ICML.
 """
-
-import dataclasses
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -21,19 +18,13 @@ import overlaps as ov
 SWITCH, END = 30.0, 60.0
 
 
-def errors(tasks, traj):
-    """eps_g (2, n) on both tasks along a solution of one of them."""
-    return np.array([dataclasses.replace(traj, model=task).eps_g for task in tasks])
-
-
 def learn(T12, v_stars=((1.0, 0.0), (0.0, 1.0))):
     """(alpha, errors on both tasks (2, n)) of learning one task after the other."""
     tasks = [ov.committee_machine(2, 2, eta=1.0, v_star=v_star) for v_star in v_stars]
     T = [[1.0, T12], [T12, 1.0]]
     start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
-    first = ov.solve(tasks[0], start, np.linspace(0, SWITCH, 121), rtol=1e-10)
-    second = ov.solve(tasks[1], first[-1], np.linspace(SWITCH, END, 121), rtol=1e-10)
-    return np.r_[first.alpha, second.alpha], np.hstack([errors(tasks, first), errors(tasks, second)])
+    traj = ov.solve(ov.Stages(tasks, until=[SWITCH, END]), start, np.linspace(0, END, 241), rtol=1e-10)
+    return traj.alpha, np.array([traj.error(0), traj.error(1)])
 
 
 def main():

@@ -50,6 +50,17 @@ def percent_of_eps_g(method):
     return 100 * abs(ov.solve(model, start, times, method=solver, rtol=1e-6, atol=1e-9).eps_g[-1] / exact - 1)
 
 
+def forgetting():
+    """Errors on (second task, first task before, first task after) it is learned; the page's example."""
+    tasks = [ov.committee_machine(2, 2, eta=1.0, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    T, R = [[1.0, 0.4], [0.4, 1.0]], [[0.1, 0.02], [0.03, 0.08]]
+    start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=R, T=T)
+    first = ov.solve(tasks[0], start, [30.0])
+    after = ov.solve(tasks[1], first[0], [60.0])[0]
+    forgotten = ov.closure(tasks[0], after.Q, after.R, after.T).eps_g
+    return [ov.closure(tasks[1], after.Q, after.R, after.T).eps_g, first.eps_g[0], forgotten]
+
+
 def error_of_bdf(beta, L, levels):
     """Relative error of eps_g where it has fallen to each level: linear unit, structured BDF, against the exact sum."""
     spectrum = ov.power_law(beta=beta, L=L)

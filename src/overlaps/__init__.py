@@ -25,6 +25,7 @@ from .models.schedule import Schedule
 
 # from what data
 from .models.spectrum import Spectrum, isotropic, power_law
+from .models.stages import Stages
 from .models.state import State
 from .protocols.control import schedule_gradient
 from .protocols.optimal import OptimalSchedule, greedy_schedule, optimal_schedule
@@ -60,6 +61,7 @@ __all__ = [
     "OptimalSchedule",
     "Schedule",
     "Spectrum",
+    "Stages",
     "State",
     "Sweep",
     "Trajectory",

@@ -2,9 +2,13 @@
 
 import warnings
 
+import numpy as np
+
 from ._base import check
-from .integrators.evolve import evolve
+from .integrators.evolve import evolve, output_times
+from .models import Stages
 from .results.certified import certified, solution
+from .results.staged import in_turn
 
 __all__ = ["solve"]
 
@@ -36,8 +40,8 @@ def solve(
 
     Parameters
     ----------
-    model : Model
-        What is learned and how.
+    model : Model or Stages
+        What is learned and how; several tasks in a row are :class:`Stages`.
     start : State
         Initial order parameters, and the time ``start.alpha`` they belong to (0 unless it is a record).
     alpha : tuple of two floats, or array_like
@@ -85,7 +89,7 @@ def solve(
 
     Returns
     -------
-    Trajectory, or SummedTrajectory with ``blocks=False``
+    Trajectory, or SummedTrajectory with ``blocks=False``, or StagedTrajectory for Stages
         With ``success``, ``message`` and ``nfev``. A diverging, failing or interrupted integration returns the part
         that was computed with ``success=False``.
 
@@ -125,11 +129,20 @@ def solve(
     """
     controls = {"rtol": rtol, "atol": atol, "progress": progress, "stop": stop, "late": late, "blocks": blocks}
     check.flag("certify", certify)
-    traj = solution(
-        model, evolve(model, start, alpha, method=method, schedule=schedule, **controls, **options), blocks, schedule
-    )
-    if certify:
-        traj = certified(traj, start, options)
+
+    def leg(model, start, alpha, schedule):
+        found = evolve(model, start, alpha, method=method, schedule=schedule, **controls, **options)
+        traj = solution(model, found, blocks, schedule)
+        return certified(traj, start, options) if certify else traj
+
+    if isinstance(model, Stages):
+        for name, value, plain in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
+            if value is not plain:
+                raise ValueError(f"{name} = {check.shown(value)} with Stages; expected {plain}, or a stage at a time.")
+        times, every_step = output_times(alpha, check.state(start).alpha)
+        traj = in_turn(model, start, times, None if every_step else np.ravel(alpha), schedule, leg)
+    else:
+        traj = leg(model, start, alpha, schedule)
     if not traj.success:
         warnings.warn(traj.message, RuntimeWarning, stacklevel=2)
     return traj

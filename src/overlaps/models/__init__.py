@@ -1,13 +1,14 @@
 """The setting: inputs (``spectrum``), order parameters (``state``), their law at the start (``start``), and the model.
 
 A new data model is a new ``Spectrum`` and a start, and nothing else. ``schedule`` says what changes while students
-learn: factors on the numbers of a model, in ``_schedule`` for compiled code.
+learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``stages`` puts models in an order.
 """
 
 from ._schedule import factors
 from .model import Model, committee_machine, quadratic_network
 from .schedule import Pace, Schedule
 from .spectrum import Spectrum, isotropic, power_law
+from .stages import Stages
 from .state import State
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Pace",
     "Schedule",
     "Spectrum",
+    "Stages",
     "State",
     "committee_machine",
     "factors",

@@ -229,17 +229,21 @@ class Pace:
         return found.max(axis=0)
 
 
+def in_model(model, name):
+    """The number of a model that a factor of this name multiplies."""
+    check.choice("schedule", name, NAMES)
+    return max(model.weight_decay) if name == "weight_decay" else getattr(model, name)
+
+
 def _named(model, schedule):
     if not isinstance(schedule, dict):
         raise ValueError(
             f"schedule = {check.shown(schedule)}; expected a Schedule such as ov.Schedule.cosine(100.0), or a dict of "
             f"them by name: {', '.join(NAMES)}."
         )
-    numbers = dict(zip(NAMES, (1.0, model.eta_v, model.noise, max(model.weight_decay), 1.0), strict=True))
     for name, f in schedule.items():
-        check.choice("schedule", name, NAMES)
         check.kind(f"schedule[{name!r}]", f, Schedule, "ov.Schedule.cosine(100.0)")
-        if numbers[name] == 0:
+        if in_model(model, name) == 0:
             raise ValueError(
                 f"schedule: {name} is 0 in the model, and a factor has nothing to multiply; expected {name} > 0, such "
                 f"as dataclasses.replace(model, {name}=0.1)."

@@ -8,6 +8,17 @@ from .batch import Batch
 from .discrepancy import Discrepancy, tlog_rmse
 from .ensemble import Ensemble
 from .files import load
+from .staged import StagedEnsemble, StagedTrajectory
 from .trajectory import SummedTrajectory, Trajectory
 
-__all__ = ["Batch", "Discrepancy", "Ensemble", "SummedTrajectory", "Trajectory", "load", "tlog_rmse"]
+__all__ = [
+    "Batch",
+    "Discrepancy",
+    "Ensemble",
+    "StagedEnsemble",
+    "StagedTrajectory",
+    "SummedTrajectory",
+    "Trajectory",
+    "load",
+    "tlog_rmse",
+]

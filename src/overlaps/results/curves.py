@@ -117,11 +117,10 @@ class _Blocks(_Curves):
         return self.r.sum(axis=-3)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Runs(_Curves):
-    """Statistics over independent runs, the leading axis; base of the records of simulations."""
+class Statistics:
+    """Statistics over independent runs, the leading axis of all curves."""
 
-    N: int
+    v: np.ndarray
     is_ensemble: ClassVar[bool] = True
     curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # what can be averaged over runs
 
@@ -151,9 +150,16 @@ class Runs(_Curves):
             raise ValueError(f"name = {check.shown(name)}; expected one of {', '.join(self.curves)}.")
         return getattr(self, name)
 
-    def __repr__(self):
+    def __repr__(self: Any):
         state = "success" if self.success else "INCOMPLETE"
         return (
             f"{type(self).__name__}({self.model}, N={self.N}, runs={len(self)}, "
             f"alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, {state}, {self.method})"
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Runs(Statistics, _Curves):
+    """Base of the records of simulations."""
+
+    N: int

@@ -15,7 +15,7 @@ from .._base.record import Record
 from .._base.version import __version__
 from ..activations import library as activations
 from ..integrators.methods import solver_class
-from ..models.schedule import Schedule
+from ..models import Schedule, Stages
 
 __all__ = ["load", "save"]
 
@@ -36,20 +36,40 @@ MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polyno
 
 
 def save(result, path):
-    """Write a Trajectory, a Batch or an Ensemble; the file appears complete or not at all."""
+    """Write a Trajectory, a Batch, an Ensemble or one of these through Stages; complete or not at all."""
     path = _path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path = {path}: there is no folder {path.parent}. Make it first, or choose another.")
+    head, arrays = _contents(result)
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with open(temporary, "xb") as file:  # with the permissions that any new file gets
+            np.savez_compressed(file, header=json.dumps(head), **arrays)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _contents(result):
+    """What a file keeps of a result: (header, arrays)."""
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {}
     for f in fields(result):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
-        elif f.compare and f.name not in ("model", "models", "solver", "schedule"):
+        elif f.compare and f.name not in ("model", "models", "solver", "schedule", "parts"):
             header[f.name] = value
-    head = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
+    head: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
+    if hasattr(result, "parts"):
+        stages = result.model
+        head |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
+        for role, items in (("stages", map(_described, stages.models)), ("parts", map(_contents, result.parts))):
+            head[role], named = zip(*items, strict=True)
+            arrays |= {f"{role}{i}/{x}": value for i, own in enumerate(named) for x, value in own.items()}
+        return head, arrays
     if getattr(result, "schedule", None) is not None:
         head["schedule"] = _schedule_recipe(result.schedule)
     several = getattr(result, "models", None)
@@ -64,14 +84,7 @@ def save(result, path):
         head["solver"] = [_solver_name(x) for x in solver]
     elif hasattr(result, "solver"):
         head["solver"] = _solver_name(solver)
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with open(temporary, "xb") as file:  # with the permissions that any new file gets
-            np.savez_compressed(file, header=json.dumps(head), **arrays, **of_model)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    return head, arrays | of_model
 
 
 def _described(model):
@@ -172,7 +185,7 @@ def load(path, *, model=None, schedule=None):
     ----------
     path : path-like
         The ``.npz`` file.
-    model : Model, or sequence of Model for a Batch, optional
+    model : Model, or sequence of Model for a Batch, or Stages, optional
         Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
         Parameters of ``leaky_relu`` and ``polynomial`` are in the file. It has to agree with all that the file knows:
         sizes, rates, second layers, spectrum, names of functions and their values at a few points.
@@ -181,7 +194,7 @@ def load(path, *, model=None, schedule=None):
 
     Returns
     -------
-    Trajectory, Batch or Ensemble
+    Trajectory, Batch, Ensemble, StagedTrajectory or StagedEnsemble
         Equal to the one saved (but for ``solver``, where that was a class of the user's).
 
     Raises
@@ -203,7 +216,8 @@ def load(path, *, model=None, schedule=None):
     True
     """
     path = _path(path)
-    for one in model if isinstance(model, list | tuple) else [] if model is None else [model]:
+    several = model if isinstance(model, list | tuple) else getattr(model, "models", None)
+    for one in several if several is not None else [] if model is None else [model]:
         check.model(one)
     data = _arrays(path)
     try:
@@ -217,26 +231,55 @@ def load(path, *, model=None, schedule=None):
             "Upgrade overlaps."
         )
     try:
-        kind = Record.kinds[head["kind"]]
-        names = {f.name for f in fields(kind)}
-        values = head["result"] | {name: data[name] for name in names & data.keys()}
-        if "schedule" in names:
-            values["schedule"] = _schedule(head.get("schedule"), schedule)
-        if "models" in names:
-            values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
-            values |= {"models": _models(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}
-        else:
-            values["model"] = _model(head, data) if model is None else model
-            _check_model(values["model"], head, data)
-            if "solver" in names:  # early files have its name in a sentence only
-                values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
-        result = kind(**values)
-        _check_result(result)
+        return _result(head, data, model, schedule)
     except _Refused as refused:
         raise ValueError(f"{path}: {refused}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {_said(error)}.") from error
+
+
+def _result(head, data, model, schedule):
+    """The result that a header and arrays describe."""
+    kind = Record.kinds[head["kind"]]
+    names = {f.name for f in fields(kind)}
+    values = head["result"] | {name: data[name] for name in names & data.keys()}
+    if "parts" in names:
+        return _staged(kind, head, data, model, schedule)
+    if "schedule" in names:
+        values["schedule"] = _schedule(head.get("schedule"), schedule)
+    if "models" in names:
+        values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
+        values |= {"models": _models(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}
+    else:
+        values["model"] = _model(head, data) if model is None else model
+        _check_model(values["model"], head, data)
+        if "solver" in names:  # early files have its name in a sentence only
+            values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
+    result = kind(**values)
+    _check_result(result)
     return result
+
+
+def _staged(kind, head, data, stages, schedule):
+    """A result through Stages: its models and its parts, each as if it stood alone."""
+    if stages is not None and not (isinstance(stages, Stages) and len(stages) == len(head["stages"])):
+        raise _Refused(f"model = {check.shown(stages)}; expected the Stages that were saved.")
+    models = []
+    for i, own in enumerate(head["stages"]):
+        arrays = _inside(data, f"stages{i}/")
+        models.append(_model(own, arrays) if stages is None else stages.models[i])
+        _check_model(models[-1], own, arrays)
+    stages = Stages(models, head["until"], head["heads"])
+    first = stages.index(_inside(data, "parts0/")["alpha"][0])
+    parts = []
+    for k, part in enumerate(head["parts"]):
+        given = None if schedule is None else stages.paced(first + k, schedule)
+        parts.append(_result(part, _inside(data, f"parts{k}/"), stages.models[first + k], given))
+    return kind(model=stages, alpha=data["alpha"], parts=tuple(parts))
+
+
+def _inside(data, folder):
+    return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
 
 
 class _Refused(Exception):

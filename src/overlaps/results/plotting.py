@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["approach", "eigenvalues", "fluctuations", "plot", "plot_batch", "schedule"]
+__all__ = ["approach", "eigenvalues", "fluctuations", "plot", "plot_batch", "plot_stages", "schedule"]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 
@@ -66,6 +66,58 @@ def plot(result, ax=None, **style):
         if fresh:
             _axis(axes[1], result.alpha, None, "overlaps")
             axes[1].legend(frameon=False, ncols=2, fontsize="small")
+    return ax
+
+
+def plot_stages(result, ax=None, **style):
+    """Draw the errors on all tasks (left) and the overlaps (right) of a result through Stages, and the switches.
+
+    Parameters
+    ----------
+    result : StagedTrajectory or StagedEnsemble
+        What to draw.
+    ax : Axes or pair of Axes, optional
+        A new figure by default; a single Axes receives the errors only.
+    **style
+        Passed to matplotlib's ``plot``.
+
+    Returns
+    -------
+    Axes or array of Axes
+        As passed in, or the new pair.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> stages = ov.Stages(tasks, until=[5.0, 10.0])
+    >>> axes = ov.solve(stages, tasks[0].random_start(N=1000, rng=1), (0, 10)).plot()
+    >>> [line.get_label() for line in axes[0].get_lines()[:2]]
+    ['task 1', 'task 2']
+    >>> matplotlib.pyplot.close("all")
+    """
+    from matplotlib import pyplot as plt
+
+    fresh = ax is None
+    if fresh:
+        _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    axes, draw = np.atleast_1d(ax), _draw_runs if result.is_ensemble else _draw_line
+    errors = np.array([result.error(i) for i in range(len(result.model))])
+    for i, curve in enumerate(errors):
+        draw(
+            axes[0], result.alpha, curve, **{"color": f"C{i % 10}", "label": f"task {i + 1}" if fresh else None} | style
+        )
+    if axes.size > 1:
+        for curve, text, color in _overlaps(result):
+            draw(axes[1], result.alpha, curve, **{"label": text if fresh else None} | style | {"color": color})
+    for a, curve, label in zip(axes, (errors, None), (r"generalisation error $\epsilon_g$", "overlaps"), strict=False):
+        if fresh:
+            _axis(a, result.alpha, curve, label)
+            a.legend(frameon=False, ncols=1 + (curve is None), fontsize="small")
+        for switch in result.model.until[:-1]:
+            a.axvline(switch, color="0.7", linewidth=1, zorder=0)
     return ax
 
 

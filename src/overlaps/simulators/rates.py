@@ -6,7 +6,7 @@ from .._base import check
 
 ROWS = 2**12  # steps whose rates are looked up at once
 
-__all__ = ["Rates", "check_batches"]
+__all__ = ["Rates", "check_batches", "first_step"]
 
 
 class Rates:
@@ -21,7 +21,7 @@ class Rates:
         kappa, kappa_v = model.weight_decay
         row = model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
         self.rows = np.tile(np.array(row, dtype=float), (ROWS, 1))
-        self.cuts = [] if pace is None else [_first_step(knot, N) for knot in pace.batch_jumps]
+        self.cuts = [] if pace is None else [first_step(knot, N) for knot in pace.batch_jumps]
         self.batch = self._batch()
 
     def _batch(self):
@@ -47,7 +47,7 @@ class Rates:
         return rows, noise if self.pace.noisy else None
 
 
-def _first_step(knot, N):
+def first_step(knot, N):
     """The first step whose time n / N does not lie before the knot."""
     n = int(np.rint(knot * N)) - 1
     while n / N < knot:

@@ -9,10 +9,12 @@ from .._base import check
 from .._base.progress import bar
 from .._base.workers import WORKER_DIED, run_pool
 from ..integrators.evolve import output_times
+from ..models import Stages
 from ..models.schedule import Pace
 from ..models.start import warn_coarse_step
+from ..results.staged import in_turn
 from .plan import SIMULATORS, plan_for
-from .rates import check_batches
+from .rates import check_batches, first_step
 
 __all__ = ["simulate"]
 
@@ -43,8 +45,9 @@ def simulate(
 
     Parameters
     ----------
-    model : Model
-        What is learned and how. ``gradient_flow`` has no meaning here and is ignored.
+    model : Model or Stages
+        What is learned and how; several tasks in a row are :class:`Stages`. ``gradient_flow`` has no meaning here and
+        is ignored.
     N : int
         Input dimension; every block n_l = p_l N of the spectrum must be an integer.
     alpha : tuple of two floats, or array_like
@@ -96,7 +99,7 @@ def simulate(
 
     Returns
     -------
-    Ensemble, or ManifoldEnsemble for the hidden manifold
+    Ensemble, or ManifoldEnsemble for the hidden manifold, or StagedEnsemble for Stages
         Arrays with a leading run axis. What a run did not reach that diverged, was interrupted or failed (its worker
         died) is nan, with a sentence in ``message`` and ``success=False``; the other runs are kept.
         ``runs.start(i)``, or ``runs.realisation(i)``, is where the ODE begins that is to be compared with run i.
@@ -129,6 +132,9 @@ def simulate(
     (3, 3)
     """
     N, runs = check.count("N", N), check.count("runs", runs)
+    if isinstance(model, Stages):
+        options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
+        return _through(model, N, alpha, rng, start, schedule, options | {"student_scale": student_scale} | data)
     check.model(model)
     if not isinstance(method, str) or method not in ("auto", *SIMULATORS):
         raise ValueError(f"method = {check.shown(method)}; expected 'auto' or one of {sorted(SIMULATORS)}.")
@@ -160,6 +166,23 @@ def simulate(
         "schedule": schedule,
     }
     return planned.gather(records, planned.starts, **common, **outcome)
+
+
+def _through(stages, N, alpha, rng, start, schedule, options):
+    """Runs through all stages; each goes on from the overlaps that it has reached, on random numbers of its own."""
+    if stages.models[0].latent_teacher:
+        raise ValueError("Stages of hidden manifolds cannot be simulated: overlaps do not determine the weights.")
+    time = _common_time(start)
+    begin, steps = recorded_steps(alpha, N, time)
+    wanted, rngs = (begin + steps) / N, iter(check.generator(rng).spawn(len(stages)))
+
+    def leg(model, start, alpha, schedule):
+        return simulate(model, N=N, alpha=alpha, rng=next(rngs), start=start, schedule=schedule, **options)
+
+    def land(switch):
+        return first_step(switch, N) / N
+
+    return in_turn(stages, start, np.r_[time, wanted[wanted > time]], wanted, schedule, leg, land)
 
 
 def recorded_steps(alpha, N, begin=0.0):

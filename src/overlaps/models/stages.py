@@ -1,0 +1,176 @@
+"""Several tasks one after the other: a model for each stretch of the learning time."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from .model import Model
+from .schedule import in_model
+
+__all__ = ["Stages"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stages(Record):
+    r"""Models in whose order one network learns: curricula, continual learning.
+
+    Several tasks are **one** state. The teachers of all tasks are its M units, and stage i reads its own with
+    ``v_star`` (zeros elsewhere). Every task's error is then a function of the same overlaps, at all times. Stages may
+    differ in ``v_star``, the teachers' activation, rates, noise, weight decay, drift, batch size, and in the
+    eigenvalues of the inputs; at a switch :math:`s_l \to s'_l` the state goes on as
+
+    .. math:: r^l \to \frac{s'_l}{s_l}\, r^l, \qquad \tau^l \to \Big(\frac{s'_l}{s_l}\Big)^2 \tau^l, \qquad
+              T \to \sum_l \tau^l / s'_l .
+
+    Parameters
+    ----------
+    models : sequence of Model
+        One for each stage, with the same K, M, activation of the students, and p and basis of the spectrum.
+    until : array_like, shape (n,)
+        Increasing times at which the stages end; the first one begins at 0. A time of a switch belongs to the stage
+        that begins there, the last time to the last stage.
+    heads : array_like, shape (n, K), optional
+        A second layer of its own for every task: at the beginning of stage i that of the state becomes ``heads[i]``,
+        and is trained further if the model trains it; the others stay. By default one readout serves all tasks.
+
+    Raises
+    ------
+    ValueError
+        Models that do not agree; ``until`` that does not increase; heads of another shape; eigenvalues that vanish in
+        some of the stages only (where s_l = 0 nothing is known of r^l).
+
+    Notes
+    -----
+    ``solve`` and ``simulate`` take Stages in place of a model. Q, R and the students are continuous at a switch; v,
+    eps_g and T may jump. Exact for N -> infinity, as each stage is.
+
+    References
+    ----------
+    Lee, Goldt and Saxe (2021), ICML, for tasks in sequence and heads of their own.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> tasks = [ov.committee_machine(2, 2, eta=1.0, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> stages = ov.Stages(tasks, until=[30.0, 60.0])
+    >>> T = [[1.0, 0.4], [0.4, 1.0]]
+    >>> start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
+    >>> traj = ov.solve(stages, start, [30.0, 60.0])
+    >>> traj.error(0).round(4), traj.stage
+    (array([0.0081, 0.2078]), array([1, 1]))
+    """
+
+    models: Any
+    until: Any
+    heads: Any = None
+
+    def __post_init__(self):
+        if isinstance(self.models, Model) or not np.iterable(self.models) or not list(self.models):
+            raise ValueError(f"models = {check.shown(self.models)}; expected a sequence of models, one for each stage.")
+        models = tuple(check.model(model, f"models[{i}]") for i, model in enumerate(self.models))
+        until = check.array("until", self.until, (len(models),), "One end for each of the models.")
+        if until[0] <= 0 or np.any(np.diff(until) <= 0):
+            raise ValueError(f"until = {check.shown(until.tolist())}; expected increasing times > 0.")
+        for i, model in enumerate(models):
+            _check_alike(models[0], model, i)
+        if self.heads is not None:
+            heads = check.array("heads", self.heads, (len(models), models[0].K), "One second layer for each model.")
+            models = tuple(replace(model, v=v) for model, v in zip(models, heads, strict=True))
+            self.settle(heads=heads)
+        self.settle(models=models, until=until)
+
+    def __len__(self):
+        return len(self.models)
+
+    @property
+    def K(self):
+        """Number of student units."""
+        return self.models[0].K
+
+    @property
+    def M(self):
+        """Number of teacher units, those of all tasks."""
+        return self.models[0].M
+
+    @property
+    def trains_v(self):
+        """Whether the second layer changes."""
+        return self.heads is not None or any(model.trains_v for model in self.models)
+
+    def index(self, alpha):
+        """Stage at time alpha, or stages at an array of times."""
+        found = np.searchsorted(self.until[:-1], alpha, side="right")
+        return found if np.ndim(alpha) else int(found)
+
+    def begin(self, i):
+        """The time at which stage i begins."""
+        return 0.0 if i == 0 else float(self.until[i - 1])
+
+    def legs(self, begin, end, land=float):
+        """(stage, its beginning, its end) of the stretches from ``begin`` to ``end``; ``land`` rounds switches."""
+        if end > self.until[-1]:
+            raise ValueError(
+                f"alpha = {end:g} lies beyond the last stage, which ends at {self.until[-1]:g}; expected earlier times."
+            )
+        for i in range(self.index(begin), self.index(end) + 1):
+            last = end if i + 1 == len(self) else min(end, land(self.until[i]))
+            yield i, max(begin, land(self.begin(i))), last
+
+    def paced(self, i, schedule):
+        """The schedule of stage i: what it names, but for numbers that are zero in this stage alone."""
+        if not isinstance(schedule, dict):
+            return schedule
+        anywhere = {name for model in self.models for name in schedule if in_model(model, name) > 0}
+        return {x: f for x, f in schedule.items() if x not in anywhere or in_model(self.models[i], x) > 0}
+
+    def rescaled(self, i, j, r, tau, T):
+        """Arrays r, tau, T of stage i (leading axes allowed) in the eigenvalues of stage j."""
+        old, new = self.models[i].spectrum.s, self.models[j].spectrum.s
+        if np.array_equal(old, new):
+            return r, tau, T
+        ratio = np.divide(new, old, out=np.ones_like(old), where=old > 0)[:, None, None]
+        tau = ratio**2 * tau
+        return ratio * r, tau, np.tensordot(np.divide(1.0, new, out=np.zeros_like(new), where=new > 0), tau, (0, -3))
+
+    def enter(self, i, state):
+        """The state at the end of stage i - 1, or one of stage i itself, as stage i takes it up; None stays None."""
+        if state is None:
+            return None
+        v = state.v if self.heads is None else self.heads[i]
+        model = self.models[i]
+        if state.s is None or np.array_equal(state.s, model.spectrum.s):
+            return replace(state, v=v)
+        r, tau, T = self.rescaled(i - 1, i, state.r, state.tau, state.T)
+        return replace(state, r=r, tau=tau, T=T, v=v, s=model.spectrum.s)
+
+    def __repr__(self):
+        ends = ", ".join(f"{model} until {end:g}" for model, end in zip(self.models, self.until, strict=True))
+        return f"Stages({ends})"
+
+
+def _check_alike(first, model, i):
+    """Refuse a model that cannot go on from where the first one ends."""
+    one, other = first.spectrum, model.spectrum
+    bases = [np.zeros(0) if x.basis is None else x.basis for x in (one, other)]
+    differ = {
+        "K": first.K != model.K,
+        "M": first.M != model.M,
+        "activation": first.activation != model.activation,
+        "spectrum.p": not np.array_equal(one.p, other.p),
+        "spectrum.basis": not np.array_equal(bases[0], bases[1]),
+        "kind of data": type(first) is not type(model) or (first.latent_teacher and not np.array_equal(one.s, other.s)),
+    }
+    for name, wrong in differ.items():
+        if wrong:
+            raise ValueError(
+                f"models[{i}] = {model} and models[0] = {first} differ in {name}; expected one network on inputs with "
+                "the same eigenspaces. Teachers of all tasks are units of every model, and v_star reads those of one."
+            )
+    if not np.array_equal(one.s > 0, other.s > 0):
+        raise ValueError(
+            f"models[{i}].spectrum has eigenvalues 0 at other places than that of models[0]; expected the same, since "
+            "r^l is lost where s_l = 0."
+        )
