@@ -81,7 +81,8 @@ def sgd(model, W, W_star, v, X, xi):
             delta = v @ model.activation.g(lam) - model.v_star @ model.teacher_activation.g(nu) - z
             dW -= model.eta * np.outer(v * model.activation.dg(lam) * delta, x) / np.sqrt(N) / len(batch)
             dv -= model.eta_v / N * model.activation.g(lam) * delta / len(batch)
-        W = (1 - model.eta * kappa / N) * W + dW
+        new = (1 - model.eta * kappa / N) * W + dW
+        W = new * np.sqrt(np.sum(W**2, axis=1) / np.sum(new**2, axis=1))[:, None] if model.spherical else new
         v = (1 - model.eta_v * kappa_v / N) * v + dv
     return W, v
 

@@ -8,6 +8,7 @@ from oracles import sgd
 
 import overlaps as ov
 from overlaps.simulators import _sgd
+from overlaps.simulators.direct import kept_norms
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,7 @@ from overlaps.simulators import _sgd
         {"batch_size": 3, "weight_decay": (0.5, 0.2), "eta_v": 0.6, "noise": 0.3},
         {"weight_decay": (40.0, 0.0)},  # a factor of 0.7 in each step: the scale of the weights is renewed
         {"weight_decay": (40.0 / 0.3, 0.0), "noise": 0.3},  # no weight survives a step
+        {"constraint": "sphere", "batch_size": 2, "weight_decay": (0.0, 0.2), "eta_v": 0.6, "noise": 0.3},
     ],
 )
 def test_compiled_steps_are_the_obvious_ones(activation, teacher_activation, options, rng):
@@ -32,7 +34,7 @@ def test_compiled_steps_are_the_obvious_ones(activation, teacher_activation, opt
     kappa, kappa_v = model.weight_decay
     codes = activation.code, teacher_activation.code
     rates = np.tile([model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v], (steps, 1))
-    _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *codes, rates)
+    _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, xi, *codes, rates, kept_norms(model, W))
     # order of summation, amplified over 60 steps
     np.testing.assert_allclose(factor[0] * W, expected_W, rtol=1e-10, atol=1e-11)
     np.testing.assert_allclose(v, expected_v, rtol=1e-10, atol=1e-11)
@@ -142,7 +144,7 @@ def test_single_precision_costs_only_rounding(rng):
         w, factor, v = W.astype(dtype), np.ones(1), np.ones(2)
         options = ov.erf.code, ov.erf.code, np.tile([0.5, 0.2, 0.005, 0.002], (2000, 1))
         inputs = X.astype(dtype), np.zeros((2000, 1))
-        _sgd.direct_steps(w, factor, W_star.astype(dtype), v, model.v_star, *inputs, *options)
+        _sgd.direct_steps(w, factor, W_star.astype(dtype), v, model.v_star, *inputs, *options, np.zeros(0))
         w = factor * w.astype(float)
         ends.append((w @ w.T / N, v))
     # 2000 roundings of 3e-8 in each of 200 weights, each a random walk: 1.3e-6 in a weight, 1e-7 in an overlap

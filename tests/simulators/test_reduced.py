@@ -13,6 +13,7 @@ from overlaps.simulators.rates import Rates
 from overlaps.simulators.reduced import reduced_run
 
 RULE = {"noise": 0.3, "eta_v": 0.7, "weight_decay": (0.8, 0.4)}
+SPHERES = RULE | {"weight_decay": (0.0, 0.4), "constraint": "sphere"}
 SMOOTH = ov.Activation.from_function(np.tanh, lambda x: 1 / np.cosh(x) ** 2)
 
 
@@ -25,6 +26,9 @@ def direct_step(model, W, W_star, v, x, xi):
     F = -model.eta * v[:, None] * model.activation.dg(lam) * delta[:, :, None]
     dW = F.swapaxes(1, 2) @ x / (b * np.sqrt(N))
     dv = -model.eta_v / (b * N) * np.einsum("rbk,rb->rk", model.activation.g(lam), delta)
+    if model.spherical:
+        new = W + dW
+        return new * np.sqrt(np.sum(W**2, 2) / np.sum(new**2, 2))[:, :, None], (1 - model.eta_v * kappa_v / N) * v + dv
     return (1 - model.eta * kappa / N) * W + dW, (1 - model.eta_v * kappa_v / N) * v + dv
 
 
@@ -55,6 +59,7 @@ CASES = {
     "blocks": (24, 2, 2, RULE | {"spectrum": blocks([1, 2, 3, 18], [2.0, 0.0, 1.5, 0.5])}, ""),
     "batch": (20, 2, 2, RULE | {"batch_size": 3}, ""),
     "batch > dof": (6, 2, 2, RULE | {"batch_size": 4}, "duplicated"),
+    "spheres": (16, 3, 2, SPHERES | {"batch_size": 2, "spectrum": blocks([3, 5, 8], [2.0, 1.0, 0.3])}, ""),
     "batch, blocks": (16, 3, 1, RULE | {"batch_size": 3, "spectrum": blocks([3, 5, 8], [2.0, 1.0, 0.3])}, ""),
 }
 

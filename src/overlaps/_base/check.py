@@ -82,6 +82,12 @@ def model(value, name="model"):
     return record(name, value, "Model")
 
 
+def free(model, what):
+    """Refuse students of fixed norm where the equations are those of free ones."""
+    if model.constraint is not None:
+        raise ValueError(f"model has constraint = {model.constraint!r}; {what}.")
+
+
 def state(value, name="start", example=None):
     """A State."""
     return record(name, value, "State", example)

@@ -5,10 +5,13 @@ it is trained.  Blocks run fastest: every inner loop is one over blocks and beco
 triangle is stored because an antisymmetric part of q, seeded by rounding, would grow.
 """
 
+import numpy as np
+
 from .._base.jit import jit
 
 SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
 FEW = 4  # blocks below which vector instructions do not pay
+SPHERE = -1.0  # in place of a decay: the one that keeps the norms of the students, each its own
 
 
 @jit
@@ -149,6 +152,27 @@ def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy):
 
 
 @jit
+def keep_norms(y, L, K, M, dy):
+    """Take mu_k r_k from dr_k and (mu_i + mu_j) q_ij from dq_ij, with the mu that keeps every sum_l q^l_kk.
+
+    This is w_k <- w_k |w_k before| / |w_k| after each step: the factor is 1 - mu_k / N for N -> infinity, where the
+    squared norm of a step, C, is as large as its part along w_k.
+    """
+    position, first, mu = 0, K * M * L, np.empty(K)
+    for k in range(K):
+        at = first + triangle(k, k, K) * L
+        mu[k] = total(dy[at : at + L]) / (2 * total(y[at : at + L]))
+    for k in range(K):
+        for _ in range(M):
+            add(-mu[k], y[position : position + L], dy[position : position + L])
+            position += L
+    for i in range(K):
+        for j in range(i, K):
+            add(-mu[i] - mu[j], y[position : position + L], dy[position : position + L])
+            position += L
+
+
+@jit
 def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
     """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
 
@@ -156,15 +180,19 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
     dq^l = s_l (A q^l + q^l A^T) + B r^lT + r^l B^T + s_l p_l second_order C - 2 decay q^l
     dv   = closure's dv - decay_v v
 
-    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa. In moments sum_l s_l^j (q^l, r^l)
+    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa, or
+    SPHERE (``keep_norms``). In moments sum_l s_l^j (q^l, r^l)
     these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
     """
     L = s.size
     K, M = B.shape
+    kappa = max(decay, 0.0)
     if L < FEW:
-        flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy)
+        flow_of_few(y, s, p, tau, A, B, C, kappa, second_order, dy)
     else:
-        flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy)
+        flow_of_many(y, s, p, tau, A, B, C, kappa, second_order, dy)
+    if decay < 0.0:
+        keep_norms(y, L, K, M, dy)
     if trains_v:
         v = L * (K * M + K * (K + 1) // 2)
         for k in range(K):

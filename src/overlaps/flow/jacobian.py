@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
+from .._base import check
 from ._flow import flow
 from .newton import NewtonMatrix, Rotated
 
@@ -33,6 +34,7 @@ class Jacobian:
         self.changes = system.drive(*system.derivatives(exact))
         self.unit = system.unit(y)
         self.y = y / self.unit
+        self.sphere = None if system.decay >= 0 else _Sphere(self, system)
 
     @cached_property
     def F(self):
@@ -54,7 +56,8 @@ class Jacobian:
         system, K = self.system, len(self.A)
         spectrum, out = system.model.spectrum, np.empty(dy.size)
         flow(np.ascontiguousarray(dy, float), spectrum.s, spectrum.p, np.zeros_like(system.source), self.A, self.B,
-             np.zeros((K, K)), np.zeros(K), system.decay, system.decay_v, 0.0, system.model.trains_v, out)  # fmt: skip
+             np.zeros((K, K)), np.zeros(K), max(system.decay, 0.0), system.decay_v, 0.0, system.model.trains_v,
+             out)  # fmt: skip
         return out
 
     @property
@@ -63,7 +66,7 @@ class Jacobian:
         system = self.system
         frozen = system.model.spectrum.s.max() * np.linalg.norm(self.A) + np.linalg.norm(self.B)
         response = np.sqrt(np.sum((self.F.T @ self.F) * (self.G @ self.G.T)))  # |F G|
-        return 2 * (frozen + system.decay) + system.decay_v + response
+        return 2 * (frozen + max(system.decay, 0.0)) + system.decay_v + response
 
     def dense(self):
         """The whole matrix (n, n)."""
@@ -76,14 +79,15 @@ class Jacobian:
             J[blocks, entry] += self.frozen(unit)[blocks]
         v = np.arange(entries * L, len(J))
         J[v, v] -= self.system.decay_v
-        return J
+        return J if self.sphere is None else self.sphere.kept(J, np.eye(len(J)))
 
     def operator(self):
         """The same as a LinearOperator, O(L) per product."""
 
         def product(dy):
             dy = dy.ravel()
-            return self.frozen(dy) + self.F @ (self.G @ dy)
+            change = self.frozen(dy) + self.F @ (self.G @ dy)
+            return change if self.sphere is None else self.sphere.kept(change[:, None], dy[:, None])[:, 0]
 
         return LinearOperator((self.y.size,) * 2, matvec=product, dtype=float)
 
@@ -94,10 +98,38 @@ class Jacobian:
 
     def factorised(self, c):
         """1 - c J, with a method ``solve``; O(L) in time and memory."""
+        check.free(self.system.model, "expected free students: on spheres no frame makes the Jacobian diagonal")
         return NewtonMatrix(self.rotated, self.unit, c)
 
     def __rmul__(self, c):
         return _Scaled(float(c), self)
+
+
+class _Sphere:
+    """Derivative of ``keep_norms`` at a point: dy -= (sum_k mu_k[f] W_k) y, mu_k[f] = (n_k read off f) / (2 n_k).
+
+    W_k counts how often student k enters an overlap; ``reads`` (K, n) reads the norms n_k off a packed vector.
+    """
+
+    def __init__(self, jacobian, system):
+        L, K, M = system.shape
+        A, B, S, spectrum = jacobian.A, jacobian.B, system.S, system.model.spectrum
+        one, nothing, v = np.eye(K)[:, None, :], np.zeros((L, K, M)), np.zeros(K)
+        pack = system.packing.pack
+        self.reads = np.array([pack(np.tile(np.outer(x, x), (L, 1, 1)), nothing, v) for x in one[:, 0]])
+        self.W = np.array([pack(np.tile(x + x.T, (L, 1, 1)), nothing + x.T, v) for x in one])
+        self.y, self.norms = jacobian.y, self.reads @ jacobian.y
+        noise = system.second_order * spectrum.mean * np.diag(system.C) / 2
+        self.mu = (np.sum(A * S[:K, :K], axis=1) + np.sum(B * S[:K, K:], axis=1) + noise) / self.norms
+
+    def kept(self, change, dy):
+        """Changes (n, m) of the velocity on spheres, from ``change`` (n, m) of the free one along dy (n, m)."""
+        dmu = (self.reads @ change / 2 - self.mu[:, None] * (self.reads @ dy)) / self.norms[:, None]
+        return change - self.W.T @ dmu * self.y[:, None] - (self.W.T @ self.mu)[:, None] * dy
+
+    def back(self, y):
+        """Y with every student scaled back to the norm that it has here."""
+        return y * np.exp(self.W.T @ np.log(self.norms / (self.reads @ y)) / 2)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..activations.closure import bind
 from ..models.state import State
-from ._flow import flow, gather, tightening
+from ._flow import SPHERE, flow, gather, tightening
 from .packing import Packing
 
 
@@ -66,7 +66,7 @@ class System:
         if not all(0 <= x < np.inf for x in found):
             self.refusal = f"the schedule gives the factors {found} at alpha = {alpha:g}; expected finite ones >= 0."
             self.u = self.u_v = np.nan
-        self.decay = model.eta * model.weight_decay[0] * self.u * decay
+        self.decay = self.decay if model.spherical else model.eta * model.weight_decay[0] * self.u * decay
         self.decay_v = model.eta_v * model.weight_decay[1] * self.u_v * decay
         self.second_order = 0.0 if model.gradient_flow else self.u**2 / (model.batch_size * batch)
         if self.pace.noisy:
@@ -165,7 +165,8 @@ class System:
 def rates(model):
     """What the kernels know of the learning rule: eta, eta_v, noise, decay, decay_v, second_order (see ``flow``)."""
     eta, eta_v, (kappa, kappa_v) = model.eta, model.eta_v, model.weight_decay
-    return eta, eta_v, model.noise, eta * kappa, eta_v * kappa_v, 0.0 if model.gradient_flow else 1.0 / model.batch_size
+    decay = SPHERE if model.spherical else eta * kappa
+    return eta, eta_v, model.noise, decay, eta_v * kappa_v, 0.0 if model.gradient_flow else 1.0 / model.batch_size
 
 
 def blocks_last(x):
@@ -188,7 +189,7 @@ def fastest_rate(system):
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])
         bound(S, system.w, A, B, C, dv)
         largest = max(largest, np.abs(np.linalg.eigvalsh(A)).max())
-    return 2 * (model.spectrum.s.max() * largest + system.decay)
+    return 2 * (model.spectrum.s.max() * largest + max(system.decay, 0.0))
 
 
 def system_of(fun):

@@ -64,8 +64,10 @@ def velocity(closure, constants, pace, work, driving, t, y, dy):
         for m in range(Bm.shape[1]):
             Bu[i, m] = u * Bm[i, m]
         dvu[i] = u_v * dv[i]
+    if decay >= 0.0:
+        decay = eta * kappa * u * scale[3]
     flow(
-        y, s, p, tau, Au, Bu, C, dvu, eta * kappa * u * scale[3], eta_v * kappa_v * u_v * scale[3],
+        y, s, p, tau, Au, Bu, C, dvu, decay, eta_v * kappa_v * u_v * scale[3],
         u * u * second_order / scale[4], trains_v, dy,
     )  # fmt: skip
     return eps_g

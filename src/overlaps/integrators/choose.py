@@ -18,6 +18,8 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
     obstacle = _obstacle(system)
     if explicit < structured:
         return "DOP853", " (auto: not stiff over this interval)"
+    if system.model.spherical:
+        return "DOP853", f" (auto: {stiff}, but implicit methods of this library know no spheres)"
     if obstacle is None:
         return "structured", f" (auto: {stiff})"
     if exponential < explicit:

@@ -177,7 +177,17 @@ def checked_start(model, start):
             f"start: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
             "still numbers. Check the scale of the weights."
         )
+    if model.spherical and np.any(norms(start) <= 0):
+        raise ValueError(
+            f"start: squared norms sum_l q^l_kk = {check.shown(norms(start).tolist())} with constraint = 'sphere'; "
+            "expected all above 0: a student without weights has no direction to keep."
+        )
     return start
+
+
+def norms(state):
+    """Squared norms |w_k|^2 / N of the students."""
+    return np.einsum("lkk->k", state.q)
 
 
 def checked_controls(rtol, atol, stop):

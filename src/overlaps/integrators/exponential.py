@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.integrate import OdeSolver
 
+from .._base import check
 from ..flow import rotate, rotate_back
 from ..flow.system import system_of
 from ._exponential import advance_blocks
@@ -82,6 +83,7 @@ class ExponentialMidpoint(OdeSolver):
     ):
         super().__init__(fun, t0, y0, t_bound, vectorized)
         self.system = system_of(fun)
+        check.free(self.system.model, "method = 'exponential' expects free students; try 'DOP853', or 'LSODA' of SciPy")
         for name, value in (("max_step", max_step), ("first_step", first_step)):
             if value is not None and not value > 0:
                 raise ValueError(f"{name} = {value!r}; expected a positive number.")

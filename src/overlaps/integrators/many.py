@@ -158,7 +158,7 @@ class _Work:
         for model, start in zip(self.models, self.starts, strict=True):
             # the fastest rate is 2 (eta h + decay) with h of the start, the spectrum and the teacher's second layer
             key = id(start), id(model.spectrum), model.v_star.tobytes()
-            decay = rates(model)[3]
+            decay = max(rates(model)[3], 0.0)
             if key not in slowest:
                 system = System(model, start)
                 slowest[key] = system, (fastest_rate(system) / 2 - decay) / model.eta

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._base import check
 from ..models.state import gram
-from ..simulators.direct import advance
+from ..simulators.direct import advance, kept_norms
 from ..simulators.plan import Plan, plan
 from ..simulators.rates import Rates
 from ..simulators.records import follow, sound, stacked
@@ -127,6 +127,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
     """
     Omega, Phi = second_moments(model.features, weights.F, moments)  # first: it refuses what does not fit
     W, factor, v = weights.W.astype(dtype), np.ones(1), np.array(model.v)
+    norms = kept_norms(model, W)
     samples = Samples.of(model, weights, latents, center, dtype)
     rates = Rates(model, N, 0, pace)
     inputs = _Inputs(model, samples, rng, block, rates.batch)
@@ -135,7 +136,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
         limit, changed = rates.left(limit)
         X, nu, xi = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
-        advance(model, W, factor, v, X, nu, xi if noise is None else noise[:, None] * xi, rows)
+        advance(model, W, factor, v, X, nu, xi if noise is None else noise[:, None] * xi, rows, norms)
         return len(X)
 
     records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick)

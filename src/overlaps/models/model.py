@@ -37,6 +37,7 @@ class Model(Record):
     weight_decay: tuple[float, float] = (0.0, 0.0)
     batch_size: int = 1
     gradient_flow: bool = False
+    constraint: str | None = None
 
     latent_teacher: ClassVar[bool] = False  # whether the teacher sees latents instead of the inputs
 
@@ -57,7 +58,13 @@ class Model(Record):
             weight_decay=tuple(check.number("weight_decay", x, least=0) for x in pair),
             batch_size=check.count("batch_size", self.batch_size),
             gradient_flow=check.flag("gradient_flow", self.gradient_flow),
+            constraint=None if self.constraint is None else check.choice("constraint", self.constraint, ("sphere",)),
         )
+        if self.spherical and self.weight_decay[0]:
+            raise ValueError(
+                f"weight_decay = {self.weight_decay} with constraint = 'sphere', which takes it back at every step; "
+                "expected 0, or (0, kappa_v)."
+            )
 
     @property
     def K(self):
@@ -74,6 +81,11 @@ class Model(Record):
         """Whether the second layer is learned."""
         return self.eta_v > 0
 
+    @property
+    def spherical(self):
+        """Whether every student keeps its norm."""
+        return self.constraint == "sphere"
+
     def random_start(self, *, N, rng, student_scale=1.0, teacher="random", students="random"):
         """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`."""
         return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher, students=students)
@@ -88,6 +100,7 @@ class Model(Record):
         parts += [f"weight_decay={self.weight_decay}"] if any(self.weight_decay) else []
         parts += [f"batch_size={self.batch_size}"] if self.batch_size > 1 else []
         parts += ["gradient_flow"] if self.gradient_flow else []
+        parts += [self.constraint] if self.constraint else []
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -107,6 +120,7 @@ def committee_machine(
     weight_decay=0.0,
     batch_size=1,
     gradient_flow=False,
+    constraint=None,
 ):
     r"""Two-layer student and teacher on Gaussian inputs, trained by one-pass SGD.
 
@@ -143,6 +157,8 @@ def committee_machine(
         Samples averaged in one step; alpha counts steps / N.
     gradient_flow : bool
         Drop the O(eta^2) term C, the noise of SGD.
+    constraint : {None, "sphere"}
+        "sphere" scales every student back to its norm, that of the start, after each step.
 
     Returns
     -------
@@ -156,6 +172,16 @@ def committee_machine(
     Notes
     -----
     The dynamics of the overlaps is exact for N -> infinity at fixed alpha = steps / N.
+
+    With ``constraint="sphere"`` the norm of a student, :math:`n_k = |w_k|^2/N = \sum_l q^l_{kk}`, grows in a step by
+    what its force has along w_k and by the square of the step, and the projection takes away the factor
+    :math:`1 - \mu_k/N` that it takes to undo both:
+
+    .. math:: \mu_k = \frac{1}{n_k} \Big[ (AQ)_{kk} + (BR^T)_{kk} + \frac{\bar s}{2b}\, C_{kk} \Big], \qquad
+              \frac{dr^l_{km}}{d\alpha} \mathrel{-}= \mu_k r^l_{km}, \quad
+              \frac{dq^l_{ij}}{d\alpha} \mathrel{-}= (\mu_i + \mu_j)\, q^l_{ij}
+
+    with A, B, C of :func:`overlaps.closure`, batch size b and mean eigenvalue :math:`\bar s`: exact, too.
 
     References
     ----------
@@ -187,6 +213,7 @@ def committee_machine(
         weight_decay=weight_decay,
         batch_size=batch_size,
         gradient_flow=gradient_flow,
+        constraint=constraint,
     )
 
 

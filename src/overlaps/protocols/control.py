@@ -23,7 +23,7 @@ class Control:
     """
 
     def __init__(self, model, start, horizon, knots, objective):
-        check.model(model)
+        check.free(check.model(model), "expected free students: gradients along schedules are those of the free flow")
         self.model, self.start = model, checked_start(model, start)
         self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
         horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")

@@ -95,6 +95,7 @@ def _described(model):
         arrays["spectrum.basis"] = spectrum.basis
     common = {f.name for f in fields(Record.kinds["Model"])}
     numbers = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
+    numbers = {name: number for name, number in numbers.items() if number is not None}  # absent in early files, too
     head = {
         "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
         "model": {x: number for x, number in numbers.items() if x in common}

@@ -131,10 +131,11 @@ def update(students, root_s, x, t, M, F, decay):
 
 
 @jit
-def run(teachers, students, v, root_s, v_star, student, teacher, rates, N, x, noise, first, last):
+def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N, x, noise, first, last):
     """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place.
 
-    Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i.
+    Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i; ``norms``
+    (K,) are the squared norms that students are scaled back to, or (0,) where they are free.
     """
     b, K, M = noise.shape[1], v.size, v_star.size
     nu, g_star = np.empty((b, M)), np.empty((b, M))
@@ -146,3 +147,5 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, N, x, no
         outputs(student, teacher, nu, lam, g_star, g, dg)
         forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
         update(students, root_s, x, t, M, F, 1 - decay / N)
+        for k in range(norms.size):
+            students[:, :, k] *= math.sqrt(norms[k] / np.sum(students[:, :, k] ** 2))

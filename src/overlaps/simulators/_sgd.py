@@ -50,10 +50,11 @@ def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
 
 
 @jit
-def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates):
+def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates, norms):
     """One-pass SGD: X (steps, batch, N) are the inputs, xi (steps, batch) the label noise.
 
-    ``rates`` (steps, 4) are eta, eta_v, decay and decay_v of each step. W, factor and v change in place.
+    ``rates`` (steps, 4) are eta, eta_v, decay and decay_v of each step; ``norms`` are those of ``keep_norms``.
+    W, factor and v change in place.
     Per step, averages over the batch, all from the old weights:
     w_k <- (1 - decay/N) w_k + F_k x / sqrt(N),     v_k <- (1 - decay_v/N) v_k - (eta_v/N) g(lambda_k) Delta.
     """
@@ -64,27 +65,28 @@ def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates):
     for t in range(steps):
         for b in range(batch):
             fields(W_star, X[t, b], 1.0, nu[b])
-        one_step(W, factor, v, v_star, X[t], nu, xi[t], student, teacher, rates[t], lam, F, dv)
+        one_step(W, factor, v, v_star, X[t], nu, xi[t], student, teacher, rates[t], norms, lam, F, dv)
 
 
 @jit
-def taught_steps(W, factor, v, v_star, X, nu, xi, student, teacher, rates):
+def taught_steps(W, factor, v, v_star, X, nu, xi, student, teacher, rates, norms):
     """The same where the fields of the teacher are given, nu (steps, batch, M): it may act on anything."""
     K, batch = W.shape[0], X.shape[1]
     lam = np.empty(K)
     F, dv = np.empty((batch, K)), np.empty((batch, K))
     for t in range(X.shape[0]):
-        one_step(W, factor, v, v_star, X[t], nu[t], xi[t], student, teacher, rates[t], lam, F, dv)
+        one_step(W, factor, v, v_star, X[t], nu[t], xi[t], student, teacher, rates[t], norms, lam, F, dv)
 
 
 @jit
-def one_step(W, factor, v, v_star, x, nu, xi, student, teacher, rates, lam, F, dv):
+def one_step(W, factor, v, v_star, x, nu, xi, student, teacher, rates, norms, lam, F, dv):
     """One step of either; lam (K,), F (batch, K) and dv (batch, K) are room to work in."""
     eta, eta_v, decay, decay_v = rates[0], rates[1], rates[2], rates[3]
     for b in range(x.shape[0]):
         fields(W, x[b], factor[0], lam)
         errors(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
     apply_step(W, factor, v, x, F, dv, eta_v > 0.0, decay, decay_v)
+    keep_norms(W, norms)
 
 
 @jit
@@ -106,3 +108,18 @@ def apply_step(W, factor, v, x, F, dv, trains_v, decay, decay_v):
         for b in range(batch):
             for k in range(v.size):
                 v[k] += dv[b, k] / (batch * N)
+
+
+@jit(fast=True)
+def keep_norms(W, norms):
+    """Scale every student back to its squared norm; ``norms`` (K,) are these, or (0,) where students are free.
+
+    The weights are scaled themselves: what single precision rounds away is seen, and made up for, in later steps.
+    """
+    for k in range(norms.size):
+        total = 0.0
+        for i in range(W.shape[1]):
+            total += W[k, i] * W[k, i]
+        scale = W.dtype.type(math.sqrt(norms[k] / total))
+        for i in range(W.shape[1]):
+            W[k, i] *= scale

@@ -41,6 +41,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     s = model.spectrum.s[:, None, None]
     W, W_star = (weights.astype(dtype) for weights in weights_with_overlaps(start, sizes, rng))
     factor, v = np.ones(1), np.array(start.v)
+    norms = kept_norms(model, W)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
     inputs = _Inputs(model, sizes, rng, dtype, rates.batch)
 
@@ -49,7 +50,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         X, xi = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
         noises = xi if noise is None else noise[:, None] * xi
-        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, noises, *_functions(model), rows)
+        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, noises, *_functions(model), rows, norms)
         return len(X)
 
     def record():
@@ -85,13 +86,18 @@ class _Inputs:
         return X, xi
 
 
-def advance(model, W, factor, v, X, nu, xi, rates):
+def kept_norms(model, W):
+    """Squared lengths (K,) of the students' weights that the model keeps: none, (0,), where they are free."""
+    return np.sum(W.astype(float) ** 2, axis=1) if model.spherical else np.zeros(0)
+
+
+def advance(model, W, factor, v, X, nu, xi, rates, norms):
     """One step per input in X (steps, batch, N), with teacher fields nu (steps, batch, M), noise xi (steps, batch).
 
-    ``rates`` (steps, 4) are those of :class:`Rates`. The students' weights are ``factor[0] W``; W, factor (1,) and v
-    change in place.
+    ``rates`` (steps, 4) are those of :class:`Rates`, ``norms`` those of ``kept_norms``. The students' weights are
+    ``factor[0] W``; W, factor (1,) and v change in place.
     """
-    _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_functions(model), rates)
+    _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_functions(model), rates, norms)
 
 
 def _functions(model):

@@ -145,9 +145,10 @@ def block_overlaps(teachers, students, s):
 def _stepper(model, N, s, teachers, students, v):
     """Return the function (x, noise, first, last, rates) that makes these steps of a drawn block, in place."""
     functions = model.activation.compiled, model.teacher_activation.compiled
+    norms = np.einsum("ejk,ejk->k", students, students) if model.spherical else np.zeros(0)
     root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
 
     def advance(x, noise, first, last, rates):
-        _reduced.run(teachers, students, v, root_s, v_star, *functions, rates, N, x, noise, first, last)
+        _reduced.run(teachers, students, v, root_s, v_star, *functions, rates, norms, N, x, noise, first, last)
 
     return advance

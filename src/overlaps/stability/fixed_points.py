@@ -178,9 +178,15 @@ def _newton(system, y, max_iterations):
         if not np.all(np.isfinite(J)):
             obstacle = " Newton's steps ended where overlaps leave the range of floating-point numbers."
             break
-        step = -lstsq(J, velocity[free], cond=ZERO)[0][copies]
+        sphere, wanted = derivative.sphere, velocity[free]
+        if sphere is not None:  # steps along the spheres
+            held = np.zeros((len(sphere.norms), free.size))
+            np.add.at(held.T, copies, sphere.reads.T)
+            J, wanted = np.vstack([J, derivative.scale * held]), np.r_[wanted, np.zeros(len(held))]
+        step = -lstsq(J, wanted, cond=ZERO)[0][copies]
         for damping in 0.5 ** np.arange(20):
             trial = possible(system, y + damping * step)[tied]
+            trial = trial if sphere is None else sphere.back(trial)
             if np.linalg.norm(system.rhs(0.0, trial)[free]) < (1 - 0.25 * damping) * speed:
                 break
         else:

@@ -304,7 +304,8 @@ def plateau_state(model, start):
     >>> bool(ov.linearise(model, state).residual < 1e-14)
     True
     """
-    codes = check.model(model).activation.code, model.teacher_activation.code  # not the names, which anything may have
+    check.free(check.model(model), "expected free students: on the plateau they all have the norm that it has")
+    codes = model.activation.code, model.teacher_activation.code  # not the names, which anything may have
     if codes != (erf.code, erf.code) or model.trains_v or np.ptp(model.v):
         raise ValueError(
             f"model = {model} with v = {model.v}; expected erf students and teachers (overlaps.erf itself), equal "

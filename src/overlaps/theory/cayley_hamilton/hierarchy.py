@@ -241,6 +241,7 @@ def _usable(model, name, limit):
     L = model.spectrum.L
     if model.latent_teacher:
         raise ValueError(f"{model} has a teacher of latents; expected one that acts on x. Use overlaps.solve.")
+    check.free(model, "expected free students; use overlaps.solve")
     if check.choice("basis", name, BASES) in ("monomial", "scaled") and L > limit:
         raise ValueError(
             f"basis = {check.shown(name)} with L = {L} eigenvalues; expected L <= {limit}, where float64 holds them. "

@@ -92,7 +92,7 @@ def plateau(K, M, *, eta, noise=0.0, gradient_flow=False):
     >>> round(quadratic.plateau(3, 3, eta=0.2).escape, 6)
     0.078798
     """
-    K, M, eta, noise = _checked(K, M, eta, noise)
+    K, M, eta, noise = checked(K, M, eta, noise)
     h, c0, c2 = eta / (2 * K), 1 + 2 / M, (K + 4) / (K + 2)
     second = 0.0 if check.flag("gradient_flow", gradient_flow) else 16 * h**2
     u = 1.0 if gradient_flow else _roots(K, M, eta, noise)[0]
@@ -144,7 +144,7 @@ def escape_amplitude(K, M, *, eta, q0, noise=0.0, gradient_flow=False):
     >>> quadratic.escape_amplitude(2, 1, eta=0.1, q0=2.0, gradient_flow=True)  # q = 1/2: sqrt(0.5 / 2)
     0.5
     """
-    K, M, eta, noise = _checked(K, M, eta, noise)
+    K, M, eta, noise = checked(K, M, eta, noise)
     q0 = check.number("q0", q0, above=0)
     if check.flag("gradient_flow", gradient_flow):
         return float(np.sqrt(K / (K + 2) / q0))
@@ -239,7 +239,7 @@ def eta_plateau(K, M, *, noise=0.0):
     >>> round(quadratic.eta_plateau(20, 3), 12)
     10.0
     """
-    K, M, _, noise = _checked(K, M, 1.0, noise)
+    K, M, _, noise = checked(K, M, 1.0, noise)
     c0, c2 = 1 + 2 / M + noise**2, (K + 4) / (K + 2)
     return float(K / 2 * (np.sqrt((c2 - 1) ** 2 + c0 * c2 - 1) - (c2 - 1)) / (c0 * c2 - 1))
 
@@ -306,7 +306,7 @@ def eta_escape(K, M, *, noise=0.0):
     >>> round(quadratic.eta_escape(1, 1), 8)
     0.15236893
     """
-    K, M, _, noise = _checked(K, M, 1.0, noise)
+    K, M, _, noise = checked(K, M, 1.0, noise)
     c0, c2 = 1 + 2 / M, (K + 4) / (K + 2)
     w0, slope = (c0 - 1) / (4 * (c0 * c2 - 1)), noise**2 / (c0 * c2 - 1)  # w = w0 - slope h
     a = 2 * c2 * slope**2 + 4 * slope + 2 * (c0 + noise**2)
@@ -477,7 +477,7 @@ def final_descent(alpha, K, M, *, eta, noise=0.0, gradient_flow=False):
     K, M = realisable(K, M)
     if K == M:
         raise ValueError(f"K = M = {K} ends exponentially, at the rate solution_rate(K, M, eta=...); expected K > M.")
-    K, M, eta, noise = _checked(K, M, eta, noise)
+    K, M, eta, noise = checked(K, M, eta, noise)
     gradient_flow = check.flag("gradient_flow", gradient_flow)
     bracket = 1.0 if gradient_flow else 1 + 2 * eta / K / _stability(K, M, eta)
     floor = 0.0 if gradient_flow else noise_floor(K, M, eta=eta, noise=noise)
@@ -522,7 +522,7 @@ def noise_floor(K, M, *, eta, noise):
     >>> round(quadratic.noise_floor(6, 3, eta=0.2, noise=0.3), 6)
     0.003375
     """
-    K, M, eta, noise = _checked(K, M, eta, noise)
+    K, M, eta, noise = checked(K, M, eta, noise)
     return eta * noise**2 / (K * _stability(K, M, eta))
 
 
@@ -545,7 +545,8 @@ def _stability(K, M, eta):
     return 1 - eta / limit
 
 
-def _checked(K, M, eta, noise):
+def checked(K, M, eta, noise):
+    """The numbers of a setting, in range."""
     K, M = check.count("K", K), check.count("M", M)
     return K, M, check.number("eta", eta, above=0), check.number("noise", noise, least=0)
 
