@@ -4,6 +4,7 @@ from .bayes.equal import EqualReadouts
 from .bayes.power_law import PowerLawLimit
 from .bayes.subcritical import SubcriticalPowerLaw
 from .bayes.teacher import HierarchicalTeacher
+from .spiked.best_step import best_step
 from .spiked.bounds import bounds_over_rate
 from .spiked.features import SpikedRandomFeatures
 from .spiked.network_correction import gaussian_rows, large_batch_network, partial_network
@@ -16,6 +17,7 @@ __all__ = [
     "PowerLawLimit",
     "SpikedRandomFeatures",
     "SubcriticalPowerLaw",
+    "best_step",
     "bounds_over_rate",
     "feature_spectrum",
     "gaussian_rows",

@@ -1,0 +1,125 @@
+"""The learning rate of one giant step after which the trained readout has the least test error."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..._base import check
+from ..._base.record import Record
+from .bounds import _refined
+from .features import SpikedRandomFeatures
+
+__all__ = ["BestStep", "best_step"]
+
+POINTS = 40
+SPIKES = 0.02, 8.0  # looked at as d -> infinity
+WEAKEST = 0.1  # r sqrt(d) of the weakest spike looked at at finite d
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BestStep(Record):
+    """Learning rate of least test error; made by :func:`best_step`.
+
+    Attributes
+    ----------
+    eta_tilde, mse, lam : float
+        Best learning rate, test error and ridge penalty there.
+    model : SpikedRandomFeatures
+        The features after that step.
+    rates, errors : ndarray, shape (n,)
+        Learning rates looked at, ascending, and their test errors.
+    message : str
+        Whether it is a minimum, or which end of the rates looked at is best.
+    """
+
+    eta_tilde: float
+    mse: float
+    lam: float
+    model: SpikedRandomFeatures
+    rates: np.ndarray
+    errors: np.ndarray
+    message: str
+
+    def __repr__(self):
+        return f"BestStep(eta_tilde={self.eta_tilde:.6g}, mse={self.mse:.6g}, lam={self.lam:.6g}, {self.message!r})"
+
+
+def best_step(student, target, *, alpha0, beta, alpha, lam=None, d=math.inf, scaling="d", rates=None, **options):
+    r"""Learning rate of one giant step at which the ridge readout errs least.
+
+    .. math:: \min_{\tilde\eta}\ E(y - \hat y)^2 \qquad \mbox{at } \alpha_0 = n_0/d,\ \alpha = n/d,\ \beta = p/d
+
+    Larger rates make larger spikes r, which bend what the network can learn along its spike, and a larger bulk c where
+    the step has few samples, which is noise.
+
+    Parameters
+    ----------
+    student, target : Activation or callable
+        sigma, odd, and sigma_*, of zero mean.
+    alpha0, beta, scaling : float, float, {"d", "p"}
+        The step, as in :meth:`SpikedRandomFeatures.after_one_step`; alpha0 > 0.
+    alpha, lam : float
+        Samples of the readout n/d, and ridge penalty; by default the best penalty at each rate.
+    d : float
+        Input dimension, as in :meth:`SpikedRandomFeatures.solve`.
+    rates : array_like, shape (n,), optional
+        Learning rates to look at before the best is refined, at least 3; by default those of spikes up to r = 8.
+    **options
+        As in :meth:`SpikedRandomFeatures.after_one_step`.
+
+    Returns
+    -------
+    BestStep
+
+    Raises
+    ------
+    ValueError
+        No step (alpha0 = 0), fewer than 3 rates, rates that are not positive, all else that the step refuses.
+
+    Notes
+    -----
+    *Asymptotic* at d = infinity, *heuristic* at finite d, as the errors of which it is the minimum; of the spiked
+    random features, not the network itself, which differs by some per cent (:func:`simulate_one_step`). The rate is
+    good to about 1e-5, relative. Only the lowest of the rates looked at is refined.
+
+    References
+    ----------
+    Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> best = ov.static.best_step(np.tanh, np.sin, alpha0=2, beta=1, alpha=2, lam=0.1, d=500)
+    >>> round(best.eta_tilde, 2), round(best.mse, 4), best.message
+    (2.42, 0.1192, 'a minimum')
+    """
+    if np.ndim(alpha0) == 0 and alpha0 == 0:
+        raise ValueError("alpha0 = 0 is no step; expected samples alpha0 = n0/d > 0 from which a rate can be learned.")
+
+    def after(eta_tilde):
+        step = {"eta_tilde": eta_tilde, "alpha0": alpha0, "beta": beta, "scaling": scaling}
+        return SpikedRandomFeatures.after_one_step(student, target, **step, **options)
+
+    def error(eta_tilde):
+        model = after(eta_tilde)
+        found = model.optimal_lam(alpha, d) if lam is None else model.solve(alpha=alpha, lam=lam, d=d)
+        return found.mse if math.isfinite(found.mse) else math.inf
+
+    if rates is None:
+        unit = np.max(np.abs(after(1.0).r))  # spikes grow like the rate
+        lowest = SPIKES[0] if math.isinf(after(1.0)._dimension(d)) else WEAKEST / math.sqrt(d)
+        rates = np.geomspace(min(lowest, SPIKES[0]), SPIKES[1], POINTS) / unit
+    rates = np.sort(check.array("rates", rates, ("n",)))
+    if rates.size < 3 or rates[0] <= 0:
+        raise ValueError(f"rates = {check.shown(rates)}; expected at least 3 learning rates > 0.")
+    errors = np.array([error(x) for x in rates])
+    i = int(np.argmin(errors))
+    if 0 < i < rates.size - 1:
+        (rate, mse), message = _refined(error, rates, errors), "a minimum"
+    else:
+        message = f"the error still falls at the {'largest' if i else 'smallest'} rate looked at"
+        rate, mse = float(rates[i]), float(errors[i])
+    model = after(rate)
+    penalty = model.optimal_lam(alpha, d).lam if lam is None else float(lam)
+    return BestStep(rate, mse, penalty, model, rates, errors, message)
