@@ -58,7 +58,7 @@ def errors_panel(ax, d, draws):
 def rates_panel(ax, d):
     alpha0s = np.geomspace(0.3, 100, 7)
     found = [
-        ov.static.best_step(np.tanh, np.sin, alpha0=x, beta=BETA, rates=RATES[5::2], d=d, **POINT) for x in alpha0s
+        ov.static.best_step(np.tanh, np.sin, alpha0=x, beta=BETA, rates=RATES[2::2], d=d, **POINT) for x in alpha0s
     ]
     ax.plot(alpha0s, [x.eta_tilde for x in found], "C4", label=r"best rate $\tilde\eta$")
     ax.plot(alpha0s, [x.model.r for x in found], "C5--", label="its spike r")
