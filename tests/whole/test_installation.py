@@ -86,7 +86,8 @@ def test_a_read_only_installation_without_any_cache_works(tmp_path):
     finally:
         for folder in folders:
             folder.chmod(0o755)
-    np.testing.assert_array_equal(numbers(found), numbers(python(work(), tmp_path)))
+    # compiled in the process or loaded from the cache: rounding may differ
+    np.testing.assert_allclose(numbers(found), numbers(python(work(), tmp_path)), rtol=1e-9)
 
 
 @pytest.mark.slow
