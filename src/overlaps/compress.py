@@ -62,12 +62,11 @@ def compress(model, state, nodes, *, until=None):
     functions are powers, as in block Lanczos; the further ones are resolvents :math:`(S + c)^{-1}` with poles spaced
     geometrically over the spectrum, or from its top to the eigenvalue that is learned ``until`` the end, because the
     exact solution is made of :math:`e^{-a s \alpha}` on all time scales. The error falls exponentially with the number
-    of nodes and grows slowly with alpha. Measured on given weights with ``power_law(beta=1, L=2000)``, N = 2000,
-    K = M = 2, eta = 0.1, largest error of Q, R up to alpha (``until`` = alpha): 60 nodes 8e-9 to alpha = 30, 3e-7 to
-    100; 80 nodes 1e-9 to 100, 1e-8 to 300. Bounded spectra need about 60 for 1e-8 at any time; powers alone lose by
-    factors of 100 to 1000. A plateau amplifies every error, this one too, and more units need more nodes: with
-    K = M = 4, eta = 0.5 and one random start, 40, 80, 160 nodes leave 2e-2, 4e-3, 1e-6 at alpha = 300 (``until`` = 300:
-    1e-2, 4e-4, 2e-7). :func:`compression_error` measures it for the case at hand.
+    of nodes and grows slowly with alpha. Measured for K = M = 2, largest error of Q, R: 1e-8 from 60 nodes for a random
+    covariance with L = N = 2000, to alpha = 60; from 105 nodes for ``power_law(beta=1, L=2000)``, to alpha = 10; and
+    with ``until``, L = 400, from 40 nodes to alpha = 3, from 60 to alpha = 30. A plateau amplifies every error, this
+    one too, and more units need more nodes: with K = M = 4, eta = 0.5 and one random start, 40 nodes leave 2e-2 at
+    alpha = 300. :func:`compression_error` measures it for the case at hand.
 
     A compressed spectrum belongs to no N: simulate with the original one.
 
@@ -88,6 +87,9 @@ def compress(model, state, nodes, *, until=None):
     >>> bool(np.allclose(full.Q, quick.Q, rtol=0, atol=1e-8))
     True
     """
+    # test: tests/test_compress.py::test_two_thousand_given_weights
+    # test: tests/test_compress.py::test_a_horizon_saves_nodes
+    # test: tests/test_compress.py::test_many_units_behind_a_plateau_need_more_than_a_few_dozen_nodes
     check.model(model)
     state = check.state(state, "state").on(model)
     width = model.K + model.M

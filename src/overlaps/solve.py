@@ -80,8 +80,8 @@ def solve(
         Factor on eta and eta_v along alpha; or factors by name, on "eta", "eta_v", "noise", "weight_decay" and
         "batch_size" (:class:`Schedule`). Every method steps onto its knots.
     certify : bool
-        Make a second run with tolerances 100 times smaller (rtol at least 1e-13), recorded at the same times, about 1.5
-        to 3 times the work of the first, and give the differences in ``Trajectory.error``. ``success`` is False where
+        Make a second run with tolerances 100 times smaller (rtol at least 1e-13), recorded at the same times, which is
+        more work than the first, and give the differences in ``Trajectory.error``. ``success`` is False where
         they exceed 1000 rtol, of the largest overlap or of eps_g (beyond 10 ``eps_floor``): a plateau multiplies the
         errors of the steps, but by no factor like that: more says that the curve cannot be trusted.
     **options
@@ -127,6 +127,7 @@ def solve(
     >>> bool(abs(traj.eps_g[-1] - np.exp(-2) / 2) < 1e-9)
     True
     """
+    # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
     controls = {"rtol": rtol, "atol": atol, "progress": progress, "stop": stop, "late": late, "blocks": blocks}
     check.flag("certify", certify)
 

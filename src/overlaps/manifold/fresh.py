@@ -76,6 +76,7 @@ def field_deviation(samples, W, S, n, block, rng):
 
     Means are squared; zero where no deviation exceeds 5 standard errors and 5 %.
     """
+    # test: tests/manifold/test_fresh.py::test_mixtures_that_do_not_are_named_with_both_errors
     blocks = [np.concatenate([X @ W.T / np.sqrt(W.shape[1]), nu], axis=1) for X, nu in samples.blocks(rng, n, block)]
     size = np.sqrt(np.diag(S))
     size[size == 0] = 1.0

@@ -148,6 +148,7 @@ def schedule_gradient(model, start, schedule, horizon, *, objective="final"):
     ...     .eps_g[0]) < 1e-9)
     ((3,), True)
     """
+    # test: tests/protocols/test_control.py::test_gradients_against_differences
     check.kind("schedule", schedule, Schedule, "ov.Schedule([0.0, 50.0, 100.0], [1.0, 0.8, 0.1])")
     check.state(start)
     if schedule.kind != "linear":

@@ -43,6 +43,7 @@ def plot(result, ax=None, **style):
     'learning time $\\alpha$ = steps / $N$'
     >>> matplotlib.pyplot.close("all")
     """
+    # test: tests/results/test_plotting.py::test_bands_lie_between_their_quantiles
     from matplotlib import pyplot as plt
 
     fresh = ax is None

@@ -74,6 +74,7 @@ class Solved(_Curves):
         R, v and eps_g: they show what a plateau has made of the errors of the steps, which ``eps_floor`` does not.
         Where eps_g is below ``eps_floor``, its error is relative to that; nan where the second run did not come.
         """
+        # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
         parts = self.error_Q, self.error_R, self.error_v, self.error_eps_g
         return None if self.error_Q is None else Errors(*parts)
 

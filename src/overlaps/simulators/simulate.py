@@ -131,6 +131,7 @@ def simulate(
     >>> ov.simulate(model, N=100, alpha=[0, 1, 2], rng=1, runs=3).eps_g.shape
     (3, 3)
     """
+    # test: tests/manifold/test_fresh.py::test_mixtures_that_do_not_are_named_with_both_errors
     N, runs = check.count("N", N), check.count("runs", runs)
     if isinstance(model, Stages):
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}

@@ -183,6 +183,7 @@ def error_haar(spectrum, *, N_l, N=None, student_scale=1.0):
     >>> round(ov.theory.features.error_haar(ov.power_law(beta=1.0, L=64), N_l=16, student_scale=0.1), 10)
     0.0351216515
     """
+    # test: tests/theory/test_features.py::test_correction_to_the_haar_limit
     spectrum = checked_spectrum(spectrum)
     N = spectrum.L if N is None else check.count("N", N)
     ratio, scale = _trained(N_l, N) / N, check.number("student_scale", student_scale, least=0)
@@ -235,6 +236,7 @@ def asymptote(beta, N, N_l, *, student_scale=1.0, half_integer=True):
     >>> ov.theory.features.asymptote(1.0, 256, [50, 200], student_scale=0.01).round(6)
     array([0.004846, 0.000332])
     """
+    # test: tests/theory/test_features.py::test_asymptotes_of_the_figure
     _, s, scale = power_law_units(beta, check.count("N", N), 1.0, 0.0, student_scale)
     for n in np.asarray(N_l, dtype=object).flat:
         _trained(n, N)

@@ -533,8 +533,8 @@ def descent_time(state, *, eta, K=None, v=None, v_star=None, excess=0.1):
 
     Notes
     -----
-    Asymptotic: linearised at the plateau, without the first fast modes; derived here. Within 3 % of the integrated
-    equations of equal students at M = 4, L = N = 512, beta = 0.25.
+    Asymptotic: linearised at the plateau, without the first fast modes; derived here. Within 5 % of the integrated
+    equations of equal students at K = 3, M = 2, L = N = 48, beta = 0.25.
 
     Examples
     --------
@@ -544,6 +544,7 @@ def descent_time(state, *, eta, K=None, v=None, v_star=None, excess=0.1):
     >>> round(ov.theory.plateau.descent_time(state, eta=0.1), 1)
     164.9
     """
+    # test: tests/theory/test_plateau.py::test_descent_of_equal_students
     eta, excess = check.number("eta", eta, above=0), check.number("excess", excess, above=0)
     T, K, v, v_star = _checked(teacher_moments(state, [1])[0], K, v, v_star)
     point = plateau(T, K=K, v=v, v_star=v_star)
@@ -589,8 +590,8 @@ def length(rate, *, N, student_scale, D=0.0, descent=None):
     -----
     Heuristic ([WR] (12), (117)): differences grow from their initial size student_scale/sqrt(N) to order one at the
     rate gamma. Measured up to eps_g = 0.9 of the plateau: D = -2 to 1 for L << N. For L ~ N it is no number of order
-    one: 2 to 5 at M = 6, L = N = 500, and 5 to 11 in five draws at M = 4, L = N = 512 (beta = 0.25), in four of which
-    the descent is longer than the plateau and the local slope of eps_g is never flatter than alpha^-0.2. The worked
+    one: 5 to 11 in draws at M = 4, L = N = 512 (beta = 0.25). In four of five the descent is longer than the plateau;
+    the local slope of eps_g is then never flatter than alpha^-0.2. The worked
     example of [WR] halves the escape time, which D = 2.47 makes up for.
 
     Examples
@@ -599,6 +600,9 @@ def length(rate, *, N, student_scale, D=0.0, descent=None):
     >>> round(plateau.length(0.01, N=1000, student_scale=0.01), 1)
     805.9
     """
+    # test: tests/theory/test_plateau.py::test_length_of_the_plateau
+    # test: tests/theory/test_plateau.py::test_no_plateau_forms_where_length_warns
+    # test: tests/theory/test_plateau.py::test_length_warns_where_the_descent_merges_with_the_escape
     rate, N = check.number("rate", rate, above=0), check.count("N", N)
     scale = check.number("student_scale", student_scale, above=0, hint="Equal students would stay for ever.")
     alpha = float((check.number("D", D) + 0.5 * np.log(N / scale**2)) / rate)
@@ -634,6 +638,7 @@ def wide_escape_time(M, *, eta, T2):
     >>> round(plateau.escape_time(40, T2=3.0, eta=0.1) / plateau.wide_escape_time(40, T2=3.0, eta=0.1), 3)
     1.012
     """
+    # test: tests/theory/test_plateau.py::test_wide_committees_and_long_spectra
     M, eta, T2 = check.count("M", M), check.number("eta", eta, above=0), check.number("T2", T2, above=0)
     return 2 * np.pi * M**2 / (eta * T2)
 

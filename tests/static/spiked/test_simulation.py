@@ -432,6 +432,18 @@ def test_network_of_a_large_batch():
     assert np.all(error < 0.2 * np.abs(theory)) and np.all(np.abs(difference.mean(axis=0) - theory) < 4 * error)
 
 
+def test_size_of_the_correction_for_large_batches():
+    """The percentages that the docstring quotes, at beta = 1."""
+    found = []
+    for eta_tilde in (1.0, 3.0, 6.0):
+        model = step_model(np.sin, eta_tilde=eta_tilde, alpha0=np.inf, beta=1.0)
+        network = large_batch_network(model)
+        for lam in (0.01, 0.1, 1.0):
+            alpha = [0.5, 1.0, 2.0, 10.0]
+            found.extend(network.curve(alpha, lam).mse / model.curve(alpha, lam).mse - 1)
+    assert min(found) == pytest.approx(-0.09, abs=5e-3) and max(found) == pytest.approx(0.04, abs=5e-3)
+
+
 @pytest.mark.slow
 def test_network_of_a_finite_batch():
     """alpha0 = 20: the partial correction has the sign and the size of the measured difference."""

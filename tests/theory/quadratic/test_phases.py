@@ -185,6 +185,18 @@ def test_learning_at_eta_optimal_ends(K, M, alpha):
     assert errors[1] < min(errors[0], errors[2]) and errors[1] < 0.01 * errors[3]
 
 
+@pytest.mark.parametrize("K, M", [(3, 3), (6, 3)])
+def test_learning_at_eta_optimal_is_nearly_the_fastest(K, M):
+    """Time to eps_g = 1e-3 from overlaps of 0.01: within 5 % of the shortest of a scan around it."""
+    best, times = quadratic.eta_optimal(K, M), []
+    R = 0.01 * np.random.default_rng(2).standard_normal((K, M))
+    for factor in (1.0, 0.7, 0.8, 0.9, 1.1, 1.2, 1.3):
+        model = ov.quadratic_network(K, M, eta=factor * best)
+        start = ov.State.from_overlaps(model, Q=np.eye(K), R=R, T=np.eye(M))
+        times.append(ov.solve(model, start, (0.0, 1e3), stop=1e-3).alpha[-1])
+    assert min(times) <= times[0] < 1.05 * min(times)
+
+
 def test_eta_optimal_is_that_of_the_escape_where_the_end_is_faster():
     for K, M, noise in ((11, 10, 0.0), (3, 3, 1.0)):  # many teachers, much noise
         assert quadratic.eta_escape(K, M, noise=noise) < 0.9 * quadratic.eta_descent(K, M)

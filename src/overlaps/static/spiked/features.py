@@ -292,6 +292,7 @@ class SpikedRandomFeatures(Record):
         >>> ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2, alpha0=1, beta=0.5)
         SpikedRandomFeatures(tanh, sin, r=2.16732, c=1.6746, gamma=0.678032, beta=0.5)
         """
+        # test: tests/static/spiked/test_simulation.py::test_model_and_network_meet_theory
         if step_noise is None:
             step_noise = noise
         check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")

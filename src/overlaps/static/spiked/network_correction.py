@@ -50,7 +50,7 @@ def large_batch_network(model):
     Notes
     -----
     *Asymptotic*: exact for the network as d -> infinity after alpha0 -> infinity; tanh learning sin (beta = 1)
-    changes by -12 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0 no
+    changes by -9 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0 no
     complete correction is known.
 
     Examples
@@ -61,6 +61,7 @@ def large_batch_network(model):
     >>> round(network.solve(alpha=3, lam=0.1).mse - model.solve(alpha=3, lam=0.1).mse, 5)
     -0.0014
     """
+    # test: tests/static/spiked/test_simulation.py::test_size_of_the_correction_for_large_batches
     kap = 2 * _third(model) * abs(model.step.h1_star) * model.step.tau
     if model.c != 1:
         raise ValueError(

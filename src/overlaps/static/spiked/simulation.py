@@ -174,6 +174,7 @@ def simulate_one_step(
     ... ).mse.shape
     (5, 2)
     """
+    # test: tests/static/spiked/test_simulation.py::test_model_and_network_meet_theory
     check.choice("scaling", scaling, ("d", "p"), "The rate is eta_tilde d or eta_tilde p.")
     check.flag("paired", paired)
     beta = check.number("beta", beta, above=0)
@@ -215,12 +216,11 @@ def simulate_srf(model, *, alpha, lam, d, rng, draws=5, rows=None, test=None, pr
 
     Notes
     -----
-    *Exact* at finite size. Draws scatter by 1-5 % at d = 500 to 1000, and their mean differs from the theory by O(1/d):
-    m^2 E[c mu1^2 + mu2^2]/p and more. With blocks that is the sum over b of m_b^2 E[c_b mu1_b^2 + mu2_b^2]/(rho_b p):
-    blocks of similar spikes, whose mu0 are almost proportional, have m_b of order ten and opposite signs, and the limit
-    is then reached only where this is small against the error (d > 10^4 in bad cases).
-    ``rows="gaussian"`` is not described by the theory where r > 0: fluctuating norms of rows act as one more feature
-    (:func:`gaussian_rows`).
+    *Exact* at finite size. Draws scatter, and their mean differs from the theory by O(1/d): m^2 E[c mu1^2 + mu2^2]/p
+    and more. With blocks that is the sum over b of m_b^2 E[c_b mu1_b^2 + mu2_b^2]/(rho_b p): blocks of similar
+    spikes, whose mu0 are almost proportional, have m_b of order ten and opposite signs, and the limit is then reached
+    only where this is small against the error (d > 10^4 in bad cases). ``rows="gaussian"`` is not described by the
+    theory where r > 0: fluctuating norms of rows act as one more feature (:func:`gaussian_rows`).
 
     Examples
     --------

@@ -196,8 +196,8 @@ def solve(
     -----
     Exact for N -> infinity: equal to :func:`overlaps.solve` up to rounding. Rounding is multiplied by the condition of
     the basis and by the growth on a plateau. With powers, at rtol 1e-12 (K = M = 2, eta = 0.5, alpha <= 200), eps_g is
-    wrong by 1e-8 at L = 8, 3e-5 at L = 10 and 0.1 at L = 12 for beta = 1, and by 5e-3 at L = 10 for beta = 1.5, while
-    the orthonormal basis agrees with the spectral one to 1e-11 at L = 64, in 1.3 times the time.
+    wrong by about 1e-8 at L = 8, 1e-5 at L = 10 and 0.1 at L = 12 for beta = 1 (rounding has no law: within a factor
+    of ten), while the orthonormal basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64.
 
     References
     ----------
@@ -215,6 +215,8 @@ def solve(
     >>> paper.q.shape  # Q^(0), ..., Q^(3)
     (2, 4, 2, 2)
     """
+    # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_breakdown_of_powers
+    # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_orthonormal_hierarchy_at_64_eigenvalues
     check.model(model)
     start = check.state(start).on(model)
     polynomials = _usable(model, basis, check.count("limit", limit))

@@ -143,6 +143,8 @@ def integral_error(beta, L, eta, alpha, *, student_scale=1.0, end_terms=False, l
     >>> ov.theory.linear.integral_error(0.5, 6, 0.8, [0.5, 10], student_scale=0.5).round(10)
     array([0.17005675, 0.0006337 ])
     """
+    # test: tests/theory/linear/test_flow.py::test_errors_of_the_integral
+    # test: tests/theory/linear/test_flow.py::test_errors_of_the_integral_of_steep_spectra
     z, s, scale = power_law_units(beta, L, eta, alpha, student_scale)
     n = L if last is None else check.count("last", last)
     if n > L:
@@ -177,8 +179,9 @@ def integral_bound(beta, L, *, student_scale=1.0, printed=False):
     Notes
     -----
     Reached at alpha = 0, up to 3e-4 of the prefactor (L >= 16); later the difference is smaller. The paper's bound for
-    2 eta s_1 alpha > 1, half of the first summand, is an estimate only: the difference exceeds it by up to 20 % just
-    there, and by any factor later. ``integral_error(..., end_terms=True)`` contains it.
+    2 eta s_1 alpha > 1, half of the first summand, is an estimate only: the difference exceeds it by 1.5 %
+    (beta = 0.3) to 11 % (beta = 2) just there, and by any factor later. ``integral_error(..., end_terms=True)``
+    contains it.
 
     References
     ----------
@@ -190,6 +193,7 @@ def integral_bound(beta, L, *, student_scale=1.0, printed=False):
     >>> round(ov.theory.linear.integral_bound(0.5, 128), 4)
     0.2515
     """
+    # test: tests/theory/linear/test_flow.py::test_the_printed_late_bound_is_an_estimate_only
     _, s, scale = power_law_units(beta, L, 1.0, 0.0, student_scale)
     end = 1 if check.flag("printed", printed) else 0.5
     return float(scale * (end * L ** -(1.0 + beta) + zeta(1 + beta) - 1 / beta))
@@ -213,7 +217,7 @@ def power_law_error(beta, L, eta, alpha, *, student_scale=1.0):
 
     Notes
     -----
-    *Asymptotic*: inside :func:`window`, of a large L and not too small beta. At the upper end it is 4 to 7 times too
+    *Asymptotic*: inside :func:`window`, of a large L and not too small beta. At the upper end it is 4 to 5 times too
     large, at a tenth of it 30 to 45 %, at a hundredth 7 to 11 % (1 <= beta <= 1.5, L >= 128; worse for smaller beta,
     and beta = 0.01 never shows its exponent).
 
@@ -228,6 +232,7 @@ def power_law_error(beta, L, eta, alpha, *, student_scale=1.0):
     >>> round(float(early / late), 10)  # exponent 1/2
     10.0
     """
+    # test: tests/theory/linear/test_flow.py::test_share_of_the_end_in_the_power_law
     z, _, scale = power_law_units(beta, L, eta, alpha, student_scale)
     b = exponent(beta)
     with np.errstate(divide="ignore"):

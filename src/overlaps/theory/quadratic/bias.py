@@ -237,6 +237,7 @@ def conserves_polar(Q, R, T=None):
     >>> quadratic.conserves_polar(np.eye(2), R), quadratic.conserves_polar(np.diag([0.5, 1.5]), R)
     (True, False)
     """
+    # test: tests/theory/quadratic/test_bias.py::test_sgd_from_random_starts_does_not_end_in_the_closest_solution
     Q, R, T = _overlaps(Q, R, T)
     realisable(*R.shape)
     P = R @ R.T

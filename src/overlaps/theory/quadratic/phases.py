@@ -389,6 +389,7 @@ def eta_optimal(K, M, *, noise=0.0):
     >>> round(quadratic.eta_optimal(20, 3) / quadratic.eta_solution(20, 3), 3)
     0.705
     """
+    # test: tests/theory/quadratic/test_phases.py::test_learning_at_eta_optimal_is_nearly_the_fastest
     return min(eta_escape(K, M, noise=noise), eta_descent(K, M))
 
 
@@ -514,7 +515,8 @@ def noise_floor(K, M, *, eta, noise):
     Notes
     -----
     Exact for K = M and N -> infinity. For K > M the leading order in the noise, whose square also keeps the unused
-    directions of the student alive: measured 0.05 to 3 % below at noise 0.3 to 0.5. Derived here.
+    directions of the student alive: at noise 0.3 the floor is within 0.1 % of it for K, M, eta = 6, 3, 0.2 and within
+    3 % for 5, 2, 0.6. Derived here.
 
     Examples
     --------
@@ -522,6 +524,7 @@ def noise_floor(K, M, *, eta, noise):
     >>> round(quadratic.noise_floor(6, 3, eta=0.2, noise=0.3), 6)
     0.003375
     """
+    # test: tests/theory/quadratic/test_phases.py::test_label_noise_leaves_a_floor
     K, M, eta, noise = checked(K, M, eta, noise)
     return eta * noise**2 / (K * _stability(K, M, eta))
 
