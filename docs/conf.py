@@ -5,6 +5,7 @@ Quick build:  the same with -D plot_gallery=0, which shows the example scripts w
 """
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -24,6 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",  # pages are read on trains, too
 ]
 exclude_patterns = ["_build", "README.md", "gallery_header.rst"]
 
@@ -89,6 +91,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_signature": False,
+    "write_computation_times": False,  # a table that needs a network
 }
 
 
@@ -111,7 +114,28 @@ def keep_colon(app, what, name, obj, options, lines):
         lines[0] = f": {lines[0]}"
 
 
+def mend_back_links(app, error):
+    """Point "[docs]" of a source page to the name an object is documented by, where another module hands it on."""
+    if error or app.builder.name != "html":
+        return
+    objects = app.env.get_domain("py").objects
+
+    def documented(link):
+        page, name = link["page"], link["name"]
+        docname = page.rpartition("../")[2]
+        here = [known for known, entry in objects.items() if entry.docname == docname]
+        parts = name.split(".")
+        tails = (".".join(parts[first:]) for first in range(len(parts)))
+        found = [known for tail in tails for known in here if known == tail or known.endswith("." + tail)]
+        return f'class="viewcode-back" href="{page}.html#{found[0] if found else ""}"'
+
+    pattern = re.compile(r'class="viewcode-back" href="(?P<page>[^"#]*)\.html#(?P<name>[^"]*)"')
+    for page in (Path(app.outdir) / "_modules").rglob("*.html"):
+        page.write_text(pattern.sub(documented, page.read_text()))
+
+
 def setup(app):
-    """Connect both to the build."""
+    """Connect all of them to the build."""
+    app.connect("build-finished", mend_back_links)
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
     app.connect("missing-reference", resolve)

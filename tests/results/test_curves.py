@@ -38,6 +38,35 @@ def test_statistics_of_runs(results):
     np.testing.assert_allclose(sim.standard_error("eps_g"), sim.eps_g.std(axis=0, ddof=1) / np.sqrt(3))
     low, high = sim.quantile("R", [0.0, 1.0])
     assert np.all(low <= sim.mean("R")) and np.all(sim.mean("R") <= high)
+    np.testing.assert_allclose(sim.std("v"), np.sqrt(((sim.v - sim.v.mean(axis=0)) ** 2).sum(axis=0) / 2))
     one = ov.simulate(sim.model, N=100, alpha=[0, 1], rng=1)
-    with pytest.raises(ValueError, match="runs >= 2"):
-        one.standard_error("Q")
+    for statistic in (one.standard_error, one.std):
+        with pytest.raises(ValueError, match="runs >= 2"):
+            statistic("Q")
+
+
+def test_tables_have_one_row_for_each_record(results):
+    pytest.importorskip("pandas")
+    traj, sim = results
+    table, runs = traj.to_pandas(), sim.to_pandas()
+    assert len(table) == len(traj) and len(runs) == len(sim) * sim.alpha.size
+    one = runs[(runs.run == 1) & (runs.alpha == sim.alpha[-1])]
+    assert one.R_12.item() == sim.R[1, -1, 0, 1] and one.Q_12.item() == sim.Q[1, -1, 0, 1]
+    assert "Q_21" not in runs and table.eps_g.iloc[-1] == traj.eps_g[-1]
+    wide = ov.committee_machine(11, 1, eta=0.1)
+    names = set(ov.solve(wide, wide.random_start(N=100, rng=1), [0.0]).to_pandas().columns)
+    assert {"Q_1_11", "Q_11_11", "R_11_1"} <= names and len(names) == 2 + 66 + 11 + 11
+
+
+def test_a_data_set_brings_its_model(results):
+    pytest.importorskip("xarray")
+    model_of = ov.results.labelled.model_of
+    for result in results:
+        data = result.to_xarray()
+        assert model_of(data) == result.model
+    with pytest.raises(ValueError, match="no attribute model_json"):
+        model_of(data.drop_attrs())
+    sine = dataclasses.replace(results[0].model, activation=ov.Activation.from_function(np.sin, np.cos, name="sine"))
+    start = sine.random_start(N=100, rng=1)
+    with pytest.raises(ValueError, match="function of the user .*sine"):
+        model_of(ov.solve(sine, start, [0.0]).to_xarray())

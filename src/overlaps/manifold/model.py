@@ -186,7 +186,7 @@ class HiddenManifold(Model):
         >>> import overlaps as ov
         >>> model = ov.hidden_manifold(2, 2, features="relu", ratio=1.5, eta=0.2)
         >>> model.random_start(N=1000, rng=1)
-        State(L=16, K=2, M=2)
+        State(L=16, K=2, M=2, ...)
         """
         mu, p = self._limit_eigenvalues("random_start")
         N, scale = check.count("N", N), check.number("student_scale", student_scale, least=0)
@@ -258,7 +258,7 @@ class HiddenManifold(Model):
         >>> W, W_star, F = (rng.standard_normal(shape) for shape in ((2, 60), (1, 30), (60, 30)))
         >>> one, start = model.realisation(W=W, W_star=W_star, F=F)
         >>> one.spectrum, start
-        (realisation(erf, N=60, D=30, ge), State(L=31, K=2, M=1))
+        (realisation(erf, N=60, D=30, ge), State(L=31, K=2, M=1, ...))
         """
         return realise(self, W=W, W_star=W_star, F=F, moments=moments, normalise_rows=normalise_rows, nodes=nodes, v=v)
 

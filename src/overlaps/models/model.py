@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import check
+from .._base import check, html
 from .._base.record import Record
 from ..activations.activation import Activation
 from ..activations.library import erf, quadratic
@@ -89,6 +89,17 @@ class Model(Record):
     def random_start(self, *, N, rng, student_scale=1.0, teacher="random", students="random"):
         """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`."""
         return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher, students=students)
+
+    def _repr_html_(self):
+        rows = {}
+        for role, g, v in ("student", self.activation, self.v), ("teacher", self.teacher_activation, self.v_star):
+            rows[role] = f"{v.size} {g.name} units, second layer {html.numbers(v) if v.size <= html.SMALL else '...'}"
+        rows["inputs"] = str(self.spectrum)
+        rows["eta"] = f"{self.eta:g}" + (", gradient flow" if self.gradient_flow else "")
+        for name, plain in {"eta_v": 0, "noise": 0, "weight_decay": (0, 0), "batch_size": 1}.items():
+            if (value := getattr(self, name)) != plain:
+                rows[name] = str(value)
+        return html.table(type(self).__name__, rows)
 
     def __repr__(self):
         pair = self.activation.name

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
+from .._base import check, html
 from .._base.record import Record
 
 __all__ = ["State"]
@@ -193,7 +193,7 @@ class State(Record):
         >>> import numpy as np, overlaps as ov
         >>> model = ov.committee_machine(2, 2, eta=0.5)
         >>> ov.State.from_overlaps(model, Q=np.eye(2), R=np.zeros((2, 2)), T=np.eye(2))
-        State(L=1, K=2, M=2)
+        State(L=1, K=2, M=2, Q=[[1, 0], [0, 1]], R=[[0, 0], [0, 0]], T=[[1, 0], [0, 1]])
         """
         _check_teacher(model)
         if model.spectrum.L != 1:
@@ -298,7 +298,16 @@ class State(Record):
         return cls.from_blocks(model, q=q, r=r, t=t, v=v, alpha=alpha)
 
     def __repr__(self):
-        return f"State(L={self.L}, K={self.K}, M={self.M})"
+        size = f"L={self.L}, K={self.K}, M={self.M}" + (f", alpha={self.alpha:g}" if self.alpha else "")
+        if self.s is None or max(self.K, self.M) > 2:
+            return f"State({size})"
+        return f"State({size}, " + ", ".join(f"{x}={html.numbers(getattr(self, x))}" for x in "QRT") + ")"
+
+    def _repr_html_(self):
+        rows = {"alpha": f"{self.alpha:g}", "L, K, M": f"{self.L}, {self.K}, {self.M}"}
+        if self.s is not None:
+            rows |= {name: html.matrix(getattr(self, name)) for name in "QRT"}
+        return html.table("State", rows | {"v": html.matrix(self.v)})
 
 
 def _check_unseen(state):

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import check
+from .._base import check, html
 from .._base.record import Record, read_only
 from ..activations.closure import generalisation_error
 from ..integrators.evolve import OVERFLOW
@@ -61,6 +61,13 @@ class _Curves(Record):
             self._cache["eps_g"] = read_only(np.maximum(flat, 0.0).reshape(v.shape[:-1]))
         return self._cache["eps_g"]
 
+    def _repr_html_(self: Any):
+        mean = self.eps_g.mean(axis=0) if self.is_ensemble else self.eps_g
+        runs = {"runs": f"{len(self)} at N = {self.N}"} if self.is_ensemble else {}
+        rows = {"model": self.model} | runs | {"alpha": f"{self.alpha[0]:g} … {self.alpha[-1]:g}"}
+        rows |= {"method": self.method, "eps_g": html.curve(self.alpha, mean), "": self.message}
+        return html.table(type(self).__name__, rows)
+
     def save(self, path):
         """Write one ``.npz`` file with the arrays, the model's parameters and the version.
 
@@ -78,6 +85,15 @@ class _Curves(Record):
         from .labelled import from_curves
 
         return from_curves(self)
+
+    def to_pandas(self):
+        """One row for each record (and run); see :func:`overlaps.results.labelled.frame`.
+
+        Needs the extra ``overlaps[pandas]``.
+        """
+        from .labelled import frame
+
+        return frame(self)
 
     def plot(self, ax=None, **style):
         """Draw eps_g and the overlaps against alpha; see :func:`overlaps.results.plotting.plot`.
@@ -134,9 +150,13 @@ class Statistics:
 
     def standard_error(self, name):
         """Standard error of :meth:`mean` of the curve ``name``; needs at least two runs."""
+        return self.std(name) / np.sqrt(len(self))
+
+    def std(self, name):
+        """Standard deviation over runs of the curve ``name``, of one run about the mean; needs at least two runs."""
         if len(self) < 2:
-            raise ValueError("one run has no standard error; simulate with runs >= 2.")
-        return self._curve(name).std(axis=0, ddof=1) / np.sqrt(len(self))
+            raise ValueError("one run has no standard deviation; simulate with runs >= 2.")
+        return self._curve(name).std(axis=0, ddof=1)
 
     def quantile(self, name, q):
         """Quantiles over runs of the curve ``name`` at levels q, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""

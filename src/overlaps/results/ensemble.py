@@ -42,7 +42,7 @@ class Ensemble(Runs, _Blocks):
     >>> import overlaps as ov
     >>> runs = ov.simulate(ov.committee_machine(2, 2, eta=0.5), N=100, alpha=[0, 1, 2], rng=1, runs=3)
     >>> runs.R.shape, runs.mean("eps_g").shape, runs.start(0)
-    ((3, 3, 2, 2), (3,), State(L=1, K=2, M=2))
+    ((3, 3, 2, 2), (3,), State(L=1, K=2, M=2, ...))
     """
 
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")

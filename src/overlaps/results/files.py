@@ -111,6 +111,25 @@ def _described(model):
     return head, arrays
 
 
+def model_text(model):
+    """All that a file keeps of a model, as JSON: for the attributes of a data set."""
+    head, arrays = _described(model)
+    return json.dumps({"format": FORMAT, **head, "arrays": {name: x.tolist() for name, x in arrays.items()}})
+
+
+def model_from_text(text):
+    """The model of :func:`model_text`; refuses user functions, which a text cannot hold."""
+    head = json.loads(text)
+    try:
+        return _model(head, {name: np.array(x) for name, x in head["arrays"].items()})
+    except _Refused:
+        name = head["features"] if "features" in head else head["model"]["activation"]
+        raise ValueError(
+            f"the model has a function of the user ({name} or its partner), which a text cannot hold; make the model "
+            "as it was made then."
+        ) from None
+
+
 def _kinds(head):
     """Names of the records that model and spectrum are; early files tell by what they hold, and by a name."""
     if "kinds" in head:

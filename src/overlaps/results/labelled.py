@@ -1,4 +1,4 @@
-"""Results as xarray datasets, with dimensions named by the letters of the notation.
+"""Results as xarray datasets and pandas tables, with dimensions named by the letters of the notation.
 
 Dimensions: ``alpha`` (time), ``run``, ``k, l`` (student units), ``m, n`` (teacher units), ``e`` (eigenspaces); of a
 sweep, its parameters. xarray is an optional package and is imported at the first call.
@@ -7,8 +7,9 @@ sweep, its parameters. xarray is an optional package and is imported at the firs
 import numpy as np
 
 from .._base.version import __version__
+from .files import model_from_text, model_text
 
-__all__ = ["from_batch", "from_curves", "from_sweep"]
+__all__ = ["frame", "model_of", "from_batch", "from_curves", "from_sweep"]
 
 LONG_NAMES = {
     "alpha": "learning time, steps / N",
@@ -81,6 +82,7 @@ def from_curves(result):
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
     attributes = {
         "model": str(result.model),
+        "model_json": model_text(result.model),
         "method": result.method,
         "message": result.message,
         "success": int(result.success),  # netCDF knows no bool
@@ -92,6 +94,79 @@ def from_curves(result):
     for name in data.variables:
         data[name].attrs["long_name"] = LONG_NAMES[name]
     return data
+
+
+def model_of(data):
+    """Return the model of a data set made by ``to_xarray``, from its attributes, which NetCDF and Zarr files keep.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        What :func:`from_curves` made of a Trajectory or an Ensemble.
+
+    Returns
+    -------
+    Model
+        Equal to the one that was solved or simulated.
+
+    Raises
+    ------
+    ValueError
+        No such attribute, or a model with a user function, which a text cannot hold.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 2, activation=ov.leaky_relu(0.1), eta=0.5, noise=0.1)
+    >>> data = ov.solve(model, model.random_start(N=1000, rng=1), [0, 1]).to_xarray()
+    >>> ov.results.labelled.model_of(data) == model
+    True
+    """
+    if "model_json" not in data.attrs:
+        raise ValueError("data has no attribute model_json; expected a data set made by to_xarray of a result.")
+    return model_from_text(data.attrs["model_json"])
+
+
+def frame(result):
+    """Table of a Trajectory or an Ensemble, one row for each record (and run), one column for each number.
+
+    Parameters
+    ----------
+    result : Trajectory or Ensemble
+        What ``solve`` or ``simulate`` returned.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``run`` (of ensembles), ``alpha``, ``eps_g``, ``Q_11, Q_12, ...``, ``R_11, ...``, ``v_1, ...``: units
+        are counted from 1, as on plots; of the symmetric Q the upper half.
+
+    Raises
+    ------
+    ImportError
+        pandas is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(2, 1, eta=0.5)
+    >>> list(ov.solve(model, model.random_start(N=1000, rng=1), [0, 1]).to_pandas().columns)
+    ['alpha', 'eps_g', 'Q_11', 'Q_12', 'Q_22', 'R_11', 'R_21', 'v_1', 'v_2']
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError('to_pandas needs the package pandas: pip install "overlaps[pandas]"') from error
+    n, K, M = result.alpha.size, result.model.K, result.model.M
+    runs = len(result) if result.is_ensemble else 1
+    columns = {"run": np.repeat(np.arange(runs), n)} if result.is_ensemble else {}
+    columns |= {"alpha": np.tile(result.alpha, runs), "eps_g": result.eps_g.ravel()}
+    sep = "" if max(K, M) < 10 else "_"
+    shapes = {"Q": (K, K), "R": (K, M), "v": (K,)}
+    Q, R, v = (getattr(result, name).reshape(runs * n, *shape) for name, shape in shapes.items())
+    columns |= {f"Q_{k + 1}{sep}{l + 1}": Q[:, k, l] for k in range(K) for l in range(k, K)}
+    columns |= {f"R_{k + 1}{sep}{m + 1}": R[:, k, m] for k in range(K) for m in range(M)}
+    return pandas.DataFrame(columns | {f"v_{k + 1}": v[:, k] for k in range(K)})
 
 
 def from_batch(batch, coords=None):

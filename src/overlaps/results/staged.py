@@ -162,7 +162,7 @@ class StagedTrajectory(_Staged):
 
     Notes
     -----
-    As exact as a :class:`Trajectory`.
+    As exact as a :class:`overlaps.Trajectory`.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class StagedTrajectory(_Staged):
         return self.parts[k][int(self._rows(k)[n - ends[k]])]
 
     def at(self, alpha):
-        """State at time alpha, to the accuracy of the solution; see :meth:`Trajectory.at`."""
+        """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.Trajectory.at`."""
         alpha = check.number("alpha", alpha, hint="One time in each call.")
         if not self.alpha[0] <= alpha <= self.alpha[-1]:
             covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
@@ -237,7 +237,7 @@ class StagedEnsemble(Statistics, _Staged):
     >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
     >>> runs = ov.simulate(ov.Stages(tasks, until=[1.0, 2.0]), N=100, alpha=[0, 1, 2], rng=1, runs=3)
     >>> runs.error(0).shape, runs.stage, runs.start(0)
-    ((3, 3), array([0, 1, 1]), State(L=1, K=1, M=2))
+    ((3, 3), array([0, 1, 1]), State(L=1, K=1, M=2, ...))
     """
 
     @property

@@ -128,7 +128,7 @@ class Trajectory(Solved, _Blocks):
     >>> start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=0.1 * np.eye(2), T=np.eye(2))
     >>> traj = ov.solve(model, start, [0.0, 1.0, 2.0])
     >>> traj.Q.shape, traj[-1], traj.success
-    ((3, 2, 2), State(L=1, K=2, M=2), True)
+    ((3, 2, 2), State(L=1, K=2, M=2, alpha=..., ...), True)
     """
 
     def __getitem__(self, i):

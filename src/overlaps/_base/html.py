@@ -1,0 +1,60 @@
+"""What notebooks show of a record: a small table, a matrix, a curve, in plain HTML and SVG.
+
+No plotting library is loaded for it: a notebook shows every result that ends a cell.
+"""
+
+import html
+
+import numpy as np
+
+WIDTH, HEIGHT = 240, 60  # px
+SMALL = 4  # units up to which matrices are shown
+
+
+def table(title, rows):
+    """A heading and two columns; values that are HTML already begin with "<"."""
+    cells = [
+        f"<tr><th style='text-align:left'>{html.escape(name)}</th><td style='text-align:left'>{_cell(value)}</td></tr>"
+        for name, value in rows.items()
+    ]
+    return f"<div><b>{html.escape(title)}</b><table>{''.join(cells)}</table></div>"
+
+
+def _cell(value):
+    return value if str(value).startswith("<") else html.escape(str(value))
+
+
+def numbers(array):
+    """A small array on one line, with four digits."""
+    array = np.asarray(array)
+    if array.ndim == 0:
+        return f"{array.item():.4g}"
+    return f"[{', '.join(map(numbers, array))}]"
+
+
+def matrix(array):
+    """A small matrix as a table of its own; sizes of a larger one."""
+    array = np.atleast_2d(array)
+    if max(array.shape) > SMALL:
+        return f"{array.shape[0]} x {array.shape[1]}"
+    rows = ("".join(f"<td>{x:.4g}</td>" for x in row) for row in array)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+def curve(x, y):
+    """A line against x, logarithmic in y where all of it is positive."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    seen = np.isfinite(y)
+    if seen.sum() < 2:
+        return "no curve"
+    x, y = x[seen], y[seen]
+    ends = f"{y[0]:.3g} → {y[-1]:.3g}"
+    y = np.log(y) if y.min() > 0 else y
+    pick = np.unique(np.linspace(0, x.size - 1, min(x.size, WIDTH)).astype(int))
+    across = (x[pick] - x[0]) / (x[-1] - x[0]) * (WIDTH - 4) + 2
+    down = HEIGHT - 2 - (y[pick] - y.min()) / (np.ptp(y) or 1) * (HEIGHT - 4)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across, down, strict=True))
+    return (
+        f"<svg width='{WIDTH}' height='{HEIGHT}' role='img' aria-label='{ends}'><polyline points='{points}' "
+        f"fill='none' stroke='#1f77b4' stroke-width='1.5'/></svg><br>{ends}"
+    )
