@@ -292,7 +292,8 @@ def test_rows_of_the_network_vary_as_predicted(target, eta_tilde, alpha0, noise)
         weights, directions, data, _, _ = finite.streams(np.random.default_rng(seed))
         W0, theta = finite.initial_rows("sphere", d, d, weights), finite.unit(directions, d)
         W = finite.one_step(setup, step, W0, theta, data)
-        spikes, r, _, _, bulk = finite.measure(setup, W - W0, W, theta)
+        spikes, bulk, _, measured = finite.measure(setup, step, W - W0, W, theta)
+        r = measured["r"]
         found.append(d * np.cov(bulk @ spikes[0] / r[0], np.sum(bulk**2, axis=1)))
     expected = row_covariance(step_model(target, eta_tilde=eta_tilde, alpha0=alpha0, beta=1.0, noise=noise))
     # 4 x 500 rows: sqrt(2/2000) = 3 %, and the in-sample terms of alpha0 = 1 fluctuate with E[y^4] of 500 samples

@@ -38,6 +38,7 @@ class Step(NamedTuple):
     n0: int
     tau: float
     t: Any  # (p,)
+    continuous: bool = False  # letters of a law, each neuron its own: the spike is t_i times one vector
 
 
 def streams(child):
@@ -156,15 +157,32 @@ def order_parameters(A, spike, bulk, theta):
     }
 
 
-def measure(setup, change, W, theta):
-    """Spike of each block (its mean change), r, gamma (of the strongest spike) and the mean squared bulk row c."""
-    blocks = range(setup.letter.max() + 1)
-    spikes = np.array([change[setup.letter == b].mean(axis=0) for b in blocks])
-    bulk = W - spikes[setup.letter]
-    r = np.linalg.norm(spikes, axis=1)
-    strongest = np.argmax(r)
-    c = np.array([np.mean(np.sum(bulk[setup.letter == b] ** 2, axis=1)) for b in blocks])
-    return spikes, r, spikes[strongest] @ theta / r[strongest], c, bulk
+def measure(setup, step, change, W, theta):
+    """Spikes (p, d), rest and its variance (p,) of the neurons; r, gamma (of the strongest spike) and c of the blocks.
+
+    A block's spike is its mean change; letters of a law share one spike, r and c are those of the letter 1.
+    """
+    if step.continuous:
+        square = step.t @ step.t
+        spikes = step.t[:, None] * (step.t @ change / square)
+        bulk = W - spikes
+        r = np.linalg.norm(spikes[:1], axis=1) / abs(step.t[0])
+        c = np.array([1 + (np.sum(bulk**2) - setup.p) / square])
+        variance = 1 + step.t**2 * (c - 1)
+    else:
+        groups = [setup.letter == b for b in range(setup.letter.max() + 1)]
+        means = np.array([change[group].mean(axis=0) for group in groups])
+        spikes = means[setup.letter]
+        bulk, r = W - spikes, np.linalg.norm(means, axis=1)
+        c = np.array([np.mean(np.sum(bulk[group] ** 2, axis=1)) for group in groups])
+        variance = c[setup.letter]
+    strongest = strongest_of(spikes)
+    return spikes, bulk, variance, {"r": r, "gamma": strongest @ theta / np.linalg.norm(strongest), "c": c}
+
+
+def strongest_of(spikes):
+    """The longest of some vectors."""
+    return spikes[np.argmax(np.linalg.norm(spikes, axis=1))]
 
 
 def network_draw(setup, step, paired, child):
@@ -173,11 +191,10 @@ def network_draw(setup, step, paired, child):
     W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
     theta = unit(directions, setup.d)
     W = one_step(setup, step, W0, theta, step_rng)
-    spikes, r, gamma, c, bulk = measure(setup, W - W0, W, theta)
-    measured = {"r": r, "gamma": gamma, "c": c}
+    spikes, bulk, variance, measured = measure(setup, step, W - W0, W, theta)
     partner = None
     if paired:
-        bulk0 = np.sqrt(c)[setup.letter][:, None] * W0
+        bulk0 = np.sqrt(variance)[:, None] * W0
         partner = measured | _trained(setup, spikes, bulk0, theta, *copy.deepcopy((train_rng, test_rng)))
     return measured | _trained(setup, spikes, bulk, theta, train_rng, test_rng), partner
 
@@ -193,11 +210,11 @@ def srf_draw(setup, r, gamma, c, kap, child):
     bulk = np.sqrt(c)[setup.letter][:, None] * W0
     if kap:
         bulk *= np.sqrt(np.maximum(1 + kap * (bulk @ v) / c[setup.letter], 0.0))[:, None]
-    found = _trained(setup, r[:, None] * v, bulk, theta, train_rng, test_rng, v)
+    found = _trained(setup, r[setup.letter][:, None] * v, bulk, theta, train_rng, test_rng, v)
     return {"r": r, "gamma": gamma, "c": c} | found, None
 
 
 def _trained(setup, spikes, bulk, theta, train_rng, test_rng, v=None):
-    A, train, mse = fit(setup, spikes[setup.letter] + bulk, theta, train_rng, test_rng)
-    spike = spikes[np.argmax(np.linalg.norm(spikes, axis=1))] if v is None else v
+    A, train, mse = fit(setup, spikes + bulk, theta, train_rng, test_rng)
+    spike = strongest_of(spikes) if v is None else v
     return {"mse": mse, "train": train} | order_parameters(A, spike, bulk, theta)

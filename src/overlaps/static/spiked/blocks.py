@@ -15,8 +15,10 @@ The latter are (159), (160) of Cui et al. (2024), arXiv:2402.04980, Appendix D.3
 import math
 
 import numpy as np
+from scipy.linalg import eigh_tridiagonal
 
 from ..._base import check
+from ...gaussian.rules import legendre
 from .averages import ODD, even_part, function_of
 from .ridge import Packing, Response
 
@@ -113,6 +115,56 @@ def letters(readout, fractions):
     return distinct, np.bincount(index, weights=parts)
 
 
+LAWS = ("gaussian", "uniform")  # of mean square one
+PANELS, TAIL, MASS = 400, 1e-15, 1e-9  # of the rule under a density, what it leaves out, its error of the total mass
+
+
+def law_of(readout):
+    """The continuous law of a readout, one of SciPy's or a name; None for a sequence of letters."""
+    from scipy import stats  # here, for it takes longer to import than the package
+
+    if isinstance(readout, str):
+        name = check.choice("readout", readout, LAWS, "Or a frozen law of scipy.stats, or a sequence of letters.")
+        return stats.norm() if name == "gaussian" else stats.uniform(-math.sqrt(3), 2 * math.sqrt(3))
+    if not hasattr(readout, "rvs"):
+        return None
+    if not isinstance(getattr(readout, "dist", None), stats.rv_continuous):
+        raise ValueError(
+            f"readout = {check.shown(readout)} is a law without density; expected a frozen continuous one such as "
+            "scipy.stats.norm(), or a sequence of letters with their fractions."
+        )
+    return readout
+
+
+def gauss_letters(law, count):
+    """Gauss's rule in t^2 / (E[t^2] + t^2) under a law of t: letters t > 0 and their weights, (count,) each.
+
+    Errors are averages of what is even and smooth in t for an odd student, and levels off where students saturate.
+    """
+    low, high = law.ppf(TAIL), law.isf(TAIL)
+    ends = np.unique(np.concatenate([np.linspace(low, high, PANELS + 1), [0.0] if low < 0 < high else []]))
+    x, weight = legendre(16)
+    t = np.ravel(ends[:-1, None] + np.diff(ends)[:, None] * x)
+    weight = np.ravel(np.diff(ends)[:, None] * weight) * law.pdf(t)
+    if not abs(weight.sum() - 1) < MASS:
+        raise ValueError(
+            f"readout = {check.shown(law)} has a density that a rule of {t.size} points cannot integrate: its mass is "
+            f"{weight.sum():.6g}; expected a bounded density without heavy tails."
+        )
+    square = weight @ (t * t)
+    x = t * t / (square + t * t)
+    basis, a, b = np.sqrt(weight / weight.sum())[:, None], [], []
+    for _ in range(count):  # Lanczos
+        moved = x * basis[:, -1]
+        a.append(moved @ basis[:, -1])
+        for _ in range(2):
+            moved = moved - basis @ (basis.T @ moved)
+        b.append(np.linalg.norm(moved))
+        basis = np.column_stack([basis, moved / b[-1]])
+    nodes, vectors = eigh_tridiagonal(a, b[:-1])
+    return np.sqrt(square * nodes / (1 - nodes)), vectors[0] ** 2
+
+
 def shares(name, size, fractions):
     """Fractions of neurons, positive and of sum one; equal ones by default."""
     if fractions is None:
@@ -127,11 +179,18 @@ def shares(name, size, fractions):
 
 
 def neurons(model, d):
-    """Neurons of each block (B,), rho_b beta d, infinite at d = infinity."""
+    """Neurons of each block (B,), rho_b beta d, infinite at d = infinity; a continuous law needs no whole ones."""
     size = d
     if np.ndim(d) or d != math.inf:
         size = check.number("d", d, above=0, hint="d is the dimension of the inputs; math.inf is the limit.")
     found = np.atleast_1d(1.0 if model.fractions is None else model.fractions) * model.beta * size
+    if model.law is not None:
+        if math.isinf(size):
+            raise ValueError(
+                "d = inf with a continuous law of the readout: as d -> infinity the mu0 of all letters are fitted "
+                "freely, whatever their number; expected the input dimension d of the experiment."
+            )
+        return found
     if np.any(found < 1):
         raise ValueError(
             f"d = {check.shown(d)} leaves {np.min(found):.2g} neurons to one of {found.size} blocks; expected at least "

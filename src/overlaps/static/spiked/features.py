@@ -164,6 +164,8 @@ class SpikedRandomFeatures(Record):
         piecewise-linear activations are known.
     kap : float
         Weight of the direction of the row norms in the readout, 2 tau h1* E[sigma'''] after a step with alpha0 = inf.
+    step, law : OneStep, frozen law of scipy.stats
+        Where the features come from; set by :meth:`after_one_step`. With ``law`` the blocks are the nodes of a rule.
 
     Raises
     ------
@@ -206,6 +208,7 @@ class SpikedRandomFeatures(Record):
     student_breakpoints: tuple = field(default=(), kw_only=True)
     kap: float = field(default=0.0, kw_only=True)
     step: OneStep | None = field(default=None, kw_only=True)
+    law: Any = field(default=None, kw_only=True)
 
     def __post_init__(self):
         checked = {
@@ -241,6 +244,7 @@ class SpikedRandomFeatures(Record):
         step_noise=None,
         readout=None,
         fractions=None,
+        letters=8,
         **options,
     ):
         r"""The features that one giant gradient step on the first layer leaves behind.
@@ -266,7 +270,11 @@ class SpikedRandomFeatures(Record):
         readout, fractions : sequence of float, optional
             Letters t_b of the initial readout, a_i = t_b / sqrt(p) for a fraction of the neurons; all 1 by default.
             Block b has the spike t_b r and the variance 1 + t_b^2 (c - 1). Letters t and -t are merged: blocks
-            are the distinct values of ``|t|``, ascending.
+            are the distinct values of ``|t|``, ascending. Or a continuous law of t: ``"gaussian"``, ``"uniform"`` (of
+            mean square one), or a frozen one of ``scipy.stats``; all results then need a finite ``d``.
+        letters : int
+            Number of letters that stand for a continuous law, the nodes of Gauss's rule in t^2. Errors of the rule fall
+            exponentially with it; compare two numbers.
         **options
             ``bias``, ``rows``, ``breakpoints``, ``student_breakpoints``, as in the class.
 
@@ -278,7 +286,7 @@ class SpikedRandomFeatures(Record):
         Raises
         ------
         ValueError
-            A student that is not odd, a target of nonzero mean, parameters out of range.
+            A student that is not odd, a target of nonzero mean, parameters out of range, a law without density.
 
         Notes
         -----
@@ -299,7 +307,13 @@ class SpikedRandomFeatures(Record):
         rates = {"eta_tilde": eta_tilde, "alpha0": alpha0, "beta": beta, "scaling": scaling}
         points = {x: options.get(x, ()) for x in ("breakpoints", "student_breakpoints")}
         step = one_step(student, target, noise=step_noise, **rates, **points)
-        t, rho = (np.ones(1), np.ones(1)) if readout is None else blocks.letters(readout, fractions)
+        law = blocks.law_of(readout)
+        if law is not None:
+            if fractions is not None:
+                raise ValueError(f"fractions = {check.shown(fractions)} with a continuous law; expected none.")
+            t, rho = blocks.gauss_letters(law, check.count("letters", letters))
+        else:
+            t, rho = (np.ones(1), np.ones(1)) if readout is None else blocks.letters(readout, fractions)
         if readout is None and fractions is not None:
             raise ValueError(
                 f"fractions = {check.shown(fractions)} without readout; expected the letters readout=(t_1, ...)."
@@ -309,7 +323,7 @@ class SpikedRandomFeatures(Record):
             r, c = r[:1], c[:1]
         if r.size == 1:
             r, c, rho = float(r[0]), float(c[0]), None
-        found = {"r": r, "c": c, "gamma": step.gamma, "fractions": rho, "step": step}
+        found = {"r": r, "c": c, "gamma": step.gamma, "fractions": rho, "step": step, "law": law}
         return cls(student, target, beta=beta, noise=noise, **found, **options)
 
     @cached_property

@@ -14,7 +14,7 @@ from ..._base.progress import bar
 from ..._base.record import Record
 from ..._base.workers import WORKER_DIED, run_here, run_pool
 from ._finite import ROWS, Setup, Step, network_draw, srf_draw
-from .blocks import shares
+from .blocks import law_of, shares
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
 
@@ -37,7 +37,8 @@ class OneStepRuns(Record):
         Order parameters of the trained readout, sums over all neurons.
     r, gamma, c : ndarray, shape (draws, blocks), (draws,), (draws, blocks)
         Norm of the spike, its overlap with the target's direction, mean squared norm of the rest of a row: measured on
-        the network, given in the model. The spike is the mean change of the rows of a block.
+        the network, given in the model. The spike is the mean change of the rows of a block; with a continuous law of
+        the readout it is t_i times one vector, and r and c are those of t = 1.
     srf : OneStepRuns or None
         The model with the measured spike and c on the same initial rows and data (``paired=True``).
     success, message : bool, str
@@ -132,7 +133,8 @@ def simulate_one_step(
     noise : float
         Standard deviation of the label noise, in the step, the readout and the test.
     readout, fractions : sequence of float, shape (blocks,)
-        Initial readout a_i = t_b / sqrt(p), and the fractions of the neurons that have it (equal ones by default).
+        Initial readout a_i = t_b / sqrt(p), and the fractions of the neurons that have it (equal ones by default). Or
+        a continuous law, as in :meth:`SpikedRandomFeatures.after_one_step`: the t_i are its p quantiles.
     rows : {"sphere", "gaussian", "orthonormal"}
         Initial rows: uniform on the unit sphere, N(0, 1/d) entries, or orthonormal (p <= d).
     paired : bool
@@ -183,13 +185,16 @@ def simulate_one_step(
         check.number("alpha0", alpha0, above=0, hint="alpha0=math.inf takes the population gradient.")
     elif rows == "gaussian":
         raise ValueError("alpha0 = inf with rows='gaussian'; expected unit rows. Try rows='sphere', or a large alpha0.")
-    t = check.array("readout", readout, ("blocks",))
-    if t.size == 0:
-        raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
-    parts = shares("readout", t.size, fractions)
+    law = law_of(readout)
+    if law is None:
+        t = check.array("readout", readout, ("blocks",))
+        if t.size == 0:
+            raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
+    parts = shares("readout", 1 if law else t.size, fractions)
     setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, parts, test)
     n0 = 0 if alpha0 == math.inf else max(1, round(alpha0 * setup.d))
-    step = Step(n0, eta_tilde / beta if scaling == "d" else eta_tilde, t[setup.letter])
+    t = t[setup.letter] if law is None else letters_of(law, setup.p)
+    step = Step(n0, eta_tilde / beta if scaling == "d" else eta_tilde, t, law is not None)
     return _runs(partial(network_draw, setup, step, paired), setup, shape, rng, draws, progress, executor)
 
 
@@ -231,12 +236,21 @@ def simulate_srf(model, *, alpha, lam, d, rng, draws=5, rows=None, test=None, pr
     """
     check.spiked_features(model)
     r, c = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (model.r, model.c))
-    parts = shares("r", r.size, model.fractions)
+    parts = shares("r", r.size, model.fractions) if model.law is None else np.ones(1)
     if rows is None:
         rows = "orthonormal" if model.rows == "orthonormal" else "sphere"
     setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test)
     setup = setup._replace(bias=model.bias)
+    if model.law is not None:
+        t = letters_of(model.law, setup.p)
+        r, c = t * model.step.r, 1 + t**2 * (model.step.c - 1)
+        setup = setup._replace(letter=np.arange(setup.p))
     return _runs(partial(srf_draw, setup, r, model.gamma, c, model.kap), setup, shape, rng, draws, progress, executor)
+
+
+def letters_of(law, p):
+    """One letter for each of p neurons: the law's quantiles."""
+    return law.ppf((np.arange(p) + 0.5) / p)
 
 
 def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test):
