@@ -44,7 +44,27 @@ class Fault(NamedTuple):
 
 PLOTS = "results/test_plotting.py::"
 BDF = "integrators/test_bdf.py::"
+FLUCTUATIONS = "finite_size/test_fluctuations.py::"
 FAULTS = {
+    # fluctuations at finite N
+    "map_and_flow": Fault(
+        "finite_size/unknowns.py", "- J[:n, :n] @ velocity / 2", "", FLUCTUATIONS + "test_golden_curves",
+    ),
+    "free_parts_of_blocks": Fault(
+        "finite_size/noise.py", "if L > 1:", "if False:", FLUCTUATIONS + "test_covariance_of_a_step_is_that_of_samples",
+    ),
+    "batches_outside_the_increment": Fault(
+        "finite_size/noise.py", "return D / b", "return D / b**2",
+        FLUCTUATIONS + "test_covariance_of_a_step_is_that_of_samples",
+    ),
+    "batches_inside_the_increment": Fault(
+        "finite_size/noise.py", "self.s * self.p / b", "self.s * self.p",
+        FLUCTUATIONS + "test_covariance_of_a_step_is_that_of_samples",
+    ),
+    "random_teachers_stand_still": Fault(
+        "finite_size/unknowns.py", "+= u.s**2 * self.B[k, other]", "+= 0 * self.B[k, other]",
+        FLUCTUATIONS + "test_random_starts_and_teachers",
+    ),
     # what is drawn, estimated or seldom reached, where a fault has hidden before
     "plotted_curve": Fault(
         "results/plotting.py", "ax.plot(alpha, curve, **style)", "ax.plot(alpha, 2 * curve, **style)",

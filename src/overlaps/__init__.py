@@ -14,6 +14,7 @@ from .activations.activation import Activation
 from .activations.closure import Closure, closure
 from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 from .compress import compress, compression_error
+from .finite_size import Fluctuations, fluctuations
 from .landscape.hessian import HessianSpectrum, hessian
 from .manifold import latents
 from .manifold.ensemble import ManifoldEnsemble
@@ -53,6 +54,7 @@ __all__ = [
     "Discrepancy",
     "Ensemble",
     "FixedPoint",
+    "Fluctuations",
     "HessianSpectrum",
     "HiddenManifold",
     "Linearisation",
@@ -73,6 +75,7 @@ __all__ = [
     "critical_eta",
     "erf",
     "fixed_point",
+    "fluctuations",
     "greedy_schedule",
     "hessian",
     "hidden_manifold",

@@ -1,8 +1,21 @@
 """Pictures of results.  The only module that draws; matplotlib is imported at the first plot."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
-__all__ = ["approach", "eigenvalues", "fluctuations", "plot", "plot_batch", "plot_stages", "schedule"]
+from .._base import check
+
+__all__ = [
+    "approach",
+    "eigenvalues",
+    "fluctuations",
+    "plot",
+    "plot_batch",
+    "plot_fluctuations",
+    "plot_stages",
+    "schedule",
+]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 
@@ -120,6 +133,59 @@ def plot_stages(result, ax=None, **style):
         for switch in result.model.until[:-1]:
             a.axvline(switch, color="0.7", linewidth=1, zorder=0)
     return ax
+
+
+def plot_fluctuations(result, ax=None, band=2.0, **style):
+    r"""Draw the equations as lines, the means of SGD at finite N dashed, and bands of +- ``band`` standard deviations.
+
+    Runs drawn on the same axes lie on their bands: ``ax = runs.plot(); fluct.plot(ax=ax)``.
+
+    Parameters
+    ----------
+    result : Fluctuations
+        What to draw.
+    ax : Axes or pair of Axes, optional
+        A new figure by default; a single Axes receives eps_g only.
+    band : float
+        Half width of the bands in standard deviations.
+    **style
+        Passed to matplotlib's ``plot`` for the lines.
+
+    Returns
+    -------
+    Axes or array of Axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> axes = ov.fluctuations(ov.solve(model, start, (0, 5)), 400).plot()
+    >>> len(axes[0].collections), len(axes[1].collections)
+    (1, 2)
+    >>> matplotlib.pyplot.close("all")
+    """
+    traj, band = result.trajectory, check.number("band", band, above=0)
+    axes = plot(traj, ax=ax, **style)
+    names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
+    means, stds = (SimpleNamespace(model=traj.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
+    first, *others = np.atleast_1d(axes)
+    line = first.get_lines()[-1]
+    _draw_band(first, traj.alpha, means.eps_g, band * stds.eps_g, line.get_color(), positive=True)
+    for panel in others:
+        for (mean, _, color), (std, _, _) in zip(_overlaps(means), _overlaps(stds), strict=True):
+            _draw_band(panel, traj.alpha, mean, band * std, color)
+    return axes
+
+
+def _draw_band(ax, alpha, mean, half, color, positive=False):
+    low, high = mean - half, mean + half
+    if positive and ax.get_yscale() == "log":  # a band that reaches zero is cut at the lower edge of the picture
+        low = np.maximum(low, ax.get_ylim()[0])
+    ax.plot(alpha, mean, color=color, linestyle="--", linewidth=1)
+    ax.fill_between(alpha, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 def schedule(best, ax=None, **style):

@@ -1,0 +1,395 @@
+"""Fluctuations of SGD at finite N around the equations: covariance and mean along a trajectory."""
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator, make_interp_spline
+
+from .._base import check
+from .._base.record import Record
+from ..results.trajectory import Trajectory
+from .noise import SCRAMBLES, Increments, Rule, product_covariance
+from .transport import Path, extrapolate, propagate
+from .unknowns import Unknowns
+
+__all__ = ["Fluctuations", "fluctuations"]
+
+LARGEST = 2000  # numbers that fluctuate: matrices of 32 MB
+NODES = 16  # intervals between them, halved where splines miss their middles
+MOST_NODES = {True: 1000, False: 120}
+SAMPLED = 10.0  # factor by which splines of sampled integrals may be worse
+GOAL = {True: 1e-8, False: 1e-4}  # relative error of splines and of steps, where integrals are exact and sampled
+LARGE = 0.05  # variance, relative to the largest overlap, beyond which the expansion is no small correction
+NAMES = ("Q", "R", "v", "eps_g")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fluctuations(Record):
+    """Mean, covariance and bands of SGD at one N; made by :func:`fluctuations`, with the equations there.
+
+    Attributes
+    ----------
+    trajectory : Trajectory
+        The solution of the equations, N -> infinity.
+    N : int
+        Input dimension.
+    start : str
+        "fixed" or "random".
+    covariances, shifts : ndarray, shape (n, d, d), (n, d)
+        N times the covariance and N times the shift of the mean of all unknowns, in the order of the packed overlaps.
+    gradients, bends : ndarray, shape (n, d), (n,)
+        Gradient of eps_g, and its second derivative contracted with the covariance.
+    error : float
+        Relative error of std("eps_g") at the last time: quadrature and transport.
+    """
+
+    trajectory: Trajectory
+    N: int
+    start: str
+    covariances: np.ndarray
+    shifts: np.ndarray
+    gradients: np.ndarray
+    bends: np.ndarray
+    error: float
+
+    @property
+    def model(self):
+        """What was learned."""
+        return self.trajectory.model
+
+    @property
+    def alpha(self):
+        """Learning times (n,), those of the trajectory."""
+        return self.trajectory.alpha
+
+    def __len__(self):
+        return self.alpha.size
+
+    def mean(self, name):
+        """Mean over runs, to order 1/N, of the ``name`` "Q" (n, K, K), "R" (n, K, M), "v" (n, K) or "eps_g" (n,)."""
+        rows, shape = self._rows(name)
+        shift = np.einsum("nad,nd->na", rows, self.shifts)
+        if name == "eps_g":
+            shift = shift + self.bends[:, None] / 2
+        return getattr(self.trajectory, name) + shift.reshape(shape) / self.N
+
+    def covariance(self, a, b=None):
+        """Covariance over runs at this N of two of the names, (n, *shape of a, *shape of b); of one with itself."""
+        (left, shape), (right, other) = self._rows(a), self._rows(a if b is None else b)
+        found = np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N
+        return found.reshape(*shape, *other[1:])
+
+    def std(self, name):
+        """Standard deviation over runs at this N of the curve ``name``; shapes as those of :meth:`mean`."""
+        rows, shape = self._rows(name)
+        variance = np.einsum("nad,nde,nae->na", rows, self.covariances, rows) / self.N
+        return np.sqrt(np.maximum(variance, 0.0)).reshape(shape)
+
+    def at_N(self, N):
+        """The same at another N, without new integrals; raises ``ValueError`` for an N that does not fit the model."""
+        return _warned(replace(self, N=checked_size(self.model, N)))
+
+    def plot(self, ax=None, band=2.0, **style):
+        """Draw the equations as lines, means dashed, and a ``band`` of so many standard deviations to each side.
+
+        For ``ax`` see :func:`overlaps.results.plotting.plot_fluctuations`.
+        """
+        from ..results.plotting import plot_fluctuations
+
+        return plot_fluctuations(self, ax=ax, band=band, **style)
+
+    def _rows(self, name):
+        """Rows (n or 1, entries, d) that read a name off the unknowns, and the shape of the curve."""
+        check.choice("name", name, NAMES)
+        n, (K, M) = len(self), (self.model.K, self.model.M)
+        if name == "eps_g":
+            return self.gradients[:, None, :], (n,)
+        arguments = Unknowns(self.model, self.trajectory[0], self.start == "random").arguments
+        triangle, crossed = K * (K + 1) // 2, K * M
+        if name == "R":
+            return np.broadcast_to(arguments[triangle : triangle + crossed], (n, crossed, self._size)), (n, K, M)
+        if name == "v":
+            first = triangle + crossed
+            rows = arguments[first : first + K] if self.model.trains_v else np.zeros((K, self._size))
+            return np.broadcast_to(rows, (n, K, self._size)), (n, K)
+        place = np.zeros((K, K), int)
+        i, j = np.triu_indices(K)
+        place[i, j] = place[j, i] = np.arange(triangle)
+        return np.broadcast_to(arguments[place.ravel()], (n, K * K, self._size)), (n, K, K)
+
+    @property
+    def _size(self):
+        return self.shifts.shape[1]
+
+    def __repr__(self):
+        span = f"alpha {self.alpha[0]:g}..{self.alpha[-1]:g}"
+        size = f"N={self.N}, {span}, n={len(self)}, start={self.start!r}"
+        return f"{type(self).__name__}({self.model}, {size}, error={self.error:.1e})"
+
+
+def fluctuations(trajectory, N, *, start="fixed", points=2**14, rng=0):
+    r"""Mean and covariance of SGD at input dimension N around a solution of the equations, without simulation.
+
+    .. math:: {\rm Cov}(y) = \Sigma/N, \quad \dot\Sigma = J\Sigma + \Sigma J^T + D, \qquad
+       \langle y\rangle = y_{\rm ODE} + m_1/N, \quad
+       \dot m_1 = J m_1 + \tfrac12 f'' : \Sigma + c - \tfrac12 J f
+
+    with J the Jacobian of the flow f, D the covariance of what one step adds to the overlaps, c what the steps add to
+    the mean beyond the flow (lengths of the inputs, pairs of samples in a batch, decay), and -Jf/2 the difference of
+    steps of 1/N and a continuous time.
+
+    Parameters
+    ----------
+    trajectory : Trajectory
+        From :func:`overlaps.solve`, with the overlaps of the blocks, of SGD (no ``gradient_flow``) without a schedule.
+        Fluctuations begin at its first record.
+    N : int
+        Input dimension, above K + M and such that the blocks p_l N are whole.
+    start : {"fixed", "random"}
+        Overlaps of all runs at the first record are those of the trajectory ("fixed", as in ``simulate(start=...)``),
+        or those of Gaussian weights, teachers included, of which the trajectory holds the mean ("random": the law of
+        ``model.random_start`` for a trajectory from q^l = student_scale^2 p_l 1, r^l = 0, t^l = p_l 1).
+    points : int
+        Points of the integrals in D: quadrature exact for polynomial activations where so many suffice, else scrambled
+        Sobol points.
+    rng : int or numpy.random.Generator
+        Of the scrambling.
+
+    Returns
+    -------
+    Fluctuations
+        ``mean``, ``std``, ``covariance`` of "Q", "R", "v", "eps_g"; ``at_N``, ``plot``, ``error``.
+
+    Raises
+    ------
+    ValueError
+        Before any work: a gradient flow (it has no noise of SGD), a hidden manifold (weights, features and latents
+        fluctuate together), a schedule, a trajectory that failed or has no blocks, an N that does not fit, more than
+        2000 unknowns.
+
+    Warns
+    -----
+    RuntimeWarning
+        The variance of some combination of overlaps exceeds 0.05 of the largest overlap: runs leave a plateau at
+        different times and their law is not Gaussian; :func:`overlaps.theory.escape` knows it.
+
+    Notes
+    -----
+    Asymptotic: relative errors of O(1/N), of 1 to 2 % at N = 100, while fluctuations are small. Where the gradient of
+    eps_g vanishes (perfect solutions without noise) std("eps_g") is 0: the true one is of order 1/N, and mean("eps_g")
+    is the curvature term. Kinked students parallel to another unit have no second derivative: means are nan from there
+    on. Where derivatives of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the
+    accuracy.
+
+    References
+    ----------
+    Derived here; the expansion is that of van Kampen, Stochastic Processes in Physics and Chemistry, chapter X. The
+    chain of the overlaps is that of the reduced simulator.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> fluct = ov.fluctuations(ov.solve(model, start, [0.0, 1.0]), 400)
+    >>> float(fluct.std("eps_g")[-1].round(6)), float((fluct.mean("eps_g") - fluct.trajectory.eps_g)[-1].round(6))
+    (0.013778, 0.000142)
+    """
+    model, N = checked(trajectory, N)
+    check.choice("start", start, ("fixed", "random"))
+    points, rng = check.count("points", points, least=64), check.generator(rng)
+    unknowns = Unknowns(model, trajectory[0], start == "random")
+    if unknowns.size > LARGEST:
+        raise ValueError(
+            f"the model has {unknowns.size} fluctuating overlaps; expected at most {LARGEST}. Merge eigenvalues of the "
+            "spectrum, or simulate."
+        )
+    work = _Expansion(unknowns, Path(trajectory, unknowns.packing.pack), Rule.of(model, points, rng))
+    Sigma = start_covariance(unknowns) if start == "random" else np.zeros((unknowns.size,) * 2)
+    return _warned(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
+
+
+class _Expansion:
+    """One computation: coefficients at nodes along the path, then the covariance, then the mean."""
+
+    def __init__(self, unknowns, path, rule):
+        self.unknowns, self.path, self.rule = unknowns, path, rule
+        self.increments, self.goal = Increments(unknowns), GOAL[rule.exact]
+        self.nodes, self.tangents, values = self._tabulated()
+        curves = _spline, self._curve, self._curve, _spline
+        self.J, self.D, self.groups, self.size = (f(self.nodes, x) for f, x in zip(curves, values, strict=True))
+
+    def _table(self, places):
+        """Times and tangents there, with J, D/tr C, the same of each group of points, and ln tr C."""
+        times, unknowns = self.path.time(places), self.unknowns
+        tangents = [unknowns.at(y) for y in self.path.at(times)]
+        values = []
+        for tangent in tangents:
+            size = max(np.trace(tangent.C), 0.0) + unknowns.model.eta**2 * tangent.floor
+            products, groups = product_covariance(unknowns.model, self.rule, tangent.S, tangent.v)
+            blocks = unknowns.blocks(tangent.y)
+            D = self.increments(blocks, tangent.C, products)
+            # groups matter for the error only: one is the whole where nothing is sampled
+            parts = [D] if self.rule.exact else [self.increments(blocks, tangent.C, x) for x in groups]
+            values.append((tangent.dense(), D / size, np.array(parts) / size, np.log(size)))
+        return [(t, x, *v) for t, x, v in zip(times.tolist(), tangents, values, strict=True)]
+
+    def _tabulated(self):
+        """(times, tangents, coefficients) at nodes, more of them where splines through the others miss them."""
+        last = len(self.path.steps) - 1
+        places = np.linspace(0, last, NODES + 1) if last else np.zeros(1)
+        rows = dict(zip(places, self._table(places), strict=True))
+        open_ = list(zip(places, places[1:], strict=False))
+        while open_ and len(rows) < MOST_NODES[self.rule.exact]:
+            order = sorted(rows)
+            times = np.array([rows[x][0] for x in order])
+            new = np.array([(a + b) / 2 for a, b in open_])
+            missed = np.zeros(len(new))
+            found = self._table(new)
+            for column, curve in ((2, _spline), (3, self._curve)):
+                known = np.array([rows[x][column] for x in order])
+                there = np.array([row[column] for row in found])
+                gap = np.max(np.abs(curve(times, known)(np.array([row[0] for row in found])) - there), axis=(1, 2))
+                share = gap / max(np.max(np.abs(known)), 1e-300)
+                # integrals that are sampled differ by more than that from the true ones
+                missed = np.maximum(missed, share if column == 2 or self.rule.exact else share / SAMPLED)
+            rows.update(zip(new, found, strict=True))
+            halves = zip(new, open_, missed > self.goal, strict=True)
+            open_ = [half for m, (a, b), more in halves if more for half in ((a, m), (m, b))]
+        nodes, tangents, *values = zip(*(rows[x] for x in sorted(rows)), strict=True)
+        return np.array(nodes), tangents, [np.array(x) for x in values]
+
+    def _curve(self, times, values):
+        """Through the covariances of steps: sampled ones of kinked units are rough, which a spline would amplify."""
+        model = self.unknowns.model
+        rough = bool(model.activation.kinks or model.teacher_activation.kinks) and len(times) > 1
+        return PchipInterpolator(times, values, axis=0) if rough else _spline(times, values)
+
+    def _coefficients(self, D, source=None):
+        def coefficients(times):
+            noise = np.exp(self.size(times))[:, None, None] * D(times)
+            return self.J(times), noise, None if source is None else source(times)
+
+        return coefficients
+
+    def run(self, alpha, Sigma):
+        """Covariances, shifts, gradients, bends at alpha, and the error."""
+        records = [self.unknowns.at(y) for y in self.path.at(alpha)]
+        gradients = np.array([t.gradient() for t in records])
+        mesh = np.union1d(alpha, self.nodes)
+        places, at_nodes = np.searchsorted(mesh, alpha), np.searchsorted(mesh, self.nodes)
+        shifts, error, Sigmas = np.zeros((1, len(Sigma))), 0.0, Sigma[None]
+        if len(mesh) > 1:
+            terms = self._coefficients(self.D)
+            Sigmas, error = extrapolate(lambda level: propagate(mesh, level, terms, Sigma), self.goal)
+            rows = zip(self.tangents, Sigmas[at_nodes], self.J(self.nodes), strict=True)
+            source = [t.drive(x, J)[0] for t, x, J in rows]
+            shifts = self._shifts(mesh, np.array(source), Sigma)
+            error = max(error, self._error(mesh, Sigma, gradients[-1]))
+        bends = [t.curvature(x)[-1] for t, x in zip(records, Sigmas[places], strict=True)]
+        return Sigmas[places], shifts[places], gradients, np.array(bends), error
+
+    def _shifts(self, mesh, source, Sigma):
+        """The mean at order 1/N on the mesh; nan from where its source is none."""
+        sound = np.isfinite(source).all(axis=1)
+        good = len(sound) if sound.all() else int(np.argmin(sound))
+        shifts = np.full((len(mesh), len(Sigma)), np.nan)
+        shifts[0] = 0.0
+        if good > 1:
+            reached = mesh <= self.nodes[good - 1]
+            terms = self._coefficients(self.D, _spline(self.nodes[:good], source[:good]))
+            run = lambda level: propagate(mesh[reached], level, terms, Sigma, shifts[0])  # noqa: E731
+            shifts[reached] = extrapolate(run, self.goal)[0]
+        return shifts
+
+    def _error(self, mesh, Sigma, gradient):
+        """Spread of the std of eps_g at the end over the groups of points, relative, and halved."""
+        if self.rule.exact:
+            return 0.0
+        stds = []
+        for group in range(SCRAMBLES):
+            end = propagate(mesh, 0, self._coefficients(lambda t, g=group: self.groups(t)[:, g]), Sigma)[-1]
+            stds.append(np.sqrt(max(gradient @ end @ gradient, 0.0)))
+        return float(np.std(stds, ddof=1) / max(np.mean(stds), 1e-300) / 2)
+
+
+def _spline(times, values):
+    """Quintic spline through values (m, ...) at increasing times; one value is a constant."""
+    if len(times) == 1:
+        return lambda t: np.repeat(values, len(t), axis=0)
+    return make_interp_spline(times, values, k=min(5, len(times) - 1))
+
+
+def start_covariance(unknowns):
+    """N times the covariance (n, n) of the overlaps of Gaussian weights with the start's mean overlaps."""
+    start, model = unknowns.system.start, unknowns.model
+    q, r, t = start.plain
+    S = np.concatenate([np.concatenate([q, r], axis=2), np.concatenate([np.swapaxes(r, 1, 2), t], axis=2)], axis=1)
+    K, M, L, p = model.K, model.M, unknowns.L, model.spectrum.p
+    entries = [(k, K + m) for k in range(K) for m in range(M)] + [*zip(*np.triu_indices(K), strict=True)]
+    entries += [(K + i, K + j) for i, j in unknowns.pairs]
+    a, b = np.array(entries).T
+    scale = np.where((a < K) & (b >= K), unknowns.s[:, None], 1.0)
+    S = np.divide(S, np.sqrt(p)[:, None, None], out=np.zeros_like(S), where=p[:, None, None] > 0)
+    found = S[:, a[:, None], a] * S[:, b[:, None], b] + S[:, a[:, None], b] * S[:, b[:, None], a]
+    found *= scale[:, :, None] * scale[:, None, :]
+    moving, first = K * M + K * (K + 1) // 2, unknowns.packing.size
+    place = np.r_[np.arange(moving) * L, first + np.arange(len(entries) - moving) * L]
+    Sigma = np.zeros((unknowns.size,) * 2)
+    for block, values in enumerate(found):
+        Sigma[np.ix_(place + block, place + block)] = values
+    return Sigma
+
+
+def checked(trajectory, N):
+    """The model of a trajectory whose fluctuations are known, and N."""
+    check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
+    model = trajectory.model
+    refuse_model(model)
+    if trajectory.schedule is not None:
+        raise ValueError("the trajectory has a schedule; fluctuations are known for constant numbers only. Simulate.")
+    if not trajectory.success:
+        raise ValueError(f"the trajectory did not succeed ({trajectory.message}); expected one that did.")
+    if not trajectory[0].sees_inputs:
+        raise ValueError("the teacher acts on latents; expected one that acts on the inputs x.")
+    return model, checked_size(model, N)
+
+
+def refuse_model(model):
+    """Refuse models whose fluctuations are not those of the closed equations."""
+    if model.latent_teacher:
+        raise ValueError(
+            "model is a hidden manifold, whose weights, features and latents fluctuate together: not covered. Simulate "
+            "realisations."
+        )
+    if model.gradient_flow:
+        raise ValueError(
+            "the model has gradient_flow=True: no SGD noise; fluctuations need the full closure. Expected "
+            "gradient_flow=False."
+        )
+
+
+def checked_size(model, N):
+    """N, if it splits into blocks and is larger than the units are many."""
+    N = check.count("N", N)
+    if N <= model.K + model.M:
+        raise ValueError(f"N = {N}; expected N > K + M = {model.K + model.M}.")
+    model.spectrum.block_sizes(N)
+    return N
+
+
+def _warned(result):
+    """The result, with a warning where fluctuations are no small correction."""
+    largest = np.linalg.eigvalsh(result.covariances)[:, -1] / result.N
+    overlap = np.max(np.abs(result.trajectory.S), axis=(1, 2))
+    large = largest > LARGE * overlap
+    if np.any(large):
+        warnings.warn(
+            f"fluctuations: from alpha = {result.alpha[np.argmax(large)]:.6g} on, the variance at N = {result.N} "
+            f"exceeds {LARGE:g} of the largest overlap. Runs leave a plateau at different times, and their law is not "
+            "Gaussian: ov.theory.escape(model, start, N, level) knows it; or take a larger N.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return result

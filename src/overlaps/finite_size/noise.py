@@ -1,0 +1,148 @@
+"""The covariance of what one sample adds to the overlaps, from integrals over K + M fields, whatever L.
+
+With phi = (F_a h_c, F_a F_c, -eta_v g_a Delta), h the fields of students and teachers, the increment of one sample is
+linear in phi and in the parts of h that lie in single blocks.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..activations.polynomials import Polynomial
+from ..gaussian.rules import gauss_hermite
+from ..gaussian.two_point import LINEAR, QUADRATIC
+
+SCRAMBLES = 4  # of Sobol points: their spread is the error
+
+
+def degree(activation):
+    """Degree of a polynomial activation, or None."""
+    if isinstance(activation.g, Polynomial):
+        return len(activation.g.coefficients) - 1
+    return {LINEAR: 1, QUADRATIC: 2}.get(activation.code)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Points z (groups, d, P), weights (P,) of normal fields; ``exact`` for the covariances of polynomials."""
+
+    z: Any
+    weight: Any
+    exact: bool
+
+    @classmethod
+    def of(cls, model, points, rng):
+        """Gauss-Hermite where that is exact with this many points, scrambled Sobol points otherwise."""
+        d, degrees = model.K + model.M, (degree(model.activation), degree(model.teacher_activation))
+        if None not in degrees:
+            # F has the degree of g' Delta, products of four F are the highest; m nodes are exact to 2 m - 1
+            highest = 4 * (max(degrees[0] - 1, 0) + max(degrees))
+            m = highest // 2 + 1
+            if m**d <= points:
+                u, p = gauss_hermite(m)
+                z = np.array(np.meshgrid(*[u] * d, indexing="ij")).reshape(1, d, -1)
+                weight = np.prod(np.meshgrid(*[p] * d, indexing="ij"), axis=0).ravel()
+                return cls(z, weight, True)
+        from scipy.stats import qmc  # half a second that only this rule pays
+
+        size = max(int(np.log2(points / SCRAMBLES)), 1)
+        normal = [ndtri(qmc.Sobol(d, seed=child).random_base2(size)).T.copy() for child in rng.spawn(SCRAMBLES)]
+        return cls(np.array(normal), np.full(2**size, 2.0**-size), False)
+
+
+def product_covariance(model, rule, S, v):
+    """Cov(phi) at fields of covariance S and second layer v: the mean over groups, and that of each group.
+
+    The order of phi is F_a h_c (K, K + M), the triangle of F_a F_c, and -eta_v g_a Delta (K). Label noise is averaged
+    exactly.
+    """
+    values, vectors = np.linalg.eigh(S)
+    # the symmetric root: S may be singular, and factors with a sign or an order of their own would jump along a path
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    found = [_moments(model, root @ z, rule.weight, v) for z in rule.z]
+    first, second = (np.mean(x, axis=0) for x in zip(*found, strict=True))
+    return second - np.outer(first, first), [y - np.outer(x, x) for x, y in found]
+
+
+def _moments(model, h, weight, v):
+    """E[phi] and E[phi phi^T] at fields h (d, P): phi = a + x b + x^2 c, x the label noise, is averaged exactly."""
+    K, (i, j), variance = model.K, np.triu_indices(model.K), model.noise**2
+    g = model.activation.g(h[:K])
+    slope = -model.eta * v[:, None] * model.activation.dg(h[:K])
+    delta = v @ g - model.v_star @ model.teacher_activation.g(h[K:])
+
+    def phi(products, squares, velocities):
+        return np.concatenate([products.reshape(-1, h.shape[1]), squares, velocities])
+
+    products, squares, velocities = slope[:, None] * h, slope[i] * slope[j], -model.eta_v * g
+    a = phi(products * delta, squares * delta**2, velocities * delta)
+    first, second = a @ weight, (a * weight) @ a.T
+    if variance > 0:
+        b = phi(-products, -2 * squares * delta, -velocities)
+        c = phi(0 * products, squares, 0 * velocities)
+        mixed = (a * weight) @ c.T
+        first = first + variance * (c @ weight)
+        second = second + variance * ((b * weight) @ b.T + mixed + mixed.T) + 3 * variance**2 * (c * weight) @ c.T
+    return first, second
+
+
+class Increments:
+    """Assembles D = Cov(u)/b from Cov(phi), for one layout of unknowns."""
+
+    def __init__(self, unknowns):
+        self.unknowns, model = unknowns, unknowns.model
+        self.s, self.p = np.array(model.spectrum.s), np.array(model.spectrum.p)
+        K, M = model.K, model.M
+        d = K + M
+        triangle = list(zip(*np.triu_indices(K), strict=True))
+        crossed = [(k, K + m) for k in range(K) for m in range(M)]
+        # each entry of y is the sum of products F_a h_b in one block: one of them for r, two for q
+        self.terms = [[(k, m, True)] for k, m in crossed] + [[(i, j, False), (j, i, False)] for i, j in triangle]
+        self.square = {pair: K * d + n for n, pair in enumerate(triangle)}
+        self.pairs = [None] * len(crossed) + triangle
+        self.size = K * d + len(triangle) + K
+
+    def __call__(self, blocks, C, products):
+        """D (n, n) from s_l S^l (L, d, d), C and Cov(phi)."""
+        model, L, d = self.unknowns.model, len(self.s), blocks.shape[1]
+        K, b, entries = model.K, model.batch_size, len(self.terms)
+        share = self.shares(blocks)
+        U = np.zeros((entries, L, self.size))
+        for row, terms, pair in zip(U, self.terms, self.pairs, strict=True):
+            for a, h, scaled in terms:
+                row[:, a * d : (a + 1) * d] += (self.s[:, None] if scaled else 1.0) * share[:, h]
+            if pair:
+                row[:, self.square[pair]] = self.s * self.p / b
+        U = U.reshape(entries * L, -1)
+        if model.trains_v:
+            U = np.concatenate([U, np.eye(self.size)[-K:]])
+        n, D = len(U), np.zeros((self.unknowns.size,) * 2)
+        D[:n, :n] = U @ products @ U.T
+        if L > 1:
+            self._add_rest(D, C, self.rest(blocks, share))
+        return D / b
+
+    def shares(self, blocks):
+        """G_l = s_l S^l S^+ (L, d, d): the part of h^l that the total fields determine."""
+        if len(blocks) == 1:
+            return np.eye(blocks.shape[1])[None]
+        return blocks @ np.linalg.pinv(blocks.sum(axis=0), rcond=1e-12, hermitian=True)
+
+    def rest(self, blocks, share):
+        """Covariance (d, d, L, L) of what the total fields leave free in single blocks."""
+        L = len(blocks)
+        rest = -np.einsum("lbc,mdc->bdlm", blocks, share)  # s_l S^l S^+ S G_m^T
+        rest[:, :, np.arange(L), np.arange(L)] += np.moveaxis(blocks, 0, -1)
+        return rest
+
+    def _add_rest(self, D, C, rest):
+        L = len(self.s)
+        for e, left in enumerate(self.terms):
+            for f, right in enumerate(self.terms):
+                block = D[e * L : (e + 1) * L, f * L : (f + 1) * L]
+                for a, b, scaled in left:
+                    for c, d, other in right:
+                        size = np.outer(self.s if scaled else np.ones(L), self.s if other else np.ones(L))
+                        block += C[a, c] * size * rest[b, d]

@@ -1,0 +1,218 @@
+"""What fluctuates: the packed overlaps, and those of the teachers where they are random; with the flow around them."""
+
+import numpy as np
+
+from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
+from ..activations.closure import rounding_floor
+from ..flow import flow
+from ..flow.jacobian import Jacobian
+from ..flow.system import System
+from ..gaussian.two_point import ERF
+from ..models.state import gram
+from .noise import degree
+
+STEP_SECOND = 2e-2  # of second differences of the closure, relative to the largest variance
+INSIDE = 0.3  # of the way to the boundary of possible overlaps that a difference of closures without digits there takes
+LEAST = 1e-3  # step, relative to the largest variance, below which rounding hides a second difference
+SECOND_DIFFERENCE = ((0, -49 / 18), (1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90))
+
+
+class Unknowns:
+    """z = (y, t): the packed overlaps y of :class:`System` and, with ``teachers``, the triangle of the plain t^l."""
+
+    def __init__(self, model, start, teachers):
+        self.model, self.teachers = model, teachers
+        self.system = System(model, start)
+        self.packing, self.s = self.system.packing, np.array(model.spectrum.s)
+        self.K, self.M, self.L = model.K, model.M, model.spectrum.L
+        self.upper = np.triu_indices(self.M)
+        self.pairs = list(zip(*self.upper, strict=True))
+        self.size = self.packing.size + teachers * self.L * len(self.pairs)
+        arguments = self.packing.reading(self.s)
+        if teachers:
+            arguments = np.block([
+                [arguments, np.zeros((len(arguments), self.size - self.packing.size))],
+                [np.zeros((len(self.pairs), self.packing.size)), np.kron(np.eye(len(self.pairs)), self.s)],
+            ])  # fmt: skip
+        self.arguments = arguments  # reads (triangle of Q, R, v, triangle of T) off z
+
+    def blocks(self, y):
+        """s_l S^l (L, K + M, K + M) at packed overlaps y."""
+        q, r, _ = self.system.unpack(y)
+        tau = self.system.start.tau
+        seen = np.where(self.s > 0, self.s, 1.0)[:, None, None]
+        return gram(self.s[:, None, None] * q, r, tau / seen)
+
+    def at(self, y):
+        """The flow linearised at y."""
+        return Tangent(self, y)
+
+    def directions(self, vectors):
+        """Changes dS (m, d, d) and dw (m, d) of the closure's arguments along vectors (m, d_g)."""
+        K, M, triangle, entries = self.K, self.M, self.packing.triangle, self.packing.entries
+        dS, dw = np.zeros((len(vectors), K + M, K + M)), np.zeros((len(vectors), K + M))
+        i, j = np.triu_indices(K)
+        dS[:, i, j] = dS[:, j, i] = vectors[:, :triangle]
+        dS[:, :K, K:] = vectors[:, triangle:entries].reshape(-1, K, M)
+        dS[:, K:, :K] = np.swapaxes(dS[:, :K, K:], 1, 2)
+        last = entries
+        if self.model.trains_v:
+            dw[:, :K], last = vectors[:, entries : entries + K], entries + K
+        if self.teachers:
+            i, j = self.upper
+            dS[:, K + i, K + j] = dS[:, K + j, K + i] = vectors[:, last:]
+        return dS, dw
+
+
+class Tangent:
+    """The flow around one point: Jacobian, gradient of eps_g, and what second derivatives add to the mean."""
+
+    def __init__(self, unknowns, y):
+        self.unknowns, self.system, self.y = unknowns, unknowns.system, np.ascontiguousarray(y)
+        self.v = self.system.unpack(self.y)[2]
+        try:
+            self.jacobian = Jacobian(self.system, self.y)
+        except ValueError:  # aligned units with kinks: first derivatives of a state nearby
+            self.jacobian = Jacobian(self.system, self.y, exact=False)
+        self.eps_g = self.system.close(self.y)
+        self.S, self.w = self.system.S.copy(), self.system.w.copy()
+        self.A, self.B, self.C = self.system.A.copy(), self.system.B.copy(), self.system.C.copy()
+        self.dv = self.system.dv.copy()
+
+    @property
+    def floor(self):
+        """Size of eps_g at which its rounding, and that of C / eta^2, begins to matter."""
+        return 100 * float(rounding_floor(self.system.model, self.S[None], self.v[None])[0])
+
+    def _values(self, S, w):
+        """A, B, C, dv and eps_g in one vector."""
+        K, M = self.unknowns.K, self.unknowns.M
+        arrays = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        eps_g = self.system.closure(np.ascontiguousarray(S), w, *arrays)
+        return np.concatenate([*(x.ravel() for x in arrays), [eps_g]])
+
+    def _split(self, values):
+        """The same as arrays."""
+        K, M = self.unknowns.K, self.unknowns.M
+        A, B, C, dv, eps_g = np.split(values, np.cumsum([K * K, K * M, K * K, K]))
+        return A.reshape(K, K), B.reshape(K, M), C.reshape(K, K), dv, eps_g[0]
+
+    def along_teachers(self):
+        """Derivatives (M (M + 1) / 2, ...) of the closure's vector along the triangle of T, by differences."""
+        found, K = [], self.unknowns.K
+        step = (STEP_NUMERIC if self.system.closure.by_quadrature else STEP) * np.max(np.diag(self.S))
+        for i, j in self.unknowns.pairs:
+            dS = np.zeros_like(self.S)
+            dS[K + i, K + j] = dS[K + j, K + i] = 1.0
+            terms = [
+                c / step * (self._values(self.S + n * step * dS, self.w) - self._values(self.S - n * step * dS, self.w))
+                for n, c in SIXTH_ORDER
+            ]
+            found.append(sum(terms))
+        return np.array(found)
+
+    def _flow(self, y, source, A, B, C, dv):
+        """The flow of overlaps y driven by these, without decay."""
+        spectrum, out = self.system.model.spectrum, np.empty(self.y.size)
+        arrays = (np.ascontiguousarray(x) for x in (A, B, C, dv))
+        flow(np.ascontiguousarray(y), spectrum.s, spectrum.p, source, *arrays, 0.0, 0.0, self.system.second_order,
+             self.system.model.trains_v, out)  # fmt: skip
+        return out
+
+    def dense(self):
+        """J (n, n) of dz/dalpha; teachers do not move."""
+        u, system = self.unknowns, self.system
+        J = self.jacobian.dense()
+        if not u.teachers:
+            return J
+        n, L = len(J), u.L
+        full = np.zeros((u.size, u.size))
+        full[:n, :n] = J
+        for p, ((i, j), change) in enumerate(zip(u.pairs, self.along_teachers(), strict=True)):
+            column = n + p * L + np.arange(L)
+            full[:n, column] = np.outer(self._flow(self.y, system.source, *self._split(change)[:4]), u.s)
+            for k in range(u.K):
+                for m, other in {(j, i), (i, j)}:  # r_km is driven by s_l^2 B_ki t_im
+                    full[(k * u.M + m) * L + np.arange(L), column] += u.s**2 * self.B[k, other]
+        return full
+
+    def gradient(self):
+        """Gradient (n,) of eps_g; E[dDelta^2/2] with A and B as the mean Hessian."""
+        u, model = self.unknowns, self.system.model
+        i, j = np.triu_indices(u.K)
+        parts = [-np.where(i == j, 0.5, 1.0) * self.A[i, j] / model.eta, -self.B.ravel() / model.eta]
+        if model.trains_v:
+            parts.append(-self.dv / model.eta_v)
+        if u.teachers:
+            parts.append(self.along_teachers()[:, -1])
+        return np.concatenate(parts) @ u.arguments
+
+    def curvature(self, Sigma):
+        """Second derivative of the closure's vector contracted with the covariance Sigma (n, n) of z."""
+        u = self.unknowns
+        sizes, vectors = np.linalg.eigh(u.arguments @ Sigma @ u.arguments.T)
+        kept = sizes > 1e-13 * sizes[-1] if sizes[-1] > 0 else np.zeros(len(sizes), bool)
+        total = np.zeros_like(self._values(self.S, self.w))
+        for size, dS, dw in zip(sizes[kept], *u.directions(vectors.T[kept]), strict=True):
+            h = self._step(dS)
+            if h == 0.0:
+                return np.full_like(total, np.nan)
+            terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in SECOND_DIFFERENCE)
+            total += size / h**2 * sum(terms)
+        return total
+
+    def _step(self, dS):
+        """Step of the second difference along dS; 0 where the closure has none that stays inside the cone."""
+        model, scale = self.system.model, np.max(np.diag(self.S))
+        g = model.activation, model.teacher_activation
+        if all(degree(x) is not None for x in g):
+            return 0.3 * scale  # differences of polynomials of low degree are exact
+        if all(x.code == ERF or degree(x) is not None for x in g):
+            return STEP_SECOND * scale  # analytic beyond the cone
+        values, vectors = np.linalg.eigh(self.S)
+        if values[0] <= 1e-12 * values[-1]:
+            return 0.0
+        root = vectors / np.sqrt(values)
+        reach = 1 / max(np.max(np.abs(np.linalg.eigvalsh(root.T @ dS @ root))), 1e-300)
+        h = min((2 if self.system.closure.by_quadrature else 1) * STEP_SECOND * scale, INSIDE * reach / 3)
+        return h if h > LEAST * scale else 0.0
+
+    def drive(self, Sigma, J):
+        """(source of the mean (n,) at order 1/N, contracted second derivative of eps_g) with this covariance."""
+        u, system = self.unknowns, self.system
+        n, L = self.y.size, u.L
+        bent = self._split(self.curvature(Sigma))
+        teacher_changes = self.along_teachers()
+        changes = list(zip(*self.jacobian.changes, strict=True))
+        changes += [self._split(x)[:4] for x in teacher_changes] if u.teachers else []
+        second = self._flow(self.y, system.source, *bent[:4])
+        for row, change in zip(u.arguments @ Sigma, changes, strict=True):
+            source = np.zeros_like(system.source)
+            for (i, j), dt in zip(u.pairs if u.teachers else (), row[n:].reshape(-1, L), strict=u.teachers):
+                source[i, j] = source[j, i] = u.s**2 * dt
+            A, B, C, dv = change
+            second += 2 * self._flow(row[:n], source, A, B, np.zeros_like(C), np.zeros_like(dv))
+        velocity = system.rhs(0.0, self.y)
+        result = np.zeros(u.size)
+        result[:n] = second / 2 + self._steps(teacher_changes) - J[:n, :n] @ velocity / 2
+        return result, bent[-1]
+
+    def _steps(self, teacher_changes):
+        """The vector c (n_y,): what one step does to the mean beyond the flow."""
+        u, model = self.unknowns, self.system.model
+        K, b, i, j = u.K, model.batch_size, *np.triu_indices(u.K)
+        blocks = u.blocks(self.y)  # s_l S^l
+        scaled = u.s[:, None, None] * blocks
+        m, n = u.upper
+        along = np.concatenate([scaled[:, i, j], scaled[:, :K, K:].reshape(u.L, -1)], axis=1)
+        dC = self.jacobian.changes[2][: along.shape[1]]
+        change = np.tensordot(along, dC, axes=1)
+        taught = np.array([self._split(x)[2] for x in teacher_changes])
+        change += np.tensordot(scaled[:, K + m, K + n], taught, axes=1)
+        AB = np.concatenate([self.A, self.B], axis=1)
+        c = 2 / b * change + (1 - 1 / b) * u.s[:, None, None] * (AB @ blocks @ AB.T)
+        decay = model.eta * model.weight_decay[0]
+        if decay > 0:
+            H = (AB @ blocks)[:, :, :K]
+            c += decay**2 * self.system.unpack(self.y)[0] - decay * (H + np.swapaxes(H, 1, 2))
+        return self.system.packing.pack(c, np.zeros((u.L, K, u.M)), np.zeros(K))

@@ -1,0 +1,356 @@
+"""The linear-noise expansion against closed forms, published numbers, other quadrature and the reduced simulator."""
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps.finite_size.noise import Increments, Rule, product_covariance
+from overlaps.finite_size.transport import Path
+from overlaps.finite_size.unknowns import Unknowns
+
+BLOCKS = ov.Spectrum([2.0, 1.0, 0.2], [0.2, 0.3, 0.5])
+PARTS = dict(
+    q=[[[0.3, 0.05], [0.05, 0.1]], [[0.1, 0.0], [0.0, 0.3]], [[0.3, 0.1], [0.1, 0.2]]],
+    r=[[[0.1], [0.02]], [[0.05], [0.1]], [[0.1], [-0.1]]],
+    t=[[[0.2]], [[0.4]], [[0.3]]],
+)
+
+
+def quadratic(noise=0.1):
+    model = ov.committee_machine(2, 1, activation=ov.quadratic, v=[0.5, 0.5], v_star=[1.0], eta=0.1, noise=noise)
+    return model, ov.State.from_overlaps(model, Q=[[1.0, 0.2], [0.2, 0.8]], R=[[0.3], [-0.1]], T=[[1.0]])
+
+
+def linear():
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    return model, ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+
+
+def erf(**options):
+    options = {"eta": 1.0, "eta_v": 0.5, "noise": 0.3, "v": [1.0, 0.8]} | options
+    model = ov.committee_machine(2, 1, **options)
+    return model, ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.3], [0.1]], T=[[0.8]])
+
+
+def noise(model, y, unknowns, points=2**14):
+    tangent = unknowns.at(y)
+    rule = Rule.of(model, points, np.random.default_rng(1))
+    products, _ = product_covariance(model, rule, tangent.S, tangent.v)
+    return Increments(unknowns)(unknowns.blocks(y), tangent.C, products), tangent
+
+
+def test_golden_covariance_of_a_step():
+    """Exact by Wick's theorem, in the order Q00, Q01, Q11, R00, R10; D, c and J f to ten digits."""
+    model, state = quadratic()
+    unknowns = Unknowns(model, state, False)
+    y = unknowns.system.pack(state)
+    D, tangent = noise(model, y, unknowns)
+    order = [2, 3, 4, 0, 1]
+    golden = [
+        [0.7587673304, 0.1548567672, 0.2073996256, 0.1870611200, -0.0052953600],
+        [0.1548567672, 0.2116043296, 0.1154176752, -0.0009845600, 0.0398750800],
+        [0.2073996256, 0.1154176752, 0.3950089392, 0.0440426800, -0.0486207600],
+        [0.1870611200, -0.0009845600, 0.0440426800, 0.1216470000, 0.0023290000],
+        [-0.0052953600, 0.0398750800, -0.0486207600, 0.0023290000, 0.0740310000],
+    ]
+    assert np.allclose(D[np.ix_(order, order)], golden, rtol=0, atol=1e-9)
+    steps = tangent._steps(tangent.along_teachers())
+    assert np.allclose(steps[order], [0.2864, 0.08032, 0.19816, 0.0, 0.0], rtol=0, atol=1e-9)
+    bend = tangent.dense() @ unknowns.system.rhs(0.0, y)
+    assert np.allclose(bend[order], [0.058668352, 0.021772624, 0.03707472, 0.0094968, -0.0029368], rtol=0, atol=1e-9)
+
+
+def test_golden_curves():
+    """To the tolerance 1e-8 of the solution, which the sums of a hundred steps multiply."""
+    model, state = quadratic()
+    fluct = ov.fluctuations(ov.solve(model, state, [0.0, 2.0, 10.0], rtol=1e-11), 1000)
+    N, ode = fluct.N, fluct.trajectory.eps_g
+    assert np.allclose(N * fluct.std("eps_g") ** 2, [0.0, 0.11917877672, 0.886171481444], rtol=1e-7)
+    assert np.allclose(N * (fluct.mean("eps_g") - ode), [0.0, 0.282968829778, 1.852042136692], rtol=1e-7)
+    Q, R = N * fluct.covariance("Q")[1], N * fluct.covariance("R")[1]
+    found = [Q[0, 0, 0, 0], Q[0, 1, 0, 1], R[0, 0, 0, 0], N * fluct.covariance("Q", "R")[1, 0, 0, 0, 0]]
+    assert np.allclose(found, [0.7856754275, 0.2239299790, 0.2781169885, 0.3431797874], rtol=1e-7)
+    shift = [-2.427396923973, 1.722292276090, 0.517989721180, -1.844276082183, 0.805407878956]
+    found = N * np.concatenate([
+        (fluct.mean("Q") - fluct.trajectory.Q)[2][np.triu_indices(2)], (fluct.mean("R") - fluct.trajectory.R)[2, :, 0]
+    ])  # fmt: skip
+    assert np.allclose(found, shift, rtol=1e-7)
+    assert 0 <= fluct.error < 1e-7
+
+
+def test_one_linear_unit_without_noise():
+    """The chain of eps_g is a product of independent factors: its moments are known at every N."""
+    model, state = linear()
+    alpha = np.array([0.0, 0.5, 1.0, 3.0])
+    fluct = ov.fluctuations(ov.solve(model, state, alpha, rtol=1e-11), 200)
+    eps_g, g = fluct.trajectory.eps_g, 0.5 * (2 - 0.5)
+    assert np.allclose(fluct.N * fluct.std("eps_g") ** 2, 2 * g**2 * alpha * eps_g**2, rtol=1e-7)
+    mean = eps_g * (1 + alpha / fluct.N * (2 * 0.5**2 - g**2 / 2))
+    assert np.allclose(fluct.mean("eps_g"), mean, rtol=1e-9)
+    assert np.isclose(fluct.std("eps_g")[2] ** 2 * fluct.N, 0.0759339826, rtol=1e-8)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_covariance_of_a_step_is_that_of_samples(batch):
+    """One step of SGD with explicit inputs in three blocks: what the chapter calls u, drawn 4e5 times.
+
+    Standard errors of a covariance are about sqrt(2 / n) = 0.2 % of the product of the two scales.
+    """
+    model = ov.committee_machine(2, 1, eta=1.2, noise=0.3, v=[1.0, 0.7], eta_v=0.4, spectrum=BLOCKS, batch_size=batch)
+    state = ov.State.from_blocks(model, **PARTS)
+    unknowns = Unknowns(model, state, False)
+    D, _ = noise(model, unknowns.system.pack(state), unknowns)
+    rng, n, s, p, v = np.random.default_rng(5), 400_000, BLOCKS.s, BLOCKS.p, model.v
+    plain = [
+        np.block([[q, r], [r.T, t]])
+        for q, r, t in zip(*map(np.array, (PARTS["q"], PARTS["r"], PARTS["t"])), strict=True)
+    ]
+    h = [rng.standard_normal((n, 3)) @ np.linalg.cholesky(a * S).T for a, S in zip(s, plain, strict=True)]
+    total = sum(h)
+    delta = ov.erf.g(total[:, :2]) @ v - ov.erf.g(total[:, 2:]) @ [1.0] - 0.3 * rng.standard_normal(n)
+    F = -1.2 * v * ov.erf.dg(total[:, :2]) * delta[:, None]
+    r = [s[l] * F[:, k] * h[l][:, 2] for k in range(2) for l in range(3)]
+    q = [
+        F[:, i] * h[l][:, j] + F[:, j] * h[l][:, i] + s[l] * p[l] / batch * F[:, i] * F[:, j]
+        for i, j in ((0, 0), (0, 1), (1, 1)) for l in range(3)
+    ]  # fmt: skip
+    u = np.array([*r, *q, *(-0.4 * ov.erf.g(total[:, :2]) * delta[:, None]).T])
+    sampled = np.cov(u) / batch
+    scale = np.sqrt(np.outer(np.diag(sampled), np.diag(sampled)))
+    assert np.max(np.abs(D - sampled) / scale) < 0.02  # heavy tails: products of four fields, 5 standard errors
+
+
+def test_splitting_an_eigenvalue_changes_nothing():
+    """Two equal eigenvalues with any ratio of the overlaps are one: exact, here to the tolerance of the solution."""
+    learning = dict(activation=ov.quadratic, eta=0.1, noise=0.2, v=[0.6, 0.4], weight_decay=0.1, batch_size=2)
+    whole = ov.committee_machine(2, 1, spectrum=ov.Spectrum([1.5, 0.5], [0.4, 0.6]), **learning)
+    split = ov.committee_machine(2, 1, spectrum=ov.Spectrum([1.5, 0.5, 0.5], [0.4, 0.18, 0.42]), **learning)
+    q, r, t = (np.array(PARTS[x])[:2] for x in "qrt")
+    share = np.array([1.0, 0.7, 0.3])[:, None, None]  # not in the ratio of p
+    starts = (
+        ov.State.from_blocks(whole, q=q, r=r, t=t),
+        ov.State.from_blocks(split, q=q[[0, 1, 1]] * share, r=r[[0, 1, 1]] * share, t=t[[0, 1, 1]] * share),
+    )
+    one, two = (
+        ov.fluctuations(ov.solve(m, s, [0.0, 3.0], rtol=1e-11), 1000)
+        for m, s in zip((whole, split), starts, strict=True)
+    )
+    for name in ("Q", "R", "eps_g"):
+        assert np.allclose(one.std(name), two.std(name), rtol=1e-7, atol=1e-12)
+        shifts = [1000 * (x.mean(name) - getattr(x.trajectory, name)) for x in (one, two)]
+        assert np.allclose(*shifts, rtol=1e-6, atol=1e-7)
+
+
+def test_random_starts_have_the_covariance_of_wishart_matrices():
+    """20000 draws of Gaussian weights in three blocks, N = 20: standard errors of a covariance are 1 % of its scale."""
+    model = ov.committee_machine(2, 1, eta=0.5, spectrum=BLOCKS)
+    p = np.array(BLOCKS.p)[:, None, None]
+    mean = ov.State.from_blocks(model, q=0.49 * p * np.eye(2), r=np.zeros((3, 2, 1)), t=p * np.ones((1, 1)))
+    fluct = ov.fluctuations(ov.solve(model, mean, [0.0]), 20000, start="random", points=256)
+    weights = np.random.default_rng(3).standard_normal((20000, 3, 20)) * np.array([0.7, 0.7, 1.0])[:, None]
+    S = np.einsum("xan,n,xbn->xab", weights, np.repeat(BLOCKS.s, [4, 6, 10]), weights) / 20
+    for name, values in (("Q", S[:, :2, :2].reshape(-1, 4)), ("R", S[:, :2, 2])):
+        found, size = np.cov(values.T) / 1000, values.shape[1]
+        scale = np.sqrt(np.outer(np.diag(found), np.diag(found)))
+        assert np.max(np.abs(fluct.covariance(name)[0].reshape(size, size) - found) / scale) < 0.05
+
+
+def test_singular_overlaps_and_the_path_are_smooth():
+    """Equal students: S has no Cholesky factor. Symmetric points make their fluctuations equal, to the quadrature."""
+    model = ov.committee_machine(2, 1, eta=0.8, noise=0.2)
+    start = ov.State.from_overlaps(model, Q=0.4 * np.ones((2, 2)), R=0.2 * np.ones((2, 1)), T=[[1.0]])
+    fluct = ov.fluctuations(ov.solve(model, start, [0.0, 1.0]), 1000)
+    std = fluct.std("R")[1, :, 0]
+    assert np.isclose(std[0], std[1], rtol=2e-2) and np.all(np.isfinite(fluct.mean("eps_g")))
+    assert 0 < fluct.error < 0.02
+
+
+def test_error_covers_what_more_points_change():
+    model, start = erf()
+    traj = ov.solve(model, start, [0.0, 2.0])
+    few, many = (ov.fluctuations(traj, 500, points=n, rng=4) for n in (2**9, 2**13))
+    gap = abs(few.std("eps_g")[-1] / many.std("eps_g")[-1] - 1)
+    assert gap < 3 * few.error and many.error < few.error < 0.05
+
+
+def test_other_sizes_and_names():
+    model, start = erf()
+    fluct = ov.fluctuations(ov.solve(model, start, [0.0, 1.0]), 400, points=256)
+    larger = fluct.at_N(1600)
+    for name in ("Q", "R", "v", "eps_g"):
+        assert np.allclose(larger.std(name), fluct.std(name) / 2, rtol=1e-12)
+        shifts = [x.mean(name) - getattr(x.trajectory, name) for x in (larger, fluct)]
+        assert np.allclose(4 * shifts[0], shifts[1], rtol=1e-9, atol=1e-14)
+        assert np.allclose(np.sqrt(np.einsum("n...aa->n...a", _square(fluct, name))), _flat(fluct.std(name)), rtol=1e-9)
+    mixed = fluct.covariance("v", "eps_g")
+    assert mixed.shape == (2, 2) and np.allclose(mixed, fluct.covariance("eps_g", "v"))
+    with pytest.raises(ValueError, match="expected one of 'Q', 'R', 'v', 'eps_g'"):
+        fluct.std("W")
+    with pytest.raises(ValueError, match="expected N > K"):
+        fluct.at_N(3)
+
+
+def _flat(x):
+    return x.reshape(len(x), -1)
+
+
+def _square(fluct, name):
+    found = fluct.covariance(name)
+    size = int(np.sqrt(found[0].size))
+    return found.reshape(len(found), size, size)
+
+
+def test_the_plot_shows_means_and_bands():
+    model, start = linear()
+    fluct = ov.fluctuations(ov.solve(model, start, (0.0, 4.0)), 100)
+    left, right = fluct.plot(band=1.0)
+    (band,) = left.collections
+    edges = band.get_paths()[0].vertices
+    half = fluct.std("eps_g").max()
+    top = np.argmax(fluct.mean("eps_g") + fluct.std("eps_g"))
+    assert np.isclose(edges[:, 1].max(), (fluct.mean("eps_g") + fluct.std("eps_g"))[top]) and half > 0
+    dashed = [line for line in left.get_lines() if line.get_linestyle() == "--"]
+    assert np.allclose(dashed[0].get_ydata(), fluct.mean("eps_g"))
+    assert len(right.collections) == 2
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda m, s: (ov.solve(replace(m, gradient_flow=True), s, [0.0, 1.0]), 100), "no SGD noise"),
+        (lambda m, s: (ov.solve(m, s, [0.0, 1.0], schedule=ov.Schedule.cosine(2.0)), 100), "schedule"),
+        (lambda m, s: (ov.solve(m, s, [0.0, 1.0], blocks=False), 100), "expected a Trajectory"),
+        (lambda m, s: (ov.solve(m, s, [0.0, 1.0]), 3), "expected N > K"),
+        (lambda m, s: (ov.solve(m, s, [0.0, 1.0]), 10.5), "expected an integer"),
+        (lambda m, s: (3, 100), "trajectory = 3"),
+    ],
+)  # fmt: skip
+def test_refusals(change, match):
+    model, start = erf(eta_v=0.0)
+    with pytest.raises(ValueError, match=match):
+        ov.fluctuations(*change(model, start))
+
+
+def test_an_unknown_start_and_a_hidden_manifold_are_refused():
+    model, start = erf()
+    traj = ov.solve(model, start, [0.0, 1.0])
+    with pytest.raises(ValueError, match="expected 'fixed' or 'random'"):
+        ov.fluctuations(traj, 100, start="gaussian")
+    manifold = ov.hidden_manifold(2, 1, ratio=0.5, eta=0.2)
+    path = ov.solve(manifold, manifold.random_start(N=200, rng=1), [0.0, 0.5])
+    with pytest.raises(ValueError, match="hidden manifold"):
+        ov.fluctuations(path, 100)
+
+
+def test_a_plateau_is_left_with_a_warning():
+    """From a start without asymmetry the growing mode holds nothing but noise."""
+    model = ov.committee_machine(2, 2, eta=1.5)
+    start = ov.State.from_overlaps(model, Q=np.eye(2), R=[[0.01, 0.0], [0.0, 0.01]], T=np.eye(2))
+    traj = ov.solve(model, start, np.linspace(0.0, 60.0, 13))
+    with pytest.warns(RuntimeWarning, match=r"escape.*knows it"):
+        ov.fluctuations(traj, 100, points=256)
+
+
+def test_aligned_kinks_have_no_mean_but_a_deviation():
+    model = ov.committee_machine(2, 2, activation=ov.relu, eta=0.2)
+    start = ov.State.from_overlaps(model, Q=np.diag([1.0, 0.5]), R=[[1.0, 0.0], [0.0, 0.3]], T=np.eye(2))
+    fluct = ov.fluctuations(ov.solve(model, start, [0.0]), 200, start="random", points=256)
+    assert np.isnan(fluct.mean("eps_g")).all() and np.isfinite(fluct.std("Q")).all()
+
+
+def test_the_path_is_the_trajectory():
+    model, start = erf()
+    traj = ov.solve(model, start, [0.0, 1.0, 2.0])
+    packed = Path(traj, Unknowns(model, start, False).packing.pack).at(np.array([0.0, 1.0, 2.0]))
+    again = np.array([Unknowns(model, start, False).system.pack(traj[i]) for i in range(3)])
+    assert np.allclose(packed, again, rtol=1e-7)
+
+
+# long tests: the reduced simulator is exact in law -------------------------------------------------------------------
+
+
+def compare(model, start, N, runs, alpha=(0.0, 1.0, 4.0), random=False):
+    """Ratios of standard deviations and shifts in standard errors, at the times after the start."""
+    alpha = np.array(alpha)
+    fluct = ov.fluctuations(ov.solve(model, start, alpha), N, start="random" if random else "fixed")
+    sgd = ov.simulate(model, N=N, alpha=alpha, rng=11, start=None if random else start, runs=runs, method="reduced")
+    ratios, shifts = [], []
+    for name in ("Q", "R", "v", "eps_g"):
+        values = getattr(sgd, name)[:, 1:].reshape(runs, -1)
+        theory, mean = fluct.std(name)[1:].ravel(), fluct.mean(name)[1:].ravel()
+        moving = theory > 0
+        spread = values.std(axis=0, ddof=1)[moving]
+        ratios += (spread / theory[moving]).tolist()
+        shifts += ((values.mean(axis=0) - mean)[moving] / (spread / np.sqrt(runs))).tolist()
+    return np.array(ratios), np.array(shifts)
+
+
+CASES = {
+    "erf": (*erf(), 400),
+    "erf, batches, decay": (*erf(batch_size=4, weight_decay=0.2, eta=1.5, eta_v=0.0), 200),
+    "quadratic": (*quadratic(), 400),
+    "relu": (*erf(activation=ov.relu, eta=0.4, eta_v=0.2), 300),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [*CASES, "blocks", "linear blocks"])
+def test_standard_deviations_and_means_of_the_reduced_simulator(case):
+    """1500 runs: a standard deviation is known to 1.8 %, so that single ratios stay within 8 %, their mean within 3 %.
+
+    Heavy tails of quadratic units double that. Means agree within 4 standard errors of the runs.
+    """
+    if "blocks" in case:
+        g = ov.linear if "linear" in case else ov.erf
+        options = dict(activation=g, eta=0.8, noise=0.2, batch_size=2, weight_decay=0.1)
+        model = ov.committee_machine(2, 1, spectrum=BLOCKS, **options)
+        start, N = ov.State.from_blocks(model, **PARTS), 200
+    else:
+        model, start, N = CASES[case]
+    ratios, shifts = compare(model, start, N, 1500)
+    assert np.all(np.abs(ratios - 1) < 0.08)
+    assert abs(ratios.mean() - 1) < 0.03
+    assert np.all(np.abs(shifts) < 4)
+
+
+@pytest.mark.slow
+def test_means_at_small_N():
+    """4000 runs at N = 60, where the shift of a single mean is several standard errors: without a term it is missed."""
+    model, start = linear()
+    alpha = [0.0, 1.0, 4.0]
+    fluct = ov.fluctuations(ov.solve(model, start, alpha), 60)
+    sgd = ov.simulate(model, N=60, alpha=alpha, rng=2, start=start, runs=4000, method="reduced")
+    for name in ("Q", "R", "eps_g"):
+        found, error = sgd.mean(name)[1:].ravel(), sgd.standard_error(name)[1:].ravel()
+        assert np.all(np.abs(found - fluct.mean(name)[1:].ravel()) < 4 * error)
+
+
+@pytest.mark.slow
+def test_random_starts_and_teachers():
+    model = ov.committee_machine(2, 2, eta=1.0, noise=0.1)
+    start = ov.State.from_overlaps(model, Q=np.eye(2), R=np.zeros((2, 2)), T=np.eye(2))
+    ratios, shifts = compare(model, start, 200, 1500, random=True)
+    assert np.all(np.abs(ratios - 1) < 0.08) and abs(ratios.mean() - 1) < 0.03
+    assert np.all(np.abs(shifts) < 4)
+
+
+@pytest.mark.slow
+def test_stationary_fluctuations_of_the_specialised_state():
+    """Label noise keeps the overlaps moving for ever: 60 runs of length 500, recorded every 5 after the first 100.
+
+    Times 5 apart are correlated; 4800 records of 60 runs are worth about 1000, a standard deviation known to 2.5 %.
+    """
+    model = ov.committee_machine(2, 2, eta=0.6, noise=0.3)
+    start = ov.State.from_overlaps(model, Q=[[0.95, 0.0], [0.0, 0.9]], R=[[0.9, 0.0], [0.0, 0.85]], T=np.eye(2))
+    fluct = ov.fluctuations(ov.solve(model, start, [0.0, 400.0]), 200)
+    alpha = np.r_[0.0, np.arange(100.0, 500.0, 5.0)]
+    sgd = ov.simulate(model, N=200, alpha=alpha, rng=1, start=start, runs=60, method="reduced")
+    for name in ("Q", "R"):
+        values = getattr(sgd, name)[:, 1:]
+        spread = values.std(axis=(0, 1), ddof=1)
+        assert np.all(np.abs(spread / fluct.std(name)[-1] - 1) < 0.08)
+    assert abs(sgd.eps_g[:, 1:].mean() / fluct.mean("eps_g")[-1] - 1) < 0.03
