@@ -32,6 +32,7 @@ PAIRS = {
     "quadratic, opposite": (ov.quadratic, -1.0, 1.0, dict(noise=0.2)),
     "erf, opposite, trained": (ov.erf, -1.0, -1.0, dict(eta_v=0.3, batch_size=3)),
     "tanh of quadratic": (ov.tanh, 1.0, 1.0, dict(teacher_activation=ov.quadratic)),
+    "sphere": (ov.erf, 1.0, 1.0, dict(constraint="sphere")),
     "relu": (ov.relu, 1.0, 1.0, dict(teacher_activation=ov.quadratic)),
 }
 CASES = [*((name, "DOP853") for name in PAIRS), *((name, "structured") for name in list(PAIRS)[:4]), ("relu", "RK45")]

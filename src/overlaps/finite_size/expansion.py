@@ -176,7 +176,7 @@ def fluctuations(trajectory, N, *, start="fixed", points=2**14, rng=0):
 
     Notes
     -----
-    Asymptotic: relative errors of O(1/N), of 1 to 2 % at N = 100, while fluctuations are small. Where the gradient of
+    Asymptotic: relative errors of O(1/N) while fluctuations are small. Where the gradient of
     eps_g vanishes (perfect solutions without noise) std("eps_g") is 0: the true one is of order 1/N, and mean("eps_g")
     is the curvature term. Kinked students parallel to another unit have no second derivative: means are nan from there
     on. Where derivatives of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the
