@@ -4,13 +4,14 @@ Quadratic networks: which solution is found
 
 The zero-error solutions R = sqrt(K/M) S, S^T S = 1, form a manifold. If Q(0) commutes with R(0) R(0)^T (students of
 equal norm without overlaps, say), the equations for N -> infinity conserve S = R (R^T R)^(-1/2) and end in the solution
-closest to the start (left; middle: the entries of S stay put while R grows by two orders of magnitude). If it does not
-commute, S drifts while R grows, and the end is another solution (dashed). K = 6, M = 3, overlaps 0.01.
+closest to the start (top left; right: the entries of S stay put while R grows by two orders of magnitude). If it does
+not commute, S drifts while R grows, and the end is another solution (dashed). K = 6, M = 3, overlaps 0.01. Bottom left:
+the error from this start and from five others, all of which end in some solution.
 
-Right: SGD, K = 4, M = 2. From random weights, R(0) ~ 1/sqrt(N), the noise of the samples adds to R an amount of the
-same order before R has grown: S turns by an angle that depends on eta and *not* on N (circles), so that SGD does not
-end in the solution closest to its start however large N is. It does, as N -> infinity, from overlaps that do not shrink
-with N (crosses, ~ 1/sqrt(N)). Bocchi et al. (2026), arXiv:2604.03068, state the conservation for every start.
+Bottom right: SGD, K = 4, M = 2. From random weights, R(0) ~ 1/sqrt(N), the noise of the samples adds to R an amount of
+the same order before R has grown: S turns by an angle that depends on eta and *not* on N (circles), so that SGD does
+not end in the solution closest to its start however large N is. It does, as N -> infinity, from overlaps that do not
+shrink with N (crosses, ~ 1/sqrt(N)). Bocchi et al. (2026), arXiv:2604.03068, state the conservation for every start.
 """
 
 import numpy as np
@@ -78,7 +79,8 @@ def main():
     drifting = gap(other, target)
     S, S_other = quadratic.polar(commuting.R), quadratic.polar(other.R)
 
-    fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    fig, axes = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
+    axes = axes.ravel()
     axes[0].plot(alpha, own, "C0", label="closest to its start, Q(0) = 1")
     axes[0].plot(alpha, drifting, "C3--", label="closest to its start, Q(0) not commuting")
     axes[0].plot(alpha, np.transpose(far), "0.7", lw=1)
@@ -95,20 +97,31 @@ def main():
     axes[1].set_title(r"$N \to \infty$; dashed: Q(0) not commuting", fontsize="medium")
     for ax in axes[:2]:
         ax.set(xscale="symlog", xlabel=r"$\alpha$ = steps / $N$", xlim=(0, alpha[-1]))
-    sgd = draw_sgd(axes[2])
+    errors = [commuting.eps_g, *(run(np.eye(K), r, alpha).eps_g for r in others)]
+    law = quadratic.final_descent(alpha[alpha > 300], K, M, eta=ETA)
+    axes[2].loglog(alpha[1:], np.transpose(errors[1:])[1:], "0.7", lw=1)
+    axes[2].loglog(alpha[1:], errors[0][1:], "C0", label="start of the blue line above")
+    axes[2].loglog(alpha[alpha > 300], law, "k:", lw=2, label="algebraic end")
+    axes[2].set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$")
+    axes[2].set_title("all starts find a solution", fontsize="medium")
+    axes[2].legend(frameon=False, fontsize="small", loc="lower left")
+    sgd = draw_sgd(axes[3])
     fig.savefig("quadratic_bias.png", dpi=150)
     flags = quadratic.conserves_polar(np.eye(K), R), quadratic.conserves_polar(mixed, R)
-    return own, far, drifting, np.abs(S - S[0]).max(), np.abs(S_other - S_other[0]).max(), flags, sgd
+    return own, far, drifting, np.abs(S - S[0]).max(), np.abs(S_other - S_other[0]).max(), flags, sgd, (errors, law)
 
 
 if __name__ == "__main__":
-    own, far, drifting, drift, drift_other, flags, (random, slow, fixed) = main()
+    own, far, drifting, drift, drift_other, flags, (random, slow, fixed), (errors, law) = main()
     others = np.array(far)[:, -1].round(2)
     print(f"distance to the closest solution: {own[0]:.2f} -> {own[-1]:.1e}; to five others: {others}")
     print(f"drift of S: {drift:.1e} from Q(0) = 1, {drift_other:.3f} from a Q(0) that does not commute")
     assert flags == (True, False)
     assert own[-1] < 5e-3 and min(f[-1] for f in far) > 2
     assert drift < 1e-12
+    ends = np.array([x[-1] for x in errors]) / law[-1]
+    print("eps_g in the end / algebraic law:", ends.round(3))
+    assert np.all(np.abs(ends - 1) < 0.04)  # the law counts from alpha = 0, these from their escape at about 100
     assert drifting[-1] > 0.02 and drift_other > 0.01
     print("SGD, |S_end - S(0)|: random weights, eta = 0.6", np.round(random, 2), "eta = 0.1", np.round(slow, 2))
     print("SGD, |S_end - S(0)|: fixed overlaps, eta = 0.6", np.round(fixed, 3))

@@ -178,6 +178,14 @@ def errors_of_a_mixture():
     return [mixed.mean("eps_g")[-1], mixed.mean("test_error")[-1], gaussian.mean("eps_g")[-1]]
 
 
+def slope_of_log_n(eta):
+    """Growth of the half-loss time of the equations per unit of log N, from N = 1e7 to 1e10: quadratic, K = 4, M = 2."""
+    model = ov.quadratic_network(4, 2, eta=eta)
+    start = {"rng": 3, "students": "orthonormal", "teacher": "ideal"}
+    times = [quadratic.half_loss_time(model, model.random_start(N=N, **start)) for N in (10**7, 10**10)]
+    return np.diff(times)[0] / np.log(1e3)
+
+
 def turns_of_frames(eta, N, alpha, runs=100):
     """Mean of |S(alpha) - S(0)|: SGD of a quadratic network from random weights, K = 4, M = 2."""
     model = ov.quadratic_network(4, 2, eta=eta)

@@ -129,6 +129,57 @@ def test_manifold_and_flat_directions_of_solutions(K, M):
         assert errors[1] / errors[0] == pytest.approx(16, rel=1e-6) and errors[0] > 1e-8
 
 
+def solution(N, v, W_star, v_star, rng):
+    """Zero-error weights with as many cancelling pairs of students as there are, and the place of these columns."""
+    m = np.linalg.matrix_rank(W_star)
+    frame = np.linalg.svd(W_star)[2]  # the teachers' space first
+    form = frame[:m] @ (W_star.T * v_star @ W_star) @ frame[:m].T
+    W, free = np.zeros((len(v), N)), list(range(len(v)))
+    values, directions = np.linalg.eigh(form)
+    for x, direction in zip(values, directions.T, strict=True):
+        unit = next(k for k in free if v[k] * x > 0)
+        free.remove(unit)
+        W[unit] = np.sqrt(x / v[unit]) * direction @ frame[:m]
+    plus, minus = ([k for k in free if s * v[k] > 0] for s in (1, -1))
+    pairs = list(zip(plus, minus, strict=False))[: N - m]
+    for i, j in pairs:
+        direction = rng.standard_normal(N - m) @ frame[m:]
+        W[i], W[j] = direction / np.sqrt(abs(v[i])), direction / np.sqrt(abs(v[j]))
+    return W, frame[m:], len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("N", "v", "v_star", "rank"),
+    [
+        (7, [1.0, 0.4, 2.0, 0.7], [0.5, 1.5], 2),  # unequal, one sign
+        (7, [1.0, 0.4, 2.0, 0.7], [0.5, 1.5, 1.0], 2),  # dependent teachers
+        (7, [1.0, 0.4, 2.0, -0.7], [0.5, 1.5], 2),
+        (7, [1.0, -0.4, 2.0, -0.7, 1.2], [0.5], 1),
+        (7, [1.0, -0.4, 2.0, -0.7, 1.2, 0.3, 1.1], [0.5, -1.0], 2),
+        (3, [1.0, -0.4, 2.0, -0.7, -1.2], [0.5], 1),
+    ],
+)
+def test_dimension_of_solutions_for_any_teacher_overlaps_and_second_layers(N, v, v_star, rank):
+    """Rank of explicit tangents: rotations that keep diag(v), and weights of the pairs that cancel."""
+    rng = np.random.default_rng(4)
+    v, v_star = np.array(v), np.array(v_star)
+    K, M = len(v), len(v_star)
+    W_star = rng.standard_normal((M, rank)) @ rng.standard_normal((rank, N))
+    W, outside, k = solution(N, v, W_star, v_star, rng)
+    assert quadratic.eps_g(W, W_star, v=v, v_star=v_star) < 1e-25
+    left = [np.outer(a, b) - np.outer(b, a) for i, a in enumerate(np.eye(K)) for b in np.eye(K)[:i]]
+    tangent = [(X @ W / v[:, None]).ravel() for X in left]
+    pairs = np.linalg.svd(W @ outside.T)[0][:, :k]  # the isotropic space
+    tangent += [np.outer(a, b).ravel() for a in pairs.T for b in outside]
+    found = quadratic.solution_dimension(N, K, M, v=v, v_star=v_star, T=W_star @ W_star.T)
+    assert np.linalg.matrix_rank(np.array(tangent), tol=1e-9) == found
+    # flat to second order is more, unless all students are used
+    null = np.sum(np.abs(np.linalg.eigvalsh(quadratic.hessian(W, W_star, v=v, v_star=v_star))) < 1e-9)
+    assert null - found == (K - rank - 2 * k) * (N - rank - k)
+    if rank == M:
+        assert found == quadratic.solution_dimension(N, K, M, v=v, v_star=v_star)
+
+
 def test_mixed_saddle_choices_are_exact_symmetries():
     K, M, r, s = 4, 3, 1, 2
     W, W_star = quadratic.stationary_point(N, K, M, r, s, rng=3)
@@ -165,6 +216,9 @@ def test_coordinate_axes_without_a_generator():
         (lambda: quadratic.flat_directions(12, 4, 2, 5, 0), "no stationary point"),
         (lambda: quadratic.stationary_points(2, 2, 3), "N = 2 < M = 3"),
         (lambda: quadratic.solution_dimension(12, 2, 3), "no zero-error solution exists"),
+        (lambda: quadratic.solution_dimension(12, 3, 2, v_star=[1, -1]), "no zero-error solution exists"),
+        (lambda: quadratic.solution_dimension(2, 4, 3, v=[1, 1, -1, -1], v_star=[1, 1, -1]), "expected T"),
+        (lambda: quadratic.solution_dimension(12, 3, 2, v=[1, 0, 1]), "expected no zeros"),
         (lambda: quadratic.eps_g(np.ones((2, 3)), np.ones((1, 4))), "W_star has shape"),
         (lambda: quadratic.hessian(np.ones(3), np.ones((1, 3))), "W has shape"),
     ],

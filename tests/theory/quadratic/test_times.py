@@ -51,3 +51,37 @@ def test_the_time_of_half_the_loss_is_that_of_the_trajectory():
     first = alpha[np.argmax(eps_g <= eps_g[0] / 2)]
     assert first - 0.01 < quadratic.half_loss_time(model, start) <= first  # the spacing of the grid
     assert quadratic.half_loss_time(model, start, alpha_max=first / 2) == np.inf
+
+
+@pytest.mark.parametrize("eta", [0.05, 0.6])
+def test_half_loss_times_grow_with_the_logarithm_of_n(eta):
+    """1/(2 omega) for each unit of log N: overlaps begin at 1/sqrt(N). The same directions at both sizes."""
+    model = ov.quadratic_network(4, 2, eta=eta)
+    sizes = 10**7, 10**10
+    times = [
+        quadratic.half_loss_time(model, model.random_start(N=N, rng=3, students="orthonormal", teacher="ideal"))
+        for N in sizes
+    ]
+    slope = np.diff(times)[0] / np.log(sizes[1] / sizes[0])
+    # overlaps of 3e-4 are linear up to their square
+    assert slope == pytest.approx(1 / (2 * quadratic.plateau(4, 2, eta=eta).escape), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_half_loss_times_of_sgd_grow_with_the_logarithm_of_n():
+    """The same slope, from runs that are exact in law at each N; without the noise of the norm it would be 1.67."""
+    model, sizes, runs, alpha = ov.quadratic_network(4, 2, eta=0.6), (800, 12800), 40, np.linspace(0, 34, 171)
+    means, errors = [], []
+    for N in sizes:
+        rngs = np.random.default_rng(N).spawn(runs)
+        starts = [model.random_start(N=N, rng=rng, students="orthonormal", teacher="ideal") for rng in rngs]
+        eps_g = ov.simulate(model, N=N, alpha=alpha, rng=N, start=starts, runs=runs).eps_g
+        assert np.all(eps_g[:, -1] < eps_g[:, 0] / 2)
+        times = alpha[np.argmax(eps_g < eps_g[:, :1] / 2, axis=1)]
+        means.append(times.mean())
+        errors.append(times.std(ddof=1) / np.sqrt(runs))
+    slope, error = np.diff(means)[0] / np.log(16), np.hypot(*errors) / np.log(16)
+    law = 1 / (2 * quadratic.plateau(4, 2, eta=0.6).escape)
+    small = 1 / (2 * quadratic.plateau(4, 2, eta=0.6, gradient_flow=True).escape)
+    assert small < 0.8 * law
+    assert abs(slope - law) < 3 * error < 0.2 * law

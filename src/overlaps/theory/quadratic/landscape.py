@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import check
-from .phases import realisable
 
 __all__ = [
     "FlatDirections",
@@ -27,6 +26,8 @@ __all__ = [
     "stationary_points",
     "stationary_spectrum",
 ]
+
+RANK = 1e-10  # of an eigenvalue of the teacher's form, relative to the largest, that is rounding
 
 
 # functions of the weights ---------------------------------------------------------------------------------------------
@@ -376,36 +377,78 @@ def degrees_of_freedom(N, K):
     return N * K - K * (K - 1) // 2 if K <= N else N * (N + 1) // 2
 
 
-def solution_dimension(N, K, M):
-    """Dimension of the manifold of zero-error weights, K m - m(m + 1)/2 with m = min(M, N).
+def solution_dimension(N, K, M, *, v=None, v_star=None, T=None):
+    r"""Dimension of the manifold of zero-error weights, :math:`W^T D W = W^{*T} D^* W^*` with D = diag(v).
+
+    .. math:: Km - \frac{m(m+1)}2 + k\,(N + K - 2m - k) - \frac{k(k+1)}2
+
+    m is the rank of the teacher's form and (a, b) its numbers of positive and negative eigenvalues, those of v* where
+    teachers are linearly independent; k = min(K_+ - a, K_- - b, N - m) with the numbers K_+, K_- of positive and
+    negative v. The first two terms are the rotations (boosts, where v has both signs) of one solution. The others are
+    students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k; there are
+    none where v has one sign, and T, v then do not matter.
 
     Parameters
     ----------
     N, K, M : int
         Input dimension, widths of student and teacher.
+    v, v_star : array_like, shape (K,), (M,), optional
+        Second layers without zeros; positive by default.
+    T : array_like, shape (M, M), optional
+        Teacher overlaps; linearly independent teachers (as many as fit into N dimensions) by default.
 
     Returns
     -------
     int
+        Of its largest part, for both signs of v.
 
     Raises
     ------
     ValueError
-        K < m: no zero-error solution exists.
+        No zero-error solution exists; teachers that are more than N and have v* of both signs, without T.
 
     Notes
     -----
-    Exact; Bocchi et al. (2026), arXiv:2604.03068.
+    Exact. For v, v* > 0 and T = 1 Bocchi et al. (2026), arXiv:2604.03068; derived here otherwise.
 
     Examples
     --------
     >>> from overlaps.theory import quadratic
     >>> quadratic.solution_dimension(12, 4, 2)
     5
+    >>> quadratic.solution_dimension(12, 4, 2, v=[1, 1, 1, -1], v_star=[1, 0.5])  # one pair that cancels
+    15
     """
-    m = min(check.count("M", M), check.count("N", N))
-    K, m = realisable(K, m)
-    return K * m - m * (m + 1) // 2
+    N, K, M = (check.count(name, x) for name, x in (("N", N), ("K", K), ("M", M)))
+    v, v_star = _signs("v", v, K), _signs("v_star", v_star, M)
+    if T is not None:
+        T = check.array("T", T, (M, M))
+        check.symmetric("T", T)
+        values, vectors = np.linalg.eigh(T)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        form = np.linalg.eigvalsh(root.T @ (v_star[:, None] * root))
+        form = form[np.abs(form) > RANK * np.abs(form).max()]
+    elif M > N and np.ptp(np.sign(v_star)):
+        raise ValueError(f"M = {M} > N = {N} with v_star of both signs; expected T, which says how teachers depend.")
+    else:
+        form = v_star[:N]
+    plus, minus = (int(np.sum(s * v > 0) - np.sum(s * form > 0)) for s in (1, -1))
+    m = form.size
+    if min(plus, minus) < 0 or m > N:
+        raise ValueError(
+            f"no zero-error solution exists: {np.sum(v > 0)} of K = {K} v are positive, {np.sum(form > 0)} of {m} "
+            f"eigenvalues of the teacher's form, in N = {N} dimensions; expected as many students of either sign."
+        )
+    k = min(plus, minus, N - m)
+    return K * m - m * (m + 1) // 2 + k * (N + K - 2 * m - k) - k * (k + 1) // 2
+
+
+def _signs(name, values, n):
+    """A second layer without zeros."""
+    values = np.ones(n) if values is None else check.array(name, values, (n,))
+    if not np.all(values):
+        raise ValueError(f"{name} = {check.shown(values.tolist())}; expected no zeros: leave such units out.")
+    return values
 
 
 def _norms(K, M, r, s):
