@@ -179,7 +179,7 @@ def errors_of_a_mixture():
 
 
 def slope_of_log_n(eta):
-    """Growth of the half-loss time of the equations per unit of log N, from N = 1e7 to 1e10: quadratic, K = 4, M = 2."""
+    """Growth of the half-loss time of the equations per unit of log N at N = 1e7 to 1e10: quadratic, K = 4, M = 2."""
     model = ov.quadratic_network(4, 2, eta=eta)
     start = {"rng": 3, "students": "orthonormal", "teacher": "ideal"}
     times = [quadratic.half_loss_time(model, model.random_start(N=N, **start)) for N in (10**7, 10**10)]
