@@ -344,6 +344,18 @@ def test_linear_noise_floor_is_exact():
     assert eps == pytest.approx(0.6 * mean * 0.25 / (2 * (2 - 0.6 * mean)), rel=1e-12)
 
 
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_growing_modes_of_merely_equivalent_students(K):
+    """(K - 1)^2: each way to tell students apart with each way to tell teachers apart."""
+    model = ov.committee_machine(K, K, eta=0.5)
+    start = dict(R=np.full((K, K), 0.56 / K), T=np.eye(K))
+    guess = ov.State.from_overlaps(model, Q=0.2 * np.eye(K) + 0.55 / K, **start)
+    point = ov.fixed_point(model, guess)
+    assert point.converged and point.state.Q[0, 0] > point.state.Q[0, 1] + 0.03
+    np.testing.assert_allclose(point.state.R, point.state.R[0, 0], rtol=1e-12)
+    assert ov.linearise(model, point.state).unstable == (K - 1) ** 2
+
+
 def test_plateaus_with_and_without_distinct_students():
     """At finite eta equal students (never separated by their common noise) sit at another fixed point than others."""
     model = ov.committee_machine(2, 2, eta=0.5)
