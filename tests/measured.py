@@ -178,6 +178,22 @@ def errors_of_a_mixture():
     return [mixed.mean("eps_g")[-1], mixed.mean("test_error")[-1], gaussian.mean("eps_g")[-1]]
 
 
+def critical_rate_of_erf(K):
+    """Where perfect learning of a soft committee machine, K = M, becomes unstable."""
+    model = ov.committee_machine(K, K, eta=0.5)
+    return ov.critical_eta(model, ov.State.from_overlaps(model, Q=np.eye(K), R=np.eye(K), T=np.eye(K)))
+
+
+def first_width_beyond():
+    """First K at which the fastest escape lies above the limit of stability, M = 3."""
+    return next(K for K in range(3, 99) if quadratic.eta_escape(K, 3) > quadratic.eta_solution(K, 3))
+
+
+def fastest_half_loss(K):
+    """Learning rate / K of the shortest half-loss time from overlaps 0.01, M = 3."""
+    return quadratic.eta_fastest(K, 3, eps=0.01, rng=1, starts=2, rtol=0.03)[0] / K
+
+
 def slope_of_log_n(eta):
     """Growth of the half-loss time of the equations per unit of log N at N = 1e7 to 1e10: quadratic, K = 4, M = 2."""
     model = ov.quadratic_network(4, 2, eta=eta)

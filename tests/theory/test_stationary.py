@@ -83,11 +83,46 @@ def test_starts_of_ones_own_and_other_teachers():
     np.testing.assert_array_equal(found[0].state.T, T)
 
 
-def test_relu_points_without_derivatives_are_named():
+def relu_hessian(W, W_star):
+    """Hessian (K D, K D) of eps_g over explicit weights, v = v* = 1, by the derivatives of E[g(a) g(b)] in two vectors.
+
+    As in Safran and Shamir (2018), arXiv:1712.08968; where vectors are aligned the limit of theta -> 0 or pi.
+    """
+    (K, D), units = W.shape, np.vstack([W, W_star])
+    signs, lengths = np.r_[np.ones(K), -np.ones(len(W_star))], np.linalg.norm(units, axis=1)
+    H = np.zeros((K, D, K, D))
+    for i in range(K):
+        H[i, :, i] += np.eye(D) / 2
+        for j in range(len(units)):
+            if j == i:
+                continue
+            a, b = units[i] / lengths[i], units[j] / lengths[j]
+            cos = np.clip(a @ b, -1, 1)
+            sin = np.sqrt(1 - cos**2) if 1 - cos**2 > 1e-12 else 0.0
+            theta = np.arccos(cos) if sin else np.pi * (cos < 0)
+            from_a, from_b = ((b - cos * a) / sin, (a - cos * b) / sin) if sin else np.zeros((2, D))
+            own = np.eye(D) - np.outer(a, a) + np.outer(from_a, from_a)
+            H[i, :, i] += signs[j] * sin * lengths[j] / (2 * np.pi * lengths[i]) * own
+            if j < K:
+                H[i, :, j] += ((np.pi - theta) * np.eye(D) + np.outer(from_b, b) + np.outer(from_a, a)).T / (2 * np.pi)
+    return H.reshape(K * D, K * D)
+
+
+def test_aligned_relu_students_are_classified_by_the_hessian_over_weights():
     found = stationary_points(ov.committee_machine(2, 2, activation=ov.relu, eta=1.0, gradient_flow=True), starts=100)
     plateau = [x for x in found if x.growing == 1]
-    assert len(plateau) == 1 and plateau[0].rate > 0  # students apart from each other
-    assert any(x.growing == -1 and x.hessian is None and "no derivatives" in repr(x) for x in found)
+    assert len(plateau) == 1 and plateau[0].rate > 0 and plateau[0].descending > 0  # students apart from each other
+    aligned = [x for x in found if x.growing == -1]
+    assert len(aligned) > 1 and all("no rates" in repr(x) for x in aligned)
+    assert [x.descending == 0 for x in aligned] == [x.eps_g < 1e-12 for x in aligned]
+    for point in found:
+        S, D = point.state.S, 6  # two dimensions beyond the K + M of the outliers
+        values, vectors = np.linalg.eigh(S)
+        units = np.hstack([vectors * np.sqrt(np.maximum(values, 0.0)), np.zeros((4, D - 4))])
+        expected = np.linalg.eigvalsh(relu_hessian(units[:2], units[2:]))
+        values = np.sort(np.r_[point.hessian.outliers, np.tile(point.hessian.bulk.ravel(), D - 4)])
+        # aligned students are turned by 1e-4, seen from lengths down to 0.04
+        np.testing.assert_allclose(values, expected, rtol=0, atol=3e-3 if point.growing < 0 else 1e-7)
 
 
 def test_what_is_refused():

@@ -22,6 +22,7 @@ SAME = 1e-6  # difference of eps_g, relative to that of students without weights
 GROWN = 1e3  # squared norm, relative to the largest of the teachers, at which units are saturated rather than at rest
 FLAT = 1e-7  # rate, relative to the fastest, that is zero: degenerate points are known to about sqrt(1e-14)
 LATER = 300.0  # eta alpha that a quarter of the starts follows the flow
+TURN = 1e-4  # angle by which aligned students are set apart, for a Hessian that is continuous there
 MOVE = 1e-2  # along a mode of rate zero, relative to the overlaps, to see whether the fixed points go on
 
 
@@ -43,8 +44,9 @@ class StationaryPoint(Record):
     dimension : int
         Dimension of the manifold of fixed points in the overlaps: flat modes along which they go on; -1 as above.
     hessian : HessianSpectrum or None
-        Hessian of eps_g there over all weights, None where it does not exist. At finite learning rate the gradient
-        of eps_g does not quite vanish.
+        Hessian of eps_g there over all weights. At finite learning rate the gradient of eps_g does not quite vanish.
+        Where kinked students are aligned with another unit it is that of students turned by 1e-4, and eigenvalues are
+        known to about as much; None where a closure has no derivatives there either.
     found : int
         How many starts ended there. Points found once or twice say that the list may not be complete.
     """
@@ -63,13 +65,27 @@ class StationaryPoint(Record):
         return -1 if np.any(np.isnan(self.rates)) else len(self.rates)
 
     @property
+    def descending(self):
+        """Number of negative outliers and bulk eigenvalues of the Hessian: 0 at a local minimum; -1 without one.
+
+        A bulk eigenvalue counts once, whatever its multiplicity; aligned students, too, are classified by it.
+        """
+        if self.hessian is None:
+            return -1
+        values = np.append(self.hessian.outliers, self.hessian.bulk)
+        return int(np.sum(values < -(10 * TURN if self.flat < 0 else FLAT) * np.max(np.abs(values))))
+
+    @property
     def rate(self):
         """Fastest escape rate; zero at an attractor."""
         return float(self.rates[0]) if len(self.rates) else 0.0
 
     def __repr__(self):
-        known = f"{self.growing} growing modes, dimension {self.dimension}" if self.flat >= 0 else "no derivatives"
-        return f"StationaryPoint(eps_g={self.eps_g:.6g}, {known}, rate={self.rate:.4g}, found={self.found})"
+        known = f"{self.growing} growing modes, dimension {self.dimension}, rate={self.rate:.4g}"
+        if self.flat < 0:  # the flow of the overlaps is not smooth there, eps_g over the weights may be
+            known = f"aligned units: no rates, {self.descending} descending eigenvalues of the Hessian"
+            known = known if self.hessian is not None else "aligned units: no rates, no Hessian"
+        return f"StationaryPoint(eps_g={self.eps_g:.6g}, {known}, found={self.found})"
 
 
 def stationary_points(model, *, T=None, starts=200, rng=0):
@@ -106,7 +122,10 @@ def stationary_points(model, *, T=None, starts=200, rng=0):
     -----
     Each point is exact to rounding; that the list is complete is *heuristic*: ``found`` says how often each was met.
     Two points that agree in eps_g and in the number of growing modes count as one. Where kinked students are aligned
-    with each other or with a teacher there are no derivatives: such points are met by chance, and not classified.
+    with each other or with a teacher, eps_g has second derivatives over the weights, but not over the overlaps, whose
+    flow knows the angle theta as the root of 1 - cos^2: two aligned relus give ``pi - pi theta^2 / 2 + |theta|^3 / 3``.
+    Such points have a Hessian and no rates (``descending`` says whether they are minima); Newton's method, which needs
+    the derivatives that are missing, meets them by chance only.
 
     References
     ----------
@@ -220,9 +239,18 @@ def _point(model, state, found):
     eps_g = float(max(generalisation_error(model, state.S[None], state.v[None])[0], 0.0))
     rates = _growing(model, state)
     if np.any(np.isnan(rates)):
-        return StationaryPoint(state, eps_g, rates, -1, -1, None, found)
+        return StationaryPoint(state, eps_g, rates, -1, -1, _beside(model, state), found)
     flat, dimension = _manifold(model, state)
     return StationaryPoint(state, eps_g, rates, flat, dimension, hessian(model, state), found)
+
+
+def _beside(model, state):
+    """Hessian where every student has got a small part of its own, orthogonal to everything; None without one."""
+    Q = state.Q + TURN**2 * np.diag(np.diag(state.Q))
+    try:
+        return hessian(model, State.from_overlaps(model, Q=Q, R=state.R, T=state.T, v=state.v))
+    except ValueError:
+        return None
 
 
 def _manifold(model, state):
