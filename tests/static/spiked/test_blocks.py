@@ -9,6 +9,7 @@ from oracles import ridge_draw
 
 from overlaps.static import SpikedRandomFeatures
 from overlaps.static.spiked import ridge as _ridge
+from overlaps.static.spiked._finite import initial_rows
 from overlaps.static.spiked.blocks import iid_rows, letters, orthonormal_rows
 
 ROWS = {"iid": iid_rows, "orthonormal": orthonormal_rows}
@@ -304,3 +305,60 @@ def test_explicit_ridge_regression(rng, rows, gamma, beta, alpha):
     extra = np.sum(solution.m) ** 2 * bulk / p
     assert agrees(np.array(test) - extra, solution.mse), (np.mean(test), solution.mse)
     assert agrees(train, solution.train, share=0.06), (np.mean(train), solution.train)
+
+
+# rows of given eigenvalues --------------------------------------------------------------------------------------------
+
+ONE = {"r": 1.2, "c": 1.1, "gamma": 0.9}
+POINT = {"alpha": 1.5, "lam": 0.05}
+
+
+def given(bulk, beta=0.8):
+    return SpikedRandomFeatures(np.tanh, np.sin, beta=beta, bulk=bulk, **ONE)
+
+
+def test_given_rows_of_the_known_laws():
+    """Ones are orthonormal rows; the eigenvalues of one large matrix are independent rows, up to its size."""
+    for beta in (0.4, 1.0):
+        orthonormal = SpikedRandomFeatures(np.tanh, np.sin, beta=beta, rows="orthonormal", **ONE).solve(**POINT)
+        found = given(np.ones(3), beta).solve(**POINT)
+        for name in ("mse", "train", "m", "theta", "psi", "q1", "q2", "V1", "V2"):
+            assert getattr(found, name) == pytest.approx(getattr(orthonormal, name), rel=1e-9)
+    rows = initial_rows("sphere", 480, 600, np.random.default_rng(0))
+    independent = SpikedRandomFeatures(np.tanh, np.sin, beta=0.8, **ONE).solve(**POINT)
+    found = given(np.maximum(np.linalg.eigvalsh(rows @ rows.T), 0)).solve(**POINT)
+    for name in ("mse", "theta", "q1", "V1"):
+        assert getattr(found, name) == pytest.approx(getattr(independent, name), rel=5 / 600)  # 1/d
+
+
+@pytest.mark.parametrize("d, draws", [(100, 30), pytest.param(300, 12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bulk, beta", [((0.2, 1.8), 0.8), ((0.0, 0.5, 2.5), 1.5)])
+def test_given_rows_against_draws(bulk, beta, d, draws):
+    """4 standard errors and 3 % for terms of order 1/d; neither kind of rows that is known is as close."""
+    model = given(bulk, beta)
+    theory, runs = model.solve(**POINT, d=d), model.simulate(**POINT, d=d, rng=1, draws=draws)
+    for name in ("mse", "train", "q2", "psi"):
+        expected = getattr(theory, name)
+        assert abs(runs.mean(name) - expected) < 4 * runs.error(name) + 0.03 * expected, name
+
+
+def test_rows_of_given_eigenvalues():
+    rows = initial_rows(np.array([0.2, 1.8]), 80, 100, np.random.default_rng(1))
+    assert np.allclose(np.sum(rows**2, axis=1), 1, rtol=1e-10)
+    assert np.allclose(np.linalg.eigvalsh(rows @ rows.T), np.repeat([0.2, 1.8], 40), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"bulk": (0.5, 0.5)}, "of mean 1"),
+        ({"bulk": (-1.0, 3.0)}, "eigenvalues >= 0"),
+        ({"bulk": ()}, "bulk = "),
+        ({"bulk": (1.0, 1.0), "beta": 1.5}, "at most the fraction"),
+        ({"bulk": (1.0,), "rows": "orthonormal"}, "without rows="),
+        ({"bulk": (1.0,), "r": (1.0, 2.0)}, "one block"),
+    ],
+)
+def test_eigenvalues_that_cannot_be(options, text):
+    with pytest.raises(ValueError, match=text):
+        SpikedRandomFeatures(np.tanh, np.sin, **{**ONE, "beta": 0.8, **options})

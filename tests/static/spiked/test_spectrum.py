@@ -127,15 +127,15 @@ def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
     assert_allclose(near[0] / near[1], 10, rtol=1e-3)
     x, eps = np.array([0.3 * high, 0.7 * high]), 1e-6
     law = _Law(model, alpha)
-    V1, V2, converged = _resolvent(law, x)
-    assert np.all(converged) and np.all(V1.imag > 0)
-    F, _ = law(V1, V2, -x)
+    v, converged = _resolvent(law, x)
+    assert np.all(converged) and np.all(v[0].imag > 0)
+    F, _ = law(v, -x)
     assert np.max(np.abs(F)) < 1e-11
     # the measure itself, smoothed by a Lorentzian
     smooth = spectrum.weight @ (0.05 / ((x - spectrum.x[:, None]) ** 2 + 0.05**2))
     smooth += spectrum.atom * 0.05 / (x**2 + 0.05**2)
-    assert_allclose(_newton(law, V1, V2, -(x + 0.05j))[1].imag, smooth, rtol=1e-7)
-    assert_allclose(_newton(law, V1, V2, -(x + 1j * eps))[1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
+    assert_allclose(_newton(law, v, -(x + 0.05j))[0][1].imag, smooth, rtol=1e-7)
+    assert_allclose(_newton(law, v, -(x + 1j * eps))[0][1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
 
 
 def test_hard_edge_at_equal_sizes():
@@ -165,7 +165,7 @@ def test_no_outlier_without_spike():
 def test_equations_at_a_positive_penalty_are_those_of_the_test_error(rows):
     model = features(1.2, 1.1, 0.8, rows=rows)
     point = model.solve(alpha=1.5, lam=0.3)
-    F, _ = _Law(model, 1.5)(np.array([point.V1]), np.array([point.V2]), 0.3)
+    F, _ = _Law(model, 1.5)(np.array([[point.V1], [point.V2]]), np.array([0.3]))
     assert_allclose(F, 0, atol=1e-11)
 
 
@@ -237,15 +237,56 @@ def test_condition_of_finite_outliers_is_the_determinant_of_the_readout(rows, ka
     own = 1 - Gam * law.kappa * (den @ table.mu1**2) if rows == "orthonormal" else 1.0
     K = law.kappa * Gam / own
     A = np.array([[den @ table.mu0**2, den @ (table.mu0 * u)], [K * (den @ (table.mu0 * u)), 1 + K * (den @ u**2)]])
-    assert_allclose(
-        law.determinant(np.array([point.V1]), np.array([point.V2]))[0], own * np.linalg.det(A) / A[0, 0], rtol=1e-9
-    )
+    assert_allclose(law.determinant(np.array([[point.V1], [point.V2]]))[0], own * np.linalg.det(A) / A[0, 0], rtol=1e-9)
+
+
+BLOCKS = {"r": (0.7, 2.5), "c": (1.0, 1.6), "gamma": 0.9, "fractions": (0.4, 0.6)}
+TWO_VALUES = np.repeat([0.5, 1.5], 50)  # of W0 W0^T; farther apart they all but leave a gap, which takes more points
+SEVERAL = {
+    "independent": {"beta": 1.0, **BLOCKS},
+    "orthonormal": {"beta": 0.6, "rows": "orthonormal", **BLOCKS},
+    "given": {"beta": 0.8, "r": 1.2, "c": 1.1, "gamma": 0.9, "bulk": TWO_VALUES},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEVERAL)
+def test_blocks_and_given_rows(name):
+    """The resolvent of the test error at lam > 0; one draw, whose cdf fluctuates by 1/sqrt(n); its top eigenvalue."""
+    model, alpha, d = SpikedRandomFeatures(np.tanh, np.sin, **SEVERAL[name]), 1.5, 400
+    spectrum = model.spectrum(alpha=alpha, points=100)
+    assert spectrum.converged and abs(spectrum.mass - 1) < 1e-6
+    for lam in (0.02, 0.3, 2.0):
+        total = spectrum.atom / lam + np.sum(spectrum.weight / (spectrum.x + lam))
+        assert_allclose(total, np.sum(model.solve(alpha=alpha, lam=lam).V2), rtol=1e-6)
+    rng, p = np.random.default_rng(3), round(model.beta * d)
+    kind = {"independent": "sphere", "orthonormal": "orthonormal", "given": TWO_VALUES}[name]
+    letter = (np.arange(p) >= 0.4 * p).astype(int) if np.ndim(model.r) else np.zeros(p, int)
+    rows = np.sqrt(np.atleast_1d(model.c))[letter][:, None] * initial_rows(kind, p, d, rng)
+    rows[:, 0] += np.atleast_1d(model.r)[letter]
+    X = np.tanh(rng.standard_normal((round(alpha * d), d)) @ rows.T)
+    values = np.linalg.eigvalsh(X.T @ X / p)
+    for q in (0.1, 0.3, 0.5, 0.7, 0.9):
+        assert abs(spectrum.cdf_at(np.quantile(values, q)) - q) < 0.015
+    outlier = spectrum.outlier(d)
+    assert abs(values[-1] - outlier.mean) < 4 * outlier.sd
+
+
+def test_outlier_of_blocks():
+    """Mean over 60 small matrices."""
+    model, alpha, d, found = SpikedRandomFeatures(np.tanh, np.sin, **SEVERAL["independent"]), 1.0, 60, []
+    rng, letter = np.random.default_rng(0), (np.arange(60) >= 24).astype(int)
+    for _ in range(60):
+        rows = np.sqrt(model.c)[letter][:, None] * initial_rows("sphere", 60, d, rng)
+        rows[:, 0] += model.r[letter]
+        X = np.tanh(rng.standard_normal((60, d)) @ rows.T)
+        found.append(np.linalg.eigvalsh(X.T @ X / 60)[-1])
+    spectrum = ov.static.spiked.spectrum.FeatureSpectrum(model, alpha, *[None] * 8, True)
+    outlier = spectrum.outlier(d)
+    assert abs(np.mean(found) - outlier.mean) < 4 * outlier.sd / np.sqrt(60)
 
 
 def test_bad_input():
-    blocks = SpikedRandomFeatures(np.tanh, np.sin, r=(0.7, 2.5), c=(1.0, 1.6), gamma=0.9, beta=1.0)
-    with pytest.raises(ValueError, match="2 blocks"):
-        blocks.spectrum(alpha=1.0)
     model = features(1.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="alpha = 0"):
         model.spectrum(alpha=0)

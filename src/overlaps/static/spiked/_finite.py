@@ -49,11 +49,36 @@ def streams(child):
 def initial_rows(kind, p, d, rng):
     """Rows of W0: all options start from the same normals, so that runs of one seed can be compared in pairs."""
     W = rng.standard_normal((p, d))
+    if not isinstance(kind, str):
+        return rows_of_spectrum(W, kind, rng)
     if kind == "gaussian":
         return W / math.sqrt(d)
     if kind == "orthonormal":
         return np.linalg.qr(W.T)[0].T
     return W / np.linalg.norm(W, axis=1, keepdims=True)
+
+
+def rows_of_spectrum(W, eigenvalues, rng):
+    """Unit rows whose Gram matrix has the given law of eigenvalues, of Haar vectors: p - 1 plane rotations of the rows.
+
+    Rows of random vectors alone would fluctuate in norm by 1/sqrt(p), which counts where there is a spike.
+    """
+    p, d = W.shape
+    size = min(p, d)
+    values = np.sort(np.quantile(eigenvalues, (np.arange(p) + 0.5) / p, method="inverted_cdf"))[::-1][:size]
+    left, right = (np.linalg.qr(x)[0] for x in (rng.standard_normal((p, size)), W.T[:, :size]))
+    W = (left * np.sqrt(values * p / values.sum())) @ right.T
+    long, short = ([i for i in range(p) if (W[i] @ W[i] > 1) == sign] for sign in (True, False))
+    while long and short:
+        i, j = long[-1], short[-1]
+        a, b, ab = W[i] @ W[i] - 1, W[j] @ W[j] - 1, W[i] @ W[j]
+        t = a / (ab + math.copysign(math.sqrt(ab * ab - a * b), ab))
+        cos = 1 / math.sqrt(1 + t * t)
+        W[i], W[j] = cos * (W[i] - t * W[j]), cos * (t * W[i] + W[j])  # row i has the norm one now
+        long.pop()
+        if W[j] @ W[j] > 1:
+            long.append(short.pop())
+    return W
 
 
 def unit(rng, d):

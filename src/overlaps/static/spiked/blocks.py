@@ -22,7 +22,7 @@ from ...gaussian.rules import legendre
 from .averages import ODD, even_part, function_of
 from .ridge import Packing, Response
 
-__all__ = ["checked", "iid_rows", "letters", "neurons", "orthonormal_rows"]
+__all__ = ["checked", "given_rows", "iid_rows", "letters", "neurons", "orthonormal_rows"]
 
 ROWS = ("iid", "orthonormal")
 ITERATIONS = 100  # of the inner equation for g
@@ -115,6 +115,28 @@ def letters(readout, fractions):
     return distinct, np.bincount(index, weights=parts)
 
 
+def given_rows(c, beta, lam, bulk):
+    """Response of one block, W0 W0^T of given eigenvalues: V1 = <c D/S>, V2 = <1/S>, S = lam + Vh2 + c D Vh1.
+
+    b is a part of the rows: T = beta V1 / (1 - beta V1 Vh1), the resolvent without b. For independent rows that is
+    beta c V2, for orthonormal ones what :func:`orthonormal_rows` says.
+    """
+    values, counts = np.unique(bulk, return_counts=True)
+    D, share = c * values, counts / counts.sum()
+
+    def response(Vh):
+        S = lam + Vh[1] + D * Vh[0]
+        i0, i1, i2 = (np.sum(share * D**n / S**2) for n in range(3))
+        V1, V2 = np.sum(share * D / S), np.sum(share / S)
+        rest = 1 / (1 - beta * V1 * Vh[0])
+        slope = -np.array([[i2, i1], [i1, i0]])
+        T = beta * V1 * rest
+        dT = beta * slope[0] * rest**2 + np.array([T**2, 0.0])
+        return Response(np.array([V1, V2]), slope, np.array([[T]]), dT.reshape(2, 1, 1))
+
+    return response
+
+
 LAWS = ("gaussian", "uniform")  # of mean square one
 PANELS, TAIL, MASS = 400, 1e-15, 1e-9  # of the rule under a density, what it leaves out, its error of the total mass
 
@@ -205,6 +227,22 @@ def checked(model):
         raise ValueError(
             f"beta = {check.shown(model.beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
         )
+    if model.bulk is not None:
+        bulk = check.array("bulk", model.bulk, ("p",), hint="It lists the eigenvalues of W0 W0^T.")
+        rank = np.mean(bulk > 1e-10) * model.beta if bulk.size else math.nan
+        if bulk.size == 0 or np.any(bulk < 0) or abs(bulk.mean() - 1) > 1e-6 or rank > 1 + 1e-9:
+            raise ValueError(
+                f"bulk = {check.shown(model.bulk)}; expected eigenvalues >= 0 of mean 1 (rows of norm 1), at most "
+                f"the fraction 1/beta = {1 / model.beta:.4g} of them not zero."
+            )
+        if np.ndim(model.r) or np.ndim(model.c) or model.rows != "iid":
+            raise ValueError(
+                "bulk goes with one block and without rows=; expected r and c as numbers. The spectrum of all rows "
+                "does not say how those of several blocks lie to each other."
+            )
+        return {x: check.number(x, getattr(model, x), **b) for x, b in (("r", {}), ("c", {"above": 0}))} | {
+            "bulk": bulk
+        }
     if np.ndim(model.r) == 0 and np.ndim(model.c) == 0:
         if model.fractions is not None:
             raise ValueError(

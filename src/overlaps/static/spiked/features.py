@@ -159,6 +159,9 @@ class SpikedRandomFeatures(Record):
         Fractions of the neurons in each block; equal by default.
     rows : {"iid", "orthonormal"}
         W_0 with independent rows, or (beta <= 1) with orthonormal ones.
+    bulk : array_like, shape (p,), optional
+        Eigenvalues >= 0 of W_0 W_0^T, of mean one: any number that represents their law, zeros included. In place of
+        ``rows``; for one block. The spike, the target and 1 are generic with respect to W_0.
     breakpoints, student_breakpoints : sequence of float
         Jumps and kinks of the target and of the student. Those of ``np.sign``, ``np.abs`` and the library's
         piecewise-linear activations are known.
@@ -204,6 +207,7 @@ class SpikedRandomFeatures(Record):
     bias: bool = field(default=False, kw_only=True)
     fractions: Any = field(default=None, kw_only=True)
     rows: str = field(default="iid", kw_only=True)
+    bulk: Any = field(default=None, kw_only=True)
     breakpoints: tuple = field(default=(), kw_only=True)
     student_breakpoints: tuple = field(default=(), kw_only=True)
     kap: float = field(default=0.0, kw_only=True)
@@ -347,6 +351,8 @@ class SpikedRandomFeatures(Record):
         return self._finer[n]
 
     def _response(self, lam):
+        if self.bulk is not None:
+            return blocks.given_rows(self.c, self.beta, lam, self.bulk)
         if np.ndim(self.r) == 0 and self.rows == "iid":
             return _ridge.marchenko_pastur(self.c, self.beta, lam)
         rows = blocks.iid_rows if self.rows == "iid" else blocks.orthonormal_rows

@@ -239,6 +239,8 @@ def simulate_srf(model, *, alpha, lam, d, rng, draws=5, rows=None, test=None, pr
     parts = shares("r", r.size, model.fractions) if model.law is None else np.ones(1)
     if rows is None:
         rows = "orthonormal" if model.rows == "orthonormal" else "sphere"
+    if model.bulk is not None:
+        rows = model.bulk
     setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test)
     setup = setup._replace(bias=model.bias)
     if model.law is not None:
@@ -259,8 +261,9 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test):
             raise ValueError(f"{name} = {check.shown(f)}; expected a vectorised function such as np.tanh or ov.erf.")
     d = check.count("d", d, least=2)
     p = max(1, round(beta * d))
-    check.choice("rows", rows, ROWS)
-    if rows == "orthonormal" and p > d:
+    if isinstance(rows, str):
+        check.choice("rows", rows, ROWS)
+    if isinstance(rows, str) and rows == "orthonormal" and p > d:
         raise ValueError(f"p = {p} orthonormal rows in d = {d} dimensions; expected beta <= 1. Try rows='sphere'.")
     alpha, lam = _positive("alpha", alpha), _positive("lam", lam)
     try:

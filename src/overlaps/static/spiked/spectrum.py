@@ -1,5 +1,6 @@
 """Spectrum of the features after one giant step: bulk density, edges, atom at zero, outliers."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ from scipy.optimize import brentq, root
 from ..._base import check
 from ..._base.record import Record
 from ...gaussian.rules import trapezoid
+from .blocks import directions
+from .ridge import Features
 
 __all__ = ["FeatureSpectrum", "Outlier", "feature_spectrum"]
 
@@ -73,7 +76,8 @@ class FeatureSpectrum(Record):
         x = np.asarray(x, dtype=float)
         if not np.all(x > 0):
             raise ValueError(f"x has the lowest value {np.min(x)}; expected x > 0. The eigenvalue 0 is the atom.")
-        V2, _ = _resolvent(_Law(self.model, self.alpha), x.ravel())[1:]
+        law = _Law(self.model, self.alpha)
+        V2 = law.trace(_resolvent(law, x.ravel())[0])
         low, high = self.edges.T
         inside = np.any((low < x[..., None]) & (x[..., None] < high), axis=-1)
         return np.where(inside, np.maximum(V2.imag.reshape(x.shape), 0) / np.pi, 0.0)
@@ -93,6 +97,8 @@ class FeatureSpectrum(Record):
         .. math:: \lambda_{\rm out} = n E[\mu_0^2] + \kappa E[t] + E[\mu_0^2 t]/E[\mu_0^2] + o(1), \qquad
                   t(k) = c\,\mu_1^2 + \mu_2^2
 
+        With several blocks mu0 is the strongest of the principal components of sqrt(rho_b) mu0_b(k).
+
         Returns
         -------
         Outlier
@@ -103,12 +109,15 @@ class FeatureSpectrum(Record):
         *Asymptotic*, d -> infinity. In units of (1/n) X^T X this is p E[mu0^2], an eigenvalue of the population.
         """
         law, n = _Law(self.model, self.alpha), self.alpha * check.count("d", d)
-        square, t = law.mu0**2, law.model.c * law.a + law.b
-        mean = law.weight @ square
-        if mean < 1e-20 * (law.weight @ t):
+        mu0 = np.sqrt(law.rho)[:, None] * law.features.mu0
+        mean, vectors = np.linalg.eigh((mu0 * law.weight) @ mu0.T)
+        f2, total = (vectors.T @ mu0) ** 2, law.rho @ law.t
+        if mean[-1] < 1e-20 * (law.weight @ total):
             return None
-        value = n * mean + law.kappa * (law.weight @ t) + law.weight @ (square * t) / mean
-        return Outlier(float(value), math.sqrt(n * (law.weight @ square**2 - mean**2)))
+        value = n * mean[-1] + law.kappa * (vectors[:, -1] ** 2 @ law.t @ law.weight)
+        value += law.weight @ (f2[-1] * total) / mean[-1]
+        value += np.sum((f2[:-1] @ (law.weight * f2[-1])) / (mean[-1] - mean[:-1]))  # samples mix the functions
+        return Outlier(float(value), math.sqrt(n * (law.weight @ f2[-1] ** 2 - mean[-1] ** 2)))
 
     def finite_outliers(self, reach=50.0):
         r"""Eigenvalues outside the bulk that stay finite, made by the spike's function u = k mu1: usually none.
@@ -130,8 +139,7 @@ class FeatureSpectrum(Record):
         law = _Law(self.model, self.alpha)
 
         def left(x):
-            V1, V2, _ = _resolvent(law, np.atleast_1d(x))
-            return law.determinant(V1.real, V2.real)
+            return law.determinant(_resolvent(law, np.atleast_1d(x))[0].real)
 
         ends = np.concatenate([[0.0], self.edges.ravel(), [reach * self.edges[-1, 1]]])
         found = []
@@ -148,55 +156,104 @@ class FeatureSpectrum(Record):
 
 
 class _Law:
-    """The two equations of (V1, V2) at complex ridge lam, free of the choice of a root of the Marchenko-Pastur law.
+    """Equations of v = (V1, V2) at complex ridge lam, free of the choice of a root, for blocks b of the neurons.
 
-    V1 (1 + beta c Vh1 V2) = c V2,   V2 (lam + Vh2) + V1 Vh1 = 1,   Vh_a = kappa E[mu_a^2 / (1 + mu1^2 V1 + mu2^2 V2)]
+    (1 + beta c V2 Vh1) V1 = c V2,   V2_b (lam + Vh2_b) + (Vh1 V1)_bb = rho_b,   Vh = kappa E[S / (1 + S . v)]
 
-    Orthonormal rows do not feel each other, V1 = c V2: given k the features are independent, of variance c mu1^2 +
-    mu2^2, and X^T X / p is a sample covariance of weighted samples.
+    with diagonal matrices c and V2. Orthonormal rows do not feel each other, V1 = c V2; rows with given eigenvalues D
+    of W0 W0^T have V1 = <c D / S>, V2 = <1 / S>, S = lam + Vh2 + c D Vh1.
     """
 
     def __init__(self, model, alpha):
-        self.model, self.kappa, c = model, alpha / model.beta, model.c
-        self.orthonormal = model.rows == "orthonormal"
-        self.share = 0.0 if self.orthonormal else model.beta * c
+        self.model, self.kappa, self.c = model, alpha / model.beta, np.atleast_1d(model.c)
+        self.rho = np.ones(1) if model.fractions is None else model.fractions
+        self.share = model.beta if model.rows == "iid" and model.bulk is None else 0.0
         k, weight = trapezoid(model.coefficients.source.spacing * model.coefficients.step * FINER)
-        self.unbounded = grows_with_k(model.coefficients, c)
+        self.unbounded = grows_with_k(model.coefficients, self.c)
         keep = np.abs(k) < TAIL if self.unbounded else slice(None)
         self.k, self.weight = k[keep], weight[keep] / weight[keep].sum()
-        table = model.coefficients.at(self.k)
-        self.mu0, self.u = table.mu0, table.u
-        self.a, self.b = table.mu1**2, table.mu2_squared
-        moments = [self.a, self.b, self.a**2, self.a * self.b, self.b**2]
-        self.once, self.twice = (
-            self.kappa * self.weight[:, None] * np.transpose(m) for m in (moments[:2], moments[2:])
-        )
+        self.features = Features(dataclasses.replace(model.coefficients.at(self.k), weight=self.weight))
+        self.packing, self.S = self.features.packing, self.features.S
+        J = self.packing.pairs
+        own = self.S[self.packing.diagonal] * self.c[:, None]
+        self.t = own + self.S[J:]  # variances of the features of each block given k
+        self.X1, self.X2 = directions(self.packing)
+        moments = self.kappa * self.weight * self.S
+        self.once, self.twice = moments.T, (self.S[:, None] * moments).reshape(-1, self.k.size).T
+        self.D: Any = None if model.bulk is None else np.unique(np.round(model.bulk, 12), return_counts=True)
 
-    def __call__(self, V1, V2, lam):
-        """Left minus right sides (2, m) and their Jacobian (2, 2, m)."""
-        den = 1 / (1 + np.multiply.outer(V1, self.a) + np.multiply.outer(V2, self.b))
-        Vh1, Vh2 = (den @ self.once).T
-        e11, e12, e22 = (den**2 @ self.twice).T
-        g = self.share
-        F = np.array([V1 * (1 + g * Vh1 * V2) - self.model.c * V2, V2 * (lam + Vh2) + V1 * Vh1 - 1])
-        J11, J12 = 1 + g * V2 * (Vh1 - V1 * e11), g * V1 * (Vh1 - V2 * e12) - self.model.c
-        J21, J22 = Vh1 - V1 * e11 - V2 * e12, lam + Vh2 - V1 * e12 - V2 * e22
-        return F, np.array([[J11, J12], [J21, J22]])
+    def start(self, lam):
+        """Unknowns v far up in the complex plane."""
+        first = self.packing.pack(np.diag(self.rho * self.c), self.rho).astype(complex)
+        return first[:, None] / lam
+
+    def trace(self, v):
+        """The trace tr (X^T X / p + lam)^-1 / p."""
+        return v[self.packing.pairs :].sum(axis=0)
+
+    def one(self, v):
+        """1 + V(k), (m, n)."""
+        return 1 + (self.packing.w[:, None] * v).T @ self.S
+
+    def matrices(self, packed):
+        """(m, B, B) and (m, B) of packed (size, m)."""
+        return np.einsum("jm,jbc->mbc", packed, self.X1), packed[self.packing.pairs :].T
+
+    def __call__(self, v, lam):
+        """Left minus right sides (size, m) and their Jacobian (m, size, size)."""
+        size, m = v.shape
+        den = 1 / self.one(v)
+        Vh = (den @ self.once).T
+        change = -(den**2 @ self.twice).reshape(m, size, size) * self.packing.w  # of Vh, by v
+        Vh1, Vh2 = self.matrices(Vh)
+        if self.D is not None:
+            return self.given(v, lam, Vh, change)
+        V1, V2 = self.matrices(v)
+        dVh1, dVh2 = np.einsum("mji,jbc->mibc", change, self.X1), np.einsum("mji,jb->mib", change, self.X2)
+        mixed, share = Vh1 @ V1, self.share * self.c
+        F1 = V1 + share[:, None] * V2[..., None] * mixed - self.c[:, None] * V2[..., None] * np.eye(self.c.size)
+        dmixed = dVh1 @ V1[:, None] + Vh1[:, None] @ self.X1
+        dF1 = self.X1 + share[:, None] * (V2[:, None, :, None] * dmixed + self.X2[..., None] * mixed[:, None])
+        dF1 = dF1 - (self.c * self.X2)[..., None] * np.eye(self.c.size)
+        F2 = V2 * (lam[:, None] + Vh2) + np.einsum("mbb->mb", mixed) - self.rho
+        dF2 = self.X2 * (lam[:, None] + Vh2)[:, None] + V2[:, None] * dVh2 + np.einsum("mibb->mib", dmixed)
+        i, j = self.packing.rows, self.packing.columns
+        F = np.concatenate([(F1[:, i, j] + F1[:, j, i]) / 2, F2], axis=1).T
+        return F, np.concatenate([(dF1[..., i, j] + dF1[..., j, i]) / 2, dF2], axis=2).swapaxes(1, 2)
+
+    def given(self, v, lam, Vh, change):
+        """The same for given eigenvalues of the rows."""
+        values, counts = self.D
+        D, share = self.c * values, counts / counts.sum()
+        inverse = 1 / (lam[:, None] + Vh[1][:, None] + np.multiply.outer(Vh[0], D))
+        moments = [inverse**2 @ (share * D**n) for n in range(3)]
+        F = v - np.array([inverse @ (share * D), inverse @ share])
+        slope = np.moveaxis(np.array([[moments[2], moments[1]], [moments[1], moments[0]]]), 2, 0)
+        return F, np.eye(2) + slope @ change
 
     @property
     def largest(self):
         """Upper bound of the bulk: the largest variances of the two parts, each as if independent of k."""
-        part1 = math.sqrt(self.a.max()) * (math.sqrt(self.model.c) + math.sqrt(self.share))
-        return ((part1 + math.sqrt(self.b.max())) * (1 + math.sqrt(self.kappa))) ** 2
+        J = self.packing.pairs
+        bulk = 1 + math.sqrt(self.model.beta) if self.D is None else math.sqrt(self.D[0].max())
+        part1 = np.sqrt(self.c * self.S[self.packing.diagonal].max(axis=1)).max() * bulk
+        return ((part1 * math.sqrt(self.c.size) + math.sqrt(self.S[J:].max())) * (1 + math.sqrt(self.kappa))) ** 2
 
-    def determinant(self, V1, V2):
-        """Determinant of the 2 x 2 system of (m, theta), over its value without theta, at real V1, V2."""
-        den = self.weight / (1 + np.multiply.outer(V1, self.a) + np.multiply.outer(V2, self.b))
-        uu, u0, mm = den @ self.u**2, den @ (self.u * self.mu0), den @ self.mu0**2
-        shared = np.divide(u0**2, mm, out=np.zeros_like(mm), where=mm > 0)
-        Gam = self.model.beta * self.model.c * V2  # theta = Gam thh; b is a part of orthonormal rows, not independent
-        own = Gam * self.kappa * (den @ self.a) if self.orthonormal else 0.0
-        return 1 - own + self.kappa * Gam * (uu - shared)
+    def determinant(self, v):
+        """Determinant of the system of (m, theta), over its value without theta, at real v (size, m)."""
+        den = self.weight / self.one(v)
+        Vh1, _ = self.matrices((1 / self.one(v) @ self.once).T)
+        V1, V2 = self.matrices(v)
+        eye, found = np.eye(self.c.size), []
+        for w, h, V, g in zip(den, Vh1, V1, V2, strict=True):
+            root = np.sqrt(np.abs(w)) * np.sign(w)
+            f, u = self.features.means(False) * np.sqrt(np.abs(w)), self.features.u
+            shared = np.linalg.lstsq((f * np.sign(w)) @ f.T, f @ (u * root).T, rcond=1e-12)[0] if len(f) else 0.0
+            left = (u * w) @ u.T - ((u * root) @ f.T @ shared if len(f) else 0.0)
+            Gam = self.model.beta * (np.diag(self.c * g) if self.D is None else V)
+            own = 0.0 if self.share else Gam @ h  # b is a part of such rows, not independent
+            found.append(np.linalg.det(eye - own + self.kappa * Gam @ left))
+        return np.array(found)
 
 
 def grows_with_k(table, c):
@@ -204,44 +261,48 @@ def grows_with_k(table, c):
     far = np.geomspace(10.0, 1e6, 400)
     with np.errstate(all="ignore"):
         there = table.at(np.concatenate([-far, far]))
-        t = np.max(np.reshape(c * there.mu1**2 + there.mu2_squared, (2, -1)), axis=0)
+        variance = np.atleast_2d(there.mu1) ** 2 * c[:, None] + np.atleast_2d(there.mu2_squared)
+        t = np.max(np.reshape(variance.max(axis=0), (2, -1)), axis=0)
     return bool(not np.all(np.isfinite(t)) or t[-100:].max() > 1.01 * max(t[:-100].max(), 1e-20))
 
 
-def _newton(law, V1, V2, lam, steps=60):
-    """Newton for all lam at once; (V1, V2, converged)."""
+def _newton(law, v, lam, steps=60):
+    """Newton for all lam at once; v and where it converged."""
     for _ in range(steps):
-        F, J = law(V1, V2, lam)
-        det = J[0, 0] * J[1, 1] - J[0, 1] * J[1, 0]
-        step1, step2 = (J[1, 1] * F[0] - J[0, 1] * F[1]) / det, (J[0, 0] * F[1] - J[1, 0] * F[0]) / det
-        V1, V2 = V1 - step1, V2 - step2
-        settled = np.abs(step1) + np.abs(step2) <= TOLERANCE * (np.abs(V1) + np.abs(V2))
-        if np.all(settled):
+        F, J = law(v, lam)
+        step = np.linalg.solve(J, F.T[..., None])[..., 0].T
+        v = v - step
+        if np.all(np.abs(step).sum(axis=0) <= TOLERANCE * np.abs(v).sum(axis=0)):
             break
-    return V1, V2, np.maximum(np.abs(F[0]) / np.abs(V2), np.abs(F[1])) < 1e-6
+    scale = np.abs(v)
+    if law.D is None:
+        J = law.packing.pairs
+        scale[:J], scale[J:] = law.c.max() * scale[J:].max(axis=0), 1.0
+    return v, np.max(np.abs(F) / scale, axis=0) < 1e-6
 
 
 def _resolvent(law, x):
-    """V1, V2 at lam = -x - i0, followed from far up in the complex plane, where both are c/lam and 1/lam."""
+    """Unknowns v at lam = -x - i0, followed from far up in the complex plane."""
     height = 100 * (x + law.largest)
     lam = -(x + 1j * height)
-    V1, V2, _ = _newton(law, law.model.c / lam, 1 / lam, lam)
+    v, _ = _newton(law, law.start(lam), lam)
     while np.any(height > 1e-7 * x):
         height = height / 3
-        V1, V2, _ = _newton(law, V1, V2, -(x + 1j * height), 4)
-    V1, V2, converged = _newton(law, V1, V2, -x + 0j)
-    return V1, V2, converged & (V2.imag > -1e-9 * np.abs(V2))
+        v, _ = _newton(law, v, -(x + 1j * height), 4)
+    v, converged = _newton(law, v, -x + 0j)
+    trace = law.trace(v)
+    return v, converged & (trace.imag > -1e-9 * np.abs(trace))
 
 
 def _inside(law, x):
-    """Whether x lies in the bulk, with V1 and V2 there.
+    """Whether x lies in the bulk, with v there.
 
     Where the rule over k is too coarse for a very small density, V comes out real. But 1 + V(k) = 0 at a real k is
     impossible outside the bulk: the integral over k would diverge.
     """
-    V1, V2, _ = _resolvent(law, x)
-    one = 1 + np.multiply.outer(V1.real, law.a) + np.multiply.outer(V2.real, law.b)
-    return (V2.imag > 1e-6 * np.abs(V2)) | (one.min(axis=1) * one.max(axis=1) < 0), V1, V2
+    v, _ = _resolvent(law, x)
+    one, trace = law.one(v.real), law.trace(v)
+    return (trace.imag > 1e-6 * np.abs(trace)) | (one.min(axis=1) * one.max(axis=1) < 0), v
 
 
 def _edges(law):
@@ -249,32 +310,40 @@ def _edges(law):
     top = law.largest
     half = SCAN // 2
     x = np.unique(np.concatenate([np.geomspace(SMALLEST * top, top, half), np.linspace(0, top, half + 1)[1:]]))
-    inside, V1, V2 = _inside(law, x)
+    inside, v = _inside(law, x)
     edges = [0.0] if inside[0] else []
     for i in np.flatnonzero(np.diff(inside.astype(int))):
         near = i if inside[i] else i + 1
-        edges.append(_double_root(law, V1[near].real, V2[near].real, x[near], x[i], x[i + 1]))
+        edges.append(_double_root(law, v[:, near].real, x[near], x[i], x[i + 1]))
     return np.reshape(edges, (-1, 2))
 
 
-def _double_root(law, V1, V2, x, low, high):
-    """Edge between low and high: F = 0 and det J = 0 in real (V1, V2, x), with all three scaled to one."""
-    scale = np.array([V1, V2, x])
-
-    def equations(s):
-        v1, v2, at = s * scale
-        F, J = law(np.array([v1]), np.array([v2]), -at)
-        det = J[0, 0] * J[1, 1] - J[0, 1] * J[1, 0]
-        return np.array([F[0, 0] / (abs(V1) + law.model.c * abs(V2)), F[1, 0], det[0] * abs(V2)])
-
-    solution = root(equations, np.ones(3), tol=1e-13)
-    edge = solution.x[2] * x
+def _double_root(law, v, x, low, high):
+    """Edge between low and high: F = 0 and det J = 0 in real (v, x), with all of them scaled to one."""
+    scale, rising = np.append(v, x), x == high
+    with np.errstate(all="ignore"):  # next to a pole nothing is found: the bracket is halved
+        edge = _root(law, v, scale) * x
     if low * (1 - 1e-9) <= edge <= high * (1 + 1e-9):
-        return edge
+        sides, _ = _inside(law, edge + np.array([-1e-3, 1e-3]) * (high - low))
+        if sides[1] != sides[0] and sides[1] == rising:  # several blocks have double roots within the bulk, too
+            return edge
     for _ in range(60):  # a scan too coarse for Newton: halve the bracket
         middle = (low + high) / 2
-        low, high = (low, middle) if _inside(law, np.array([middle]))[0][0] == (x == high) else (middle, high)
+        low, high = (low, middle) if _inside(law, np.array([middle]))[0][0] == rising else (middle, high)
     return (low + high) / 2
+
+
+def _root(law, v, scale):
+    """The double root's x over the last of ``scale``, from there."""
+    x = scale[-1]
+    size = np.abs(law(v[:, None], np.array([-x]))[1][0] * v).max(axis=1)  # of each equation
+
+    def equations(s):
+        *at, there = s * scale
+        F, J = law(np.array(at)[:, None], np.array([-there]))
+        return np.append(F[:, 0] / size, np.linalg.det(J[0] * v / size[:, None]))
+
+    return root(equations, np.ones(scale.size), tol=1e-13).x[-1]
 
 
 class _Interval:
@@ -323,7 +392,7 @@ def feature_spectrum(model, *, alpha, points=400):
     Parameters
     ----------
     model : SpikedRandomFeatures
-        One block of neurons; gamma, target and noise do not matter.
+        Gamma, target and noise do not matter.
     alpha : float
         Samples over dimension, n/d. In units of the covariance (1/n) X^T X all x are multiplied by p/n.
     points : int
@@ -336,7 +405,7 @@ def feature_spectrum(model, *, alpha, points=400):
     Raises
     ------
     ValueError
-        alpha that is not positive, a model with several blocks.
+        alpha that is not positive.
 
     Notes
     -----
@@ -358,14 +427,13 @@ def feature_spectrum(model, *, alpha, points=400):
     """
     alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over the dimension, n/d.")
     points = check.count("points", points, least=16)
-    if np.ndim(check.spiked_features(model).r) > 0:
-        raise ValueError(f"a model of {np.size(model.r)} blocks has no spectrum here; expected a SpikedRandomFeatures.")
+    check.spiked_features(model)
     law = _Law(model, alpha)
     edges = _edges(law)
     grids = [_Interval(low, high, points) for low, high in edges]
     x = np.concatenate([grid.x for grid in grids])
-    _, V2, converged = _resolvent(law, x)
-    density = np.maximum(V2.imag, 0.0) / np.pi
+    v, converged = _resolvent(law, x)
+    density = np.maximum(law.trace(v).imag, 0.0) / np.pi
     atom = max(0.0, 1 - law.kappa)
     cdf, total = [], atom
     for grid, rho in zip(grids, density.reshape(-1, points), strict=True):
