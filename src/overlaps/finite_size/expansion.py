@@ -363,6 +363,7 @@ def refuse_model(model):
             "model is a hidden manifold, whose weights, features and latents fluctuate together: not covered. Simulate "
             "realisations."
         )
+    check.free(model, "its fluctuations keep norms, which the expansion does not know; simulate")
     if model.gradient_flow:
         raise ValueError(
             "the model has gradient_flow=True: no SGD noise; fluctuations need the full closure. Expected "
