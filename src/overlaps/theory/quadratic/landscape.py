@@ -384,9 +384,9 @@ def solution_dimension(N, K, M, *, v=None, v_star=None, T=None):
 
     m is the rank of the teacher's form and (a, b) its numbers of positive and negative eigenvalues, those of v* where
     teachers are linearly independent; :math:`k = \min(K_+ - a, K_- - b, N - m)` with the numbers :math:`K_\pm` of
-    positive and negative v. The first two terms are the rotations (boosts, where v has both signs) of one solution. The others are
-    students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k; there are
-    none where v has one sign, and T, v then do not matter.
+    positive and negative v. The first two terms are the rotations (boosts, where v has both signs) of one solution. The
+    others are students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k;
+    there are none where v has one sign, and T, v then do not matter.
 
     Parameters
     ----------
