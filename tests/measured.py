@@ -94,6 +94,12 @@ def bayes_thresholds():
     return [law.informed_from, law.threshold, law.uninformed_until]
 
 
+def dropped_correlations():
+    """What the exact channel leaves out at q = 0.1 and 0.9: two equal features of He_3, Delta = 1/2."""
+    teacher = ov.static.HierarchicalTeacher(v2=[0.5, 0.5], noise=0.5**0.5, activation=HE3, channel="exact")
+    return [teacher.information([q, q]).cross for q in (0.1, 0.9)]
+
+
 def end_of_wide_students(name):
     """eps_g of a quadratic network, K = 20, M = 3, at alpha = 1000 and the learning rate of this name."""
     model = ov.quadratic_network(20, 3, eta=getattr(quadratic, name)(20, 3))

@@ -489,7 +489,7 @@ def test_a_curve_costs_few_sums_over_features(monkeypatch, interval):
 @pytest.mark.parametrize("activation", [{3: 1.0}, {3: 0.5, 60: 0.5}, ov.tanh, ov.relu], ids=str)
 def test_error_of_a_feature_is_convex_between_its_transitions(activation):
     """Chords lie above the curve; by what the midpoint exceeds it, to rounding."""
-    one = teacher(1.0, 2, 0.5, activation).channel
+    one = teacher(1.0, 2, 0.5, activation).feature
     edges = [*(jump.lam for jump in one.jumps), 1e6]
     assert one.convex
     for low, high in itertools.pairwise(edges):
@@ -501,7 +501,7 @@ def test_error_of_a_feature_is_convex_between_its_transitions(activation):
 def test_continuous_onset_bends_the_error_down():
     """Around the onset the error is flat, then falls: no chord is trusted, all points are looked at in full."""
     here = HierarchicalTeacher(beta=1.0, k=5, noise=0.5, activation={2: 1.0}, allow_degree2=True)
-    assert not here.channel.convex
+    assert not here.feature.convex
     curve = here.curve((0.1, 100), points=30)
     assert curve.optimal.all()
     for nu, eps in zip(curve.nu, curve.eps, strict=True):

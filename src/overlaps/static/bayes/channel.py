@@ -89,6 +89,10 @@ class Channel:
         """g'(1)."""
         return self._at(LARGEST)[1]
 
+    def gap(self, t):
+        """g(1) - g(q) at q = t / (1 + t), without cancellation."""
+        return self._at(t)[3]
+
     def _at(self, t):
         return correlation(self.g.kind, self._rows, t)
 

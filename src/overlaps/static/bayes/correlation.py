@@ -62,6 +62,12 @@ class Correlation:
         """g(1), the variance of the activation."""
         return correlation(self.kind, self.rows, 0.0)[3]
 
+    @property
+    def polynomial(self):
+        """Coefficients of sigma = sum_l sqrt(c_l / l!) He_l, lowest power first: of all signs, the one without any."""
+        c = [math.exp(0.5 * (math.log(x) - math.lgamma(l + 1))) if x else 0.0 for l, x in enumerate(self.c)]
+        return np.polynomial.hermite_e.herme2poly(c)
+
     def __call__(self, q):
         """g(q) for 0 <= q <= 1, of the shape of q."""
         q = np.asarray(q, dtype=float)

@@ -48,6 +48,11 @@ def continuum_gap(channel, beta, lam):
 class Limit(Teacher):
     """Teachers in the limit of many features: noisy ones."""
 
+    @property
+    def channel(self):
+        """The scalar problem of one feature."""
+        return self.feature
+
     def __post_init__(self):
         hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
         self.settle(noise=check.number("noise", self.noise, above=0, hint=hint))

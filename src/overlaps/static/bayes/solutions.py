@@ -36,19 +36,25 @@ class BayesSolution(Record):
     q : ndarray, shape (k,)
         Overlaps of a posterior sample with the features, in the order of the teacher's v2.
     k_c : int
-        Effective width: number of features with q > 0.
+        Effective width: number of features with q > 0 (exact channel: q > 0.02).
     s, phi : float
-        nu / (Delta + eps), and the potential Phi; the free entropy is Phi d/2.
+        nu / (Delta + eps), and the potential Phi; the free entropy is Phi d/2. Exact channel: s = nu / N, the
+        entropy power of a label in place of Delta + eps.
     solutions : tuple of FixedPoint
         All solutions found, largest error first.
     selected : int
         Which of them this is.
     converged : bool
-        Whether the residual is below 1e-9.
+        Whether the residual is below 1e-9 (1e-6 with the exact channel).
     note : str
         Where the Gaussian channel behind the equations is not the truth: a sentence that says so.
     residual : float
-        ``|eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1))``, with eps = nu/s - Delta.
+        ``|eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1))``, with eps = nu/s - Delta. Exact channel: change of
+        -ln(1 - q) by one more iteration, which bounds that of q.
+    eps_err, phi_err : float
+        Standard errors of eps and phi; 0 where nothing was sampled.
+    channel : str
+        "gaussian" or "exact".
     """
 
     teacher: Any  # a HierarchicalTeacher
@@ -62,6 +68,9 @@ class BayesSolution(Record):
     selected: int
     converged: bool
     residual: float
+    eps_err: float = 0.0
+    phi_err: float = 0.0
+    channel: str = "gaussian"
 
     @property
     def note(self):
@@ -71,14 +80,16 @@ class BayesSolution(Record):
         equal readouts of He_3, nu = 3 k and Delta = 1/2, eps is too small by about 30 times that ratio.
         """
         teacher = self.teacher
-        parts = teacher.v2 * teacher.channel.overlaps(min(self.s, 1e304) * teacher.v2)[1]
-        if math.isinf(self.s) or np.sum((parts / (teacher.Delta + self.eps)) ** 2) <= CROWDED:
+        if self.channel == "exact" or math.isinf(self.s):
+            return ""
+        parts = teacher.v2 * teacher.feature.overlaps(min(self.s, 1e304) * teacher.v2)[1]
+        if np.sum((parts / (teacher.Delta + self.eps)) ** 2) <= CROWDED:
             return ""
         return (
             f"About {self.eps**2 / np.sum(parts**2):.3g} features carry eps, which is "
             f"{self.eps / (teacher.Delta + self.eps):.0%} of Delta + eps: what is unknown of a label is not Gaussian, "
             "and the Bayes error differs by some percent or more (it was larger wherever it was sampled). Trust eps "
-            "where more features share it (larger k, smaller beta) or the noise is larger; else sample the posterior."
+            "where more features share it (larger k, smaller beta) or the noise is larger; else try channel='exact'."
         )
 
     def cut(self, k_s):
@@ -104,15 +115,20 @@ class BayesSolution(Record):
             widths = np.array("")
         if not np.issubdtype(widths.dtype, np.integer) or np.any(widths < 0) or np.any(widths > k):
             raise ValueError(f"k_s = {check.shown(k_s)}; expected integers from 0 to k = {k}. Try np.arange({k + 1}).")
-        v2, channel = np.sort(self.teacher.v2)[::-1], self.teacher.channel
-        gap = np.zeros(k) if math.isinf(self.s) else channel.overlaps(self.s * v2)[1]
+        order, feature = np.argsort(-self.teacher.v2, kind="stable"), self.teacher.feature
+        v2 = self.teacher.v2[order]
+        if self.channel == "exact":
+            gap = np.array([feature.gap(q / (1 - q)) for q in self.q[order]])
+        else:
+            gap = np.zeros(k) if math.isinf(self.s) else feature.overlaps(self.s * v2)[1]
         kept = np.concatenate([[0.0], np.cumsum(v2 * gap)])
         left = np.concatenate([np.cumsum(v2[::-1])[::-1], [0.0]])
-        return (kept + channel.total * left)[widths]
+        return (kept + feature.total * left)[widths]
 
     def __repr__(self):
         many = f", {len(self.solutions)} solutions" if len(self.solutions) > 1 else ""
-        return f"BayesSolution(nu={self.nu:.6g}, eps={self.eps:.6g}, k_c={self.k_c}/{self.q.size}{many})"
+        spread = f"+-{self.eps_err:.1g}" if self.eps_err else ""
+        return f"BayesSolution(nu={self.nu:.6g}, eps={self.eps:.6g}{spread}, k_c={self.k_c}/{self.q.size}{many})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,6 +143,8 @@ class BayesCurve(Record):
     optimal : ndarray of bool, shape (n,)
         False at points that are not the Bayes-optimal solution at their nu: another solution there has a larger Phi
         (and another error). A property of each point, whatever the others are.
+    eps_err : ndarray, shape (n,)
+        Standard error of eps with the exact channel (s is nan then), else 0.
     """
 
     teacher: Any  # a HierarchicalTeacher
@@ -135,6 +153,7 @@ class BayesCurve(Record):
     eps: np.ndarray
     k_c: np.ndarray
     optimal: np.ndarray
+    eps_err: np.ndarray
 
     def __len__(self):
         return self.s.size

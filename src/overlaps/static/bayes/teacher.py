@@ -11,7 +11,9 @@ from ..._base import check
 from ..._base.record import Record
 from .channel import channel_of
 from .correlation import correlation_of
+from .exact import exact_information, exact_solution
 from .fixed_points import FixedPoints
+from .labels import Information
 from .solutions import BayesCurve, BayesSolution, FixedPoint
 
 __all__ = ["HierarchicalTeacher", "power_law_readouts"]
@@ -28,7 +30,7 @@ class Teacher(Record):
     allow_degree2: bool
 
     @cached_property
-    def channel(self):
+    def feature(self):
         """The scalar problem of one feature; shared by all teachers with this activation."""
         return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
 
@@ -67,12 +69,15 @@ class HierarchicalTeacher(Teacher):
         Accept a component of degree 2, for which the theory is an approximation only.
     normalise : bool
         Divide v2 by its sum.
+    channel : {"gaussian", "exact"}
+        Law of a label given what is known: Gaussian, or as it is. Exact takes a dict and noise > 0.
 
     Raises
     ------
     ValueError
         Readouts that are not positive or do not sum to one, negative noise, an activation without components of degree
-        three or more, or with a component of degree two that was not asked for.
+        three or more, or with a component of degree two that was not asked for, an exact channel for a function or
+        without noise.
 
     Notes
     -----
@@ -86,10 +91,23 @@ class HierarchicalTeacher(Teacher):
     a window of width lambda_sigma g(q_sigma) in nu with two solutions (irrelevant for d -> infinity), and groups of
     similar readouts have macroscopic ones.
 
+    ``channel="exact"`` is the replica-symmetric theory of generalised linear models at fixed k, d -> infinity,
+
+    .. math:: \frac{q_i}{1-q_i} = \nu h_i(q), \qquad h_i = E_V \int dy\, \frac{(\partial p/\partial\omega_i)^2}{p},
+        \qquad \Phi = \sum_i [q_i + \ln(1-q_i)] - \nu \ln N(q),
+
+    p(y|V) the density of a label given the known parts omega_i = sqrt(q_i) V_i of the fields, N its entropy power; the
+    Gaussian channel is N = Delta + eps. Overlaps of posterior samples between different features are taken to be zero:
+    *exact* for even sigma. For odd ones what leaves q = 0 is the sum of all features, so that solutions of small
+    overlap at k >= 2 are no predictions; ``information(q).cross`` says how much is left out. sigma has all Hermite
+    coefficients >= 0, and v_i > 0. :attr:`m`, :attr:`thresholds`, :attr:`onset` and :meth:`window` are those of the
+    Gaussian channel.
+
     References
     ----------
     "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026). The
-    potential, the selection and the parametric form nu(s) = s (Delta + eps(s)) are derived here.
+    potential, the selection, the parametric form nu(s) = s (Delta + eps(s)) and the exact channel are derived here; for
+    the replica-symmetric formula of generalised linear models see Barbier et al. (2019), arXiv:1708.03395.
 
     Examples
     --------
@@ -97,6 +115,9 @@ class HierarchicalTeacher(Teacher):
     >>> teacher = ov.static.HierarchicalTeacher(beta=1.0, k=200, noise=0.4**0.5, activation={3: 1.0})
     >>> teacher.solve(nu=300)
     BayesSolution(nu=300, eps=0.0585488, k_c=16/200)
+    >>> few = ov.static.HierarchicalTeacher(v2=[0.5, 0.5], noise=0.5**0.5, activation={3: 1.0}, channel="exact")
+    >>> round(few.information([0.5, 0.5]).power, 8)
+    1.01575194
     """
 
     v2: Any = None
@@ -107,13 +128,20 @@ class HierarchicalTeacher(Teacher):
     remove: Any = None
     allow_degree2: bool = False
     normalise: bool = False
+    channel: str = "gaussian"
 
     def __post_init__(self):
+        check.choice("channel", self.channel, ("gaussian", "exact"))
         noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation, the root of Delta.")
         v2 = self._readouts()
         remove = None if self.remove is None else tuple(np.atleast_1d(self.remove).tolist())
         self.settle(noise=noise, v2=v2, k=v2.size, remove=remove)
-        self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
+        self.feature.onset  # noqa: B018 - built now, so that a bad activation is refused here
+        if self.channel == "exact" and not (self.noise > 0 and isinstance(self.activation, dict)):
+            raise ValueError(
+                f"channel = 'exact' with noise = {self.noise:g}, activation = {check.shown(self.activation)}; expected "
+                "noise > 0 and a dictionary of Hermite components such as {3: 1.0}. Try channel='gaussian'."
+            )
 
     @cached_property
     def _order(self):
@@ -122,7 +150,7 @@ class HierarchicalTeacher(Teacher):
     @cached_property
     def _points(self):
         descending = self.v2[self._order]
-        return FixedPoints(self.channel, descending, np.cumsum(descending[::-1])[::-1].copy(), self.Delta)
+        return FixedPoints(self.feature, descending, np.cumsum(descending[::-1])[::-1].copy(), self.Delta)
 
     def _readouts(self):
         if self.beta is not None:
@@ -154,7 +182,7 @@ class HierarchicalTeacher(Teacher):
     @property
     def g(self):
         """Correlation function of the activation."""
-        return self.channel.g
+        return self.feature.g
 
     @property
     def information_exponent(self):
@@ -164,18 +192,18 @@ class HierarchicalTeacher(Teacher):
     @property
     def thresholds(self):
         """First-order transitions of one feature: rows (lambda, q below, q above), empty when all is continuous."""
-        return self.channel.jumps
+        return self.feature.jumps
 
     @property
     def onset(self):
         """Signal-to-noise ratio lambda above which a feature is learned, by a jump or continuously."""
-        return self.channel.onset
+        return self.feature.onset
 
     def m(self, lam):
         r"""Overlap of a feature with signal-to-noise ratio lam, :math:`m(\lambda)`, of the shape of lam."""
-        return self.channel(lam)
+        return self.feature(lam)
 
-    def solve(self, *, nu, selection="bayes"):
+    def solve(self, *, nu, selection="bayes", samples=64, rng=0):
         """Overlaps and Bayes error at nu = n/d.
 
         Parameters
@@ -185,6 +213,11 @@ class HierarchicalTeacher(Teacher):
         selection : {"bayes", "uninformed", "informed"}
             Which of several solutions: that of largest potential, of largest error (each feature at its own best,
             as few known as possible; no algorithm), or of smallest error.
+        samples : int
+            Exact channel with k >= 3: what is known of the other features is sampled this often in each of four
+            replicas, whose spread is the error bar. One and two features are integrated.
+        rng : int or numpy.random.Generator
+            Seed of these samples.
 
         Returns
         -------
@@ -193,16 +226,28 @@ class HierarchicalTeacher(Teacher):
         Raises
         ------
         ValueError
-            nu that is not positive or too large to be resolved, or an unknown selection.
+            nu that is not positive or too large to be resolved, or an unknown selection; an exact channel of too
+            little noise or too many different readouts.
+
+        Warns
+        -----
+        RuntimeWarning
+            The potentials of two solutions of the exact channel are closer than three error bars.
 
         Notes
         -----
+        Exact channel: the least and the greatest solution are limits of a monotone iteration; between them solutions
+        are sought on a grid (equal readouts) or from the first m features known. Not all may be found.
+
         Without noise and for nu > k the teacher is learned perfectly: eps = 0, s = phi = infinity; errors below 1e-304
         are 0, too. With more than 2000 transitions between the least and the largest solution, neighbouring ones far
         from the best are not listed.
         """
         nu = check.number("nu", nu, above=0, hint="nu is the number of samples over the input dimension, n/d.")
         check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
+        samples, rng = check.count("samples", samples, least=2), check.generator(rng)
+        if self.channel == "exact":
+            return exact_solution(self, nu, selection, self._informed(nu), samples, rng)
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)
         best = int(np.argmax([point.phi for point in solutions]))
@@ -213,6 +258,41 @@ class HierarchicalTeacher(Teacher):
         residual = abs(nu / s - self.Delta - eps) / (self.Delta + self.g.total) if 0 < s < math.inf else 0.0
         return BayesSolution(self, nu, eps, q, k_c, s, phi, solutions, selected, residual < 1e-9, residual)
 
+    def _informed(self, nu):
+        """Overlaps of the most informed solution of the Gaussian channel, (k,)."""
+        return self.m(self._points.solve(nu)[-1] * self.v2)
+
+    def information(self, q, *, samples=64, rng=0):
+        """What a label says about the features when all are known up to overlaps q.
+
+        Parameters
+        ----------
+        q : array_like, shape (k,)
+            Overlaps 0 <= q < 1, in the order of v2.
+        samples, rng
+            As in :meth:`solve`.
+
+        Returns
+        -------
+        Information
+            Solutions have q_i / (1 - q_i) = nu h_i. Gaussian channel: h_i = v_i^2 g'(q_i) / (Delta + eps), the entropy
+            power is Delta + eps, and the errors and ``cross`` are 0.
+
+        Raises
+        ------
+        ValueError
+            Overlaps out of range, or as in :meth:`solve`.
+        """
+        q = check.array("q", q, (self.k,))
+        if np.any((q < 0) | (q >= 1)):
+            raise ValueError(f"q = {check.shown(q)}; expected overlaps 0 <= q < 1. At q = 1 there is nothing to learn.")
+        samples, rng = check.count("samples", samples, least=2), check.generator(rng)
+        if self.channel == "exact":
+            return exact_information(self, q, samples, rng)
+        _, slope, _, gap = np.transpose([self.feature._at(x) for x in q / (1 - q)])
+        power = self.Delta + self.v2 @ gap
+        return Information(self.v2 * slope / power, np.zeros(self.k), float(power), 0.0, 0.0)
+
     def _describe(self, s, nu):
         if math.isinf(s):
             return FixedPoint(s, 0.0, self.k, self._points.potential(s, nu))
@@ -220,19 +300,21 @@ class HierarchicalTeacher(Teacher):
         return FixedPoint(s, eps, k_c, self._points.potential(s, nu))
 
     def _totals(self, s):
-        return self.channel.totals(s, self._points.v2, self._points.tail)
+        return self.feature.totals(s, self._points.v2, self._points.tail)
 
-    def curve(self, nu=None, *, s=None, points=200):
+    def curve(self, nu=None, *, s=None, points=200, samples=64, rng=0):
         r"""Learning curve in its exact parametric form, :math:`\nu(s) = s\,(\Delta + \epsilon(s))`; no root is sought.
 
         Parameters
         ----------
         nu : pair of float, optional
-            Interval of n/d to cover, with points evenly spaced in log s.
+            Interval of n/d to cover, with points evenly spaced in log s (exact channel: in log nu).
         s : array_like, shape (n,), optional
             Instead: increasing values s > 0 of the parameter nu / (Delta + eps).
         points : int
             Number of points of the interval.
+        samples, rng
+            As in :meth:`solve`: with the exact channel each point is one solution, the Bayes-optimal one.
 
         Returns
         -------
@@ -251,6 +333,8 @@ class HierarchicalTeacher(Teacher):
         >>> curve, int(curve.k_c[-1])
         (BayesCurve(50 points, nu 10 to 1e+06), 200)
         """
+        if self.channel == "exact":
+            return self._exact_curve(nu, s, points, samples, rng)
         s = self._grid(nu, points) if s is None else check.array("s", s, ("n",))
         if s.size == 0 or s[0] <= 0 or np.any(np.diff(s) <= 0):
             raise ValueError(
@@ -258,15 +342,31 @@ class HierarchicalTeacher(Teacher):
             )
         eps, _, k_c = np.transpose([self._totals(x) for x in s])
         values = s * (self.Delta + eps)
-        return BayesCurve(self, s, values, eps, k_c.astype(int), self._points.optimal(s, eps))
+        return BayesCurve(self, s, values, eps, k_c.astype(int), self._points.optimal(s, eps), np.zeros(s.size))
 
-    def _grid(self, nu, points):
+    def _exact_curve(self, nu, s, points, samples, rng):
+        if s is not None:
+            raise ValueError("s with channel='exact'; expected an interval of nu, because s is no parameter then.")
+        self._interval(nu, points)
+        seeds = check.generator(rng).spawn(points)
+        grid = np.geomspace(*nu, points)
+        found = [self.solve(nu=x, samples=samples, rng=seed) for x, seed in zip(grid, seeds, strict=True)]
+        eps, k_c, eps_err = np.transpose([(x.eps, x.k_c, x.eps_err) for x in found])
+        return BayesCurve(
+            self, np.full(points, np.nan), grid, eps, k_c.astype(int), np.ones(points, dtype=bool), eps_err
+        )
+
+    def _interval(self, nu, points):
         ends = check.array("nu", (1.0, 1.0) if nu is None else nu, (2,), hint="nu is an interval (from, to).")
         if not 0 < ends[0] < ends[1]:
             raise ValueError(
                 f"nu = {check.shown(nu)}; expected an interval 0 < from < to of n/d, e.g. curve((1.0, 1e6)), or s=..."
             )
         check.count("points", points, least=2)
+        return ends
+
+    def _grid(self, nu, points):
+        ends = self._interval(nu, points)
         low, high = (self.solve(nu=x, selection=side).s for x, side in zip(ends, SELECTIONS[1:], strict=True))
         if math.isinf(high):
             raise ValueError(
@@ -302,11 +402,17 @@ class HierarchicalTeacher(Teacher):
             raise ValueError(
                 f"feature = {check.shown(feature)}; expected an integer from 0 to {self.k - 1}, an index into v2."
             )
+        if self.channel == "exact":
+            raise ValueError(
+                "channel = 'exact' has no window of a single feature: its transitions are smeared; expected "
+                "channel='gaussian'. Compare solve(selection='uninformed') with 'informed'."
+            )
         return self._points.window(float(self.onset / self.v2[feature]))
 
     def __repr__(self):
         readouts = f"beta={self.beta:g}, k={self.k}" if self.beta is not None else f"k={self.k}"
-        return f"HierarchicalTeacher({readouts}, noise={self.noise:g}, activation={self.activation!r})"
+        exact = ", channel='exact'" if self.channel == "exact" else ""
+        return f"HierarchicalTeacher({readouts}, noise={self.noise:g}, activation={self.activation!r}{exact})"
 
 
 def power_law_readouts(beta, k):

@@ -1,0 +1,170 @@
+"""Solutions of the fixed-point equations with the exact law of a label instead of a Gaussian one."""
+
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ._features import entropy
+from .labels import Information, Labels
+from .solutions import BayesSolution, FixedPoint
+
+__all__ = ["ExactPoints", "exact_information", "exact_solution"]
+
+NEAR = 0.3  # distance of an iterate from its image from where the iteration is accelerated
+EQUAL = 1e-9  # the same, of a solution
+SAME = 1e-6  # overlaps of one solution
+STEPS, MEMORY = 200, 4  # of an iteration; iterates used by the acceleration
+SCAN = 24  # overlaps between which solutions of equal readouts are sought
+LEARNED = 0.02  # overlap of a feature that counts
+REFERENCE = 0.3, 0.98  # overlaps between which conditionings are chosen
+CONVERGED = 1e-6
+
+
+class Found(NamedTuple):
+    """One solution in all replicas: errors, overlaps, potentials, entropy powers, largest distance from the image."""
+
+    eps: np.ndarray
+    q: np.ndarray
+    phi: np.ndarray
+    power: np.ndarray
+    residual: float
+
+
+class ExactPoints:
+    r"""Overlaps that solve :math:`q_i/(1-q_i) = \nu h_i(q)`, h the Fisher information of a label.
+
+    h does not decrease with any overlap, so that the iteration is monotone: it rises from q = 0 to the least solution
+    and falls from :math:`\nu v_i^2 g'(1)/\Delta`, as if all else were known, to the greatest. Overlaps are carried as
+    x = -ln(1 - q), those of equal readouts as one.
+    """
+
+    def __init__(self, teacher, reference, samples, rng):
+        self.feature, self.Delta = teacher.feature, teacher.Delta
+        values, first, self.group, self.counts = np.unique(
+            -teacher.v2, return_index=True, return_inverse=True, return_counts=True
+        )
+        self.v2 = -values
+        reference = np.clip(np.asarray(reference)[first], *REFERENCE)
+        v = np.sqrt(self.v2)
+        self.labels = Labels(self.feature.g, v, self.group, self.Delta, reference, samples, rng)
+
+    def solve(self, nu, ends=None):
+        """All solutions found, least overlaps first.
+
+        ``ends``: where the iterations for the least and the greatest solution begin, known from a neighbouring nu.
+        """
+        top = np.log1p(nu * self.v2 * self.feature.slope / self.Delta)
+        if self.v2.size == 1:
+            starts = self._scan(nu, float(top[0]))
+        else:
+            low, high = (self._settle(nu, x, 0)[0] for x in (ends or (np.zeros(top.size), top)))
+            alone = np.allclose(low, high, rtol=0, atol=SAME)
+            starts = [low] if alone else [low, *self._between(nu, top, low, high), high]
+        return [self._describe(nu, x) for x in starts]
+
+    def _image(self, nu, x, replica):
+        return np.log1p(nu * self.labels.information(-np.expm1(-x), replica))
+
+    def _scan(self, nu, top):
+        """Downward crossings of the image and x, one number for all features."""
+
+        def excess(x):
+            return float(self._image(nu, np.array([x]), 0)[0]) - x
+
+        x = np.linspace(0, top, SCAN + 1)
+        f = [excess(y) for y in x]
+        pairs = [i for i in range(SCAN) if f[i] >= 0 > f[i + 1]]
+        return [np.array([brentq(excess, x[i], x[i + 1], xtol=1e-12, rtol=1e-12)]) for i in pairs]
+
+    def _between(self, nu, top, low, high):
+        """Solutions reached from the first features known and the others unknown."""
+        found, middle = [], 0.5 * (low + high)
+        for m in range(1, top.size):
+            if any(np.sum(x > middle) == m for x in (low, high, *found)):
+                continue
+            x = self._settle(nu, np.where(np.arange(top.size) < m, top, 0.0), 0)[0]
+            if not any(np.allclose(x, y, rtol=0, atol=10 * SAME) for y in (low, high, *found)):
+                found.append(x)
+        return sorted(found, key=np.sum)
+
+    def _settle(self, nu, x, replica):
+        """(x, distance from its image) where the iteration from x ends; Anderson's acceleration near the end."""
+        history, last = [], math.inf
+        for _ in range(STEPS):
+            image = self._image(nu, x, replica)
+            size = float(np.max(np.abs(image - x)))
+            if size < EQUAL:
+                break
+            history = [*history[-MEMORY:], (image, image - x)] if size < min(NEAR, 2 * last) else []
+            last, x = size, image
+            if len(history) > 1:
+                images, rests = (np.diff(y, axis=0).T for y in zip(*history, strict=True))
+                x = np.maximum(image - images @ np.linalg.lstsq(rests, history[-1][1], rcond=None)[0], 0.0)
+        return image, size
+
+    def _describe(self, nu, start):
+        """The solution reached from x in every replica."""
+        ends = [self._settle(nu, start, r) for r in range(self.labels.replicas)]
+        t = np.expm1([x for x, _ in ends])
+        gaps, prices = (np.array([[f(y) for y in row] for row in t]) for f in (self.feature.gap, entropy))
+        H = np.array([self.labels.entropy(row / (1 + row), r) for r, row in enumerate(t)])
+        power = np.exp(2 * H) / (2 * math.pi * math.e)
+        phi = -prices @ self.counts - nu * np.log(power)
+        q, residual = (t / (1 + t))[:, self.group], max(size for _, size in ends)
+        return Found(gaps @ (self.counts * self.v2), q, phi, power, residual)
+
+
+def exact_information(teacher, q, samples, rng):
+    """What a label says at the overlaps q (k,), by the exact law of the label."""
+    pairs, group = np.unique(np.stack([-teacher.v2, q]), axis=1, return_inverse=True)
+    v, q = np.sqrt(-pairs[0]), pairs[1]
+    labels = Labels(teacher.feature.g, v, group.ravel(), teacher.Delta, np.clip(q, *REFERENCE), samples, rng)
+    h = np.array([labels.information(q, r) for r in range(labels.replicas)])[:, labels.group]
+    power = np.exp([2 * labels.entropy(q, r) for r in range(labels.replicas)]) / (2 * math.pi * math.e)
+    return Information(h.mean(axis=0), error(h), float(power.mean()), float(error(power)), labels.cross(q))
+
+
+def error(values):
+    """Standard error of the mean over replicas; 0 where there is one, which is no sample."""
+    return np.std(values, axis=0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.zeros(values.shape[1:])
+
+
+def exact_solution(teacher, nu, selection, reference, samples, rng):
+    """The Bayes-optimal state as a BayesSolution, and whether all is well."""
+    found = ExactPoints(teacher, reference, samples, rng).solve(nu)
+    return described(teacher, nu, selection, found)
+
+
+def described(teacher, nu, selection, found):
+    """A BayesSolution from all solutions found."""
+    best = int(np.argmax([x.phi.mean() for x in found]))
+    selected = {"bayes": best, "uninformed": 0, "informed": len(found) - 1}[selection]
+    for other in found:
+        gap = found[best].phi - other.phi
+        if selection == "bayes" and other is not found[best] and gap.mean() < 3 * error(gap):
+            warnings.warn(
+                f"two solutions at nu = {nu:.6g} have potentials that differ by {gap.mean():.2g}({error(gap):.1g}): "
+                f"eps = {found[best].eps.mean():.4g} was chosen, {other.eps.mean():.4g} may be right. Try more "
+                "samples.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+    one = found[selected]
+    q = one.q.mean(axis=0)
+    points = tuple(
+        FixedPoint(
+            nu / float(x.power.mean()),
+            float(x.eps.mean()),
+            int(np.sum(x.q.mean(axis=0) > LEARNED)),
+            float(x.phi.mean()),
+        )
+        for x in found
+    )
+    s, eps, k_c, phi = points[selected]
+    ends = {"eps_err": float(error(one.eps)), "phi_err": float(error(one.phi)), "channel": "exact"}
+    return BayesSolution(
+        teacher, nu, eps, q, k_c, s, phi, points, selected, one.residual < CONVERGED, one.residual, **ends
+    )

@@ -1,0 +1,206 @@
+"""The exact channel: numbers computed independently, identities of the information, solutions."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from overlaps.static import HierarchicalTeacher
+from overlaps.static.bayes.exact import ExactPoints
+
+HE3 = {3: 1.0}
+DELTA = 0.5
+
+
+def equal(k, activation=HE3, Delta=DELTA, **options):
+    options = {"channel": "exact"} | options
+    return HierarchicalTeacher(v2=np.full(k, 1 / k), noise=Delta**0.5, activation=activation, **options)
+
+
+# information ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "k, q, h",
+    [
+        (1, 0.0, 0.2289757464),
+        (1, 0.5, 0.4492168129),
+        (1, 0.9, 1.7290482872),
+        (2, 0.0, 0.0741979),
+        (2, 0.5, 0.2440427008),
+        (2, 0.9, 1.0116719565),
+    ],
+)
+def test_golden_information(k, q, h):
+    """Quadratures of another program, checked there in two ways."""
+    found = equal(k).information(np.full(k, q), samples=2)
+    assert np.allclose(found.h, h, rtol=0, atol=1e-9 if h > 0.1 else 1e-7)  # the digits given
+    assert np.all(found.h_err == 0) and found.power_err == 0
+    if q == 0.5:
+        assert found.power == pytest.approx({1: 0.9262604426, 2: 1.0157519350}[k], abs=5e-9)  # 1e-9 apart
+
+
+def test_information_by_direct_sums():
+    """One feature: sums of positive terms over y and the unknown part z, no Fourier transform."""
+    q, h = 0.5, 0.0
+    V, y, z = np.linspace(-7, 7, 71), np.linspace(-60, 60, 751), np.linspace(-8, 8, 1601)
+    for x in V:
+        omega, weight = math.sqrt(q) * x, math.exp(-x * x / 2) * 0.2 / math.sqrt(2 * math.pi)
+        kernel = np.exp(-((z - omega) ** 2) / (2 * (1 - q)))
+        kernel /= kernel.sum()
+        likelihood = np.exp(-((y[:, None] - (z**3 - 3 * z) / math.sqrt(6)) ** 2) / (2 * DELTA)) / math.sqrt(
+            2 * math.pi * DELTA
+        )
+        p, slope = likelihood @ kernel, likelihood @ (kernel * (z - omega) / (1 - q))
+        h += weight * np.sum(slope[p > 1e-200] ** 2 / p[p > 1e-200]) * 0.16
+    assert h == pytest.approx(equal(1).information([q]).h[0], rel=2e-5)  # labels beyond 60 are left out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activation", [HE3, {3: 0.4, 4: 0.6}], ids=str)
+def test_information_is_the_slope_of_the_entropy(activation):
+    """-d ln N / dq_i = h_i, two unequal features."""
+    teacher = HierarchicalTeacher(v2=[0.7, 0.3], noise=2.0, activation=activation, channel="exact")
+    q, step = np.array([0.6, 0.3]), 1e-3
+    h = teacher.information(q).h
+    for i in range(2):
+        up, down = (teacher.information(q + s * step * np.eye(2)[i]).power for s in (1, -1))
+        assert h[i] == pytest.approx(-math.log(up / down) / (2 * step), rel=1e-4)  # differences of second order
+
+
+def test_power_is_below_that_of_gaussian_labels():
+    for q in (0.0, 0.4, 0.9):
+        exact, gaussian = (equal(2, channel=x).information([q, q]) for x in ("exact", "gaussian"))
+        assert exact.power < gaussian.power == pytest.approx(DELTA + 1 - q**3, rel=1e-14)
+        assert np.allclose(gaussian.h, 1.5 * q**2 / gaussian.power, rtol=1e-14) and gaussian.cross == 0
+
+
+def test_what_diagonal_overlaps_leave_out():
+    cross = [equal(2).information([q, q]).cross for q in (0.1, 0.5, 0.8, 0.9)]
+    assert np.allclose(cross, [0.683, 0.232, 0.098, 0.0564], atol=5e-4)  # the digits given
+    assert equal(2, {4: 1.0}).information([0.5, 0.5]).cross == 0  # even: w -> -w
+    assert 0 < equal(5).information(np.full(5, 0.8), samples=16).cross < 0.2
+
+
+def test_sampled_information_tends_to_that_without_overlap():
+    """At q = 0 nothing is sampled: h = v^6 81 / (Delta + 1)^3 for many features."""
+    h = equal(64).information(np.zeros(64), samples=2).h[0]
+    assert h == pytest.approx(4.81183e-5, rel=2e-6)  # the digits given
+    assert h * 64**3 * 1.5**3 / 81 == pytest.approx(0.526, abs=5e-4)
+
+
+def test_information_in_the_order_of_the_readouts():
+    here = HierarchicalTeacher(v2=[0.2, 0.5, 0.3], noise=1.0, activation=HE3, channel="exact")
+    there = dataclasses.replace(here, v2=[0.5, 0.3, 0.2])
+    a, b = here.information([0.3, 0.6, 0.5], samples=16), there.information([0.6, 0.5, 0.3], samples=16)
+    assert np.all(np.abs(a.h[[1, 2, 0]] - b.h) < 5 * np.hypot(a.h_err[[1, 2, 0]], b.h_err) + 0.01 * b.h)
+    assert np.all(a.h_err < 0.05 * a.h)
+
+
+# solutions ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "k, A, numbers",
+    [
+        (1, 1.5, dict(q=0.323484776, eps=0.9661497766)),
+        (1, 3.0, dict(q=0.7009047225, eps=0.6556683382, phi=0.079840194)),
+        (1, 6.0, dict(q=0.9214804467, eps=0.2175467972)),
+        pytest.param(2, 1.5, dict(eps=0.9691480995), marks=pytest.mark.slow),
+        pytest.param(2, 3.0, dict(q=0.784114446, eps=0.5178986297, phi=-0.267801258), marks=pytest.mark.slow),
+    ],
+)
+def test_golden_solutions(k, A, numbers):
+    found = equal(k).solve(nu=A * k, samples=2)  # one and two features are integrated
+    assert found.converged and found.eps_err == found.phi_err == 0 and found.note == ""
+    for name, value in numbers.items():
+        assert np.allclose(getattr(found, name), value, rtol=0, atol=1e-8), name
+    assert np.allclose(found.q / (1 - found.q), A * k * equal(k).information(found.q).h, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "k, eps, spread",
+    [(4, 0.4116, 6e-4), (8, 0.3423, 5e-4), (16, 0.3011, 5e-4), (32, 0.27718, 6e-5), (64, 0.2648, 3e-4),
+     (100, 0.2601, 4e-4)],
+)  # fmt: skip
+def test_equal_readouts(k, eps, spread):
+    found = equal(k).solve(nu=3.0 * k, rng=5)
+    assert abs(found.eps - eps) < 4 * math.hypot(spread, found.eps_err) and 0 < found.eps_err < 2e-3
+    assert found.converged and found.phi_err > 0
+    assert found.eps > equal(k, channel="gaussian").solve(nu=3.0 * k).eps
+
+
+@pytest.mark.slow
+def test_power_law():
+    teacher = HierarchicalTeacher(beta=1.0, k=20, noise=0.3**0.5, activation=HE3, channel="exact")
+    found = teacher.solve(nu=30, samples=16)
+    assert abs(found.eps - 0.1827) < 4 * math.hypot(5e-4, found.eps_err) and found.eps_err < 2e-3
+    assert np.allclose(found.q[:5], [0.989, 0.955, 0.890, 0.795, 0.615], atol=0.02) and found.converged
+    assert dataclasses.replace(teacher, channel="gaussian").solve(nu=30).eps < 0.17
+
+
+def test_iteration_is_monotone():
+    teacher = HierarchicalTeacher(v2=[0.6, 0.3, 0.1], noise=1.0, activation=HE3, channel="exact")
+    points = ExactPoints(teacher, [0.8] * 3, 8, np.random.default_rng(1))
+    for x, sign in ((np.zeros(3), 1), (np.log1p(20 * points.v2 * 3), -1)):
+        for _ in range(4):
+            image = points._image(20.0, x, 0)
+            assert np.all(sign * (image - x) >= 0)
+            x = image
+
+
+def test_solutions_are_reproducible_and_ordered():
+    teacher = HierarchicalTeacher(v2=[0.6, 0.3, 0.1], noise=1.0, activation=HE3, channel="exact")
+    runs = [teacher.solve(nu=20, samples=4, rng=x) for x in (1, 1, 2)]
+    assert runs[0] == runs[1] and runs[0].eps != runs[2].eps
+    assert runs[0].q[0] > runs[0].q[1] > runs[0].q[2] and "+-" in repr(runs[0])
+    assert np.allclose(runs[0].cut([0, 3]), [1.0, runs[0].eps], atol=1e-3)  # the mean over replicas is not linear
+
+
+def test_even_activation_knows_nothing_at_first():
+    """No overlap is a solution, and with few data the only one."""
+    teacher = equal(1, {4: 1.0}, Delta=20.0)
+    assert teacher.information([0.0]).h[0] < 1e-20
+    found = teacher.solve(nu=1.0)
+    assert found.q[0] < 1e-9 and found.k_c == 0 and found.eps == pytest.approx(1, rel=1e-12)
+
+
+def test_curve():
+    curve = equal(1).curve((1.5, 6.0), points=3)
+    assert np.allclose(curve.eps[[0, 2]], [0.9661497766, 0.2175467972], atol=1e-8)
+    assert np.allclose(curve.nu, [1.5, 3.0, 6.0]) and np.all(np.isnan(curve.s)) and curve.optimal.all()
+    assert np.all(curve.eps_err == 0)
+
+
+# bad input ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(channel="true"), r"channel = 'true'; expected 'gaussian' or 'exact'"),
+        (dict(noise=0.0), r"channel = 'exact' with noise = 0.*expected noise > 0.*Try channel='gaussian'"),
+        (dict(activation=np.tanh), r"channel = 'exact' with .*expected noise > 0 and a dictionary"),
+    ],
+)
+def test_bad_teacher(change, message):
+    with pytest.raises(ValueError, match=message):
+        HierarchicalTeacher(**{"v2": [0.5, 0.5], "noise": 1.0, "activation": HE3, "channel": "exact"} | change)
+
+
+def test_bad_calls():
+    here = equal(2)
+    with pytest.raises(ValueError, match=r"q = .*; expected overlaps 0 <= q < 1"):
+        here.information([0.5, 1.0])
+    with pytest.raises(ValueError, match=r"samples = 1; expected an integer >= 2"):
+        here.solve(nu=1.0, samples=1)
+    with pytest.raises(ValueError, match=r"has no window of a single feature"):
+        here.window(0)
+    with pytest.raises(ValueError, match=r"s with channel='exact'; expected an interval of nu"):
+        here.curve(s=[1.0, 2.0])
+    with pytest.raises(ValueError, match=r"expected at most 262144 and 200\. Try channel='gaussian', or more noise"):
+        equal(1, Delta=1e-10).solve(nu=1.0)
+    with pytest.raises(ValueError, match=r"0 different readouts|201 different readouts"):
+        HierarchicalTeacher(beta=1.0, k=201, noise=1.0, activation=HE3, channel="exact").information(np.zeros(201))
