@@ -21,7 +21,6 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps.static.bayes.student import train_student
 
 DELTA = 0.2
 RATES = {"random": 0.02, "teacher": 0.003}  # a high rate would throw the student out of the teacher again
@@ -34,7 +33,7 @@ def main(d, k, alphas, seeds, steps):
     for start in RATES:
         runs[start] = [
             [
-                train_student(
+                ov.static.train_student(
                     teacher,
                     d=d,
                     n=round(a * d * d),

@@ -106,6 +106,10 @@ RECORDS = {
     "SubcriticalPowerLaw": (lambda: SUBCRITICAL, dict(noise=0.8)),
     "EqualReadouts": (lambda: ov.static.EqualReadouts(noise=0.5, activation=ov.relu), dict(noise=0.1)),
     "Correlation": (lambda: correlation_of({3: 1.0}), dict(c=(0.0, 0.0, 0.0, 2.0))),
+    "PosteriorSample": (
+        lambda: ov.static.sample_posterior(TEACHER, d=2, nu=1e-9, rng=1, steps=200, chains=2), dict(d=1)
+    ),
+    "Information": (lambda: TEACHER.information(np.full(6, 0.5)), dict(power=1.0)),
     "StudentRun": (lambda: train_student(TEACHER, d=8, n=50, width=2, rng=1, steps=5), dict(n=1)),
     "HiddenManifold": (lambda: MANIFOLD, dict(eta=0.1)),
     "ManifoldEnsemble": (lambda: ov.simulate(MANIFOLD, N=20, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),

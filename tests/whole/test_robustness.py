@@ -744,6 +744,7 @@ def no_work(monkeypatch):
         ("simulators.simulate", "_map_runs"),
         ("sweeps.sweep", "run_here", "run_pool"),
         ("static.bayes.student", "train"),
+        ("static.bayes.posterior", "leap"),
         ("static.spiked.simulation", "network_draw", "srf_draw"),
         ("static.spiked.ridge", "fit"),
     ):

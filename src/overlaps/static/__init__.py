@@ -1,7 +1,9 @@
 """Static theories: what a given amount of data determines, whatever the algorithm (fixed points, no dynamics)."""
 
 from .bayes.equal import EqualReadouts
+from .bayes.posterior import sample_posterior
 from .bayes.power_law import PowerLawLimit
+from .bayes.student import train_student
 from .bayes.subcritical import SubcriticalPowerLaw
 from .bayes.teacher import HierarchicalTeacher
 from .spiked.best_step import best_step
@@ -23,6 +25,8 @@ __all__ = [
     "gaussian_rows",
     "large_batch_network",
     "partial_network",
+    "sample_posterior",
     "simulate_one_step",
     "simulate_srf",
+    "train_student",
 ]

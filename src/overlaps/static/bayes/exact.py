@@ -81,7 +81,8 @@ class ExactPoints:
 
     def _between(self, nu, top, low, high):
         """Solutions reached from the first features known and the others unknown."""
-        found, middle = [], 0.5 * (low + high)
+        found: list[np.ndarray] = []
+        middle = 0.5 * (low + high)
         for m in range(1, top.size):
             if any(np.sum(x > middle) == m for x in (low, high, *found)):
                 continue
@@ -92,7 +93,8 @@ class ExactPoints:
 
     def _settle(self, nu, x, replica):
         """(x, distance from its image) where the iteration from x ends; Anderson's acceleration near the end."""
-        history, last = [], math.inf
+        history: list[tuple] = []
+        last = math.inf
         for _ in range(STEPS):
             image = self._image(nu, x, replica)
             size = float(np.max(np.abs(image - x)))
@@ -164,7 +166,8 @@ def described(teacher, nu, selection, found):
         for x in found
     )
     s, eps, k_c, phi = points[selected]
-    ends = {"eps_err": float(error(one.eps)), "phi_err": float(error(one.phi)), "channel": "exact"}
+    errors = float(error(one.eps)), float(error(one.phi))
+    good = one.residual < CONVERGED
     return BayesSolution(
-        teacher, nu, eps, q, k_c, s, phi, points, selected, one.residual < CONVERGED, one.residual, **ends
+        teacher, nu, eps, q, k_c, s, phi, points, selected, good, one.residual, *errors, teacher.channel
     )

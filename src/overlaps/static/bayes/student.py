@@ -88,9 +88,8 @@ def train_student(teacher, *, d, n, width, rng, start="random", steps=20_000, ba
     Examples
     --------
     >>> import overlaps as ov
-    >>> from overlaps.static.bayes.student import train_student
     >>> teacher = ov.static.HierarchicalTeacher(beta=1.0, k=3, noise=0.3, activation={3: 1.0})
-    >>> train_student(teacher, d=8, n=500, width=3, rng=1, steps=20).eps.shape
+    >>> ov.static.train_student(teacher, d=8, n=500, width=3, rng=1, steps=20).eps.shape
     (21,)
     """
     d, n, width = (check.count(name, x) for name, x in (("d", d), ("n", n), ("width", width)))
@@ -107,8 +106,7 @@ def train_student(teacher, *, d, n, width, rng, start="random", steps=20_000, ba
             "start='random'."
         )
     rng = check.generator(rng)
-    correlation = np.array(teacher.g.c)
-    sigma = np.polynomial.hermite_e.herme2poly([math.sqrt(x / math.factorial(l)) for l, x in enumerate(correlation)])
+    correlation, sigma = np.array(teacher.g.c), teacher.g.polynomial
     v = np.sqrt(np.sort(teacher.v2)[::-1])
     U_star, U = sphere(rng, teacher.k, d), sphere(rng, width, d)
     a = np.full(width, 1 / math.sqrt(width))

@@ -347,9 +347,9 @@ class HierarchicalTeacher(Teacher):
     def _exact_curve(self, nu, s, points, samples, rng):
         if s is not None:
             raise ValueError("s with channel='exact'; expected an interval of nu, because s is no parameter then.")
-        self._interval(nu, points)
+        low, high = self._interval(nu, points)
         seeds = check.generator(rng).spawn(points)
-        grid = np.geomspace(*nu, points)
+        grid = np.geomspace(low, high, points)
         found = [self.solve(nu=x, samples=samples, rng=seed) for x, seed in zip(grid, seeds, strict=True)]
         eps, k_c, eps_err = np.transpose([(x.eps, x.k_c, x.eps_err) for x in found])
         return BayesCurve(

@@ -1,0 +1,302 @@
+"""The posterior of the features at finite size, sampled: Hamiltonian Monte Carlo."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..._base import check
+from ..._base.progress import bar
+from ..._base.record import Record
+from ._posterior import respond
+from .teacher import HierarchicalTeacher
+
+__all__ = ["PosteriorSample", "sample_posterior"]
+
+TARGET, FIRST = 0.8, 0.3  # acceptance that the warm-up aims at; step it begins with
+TRUSTED = 1.1, 50  # largest R-hat and least effective size of a run that can be trusted
+STARTS = ("teacher", "random")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PosteriorSample(Record):
+    """Draws from the posterior; made by :func:`sample_posterior`.
+
+    Attributes
+    ----------
+    d, n : int
+        Input dimension and samples.
+    eps, eps_err : float
+        Bayes error on noiseless labels, half the squared distance of posterior draws from the teacher.
+    q, q_err : ndarray, shape (k,)
+        Overlaps of draws with the features, in the order of v2.
+    noise, noise_err : float
+        Mean squared residual of the data, which is the noise variance Delta at every d (Nishimori's identity).
+    ess, rhat : ndarray, shape (runs,)
+        Effective sample size of eps in each run, all its chains together, and split R-hat.
+    acceptance : float
+        Fraction of accepted proposals.
+    draws : ndarray, shape (runs, chains, steps)
+        eps of every draw; nan where the run was interrupted.
+    converged : bool
+        Whether every run has R-hat <= 1.1 and an effective size of at least 50.
+    success, message : bool, str
+        Whether all draws were made, and a sentence.
+    """
+
+    d: int
+    n: int
+    eps: float
+    eps_err: float
+    q: np.ndarray
+    q_err: np.ndarray
+    noise: float
+    noise_err: float
+    ess: np.ndarray
+    rhat: np.ndarray
+    acceptance: float
+    draws: np.ndarray
+    converged: bool
+    success: bool
+    message: str
+
+    def __repr__(self):
+        runs, chains, steps = self.draws.shape
+        size = f"{runs} runs x {chains} chains x {steps} draws"
+        return f"PosteriorSample(d={self.d}, n={self.n}, {size}, eps={self.eps:.4g}+-{self.eps_err:.1g})"
+
+
+def sample_posterior(
+    teacher, *, d, nu, rng, start="teacher", chains=1, runs=1, steps=1000, warmup=200, leapfrog=20, data=None,
+    progress=False,
+):  # fmt: skip
+    r"""Sample the posterior of the features at finite d and k by Hamiltonian Monte Carlo.
+
+    .. math::
+        U(W) = \frac{1}{2\Delta} \sum_{\mu \le n} \Big(y_\mu - \sum_i v_i\, \sigma(x_\mu \cdot w_i/|w_i|)\Big)^2 +
+        \frac{|W|^2}{2}, \qquad w_i \in R^d
+
+    Parameters
+    ----------
+    teacher : HierarchicalTeacher
+        Readouts (v_i > 0), noise > 0 and an activation given as a dict.
+    d : int
+        Input dimension.
+    nu : float
+        Data, n/d > 0; n is rounded.
+    rng : int or numpy.random.Generator
+        Seed; run i uses its i-th child.
+    start : {"teacher", "random"}
+        The teacher is a sample of the posterior, so that the chain begins in equilibrium; this says nothing about
+        coexisting branches. A random start that stays at q = 0 has not found the posterior.
+    chains, runs : int
+        Chains on one data set; data sets.
+    steps, warmup, leapfrog : int
+        Draws kept of each chain, draws before them that fix the step size, leaps between draws.
+    data : tuple of array_like, optional
+        (X (n, d), y (n,), features (k, d) of norm one) in place of drawn data; one run.
+    progress : bool
+        Show a progress bar.
+
+    Returns
+    -------
+    PosteriorSample
+        Error bars are those of the draws with one data set (sd/sqrt(ess)), of the spread between data sets with more.
+
+    Raises
+    ------
+    ValueError
+        An argument out of range, no noise, an activation that is not a dict, data of other sizes.
+
+    Warns
+    -----
+    RuntimeWarning
+        A run has R-hat > 1.1 or an effective size below 50, or Ctrl-C was pressed: the draws made are kept.
+
+    Notes
+    -----
+    *Sampled*: exact at finite d and k up to the error bars, overlaps between different features included. Directions
+    of Gaussian vectors are uniform on the sphere, which is the prior. A chain may stay in one of several modes, and
+    chains that begin together do not notice (R-hat is 1). From the teacher the mean over data sets is right even then,
+    because each chain begins with an exact sample; the mean of one data set is not.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> teacher = ov.static.HierarchicalTeacher(v2=[1.0], noise=1.0, activation={3: 1.0})
+    >>> found = ov.static.sample_posterior(teacher, d=10, nu=20, rng=1, steps=200)
+    >>> found.draws.shape, found.q[0] > 0.8
+    ((1, 1, 200), True)
+    """
+    if not isinstance(teacher, HierarchicalTeacher) or not isinstance(teacher.activation, dict) or not teacher.noise:
+        raise ValueError(
+            f"teacher = {check.shown(teacher)}; expected a HierarchicalTeacher with noise > 0 whose activation is a "
+            "dictionary of Hermite components. Try activation={3: 1.0}."
+        )
+    d, chains, runs = (check.count(name, x) for name, x in (("d", d), ("chains", chains), ("runs", runs)))
+    steps, warmup = check.count("steps", steps, least=4), check.count("warmup", warmup, least=0)
+    leapfrog = check.count("leapfrog", leapfrog)
+    nu = check.number("nu", nu, above=0)
+    check.choice("start", start, STARTS)
+    n = max(1, round(nu * d))
+    data = None if data is None else _data(data, teacher.k, d, runs)
+    record = np.full((runs, chains, steps, teacher.k + 2), np.nan)
+    accepted: list[bool] = []
+    done, message = 0, f"{runs * chains * steps} draws made."
+    with bar(progress, runs * (warmup + steps), "draws") as tick:
+        try:
+            for i, child in enumerate(check.generator(rng).spawn(runs)):
+                problem = Problem(teacher, *(data or draw(teacher, d, n, child)))
+                walkers = [Chain(problem, start, x) for x in child.spawn(chains)]
+                for t in range(-warmup, steps):
+                    values = []
+                    for walker in walkers:
+                        accept = walker.step(leapfrog, t + warmup if t < 0 else None)
+                        values.append(problem.measure(walker.W, walker.squares))
+                        if t >= 0:
+                            accepted.append(accept)
+                    if t >= 0:
+                        record[i, :, t] = values
+                    done += 1
+                    if tick:
+                        tick(done)
+        except KeyboardInterrupt:
+            if np.sum(np.isfinite(record[0, 0, :, 0])) < 4:
+                raise
+            message = "Interrupted; the draws made are kept."
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+    rows = [x[:, np.isfinite(x[0, :, 0])] for x in record]
+    return _result(d, len(problem.y), record, [x for x in rows if x.shape[1] >= 4], accepted, message)
+
+
+def _data(data, k, d, runs):
+    if runs != 1 or not isinstance(data, tuple) or len(data) != 3:
+        raise ValueError(f"data with runs = {runs}; expected data=(X, y, features) and runs=1.")
+    y = check.array("data y", data[1], ("n",))
+    X, features = check.array("data X", data[0], (y.size, d)), check.array("data features", data[2], (k, d))
+    if np.any(np.abs(np.linalg.norm(features, axis=1) - 1) > 1e-8):
+        raise ValueError("data features have norms other than 1; expected unit vectors. Divide them by their norms.")
+    return X, y, features
+
+
+def draw(teacher, d, n, rng):
+    """(X, y, features) of a teacher of dimension d."""
+    features = rng.normal(size=(teacher.k, d))
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    X = rng.normal(size=(n, d))
+    clean = np.polynomial.polynomial.polyval(X @ features.T, teacher.g.polynomial) @ np.sqrt(teacher.v2)
+    return X, clean + teacher.noise * rng.normal(size=n), features
+
+
+class Problem:
+    """The potential U(W) of one data set, and what is measured of W."""
+
+    def __init__(self, teacher, X, y, features):
+        self.X, self.y, self.features, self.Delta = X, y, features, teacher.Delta
+        self.v, self.sigma, self.c = np.sqrt(teacher.v2), teacher.g.polynomial, np.array(teacher.g.c)
+        self.mass = 1 + len(y) / X.shape[1] * teacher.v2 * teacher.feature.slope / self.Delta
+        self.own = self._product(features, features)
+
+    def potential(self, W):
+        """(U, dU/dW, sum of squared residuals)."""
+        length = np.linalg.norm(W, axis=1, keepdims=True)
+        u = W / length
+        Z = self.X @ u.T
+        squares = respond(Z, self.sigma, self.v, self.y)
+        pull = Z.T @ self.X / self.Delta
+        pull -= np.sum(pull * u, axis=1, keepdims=True) * u
+        return 0.5 * squares / self.Delta + 0.5 * np.sum(W * W), pull / length + W, squares
+
+    def measure(self, W, squares):
+        """(eps, mean squared residual, overlaps) of one draw."""
+        u = W / np.linalg.norm(W, axis=1, keepdims=True)
+        eps = 0.5 * (self.own - 2 * self._product(self.features, u) + self._product(u, u))
+        return np.concatenate([[eps, squares / self.y.size], np.sum(u * self.features, axis=1)])
+
+    def _product(self, a, b):
+        return self.v @ np.polynomial.polynomial.polyval(a @ b.T, self.c) @ self.v
+
+
+class Chain:
+    """One chain: its state W with potential and gradient, and its step size."""
+
+    def __init__(self, problem, start, rng):
+        self.problem, self.rng, self.log_step = problem, rng, math.log(FIRST)
+        self.W = rng.normal(size=problem.features.shape)
+        if start == "teacher":
+            self.W = np.linalg.norm(self.W, axis=1, keepdims=True) * problem.features
+        self.U, self.slope, self.squares = problem.potential(self.W)
+
+    def step(self, leaps, time):
+        """One proposal, adapting the step where a time of the warm-up is given; whether it was accepted."""
+        mass = self.problem.mass[:, None]
+        p = np.sqrt(mass) * self.rng.normal(size=self.W.shape)
+        h = math.exp(self.log_step) * self.rng.uniform(0.8, 1.2)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a diverging proposal is refused below
+            W, end, U, slope, squares = leap(self.problem, self.W, p, self.slope, h, leaps)
+            change = U - self.U + 0.5 * float(np.sum((end * end - p * p) / mass))
+        chance = math.exp(min(0.0, -change)) if math.isfinite(change) else 0.0
+        accept = bool(self.rng.random() < chance)
+        if accept:
+            self.W, self.U, self.slope, self.squares = W, U, slope, squares
+        if time is not None:
+            self.log_step += 1.5 * (chance - TARGET) / (time + 3) ** 0.6
+        return accept
+
+
+def leap(problem, W, p, slope, h, leaps):
+    """Leapfrog steps of size h: (W, p, U, dU/dW, sum of squared residuals) at the end."""
+    for _ in range(leaps):
+        p = p - 0.5 * h * slope
+        W = W + h * p / problem.mass[:, None]
+        U, slope, squares = problem.potential(W)
+        p = p - 0.5 * h * slope
+    return W, p, U, slope, squares
+
+
+def chains_agree(x):
+    """(effective sample size, split R-hat, standard deviation) of draws (chains, steps), by Geyer's sequence."""
+    half = x.shape[1] // 2
+    x = np.concatenate([x[:, :half], x[:, -half:]])
+    centred = x - x.mean(axis=1, keepdims=True)
+    transform = np.fft.rfft(centred, 2 * half)
+    covariance = np.fft.irfft(np.abs(transform) ** 2, 2 * half)[:, :half].mean(axis=0) / half
+    within = covariance[0] * half / (half - 1)
+    total = covariance[0] + np.var(x.mean(axis=1), ddof=1)
+    if within == 0:
+        return (float(x.size), 1.0, 0.0) if total == 0 else (1.0, math.inf, math.sqrt(total))
+    rho = 1 - (within - covariance) / total
+    rho[0] = 1.0
+    pairs = rho[: half - half % 2].reshape(-1, 2).sum(axis=1)
+    positive = pairs[: np.argmax(pairs <= 0)] if np.any(pairs <= 0) else pairs
+    correlated = 2 * np.sum(np.minimum.accumulate(positive)) - 1
+    return float(min(x.size / max(correlated, 1 / x.size), x.size)), math.sqrt(total / within), math.sqrt(total)
+
+
+def _result(d, n, record, rows, accepted, message):
+    """The record of all runs that have draws, (chains, draws, values) each."""
+    agree = np.array([[chains_agree(row[:, :, j]) for j in range(row.shape[2])] for row in rows])
+    means = np.array([row.mean(axis=(0, 1)) for row in rows])
+    if len(rows) > 1:
+        errors = means.std(axis=0, ddof=1) / math.sqrt(len(rows))
+    else:
+        errors = agree[0, :, 2] / np.sqrt(agree[0, :, 0])
+    value, (ess, rhat) = means.mean(axis=0), agree[:, 0, :2].T
+    converged = bool(np.all(rhat <= TRUSTED[0]) and np.all(ess >= TRUSTED[1]))
+    if not converged:
+        warnings.warn(
+            f"The posterior is not well sampled: R-hat up to {rhat.max():.3g}, effective size down to {ess.min():.3g}; "
+            f"expected at most {TRUSTED[0]} and at least {TRUSTED[1]}. Try more steps.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    numbers: dict[str, Any] = {
+        "eps": float(value[0]), "eps_err": float(errors[0]), "noise": float(value[1]), "noise_err": float(errors[1]),
+        "q": value[2:], "q_err": errors[2:], "ess": ess, "rhat": rhat, "acceptance": float(np.mean(accepted)),
+    }  # fmt: skip
+    success = not message.startswith("Interrupted")
+    return PosteriorSample(
+        d=d, n=n, draws=record[..., 0], converged=converged, success=success, message=message, **numbers
+    )
