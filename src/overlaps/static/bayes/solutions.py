@@ -89,7 +89,7 @@ class BayesSolution(Record):
             f"About {self.eps**2 / np.sum(parts**2):.3g} features carry eps, which is "
             f"{self.eps / (teacher.Delta + self.eps):.0%} of Delta + eps: what is unknown of a label is not Gaussian, "
             "and the Bayes error differs by some percent or more (it was larger wherever it was sampled). Trust eps "
-            "where more features share it (larger k, smaller beta) or the noise is larger; else try channel='exact', or "
+            "where more features share it (larger k, smaller beta) or the noise is larger; else try channel='exact' or "
             "sample_posterior."
         )
 
