@@ -34,7 +34,7 @@ from .results import discrepancy as discrepancy
 from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
 from .results.ensemble import Ensemble
-from .results.files import load
+from .results.files import load, save
 from .results.trajectory import Trajectory
 from .simulators.simulate import simulate
 from .solve import solve
@@ -91,6 +91,7 @@ __all__ = [
     "quadratic",
     "quadratic_network",
     "relu",
+    "save",
     "schedule_gradient",
     "simulate",
     "solve",

@@ -287,3 +287,22 @@ def test_schedules_are_kept_by_recipe(tmp_path):
                 same = ov.load(tmp_path / "run.npz")
             assert same == result and same.schedule == schedule
             np.testing.assert_array_equal(same.eta, result.eta)
+
+
+def test_states_and_fixed_points_are_kept_whole(tmp_path):
+    model = ov.committee_machine(2, 1, eta=0.5, v=[1.0, 0.5], spectrum=ov.power_law(beta=1.0, L=3), gradient_flow=True)
+    start = dataclasses.replace(model.random_start(N=300, rng=1), alpha=2.5)
+    point = ov.fixed_point(model, ov.solve(model, start, [60.0])[-1])
+    for record in (start, point, dataclasses.replace(start, s=None)):
+        ov.save(record, tmp_path / "one.npz")
+        again = ov.load(tmp_path / "one.npz")
+        assert again == record and type(again) is type(record)
+    assert ov.load(tmp_path / "one.npz").alpha == 2.5  # equality does not ask for the time
+    with pytest.raises(ValueError, match="result = Model.*expected a Trajectory"):
+        ov.save(model, tmp_path / "model.npz")
+    ov.save(start, tmp_path / "one.npz")
+    with np.load(tmp_path / "one.npz") as data:
+        damaged = {name: data[name][..., :1] if name == "q" else data[name] for name in data.files}
+    np.savez(tmp_path / "one.npz", **damaged)
+    with pytest.raises(ValueError, match="one.npz is damaged"):
+        ov.load(tmp_path / "one.npz")

@@ -31,12 +31,42 @@ SHAPES = {
     "records": "rtz", "ends": "rz", "end": "r", "start_v": "rK", "success": "r", "nfev": "r",
     "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
 }  # fmt: skip
+BARE = {"State", "FixedPoint"}  # records without a model
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
 MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 
 
 def save(result, path):
-    """Write a Trajectory, a Batch, an Ensemble or one of these through Stages; complete or not at all."""
+    """Write a result, a state or a fixed point to one ``.npz`` file; it appears complete at ``path``, or not at all.
+
+    Parameters
+    ----------
+    result : Trajectory, Batch, Ensemble, one of these through Stages, State or FixedPoint
+        What to keep: arrays as they are, everything else as JSON. ``traj.save(path)`` is the same.
+    path : path-like
+        Where; ``.npz`` is added where it is missing.
+
+    Raises
+    ------
+    ValueError
+        Something that no file holds, or no path.
+    FileNotFoundError
+        There is no such folder.
+
+    Examples
+    --------
+    >>> import os, tempfile, overlaps as ov
+    >>> model = ov.committee_machine(2, 1, eta=0.5)
+    >>> start = model.random_start(N=100, rng=1)
+    >>> path = os.path.join(tempfile.mkdtemp(), "start.npz")
+    >>> ov.save(start, path)
+    >>> ov.load(path) == start
+    True
+    """
+    if not isinstance(result, Record) or not (hasattr(result, "model") or hasattr(result, "models") or _bare(result)):
+        raise ValueError(
+            f"result = {check.shown(result)}; expected a Trajectory, a Batch, an Ensemble, a State or a FixedPoint."
+        )
     path = _path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
@@ -52,6 +82,11 @@ def save(result, path):
         raise
 
 
+def _bare(result):
+    """Whether a record stands without a model: states, and what holds one."""
+    return type(result).__name__ in BARE
+
+
 def _contents(result):
     """What a file keeps of a result: (header, arrays)."""
     arrays: dict[str, Any] = {}
@@ -60,9 +95,14 @@ def _contents(result):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
             arrays[f.name] = value
-        elif f.compare and f.name not in ("model", "models", "solver", "schedule", "parts"):
+        elif f.name not in ("model", "models", "solver", "schedule", "parts", "state") and (f.compare or _bare(result)):
             header[f.name] = value
     head: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
+    if _bare(result):
+        if hasattr(result, "state"):
+            head["state"], inner = _contents(result.state)
+            arrays |= {f"state/{x}": value for x, value in inner.items()}
+        return head, arrays
     if hasattr(result, "parts"):
         stages = result.model
         head |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
@@ -214,7 +254,7 @@ def load(path, *, model=None, schedule=None):
 
     Returns
     -------
-    Trajectory, Batch, Ensemble, StagedTrajectory or StagedEnsemble
+    Trajectory, Batch, Ensemble, StagedTrajectory, StagedEnsemble, State or FixedPoint
         Equal to the one saved (but for ``solver``, where that was a class of the user's).
 
     Raises
@@ -263,6 +303,10 @@ def _result(head, data, model, schedule):
     kind = Record.kinds[head["kind"]]
     names = {f.name for f in fields(kind)}
     values = head["result"] | {name: data[name] for name in names & data.keys()}
+    if head["kind"] in BARE:
+        if "state" in names:
+            values["state"] = _result(head["state"], _inside(data, "state/"), None, None)
+        return kind(**values)
     if "parts" in names:
         return _staged(kind, head, data, model, schedule)
     if "schedule" in names:
