@@ -30,6 +30,7 @@ class Setup(NamedTuple):
     test: int
     letter: Any  # (p,) block of each neuron
     bias: bool = False
+    offset: Any = 0.0  # of each neuron's pre-activation, in the readout
 
 
 class Step(NamedTuple):
@@ -148,7 +149,9 @@ def ridge(X, y, lam):
 def fit(setup, W, theta, train_rng, test_rng):
     """Readouts (m, p) at the points (n, lam), their training errors (m,), and their test errors (m,) on one set."""
     root = math.sqrt(setup.p)
-    parts = [(setup.student(x @ W.T) / root, y) for x, y in samples(setup, theta, max(setup.n), train_rng)]
+    parts = [
+        (setup.student(x @ W.T + setup.offset) / root, y) for x, y in samples(setup, theta, max(setup.n), train_rng)
+    ]
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     points = range(len(setup.n))
     A, b0, train = np.empty((len(setup.n), setup.p)), np.zeros(len(setup.n)), np.empty(len(setup.n))
@@ -159,7 +162,7 @@ def fit(setup, W, theta, train_rng, test_rng):
         train[i] = np.mean((y[:n] - X[:n] @ A[i] - b0[i]) ** 2)
     squares = np.zeros(len(A))
     for x, y in samples(setup, theta, setup.test, test_rng):
-        squares += np.sum((y[:, None] - b0 - setup.student(x @ W.T) @ A.T / root) ** 2, axis=0)
+        squares += np.sum((y[:, None] - b0 - setup.student(x @ W.T + setup.offset) @ A.T / root) ** 2, axis=0)
     return A, train, squares / setup.test
 
 

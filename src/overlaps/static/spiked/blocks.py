@@ -240,25 +240,30 @@ def checked(model):
                 "bulk goes with one block and without rows=; expected r and c as numbers. The spectrum of all rows "
                 "does not say how those of several blocks lie to each other."
             )
-        return {x: check.number(x, getattr(model, x), **b) for x, b in (("r", {}), ("c", {"above": 0}))} | {
-            "bulk": bulk
-        }
+        one = {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0)}
+        return one | {"bulk": bulk, "offset": check.number("offset", model.offset)}
     if np.ndim(model.r) == 0 and np.ndim(model.c) == 0:
         if model.fractions is not None:
             raise ValueError(
                 f"fractions = {check.shown(model.fractions)} with a single block; expected r as a sequence."
             )
-        return {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0, hint="c is a variance.")}
+        one = {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0, hint="c is a variance.")}
+        return one | {"offset": check.number("offset", model.offset, hint="Several go with r as a sequence.")}
     r = check.array("r", model.r, ("B",), hint="One spike for each block.")
     c = check.array("c", np.full(r.shape, model.c) if np.ndim(model.c) == 0 else model.c, r.shape)
     if r.size == 0 or np.any(c <= 0):
         raise ValueError(f"c = {check.shown(model.c)}; expected at least one block, and variances > 0.")
+    offset = model.offset
+    if np.ndim(offset) == 0:
+        offset = np.full(r.shape, check.number("offset", offset))
+    offset = check.array("offset", offset, r.shape, hint="One for each block.")
     odd = even_part(function_of(model.student, "student")) < ODD
-    names = np.stack([np.abs(r) if odd else r, c], axis=1)
+    sign = np.where((r < 0) | ((r == 0) & (offset < 0)), -1.0, 1.0) if odd else 1.0
+    names = np.stack([sign * r, c, sign * offset], axis=1)
     if len(np.unique(names, axis=0)) < r.size:
         raise ValueError(
             f"r = {check.shown(model.r)}, c = {check.shown(model.c)} has equal blocks"
             f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
             "their fractions."
         )
-    return {"r": r, "c": c, "fractions": shares("r", r.size, model.fractions)}
+    return {"r": r, "c": c, "offset": offset, "fractions": shares("r", r.size, model.fractions)}

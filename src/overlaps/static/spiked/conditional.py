@@ -89,6 +89,7 @@ class Setting:
     student_breakpoints: tuple
     kap: float = 0.0
     blocks: bool = False
+    offset: tuple = (0.0,)
 
     @property
     def rho(self):
@@ -98,15 +99,15 @@ class Setting:
     def table(self, k, weight, step):
         """All functions at the points k, by rules in z of this relative step."""
         shape = (-1, k.size) if self.blocks else (k.size,)
-        rows = [self.features(k, r, c, step) for r, c in zip(self.r, self.c, strict=True)]
+        rows = [self.features(k, *one, step) for one in zip(self.r, self.c, self.offset, strict=True)]
         mu0, mu1, mu2, u = (np.reshape(x, shape) for x in zip(*rows, strict=True))
         h, h1, _, rest = averages(self.target, self.gamma * k, self.rho, self.breakpoints, STEP * step)
         return Coefficients(k, weight, mu0, mu1, mu2, u, h, h1, rest + h**2 + h1**2, self, step)
 
-    def features(self, k, r, c, step):
-        """mu0, mu1, mu2^2 and u of the neurons with spike r and bulk variance c."""
+    def features(self, k, r, c, offset, step):
+        """mu0, mu1, mu2^2 and u of the neurons with spike r, bulk variance c and pre-activation bias."""
         spread, dz = math.sqrt(c), spacing(c) * step
-        mean, slope, curvature, rest = averages(self.student, r * k, spread, self.student_breakpoints, dz)
+        mean, slope, curvature, rest = averages(self.student, r * k + offset, spread, self.student_breakpoints, dz)
         return mean, slope / spread, rest, k * slope / spread + self.kap * curvature / (2 * c)
 
     @property
@@ -144,7 +145,7 @@ class Setting:
         return nodes[0], weights[0]
 
 
-def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoints=(), *, kap=0.0):
+def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoints=(), *, kap=0.0, offset=0.0):
     r"""Tables of the conditional Gaussian coefficients on a grid of k, with a quadrature rule for k ~ N(0, 1).
 
     .. math::
@@ -164,6 +165,8 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     breakpoints, student_breakpoints : sequence of float
         Jumps and kinks of the target and of the student; those of ``np.sign``, ``np.abs`` and piecewise-linear
         activations are known.
+    offset : float or sequence of float
+        Pre-activation bias: sigma(rk + offset + sqrt(c) z) in place of sigma(rk + sqrt(c) z).
     kap : float
         u = k mu1 + kap dmu0 with dmu0 = E[sigma'']/2: what the norms of the rows add.
 
@@ -198,10 +201,14 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     kinks = kinks_of(target, breakpoints, "breakpoints"), kinks_of(student, student_breakpoints, "student_breakpoints")
     student, target = function_of(student, "student"), function_of(target, "target")
     spikes, variances = (tuple(np.atleast_1d(x).astype(float).tolist()) for x in (r, c))
-    setting = Setting(student, target, spikes, variances, float(gamma), *kinks, float(kap), np.ndim(r) > 0)
+    offsets = tuple(np.broadcast_to(np.asarray(offset, dtype=float), len(spikes)).tolist())
+    setting = Setting(student, target, spikes, variances, float(gamma), *kinks, float(kap), np.ndim(r) > 0, offsets)
     setting.check_size()
     check_growth("target", target, 1.0)
-    check_growth("student", student, math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True))))
+    far = max(map(abs, offsets))
+    check_growth(
+        "student", lambda x: student(x + far), math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True)))
+    )
     coarse, step = setting.table(*setting.rule(1.0), 1.0), 1.0
     for _ in range(REFINEMENTS):
         step *= FINER

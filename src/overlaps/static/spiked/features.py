@@ -162,6 +162,8 @@ class SpikedRandomFeatures(Record):
     bulk : array_like, shape (p,), optional
         Eigenvalues >= 0 of W_0 W_0^T, of mean one: any number that represents their law, zeros included. In place of
         ``rows``; for one block. The spike, the target and 1 are generic with respect to W_0.
+    offset : float or sequence of float, shape (B,)
+        Quenched pre-activation biases, sigma(w.x + offset) in each block.
     breakpoints, student_breakpoints : sequence of float
         Jumps and kinks of the target and of the student. Those of ``np.sign``, ``np.abs`` and the library's
         piecewise-linear activations are known.
@@ -208,6 +210,7 @@ class SpikedRandomFeatures(Record):
     fractions: Any = field(default=None, kw_only=True)
     rows: str = field(default="iid", kw_only=True)
     bulk: Any = field(default=None, kw_only=True)
+    offset: Any = field(default=0.0, kw_only=True)
     breakpoints: tuple = field(default=(), kw_only=True)
     student_breakpoints: tuple = field(default=(), kw_only=True)
     kap: float = field(default=0.0, kw_only=True)
@@ -305,6 +308,11 @@ class SpikedRandomFeatures(Record):
         SpikedRandomFeatures(tanh, sin, r=2.16732, c=1.6746, gamma=0.678032, beta=0.5)
         """
         # test: tests/static/spiked/test_simulation.py::test_model_and_network_meet_theory
+        if np.any(options.get("offset", 0.0)):
+            raise ValueError(
+                f"offset = {check.shown(options['offset'])} after a step; expected none: with biases the student is "
+                "not odd, and its step leaves more than one spike. Give r, c, gamma and offset by hand."
+            )
         if step_noise is None:
             step_noise = noise
         check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
@@ -334,7 +342,9 @@ class SpikedRandomFeatures(Record):
     def coefficients(self):
         """Tables of the conditional Gaussian coefficients over k; independent of alpha, lam and beta."""
         points = self.breakpoints, self.student_breakpoints
-        return conditional(self.student, self.target, self.r, self.c, self.gamma, *points, kap=self.kap)
+        return conditional(
+            self.student, self.target, self.r, self.c, self.gamma, *points, kap=self.kap, offset=self.offset
+        )
 
     @cached_property
     def _features(self):

@@ -242,7 +242,7 @@ def simulate_srf(model, *, alpha, lam, d, rng, draws=5, rows=None, test=None, pr
     if model.bulk is not None:
         rows = model.bulk
     setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test)
-    setup = setup._replace(bias=model.bias)
+    setup = setup._replace(bias=model.bias, offset=np.atleast_1d(model.offset)[setup.letter])
     if model.law is not None:
         t = letters_of(model.law, setup.p)
         r, c = t * model.step.r, 1 + t**2 * (model.step.c - 1)
