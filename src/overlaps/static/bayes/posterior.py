@@ -127,7 +127,7 @@ def sample_posterior(
     >>> import overlaps as ov
     >>> teacher = ov.static.HierarchicalTeacher(v2=[1.0], noise=1.0, activation={3: 1.0})
     >>> found = ov.static.sample_posterior(teacher, d=10, nu=20, rng=1, steps=200)
-    >>> found.draws.shape, found.q[0] > 0.8
+    >>> found.draws.shape, bool(found.q[0] > 0.8)
     ((1, 1, 200), True)
     """
     if not isinstance(teacher, HierarchicalTeacher) or not isinstance(teacher.activation, dict) or not teacher.noise:
