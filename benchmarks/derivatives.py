@@ -6,14 +6,13 @@ import numpy as np
 from timing import human, seconds
 
 from overlaps.activations import _relu
-from overlaps.activations._erf import erf_C
 from overlaps.gaussian import two_point as _integrals
 
 ETA, ETA_V, NOISE = 0.4, 0.7, 0.3
 
 
 def measure(name, K):
-    """Seconds of one C (for linear and quadratic, which have no C apart, of the closure) and of all derivatives."""
+    """Seconds of one C (but for relu, which has it apart, of the closure) and of all derivatives."""
     rng = np.random.default_rng(K)
     n = 2 * K
     X = rng.normal(size=(n, n + 3)) / np.sqrt(n + 3)
@@ -22,9 +21,8 @@ def measure(name, K):
     A, B, C, dv = (np.zeros(shape) for shape in ((K, K), (K, K), (K, K), (K,)))
     d = K * (K + 1) // 2 + K * K + K
     dA, dB, dC, ddv = np.zeros((d, K, K)), np.zeros((d, K, K)), np.zeros((d, K, K)), np.zeros((d, K))
-    if name in ("erf", "relu"):
-        kernel = erf_C if name == "erf" else _relu.relu_C
-        time_C = seconds(lambda: kernel(S, w, K, code, ETA, NOISE, C))
+    if name == "relu":
+        time_C = seconds(lambda: _relu.relu_C(S, w, K, code, ETA, NOISE, C))
     else:
         kernel = getattr(import_module(f"overlaps.activations._{name}"), f"{name}_closure")
         time_C = seconds(lambda: kernel(S, w, K, code, ETA, ETA_V, NOISE, True, A, B, C, dv))

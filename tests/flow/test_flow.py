@@ -44,6 +44,20 @@ def test_flow_is_the_matrix_equation(activation, rng):
         np.testing.assert_allclose(dv, c.dv - model.eta_v * model.weight_decay[1] * state.v, rtol=1e-12)
 
 
+@pytest.mark.parametrize("L", [1, 3])
+def test_flow_of_many_units_is_the_matrix_equation(L, rng):
+    """From 20 students on rows of blocks are mixed as a whole; unequal numbers, as rows and columns differ."""
+    spectrum = ov.Spectrum(np.linspace(0.4, 1.6, L) if L > 1 else [1.3])
+    options = dict(eta=0.4, noise=0.3, weight_decay=(0.1, 0.0), v=rng.uniform(0.3, 1.0, 23))
+    model = ov.committee_machine(23, 5, spectrum=spectrum, **options)
+    state = model.random_start(N=60, rng=rng)
+    c = ov.closure(model, state.Q, state.R, state.T)
+    expected = right_hand_side(model, c, state.q, state.r, state.tau)
+    # sums of up to 56 products in another order
+    for found, wanted in zip(velocity(model, state), expected, strict=False):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-12)
+
+
 def test_splitting_a_block_changes_nothing(activation, rng):
     """An eigenvalue of weight 1/2 is two equal eigenvalues of weight 1/4 each."""
     joined = ov.committee_machine(2, 2, activation=activation, eta=0.4, spectrum=ov.Spectrum([2.0, 0.5], [0.5, 0.5]))

@@ -17,17 +17,24 @@ import numpy as np
 from .._base.jit import jit
 from ..gaussian.elementary import HALF_PI, p
 from ..gaussian.two_point import ERF, PI, two_point
-from ._first_order import first_order, first_order_derivatives, mean_hessian, readout_product, unknown_S, unknown_v
+from ._first_order import (
+    fill_first_order,
+    first_order_derivatives,
+    mean_hessian,
+    readout_product,
+    unknown_S,
+    unknown_v,
+)
 
 
 @jit(inline=True)
 def tilted_covariance(S, a, b, work, St):
-    """Fill the covariance St of the fields under the measure g'_a g'_b N(0, S); return det (``_erf``)."""
-    det = tilt(S, a, b, work)
+    """Fill the covariance St of the fields under the measure g'_a g'_b N(0, S); return det^(-1/2)."""
+    inverse = tilt(S, a, b, work)
     for c in range(S.shape[0]):
         for d in range(S.shape[0]):
             St[c, d] = S[c, d] - work[E, c] * work[E, d] - work[F, c] * work[F, d]
-    return det
+    return inverse
 
 
 @jit(inline=True)
@@ -65,7 +72,7 @@ def erf_C_derivatives(S, w, K, teacher, eta, noise, dC):
     St, H, X = np.empty((n, n)), np.empty((n, n)), np.empty((K, K))
     for a in range(K):
         for b in range(a + 1):
-            c = 2 / (PI * math.sqrt(tilted_covariance(S, a, b, work, St)))
+            c = 2 / PI * tilted_covariance(S, a, b, work, St)
             square = 2 * mean_hessian(St, w, K, ERF, teacher, H, gradient) + noise * noise
             _pull_back(St, H, a, b, 0.5 * square, p)
             X[a, b] = X[b, a] = c * square
@@ -90,7 +97,7 @@ def erf_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, d
 E, F, NORM, X, WEIGHT = range(5)
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def _sum_asin_half(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1/2."""
     total = 0.0
@@ -100,7 +107,7 @@ def _sum_asin_half(work, size):
     return total
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def _sum_asin(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1; beyond 1/2 asin x = pi/2 - 2 asin sqrt((1 - x)/2)."""
     total = 0.0
@@ -118,22 +125,21 @@ def _sum_asin(work, size):
 
 @jit(inline=True)
 def tilt(S, a, b, work):
-    """Fill the tilting vectors e, f of the pair (a, b), rows E and F of the workspace; return det."""
+    """Fill the tilting vectors e, f of the pair (a, b), rows E and F of the workspace; return det^(-1/2)."""
     saa = 1.0 + S[a, a]
     if a == b:
         det = 1.0 + 2.0 * S[a, a]
     else:
         det = 1.0 + S[a, a] + S[b, b] + (S[a, a] * S[b, b] - S[a, b] * S[a, b])
-    slope = S[a, b] / saa
-    ia = 1.0 / math.sqrt(saa)
-    ib = math.sqrt(saa / det)
+    ia, inverse = 1.0 / math.sqrt(saa), 1.0 / math.sqrt(det)
+    slope, ib = S[a, b] * ia * ia, saa * ia * inverse
     for c in range(S.shape[0]):
         work[E, c] = S[a, c] * ia
         work[F, c] = (S[b, c] - slope * S[a, c]) * ib
-    return det
+    return inverse
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def _pack(S, work):
     """Fill row X with the tilted correlations St_cd / sqrt((1 + St_cc)(1 + St_dd)), triangle row by row.
 
@@ -156,7 +162,7 @@ def _pack(S, work):
     return wide
 
 
-@jit
+@jit(bare=True)
 def _tilted_error(S, w, K, teacher, work):
     """E_St[Delta^2] for any teacher."""
     total = 0.0
@@ -172,12 +178,11 @@ def _tilted_error(S, w, K, teacher, work):
     return total
 
 
-@jit
-def erf_C(S, w, K, teacher, eta, noise, C):
+@jit(bare=True)
+def erf_C(S, w, K, teacher, eta, noise, C, work):
     """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l Delta^2]."""
     n = S.shape[0]
     size = n * (n + 1) // 2
-    work = np.empty((5, size))
     i = 0
     for c in range(n):
         for d in range(c + 1):
@@ -185,20 +190,43 @@ def erf_C(S, w, K, teacher, eta, noise, C):
             i += 1
     for a in range(K):
         for b in range(a + 1):
-            det = tilt(S, a, b, work)
+            inverse = tilt(S, a, b, work)
             if teacher != ERF:
                 square = _tilted_error(S, w, K, teacher, work)
             elif _pack(S, work):
                 square = 2 / math.pi * _sum_asin(work, size)
             else:
                 square = 2 / math.pi * _sum_asin_half(work, size)
-            C[a, b] = eta * eta * w[a] * w[b] * (square + noise * noise) * 2 / (math.pi * math.sqrt(det))
+            C[a, b] = eta * eta * w[a] * w[b] * (square + noise * noise) * (2 / math.pi) * inverse
             C[b, a] = C[a, b]
 
 
-@jit
-def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    eps_g, _ = first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv)
+@jit(bare=True)
+def erf_room(n):
+    """Numbers of workspace for n fields: seven triangles, of which two hold the mean Hessian."""
+    return 7 * n * (n + 1) // 2
+
+
+@jit(bare=True)
+def _closure_in(room, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    n = S.shape[0]
+    both = n * (n + 1)
+    eps_g = fill_first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, room[:both].reshape((n + 1, n)))
     if second_order:
-        erf_C(S, w, K, teacher, eta, noise, C)
+        erf_C(S, w, K, teacher, eta, noise, C, room[both:].reshape((5, both // 2)))
     return eps_g
+
+
+@jit
+def _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    room = np.empty(erf_room(S.shape[0]))
+    return _closure_in(room, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
+
+
+@jit(bare=True)
+def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    n = S.shape[0]
+    end = n + erf_room(n)
+    if w.size < end:
+        return _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
+    return _closure_in(w[n:end], S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)

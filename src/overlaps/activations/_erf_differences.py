@@ -105,7 +105,7 @@ def erf_differences(Z, v, scale, t, weight, eta, second_order, A, G, C):
         work, St = np.empty((2, S.shape[0])), np.empty_like(S)
         for k in range(K):
             for j in range(k + 1):
-                det = tilted_covariance(S, K * n + k, K * n + j, work, St)
+                inverse = tilted_covariance(S, K * n + k, K * n + j, work, St)
                 square = _mean_square(St, v, weight)
-                C[k, j] = C[j, k] = eta * eta * v[k] * v[j] * square * 2 / (PI * math.sqrt(det))
+                C[k, j] = C[j, k] = eta * eta * v[k] * v[j] * square * 2 / PI * inverse
     return _mean_square(S, v, weight) / 2

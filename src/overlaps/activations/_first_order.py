@@ -16,7 +16,7 @@ from .._base.jit import jit
 from ..gaussian.two_point import same_field, two_point, two_point_derivatives
 
 
-@jit
+@jit(bare=True)
 def mean_hessian(S, w, K, student, teacher, H, gradient):
     """Fill H (n, n) and gradient_i = sum_c w_c E[g_i g_c] (n,); return eps_g = (1/2) sum_i w_i gradient_i."""
     n = S.shape[0]
@@ -43,7 +43,7 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
     return eps_g
 
 
-@jit
+@jit(bare=True)
 def descend(H, gradient, K, eta, eta_v, A, B, dv):
     """Fill A = -eta H_KK, B = -eta H_KM, dv = -eta_v times the gradient."""
     for k in range(K):
@@ -54,16 +54,22 @@ def descend(H, gradient, K, eta, eta_v, A, B, dv):
             B[k, j - K] = -eta * H[k, j]
 
 
-@jit
-def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv):
-    """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta].  Returns eps_g and the mean Hessian."""
-    H = np.empty((S.shape[0] + 1, S.shape[0]))  # E[g_i Delta] in its last row: allocations are what costs here
+@jit(bare=True)
+def fill_first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H):
+    """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta]; H (n + 1, n) with E[g_i Delta] last.  Returns eps_g."""
     eps_g = mean_hessian(S, w, K, student, teacher, H, H[-1])
     descend(H, H[-1], K, eta, eta_v, A, B, dv)
-    return eps_g, H
+    return eps_g
 
 
 @jit
+def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv):
+    """Fill A, B, dv as ``fill_first_order``.  Returns eps_g and the mean Hessian."""
+    H = np.empty((S.shape[0] + 1, S.shape[0]))
+    return fill_first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H), H
+
+
+@jit(bare=True)
 def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
     """Fill A, B, dv from E[g_i g_j] (n, n), E[g_k' g_j'] (K, n), E[g_k'' g_j] (K, n); return eps_g."""
     n, eps_g = w.size, 0.0
@@ -84,7 +90,7 @@ def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
     return eps_g
 
 
-@jit
+@jit(bare=True)
 def assemble_square(w, K, square, dd, eta, noise, C):
     """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l']."""
     for k in range(K):

@@ -58,7 +58,7 @@ class Bound:
     compiled : callable or None
         The kernel, where the closure is one that compiled code can call.
     parameters : ndarray
-        What compiled code hands over to the kernel behind w (n,).
+        Numbers that the kernel finds behind w (n,), see ``extended``.
     """
 
     error = 0.0
@@ -77,6 +77,10 @@ class Bound:
     def __call__(self, S, w, A, B, C, dv):
         """Fill A (K, K), B (K, M), dv (K,) and, for the second order, C (K, K); return eps_g."""
         raise NotImplementedError
+
+    def extended(self, w):
+        """The array w (n,), and behind it what compiled code hands over to the kernel: its parameters, or room."""
+        return np.append(w, self.parameters)
 
     def errors(self, S, w):
         """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M)."""
@@ -180,6 +184,11 @@ class KernelClosure(Bound):
         """Fill A, B, C, dv; return eps_g."""
         K, code, eta, eta_v, noise, second_order = self._arguments
         return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
+
+    def extended(self, w):
+        """As for any closure; here it is room."""
+        room = self._kernels.room
+        return np.array(w) if room is None else np.append(w, np.zeros(room(len(w))))
 
     def errors(self, S, w):
         """As for any closure, in one compiled function."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .._base import check
 from ..gaussian.two_point import CODES
-from ._erf import erf_closure, erf_derivatives
+from ._erf import erf_closure, erf_derivatives, erf_room
 from ._erf_differences import erf_differences
 from ._linear import linear_closure, linear_derivatives, linear_differences
 from ._quadratic import quadratic_closure, quadratic_derivatives, quadratic_differences
@@ -47,6 +47,9 @@ class Kernels:
     differences : callable, optional
         ``differences(Z, v, x, t, weight, eta, second_order, A, G, C)``, the closure of an odd function in the
         differences of students and teachers (:mod:`overlaps.flow.differences`), for ``solve(..., late=True)``.
+    room : callable, optional
+        ``room(n)``, numbers of workspace that compiled integrators then keep behind ``w`` (n,) for the ``closure`` of n
+        fields. From Python it gets ``w`` alone: a closure that needs room takes it from there, or makes its own.
 
     Raises
     ------
@@ -68,9 +71,10 @@ class Kernels:
     teachers: tuple = ()
     derivatives: Callable | None = None
     differences: Callable | None = None
+    room: Callable | None = None
 
     def __post_init__(self):
-        for role in ("closure", "derivatives", "differences"):
+        for role in ("closure", "derivatives", "differences", "room"):
             value = getattr(self, role)
             if not callable(value) and (value is not None or role == "closure"):
                 raise ValueError(f"{role} = {check.shown(value)}; expected a function that fills arrays.")
@@ -82,5 +86,5 @@ KERNELS = {
     LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences),
     QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences),
     RELU: Kernels(relu_closure, TABLE, relu_derivatives),
-    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences),
+    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room),
 }

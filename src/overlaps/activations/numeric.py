@@ -115,7 +115,10 @@ class NumericClosure(Bound):
 
     def _ready(self):
         """Make ``compiled`` and ``parameters`` what the rules in use now are."""
-        if self._mixture is not None or not hasattr(numeric_closure, "compile"):
+        if self._mixture is not None:
+            self.compiled, self.parameters = self._mixture.compiled, self._mixture.parameters
+            return
+        if not hasattr(numeric_closure, "compile"):
             return
         key = self._tables.tested, self.nodes, self._square and self._square.size
         if key[0] is self._packed[0] and key[1:] == self._packed[1:]:

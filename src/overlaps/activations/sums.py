@@ -1,10 +1,7 @@
 """Activations that are sums of scaled closed-form functions, g(x) = sum_j a_j h(b_j x).
 
 A unit with such an activation is J units of a larger network whose fields are b_j z: the kernels of the closed forms
-run on the expanded covariance, and the chain rule contracts the result,
-
-    A_kl = sum_ij b_i b_j A'_(ki)(lj),     C likewise,     dv_k = sum_j a_j dv'_(kj).
-
+run on the expanded covariance, and the chain rule contracts the result (``_sums``).
 Everything, eps_g included, then belongs to one and the same function g, so eps_g and C vanish together.  Exact for
 teachers |x| = relu(x) + relu(-x) and leaky relu; an approximation of odd sigmoids as sums of error functions.  Students
 with kinks have kernels of their own, which never meet the opposite fields x and -x.
@@ -17,6 +14,7 @@ from scipy.optimize import least_squares
 from scipy.special import erf
 
 from ._piecewise import piecewise_linear_closure
+from ._sums import contract, erf_sum_closure, expand
 from .bound import Bound
 from .kernels import ERF, KERNELS
 
@@ -37,29 +35,25 @@ class MixtureClosure(Bound):
     that need opposite relu fields x and -x have better closures (``_piecewise``, ``_mixed``).
     """
 
+    def __init__(self, student, teacher, rule):
+        super().__init__(student, teacher, rule)
+        codes, numbers = (student.code, teacher.code), (len(student.scales), len(teacher.scales))
+        terms = *student.amplitudes, *student.scales, *teacher.amplitudes, *teacher.scales
+        self.parameters = np.array([*codes, *numbers, *terms], dtype=float)
+        if student.code == ERF and hasattr(erf_sum_closure, "compile"):
+            self.compiled = erf_sum_closure
+
     def __repr__(self):
         return f"MixtureClosure(K={self.rule.K}, components={len(self.student.scales)}, {len(self.teacher.scales)})"
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
-        student, teacher, n = self.student, self.teacher, len(w)
-        K, Js = self.rule.K, len(student.scales)
-        field = np.concatenate([np.repeat(np.arange(K), Js), np.repeat(np.arange(K, n), len(teacher.scales))])
-        amplitude = np.concatenate([np.tile(student.amplitudes, K), np.tile(teacher.amplitudes, n - K)])
-        scale = np.concatenate([np.tile(student.scales, K), np.tile(teacher.scales, n - K)])
-        units = K * Js
-        A_, C_, dv_ = np.empty((units, units)), np.zeros((units, units)), np.empty(units)
-        B_ = np.empty((units, len(field) - units))
-        # elementwise, so that fields z and -z stay exactly opposite
-        S_, w_ = S[np.ix_(field, field)] * np.outer(scale, scale), amplitude * w[field]
-        eps_g = KERNELS[student.code].closure(S_, w_, units, teacher.code, *self.rule[1:], A_, B_, C_, dv_)
-        spread = scale[:, None] * (field[:, None] == np.arange(n))
-        to_student, to_teacher = spread[:units, :K], spread[units:, K:]
-        A[...] = to_student.T @ A_ @ to_student
-        B[...] = to_student.T @ B_ @ to_teacher
-        dv[...] = (amplitude[:units] * dv_).reshape(K, Js).sum(axis=1)
+        K, *rest = self.rule
+        *terms, S_, w_, A_, B_, C_, dv_ = expand(S, self.extended(w), K)
+        closure = KERNELS[self.student.code].closure
+        eps_g = closure(S_, w_[: len(S_)], dv_.size, self.teacher.code, *rest, A_, B_, C_, dv_)
+        contract(K, *terms, self.rule.second_order, A_, B_, C_, dv_, A, B, C, dv)
         if self.rule.second_order:
-            C[...] = to_student.T @ C_ @ to_student
             self.error = self._error(w, eps_g)
         return eps_g
 

@@ -10,24 +10,25 @@ import numpy as np
 from .._base.jit import jit
 
 SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
-FEW = 4  # blocks below which vector instructions do not pay
+FEW = 4  # blocks below which vector instructions do not pay along them
+MANY = 20  # students from which they pay along units
 SPHERE = -1.0  # in place of a decay: the one that keeps the norms of the students, each its own
 
 
-@jit
+@jit(bare=True)
 def triangle(i, j, K):
     """Place of the entry ij in an upper triangle (K, K) stored row by row."""
     return i * K - i * (i - 1) // 2 + j - i if i <= j else j * K - j * (j - 1) // 2 + i - j
 
 
-@jit
+@jit(bare=True)
 def add(c, x, y):
     """Add c x to y."""
     for l in range(y.size):
         y[l] += c * x[l]
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def mix(c, x, at, out):
     """Add sum_k c_k x[at_k : at_k + L] to ``out`` (L,): four rows at a time, because memory is what costs."""
     n, L, k = at.size, out.size, 0
@@ -48,7 +49,7 @@ def mix(c, x, at, out):
             out[l] += c0 * x0[l]
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def total(x):
     """sum_l x_l."""
     result = 0.0
@@ -57,7 +58,7 @@ def total(x):
     return result
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def dot(x, y):
     """sum_l x_l y_l."""
     result = 0.0
@@ -66,7 +67,7 @@ def dot(x, y):
     return result
 
 
-@jit
+@jit(bare=True)
 def gather(y, s, K, M, trains_v, S, w):
     """Fill the Q and R parts of S (n, n) and, when it is trained, the student part of w = (v, -v*)."""
     L = s.size
@@ -84,7 +85,7 @@ def gather(y, s, K, M, trains_v, S, w):
             w[k] = y[position + k]
 
 
-@jit
+@jit(bare=True)
 def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy):
     """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
     L = s.size
@@ -116,7 +117,43 @@ def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy):
                 at += L
 
 
-@jit
+@jit(fast=True)
+def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy):
+    """:func:`flow` as products of matrices, row by row: faster where units are many and blocks few."""
+    L = s.size
+    K, M = B.shape
+    first, all_tau = K * M * L, tau.reshape(tau.size)
+    to_r, to_q, to_tau = M * L * np.arange(K), K * L * np.arange(K), M * L * np.arange(M)
+    q, turned, h = np.empty((K, K, L)), np.empty((M, K, L)), np.empty((K, K, L))
+    for i in range(K):
+        for j in range(K):
+            at = first + triangle(i, j, K) * L
+            q[i, j] = y[at : at + L]
+        for m in range(M):
+            turned[m, i] = y[(i * M + m) * L : (i * M + m + 1) * L]
+    all_q, all_turned = q.reshape(q.size), turned.reshape(turned.size)
+    for i in range(K):
+        row, half = dy[to_r[i] : to_r[i] + M * L], h[i].reshape(K * L)
+        row[:] = half[:] = 0.0
+        mix(A[i], y, to_r, row)
+        mix(A[i], all_q, to_q, half)
+        for l in range(L):
+            for m in range(l, M * L, L):
+                row[m] = s[l] * row[m] - decay * y[to_r[i] + m]
+            for j in range(l, K * L, L):
+                half[j] *= s[l]
+        mix(B[i], all_tau, to_tau, row)
+        mix(B[i], all_turned, K * L * np.arange(M), half)
+    at = first
+    for i in range(K):
+        for j in range(i, K):
+            noise = second_order * C[i, j] if second_order > 0 else 0.0
+            for l in range(L):
+                dy[at] = h[i, j, l] + h[j, i, l] + s[l] * p[l] * noise - 2 * decay * y[at]
+                at += 1
+
+
+@jit(bare=True)
 def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy):
     """All blocks of :func:`flow` at once: their loop is the inner one."""
     L = s.size
@@ -172,7 +209,7 @@ def keep_norms(y, L, K, M, dy):
             position += L
 
 
-@jit
+@jit(bare=True)
 def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
     """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
 
@@ -187,7 +224,9 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
     L = s.size
     K, M = B.shape
     kappa = max(decay, 0.0)
-    if L < FEW:
+    if L < FEW and K >= MANY:
+        flow_of_units(y, s, p, tau, A, B, C, kappa, second_order, dy)
+    elif L < FEW:
         flow_of_few(y, s, p, tau, A, B, C, kappa, second_order, dy)
     else:
         flow_of_many(y, s, p, tau, A, B, C, kappa, second_order, dy)
@@ -199,7 +238,7 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
             dy[v + k] = dv[k] - decay_v * y[v + k]
 
 
-@jit
+@jit(bare=True)
 def tightening(eps_g, S, A, B, eta):
     """Factor on tolerances: 1 down to eps_g = SENSITIVE in natural units, then falling with it."""
     K, terms = A.shape[0], 0.0

@@ -153,7 +153,7 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
             u += 1
 
 
-@jit
+@jit(bare=True)
 def pairs(i, j, c, B, L, at, along):
     """Rows of (x B^T + B x^T)_ij c: their places in an array x (K, M, L), and their factors."""
     M = B.shape[1]
@@ -204,7 +204,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
             u += 1
 
 
-@jit
+@jit(bare=True)
 def turn(V, dR, dQ, dv, g):
     """Fill g = (triangle of Q, R, v) from rotated dR (K, M) and dQ (K, K), and dv (K or 0)."""
     K, M = dR.shape
@@ -226,7 +226,7 @@ def turn(V, dR, dQ, dv, g):
         g[u + k] = dv[k]
 
 
-@jit
+@jit(bare=True)
 def decompose(a, rows):
     """Overwrite a (n, n) by its factors L U, with the exchanges of rows."""
     n = rows.size
@@ -244,7 +244,7 @@ def decompose(a, rows):
             add(-a[i, k], a[k, k + 1 :], a[i, k + 1 :])
 
 
-@jit
+@jit(bare=True)
 def substitute(a, rows, x):
     """Overwrite x (n,) by the solution of L U x."""
     n = rows.size

@@ -25,6 +25,7 @@ from ._steps import (
     VECTOR,
     change_of_eps_g,
     close,
+    copy,
     largest,
     notable,
 )
@@ -98,7 +99,7 @@ def predict(D, order, atol, rtol, rows):
             scale[l] = 1.0 / (atol + rtol * abs(new[l]))
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def norm(x, scale):
     """Root mean square of x, times ``scale`` entry by entry."""
     result = 0.0
@@ -107,7 +108,7 @@ def norm(x, scale):
     return sqrt(result / x.size)
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def negligible(x, y, atol, rtol, least):
     """Whether all |x| <= max(atol + rtol |y|, least); False for nan."""
     for first in range(0, x.size, TILE):  # without an exit inside, so that a tile becomes vector instructions
@@ -120,7 +121,7 @@ def negligible(x, y, atol, rtol, least):
     return True
 
 
-@jit(inline=True)
+@jit(bare=True)
 def velocity(closure, constants, work, y, dy):
     """Fill dy/dalpha; return eps_g."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
@@ -130,7 +131,7 @@ def velocity(closure, constants, work, y, dy):
     return eps_g
 
 
-@jit(inline=True)
+@jit
 def newton_iteration(closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks,
                      clock, place):  # fmt: skip
     """Solve d = c f(y + d) - psi from the prediction y; (whether it converged, iterations)."""
@@ -167,10 +168,10 @@ def newton_iteration(closure, constants, work, spectrum, frozen, newton, toleran
     return False, ITERATIONS
 
 
-@jit
+@jit(bare=True)
 def interpolate(D, order, t, h, at, y):
     """Fill y with the polynomial through the last order + 1 steps at the time ``at``."""
-    y[:] = D[0]
+    copy(D[0], y)
     p = 1.0
     for i in range(order):
         p *= (at - (t - h * i)) / (h * (1 + i))
@@ -178,7 +179,7 @@ def interpolate(D, order, t, h, at, y):
             y[l] += p * D[i + 1, l]
 
 
-@jit
+@jit(bare=True)
 def next_order(D, order, error, scale):
     """(change of the order, factor on the step size) after order + 1 equal steps."""
     change, best = 0, error ** (-1.0 / (order + 1)) if error > 0.0 else inf
@@ -195,7 +196,7 @@ def next_order(D, order, error, scale):
     return change, best
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def march(closure, constants, work, control, spectrum, frozen, newton, tolerances, times, every_step, budget, rows, D,
           blocks, clock, out, place):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
@@ -265,7 +266,8 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
             rescale(D, order, factor)
             place[EQUAL] = 0
         place[EQUAL] += 1
-        rows[OLD], rows[Y] = y, new
+        copy(y, rows[OLD])
+        copy(new, y)
         clock[BEFORE], clock[T], clock[H] = t, clock[END], h
         for l in range(n):
             D[order + 2, l] = d[l] - D[order + 1, l]
@@ -301,7 +303,7 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
             time = times[at] if at < due else later
             row = out[place[RECORDED]]
             if time == later:
-                row[:n] = y
+                copy(y, row[:n])
             else:
                 interpolate(D, order, later, clock[H], time, row[:n])
             row[n], row[n + 1] = clock[ACCOUNT], time

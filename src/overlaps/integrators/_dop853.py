@@ -26,38 +26,43 @@ from ._steps import (
     VECTOR,
     change_of_eps_g,
     close,
+    copy,
     nearly_parallel,
     notable,
 )
 
-PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL])
+PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL, types.Tuple([VECTOR, MATRIX, MATRIX, VECTOR])])
 SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, MATRIX, INTS)
 
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
 NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 1000.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
 QUIET = (0.9 / 1.2) ** 8  # least error where rounding rules: an estimate that vanishes by accident lengthens little
-A, B, NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("A", "B", "C", "E3", "E5"))
+ROWS = 16  # of k: the velocities of thirteen stages, two estimates of the error, zeros
+STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
+NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
 
 
 @jit(inline=True)
-def velocity(closure, constants, pace, work, driving, t, y, dy):
+def velocity(closure, constants, pace, work, t, y, dy):
     """Fill dy/dalpha at time t; return eps_g.
 
-    ``pace`` = (channels, codes, edges, data, knots, kappa, kappa_v) are the pieces of schedules, if there are any. They
-    scale copies of A, B, dv, which keep the numbers of the model: a factor may be zero, and the error control divides.
+    ``pace`` = (channels, codes, edges, data, knots, kappa, kappa_v, (factors, A, B, dv)) are the pieces of schedules,
+    if there are any, and room: they scale copies of A, B, dv, which keep the numbers of the model, as a factor may be
+    zero, and the error control divides.
     """
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
-    channels, codes, edges, data, knots, kappa, kappa_v = pace
+    channels, codes, edges, data, knots, kappa, kappa_v, driving = pace
     S, w, Am, Bm, C, dv = work[:6]
     scale, Au, Bu, dvu = driving
-    if channels.size == 0:
-        eps_g = close(closure, constants, work, 1.0, y)
-        flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy)
-        return eps_g
-    factors(t, channels, codes, edges, data, scale)
+    paced = channels.size > 0
+    if paced:
+        factors(t, channels, codes, edges, data, scale)
     u, u_v = scale[0], scale[1]
     eps_g = close(closure, constants, work, scale[2], y)
+    if not paced:
+        flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy)
+        return eps_g
     for i in range(K):
         for j in range(K):
             Au[i, j] = u * Am[i, j]
@@ -73,7 +78,13 @@ def velocity(closure, constants, pace, work, driving, t, y, dy):
     return eps_g
 
 
-@jit
+@jit(bare=True)
+def velocity_at(closure, constants, pace, work, t, y, dy):
+    """``velocity`` where a call costs nothing: tuples of arrays are long."""
+    return velocity(closure, constants, pace, work, t, y, dy)
+
+
+@jit(bare=True)
 def floor(h, eps_g, S, A, B, eta):
     """Size of the errors of eps_g that a step h should not try to avoid.
 
@@ -92,7 +103,7 @@ def floor(h, eps_g, S, A, B, eta):
     return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
 
 
-@jit
+@jit(bare=True)
 def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
     """Error of eps_g in units of its tolerance, and relative to it, from two estimates of its change per unit time.
 
@@ -105,7 +116,7 @@ def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
     return max(judged, QUIET if least > rtol * eps_g else 0.0), error / max(eps_g, least)
 
 
-@jit(inline=True)
+@jit(bare=True)
 def combine(y, h, a, k, count, new):
     """Fill ``new`` = y + h sum_j a_j k_j."""
     for l in range(y.size):
@@ -117,7 +128,7 @@ def combine(y, h, a, k, count, new):
                 new[l] += c * k[j, l]
 
 
-@jit
+@jit(bare=True)
 def size(x, scale):
     """Root mean square of x / scale."""
     total = 0.0
@@ -126,7 +137,7 @@ def size(x, scale):
     return sqrt(total / x.size)
 
 
-@jit
+@jit(bare=True)
 def before_knot(knots, t):
     """The last time before the first knot after t: a stage at a knot must not see the value after a jump."""
     following = np.searchsorted(knots, t, side="right")
@@ -134,20 +145,20 @@ def before_knot(knots, t):
 
 
 @jit
-def begin(closure, constants, pace, work, driving, control, span, t, y, new, k):
+def begin(closure, constants, pace, work, control, span, t, y, new, k):
     """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as that of y."""
-    velocity(closure, constants, pace, work, driving, t, y, k[0])
+    velocity_at(closure, constants, pace, work, t, y, k[0])
     scale = control[1] + control[0] * np.abs(y)
     d0, d1 = size(y, scale), size(k[0], scale)
     h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
     edge = before_knot(pace[4], t)
-    velocity(closure, constants, pace, work, driving, min(t + h, edge), y + h * k[0], new)
+    velocity_at(closure, constants, pace, work, min(t + h, edge), y + h * k[0], new)
     largest = max(d1, size(new - k[0], scale) / h)
-    velocity(closure, constants, pace, work, driving, t, y, k[0])
+    velocity_at(closure, constants, pace, work, t, y, k[0])
     return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
 
 
-@jit(fast=True)
+@jit(fast=True, bare=True)
 def march(closure, constants, work, control, times, every_step, pace, budget, y, y_old, new, k, clock, out, place):
     """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
 
@@ -160,10 +171,9 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
     S = work[0]
     n, end, knots = y.size, place[2] + budget, pace[4]
-    driving = np.ones(5), np.empty_like(work[2]), np.empty_like(work[3]), np.empty_like(work[5])
-    err5, err3, zero = np.empty(n), np.empty(n), np.zeros(n)
+    err5, err3, zero = k[13], k[14], k[15]
     if place[2] == 0:
-        h = begin(closure, constants, pace, work, driving, control, times[-1] - clock[0], clock[0], y, new, k)
+        h = begin(closure, constants, pace, work, control, times[-1] - clock[0], clock[0], y, new, k)
         place[2] += 1 if clock[1] > 0.0 else 2
         clock[1] = clock[1] if clock[1] > 0.0 else h
     near = kinks and nearly_parallel(S, K)
@@ -176,18 +186,18 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
         if knots.size > 0:
             edge = before_knot(knots, t)
             if knots[np.searchsorted(knots, t) % knots.size] == t:  # the velocity may have jumped
-                velocity(closure, constants, pace, work, driving, t, y, k[0])
+                velocity_at(closure, constants, pace, work, t, y, k[0])
                 place[2] += 1
         while True:
             if not h_abs >= least:  # nan, too, from velocities that overflow
                 return VANISHED
             later = min(t + h_abs, bound)
             h = h_abs = later - t
-            for i in range(1, 12):
-                combine(y, h, A[i], k, i, new)
-                velocity(closure, constants, pace, work, driving, min(t + NODES[i] * h, edge), new, k[i])
-            combine(y, h, B, k, 12, new)
-            eps_g = velocity(closure, constants, pace, work, driving, min(later, edge), new, k[12])
+            eps_g = 0.0
+            for i in range(1, 13):
+                at = t + NODES[i] * h if i < 12 else later
+                combine(y, h, STAGES[i], k, i, new)
+                eps_g = velocity(closure, constants, pace, work, min(at, edge), new, k[i])
             place[2] += 12
             combine(zero, 1.0, E5, k, 13, err5)
             combine(zero, 1.0, E3, k, 13, err3)
@@ -198,7 +208,7 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
                 third += (err3[a] / scale) ** 2
             error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
             e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-            judged, share = judge(e5, e3, h, driving[0][0], rtol, eps_g, S, work[2], work[3], eta)
+            judged, share = judge(e5, e3, h, pace[7][0][0], rtol, eps_g, S, work[2], work[3], eta)
             error = max(error, judged)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
@@ -206,7 +216,9 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
                 break
             h_abs *= max(0.2, 0.9 * error**-0.125) if error == error else 0.2
             rejected = True
-        y_old[:], y[:], k[0] = y, new, k[12]
+        copy(y, y_old)
+        copy(new, y)
+        copy(k[12], k[0])
         landed = later == bound
         clock[0], clock[1], clock[3] = later, (max(h_abs, proposed) if landed else h_abs), t
         clock[2] += share
@@ -218,5 +230,6 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
         if place[0] == times.size or place[2] >= end or place[1] == len(out):
             return PLAIN
         if landed or every_step:
-            out[place[1], :n], out[place[1], n], out[place[1], n + 1] = y, clock[2], later
+            copy(y, out[place[1], :n])
+            out[place[1], n], out[place[1], n + 1] = clock[2], later
             place[1] += 1

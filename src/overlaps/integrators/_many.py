@@ -5,7 +5,7 @@ from numba import types
 
 from .._base.jit import jit
 from ..flow import gather
-from ._dop853 import SIGNATURE, march
+from ._dop853 import ROWS, SIGNATURE, march
 from ._steps import BOOL, CLOSURE, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, ready
 
 FOUR = types.Array(REAL, 4, "C")
@@ -30,10 +30,11 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
     n, M = y.shape[1], S.shape[1] - K
     kept = records.shape[2] - 1
     whole, real = np.zeros(0, np.int64), np.zeros(0)
-    pace = whole, whole, whole, real, real, 0.0, 0.0  # nothing changes on the way
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+    driving = np.ones(5), A, B, dv  # nothing changes on the way
+    pace = whole, whole, whole, real, real, 0.0, 0.0, driving
     dS, dw = np.zeros_like(S[0]), np.zeros_like(w[0])
-    y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((13, n)), np.empty((times.size, n + 2))
+    y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((times.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
         eta, eta_v, noise, decay, decay_v, second_order = rates[b]

@@ -31,7 +31,7 @@ def close(closure, constants, work, louder, y):
     return closure(S, w, K, teacher, eta, eta_v, noise * louder, second_order > 0, A, B, C, dv)
 
 
-@jit(inline=True)
+@jit(bare=True)
 def change_of_eps_g(constants, work, dy):
     """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
@@ -48,7 +48,7 @@ def change_of_eps_g(constants, work, dy):
     return change
 
 
-@jit
+@jit(fast=True)
 def positive(S, shift):
     """Whether S + shift is positive definite, by Cholesky's decomposition; False for nan."""
     n = S.shape[0]
@@ -67,7 +67,14 @@ def positive(S, shift):
     return True
 
 
-@jit
+@jit(bare=True)
+def copy(x, y):
+    """Fill y with x."""
+    for l in range(y.size):
+        y[l] = x[l]
+
+
+@jit(bare=True)
 def nearly_parallel(S, K):
     """Whether two students are parallel up to an angle whose sine^2 is NEAR."""
     for i in range(K):
@@ -77,7 +84,7 @@ def nearly_parallel(S, K):
     return False
 
 
-@jit
+@jit(bare=True)
 def largest(x):
     """Largest |x_l|; inf where one is nan."""
     a = b = c = d = bad = 0.0  # four chains: a comparison waits for the one before

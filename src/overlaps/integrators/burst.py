@@ -6,6 +6,7 @@ import numpy as np
 
 from ..flow.system import rates
 from . import _bdf, _dop853
+from ._dop853 import ROWS
 from ._steps import LARGEST, VANISHED, ready
 
 FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
@@ -14,12 +15,10 @@ ROOM = 250_000  # numbers in the records between two looks
 
 def _paced(system):
     """Pieces of the schedules of a system, as ``march`` takes them: none where nothing changes."""
-    whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
-    pace = system.pace
-    if pace is None:
-        return whole, whole, whole, real, real, 0.0, 0.0
-    model = system.model
-    return *pace.program.arrays, np.array(pace.knots), *(float(x) for x in model.weight_decay)
+    whole, real, pace = np.zeros(0, dtype=np.int64), np.zeros(0), system.pace
+    pieces = (whole, whole, whole, real, real) if pace is None else (*pace.program.arrays, np.array(pace.knots))
+    driving = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
+    return *pieces, *(float(x) for x in system.model.weight_decay), driving
 
 
 class Burst:
@@ -56,7 +55,7 @@ class Burst:
         """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""
         solver, began, spent = self.solver, perf_counter(), self.place[2]
         system, (S, _, *rest) = solver.system, self.work
-        self.work = S, np.append(system.w, system.closure.parameters), *rest
+        self.work = S, system.closure.extended(system.w), *rest
         try:
             code = self.march()
         finally:  # an interruption arrives here
@@ -94,7 +93,7 @@ class RungeKutta(Burst):
         ready(self.kernel, _dop853.march, _dop853.SIGNATURE)
         self.clock, self.place = np.array([self.solver.t, self.first_step, 0.0, self.solver.t]), np.array([1, 0, 0])
         self.y, self.y_old = np.array(self.solver.y), np.array(self.solver.y)
-        k = np.zeros((self.solver.n_stages + 1, n))
+        k = np.zeros((ROWS, n))
         self.fixed = self.control, *self.stops, _paced(self.solver.system)
         self.moving = self.y, self.y_old, np.empty(n), k, self.clock, self.out, self.place
 

@@ -199,7 +199,8 @@ class _Work:
         models, starts = [self.models[i] for i in here], [self.starts[i] for i in here]
         first, packed = models[0], {id(x): (self.packing.pack(x.q, x.r, x.v), blocks_last(x.tau), x.S) for x in starts}
         y, tau, S = (np.array(x) for x in zip(*(packed[id(x)] for x in starts), strict=True))
-        w = np.array([[*x.v, *-model.v_star] for model, x in zip(models, starts, strict=True)])
+        extended = bind(first).extended
+        w = np.array([extended([*x.v, *-model.v_star]) for model, x in zip(models, starts, strict=True)])
         spectra = np.array([[model.spectrum.s, model.spectrum.p] for model in models])
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())

@@ -14,7 +14,7 @@ from .._base.jit import jit
 CONSTANT, LINEAR, COSINE, POWER = range(4)
 
 
-@jit
+@jit(bare=True)
 def factor(code, x, t):
     """Value at time t of one piece; constant outside its knots, and right-continuous."""
     if code == POWER:
@@ -32,7 +32,7 @@ def factor(code, x, t):
     return values[i] + share * (values[i + 1] - values[i])
 
 
-@jit
+@jit(bare=True)
 def factors(t, channels, codes, edges, data, out):
     """Fill ``out`` with the product of the pieces of each channel at time t."""
     out[:] = 1.0
@@ -40,7 +40,7 @@ def factors(t, channels, codes, edges, data, out):
         out[channels[i]] *= factor(codes[i], data[edges[i] : edges[i + 1]], t)
 
 
-@jit
+@jit(bare=True)
 def table(first, N, channels, codes, edges, data, out):
     """Fill column n of ``out`` with the factors of step ``first`` + n, at time (first + n) / N."""
     out[:] = 1.0
