@@ -1,7 +1,8 @@
 """``python -m overlaps demo``: theory against simulation in one figure.  ``python -m overlaps info``: the set-up.
 
 ``python -m overlaps run config.toml``: one run, described in a file (:mod:`overlaps.configuration`).
-``python -m overlaps warm``: every kernel compiled into the cache, for images, clusters and lectures.
+``python -m overlaps warm``: kernels of all students like their teachers compiled into the cache, for images, clusters
+and lectures.
 """
 
 import argparse
@@ -76,7 +77,7 @@ def info():
 
 
 def warm():
-    """Compile every kernel, by solving, simulating and linearising the smallest problems there are."""
+    """Compile kernels, by solving, simulating and linearising the smallest problems there are."""
     os.environ["OVERLAPS_QUIET"] = "1"  # the bar says it
     tasks = [*_integrations(), *_simulations()]
     clock, before = time.perf_counter(), watch.count
@@ -95,13 +96,13 @@ def warm():
 
 
 def _integrations():
-    """Integrations by every method, stability and late times, for all pairs of activations with closed forms."""
+    """Integrations by every method, stability and late times, students like their teachers.
+
+    Teachers of another family have kernels that compile at their first use: half of all, and seldom met.
+    """
     known = ov.linear, ov.quadratic, ov.relu, ov.erf, ov.tanh, ov.leaky_relu(0.1), ov.polynomial([0.0, 0.0, 0.0, 1.0])
     spectrum = ov.Spectrum([1.5, 0.5])
     for student in known:
-        for teacher in known:
-            model = ov.committee_machine(2, 1, activation=student, teacher_activation=teacher, eta=0.1, eta_v=0.1)
-            yield partial(ov.closure, model, [[0.5, 0.1], [0.1, 0.4]], [[0.1], [0.05]], [[1.0]])
         model = ov.committee_machine(2, 1, activation=student, eta=0.1, spectrum=spectrum)
         start = model.random_start(N=20, rng=1)
         for method in ("DOP853", "structured", "exponential"):
@@ -152,7 +153,7 @@ def main(arguments=None):
     job = commands.add_parser("run", help="solve and simulate what a TOML file describes, keep all of it in a folder")
     job.add_argument("config", help="the file, see overlaps.configuration")
     commands.add_parser("info", help="versions, cores, cache folder")
-    commands.add_parser("warm", help="compile every kernel into the cache, with a progress bar")
+    commands.add_parser("warm", help="compile kernels into the cache, with a progress bar")
     options = parser.parse_args(arguments)
     if options.command == "demo":
         demo(options.output)
