@@ -9,6 +9,7 @@ import pytest
 import scipy.integrate
 
 import overlaps as ov
+from overlaps.activations.closure import bind
 from overlaps.flow.system import System
 from overlaps.integrators.dop853 import DOP853
 
@@ -55,6 +56,18 @@ def test_eps_g_keeps_rtol_as_it_falls(eta, spectrum, N, last):
 
     assert error("DOP853") < 3  # 1.9 at most in 24 runs from starts that differ by 1e-13: other steps, other rounding
     assert error(scipy.integrate.DOP853) > 30  # Q and R alone do not control it
+
+
+@pytest.mark.parametrize("teacher", [ov.tanh, ov.linear], ids=repr)
+def test_sums_of_erf_are_stepped_in_compiled_code(teacher):
+    """The kernel finds the sums behind w; SciPy's class calls the closure from Python, which quadrature tests."""
+    model = ov.committee_machine(2, 1, activation=ov.tanh, teacher_activation=teacher, eta=0.3, v=[1.0, 0.6])
+    assert bind(model).compiled is not None
+    start = model.random_start(N=1000, rng=1)
+    runs = [ov.solve(model, start, [1.0, 5.0], method=method) for method in ("DOP853", scipy.integrate.DOP853)]
+    # two error controls at rtol = 1e-8
+    np.testing.assert_allclose(runs[0].Q, runs[1].Q, rtol=1e-7)
+    np.testing.assert_allclose(runs[0].eps_g, runs[1].eps_g, rtol=1e-7)
 
 
 @pytest.mark.parametrize("method, percent", [("RK45", 0.056), ("BDF", 0.16), ("LSODA", 0.0028), ("DOP853", 0.00068)])
