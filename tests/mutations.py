@@ -178,7 +178,7 @@ FAULTS = {
         "activations/test_closure.py",
     ),
     "erf_tilt": Fault(
-        "activations/_erf.py", "ib = math.sqrt(saa / det)", "ib = math.sqrt(1.0 / det)", "activations/test_closure.py",
+        "activations/_erf.py", "ia, saa * ia * inverse", "ia, inverse", "activations/test_closure.py",
     ),
     "weight_decay_of_q": Fault(
         "flow/_flow.py", "- 2 * decay * own[l]", "- decay * own[l]",
