@@ -61,6 +61,14 @@ FAULTS = {
         "finite_size/noise.py", "self.s * self.p / b", "self.s * self.p",
         FLUCTUATIONS + "test_covariance_of_a_step_is_that_of_samples",
     ),
+    "stationary_noise_of_the_selection": Fault(
+        "theory/quadratic/selection.py", "noise_of_steps(u) * np.exp(-2 * gain)",
+        "noise_of_steps(stable) * np.exp(-2 * rate * alpha)", "theory/quadratic/test_selection.py::test_golden_numbers",
+    ),
+    "noise_of_the_plateau_alone": Fault(
+        "theory/escape_time.py", "(-np.exp(-2 * rate * alpha) * G @ D[0] @ G.T)", "(0 * G @ D[0] @ G.T)",
+        "theory/test_escape_time.py::test_law_from_a_symmetric_start",
+    ),
     "random_teachers_stand_still": Fault(
         "finite_size/unknowns.py", "+= u.s**2 * self.B[k, other]", "+= 0 * self.B[k, other]",
         FLUCTUATIONS + "test_random_starts_and_teachers",

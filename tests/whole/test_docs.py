@@ -29,7 +29,8 @@ INNER = {
     "flow.twins", "integrators.evolve", "results.certified", "simulators.direct", "simulators.rates",
     "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "theory.linear.optimal",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
-    "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.spheres",
+    "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",
+    "theory.quadratic.selection", "theory.quadratic.spheres",
     "theory.quadratic.times",
     "static.spiked.blocks",
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator, make_interp_spline
@@ -172,7 +173,7 @@ def fluctuations(trajectory, N, *, start="fixed", points=2**14, rng=0):
     -----
     RuntimeWarning
         The variance of some combination of overlaps exceeds 0.05 of the largest overlap: runs leave a plateau at
-        different times and their law is not Gaussian; :func:`overlaps.theory.escape` knows it.
+        different times and their law is not Gaussian; :func:`overlaps.theory.escape_time.escape` knows it.
 
     Notes
     -----
@@ -210,8 +211,8 @@ def fluctuations(trajectory, N, *, start="fixed", points=2**14, rng=0):
     return _warned(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
 
 
-class _Expansion:
-    """One computation: coefficients at nodes along the path, then the covariance, then the mean."""
+class Coefficients:
+    """J and D along a path, tabulated at nodes."""
 
     def __init__(self, unknowns, path, rule):
         self.unknowns, self.path, self.rule = unknowns, path, rule
@@ -228,6 +229,10 @@ class _Expansion:
         for tangent in tangents:
             size = max(np.trace(tangent.C), 0.0) + unknowns.model.eta**2 * tangent.floor
             products, groups = product_covariance(unknowns.model, self.rule, tangent.S, tangent.v)
+            forces = None if self.rule.exact else tangent.force_products()
+            if forces is not None:  # what remains to be sampled is of third order in eta
+                for found in (products, *groups):
+                    found[: len(forces), : len(forces)] = forces
             blocks = unknowns.blocks(tangent.y)
             D = self.increments(blocks, tangent.C, products)
             # groups matter for the error only: one is the whole where nothing is sampled
@@ -266,12 +271,14 @@ class _Expansion:
         rough = bool(model.activation.kinks or model.teacher_activation.kinks) and len(times) > 1
         return PchipInterpolator(times, values, axis=0) if rough else _spline(times, values)
 
-    def _coefficients(self, D, source=None):
-        def coefficients(times):
-            noise = np.exp(self.size(times))[:, None, None] * D(times)
-            return self.J(times), noise, None if source is None else source(times)
+    def __call__(self, times, D=None, source=None):
+        """J, D (m, n, n), those of ``D`` in place of the mean ones, and the source of the mean (m, n) or None."""
+        noise = np.exp(self.size(times))[:, None, None] * (self.D if D is None else D)(times)
+        return self.J(times), noise, None if source is None else source(times)
 
-        return coefficients
+
+class _Expansion(Coefficients):
+    """One computation: coefficients at nodes along the path, then the covariance, then the mean."""
 
     def run(self, alpha, Sigma):
         """Covariances, shifts, gradients, bends at alpha, and the error."""
@@ -281,8 +288,7 @@ class _Expansion:
         places, at_nodes = np.searchsorted(mesh, alpha), np.searchsorted(mesh, self.nodes)
         shifts, error, Sigmas = np.zeros((1, len(Sigma))), 0.0, Sigma[None]
         if len(mesh) > 1:
-            terms = self._coefficients(self.D)
-            Sigmas, error = extrapolate(lambda level: propagate(mesh, level, terms, Sigma), self.goal)
+            Sigmas, error = extrapolate(lambda level: propagate(mesh, level, self, Sigma), self.goal)
             rows = zip(self.tangents, Sigmas[at_nodes], self.J(self.nodes), strict=True)
             source = [t.drive(x, J)[0] for t, x, J in rows]
             shifts = self._shifts(mesh, np.array(source), Sigma)
@@ -298,7 +304,7 @@ class _Expansion:
         shifts[0] = 0.0
         if good > 1:
             reached = mesh <= self.nodes[good - 1]
-            terms = self._coefficients(self.D, _spline(self.nodes[:good], source[:good]))
+            terms = partial(self, source=_spline(self.nodes[:good], source[:good]))
             run = lambda level: propagate(mesh[reached], level, terms, Sigma, shifts[0])  # noqa: E731
             shifts[reached] = extrapolate(run, self.goal)[0]
         return shifts
@@ -309,7 +315,7 @@ class _Expansion:
             return 0.0
         stds = []
         for group in range(SCRAMBLES):
-            end = propagate(mesh, 0, self._coefficients(lambda t, g=group: self.groups(t)[:, g]), Sigma)[-1]
+            end = propagate(mesh, 0, partial(self, D=lambda t, g=group: self.groups(t)[:, g]), Sigma)[-1]
             stds.append(np.sqrt(max(gradient @ end @ gradient, 0.0)))
         return float(np.std(stds, ddof=1) / max(np.mean(stds), 1e-300) / 2)
 
@@ -328,7 +334,7 @@ def start_covariance(unknowns):
     S = np.concatenate([np.concatenate([q, r], axis=2), np.concatenate([np.swapaxes(r, 1, 2), t], axis=2)], axis=1)
     K, M, L, p = model.K, model.M, unknowns.L, model.spectrum.p
     entries = [(k, K + m) for k in range(K) for m in range(M)] + [*zip(*np.triu_indices(K), strict=True)]
-    entries += [(K + i, K + j) for i, j in unknowns.pairs]
+    entries += [(K + i, K + j) for i, j in unknowns.pairs] if unknowns.teachers else []
     a, b = np.array(entries).T
     scale = np.where((a < K) & (b >= K), unknowns.s[:, None], 1.0)
     S = np.divide(S, np.sqrt(p)[:, None, None], out=np.zeros_like(S), where=p[:, None, None] > 0)

@@ -111,6 +111,28 @@ class Tangent:
             found.append(sum(terms))
         return np.array(found)
 
+    def force_products(self):
+        """Cov(F_a h_b, F_c h_d) (K d, K d) from C and its derivatives, without an integral; None where units kink.
+
+        E[F_a F_c h_b h_d] = C_ac S_bd + 2 dC_ac[X], X the symmetric part of S_b S_d^T: Gaussian integration by parts.
+        """
+        u, model = self.unknowns, self.system.model
+        if model.activation.kinks or model.teacher_activation.kinks or self.system.closure.by_quadrature:
+            return None
+        K, S, d = u.K, self.S, len(self.S)
+        taught = np.array([self._split(x)[2] for x in self.along_teachers()])
+        dC = np.zeros((d, d, K, K))  # for a change of S_ij that leaves S_ji
+        i, j = np.triu_indices(K)
+        n = len(i)
+        dC[i, j] = self.jacobian.changes[2][:n]
+        dC[:K, K:] = self.jacobian.changes[2][n : n + K * u.M].reshape(K, u.M, K, K)
+        m, k = u.upper
+        dC[K + m, K + k] = taught
+        dC = (dC + np.swapaxes(dC, 0, 1)) / 2
+        second = np.einsum("ac,bd->abcd", self.C, S) + 2 * np.einsum("ib,jd,ijac->abcd", S, S, dC)
+        mean = (np.concatenate([self.A, self.B], axis=1) @ S).ravel()
+        return second.reshape(K * d, K * d) - np.outer(mean, mean)
+
     def _flow(self, y, source, A, B, C, dv):
         """The flow of overlaps y driven by these, without decay."""
         spectrum, out = self.system.model.spectrum, np.empty(self.y.size)

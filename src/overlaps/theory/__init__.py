@@ -2,12 +2,14 @@
 
 from importlib import import_module
 
-__all__ = ["cayley_hamilton", "features", "late_time", "linear", "plateau", "quadratic", "stationary_points"]
+__all__ = ["cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "stationary_points"]
 
 
 def __getattr__(name):
     if name == "stationary_points":
         return import_module(".stationary", __name__).stationary_points
+    if name == "escape":
+        return import_module(".escape_time", __name__).escape
     if name in __all__:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}.")

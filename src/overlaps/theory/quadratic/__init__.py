@@ -18,6 +18,7 @@ from . import bias, landscape, phases, spheres, times
 from .bias import *
 from .landscape import *
 from .phases import *
+from .selection import *
 from .spheres import *
 from .times import *
 
