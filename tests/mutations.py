@@ -188,6 +188,46 @@ FAULTS = {
     "erf_tilt": Fault(
         "activations/_erf.py", "ia, saa * ia * inverse", "ia, inverse", "activations/test_closure.py",
     ),
+    "drift_of_few_blocks": Fault(
+        "flow/_flow.py", "d = s[l] * d - (decay + drift) * y[at]", "d = s[l] * d - decay * y[at]",
+        "integrators/test_drift.py::test_golden_numbers",
+    ),
+    "drift_of_many_blocks": Fault(
+        "flow/_flow.py", "(decay + drift) * own[l]", "decay * own[l]",
+        "integrators/test_drift.py::test_students_that_rest_lose_their_teachers",
+    ),
+    "drift_of_newton": Fault(
+        "flow/_newton.py", "a[i] - decay - drift))", "a[i] - decay))",
+        "integrators/test_drift.py::test_jacobian_and_newton_solve",
+    ),
+    "drift_of_exponential": Fault(
+        "integrators/_exponential.py", "growth(s, a[i], decay - drift, h,", "growth(s, a[i], decay + drift, h,",
+        "integrators/test_drift.py::test_exponential_step_is_exact_for_a_frozen_closure",
+    ),
+    "drift_of_adjoint": Fault(
+        "protocols/_adjoint.py", "theta[i, : K * M * s.size] -= drift", "theta[i, : K * M * s.size] -= 0.0 * drift",
+        "integrators/test_drift.py::test_gradient_by_the_schedule",
+    ),
+    "drift_of_sgd": Fault(
+        "simulators/direct.py", "np.sqrt(1 - 2 * model.drift / N)", "np.sqrt(1 - model.drift / N)",
+        "simulators/test_drift.py",
+    ),
+    "tracking_error": Fault(
+        "theory/linear/tracking.py", "(drift * s * t /", "(drift * t /",
+        "integrators/test_drift.py::test_tracking_error_is_where_the_flow_ends",
+    ),
+    "stage_at_a_switch": Fault(
+        "models/stages.py", 'alpha, side="right")', 'alpha, side="left")',
+        "models/test_stages.py::test_a_switch_belongs_to_the_stage_that_begins_there",
+    ),
+    "stage_tau": Fault(
+        "models/stages.py", "tau = ratio**2 * tau", "tau = ratio * tau",
+        "results/test_staged.py::test_three_stages_against_solutions_one_after_the_other",
+    ),
+    "head_after_its_stage": Fault(
+        "results/staged.py", "self.parts[i - self._first].v[..., -1:, :]", "self.parts[i - self._first].v[..., :1, :]",
+        "results/test_staged.py::test_three_stages_against_solutions_one_after_the_other",
+    ),
     "weight_decay_of_q": Fault(
         "flow/_flow.py", "- 2 * decay * own[l]", "- decay * own[l]",
         "test_solve.py::test_weight_decay_alone_is_an_exponential",

@@ -86,7 +86,7 @@ def gather(y, s, K, M, trains_v, S, w):
 
 
 @jit(bare=True)
-def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy):
+def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
     """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
     L = s.size
     K, M = B.shape
@@ -96,7 +96,7 @@ def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy):
                 at, d = (k * M + m) * L + l, 0.0
                 for j in range(K):
                     d += A[k, j] * y[(j * M + m) * L + l]
-                d = s[l] * d - decay * y[at]
+                d = s[l] * d - (decay + drift) * y[at]
                 for i in range(M):
                     d += B[k, i] * tau[i, m, l]
                 dy[at] = d
@@ -118,7 +118,7 @@ def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy):
 
 
 @jit(fast=True)
-def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy):
+def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
     """:func:`flow` as products of matrices, row by row: faster where units are many and blocks few."""
     L = s.size
     K, M = B.shape
@@ -139,7 +139,7 @@ def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy):
         mix(A[i], all_q, to_q, half)
         for l in range(L):
             for m in range(l, M * L, L):
-                row[m] = s[l] * row[m] - decay * y[to_r[i] + m]
+                row[m] = s[l] * row[m] - (decay + drift) * y[to_r[i] + m]
             for j in range(l, K * L, L):
                 half[j] *= s[l]
         mix(B[i], all_tau, to_tau, row)
@@ -154,7 +154,7 @@ def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy):
 
 
 @jit(bare=True)
-def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy):
+def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
     """All blocks of :func:`flow` at once: their loop is the inner one."""
     L = s.size
     K, M = B.shape
@@ -167,7 +167,7 @@ def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy):
             for j in range(K):
                 add(A[k, j], y[(j * M + m) * L : (j * M + m + 1) * L], d)
             for l in range(L):
-                d[l] = s[l] * d[l] - decay * own[l]
+                d[l] = s[l] * d[l] - (decay + drift) * own[l]
             for i in range(M):
                 add(B[k, i], tau[i, m], d)
     position = first
@@ -210,26 +210,26 @@ def keep_norms(y, L, K, M, dy):
 
 
 @jit(bare=True)
-def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy):
+def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift=0.0):
     """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
 
-    dr^l = s_l A r^l + B tau^l - decay r^l
+    dr^l = s_l A r^l + B tau^l - (decay + drift) r^l
     dq^l = s_l (A q^l + q^l A^T) + B r^lT + r^l B^T + s_l p_l second_order C - 2 decay q^l
     dv   = closure's dv - decay_v v
 
-    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa, or
-    SPHERE (``keep_norms``). In moments sum_l s_l^j (q^l, r^l)
+    ``second_order`` is 1/batch_size, or 0 for gradient flow; ``decay`` is eta kappa, or SPHERE (``keep_norms``);
+    ``drift`` is the rate delta of the teachers. In moments sum_l s_l^j (q^l, r^l)
     these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
     """
     L = s.size
     K, M = B.shape
     kappa = max(decay, 0.0)
     if L < FEW and K >= MANY:
-        flow_of_units(y, s, p, tau, A, B, C, kappa, second_order, dy)
+        flow_of_units(y, s, p, tau, A, B, C, kappa, second_order, dy, drift)
     elif L < FEW:
-        flow_of_few(y, s, p, tau, A, B, C, kappa, second_order, dy)
+        flow_of_few(y, s, p, tau, A, B, C, kappa, second_order, dy, drift)
     else:
-        flow_of_many(y, s, p, tau, A, B, C, kappa, second_order, dy)
+        flow_of_many(y, s, p, tau, A, B, C, kappa, second_order, dy, drift)
     if decay < 0.0:
         keep_norms(y, L, K, M, dy)
     if trains_v:

@@ -3,7 +3,7 @@
 A is symmetric, A = V diag(a) V^T.  With r~ = V^T r, q~ = V^T q V, B~ = V^T B (the tilde is left out in the code) the
 flow at frozen closure is a set of scalar equations, and (1 - c D) x = b for its matrix D is a division per entry:
 
-    x_r,im = b_r,im / d_i,                                        d_i  = 1 - c (s_l a_i - decay)
+    x_r,im = b_r,im / d_i,                                        d_i  = 1 - c (s_l a_i - decay - drift)
     x_q,ij = (b_q,ij + c (x_r B^T + B x_r^T)_ij) / d_ij,          d_ij = 1 - c (s_l (a_i + a_j) - 2 decay)
 
 The rest of the Jacobian, F G, has low rank: G reads g = (upper triangle of dQ, dR, dv) off the unknown, and F g is the
@@ -11,8 +11,9 @@ flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Then
 
     (1 - c J) x = b:    x = P^-1 (b + c F g),    P = 1 - c D,    (1 - c G P^-1 F) g = G P^-1 b.
 
-Blocks run fastest, as in ``_flow``.  ``spectrum`` = (s, p, tau, decay, decay_v); ``frozen`` = (a, V, B, r, q, dA, dB,
-dC, ddv) is J in this frame but for d(dv)/dg; ``newton`` = (small (d_g, d_g), its row exchanges, 1/d_i, 1/d_ij).
+Blocks run fastest, as in ``_flow``.  ``spectrum`` = (s, p, tau, decay, decay_v, drift); ``frozen`` = (a, V, B, r, q,
+dA, dB, dC, ddv) is J in this frame but for d(dv)/dg; ``newton`` = (small (d_g, d_g), its row exchanges, 1/d_i,
+1/d_ij).
 """
 
 import numpy as np
@@ -74,12 +75,12 @@ def rotate_back(r, q, V, y):
 
 
 @jit(fast=True)
-def divide(s, a, c, decay, single, pair):
+def divide(s, a, c, decay, drift, single, pair):
     """Fill single (K, L) = 1 / d_i and pair (K (K + 1) / 2, L) = 1 / d_ij."""
     K, u = a.size, 0
     for i in range(K):
         for l in range(s.size):
-            single[i, l] = 1.0 / (1.0 - c * (s[l] * a[i] - decay))
+            single[i, l] = 1.0 / (1.0 - c * (s[l] * a[i] - decay - drift))
         for j in range(i, K):
             for l in range(s.size):
                 pair[u, l] = 1.0 / (1.0 - c * (s[l] * (a[i] + a[j]) - 2 * decay))
@@ -260,10 +261,10 @@ def substitute(a, rows, x):
 def factorise(frozen, spectrum, c, newton):
     """Fill ``newton`` for 1 - c J."""
     a, V, B, r, q, dA, dB, dC, ddv = frozen
-    s, p, tau, decay, decay_v = spectrum
+    s, p, tau, decay, decay_v, drift = spectrum
     small, rows, single, pair = newton
     K, M = B.shape
-    divide(s, a, c, decay, single, pair)
+    divide(s, a, c, decay, drift, single, pair)
     RA, RB, QC = np.empty((K, K, M)), np.empty((K, M, M)), np.empty((K, K))
     QA, QB = np.empty((K, K, K)), np.empty((K, K, M))
     moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC)
@@ -287,7 +288,7 @@ def factorise(frozen, spectrum, c, newton):
 def correct(frozen, spectrum, c, newton, b, x_r, x_q, x):
     """Fill x = (1 - c J)^-1 b, packed both; x_r (K, M, L) and x_q (K, K, L) are workspace."""
     a, V, B, r, q, dA, dB, dC, ddv = frozen
-    s, p, tau, decay, decay_v = spectrum
+    s, p, tau, decay, decay_v, drift = spectrum
     small, rows, single, pair = newton
     K, M = B.shape
     rotate(b, V, x_r, x_q)

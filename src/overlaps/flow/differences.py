@@ -296,6 +296,6 @@ class DifferenceSystem(System):
         spectrum = self.model.spectrum
         flow(
             y, spectrum.s, spectrum.p, self.source, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv),
-            0.0, 0.0, self.second_order, False, dy,
+            0.0, 0.0, self.second_order, False, dy, 0.0,
         )  # fmt: skip
         return dy

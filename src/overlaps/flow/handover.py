@@ -35,8 +35,8 @@ def can_hand_over(model, state, *, near=NEAR):
     Notes
     -----
     Exact requirements: K = M, one activation (erf, linear or quadratic) on both sides, student output weights fixed and
-    equal to the teacher's, no label noise, no weight decay, a teacher that acts on x.  relu is refused: its closure is
-    not smooth where students and teachers are aligned, so path integrals do not converge there.
+    equal to the teacher's, no label noise, no weight decay, no drift, a teacher that acts on x.  relu is refused: its
+    closure is not smooth where students and teachers are aligned, so path integrals do not converge there.
 
     Examples
     --------
@@ -140,6 +140,7 @@ def unfit(model, state):
         f"noise = {model.noise:g} keeps eps_g at a finite value; expected 0": model.noise > 0,
         f"weight_decay = {model.weight_decay[0]:g} moves the fixed point; expected 0": model.weight_decay[0] > 0,
         f"constraint = {model.constraint!r} keeps students from moving freely; expected none": model.spherical,
+        f"drift = {model.drift:g} keeps the teachers ahead; expected 0": model.drift > 0,
         "the teacher does not act on x (T differs from sum_l tau^l/s_l)": not state.sees_inputs,
     }  # fmt: skip
     return "; ".join(reason for reason, holds in reasons.items() if holds)

@@ -43,7 +43,7 @@ class Jacobian:
         F = np.empty((len(self.changes[0]), self.y.size))
         for row, *change in zip(F, *self.changes, strict=True):
             flow(self.y, spectrum.s, spectrum.p, system.source, *change,
-                 0.0, 0.0, system.second_order, system.model.trains_v, row)  # fmt: skip
+                 0.0, 0.0, system.second_order, system.model.trains_v, row, 0.0)  # fmt: skip
         return F.T
 
     @cached_property
@@ -57,7 +57,7 @@ class Jacobian:
         spectrum, out = system.model.spectrum, np.empty(dy.size)
         flow(np.ascontiguousarray(dy, float), spectrum.s, spectrum.p, np.zeros_like(system.source), self.A, self.B,
              np.zeros((K, K)), np.zeros(K), max(system.decay, 0.0), system.decay_v, 0.0, system.model.trains_v,
-             out)  # fmt: skip
+             out, system.model.drift)  # fmt: skip
         return out
 
     @property
@@ -66,7 +66,7 @@ class Jacobian:
         system = self.system
         frozen = system.model.spectrum.s.max() * np.linalg.norm(self.A) + np.linalg.norm(self.B)
         response = np.sqrt(np.sum((self.F.T @ self.F) * (self.G @ self.G.T)))  # |F G|
-        return 2 * (frozen + max(system.decay, 0.0)) + system.decay_v + response
+        return 2 * (frozen + max(system.decay, 0.0) + system.model.drift) + system.decay_v + response
 
     def dense(self):
         """The whole matrix (n, n)."""

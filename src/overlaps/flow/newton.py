@@ -25,6 +25,7 @@ class Rotated:
             np.array(system.source),
             system.decay,
             system.decay_v,
+            system.model.drift,
         )
 
     def room(self):

@@ -157,7 +157,7 @@ class System:
         spectrum = self.model.spectrum
         flow(
             y, spectrum.s, spectrum.p, self.source, *self.drive(self.A, self.B, self.C, self.dv),
-            self.decay, self.decay_v, self.second_order, self.model.trains_v, dy,
+            self.decay, self.decay_v, self.second_order, self.model.trains_v, dy, self.model.drift,
         )  # fmt: skip
         return dy
 
@@ -175,7 +175,7 @@ def blocks_last(x):
 
 
 def fastest_rate(system):
-    """Estimate of the largest relaxation rate, 2 (max(s) |A| + weight decay).
+    """Estimate of the largest relaxation rate, 2 (max(s) |A| + weight decay + drift).
 
     A moves with the overlaps: the larger one of the start and of students that have become teachers is taken.
     """
@@ -189,7 +189,7 @@ def fastest_rate(system):
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])
         bound(S, system.w, A, B, C, dv)
         largest = max(largest, np.abs(np.linalg.eigvalsh(A)).max())
-    return 2 * (model.spectrum.s.max() * largest + max(system.decay, 0.0))
+    return 2 * (model.spectrum.s.max() * largest + max(system.decay, 0.0) + model.drift)
 
 
 def system_of(fun):

@@ -31,7 +31,7 @@ from ._steps import (
 )
 
 FROZEN = types.Tuple([VECTOR, MATRIX, MATRIX, CUBE, CUBE, CUBE, CUBE, CUBE, MATRIX])
-SPECTRUM = types.Tuple([VECTOR, VECTOR, CUBE, REAL, REAL])
+SPECTRUM = types.Tuple([VECTOR, VECTOR, CUBE, REAL, REAL, REAL])
 NEWTON = types.Tuple([MATRIX, INTS, MATRIX, MATRIX])
 TOLERANCES = types.UniTuple(REAL, 6)
 SIGNATURE = INT(
@@ -124,10 +124,10 @@ def negligible(x, y, atol, rtol, least):
 @jit(bare=True)
 def velocity(closure, constants, work, y, dy):
     """Fill dy/dalpha; return eps_g."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, A, B, C, dv = work[:6]
     eps_g = close(closure, constants, work, 1.0, y)
-    flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy)
+    flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
     return eps_g
 
 
@@ -206,7 +206,7 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
     have kinks, level of eps_g), ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of
     Newton's iteration, rounding of its solution).
     """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     base_rtol, base_atol, least_factor, least_atol, _, _ = tolerances
     max_step = control[2]
     n, finish, bound = rows.shape[1], place[EVALUATIONS] + budget, times[-1]

@@ -51,7 +51,7 @@ def velocity(closure, constants, pace, work, t, y, dy):
     if there are any, and room: they scale copies of A, B, dv, which keep the numbers of the model, as a factor may be
     zero, and the error control divides.
     """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     channels, codes, edges, data, knots, kappa, kappa_v, driving = pace
     S, w, Am, Bm, C, dv = work[:6]
     scale, Au, Bu, dvu = driving
@@ -61,7 +61,7 @@ def velocity(closure, constants, pace, work, t, y, dy):
     u, u_v = scale[0], scale[1]
     eps_g = close(closure, constants, work, scale[2], y)
     if not paced:
-        flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy)
+        flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
         return eps_g
     for i in range(K):
         for j in range(K):
@@ -73,7 +73,7 @@ def velocity(closure, constants, pace, work, t, y, dy):
         decay = eta * kappa * u * scale[3]
     flow(
         y, s, p, tau, Au, Bu, C, dvu, decay, eta_v * kappa_v * u_v * scale[3],
-        u * u * second_order / scale[4], trains_v, dy,
+        u * u * second_order / scale[4], trains_v, dy, drift,
     )  # fmt: skip
     return eps_g
 
@@ -168,7 +168,7 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
     whether students have kinks, level of eps_g).
     """
     rtol, atol, max_step, largest, kinks, level = control
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S = work[0]
     n, end, knots = y.size, place[2] + budget, pace[4]
     err5, err3, zero = k[13], k[14], k[15]

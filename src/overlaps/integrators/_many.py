@@ -21,8 +21,9 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
               state):  # fmt: skip
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
-    ``rates`` (b, 6) = eta, eta_v, noise, decay, decay_v, second_order; ``spectra`` (b, 2, L) = s, p; ``controls`` =
-    (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step).  ``records`` (b, n, kept + 1)
+    ``rates`` (b, 7) = eta, eta_v, noise, decay, decay_v, second_order, drift; ``spectra`` (b, 2, L) = s, p;
+    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step).  ``records``
+    (b, n, kept + 1)
     takes the packed overlaps, or their sums over blocks if ``kept`` is fewer, and the account of the error of eps_g.
     ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
     """
@@ -37,9 +38,11 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
     y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((times.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
-        eta, eta_v, noise, decay, decay_v, second_order = rates[b]
+        eta, eta_v, noise, decay, decay_v, second_order, drift = rates[b]
         s = spectra[b, 0]
-        constants = (K, teacher, eta, eta_v, noise, s, spectra[b, 1], tau[b], decay, decay_v, second_order, trains_v)
+        constants = (
+            K, teacher, eta, eta_v, noise, s, spectra[b, 1], tau[b], decay, decay_v, second_order, trains_v, drift,
+        )  # fmt: skip
         work = S[b], w[b], A, B, C, dv, dS, dw
         largest = growth * max(1.0, np.max(np.abs(y[b])))
         control = rtol, atol, max_step, largest, kinks, level

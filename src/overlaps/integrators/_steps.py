@@ -12,7 +12,7 @@ from ..flow import gather
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
-CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
+CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
 CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
 FIRST = types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL  # arguments of every march
@@ -25,7 +25,7 @@ NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step
 @jit(inline=True)
 def close(closure, constants, work, louder, y):
     """Evaluate the closure at y into the work arrays, with ``louder`` times the noise; return eps_g."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, A, B, C, dv = work[:6]
     gather(y, s, K, B.shape[1], trains_v, S, w)
     return closure(S, w, K, teacher, eta, eta_v, noise * louder, second_order > 0, A, B, C, dv)
@@ -34,7 +34,7 @@ def close(closure, constants, work, louder, y):
 @jit(bare=True)
 def change_of_eps_g(constants, work, dy):
     """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv, dS, dw = work
     gather(dy, s, K, Bm.shape[1], trains_v, dS, dw)
     change = 0.0

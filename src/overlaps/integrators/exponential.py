@@ -174,7 +174,7 @@ class FrozenFlow:
         rotate(y, V, r, q)
         s, p = system.model.spectrum.s, system.model.spectrum.p
         C = system.second_order * C if system.second_order > 0 else np.zeros_like(C)  # a gradient flow has none
-        advance_blocks(r, q, s, p, system.source, a, B, C, system.decay, h, new_r, new_q)
+        advance_blocks(r, q, s, p, system.source, a, B, C, system.decay, system.model.drift, h, new_r, new_q)
         new = np.empty_like(y)
         rotate_back(new_r, new_q, V, new)
         if system.model.trains_v:

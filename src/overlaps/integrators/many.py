@@ -156,9 +156,9 @@ class _Work:
             return [""] * len(self.models)
         span, slowest, found = self.times[-1] - self.times[0], {}, []
         for model, start in zip(self.models, self.starts, strict=True):
-            # the fastest rate is 2 (eta h + decay) with h of the start, the spectrum and the teacher's second layer
+            # the fastest rate is 2 (eta h + decays) with h of the start, the spectrum and the teacher's second layer
             key = id(start), id(model.spectrum), model.v_star.tobytes()
-            decay = max(rates(model)[3], 0.0)
+            decay = max(rates(model)[3], 0.0) + model.drift
             if key not in slowest:
                 system = System(model, start)
                 slowest[key] = system, (fastest_rate(system) / 2 - decay) / model.eta
@@ -209,8 +209,8 @@ class _Work:
         records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)
         march_all(
             *self.compiled, first.K, first.teacher_activation.code, first.trains_v,
-            np.array([rates(model) for model in models]), spectra, tau, controls, np.array(self.times), self.halt,
-            S, w, y, records, nfev, state,
+            np.array([(*rates(model), model.drift) for model in models]), spectra, tau, controls, np.array(self.times),
+            self.halt, S, w, y, records, nfev, state,
         )  # fmt: skip
         for row, i in enumerate(here):
             if state[row] == FINISHED:

@@ -38,6 +38,7 @@ class Model(Record):
     batch_size: int = 1
     gradient_flow: bool = False
     constraint: str | None = None
+    drift: float = 0.0
 
     latent_teacher: ClassVar[bool] = False  # whether the teacher sees latents instead of the inputs
 
@@ -59,12 +60,15 @@ class Model(Record):
             batch_size=check.count("batch_size", self.batch_size),
             gradient_flow=check.flag("gradient_flow", self.gradient_flow),
             constraint=None if self.constraint is None else check.choice("constraint", self.constraint, ("sphere",)),
+            drift=check.number("drift", self.drift, least=0),
         )
         if self.spherical and self.weight_decay[0]:
             raise ValueError(
                 f"weight_decay = {self.weight_decay} with constraint = 'sphere', which takes it back at every step; "
                 "expected 0, or (0, kappa_v)."
             )
+        if self.latent_teacher and self.drift:
+            raise ValueError(f"drift = {self.drift:g} with a teacher of latents; expected one that acts on the inputs.")
 
     @property
     def K(self):
@@ -112,6 +116,7 @@ class Model(Record):
         parts += [f"batch_size={self.batch_size}"] if self.batch_size > 1 else []
         parts += ["gradient_flow"] if self.gradient_flow else []
         parts += [self.constraint] if self.constraint else []
+        parts += [f"drift={self.drift:g}"] if self.drift else []
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
@@ -132,6 +137,7 @@ def committee_machine(
     batch_size=1,
     gradient_flow=False,
     constraint=None,
+    drift=0.0,
 ):
     r"""Two-layer student and teacher on Gaussian inputs, trained by one-pass SGD.
 
@@ -170,6 +176,9 @@ def committee_machine(
         Drop the O(eta^2) term C, the noise of SGD.
     constraint : {None, "sphere"}
         "sphere" scales every student back to its norm, that of the start, after each step.
+    drift : float
+        Rate delta at which teachers wander, ``w* = sqrt(1 - 2 delta/N) w* + sqrt(2 delta/N) xi`` per step with
+        Gaussian xi of the teachers' own covariance in each eigenspace: their overlaps stay, and r loses delta r.
 
     Returns
     -------
@@ -225,6 +234,7 @@ def committee_machine(
         batch_size=batch_size,
         gradient_flow=gradient_flow,
         constraint=constraint,
+        drift=drift,
     )
 
 

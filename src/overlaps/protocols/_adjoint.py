@@ -2,7 +2,8 @@
 
 Each interval between knots is cut into equal steps of the order-8 tableau of DOP853 (12 stages).  Discretise, then
 differentiate: the gradient is exact for the discretised objective, and nothing is integrated backwards in time.  With
-dy = u f1(y) + u^2 f2(y), J = u (D + F G) and phi the hat functions, per step backwards
+dy = u f1(y) + u^2 f2(y), and teachers that drift, which no rate changes, J the Jacobian of dy and phi the hat
+functions, per step backwards
 
     mu_i = h b_i lambda + h sum_{j > i} a_ji theta_j,     theta_i = J(Y_i)^T mu_i (+ h b_i grad eps_g(Y_i) / horizon),
     lambda <- lambda + sum_i theta_i,                      g_k += phi_k(t_i) mu_i . (f1 + 2 u f2)
@@ -22,7 +23,7 @@ from ..flow import flow, gather
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 CUBE, INTS = types.Array(REAL, 3, "C"), types.Array(INT, 1, "C")
 DERIVATIVES = types.void(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, CUBE, CUBE, CUBE, MATRIX)
-CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL])
+CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR])
 FORWARD = types.void(types.FunctionType(CLOSURE), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, VECTOR)
 BACKWARD = types.void(
@@ -37,11 +38,11 @@ A, B, NODES = (np.ascontiguousarray(x[:STAGES]) for x in (DOP853.A, DOP853.B, DO
 @jit
 def velocity(closure, constants, work, second, y, dy):
     """Fill dy with f1 + ``second`` f2 at y; return eps_g."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv = work
     gather(y, s, K, Bm.shape[1], trains_v, S, w)
     eps_g = closure(S, w, K, teacher, eta, eta_v, noise, second_order > 0, Am, Bm, C, dv)
-    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second * second_order, trains_v, dy)
+    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second * second_order, trains_v, dy, 0.0)
     return eps_g
 
 
@@ -63,7 +64,7 @@ def spread(s, K, M, trains_v, g, theta):
 @jit
 def add_gradient(constants, work, weight, g, theta):
     """Add ``weight`` times the gradient of eps_g, at the last evaluation, to theta; g is room to work in."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv = work
     M, at = Bm.shape[1], 0
     for i in range(K):
@@ -82,7 +83,7 @@ def add_gradient(constants, work, weight, g, theta):
 @jit
 def add_frozen(constants, work, mu, theta):
     """Add D^T mu to theta: the transpose of the flow at frozen closure, without its sources."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv = work
     L, M = s.size, Bm.shape[1]
     first = K * M * L
@@ -122,6 +123,7 @@ def advance(closure, constants, work, h, t, first, last, y, Y, f):
     t and h are in units of the interval between two knots, of length ``f[12, 0]``; return sum_i b_i eps_g(Y_i).
     """
     length, mean = f[STAGES, 0], 0.0
+    drift, crossed = constants[-1], work[3].size * constants[5].size
     for i in range(STAGES):
         Y[i] = y
         for j in range(i):
@@ -130,6 +132,7 @@ def advance(closure, constants, work, h, t, first, last, y, Y, f):
         u = first + (t + NODES[i] * h) * (last - first)
         eps_g = velocity(closure, constants, work, u, Y[i], f[i])
         f[i] *= u
+        f[i, :crossed] -= drift * Y[i, :crossed]
         mean += B[i] * eps_g
     for i in range(STAGES):
         y += h * length * B[i] * f[i]
@@ -156,7 +159,7 @@ def forward(closure, constants, work, knots, u, per, states, values):
 @jit
 def backward(closure, derivatives, constants, work, knots, u, per, states, mean, gradient):
     """Fill the gradient by u at the knots of eps_g at the end, or of its mean, along the ``states`` of ``forward``."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv = work
     M, n, horizon = Bm.shape[1], states.shape[1], knots[-1] - knots[0]
     d = K * (K + 1) // 2 + K * M + K
@@ -191,12 +194,13 @@ def backward(closure, derivatives, constants, work, knots, u, per, states, mean,
                 derivatives(S, w, K, teacher, eta, eta_v, noise, second_order > 0, dA, dB, dC, ddv)
                 for a in range(d if trains_v else d - K):
                     flow(Y[step, i], s, p, tau, dA[a], dB[a], dC[a], ddv[a], 0.0, 0.0, factor * second_order, trains_v,
-                         column)  # fmt: skip
+                         column, 0.0)  # fmt: skip
                     g[a] = np.sum(mu * column)
                 theta[i] = 0.0
                 add_frozen(constants, work, mu, theta[i])
                 spread(s, K, M, trains_v, g, theta[i])
                 theta[i] *= factor
+                theta[i, : K * M * s.size] -= drift * mu[: K * M * s.size]
                 if mean:
                     add_gradient(constants, work, h * length * B[i] / horizon, g, theta[i])
             for i in range(STAGES):

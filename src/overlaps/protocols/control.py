@@ -45,6 +45,7 @@ class Control:
         self.constants = (
             model.K, model.teacher_activation.code, eta, eta_v, noise, np.array(model.spectrum.s),
             np.array(model.spectrum.p), np.array(self.system.source), decay, decay_v, second_order, model.trains_v,
+            model.drift,
         )  # fmt: skip
         K, M = model.K, model.M
         matrices = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)

@@ -345,7 +345,7 @@ def greedy_schedule(model, start, horizon, *, knots=41, bounds=(0.0, None)):
             dy = np.empty_like(y)
             decays = (system.decay, system.decay_v) if second == 0 else (0.0, 0.0)
             flow(y, spectrum.s, spectrum.p, system.source, *matrices, *decays, second * system.second_order,
-                 model.trains_v, dy)  # fmt: skip
+                 model.trains_v, dy, 0.0)  # fmt: skip
             parts.append(dy)
         slope, curvature = (system.change_of_eps_g(part) for part in parts)
         if curvature > 0:
@@ -359,7 +359,9 @@ def greedy_schedule(model, start, horizon, *, knots=41, bounds=(0.0, None)):
 
     def velocity(_, y):
         (f1, f2), u = terms(y)
-        return u * f1 + u**2 * f2
+        dy, crossed = u * f1 + u**2 * f2, system.source[0, 0].size * model.K * model.M
+        dy[:crossed] -= model.drift * y[:crossed]
+        return dy
 
     times = control.knots
     found = solve_ivp(velocity, (0.0, times[-1]), control.y0, method="DOP853", t_eval=times, rtol=1e-8, atol=1e-12)

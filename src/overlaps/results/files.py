@@ -136,6 +136,8 @@ def _described(model):
     common = {f.name for f in fields(Record.kinds["Model"])}
     numbers = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
     numbers = {name: number for name, number in numbers.items() if number is not None}  # absent in early files, too
+    if not model.drift:
+        del numbers["drift"]  # which early files do not know
     head = {
         "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
         "model": {x: number for x, number in numbers.items() if x in common}

@@ -229,7 +229,7 @@ class StagedEnsemble(Statistics, _Staged):
     Notes
     -----
     Exact at finite N, in law. At a switch the direct simulator draws new weights with exactly the overlaps that were
-    reached: what follows depends on nothing else.
+    reached: what follows depends on nothing else. Teachers that drift are given their stationary overlaps again.
 
     Examples
     --------

@@ -69,6 +69,18 @@ def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates, n
 
 
 @jit
+def drifting_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates, norms, keep, wander):
+    """The same, and after step t the teachers move: W_star = keep W_star + wander[t]."""
+    for t in range(X.shape[0]):
+        direct_steps(
+            W, factor, W_star, v, v_star, X[t : t + 1], xi[t : t + 1], student, teacher, rates[t : t + 1], norms
+        )
+        for m in range(W_star.shape[0]):
+            for i in range(W_star.shape[1]):
+                W_star[m, i] = keep * W_star[m, i] + wander[t, m, i]
+
+
+@jit
 def taught_steps(W, factor, v, v_star, X, nu, xi, student, teacher, rates, norms):
     """The same where the fields of the teacher are given, nu (steps, batch, M): it may act on anything."""
     K, batch = W.shape[0], X.shape[1]

@@ -44,13 +44,18 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     norms = kept_norms(model, W)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
     inputs = _Inputs(model, sizes, rng, dtype, rates.batch)
+    wanderings = _Wanderings(model, start, sizes, rng, dtype) if model.drift else None
 
     def step(limit):
         limit, changed = rates.left(limit)
         X, xi = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
         noises = xi if noise is None else noise[:, None] * xi
-        _sgd.direct_steps(W, factor, W_star, v, model.v_star, X, noises, *_functions(model), rows, norms)
+        common = W, factor, W_star, v, model.v_star, X, noises, *_functions(model), rows, norms
+        if wanderings is None:
+            _sgd.direct_steps(*common)
+        else:
+            _sgd.drifting_steps(*common, wanderings.keep, wanderings.take(len(X)))
         return len(X)
 
     def record():
@@ -84,6 +89,30 @@ class _Inputs:
         X, self.X = self.X[:steps], self.X[steps:]
         xi, self.xi = self.xi[:steps], self.xi[steps:]
         return X, xi
+
+
+class _Wanderings:
+    """What the teachers gain in each step of their drift: Gaussian, with their own overlaps in each eigenspace."""
+
+    def __init__(self, model, start, sizes, rng, dtype):
+        N = int(np.sum(sizes))
+        if 2 * model.drift > N:
+            raise ValueError(
+                f"drift = {model.drift:g} at N = {N}; expected at most N / 2, where w* is new at each step."
+            )
+        self.rng, self.sizes, self.dtype = rng.spawn(1)[0], sizes, dtype
+        self.keep = np.sqrt(1 - 2 * model.drift / N)
+        self.roots = []
+        for t, n in zip(start.plain[2], sizes, strict=True):
+            values, vectors = np.linalg.eigh(t)
+            self.roots.append(vectors * np.sqrt(2 * model.drift * np.maximum(values, 0.0) / max(n, 1)))
+
+    def take(self, steps):
+        """Those of the next steps (steps, M, N)."""
+        M, N = len(self.roots[0]), int(np.sum(self.sizes))
+        normals = np.split(self.rng.standard_normal((steps, M, N)), np.cumsum(self.sizes)[:-1], axis=2)
+        parts = [root @ normal for root, normal in zip(self.roots, normals, strict=True)]
+        return np.ascontiguousarray(np.concatenate(parts, axis=2), dtype=self.dtype)
 
 
 def kept_norms(model, W):

@@ -35,8 +35,13 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     keywords of what it registers, and ``simulate`` takes them.
     """
     sizes = model.spectrum.block_sizes(N)
+    if method == "reduced" and model.drift:
+        raise ValueError(
+            f"method = 'reduced' with drift = {model.drift:g}: teachers that wander leave the frame that it keeps; "
+            "expected 'direct'."
+        )
     if method == "auto":
-        fits = dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
+        fits = not model.drift and dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], pace=pace)
     run = partial(run, dtype=dtype or "float64") if method == "direct" else run

@@ -62,7 +62,8 @@ def simulate(
     method : {"auto", "reduced", "direct"}
         "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
         the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
-        than K + M, "direct" otherwise, as for the hidden manifold and for ``dtype="float32"``.
+        than K + M, "direct" otherwise, as for the hidden manifold, for ``dtype="float32"`` and for teachers that drift:
+        these leave the frame of "reduced", and their records take T at its stationary value.
     runs : int
         Independent runs.
     progress : bool

@@ -306,10 +306,10 @@ def plateau_state(model, start):
     """
     check.free(check.model(model), "expected free students: on the plateau they all have the norm that it has")
     codes = model.activation.code, model.teacher_activation.code  # not the names, which anything may have
-    if codes != (erf.code, erf.code) or model.trains_v or np.ptp(model.v):
+    if codes != (erf.code, erf.code) or model.trains_v or np.ptp(model.v) or model.drift:
         raise ValueError(
             f"model = {model} with v = {model.v}; expected erf students and teachers (overlaps.erf itself), equal "
-            "v_k > 0 and a fixed second layer."
+            "v_k > 0, a fixed second layer and no drift."
         )
     t = check.state(start).on(model).plain[2]
     T = np.tensordot(model.spectrum.s, t, axes=1)

@@ -68,6 +68,7 @@ class MomentSystem(System):
         moment_flow(
             y, *self.H, self.basis.p, self.source, self.A, self.B, self.C, self.dv,
             self.decay, self.decay_v, self.second_order, self.model.trains_v, self.ones, self.work, dy,
+            self.model.drift,
         )  # fmt: skip
         return dy
 

@@ -346,8 +346,10 @@ def reduce(model, start):
     if not (model.activation == model.teacher_activation == linear_activation):
         raise ValueError(f"{model} is not linear; expected activation=ov.linear for student and teacher.")
     check.free(model, "expected free students, whose sum obeys a linear equation. Use ov.solve instead")
-    if model.trains_v or any(model.weight_decay) or model.batch_size > 1:
-        raise ValueError(f"{model}: expected eta_v = 0, weight_decay = 0 and batch_size = 1. Use ov.solve instead.")
+    if model.trains_v or any(model.weight_decay) or model.batch_size > 1 or model.drift:
+        raise ValueError(
+            f"{model}: expected eta_v = 0, weight_decay = 0, batch_size = 1 and no drift. Use ov.solve instead."
+        )
     q, r, t = start.plain
     v, v_star = start.v, model.v_star
     m0 = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
