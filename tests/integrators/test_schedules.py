@@ -179,3 +179,15 @@ def test_late_times_under_a_schedule():
     np.testing.assert_allclose(late.eps_g, expected.eps_g, rtol=1e-6)
     with pytest.raises(ValueError, match="late=True.*eta and batch_size"):
         ov.solve(BASE, START, [1.0], late=True, schedule={"noise": schedule})
+
+
+def test_a_jacobian_of_rates_that_have_changed_is_made_again(monkeypatch):
+    """It costs no accuracy to keep it, but iterations: a rate that goes up and down by a factor of 19."""
+    swinging = S.from_function(lambda alpha: 1 + 0.9 * np.sin(alpha / 5))
+    model = dataclasses.replace(BASE, spectrum=ov.power_law(beta=1.0, L=16))
+    start = model.random_start(N=1600, rng=1)
+    fresh = ov.solve(model, start, [150.0], schedule=swinging, method="structured", rtol=1e-7)
+    monkeypatch.setattr("overlaps.integrators.bdf.STALE", np.inf)
+    stale = ov.solve(model, start, [150.0], schedule=swinging, method="structured", rtol=1e-7)
+    assert fresh.nfev < stale.nfev
+    assert fresh.eps_g[0] == pytest.approx(stale.eps_g[0], rel=1e-5)

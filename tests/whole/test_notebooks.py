@@ -27,4 +27,4 @@ def test_notebook(script, tmp_path):
 
 
 def test_there_are_notebooks():
-    assert [x.stem for x in NOTEBOOKS] == ["one_step", "plateau", "scaling_laws"]
+    assert [x.stem for x in NOTEBOOKS] == ["annealing", "one_step", "plateau", "scaling_laws"]

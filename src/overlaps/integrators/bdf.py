@@ -17,6 +17,7 @@ ROUNDING = 1e-14  # of a solution of J x = f relative to the largest overlap, wh
 # below these Newton corrections, and overlaps that vanish, drown in the rounding of overlaps of order one
 LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
 TIGHTEST = 1e-12  # relative tolerance per step that this may lead to
+STALE = 0.2  # relative change of a factor on the rates at which a new Jacobian is cheaper than more iterations
 NEWTON_TOLERANCE = 0.01  # of the local error; SciPy's sqrt(rtol) gains nothing here, and at 1e-8 iterates on rounding
 
 
@@ -97,6 +98,7 @@ class StructuredBDF(BDF):
         # the alternative is a copy of SciPy's step method, which would not follow its corrections.
         self.jac, self.lu, self.solve_lu = self._jacobian, self._factorised, self._correction
         self.trial = self.corrected = t0
+        self.paced = 1.0, 1.0  # factors of the rates in the last Jacobian
         self.fun = self._timed(self.fun)
         self.I, self.J = 1.0, self.jac(self.t, self.y)
         self.D, self.atol = self.D.view(_Serial), np.full(self.n, self.atol).view(_Serial)
@@ -121,10 +123,22 @@ class StructuredBDF(BDF):
         """One step, with tolerances that follow eps_g where it is a small difference of the overlaps."""
         factor = max(self.system.tightening(self.y), min(TIGHTEST / self.rtol_start, 1.0))
         self.rtol = factor * self.rtol_start
+        self._refresh()
         self.atol = np.maximum(factor * np.asarray(self.atol), LEAST_ATOL * self.system.unit(self.y)).view(_Serial)
         result = super()._step_impl()
         self._add_error()
         return result
+
+    def _refresh(self):
+        """Take a new Jacobian where the rates have moved away from those of the last one."""
+        if self.system.pace is None:
+            return
+        self.system.at(self.t)
+        if any(abs(now - then) > STALE * then for now, then in zip(self._rates(), self.paced, strict=True)):
+            self.J, self.LU = self.jac(self.t, self.y), None
+
+    def _rates(self):
+        return self.system.u, self.system.u_v
 
     def _add_error(self):
         """Add the error of eps_g that the step left, from the local error of the overlaps that BDF estimates."""
@@ -139,6 +153,7 @@ class StructuredBDF(BDF):
         """Jacobian at y; at the last accepted point where the closure is not finite at y."""
         self.njev += 1
         self.system.at(t)
+        self.paced = self._rates()
         finite = np.isfinite(self.system.close(y)) and np.all(np.isfinite(self.system.A))
         return Jacobian(self.system, y if finite else self.y, exact=False)
 
