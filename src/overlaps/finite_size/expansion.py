@@ -357,6 +357,10 @@ def checked(trajectory, N):
         raise ValueError("the trajectory has a schedule; fluctuations are known for constant numbers only. Simulate.")
     if not trajectory.success:
         raise ValueError(f"the trajectory did not succeed ({trajectory.message}); expected one that did.")
+    if model.drift:
+        raise ValueError(
+            f"the teachers drift (drift = {model.drift:g}), which is noise of its own; expected 0. Simulate."
+        )
     if not trajectory[0].sees_inputs:
         raise ValueError("the teacher acts on latents; expected one that acts on the inputs x.")
     return model, checked_size(model, N)
