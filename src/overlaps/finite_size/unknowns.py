@@ -138,7 +138,7 @@ class Tangent:
         spectrum, out = self.system.model.spectrum, np.empty(self.y.size)
         arrays = (np.ascontiguousarray(x) for x in (A, B, C, dv))
         flow(np.ascontiguousarray(y), spectrum.s, spectrum.p, source, *arrays, 0.0, 0.0, self.system.second_order,
-             self.system.model.trains_v, out)  # fmt: skip
+             self.system.model.trains_v, out, 0.0)  # fmt: skip
         return out
 
     def dense(self):

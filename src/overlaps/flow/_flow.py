@@ -210,7 +210,7 @@ def keep_norms(y, L, K, M, dy):
 
 
 @jit(bare=True)
-def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift=0.0):
+def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
 
     dr^l = s_l A r^l + B tau^l - (decay + drift) r^l
