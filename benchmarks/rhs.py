@@ -75,7 +75,7 @@ def many_rhs(y, s, p, tau, S, w, A, B, C, dv, dy, times):
     for _ in range(times):
         gather(y, s, K, M, False, S, w)
         erf_closure(S, w, K, ERF, 0.1, 0.0, 0.0, True, A, B, C, dv)
-        flow(y, s, p, tau, A, B, C, dv, 0.0, 0.0, 1.0, False, dy)
+        flow(y, s, p, tau, A, B, C, dv, 0.0, 0.0, 1.0, False, dy, 0.0)
 
 
 def main():

@@ -58,13 +58,13 @@ def dense_jacobian(system, y):
     zero, none = np.zeros((K, K)), np.zeros(K)
     for i, unit in enumerate(np.eye(y.size)):
         frozen, response = np.empty_like(y), np.empty_like(y)
-        flow(unit, s, p, 0 * tau, system.A, system.B, zero, none, *rest, trains_v, frozen)
+        flow(unit, s, p, 0 * tau, system.A, system.B, zero, none, *rest, trains_v, frozen, 0.0)
         q, r, v = system.unpack(unit)
         g = np.concatenate(
             [np.tensordot(s, q, axes=1)[system.packing.upper], r.sum(axis=0).ravel(), v if trains_v else []]
         )
         change = [np.ascontiguousarray(np.tensordot(g, x, axes=1)) for x in (dA, dB, dC, ddv)]
-        flow(y, s, p, tau, *change, 0.0, 0.0, system.second_order, trains_v, response)
+        flow(y, s, p, tau, *change, 0.0, 0.0, system.second_order, trains_v, response, 0.0)
         J[:, i] = frozen + response
     return J
 
