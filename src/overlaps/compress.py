@@ -2,12 +2,15 @@
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from ._base import check
+from ._base.types import ArrayLike
 from .flow.system import System, fastest_rate
 from .integrators import evolve
+from .models.model import Model
 from .models.spectrum import Spectrum
 from .models.state import State, gram
 
@@ -18,7 +21,7 @@ UNSEEN = 1e-7  # share of the trace in the lowest eigenvalues that need no poles
 DEPENDENT = 1e-12  # a new direction shorter than this, relative to where it came from, is rounding
 
 
-def compress(model, state, nodes, *, until=None):
+def compress(model: Model, state: State, nodes: int, *, until: float | None = None) -> tuple[Model, State]:
     r"""Replace the spectrum by about ``nodes`` eigenvalues on which Q, R and v evolve as before.
 
     With :math:`z_l` a square root of the plain block overlaps, the dynamics sees the data through the two measures
@@ -116,7 +119,9 @@ def compress(model, state, nodes, *, until=None):
     return small, State(q=q, r=r, tau=tau, T=state.T, v=state.v, alpha=state.alpha).on(small)
 
 
-def compression_error(model, state, nodes, alpha, *, until=None, **options):
+def compression_error(
+    model: Model, state: State, nodes: int, alpha: ArrayLike, *, until: float | None = None, **options: Any
+) -> float:
     """Estimate the error of ``compress(model, state, nodes, until=until)`` without the full spectrum.
 
     Parameters

@@ -24,7 +24,7 @@ MODELS = {f.__name__: f for f in (ov.committee_machine, ov.quadratic_network, ov
 SPECTRA = {f.__name__: f for f in (ov.isotropic, ov.power_law)}
 STARTS = ("random", "overlaps", "blocks", "limit")
 ACTIVATIONS = {name: getattr(ov, name) for name in ("erf", "relu", "tanh", "linear", "quadratic", "absolute")}
-PARAMETRIC = {"leaky_relu": ov.leaky_relu, "polynomial": ov.polynomial}
+PARAMETRIC: dict[str, Any] = {"leaky_relu": ov.leaky_relu, "polynomial": ov.polynomial}
 TABLES = ("model", "spectrum", "schedule", "start", "solve", "simulate", "output")
 SET_HERE = {"model", "start", "spectrum", "schedule", "progress", "executor", "learning", "options", "data", "cls"}
 

@@ -1,34 +1,74 @@
 """Integration of the order-parameter equations."""
 
 import warnings
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
 from ._base import check
+from ._base.types import ArrayLike, Function
 from .integrators.evolve import evolve, output_times
 from .models import Stages
+from .models.model import Model
+from .models.schedule import Schedule
+from .models.state import State
 from .results.certified import certified, solution
-from .results.staged import in_turn
+from .results.staged import StagedTrajectory, in_turn
+from .results.trajectory import SummedTrajectory, Trajectory
 
 __all__ = ["solve"]
 
 
+class Options(TypedDict, total=False):
+    """Keywords of ``solve`` that do not decide what it returns, for type checkers."""
+
+    method: str | type
+    rtol: float
+    atol: float | None
+    progress: bool
+    stop: float | Function | None
+    late: bool
+    schedule: Schedule | dict[str, Schedule] | None
+    certify: bool
+    max_step: float
+    first_step: float
+    min_step: float
+    jac_sparsity: ArrayLike | None
+    lband: int | None
+    uband: int | None
+
+
+Times: TypeAlias = tuple[float, float] | ArrayLike
+
+
+@overload
+def solve(model: Stages, start: State, alpha: Times, **options: Unpack[Options]) -> StagedTrajectory: ...
+@overload
 def solve(
-    model,
-    start,
-    alpha,
+    model: Model, start: State, alpha: Times, *, blocks: Literal[False], **options: Unpack[Options]
+) -> SummedTrajectory: ...
+@overload
+def solve(
+    model: Model, start: State, alpha: Times, *, blocks: Literal[True] = True, **options: Unpack[Options]
+) -> Trajectory: ...
+
+
+def solve(
+    model: Model | Stages,
+    start: State,
+    alpha: tuple[float, float] | ArrayLike,
     *,
-    method="auto",
-    rtol=1e-8,
-    atol=None,
-    progress=False,
-    stop=None,
-    late=False,
-    blocks=True,
-    schedule=None,
-    certify=False,
-    **options,
-):
+    method: str | type = "auto",
+    rtol: float = 1e-8,
+    atol: float | None = None,
+    progress: bool = False,
+    stop: float | Function | None = None,
+    late: bool = False,
+    blocks: bool = True,
+    schedule: Schedule | dict[str, Schedule] | None = None,
+    certify: bool = False,
+    **options: Any,
+) -> Any:
     r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
 
     .. math::

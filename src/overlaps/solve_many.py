@@ -1,19 +1,35 @@
 """Integration of many problems of one shape at once."""
 
 import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ._base.types import ArrayLike, Function
 from .integrators.many import evolve_many
+from .models.model import Model
+from .models.state import State
 from .results.batch import Batch
 
 __all__ = ["solve_many"]
 
 
 def solve_many(
-    models, starts, alpha, *, threads=None, stop=None, method="auto", rtol=1e-8, atol=None, blocks=True,
-    max_memory=4e9, progress=False, **options,
-):  # fmt: skip
+    models: Model | Sequence[Model],
+    starts: State | Sequence[State],
+    alpha: ArrayLike,
+    *,
+    threads: int | None = None,
+    stop: float | Function | None = None,
+    method: str | type = "auto",
+    rtol: float = 1e-8,
+    atol: float | None = None,
+    blocks: bool = True,
+    max_memory: float = 4e9,
+    progress: bool = False,
+    **options: Any,
+) -> Batch:
     """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
 
     Trajectories are stepped by DOP853 in compiled code, one after another in each thread, without Python in between.

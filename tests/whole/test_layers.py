@@ -31,7 +31,11 @@ MODULES = {module(path): path for path in SOURCE.rglob("*.py")}
 def imports(name, path):
     """Modules of the package that a module imports, anywhere in its text."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):  # what only type checkers read is no arrow
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("overlaps"):
             base = node.module
         elif isinstance(node, ast.ImportFrom) and node.level:

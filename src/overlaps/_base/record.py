@@ -33,7 +33,7 @@ class Record:
         # NumPy forgets the flag in pickles, which is how records come back from workers
         self.__dict__.update({x: read_only(a) if isinstance(a, np.ndarray) else a for x, a in state.items()})
 
-    def settle(self, **checked):
+    def settle(self, **checked: Any) -> None:
         """Put checked values in place of what came; for ``__post_init__``, afterwards a record does not change."""
         for name, value in checked.items():
             object.__setattr__(self, name, value)

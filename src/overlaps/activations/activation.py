@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 
 from .._base import check
+from .._base.types import ArrayLike, Function, Numbers
 from ..gaussian.tables import polynomial_table, tabulate
 from ..gaussian.two_point import NUMERIC
 from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
@@ -96,17 +98,17 @@ class Activation:
     def __repr__(self):
         return self.name
 
-    def __call__(self, x):
+    def __call__(self, x: ArrayLike) -> Numbers:
         """g(x)."""
         return self.g(x)
 
     @property
-    def closed_forms(self):
+    def closed_forms(self) -> Any:
         """The :class:`Kernels` of a student with this activation: its own, or the library's; None without any."""
         return self.kernels or KERNELS.get(self.code)
 
     @property
-    def closed_sum(self):
+    def closed_sum(self) -> Any:
         """The activation as a sum of closed-form functions, if it is one by construction: a ``Mixture``, or None."""
         return Mixture(self.code) if self.code != NUMERIC else self.mixture
 
@@ -119,7 +121,7 @@ class Activation:
         return tabulate(functions, self.name)
 
     @property
-    def compiled(self):
+    def compiled(self) -> Any:
         """How kernels of simulators take it: its code, or the array of its table."""
         return self.table.data if self.code == NUMERIC else self.code
 
@@ -127,7 +129,17 @@ class Activation:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def from_function(cls, g, dg, d2g=None, *, name=None, second_order="auto", tolerance=1e-2, kernels=None):
+    def from_function(
+        cls,
+        g: Function,
+        dg: Function,
+        d2g: Function | None = None,
+        *,
+        name: str | None = None,
+        second_order: Literal["auto", "tensor", "pairs", "mixture", "sobol"] = "auto",
+        tolerance: float = 1e-2,
+        kernels: Any = None,
+    ) -> "Activation":
         r"""Activation from any smooth function; its Gaussian integrals are computed numerically, or by its kernels.
 
         Parameters

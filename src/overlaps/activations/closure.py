@@ -1,14 +1,19 @@
 """The activation's half of the theory: order parameters -> A, B, C, dv and eps_g."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike
 from ..gaussian.rules import gauss_hermite
 from .bound import KernelClosure, Rule
 from .numeric import bind_numeric
+
+if TYPE_CHECKING:
+    from ..models.model import Model
 
 __all__ = ["Closure", "closure"]
 
@@ -39,7 +44,7 @@ class Closure(Record):
         return f"Closure(K={self.B.shape[0]}, M={self.B.shape[1]}, eps_g={self.eps_g:.6g})"
 
 
-def closure(model, Q, R, T, v=None):
+def closure(model: "Model", Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLike | None = None) -> "Closure":
     r"""Gaussian averages that drive the order parameters, at one state.
 
     .. math:: A_{kj} = E[\partial F_k/\partial\lambda_j], \quad B_{km} = E[\partial F_k/\partial\nu_m], \quad

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import erf as _erf
 
 from .._base import check
+from .._base.types import ArrayLike
 from .activation import Activation
 from .kernels import ERF, LINEAR, QUADRATIC, RELU
 from .polynomials import Polynomial
@@ -14,7 +15,7 @@ from .sums import Mixture
 __all__ = ["absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "tanh"]
 
 
-def polynomial(coefficients):
+def polynomial(coefficients: ArrayLike) -> Activation:
     r"""Polynomial activation :math:`g(x) = \sum_p c_p x^p`, with exact integrals.
 
     Parameters
@@ -74,7 +75,7 @@ class Hinge:
         return "leaky_relu", self.below
 
 
-def leaky_relu(slope=0.01):
+def leaky_relu(slope: float = 0.01) -> Activation:
     r"""Leaky relu, :math:`g(x) = x` for x > 0 and slope x otherwise, with closed-form integrals.
 
     Parameters

@@ -3,12 +3,15 @@
 import warnings
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator, make_interp_spline
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import Floats, Rng
+from ..models.model import Model
 from ..results.trajectory import Trajectory
 from .noise import SCRAMBLES, Increments, Rule, product_covariance
 from .transport import Path, extrapolate, propagate
@@ -55,19 +58,19 @@ class Fluctuations(Record):
     error: float
 
     @property
-    def model(self):
+    def model(self) -> Model:
         """What was learned."""
         return self.trajectory.model
 
     @property
-    def alpha(self):
+    def alpha(self) -> Floats:
         """Learning times (n,), those of the trajectory."""
         return self.trajectory.alpha
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.alpha.size
 
-    def mean(self, name):
+    def mean(self, name: str) -> Floats:
         """Mean over runs, to order 1/N, of the ``name`` "Q" (n, K, K), "R" (n, K, M), "v" (n, K) or "eps_g" (n,)."""
         rows, shape = self._rows(name)
         shift = np.einsum("nad,nd->na", rows, self.shifts)
@@ -75,23 +78,23 @@ class Fluctuations(Record):
             shift = shift + self.bends[:, None] / 2
         return getattr(self.trajectory, name) + shift.reshape(shape) / self.N
 
-    def covariance(self, a, b=None):
+    def covariance(self, a: str, b: str | None = None) -> Floats:
         """Covariance over runs at this N of two of the names, (n, *shape of a, *shape of b); of one with itself."""
         (left, shape), (right, other) = self._rows(a), self._rows(a if b is None else b)
         found = np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N
         return found.reshape(*shape, *other[1:])
 
-    def std(self, name):
+    def std(self, name: str) -> Floats:
         """Standard deviation over runs at this N of the curve ``name``; shapes as those of :meth:`mean`."""
         rows, shape = self._rows(name)
         variance = np.einsum("nad,nde,nae->na", rows, self.covariances, rows) / self.N
         return np.sqrt(np.maximum(variance, 0.0)).reshape(shape)
 
-    def at_N(self, N):
+    def at_N(self, N: int) -> "Fluctuations":
         """The same at another N, without new integrals; raises ``ValueError`` for an N that does not fit the model."""
         return _warned(replace(self, N=checked_size(self.model, N)))
 
-    def plot(self, ax=None, band=2.0, **style):
+    def plot(self, ax: Any = None, band: float = 2.0, **style: Any) -> Any:
         """Draw the equations as lines, means dashed, and a ``band`` of so many standard deviations to each side.
 
         For ``ax`` see :func:`overlaps.results.plotting.plot_fluctuations`.
@@ -129,7 +132,9 @@ class Fluctuations(Record):
         return f"{type(self).__name__}({self.model}, {size}, error={self.error:.1e})"
 
 
-def fluctuations(trajectory, N, *, start="fixed", points=2**14, rng=0):
+def fluctuations(
+    trajectory: Trajectory, N: int, *, start: Literal["fixed", "random"] = "fixed", points: int = 2**14, rng: Rng = 0
+) -> "Fluctuations":
     r"""Mean and covariance of SGD at input dimension N around a solution of the equations, without simulation.
 
     .. math:: {\rm Cov}(y) = \Sigma/N, \quad \dot\Sigma = J\Sigma + \Sigma J^T + D, \qquad

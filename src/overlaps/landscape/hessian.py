@@ -7,9 +7,11 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike, Floats, Numbers
 from ..activations.closure import bind, check_domain
 from ..models.model import Model
-from ..models.state import gram
+from ..models.state import State, gram
+from ..results.trajectory import Trajectory
 from ..stability.linear import check_dense
 
 __all__ = ["HessianSpectrum", "hessian"]
@@ -54,16 +56,16 @@ class HessianSpectrum(Record):
     dR: np.ndarray
     dv: np.ndarray
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.outliers) if self.outliers.ndim > 1 else 1
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> "HessianSpectrum":
         if self.outliers.ndim == 1:
             raise TypeError("this is the Hessian of one state; only that of a trajectory has records to pick from.")
         values = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "model"}
         return HessianSpectrum(self.model, **values)
 
-    def multiplicities(self, N):
+    def multiplicities(self, N: int) -> Floats:
         """How often each bulk eigenvalue occurs at input dimension N, N p_l - K - M (L,).
 
         Raises
@@ -79,13 +81,13 @@ class HessianSpectrum(Record):
             )
         return np.where(p > 0, N * p - least, 0.0)
 
-    def negative(self, N):
+    def negative(self, N: int) -> Numbers:
         """Number of negative eigenvalues at input dimension N (the index of a stationary point), (n,) or a float."""
         counts = np.sum(self.bulk < -self._zero[..., None], axis=-1) @ self.multiplicities(N)
         return counts + np.sum(self.outliers < -self._zero, axis=-1)
 
     @property
-    def negative_fraction(self):
+    def negative_fraction(self) -> Numbers:
         """The same per parameter as N -> infinity: negative eigenvalues / (K N), (n,) or a float."""
         return np.sum(self.bulk < -self._zero[..., None], axis=-1) @ self.model.spectrum.p / self.model.K
 
@@ -94,7 +96,7 @@ class HessianSpectrum(Record):
         """Size (n, 1) below which eigenvalues are rounding."""
         return ZERO * np.max(np.abs(self.outliers), axis=-1, keepdims=True)
 
-    def density(self, x, N=None, width=None):
+    def density(self, x: ArrayLike, N: int | None = None, width: float | None = None) -> Floats:
         """Density of all eigenvalues at x, of integral one, for the Hessian of one state.
 
         Parameters
@@ -126,7 +128,7 @@ class HessianSpectrum(Record):
         peaks = np.exp(-0.5 * ((x[..., None] - values) / width) ** 2) / (np.sqrt(2 * np.pi) * width)
         return peaks @ (weights / weights.sum())
 
-    def plot(self, ax=None, **style):
+    def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw outliers (lines) and bulk (bands) against alpha, or those of one state along one axis.
 
         ``style`` goes to matplotlib; for ``ax`` and the rest see :func:`overlaps.results.plotting.eigenvalues`.
@@ -143,7 +145,7 @@ class HessianSpectrum(Record):
         )
 
 
-def hessian(model, state):
+def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     r"""Spectrum of the Hessian of the generalisation error over all weights, from the overlaps alone.
 
     With weights of length :math:`\sqrt{Q_{kk}}` (w_k / sqrt(N)), inputs of covariance :math:`\Omega`, c_m = E[x nu_m]
@@ -201,7 +203,7 @@ def hessian(model, state):
     """
     check.model(model)
     if hasattr(state, "alpha") and hasattr(state, "__getitem__"):
-        records = [(alpha, state[i]) for i, alpha in enumerate(state.alpha)]
+        records = [(alpha, state[i]) for i, alpha in enumerate(np.asarray(state.alpha))]
         parts = [_at(model, record, float(alpha)) for alpha, record in records]
         names = [f.name for f in fields(HessianSpectrum) if f.name != "model"]
         return HessianSpectrum(model, **{name: np.array([getattr(x, name) for x in parts]) for name in names})

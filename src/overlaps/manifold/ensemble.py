@@ -1,11 +1,12 @@
 """Runs of SGD on the hidden manifold: every run has features, hence a spectrum, of its own."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._base import check
+from ..models.state import State
 from ..results.curves import Runs
 from .model import HiddenManifold
 from .weights import Weights
@@ -71,12 +72,12 @@ class ManifoldEnsemble(Runs):
             raise ValueError("these runs were not tested on fresh samples; simulate with test=4096.")
         return super()._curve(name)
 
-    def weights(self, run=0):
+    def weights(self, run: int = 0) -> Any:
         """Weights (W, W_star, F) of run number ``run`` at its start; ``simulate(..., weights=)`` takes them back."""
         run = check.index("run", run, len(self))
         return Weights(self.W[run], self.W_star[run], self.F[run])
 
-    def realisation(self, run=0, *, nodes=None):
+    def realisation(self, run: int = 0, *, nodes: int | None = None) -> tuple[HiddenManifold, State]:
         """Model and state in which run number ``run`` began: what the ODE is to be started from for a comparison.
 
         Parameters

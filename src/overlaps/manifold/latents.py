@@ -4,13 +4,14 @@ A sampler is any callable ``(rng, n, D) -> array (n, D)``; those below are recor
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import logsumexp
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike, Floats, Rng
 from ..gaussian.rules import midpoint
 
 __all__ = ["gaussian", "kl_divergence", "kl_monte_carlo", "mixture", "paper", "uniform_means"]
@@ -72,7 +73,7 @@ class Mixture(Record):
         return c
 
 
-def gaussian(scale=1.0):
+def gaussian(scale: float = 1.0) -> Any:
     """Independent Gaussian latents, c ~ N(0, scale^2 I): the law that the theory is exact for.
 
     Parameters
@@ -89,7 +90,13 @@ def gaussian(scale=1.0):
     return Gaussian(check.number("scale", scale, above=0))
 
 
-def mixture(*, kind, means, weights=None, standardise="none"):
+def mixture(
+    *,
+    kind: Literal["elementwise", "shared", "shared_vector"],
+    means: ArrayLike,
+    weights: ArrayLike | None = None,
+    standardise: Literal["none", "population", "sample"] = "none",
+) -> "Mixture":
     r"""Mixture of Gaussians with unit covariances, c = mu_k + z with z ~ N(0, I) and k drawn with probability p_k.
 
     ============= ============================================ ============
@@ -151,7 +158,7 @@ def mixture(*, kind, means, weights=None, standardise="none"):
     return Mixture(kind, means, _probabilities(weights, len(means)), standardise)
 
 
-def paper(means, *, weights=None, standardised=True):
+def paper(means: ArrayLike, *, weights: ArrayLike | None = None, standardised: bool = True) -> "Mixture":
     """Reading of the published mixture study that shows its claims together: "shared", standardised by "sample".
 
     The source does not say which sampler it uses; "elementwise" is the better test of universality.
@@ -169,11 +176,11 @@ def paper(means, *, weights=None, standardised=True):
     >>> ov.latents.paper([-1.0, 2.0]).standardise
     'sample'
     """
-    standardise = "sample" if check.flag("standardised", standardised) else "none"
-    return mixture(kind="shared", means=means, weights=weights, standardise=standardise)
+    check.flag("standardised", standardised)
+    return mixture(kind="shared", means=means, weights=weights, standardise="sample" if standardised else "none")
 
 
-def uniform_means(A, m, *, rng, D=None):
+def uniform_means(A: float, m: int, *, rng: Rng, D: int | None = None) -> Floats:
     """Means of m components, independent and uniform in [-A, A): (m,), or vectors (m, D) for "shared_vector".
 
     Examples
@@ -187,7 +194,13 @@ def uniform_means(A, m, *, rng, D=None):
     return check.generator(rng).uniform(-A, A, shape)
 
 
-def kl_divergence(means, weights=None, *, kind="elementwise", D=1):
+def kl_divergence(
+    means: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    kind: Literal["elementwise", "shared"] = "elementwise",
+    D: int = 1,
+) -> float:
     r"""Kullback-Leibler divergence of a mixture (not standardised, unit covariances) from N(0, I).
 
     .. math:: \mathrm{KL} = E\Big[\log \sum_k p_k \exp(\mu_k \cdot c - |\mu_k|^2/2)\Big]
@@ -235,7 +248,9 @@ def kl_divergence(means, weights=None, *, kind="elementwise", D=1):
     return _kl_line(np.sqrt(D) * means, weights)
 
 
-def kl_monte_carlo(means, weights=None, *, rng, samples=2**16):
+def kl_monte_carlo(
+    means: ArrayLike, weights: ArrayLike | None = None, *, rng: Rng, samples: int = 2**16
+) -> tuple[float, float]:
     r"""Kullback-Leibler divergence from N(0, I) of a mixture with vectors of means, estimated.
 
     .. math:: \mathrm{KL} = \sum_k p_k \Big( \frac{|\mu_k|^2}{2} + E_z\Big[\log \sum_j p_j

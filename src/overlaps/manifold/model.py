@@ -16,11 +16,12 @@ mode, since script-T has a rho of its own (correct in the mean, 3e-3 off in R at
 import warnings
 from dataclasses import dataclass, fields
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .._base import check
+from .._base.types import ArrayLike, Function, Rng
 from ..models.model import Model, committee_machine
 from ..models.spectrum import Spectrum
 from ..models.start import bartlett_factor, warn_coarse_step
@@ -83,7 +84,9 @@ class HiddenManifold(Model):
             )
         return feature_eigenvalues(self.ratio, self.nodes)
 
-    def limit_start(self, *, P, T, alignment=None, v=None):
+    def limit_start(
+        self, *, P: ArrayLike, T: ArrayLike, alignment: ArrayLike | None = None, v: ArrayLike | None = None
+    ) -> State:
         r"""State in the limit N -> infinity, with students in general position but for a given alignment.
 
         .. math:: q^l = p_l P, \qquad r^l = G \tau^l, \qquad
@@ -139,7 +142,15 @@ class HiddenManifold(Model):
         _warn_matched(state)
         return state
 
-    def random_start(self, *, N, rng, student_scale=1.0, teacher="random", students="random"):
+    def random_start(
+        self,
+        *,
+        N: int,
+        rng: Rng,
+        student_scale: float = 1.0,
+        teacher: Literal["random", "ideal"] = "random",
+        students: Literal["random", "orthonormal"] = "random",
+    ) -> State:
         r"""State of random weights, teachers and features at input dimension N, D = ratio N.
 
         Students are N(0, student_scale^2), teachers and features N(0, 1), entry by entry. Independently for each node,
@@ -206,7 +217,17 @@ class HiddenManifold(Model):
         q, r, tau = student**2 * joint[:, M:, M:], student * image * joint[:, M:, :M], image**2 * joint[:, :M, :M]
         return State(q=q, r=r, tau=tau, T=T, v=self.v).on(self)
 
-    def realisation(self, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=None, v=None):
+    def realisation(
+        self,
+        *,
+        W: ArrayLike,
+        W_star: ArrayLike,
+        F: ArrayLike,
+        moments: str = "ge",
+        normalise_rows: bool = True,
+        nodes: int | None = None,
+        v: ArrayLike | None = None,
+    ) -> "tuple[HiddenManifold, State]":
         r"""Model and state of explicit weights, teachers and features: what a single run is compared with.
 
         With the eigenvectors :math:`U_l` of the input covariance :math:`\Omega`, :math:`\Phi = E[x c^T]`,
@@ -263,7 +284,18 @@ class HiddenManifold(Model):
         return realise(self, W=W, W_star=W_star, F=F, moments=moments, normalise_rows=normalise_rows, nodes=nodes, v=v)
 
 
-def hidden_manifold(K, M, *, features="sign", kinks=(), ratio, nodes=16, latent_scale=1.0, eta, **learning):
+def hidden_manifold(
+    K: int,
+    M: int,
+    *,
+    features: str | Function = "sign",
+    kinks: ArrayLike = (),
+    ratio: float,
+    nodes: int = 16,
+    latent_scale: float = 1.0,
+    eta: float,
+    **learning: Any,
+) -> "HiddenManifold":
     r"""Two-layer student on features of latents, two-layer teacher on the latents.
 
     .. math:: x = f(F c/\sqrt D) - E f, \qquad \lambda = W x/\sqrt N, \qquad \nu = W_* c/\sqrt D, \qquad

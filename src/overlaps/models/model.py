@@ -1,16 +1,18 @@
 """Models: what is learned, from what data, by which rule."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .._base import check, html
 from .._base.record import Record
+from .._base.types import ArrayLike, Rng
 from ..activations.activation import Activation
 from ..activations.library import erf, quadratic
 from .spectrum import Spectrum, isotropic
 from .start import random_start
+from .state import State
 
 __all__ = ["Model", "committee_machine", "quadratic_network"]
 
@@ -71,26 +73,34 @@ class Model(Record):
             raise ValueError(f"drift = {self.drift:g} with a teacher of latents; expected one that acts on the inputs.")
 
     @property
-    def K(self):
+    def K(self) -> int:
         """Number of student units."""
         return self.v.size
 
     @property
-    def M(self):
+    def M(self) -> int:
         """Number of teacher units."""
         return self.v_star.size
 
     @property
-    def trains_v(self):
+    def trains_v(self) -> bool:
         """Whether the second layer is learned."""
         return self.eta_v > 0
 
     @property
-    def spherical(self):
+    def spherical(self) -> bool:
         """Whether every student keeps its norm."""
         return self.constraint == "sphere"
 
-    def random_start(self, *, N, rng, student_scale=1.0, teacher="random", students="random"):
+    def random_start(
+        self,
+        *,
+        N: int,
+        rng: Rng,
+        student_scale: float = 1.0,
+        teacher: Literal["random", "ideal"] = "random",
+        students: Literal["random", "orthonormal"] = "random",
+    ) -> State:
         """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`."""
         return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher, students=students)
 
@@ -121,24 +131,24 @@ class Model(Record):
 
 
 def committee_machine(
-    K,
-    M,
+    K: int,
+    M: int,
     *,
-    activation=erf,
-    teacher_activation=None,
-    spectrum=None,
-    v=None,
-    v_star=None,
-    normalised=False,
-    eta,
-    eta_v=0.0,
-    noise=0.0,
-    weight_decay=0.0,
-    batch_size=1,
-    gradient_flow=False,
-    constraint=None,
-    drift=0.0,
-):
+    activation: Activation = erf,
+    teacher_activation: Activation | None = None,
+    spectrum: Spectrum | None = None,
+    v: ArrayLike | None = None,
+    v_star: ArrayLike | None = None,
+    normalised: bool = False,
+    eta: float,
+    eta_v: float = 0.0,
+    noise: float = 0.0,
+    weight_decay: float | tuple[float, float] = 0.0,
+    batch_size: int = 1,
+    gradient_flow: bool = False,
+    constraint: Literal["sphere"] | None = None,
+    drift: float = 0.0,
+) -> "Model":
     r"""Two-layer student and teacher on Gaussian inputs, trained by one-pass SGD.
 
     .. math:: \hat y = \sum_k v_k\, g(w_k \cdot x/\sqrt N), \qquad
@@ -230,7 +240,7 @@ def committee_machine(
         eta=eta,
         eta_v=eta_v,
         noise=noise,
-        weight_decay=weight_decay,
+        weight_decay=weight_decay,  # type: ignore[arg-type]  # a pair once it is checked
         batch_size=batch_size,
         gradient_flow=gradient_flow,
         constraint=constraint,
@@ -238,7 +248,9 @@ def committee_machine(
     )
 
 
-def quadratic_network(K, M, *, eta, v=None, v_star=None, **options):
+def quadratic_network(
+    K: int, M: int, *, eta: float, v: ArrayLike | None = None, v_star: ArrayLike | None = None, **options: Any
+) -> "Model":
     r"""Quadratic student and teacher, g(x) = x^2, with v = 1/K and v* = 1/M by default.
 
     .. math:: \hat y = \frac1K \sum_k \lambda_k^2, \qquad y = \frac1M \sum_m \nu_m^2

@@ -1,5 +1,6 @@
 """What changes while a student learns: factors on the numbers of a model, as functions of the learning time."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike, Floats, Numbers
 from . import _schedule
 
 __all__ = ["Pace", "Schedule"]
@@ -78,35 +80,35 @@ class Schedule(Record):
         self.settle(knots=knots, values=values, factors=tuple(self.factors))
 
     @classmethod
-    def constant(cls, value=1.0):
+    def constant(cls, value: float = 1.0) -> "Schedule":
         """The same factor at all times."""
         return cls([0.0], [value], "constant")
 
     @classmethod
-    def step(cls, times, values):
+    def step(cls, times: ArrayLike, values: ArrayLike) -> "Schedule":
         """Factor 1 before ``times[0]`` and ``values[i]`` from ``times[i]`` on."""
         times, values = check.array("times", times, ("n",)), check.array("values", values, ("n",))
         before = times.size and times[0] > 0
         return cls(np.r_[0.0, times], np.r_[1.0, values], "constant") if before else cls(times, values, "constant")
 
     @classmethod
-    def cosine(cls, end, *, begin=0.0, last=0.0):
+    def cosine(cls, end: float, *, begin: float = 0.0, last: float = 0.0) -> "Schedule":
         """Factor 1 until ``begin``, then half a period of a cosine down to ``last`` at ``end``."""
         return cls([check.number("begin", begin), check.number("end", end)], [1.0, last], "cosine")
 
     @classmethod
-    def power(cls, exponent, *, scale, begin=0.0):
+    def power(cls, exponent: float, *, scale: float, begin: float = 0.0) -> "Schedule":
         """Factor (1 + max(alpha - begin, 0) / scale)^(-exponent)."""
         numbers = check.number("exponent", exponent), check.number("scale", scale, above=0)
         return cls([check.number("begin", begin)], numbers, "power")
 
     @classmethod
-    def warmup(cls, length, *, first=0.0):
+    def warmup(cls, length: float, *, first: float = 0.0) -> "Schedule":
         """Factor that rises linearly from ``first`` to 1 at ``length`` and stays there."""
         return cls([0.0, check.number("length", length, above=0)], [first, 1.0])
 
     @classmethod
-    def from_function(cls, f, *, knots=()):
+    def from_function(cls, f: Callable[[float], float], *, knots: ArrayLike = ()) -> "Schedule":
         """Factor f(alpha), a function of one float that returns one >= 0; ``knots`` are where it is not smooth.
 
         Files do not hold functions: ``load(path, schedule=)`` supplies them. Integrations run in Python throughout.
@@ -122,12 +124,12 @@ class Schedule(Record):
         return Schedule(np.union1d(self.knots, other.knots), [], "product", factors=factors)
 
     @property
-    def pieces(self):
+    def pieces(self) -> "list[Schedule] | tuple[Schedule, ...]":
         """The schedules of which this one is the product."""
         return self.factors or (self,)
 
     @property
-    def jumps(self):
+    def jumps(self) -> Floats:
         """Knots at which the factor may jump (n,)."""
         found = []
         for piece in self.pieces:
@@ -137,7 +139,7 @@ class Schedule(Record):
                 found.append(piece.knots)
         return np.unique(np.concatenate([*found, []]))
 
-    def __call__(self, alpha):
+    def __call__(self, alpha: ArrayLike) -> Numbers:
         """Factor at alpha: a float for a number, an array for an array."""
         times = np.asarray(alpha, dtype=float)
         own = _Program([(0, self)])

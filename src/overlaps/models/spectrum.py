@@ -9,6 +9,7 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike, Integers
 
 __all__ = ["Spectrum", "isotropic", "power_law"]
 
@@ -86,7 +87,15 @@ class Spectrum(Record):
             self.block_sizes(N)
 
     @classmethod
-    def from_covariance(cls, Sigma=None, *, data=None, shrinkage=0.0, rank=None, centre=True):
+    def from_covariance(
+        cls,
+        Sigma: ArrayLike | None = None,
+        *,
+        data: ArrayLike | None = None,
+        shrinkage: float = 0.0,
+        rank: int | None = None,
+        centre: bool = True,
+    ) -> "Spectrum":
         r"""Spectrum and eigenvectors of any covariance matrix, given or estimated from data.
 
         .. math:: \Sigma = \sum_l s_l P_l, \qquad \text{or}\quad
@@ -155,16 +164,16 @@ class Spectrum(Record):
         return cls(s / n, n / N, f"from_covariance(N={N}, L={len(n)})", vectors)
 
     @property
-    def L(self):
+    def L(self) -> int:
         """Number of blocks."""
         return self.s.size
 
     @property
-    def mean(self):
+    def mean(self) -> float:
         """Mean eigenvalue, sum_l p_l s_l: the variance of a typical input coordinate."""
         return float(self.p @ self.s)
 
-    def block_sizes(self, N):
+    def block_sizes(self, N: int) -> Integers:
         """Multiplicities n_l = p_l N as integers (L,): the x-space layout at input dimension N.
 
         Block l is made of n_l consecutive coordinates, in the order of ``s``.
@@ -213,7 +222,7 @@ def _block_edges(values):
     return edges
 
 
-def isotropic():
+def isotropic() -> "Spectrum":
     """Uncorrelated inputs of unit variance: one block, s = p = 1.
 
     Examples
@@ -225,7 +234,7 @@ def isotropic():
     return Spectrum([1.0], [1.0], name="isotropic()")
 
 
-def power_law(*, beta, L):
+def power_law(*, beta: float, L: int) -> "Spectrum":
     r"""Power-law spectrum with L distinct eigenvalues of equal weight and mean one.
 
     .. math:: s_l = s_1 l^{-(1+\beta)}, \qquad s_1 = L / \sum_{k=1}^L k^{-(1+\beta)}

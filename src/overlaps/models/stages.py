@@ -7,6 +7,7 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike, Floats, Function
 from .model import Model
 from .schedule import in_model
 
@@ -82,34 +83,34 @@ class Stages(Record):
             self.settle(heads=heads)
         self.settle(models=models, until=until)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.models)
 
     @property
-    def K(self):
+    def K(self) -> int:
         """Number of student units."""
         return self.models[0].K
 
     @property
-    def M(self):
+    def M(self) -> int:
         """Number of teacher units, those of all tasks."""
         return self.models[0].M
 
     @property
-    def trains_v(self):
+    def trains_v(self) -> bool:
         """Whether the second layer changes."""
         return self.heads is not None or any(model.trains_v for model in self.models)
 
-    def index(self, alpha):
+    def index(self, alpha: ArrayLike) -> Any:
         """Stage at time alpha, or stages at an array of times."""
         found = np.searchsorted(self.until[:-1], alpha, side="right")
         return found if np.ndim(alpha) else int(found)
 
-    def begin(self, i):
+    def begin(self, i: int) -> float:
         """The time at which stage i begins."""
         return 0.0 if i == 0 else float(self.until[i - 1])
 
-    def legs(self, begin, end, land=float):
+    def legs(self, begin: float, end: float, land: Function = float) -> Any:
         """(stage, its beginning, its end) of the stretches from ``begin`` to ``end``; ``land`` rounds switches."""
         if end > self.until[-1]:
             raise ValueError(
@@ -119,14 +120,14 @@ class Stages(Record):
             last = end if i + 1 == len(self) else min(end, land(self.until[i]))
             yield i, max(begin, land(self.begin(i))), last
 
-    def paced(self, i, schedule):
+    def paced(self, i: int, schedule: Any) -> Any:
         """The schedule of stage i: what it names, but for numbers that are zero in this stage alone."""
         if not isinstance(schedule, dict):
             return schedule
         anywhere = {name for model in self.models for name in schedule if in_model(model, name) > 0}
         return {x: f for x, f in schedule.items() if x not in anywhere or in_model(self.models[i], x) > 0}
 
-    def rescaled(self, i, j, r, tau, T):
+    def rescaled(self, i: int, j: int, r: Floats, tau: Floats, T: Floats) -> Any:
         """Arrays r, tau, T of stage i (leading axes allowed) in the eigenvalues of stage j."""
         old, new = self.models[i].spectrum.s, self.models[j].spectrum.s
         if np.array_equal(old, new):
@@ -135,7 +136,7 @@ class Stages(Record):
         tau = ratio**2 * tau
         return ratio * r, tau, np.tensordot(np.divide(1.0, new, out=np.zeros_like(new), where=new > 0), tau, (0, -3))
 
-    def enter(self, i, state):
+    def enter(self, i: int, state: Any) -> Any:
         """The state at the end of stage i - 1, or one of stage i itself, as stage i takes it up; None stays None."""
         if state is None:
             return None

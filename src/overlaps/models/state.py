@@ -1,12 +1,16 @@
 """The order parameters of one moment: block overlaps, teacher constants, second layer."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._base import check, html
 from .._base.record import Record
+from .._base.types import ArrayLike, Floats
+
+if TYPE_CHECKING:
+    from .model import Model
 
 __all__ = ["State"]
 
@@ -90,32 +94,32 @@ class State(Record):
     # sizes and order parameters -------------------------------------------------------------------------------------
 
     @property
-    def L(self):
+    def L(self) -> int:
         """Number of blocks."""
         return self.r.shape[0]
 
     @property
-    def K(self):
+    def K(self) -> int:
         """Number of student units."""
         return self.r.shape[1]
 
     @property
-    def M(self):
+    def M(self) -> int:
         """Number of teacher units."""
         return self.r.shape[2]
 
     @property
-    def Q(self):
+    def Q(self) -> Floats:
         """Covariance of the student fields, sum_l s_l q^l (K, K)."""
         return np.tensordot(self._eigenvalues, self.q, axes=1)
 
     @property
-    def R(self):
+    def R(self) -> Floats:
         """Covariance of student and teacher fields, sum_l r^l (K, M)."""
         return self.r.sum(axis=0)
 
     @property
-    def S(self):
+    def S(self) -> Floats:
         """Covariance of all fields (lambda, nu), shape (K + M, K + M)."""
         return gram(self.Q, self.R, self.T)
 
@@ -126,7 +130,7 @@ class State(Record):
         return self.s
 
     @property
-    def plain(self):
+    def plain(self) -> tuple[Floats, Floats, Floats]:
         """Plain block overlaps (q, r, t) = W P_l W^T/N, W P_l W*^T/N, W* P_l W*^T/N; zero where s_l = 0 hides them."""
         s = self._eigenvalues
         with np.errstate(divide="ignore"):
@@ -134,7 +138,7 @@ class State(Record):
         return self.q, self.r * inverse, self.tau * inverse**2
 
     @property
-    def sees_inputs(self):
+    def sees_inputs(self) -> bool:
         """Whether the teacher acts on x, T = sum_l tau^l / s_l up to rounding; on a hidden manifold it sees latents."""
         seen = self.s > 0
         T = np.tensordot(1 / self.s[seen], self.tau[seen], axes=1)
@@ -142,7 +146,7 @@ class State(Record):
 
     # checks ---------------------------------------------------------------------------------------------------------
 
-    def on(self, model):
+    def on(self, model: "Model") -> "State":
         """Return this state with the model's eigenvalues, after checking that the two fit together.
 
         Raises
@@ -165,7 +169,9 @@ class State(Record):
     # constructors ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_overlaps(cls, model, *, Q, R, T, v=None, alpha=0.0):
+    def from_overlaps(
+        cls, model: "Model", *, Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLike | None = None, alpha: float = 0.0
+    ) -> "State":
         """State of a model with one block (isotropic inputs) from Q (K, K), R (K, M), T (M, M).
 
         Parameters
@@ -213,7 +219,9 @@ class State(Record):
         return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v), alpha=alpha).on(model)
 
     @classmethod
-    def from_blocks(cls, model, *, q, r, t, v=None, alpha=0.0):
+    def from_blocks(
+        cls, model: "Model", *, q: ArrayLike, r: ArrayLike, t: ArrayLike, v: ArrayLike | None = None, alpha: float = 0.0
+    ) -> "State":
         """State from the plain block overlaps, q (L, K, K), r (L, K, M), t (L, M, M).
 
         These are W P_l W^T / N, W P_l W*^T / N and W* P_l W*^T / N: the eigenvalues are not in them.
@@ -254,7 +262,9 @@ class State(Record):
         return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v), alpha=alpha).on(model)
 
     @classmethod
-    def from_weights(cls, model, *, W, W_star, v=None, alpha=0.0):
+    def from_weights(
+        cls, model: "Model", *, W: ArrayLike, W_star: ArrayLike, v: ArrayLike | None = None, alpha: float = 0.0
+    ) -> "State":
         """State of explicit weights, W (K, N) and W_star (M, N).
 
         Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``, or of the

@@ -1,11 +1,16 @@
 """An objective as a function of the learning rate at knots, with its exact gradient."""
 
+from typing import Literal
+
 import numpy as np
 
 from .._base import check
+from .._base.types import Floats
 from ..flow.system import System, fastest_rate, rates
 from ..integrators.evolve import checked_start
+from ..models.model import Model
 from ..models.schedule import Schedule
+from ..models.state import State
 from . import _adjoint
 
 __all__ = ["schedule_gradient"]
@@ -95,7 +100,9 @@ class Control:
         return value, gradient
 
 
-def schedule_gradient(model, start, schedule, horizon, *, objective="final"):
+def schedule_gradient(
+    model: Model, start: State, schedule: Schedule, horizon: float, *, objective: Literal["final", "mean"] = "final"
+) -> tuple[float, Floats]:
     r"""Value and gradient of the generalisation error by the learning rate at the knots of a schedule.
 
     With :math:`dy/d\alpha = u f_1 + u^2 f_2`, hat functions :math:`\varphi_j` and the adjoint p,

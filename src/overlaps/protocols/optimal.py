@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -10,9 +11,12 @@ from scipy.optimize import minimize, minimize_scalar
 from .._base import check
 from .._base.progress import bar
 from .._base.record import Record
+from .._base.types import ArrayLike
 from ..flow import flow
 from ..integrators.evolve import evolve
+from ..models.model import Model
 from ..models.schedule import Schedule
+from ..models.state import State
 from ..results.trajectory import Trajectory
 from .control import MOST_STEPS, STIFFNESS, Control
 
@@ -61,7 +65,7 @@ class OptimalSchedule(Record):
     message: str
     _cache: dict = field(default_factory=dict, compare=False, init=False)
 
-    def plot(self, ax=None, **style):
+    def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw eta against the learning time; see :func:`overlaps.results.plotting.schedule`."""
         from ..results.plotting import schedule
 
@@ -154,9 +158,18 @@ class _Search:
 
 
 def optimal_schedule(
-    model, start, horizon, *, knots=41, bounds=(0.0, None), objective="final", initial=None, tol=1e-6, maxiter=500,
-    progress=False,
-):  # fmt: skip
+    model: Model,
+    start: State,
+    horizon: float,
+    *,
+    knots: int | ArrayLike = 41,
+    bounds: tuple[float, float | None] = (0.0, None),
+    objective: Literal["final", "mean"] = "final",
+    initial: ArrayLike | None = None,
+    tol: float = 1e-6,
+    maxiter: int = 500,
+    progress: bool = False,
+) -> "OptimalSchedule":
     r"""Learning rate eta(alpha), piecewise linear on knots, that minimises the generalisation error.
 
     Minimised is eps_g at the horizon ("final") or its mean up to there ("mean"), by L-BFGS-B on its logarithm with the
@@ -293,7 +306,14 @@ def _result(control, limits, found, constant, tol, maxiter):
     )
 
 
-def greedy_schedule(model, start, horizon, *, knots=41, bounds=(0.0, None)):
+def greedy_schedule(
+    model: Model,
+    start: State,
+    horizon: float,
+    *,
+    knots: int | ArrayLike = 41,
+    bounds: tuple[float, float | None] = (0.0, None),
+) -> Schedule:
     r"""Learning rate that makes eps_g fall fastest at each moment, along its own trajectory.
 
     .. math:: u = - \frac{\nabla\epsilon_g \cdot f_1}{2\, \nabla\epsilon_g \cdot f_2}

@@ -1,12 +1,13 @@
 """Results of many integrations at common times."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._base import check
 from .._base.record import Record, read_only
+from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.closure import bind
 from ..flow.packing import Packing
 from ..models.state import gram
@@ -79,7 +80,7 @@ class Batch(Record):
     def __post_init__(self):
         self.settle(**{x: read_only(a) for x, a in vars(self).items() if isinstance(a, np.ndarray)})
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of trajectories."""
         return len(self.models)
 
@@ -101,17 +102,17 @@ class Batch(Record):
         return np.array([model.spectrum.s for model in self.models])
 
     @property
-    def Q(self):
+    def Q(self) -> Floats:
         """Covariance of the student fields (b, n, K, K)."""
         return self._sums(self.records, self._eigenvalues)[0]
 
     @property
-    def R(self):
+    def R(self) -> Floats:
         """Covariance of student and teacher fields (b, n, K, M)."""
         return self._sums(self.records, self._eigenvalues)[1]
 
     @property
-    def v(self):
+    def v(self) -> Floats:
         """Second layers of the students (b, n, K)."""
         K = self.models[0].K
         if self.models[0].trains_v:
@@ -119,7 +120,7 @@ class Batch(Record):
         return np.where(np.isnan(self.records[..., :1]), np.nan, self.start_v[:, None])
 
     @property
-    def eps_g(self):
+    def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (b, n)."""
         if "eps_g" not in self._cache:
             result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
@@ -135,7 +136,7 @@ class Batch(Record):
             self._cache["eps_g"] = read_only(result)
         return self._cache["eps_g"]
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> SummedTrajectory | Trajectory:
         """Trajectory number ``i``, as ``ov.solve`` returns it."""
         i = check.index("i", i, len(self))
         if np.isnan(self.ends[i, 0]):
@@ -156,7 +157,7 @@ class Batch(Record):
             return Trajectory(q=q, r=r, tau=self.tau[i], **common)
         return SummedTrajectory(Q=q[:, 0], R=r[:, 0], **common)
 
-    def save(self, path):
+    def save(self, path: PathLike) -> None:
         """Write one ``.npz`` file with the arrays and the parameters of all models to ``path``.
 
         :func:`overlaps.load` reads it. The file appears complete, or not at all.
@@ -165,13 +166,13 @@ class Batch(Record):
 
         save(self, path)
 
-    def to_xarray(self, **coords):
+    def to_xarray(self, **coords: ArrayLike) -> Any:
         """Label the arrays; see :func:`overlaps.results.labelled.from_batch`."""
         from .labelled import from_batch
 
         return from_batch(self, coords)
 
-    def plot(self, ax=None, **style):
+    def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw eps_g of all trajectories; see :func:`overlaps.results.plotting.plot_batch`."""
         from .plotting import plot_batch
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._base import check, html
 from .._base.record import Record, read_only
+from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.closure import generalisation_error
 from ..integrators.evolve import OVERFLOW
 from ..models.model import Model
@@ -34,18 +35,18 @@ class _Curves(Record):
         self.settle(**{name: read_only(value) for name, value in values.items() if isinstance(value, np.ndarray)})
 
     @property
-    def eta(self):
+    def eta(self) -> Floats:
         """Learning rate (n,) at the records: that of the model times the factor of the schedule."""
         f = self.schedule.get("eta") if isinstance(self.schedule, dict) else self.schedule
         return np.full(self.alpha.shape, self.model.eta) if f is None else self.model.eta * f(self.alpha)
 
     @property
-    def S(self: Any):
+    def S(self: Any) -> Floats:
         """Covariance of all fields (..., n, K + M, K + M)."""
         return gram(self.Q, self.R, np.expand_dims(self.T, -3))
 
     @property
-    def eps_g(self):
+    def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise, (..., n), computed from the overlaps.
 
         Never negative: where the closed form, a difference of numbers of order one, comes out below zero, its true
@@ -68,7 +69,7 @@ class _Curves(Record):
         rows |= {"method": self.method, "eps_g": html.curve(self.alpha, mean), "": self.message}
         return html.table(type(self).__name__, rows)
 
-    def save(self, path):
+    def save(self, path: PathLike) -> None:
         """Write one ``.npz`` file with the arrays, the model's parameters and the version.
 
         :func:`overlaps.load` reads it. The file appears complete at ``path``, or not at all.
@@ -77,7 +78,7 @@ class _Curves(Record):
 
         save(self, path)
 
-    def to_xarray(self):
+    def to_xarray(self) -> Any:
         """Label the arrays by alpha, run and units; see :func:`overlaps.results.labelled.from_curves`.
 
         Needs the extra ``overlaps[xarray]``.
@@ -86,7 +87,7 @@ class _Curves(Record):
 
         return from_curves(self)
 
-    def to_pandas(self):
+    def to_pandas(self) -> Any:
         """One row for each record (and run); see :func:`overlaps.results.labelled.frame`.
 
         Needs the extra ``overlaps[pandas]``.
@@ -95,7 +96,7 @@ class _Curves(Record):
 
         return frame(self)
 
-    def plot(self, ax=None, **style):
+    def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw eps_g and the overlaps against alpha; see :func:`overlaps.results.plotting.plot`.
 
         Parameters
@@ -123,12 +124,12 @@ class _Blocks(_Curves):
     tau: np.ndarray
 
     @property
-    def Q(self):
+    def Q(self) -> Floats:
         """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
         return np.einsum("l,...lij->...ij", self.model.spectrum.s, self.q)
 
     @property
-    def R(self):
+    def R(self) -> Floats:
         """Covariance of student and teacher fields, R = sum_l r^l (..., n, K, M)."""
         return self.r.sum(axis=-3)
 
@@ -140,25 +141,25 @@ class Statistics:
     is_ensemble: ClassVar[bool] = True
     curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # what can be averaged over runs
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of runs."""
         return len(self.v)
 
-    def mean(self, name):
+    def mean(self, name: str) -> Floats:
         """Mean over runs of the curve ``name``: "Q", "R", "v", "eps_g", and "q" or "r" where there are blocks."""
         return self._curve(name).mean(axis=0)
 
-    def standard_error(self, name):
+    def standard_error(self, name: str) -> Floats:
         """Standard error of :meth:`mean` of the curve ``name``; needs at least two runs."""
         return self.std(name) / np.sqrt(len(self))
 
-    def std(self, name):
+    def std(self, name: str) -> Floats:
         """Standard deviation over runs of the curve ``name``, of one run about the mean; needs at least two runs."""
         if len(self) < 2:
             raise ValueError("one run has no standard deviation; simulate with runs >= 2.")
         return self._curve(name).std(axis=0, ddof=1)
 
-    def quantile(self, name, q):
+    def quantile(self, name: str, q: ArrayLike) -> Floats:
         """Quantiles over runs of the curve ``name`` at levels q, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
         levels = check.array("q", q, (...,))
         if np.any((levels < 0) | (levels > 1)):

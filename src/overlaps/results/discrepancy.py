@@ -1,12 +1,13 @@
 """Distance of simulated runs from a theory: the root mean square over logarithmically spaced times."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike, Floats
 from .trajectory import SummedTrajectory, Trajectory
 
 __all__ = ["Discrepancy", "log_times", "tlog_rmse"]
@@ -33,7 +34,7 @@ class Discrepancy(Record):
     eps_g: Any
     alpha: Any
 
-    def mean(self, name):
+    def mean(self, name: str) -> Floats:
         """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g": one number per run (runs,)."""
         values = getattr(self, name)
         return values.reshape(len(values), -1).mean(axis=1)
@@ -57,7 +58,9 @@ def log_times(alpha_max, *, first=FIRST, n=POINTS):
     return np.concatenate([[0.0], np.geomspace(first, alpha_max, n)])
 
 
-def tlog_rmse(theory, simulation, *, times=None, variant="rmse"):
+def tlog_rmse(
+    theory: Any, simulation: Any, *, times: ArrayLike | None = None, variant: Literal["rmse", "printed_abs"] = "rmse"
+) -> "Discrepancy":
     r"""Root-mean-square distance of runs from the theory over log-spaced times (tLog-RMSE), entry by entry.
 
     .. math:: \mathrm{tLogRMSE}(x) = \Big(\frac1n \sum_{i=1}^n (x(\alpha_i) - \hat x(\alpha_i))^2\Big)^{1/2}

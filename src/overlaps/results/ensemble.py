@@ -47,11 +47,11 @@ class Ensemble(Runs, _Blocks):
 
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")
 
-    def start(self, run=0):
+    def start(self, run: int = 0) -> State:
         """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
         return self.state(run, 0)
 
-    def state(self, run, i):
+    def state(self, run: int, i: int) -> State:
         """State of run number ``run`` at record ``i``."""
         run, i = check.index("run", run, len(self)), check.index("i", i, self.alpha.size)
         moving = {name: getattr(self, name)[run, i] for name in ("q", "r", "v")}

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import PathLike
 from .._base.version import __version__
 from ..activations import library as activations
 from ..integrators.methods import solver_class
@@ -33,10 +34,10 @@ SHAPES = {
 }  # fmt: skip
 BARE = {"State", "FixedPoint"}  # records without a model
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
-MAKERS = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
+MAKERS: dict[str, Any] = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 
 
-def save(result, path):
+def save(result: Any, path: PathLike) -> None:
     """Write a result, a state or a fixed point to one ``.npz`` file; it appears complete at ``path``, or not at all.
 
     Parameters
@@ -240,7 +241,7 @@ def _schedule(recipe, given):
     return Schedule(recipe["knots"], recipe["values"], recipe["kind"], factors)
 
 
-def load(path, *, model=None, schedule=None):
+def load(path: PathLike, *, model: Any = None, schedule: Schedule | dict[str, Schedule] | None = None) -> Any:
     """Read a result written by ``save``.
 
     Parameters

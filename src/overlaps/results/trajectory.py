@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
+from .._base.types import Floats
 from ..activations.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.state import State
@@ -39,17 +40,17 @@ class Solved(_Curves):
     error_v: np.ndarray | None = None
     error_eps_g: np.ndarray | None = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.alpha.size
 
     @property
-    def eps_g(self):
+    def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (n,); ``eps_floor`` is what it resolves."""
         eps_g = super().eps_g
         return eps_g if self.eps_late is None else np.where(np.isnan(self.eps_late), eps_g, self.eps_late)
 
     @property
-    def eps_floor(self):
+    def eps_floor(self) -> Floats:
         """Size (n,) of the errors of eps_g: rounding, or what the integrator has left, whichever is larger.
 
         Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*). Where ``late`` took
@@ -67,7 +68,7 @@ class Solved(_Curves):
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
 
     @property
-    def error(self):
+    def error(self) -> "Errors | None":
         """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
 
         Differences from a second run with tolerances 100 times smaller, a named tuple of arrays with the shapes of Q,
@@ -131,7 +132,7 @@ class Trajectory(Solved, _Blocks):
     ((3, 2, 2), State(L=1, K=2, M=2, alpha=..., ...), True)
     """
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> State:
         """State at record ``i``."""
         i = check.index("i", i, len(self))
         return self._state(self.alpha[i], self.q[i], self.r[i], self.v[i])
@@ -139,7 +140,7 @@ class Trajectory(Solved, _Blocks):
     def _state(self, alpha, q, r, v):
         return State(q=q, r=r, tau=self.tau, T=self.T, v=v, s=self.model.spectrum.s, alpha=alpha)
 
-    def at(self, alpha):
+    def at(self, alpha: float) -> State:
         """State at time alpha, to the accuracy of the solution.
 
         A recorded time gives the record; between records the equations are integrated again from the last record

@@ -1,42 +1,90 @@
 """Finite-N SGD beside the theory: same model, same start, same records."""
 
 import warnings
-from concurrent.futures import BrokenExecutor
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, Executor
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
 from .._base import check
 from .._base.progress import bar
+from .._base.types import ArrayLike, Function, Rng
 from .._base.workers import WORKER_DIED, run_pool
 from ..integrators.evolve import output_times
 from ..models import Stages
-from ..models.schedule import Pace
+from ..models.model import Model
+from ..models.schedule import Pace, Schedule
 from ..models.start import warn_coarse_step
-from ..results.staged import in_turn
+from ..models.state import State
+from ..results.ensemble import Ensemble
+from ..results.staged import StagedEnsemble, in_turn
 from .plan import SIMULATORS, plan_for
 from .rates import check_batches, first_step
+
+if TYPE_CHECKING:  # rooms above this one, for the eyes of type checkers only
+    from ..manifold.ensemble import ManifoldEnsemble
+    from ..manifold.model import HiddenManifold
 
 __all__ = ["simulate"]
 
 POINTS = 200  # records of an interval
 
 
+class Options(TypedDict, total=False):
+    """Keywords of ``simulate`` that every model has, for type checkers."""
+
+    start: State | Sequence[State] | None
+    method: Literal["auto", "reduced", "direct"]
+    runs: int
+    progress: bool
+    executor: Executor | None
+    student_scale: float
+    dtype: Literal["float64", "float32"] | None
+    schedule: Schedule | dict[str, Schedule] | None
+
+
+class ManifoldOptions(Options, total=False):
+    """Those of the hidden manifold beside them."""
+
+    weights: Any
+    latents: Function | None
+    center: bool
+    block: int
+    moments: Literal["ge", "exact"]
+    normalise_rows: bool
+    test: int | None
+
+
+Times: TypeAlias = tuple[float, float] | ArrayLike
+
+
+@overload
+def simulate(model: Stages, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> StagedEnsemble: ...
+@overload  # a manifold is a model with another record
+def simulate(  # type: ignore[overload-overlap]
+    model: "HiddenManifold", *, N: int, alpha: Times, rng: Rng, **options: Unpack[ManifoldOptions]
+) -> "ManifoldEnsemble": ...
+@overload
+def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> Ensemble: ...
+
+
 def simulate(
-    model,
+    model: Model | Stages,
     *,
-    N,
-    alpha,
-    rng,
-    start=None,
-    method="auto",
-    runs=1,
-    progress=False,
-    executor=None,
-    student_scale=1.0,
-    dtype=None,
-    schedule=None,
-    **data,
-):
+    N: int,
+    alpha: tuple[float, float] | ArrayLike,
+    rng: Rng,
+    start: State | Sequence[State] | None = None,
+    method: Literal["auto", "reduced", "direct"] = "auto",
+    runs: int = 1,
+    progress: bool = False,
+    executor: Executor | None = None,
+    student_scale: float = 1.0,
+    dtype: Literal["float64", "float32"] | None = None,
+    schedule: Schedule | dict[str, Schedule] | None = None,
+    **data: Any,
+) -> Any:
     r"""One-pass SGD at finite input dimension N, on Gaussian inputs with the covariance of the model.
 
     Each step draws a fresh sample (or a batch) and updates

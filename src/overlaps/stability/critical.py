@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 from .._base import check
 from ..flow.jacobian import Jacobian, jacobian
 from ..flow.system import System
+from ..models.model import Model
 from ..models.state import State
 from .fixed_points import fixed_point
 from .linear import ZERO, Linearisation, bound, check_dense, linearise
@@ -69,7 +70,7 @@ class CriticalEta(float):
         return f"CriticalEta({self.eta:.10g}, {self.kind}, eps_g={self.eps_g:.3g})"
 
 
-def critical_eta(model, state, *, search=None):
+def critical_eta(model: Model, state: State, *, search: tuple[float, float] | None = None) -> "CriticalEta":
     r"""Learning rate at which a fixed point loses linear stability.
 
     .. math:: \max_{\lambda \ne 0} \mathrm{Re}\, \lambda(J(\eta_c)) = 0

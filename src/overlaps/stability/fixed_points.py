@@ -9,6 +9,7 @@ from scipy.linalg import lstsq
 from .._base import check
 from .._base.record import Record
 from ..flow.jacobian import Jacobian
+from ..models.model import Model
 from ..models.state import State
 from .linear import ZERO, bound, check_dense
 
@@ -48,7 +49,7 @@ class FixedPoint(Record):
         return f"FixedPoint({self.state}, {word}, residual={self.residual:.1e}, iterations={self.iterations})"
 
 
-def fixed_point(model, guess, *, tol=1e-12, max_iterations=100):
+def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iterations: int = 100) -> "FixedPoint":
     r"""Find a fixed point of the flow near a guess, stable or not, by Newton's method.
 
     .. math:: \frac{dy}{d\alpha}(y) = 0, \qquad \text{step } \delta y = -J^+ \frac{dy}{d\alpha}

@@ -7,6 +7,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import Floats
 from ..activations.closure import check_domain
 from ..flow.jacobian import Jacobian
 from ..flow.system import System
@@ -71,22 +72,22 @@ class Linearisation(Record):
     dimension: int
 
     @property
-    def rate(self):
+    def rate(self) -> float:
         """Largest real part: the escape rate of a plateau, or minus the slowest decay rate of an attractor."""
         return float(self.eigenvalues[0].real)
 
     @property
-    def unstable(self):
+    def unstable(self) -> int:
         """Number of growing modes (among those computed)."""
         return int(np.sum(self.eigenvalues.real > self.floor))
 
     @property
-    def dQ(self):
+    def dQ(self) -> Floats:
         """Modes in Q, sum_l s_l dq^l (n, K, K)."""
         return np.tensordot(self.dq, self.state.s, axes=(1, 0))
 
     @property
-    def dR(self):
+    def dR(self) -> Floats:
         """Modes in R, sum_l dr^l (n, K, M)."""
         return self.dr.sum(axis=1)
 
@@ -97,7 +98,7 @@ class Linearisation(Record):
         )
 
 
-def linearise(model, state, *, count=None):
+def linearise(model: Model, state: State, *, count: int | None = None) -> "Linearisation":
     r"""Linearise the flow of the order parameters at a state: rates, modes, stability.
 
     .. math:: y = (r^l, q^l, v), \qquad \frac{d\,\delta y}{d\alpha} = J\,\delta y, \qquad J = D + F G

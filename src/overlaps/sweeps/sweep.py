@@ -6,15 +6,18 @@ import itertools
 import operator
 import pickle
 import warnings
-from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._base import check
 from .._base.progress import bar
+from .._base.types import Function, PathLike, Rng
 from .._base.workers import WORKER_DIED, run_here, run_pool
 from .checkpoint import open_checkpoint
 
@@ -54,17 +57,17 @@ class Sweep:
     missing: list[int]
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, ...]:
         """Shape of the grid: the product's, or (number of points,)."""
         return tuple(len(self.grid.get(name, self.points)) for name in self.dims)
 
     @property
-    def success(self):
+    def success(self) -> bool:
         """Whether every point returned a value."""
         return not (self.errors or self.missing)
 
     @property
-    def message(self):
+    def message(self) -> str:
         """What happened, in a sentence."""
         n = len(self)
         if self.success:
@@ -80,11 +83,11 @@ class Sweep:
         hint = any(isinstance(error, BrokenExecutor) for error in self.errors.values())
         return "; ".join(parts) + "." + (WORKER_DIED if hint else "")
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Number of points."""
         return len(self.points)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: Any) -> Any:
         """Value at point ``i``, or at ``i, j, ...`` of the grid."""
         if isinstance(index, tuple):
             if len(index) != len(self.shape):
@@ -92,7 +95,7 @@ class Sweep:
             index = np.ravel_multi_index([range(n)[i] for n, i in zip(self.shape, index, strict=True)], self.shape)
         return self.values[index]
 
-    def array(self, getter=None):
+    def array(self, getter: str | Function | None = None) -> NDArray[Any]:
         """Array of numbers in the shape of the grid.
 
         Parameters
@@ -138,7 +141,7 @@ class Sweep:
             result[i] = a
         return result.reshape(self.shape + shape)
 
-    def to_xarray(self):
+    def to_xarray(self) -> Any:
         """Label the values by the parameters; see :func:`overlaps.results.labelled.from_sweep`."""
         from ..results.labelled import from_sweep
 
@@ -150,7 +153,15 @@ class Sweep:
         return f"Sweep({self.function}, {axes}, {', '.join(lost) or 'success'})"
 
 
-def sweep(function, grid, *, rng=None, executor=None, progress=False, checkpoint=None):
+def sweep(
+    function: Function,
+    grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],
+    *,
+    rng: Rng | None = None,
+    executor: Executor | None = None,
+    progress: bool = False,
+    checkpoint: PathLike | None = None,
+) -> "Sweep":
     """Call a function at every point of a grid; one failed point does not lose the others.
 
     Parameters

@@ -1,11 +1,16 @@
 """Closed forms, one module per subject, loaded when first used: ``ov.theory.quadratic.eta_solution(3, 3)``."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import cayley_hamilton, features, late_time, linear, plateau, quadratic
+    from .stationary import stationary_points
 
 __all__ = ["cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "stationary_points"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name == "stationary_points":
         return import_module(".stationary", __name__).stationary_points
     if name == "escape":
@@ -15,5 +20,5 @@ def __getattr__(name):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}.")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return __all__

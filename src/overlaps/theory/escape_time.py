@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import Rng
 from ..activations.closure import generalisation_error
 from ..finite_size.expansion import Coefficients, checked_size, refuse_model, start_covariance
 from ..finite_size.noise import Rule, degree
@@ -21,6 +22,7 @@ from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
 from ..flow.jacobian import jacobian
 from ..gaussian.two_point import QUADRATIC
+from ..models.model import Model
 from ..models.state import State
 from ..solve import solve
 from ..stability.fixed_points import fixed_point
@@ -84,7 +86,9 @@ class EscapeLaw(Record):
         )
 
 
-def escape(model, start, N, level, *, student_scale=1.0, points=2**14, rng=0):
+def escape(
+    model: Model, start: State, N: int, level: float, *, student_scale: float = 1.0, points: int = 2**14, rng: Rng = 0
+) -> "EscapeLaw":
     r"""Law of the time at which eps_g of SGD at input dimension N falls below a level beneath the plateau.
 
     .. math:: T_{\rm SGD} = T_{\rm ODE}\big({\rm start} + e_0\zeta/\sqrt N\big) \ \text{in law}, \quad

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._base import check
+from .._base.types import ArrayLike, Floats
 from ..models.spectrum import MERGE, Spectrum
 from ..models.start import warn_coarse_step
 from .linear.flow import decay_sum, integral_error, power_law_units
@@ -22,7 +23,9 @@ from .linear.modes import checked_spectrum, model_of
 __all__ = ["asymptote", "error", "error_covariance", "error_haar", "exponent", "haar_ratio", "power_law_error"]
 
 
-def error(spectrum, eta, alpha, *, N_l, N=None, student_scale=1.0):
+def error(
+    spectrum: Spectrum, eta: float, alpha: ArrayLike, *, N_l: int, N: int | None = None, student_scale: float = 1.0
+) -> Floats:
     r"""Mean error when the components along the N_l largest eigenvalues are trained.
 
     .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N}
@@ -84,7 +87,7 @@ def error(spectrum, eta, alpha, *, N_l, N=None, student_scale=1.0):
     return decay_sum(rates, 0.5 * (1 + scale**2) * s / s.size, alpha)
 
 
-def error_covariance(Sigma, eta, alpha, *, N_l, student_scale=1.0):
+def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int, student_scale: float = 1.0) -> Floats:
     r"""Mean error when the first N_l coordinates are trained on inputs of any covariance.
 
     .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N} \Big[
@@ -149,7 +152,7 @@ def error_covariance(Sigma, eta, alpha, *, N_l, student_scale=1.0):
     return decay_sum(2 * model.eta * np.append(d, 0.0), weight, alpha)
 
 
-def error_haar(spectrum, *, N_l, N=None, student_scale=1.0):
+def error_haar(spectrum: Spectrum, *, N_l: int, N: int | None = None, student_scale: float = 1.0) -> float:
     r"""Asymptotic error when N_l coordinates of a random (Haar) basis are trained.
 
     .. math:: \epsilon_\infty = \frac{1+\sigma_J^2}{2}\, \frac{N_l}{N}\, \xi, \qquad \sum_k \frac{s_k}{s_k+\xi} = N_l
@@ -196,7 +199,7 @@ def error_haar(spectrum, *, N_l, N=None, student_scale=1.0):
     return float(0.5 * (1 + scale**2) * ratio * np.exp(root))
 
 
-def asymptote(beta, N, N_l, *, student_scale=1.0, half_integer=True):
+def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0, half_integer: bool = True) -> Floats:
     r"""Error left in the eigenbasis for alpha -> infinity, as a power law in N_l.
 
     .. math:: \epsilon_\infty \simeq \frac{1+\sigma_J^2}{2}\, \frac{s_1}{\beta N}\,
@@ -245,7 +248,9 @@ def asymptote(beta, N, N_l, *, student_scale=1.0, half_integer=True):
     return (scale / beta * ((trained + shift) ** -float(beta) - (N + shift) ** -float(beta)))[()]
 
 
-def power_law_error(beta, N, eta, alpha, *, N_l, student_scale=1.0, end_terms=False):
+def power_law_error(
+    beta: float, N: int, eta: float, alpha: ArrayLike, *, N_l: int, student_scale: float = 1.0, end_terms: bool = False
+) -> Floats:
     r"""Error in time and features, sums replaced by integrals: :func:`asymptote` plus the decay of N_l modes.
 
     .. math:: \epsilon_g \simeq \frac{1+\sigma_J^2}{2}\, \frac{s_1}{N} \Big\{ \frac{N_l^{-\beta} - N^{-\beta}}{\beta}
@@ -283,7 +288,7 @@ def power_law_error(beta, N, eta, alpha, *, N_l, student_scale=1.0, end_terms=Fa
     return decaying + asymptote(beta, N, N_l, student_scale=student_scale)
 
 
-def haar_ratio(beta):
+def haar_ratio(beta: float) -> float:
     r"""Error in a random basis over that in the eigenbasis, for power-law spectra and 1 << N_l << N.
 
     .. math:: \beta \Big(\frac{\phi}{\sin\phi}\Big)^{1+\beta}, \qquad \phi = \frac{\pi}{1+\beta}
@@ -305,7 +310,7 @@ def haar_ratio(beta):
     return float(beta * (phi / np.sin(phi)) ** (1 + beta))
 
 
-def exponent(beta):
+def exponent(beta: float) -> float:
     r"""Exponent of the power law in the number of features, :math:`\epsilon_\infty \sim N_l^{-\beta}`: beta itself.
 
     In time it is smaller, beta/(1+beta) (:func:`overlaps.theory.linear.exponent`).

@@ -10,13 +10,16 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005, called [WR] below.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigvals
 from scipy.optimize import linear_sum_assignment
 
 from .._base import check
+from .._base.types import ArrayLike, Floats
+from ..models.spectrum import Spectrum
+from ..models.state import State
 from .linear import flow as linear_flow
 
 __all__ = [
@@ -70,7 +73,7 @@ class Window(NamedTuple):
 # linear equations -----------------------------------------------------------------------------------------------------
 
 
-def matrices(M, *, eta, v=None, v_star=None):
+def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None = None) -> "Matrices":
     r"""Coefficients of the linearised equations.
 
     .. math:: \frac{d}{d\alpha} \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_l = -a s_l G
@@ -142,7 +145,15 @@ def _noise(M):
     return 4 / (np.pi * M) ** 2 * np.array([[f1, f2], [f3, f4]])
 
 
-def generator(spectrum, M, *, eta, v=None, v_star=None, gradient_flow=False):
+def generator(
+    spectrum: Spectrum,
+    M: int,
+    *,
+    eta: float,
+    v: float | None = None,
+    v_star: float | None = None,
+    gradient_flow: bool = False,
+) -> Floats:
     """Matrix (4 L, 4 L) of the linear equations of :func:`matrices`, blocks (r, g, q, c)_1, (r, g, q, c)_2, ...
 
     Its eigenvalues are those of ``ov.linearise`` at student = teacher in the permutation-symmetric sector.
@@ -173,7 +184,7 @@ def generator(spectrum, M, *, eta, v=None, v_star=None, gradient_flow=False):
     return np.kron(np.outer(s * p, s), coupling) - a * np.kron(np.diag(s), G)
 
 
-def relaxation_rates(M):
+def relaxation_rates(M: int) -> Floats:
     """Eigenvalues of G, in closed form: 1 - w/2, 1 + (M - 1) w/2 (of r), 2 - w, 2 + (M - 1) w (of q - 2 r).
 
     Parameters
@@ -200,7 +211,7 @@ def relaxation_rates(M):
     return np.concatenate([one, 2 * one])
 
 
-def critical_eta(M, *, v=None, v_star=None):
+def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None) -> float:
     r"""Largest learning rate at which perfect learning is stable.
 
     .. math:: \det\Big[ a \begin{pmatrix} 2 & (M-1)w \\ w & 2+(M-2)w \end{pmatrix}
@@ -241,7 +252,7 @@ def critical_eta(M, *, v=None, v_star=None):
 # errors ---------------------------------------------------------------------------------------------------------------
 
 
-def differences(state):
+def differences(state: State) -> tuple[Floats, Floats]:
     """Block overlaps of W - W*, their mean diagonal and off-diagonal entries (x_l, y_l), each (L,).
 
     Students are put into the order of the teachers that they overlap with most. Modes not learned have x = p, y = 0.
@@ -278,7 +289,17 @@ def differences(state):
     return x, y
 
 
-def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None):
+def first_order(
+    alpha: ArrayLike,
+    spectrum: Spectrum,
+    M: int,
+    *,
+    eta: float,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    v: float | None = None,
+    v_star: float | None = None,
+) -> Floats:
     r"""Error of the differences (x, y) in closed form, without the squares of R - T.
 
     .. math:: \epsilon_1(\alpha) = \frac{M v^2}{6\pi M} \sum_l s_l \Big[ (2w + 3(M-1))\, u_l\,
@@ -327,7 +348,17 @@ def first_order(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     return np.asarray(linear_flow.decay_sum(rates, amplitudes, check.times("alpha", alpha)))
 
 
-def local_slope(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None):
+def local_slope(
+    alpha: ArrayLike,
+    spectrum: Spectrum,
+    M: int,
+    *,
+    eta: float,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    v: float | None = None,
+    v_star: float | None = None,
+) -> Floats:
     r"""Logarithmic derivative :math:`d\ln\epsilon_1/d\ln\alpha` of :func:`first_order`.
 
     Close to -beta/(1 + beta) inside the :func:`windows` of a power-law spectrum; steeper between them, where the modes
@@ -367,7 +398,9 @@ def local_slope(alpha, spectrum, M, *, eta, x=None, y=None, v=None, v_star=None)
     return np.array(slopes).reshape(alpha.shape)
 
 
-def second_order(Q, R, T, *, v=None, v_star=None):
+def second_order(
+    Q: ArrayLike, R: ArrayLike, T: ArrayLike, *, v: float | None = None, v_star: float | None = None
+) -> Floats:
     r"""Leading order of eps_g near student = teacher, for students in the order of their teachers.
 
     .. math:: \epsilon_2 = \frac{v^2}{\pi} \sum_{jk} \frac{m_{jk} - \rho_j^T (1+T)^{-1} \rho_k}{\sqrt{\det(1+T)}},
@@ -425,7 +458,7 @@ def second_order(Q, R, T, *, v=None, v_star=None):
 # power laws -----------------------------------------------------------------------------------------------------------
 
 
-def exponent(beta):
+def exponent(beta: float) -> float:
     """Exponent of the late decay on a power-law spectrum, eps_g ~ alpha^-(beta/(1 + beta)): that of linear students.
 
     Parameters
@@ -446,7 +479,7 @@ def exponent(beta):
     return linear_flow.exponent(beta)
 
 
-def windows(spectrum, M, *, eta, v=None, v_star=None):
+def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v_star: float | None = None) -> Any:
     """Times between the decay of the largest and of the smallest eigenvalue, for u and d of :func:`first_order`.
 
     The power law holds well inside, from 1/(a g s_1) to about a thirtieth of 1/(a g s_L), with g = 2 + (M - 1) w for u

@@ -15,6 +15,7 @@ Worschech and Rosenow (2024), arXiv:2410.09005, called [WR] below.
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +23,10 @@ from scipy.optimize import brentq, root
 from scipy.special import zeta
 
 from .._base import check
+from .._base.types import ArrayLike, Floats
 from ..activations.closure import closure
 from ..activations.library import erf
-from ..models.model import committee_machine
+from ..models.model import Model, committee_machine
 from ..models.state import State
 from .cayley_hamilton.bases import order_parameters
 
@@ -73,7 +75,9 @@ class Plateau(NamedTuple):
 # heights --------------------------------------------------------------------------------------------------------------
 
 
-def plateau(T, *, K=None, v=None, v_star=None):
+def plateau(
+    T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: float | ArrayLike | None = None
+) -> "Plateau":
     r"""Heights of the plateau for any teacher.
 
     .. math:: c\, A(Q, R) + B(Q, R) = 0, \qquad Q = c^T T c, \quad R = T c
@@ -144,7 +148,15 @@ def _all_in_one(Q, R, T, K, v, v_star):
     return closure(one, [[Q]], [R], T)
 
 
-def symmetric_plateau(M, *, T1=1.0, D1=0.0, K=None, v=None, v_star=None):
+def symmetric_plateau(
+    M: int,
+    *,
+    T1: float = 1.0,
+    D1: float = 0.0,
+    K: int | None = None,
+    v: float | None = None,
+    v_star: float | None = None,
+) -> "Plateau":
     r"""Heights of the plateau for a symmetric teacher, in closed form.
 
     .. math:: Q = \frac{T_1 + D_1}{M(1 + T_1) - T_1 - D_1}, \qquad R = \sqrt{(T_1 + D_1)\,Q/M}, \qquad
@@ -190,7 +202,7 @@ def symmetric_plateau(M, *, T1=1.0, D1=0.0, K=None, v=None, v_star=None):
     return Plateau(np.full(M, c), float(Q), np.full(M, (T1 + D1) * c), float(M * v_star**2 * angles / np.pi))
 
 
-def moments(c, T):
+def moments(c: ArrayLike, T: ArrayLike) -> tuple[Floats, Floats]:
     r"""Heights of a higher hierarchy, :math:`Q^{(j)} = c^T T^{(j)} c` and :math:`R^{(j)} = T^{(j)} c`.
 
     Parameters
@@ -220,7 +232,7 @@ def moments(c, T):
     return R @ c, R
 
 
-def teacher_moments(state, orders):
+def teacher_moments(state: State, orders: Sequence[int]) -> Floats:
     r"""Moments of the teacher, :math:`T^{(j)} = \sum_l s_l^j t^l`.
 
     Parameters
@@ -251,7 +263,7 @@ def teacher_moments(state, orders):
     return order_parameters(state, orders).T
 
 
-def row_averages(T):
+def row_averages(T: ArrayLike) -> tuple[float, float]:
     """Mean diagonal entry and mean sum of the other entries of a row: (T1, D1) of the nearest symmetric teacher.
 
     Parameters
@@ -274,7 +286,7 @@ def row_averages(T):
     return float(diagonal), float(np.mean(np.sum(T, axis=1)) - diagonal)
 
 
-def plateau_state(model, start):
+def plateau_state(model: Model, start: State) -> State:
     r"""State on the plateau of a model, with the teacher of ``start``.
 
     .. math:: q^l_{kj} = c^T t^l c, \qquad r^l_{kn} = s_l (t^l c)_n
@@ -324,7 +336,9 @@ def plateau_state(model, start):
 # escape ---------------------------------------------------------------------------------------------------------------
 
 
-def curvature(T, *, K=None, v=None, v_star=None):
+def curvature(
+    T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: float | ArrayLike | None = None
+) -> Floats:
     r"""Curvature of eps_g on the plateau against differences of the students.
 
     Students :math:`w + \delta_k` with :math:`\sum_k \delta_k = 0` and
@@ -379,7 +393,15 @@ def curvature(T, *, K=None, v=None, v_star=None):
     return v * (np.diag(2 * e_T) + cross + cross.T + 2 * e_Q * np.outer(c, c))
 
 
-def escape_matrix(T, T2, *, eta, K=None, v=None, v_star=None):
+def escape_matrix(
+    T: ArrayLike,
+    T2: ArrayLike,
+    *,
+    eta: float,
+    K: int | None = None,
+    v: float | None = None,
+    v_star: float | ArrayLike | None = None,
+) -> Floats:
     r"""Matrix Gamma of the symmetry breaking, :math:`d\rho_k/d\alpha = \Gamma \rho_k` for every student k.
 
     .. math:: \Gamma = -\eta\, T^{(2)} S
@@ -422,7 +444,15 @@ def escape_matrix(T, T2, *, eta, K=None, v=None, v_star=None):
     return -eta * _moment("T2", T2, len(S)) @ S
 
 
-def escape_rates(T, T2, *, eta, K=None, v=None, v_star=None):
+def escape_rates(
+    T: ArrayLike,
+    T2: ArrayLike,
+    *,
+    eta: float,
+    K: int | None = None,
+    v: float | None = None,
+    v_star: float | ArrayLike | None = None,
+) -> Floats:
     """Growth rates of the differences of students, largest first (M,).
 
     Eigenvalues of :func:`escape_matrix`, real and at most M - 1 of them positive; each is (K - 1)-fold in the full
@@ -451,7 +481,18 @@ def escape_rates(T, T2, *, eta, K=None, v=None, v_star=None):
     return np.linalg.eigvalsh(-eta * half.T @ S @ half)[::-1]
 
 
-def escape_time(M, *, eta, T2, T1=1.0, D1=0.0, D2=0.0, K=None, v=None, v_star=None):
+def escape_time(
+    M: int,
+    *,
+    eta: float,
+    T2: float,
+    T1: float = 1.0,
+    D1: float = 0.0,
+    D2: float = 0.0,
+    K: int | None = None,
+    v: float | None = None,
+    v_star: float | ArrayLike | None = None,
+) -> float:
     r"""Escape time 1/gamma for a symmetric teacher, whose M - 1 rates coincide.
 
     .. math:: \gamma = \eta M v v_*\, \frac{2\,Y}{\pi \sqrt{X - Y}\,(X + Y)^{3/2}} \Big(T_2 - \frac{D_2}{M-1}\Big),
@@ -501,7 +542,15 @@ def escape_time(M, *, eta, T2, T1=1.0, D1=0.0, D2=0.0, K=None, v=None, v_star=No
     return float(1 / (eta * M * v * v_star * gain * spread))
 
 
-def descent_time(state, *, eta, K=None, v=None, v_star=None, excess=0.1):
+def descent_time(
+    state: State,
+    *,
+    eta: float,
+    K: int | None = None,
+    v: float | None = None,
+    v_star: float | ArrayLike | None = None,
+    excess: float = 0.1,
+) -> float:
     r"""Time until equal small students have come down to the plateau, eps_g = (1 + excess) of its height.
 
     .. math:: \epsilon_g(\alpha) - \epsilon_g^{\rm plateau}
@@ -559,7 +608,7 @@ def descent_time(state, *, eta, K=None, v=None, v_star=None, excess=0.1):
     return brentq(lambda alpha: weights @ np.exp(-rates * alpha) - target, 0.0, longest)
 
 
-def length(rate, *, N, student_scale, D=0.0, descent=None):
+def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent: float | None = None) -> float:
     r"""Length of the plateau in alpha, from the start of the differences of students to their saturation.
 
     .. math:: \alpha_P - \alpha_0 = \frac1\gamma\Big(D + \tfrac12 \ln\frac{N}{\sigma_J^2}\Big)
@@ -616,7 +665,7 @@ def length(rate, *, N, student_scale, D=0.0, descent=None):
     return alpha
 
 
-def wide_escape_time(M, *, eta, T2):
+def wide_escape_time(M: int, *, eta: float, T2: float) -> float:
     r"""Escape time of a wide committee, :math:`2\pi M^2/(\eta T^{(2)})`, for T = identity and M v v* = 1.
 
     Parameters
@@ -643,7 +692,7 @@ def wide_escape_time(M, *, eta, T2):
     return 2 * np.pi * M**2 / (eta * T2)
 
 
-def second_moment(*, beta, L):
+def second_moment(*, beta: float, L: int) -> float:
     r"""Mean square of the power-law eigenvalues, the mean of T^(2): :math:`L\,\zeta(2+2\beta)/\zeta(1+\beta)^2`.
 
     Parameters

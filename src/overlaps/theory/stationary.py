@@ -1,16 +1,19 @@
 """All fixed points of the flow that a search from many starts finds: the map of plateaus of a network."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from .._base.types import ArrayLike, Rng
 from ..activations.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..flow.system import System
 from ..landscape.hessian import HessianSpectrum, hessian
+from ..models.model import Model
 from ..models.state import State
 from ..solve import solve
 from ..stability.fixed_points import fixed_point, possible
@@ -88,7 +91,9 @@ class StationaryPoint(Record):
         return f"StationaryPoint(eps_g={self.eps_g:.6g}, {known}, found={self.found})"
 
 
-def stationary_points(model, *, T=None, starts=200, rng=0):
+def stationary_points(
+    model: Model, *, T: ArrayLike | None = None, starts: int | Sequence[State] = 200, rng: Rng = 0
+) -> "list[StationaryPoint]":
     r"""Search for all fixed points of the flow, stable or not: plateaus, solutions, and the saddles between.
 
     Newton's method (:func:`overlaps.fixed_point`) from random overlaps, many of them with equal students, students that

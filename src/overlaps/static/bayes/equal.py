@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ..._base import check
+from ..._base.types import ArrayLike, Numbers
 from .channel import Jump, transitions
 from .power_law import Limit
 
@@ -55,7 +56,7 @@ class EqualReadouts(Limit):
     remove: Any = None
     allow_degree2: bool = False
 
-    def data(self, q):
+    def data(self, q: ArrayLike) -> Numbers:
         r"""Data at which 0 < q < 1 is stationary, :math:`A(q) = \frac{q}{(1-q)\,g'(q)}\,(\Delta + g(1) - g(q))`."""
         q = check.times("q", q)
         if not np.all((q > 0) & (q < 1)):
@@ -63,7 +64,7 @@ class EqualReadouts(Limit):
         t = q / (1 - q)
         return np.reshape([self._data(x) for x in t.ravel()], q.shape)[()]
 
-    def potential(self, q, A):
+    def potential(self, q: ArrayLike, A: float) -> Numbers:
         """Twice the free entropy per k d, q + ln(1 - q) - A ln(Delta + g(1) - g(q)), of the shape of 0 <= q < 1."""
         q, A = check.times("q", q), check.number("A", A, least=0)
         if not np.all((q >= 0) & (q < 1)):
@@ -73,7 +74,7 @@ class EqualReadouts(Limit):
         return q + np.log1p(-q) - A * np.log(self.Delta + self.channel.total - self.channel.g(q))
 
     @property
-    def informed_from(self):
+    def informed_from(self) -> float:
         """Least A at which some q > 0 is stationary, the least of :meth:`data`, at ``informed_overlap``.
 
         A single feature is metastable there if that overlap is below q_sigma. The solutions of ``HierarchicalTeacher``
@@ -82,7 +83,7 @@ class EqualReadouts(Limit):
         return self._informed[0]
 
     @property
-    def informed_overlap(self):
+    def informed_overlap(self) -> float:
         """Overlap at the beginning of the informed branch; 0 where it leaves q = 0 continuously."""
         return self._informed[1]
 
@@ -99,7 +100,7 @@ class EqualReadouts(Limit):
         return tuple(Jump(x.lam * self._full, x.below, x.above) for x in found)
 
     @property
-    def threshold(self):
+    def threshold(self) -> float:
         """A above which the Bayes-optimal overlap is positive, inf_{0<q<1} -s(q)/ln[(Delta+g(1))/(Delta+g(1)-g(q))].
 
         By a jump to ``overlap``, or continuously at (Delta + g(1)) / (2 c_2).
@@ -107,7 +108,7 @@ class EqualReadouts(Limit):
         return self._first[0]
 
     @property
-    def overlap(self):
+    def overlap(self) -> float:
         """Overlap of all features just above the threshold; 0 at a continuous onset."""
         return self._first[1]
 

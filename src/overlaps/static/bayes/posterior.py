@@ -3,13 +3,14 @@
 import math
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..._base import check
 from ..._base.progress import bar
 from ..._base.record import Record
+from ..._base.types import ArrayLike, Rng
 from ._posterior import respond
 from .teacher import HierarchicalTeacher
 
@@ -69,9 +70,20 @@ class PosteriorSample(Record):
 
 
 def sample_posterior(
-    teacher, *, d, nu, rng, start="teacher", chains=1, runs=1, steps=1000, warmup=200, leapfrog=20, data=None,
-    progress=False,
-):  # fmt: skip
+    teacher: HierarchicalTeacher,
+    *,
+    d: int,
+    nu: float,
+    rng: Rng,
+    start: Literal["teacher", "random"] = "teacher",
+    chains: int = 1,
+    runs: int = 1,
+    steps: int = 1000,
+    warmup: int = 200,
+    leapfrog: int = 20,
+    data: tuple[ArrayLike, ArrayLike] | None = None,
+    progress: bool = False,
+) -> "PosteriorSample":
     r"""Sample the posterior of the features at finite d and k by Hamiltonian Monte Carlo.
 
     .. math::

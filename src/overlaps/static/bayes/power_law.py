@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import zeta
 
 from ..._base import check
+from ..._base.types import ArrayLike, Numbers
 from ...gaussian.rules import legendre
 from .teacher import Teacher, power_law_readouts
 
@@ -49,7 +50,7 @@ class Limit(Teacher):
     """Teachers in the limit of many features: noisy ones."""
 
     @property
-    def channel(self):
+    def channel(self) -> Any:
         """The scalar problem of one feature."""
         return self.feature
 
@@ -117,7 +118,7 @@ class PowerLawLimit(Limit):
         self.settle(beta=check.number("beta", self.beta, above=0, hint=hint))
         super().__post_init__()
 
-    def profile(self, x):
+    def profile(self, x: ArrayLike) -> Numbers:
         r"""Overlaps behind the front, :math:`q_{x k_c} \to \phi(x) = m(\lambda_\sigma x^{-2\beta})` (39), for x > 0.
 
         *Asymptotic*: k_c -> infinity.
@@ -133,12 +134,12 @@ class PowerLawLimit(Limit):
         return continuum_gap(self.channel, self.beta, self.channel.onset)
 
     @property
-    def exponents(self):
+    def exponents(self) -> tuple[float, float]:
         r"""Slopes of ln eps against ln n: :math:`1/(2\beta) - 1` while features are learned, -1 in the refinement."""
         return 1 / (2 * self._above_half()) - 1, -1.0
 
     @property
-    def collapse(self):
+    def collapse(self) -> tuple[float, float]:
         r"""Plateaus of eps nu / k_c: learning, refinement.
 
         .. math:: C = \Delta \lambda_\sigma [I + g(1)/(2\beta - 1)] \quad\text{and}\quad C = \Delta
@@ -147,7 +148,7 @@ class PowerLawLimit(Limit):
         """
         return self.Delta * self.channel.onset * self._mass(), self.Delta
 
-    def leading(self, nu):
+    def leading(self, nu: ArrayLike) -> Any:
         r"""Error and effective width for d -> infinity in the learning phase, k_c << k.
 
         .. math::
@@ -161,7 +162,7 @@ class PowerLawLimit(Limit):
         k_c = (nu / (self.channel.onset * total * self.Delta)) ** (1 / (2 * self.beta))
         return ScalingLaw(float(k_c ** (1 - 2 * self.beta) / total * self._mass()), float(k_c))
 
-    def refined(self, nu, *, k):
+    def refined(self, nu: ArrayLike, *, k: int) -> Any:
         r"""The same at finite k and with eps kept beside Delta, in both phases and for every beta.
 
         .. math::

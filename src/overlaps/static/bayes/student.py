@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from ..._base import check
 from ..._base.progress import bar
 from ..._base.record import Record
+from ..._base.types import Rng
 from ._adam import train
 from .teacher import HierarchicalTeacher
 
@@ -48,7 +50,19 @@ class StudentRun(Record):
         return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {found} features found)"
 
 
-def train_student(teacher, *, d, n, width, rng, start="random", steps=20_000, batch=200, rate=0.01, progress=False):
+def train_student(
+    teacher: HierarchicalTeacher,
+    *,
+    d: int,
+    n: int,
+    width: int,
+    rng: Rng,
+    start: Literal["random", "teacher"] = "random",
+    steps: int = 20_000,
+    batch: int = 200,
+    rate: float = 0.01,
+    progress: bool = False,
+) -> "StudentRun":
     r"""Train a student with Adam on n samples of a teacher of input dimension d.
 
     .. math:: \hat y = \sum_{j \le K} a_j\, \sigma(u_j \cdot x), \qquad |u_j| = 1

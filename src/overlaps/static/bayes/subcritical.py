@@ -88,14 +88,14 @@ class SubcriticalPowerLaw(Limit):
         self.settle(beta=beta, gamma=check.number("gamma", self.gamma, above=0, hint="gamma is k/d."))
         super().__post_init__()
 
-    def phase(self, lam):
+    def phase(self, lam: float) -> "Phase":
         """The solution whose weakest feature has signal-to-noise ratio lam > 0: lam, alpha, eps, k_c/k."""
         lam = check.number("lam", lam, above=0)
         eps = (1 - 2 * self.beta) * continuum_gap(self.channel, self.beta, lam)
         alpha = self.gamma * lam * (self.Delta + eps) / (1 - 2 * self.beta)
         return Phase(lam, alpha, eps, min(1.0, lam / self.channel.onset) ** (1 / (2 * self.beta)))
 
-    def potential(self, phase, alpha):
+    def potential(self, phase: "Phase", alpha: float) -> float:
         r"""Twice the free entropy per k d of a ``phase``.
 
         .. math:: \int_0^1 s(q(x))\,dx - (\alpha/\gamma)\ln(\Delta+\epsilon)
@@ -147,7 +147,7 @@ class SubcriticalPowerLaw(Limit):
         return lam[order], np.concatenate([fall, [self._fall(x) for x in peaks]])[order]
 
     @property
-    def unique(self):
+    def unique(self) -> bool:
         """Whether there is one solution at every alpha."""
         return len(self._rising) == 1
 
@@ -167,7 +167,7 @@ class SubcriticalPowerLaw(Limit):
         return tuple(zip([0.0, *edges[1::2]], [*edges[::2], math.inf], strict=True))
 
     @property
-    def spinodals(self):
+    def spinodals(self) -> "tuple[Phase, Phase] | None":
         """Where the second branch of :attr:`maxwell` begins and the first ends: two Phases, or None where unique."""
         if self.unique:
             return None
@@ -191,7 +191,7 @@ class SubcriticalPowerLaw(Limit):
         return tuple(found)
 
     @property
-    def maxwell(self):
+    def maxwell(self) -> Any:
         """The Bayes-optimal transition, of several the one where eps jumps most; None where the solution is unique."""
         return max(self.transitions, key=lambda pair: pair[0].eps - pair[1].eps, default=None)
 
@@ -210,12 +210,12 @@ class SubcriticalPowerLaw(Limit):
             return None
         return brentq(difference, low, high, xtol=1e-14)
 
-    def solve(self, alpha):
+    def solve(self, alpha: float) -> "Phase":
         """The Bayes-optimal Phase at alpha = n/d^2 > 0: of the solutions on all branches that of largest potential."""
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
         return max(self.solutions(alpha), key=lambda phase: self.potential(phase, alpha))
 
-    def solutions(self, alpha):
+    def solutions(self, alpha: float) -> "tuple[Phase, ...]":
         """All stable Phases at alpha = n/d^2 > 0, largest error first."""
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
         found = []

@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ..._base import check
 from ..._base.record import Record
+from ..._base.types import ArrayLike, Floats, Numbers, Rng
 from .channel import channel_of
 from .correlation import correlation_of
 from .exact import exact_information, exact_solution
@@ -18,7 +19,7 @@ from .solutions import BayesCurve, BayesSolution, FixedPoint
 
 __all__ = ["HierarchicalTeacher", "power_law_readouts"]
 
-SELECTIONS = ("bayes", "uninformed", "informed")
+SELECTIONS: tuple[Literal["bayes", "uninformed", "informed"], ...] = ("bayes", "uninformed", "informed")
 
 
 class Teacher(Record):
@@ -35,7 +36,7 @@ class Teacher(Record):
         return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
 
     @property
-    def Delta(self):
+    def Delta(self) -> float:
         """Variance of the label noise."""
         return self.noise**2
 
@@ -180,30 +181,37 @@ class HierarchicalTeacher(Teacher):
         return v2
 
     @property
-    def g(self):
+    def g(self) -> Any:
         """Correlation function of the activation."""
         return self.feature.g
 
     @property
-    def information_exponent(self):
+    def information_exponent(self) -> int:
         """Lowest Hermite degree of the activation once degrees 0, 1 (and 2) are removed."""
         return self.g.exponent
 
     @property
-    def thresholds(self):
+    def thresholds(self) -> Floats:
         """First-order transitions of one feature: rows (lambda, q below, q above), empty when all is continuous."""
         return self.feature.jumps
 
     @property
-    def onset(self):
+    def onset(self) -> float:
         """Signal-to-noise ratio lambda above which a feature is learned, by a jump or continuously."""
         return self.feature.onset
 
-    def m(self, lam):
+    def m(self, lam: ArrayLike) -> Numbers:
         r"""Overlap of a feature with signal-to-noise ratio lam, :math:`m(\lambda)`, of the shape of lam."""
         return self.feature(lam)
 
-    def solve(self, *, nu, selection="bayes", samples=64, rng=0):
+    def solve(
+        self,
+        *,
+        nu: float,
+        selection: Literal["bayes", "uninformed", "informed"] = "bayes",
+        samples: int = 64,
+        rng: Rng = 0,
+    ) -> BayesSolution:
         """Overlaps and Bayes error at nu = n/d.
 
         Parameters
@@ -262,7 +270,7 @@ class HierarchicalTeacher(Teacher):
         """Overlaps of the most informed solution of the Gaussian channel, (k,)."""
         return self.m(self._points.solve(nu)[-1] * self.v2)
 
-    def information(self, q, *, samples=64, rng=0):
+    def information(self, q: ArrayLike, *, samples: int = 64, rng: Rng = 0) -> Information:
         """What a label says about the features when all are known up to overlaps q.
 
         Parameters
@@ -302,7 +310,15 @@ class HierarchicalTeacher(Teacher):
     def _totals(self, s):
         return self.feature.totals(s, self._points.v2, self._points.tail)
 
-    def curve(self, nu=None, *, s=None, points=200, samples=64, rng=0):
+    def curve(
+        self,
+        nu: tuple[float, float] | None = None,
+        *,
+        s: ArrayLike | None = None,
+        points: int = 200,
+        samples: int = 64,
+        rng: Rng = 0,
+    ) -> BayesCurve:
         r"""Learning curve in its exact parametric form, :math:`\nu(s) = s\,(\Delta + \epsilon(s))`; no root is sought.
 
         Parameters
@@ -375,7 +391,7 @@ class HierarchicalTeacher(Teacher):
             )
         return np.geomspace(low, high, points)
 
-    def window(self, feature):
+    def window(self, feature: int) -> tuple[float, float]:
         r"""Interval of nu where one solution knows the feature, by its first transition, and another does not.
 
         .. math:: \Big[\min_{s > s_i} \nu(s),\ \max_{s < s_i} \nu(s)\Big], \qquad s_i = \lambda_\sigma / v_i^2

@@ -2,11 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from ..._base import check
 from ..._base.record import Record
+from ..._base.types import ArrayLike, Function
+from ...activations.activation import Activation
 from .bounds import _refined
 from .features import SpikedRandomFeatures
 
@@ -45,7 +48,19 @@ class BestStep(Record):
         return f"BestStep(eta_tilde={self.eta_tilde:.6g}, mse={self.mse:.6g}, lam={self.lam:.6g}, {self.message!r})"
 
 
-def best_step(student, target, *, alpha0, beta, alpha, lam=None, d=math.inf, scaling="d", rates=None, **options):
+def best_step(
+    student: Activation | Function,
+    target: Activation | Function,
+    *,
+    alpha0: float,
+    beta: float,
+    alpha: float,
+    lam: float | None = None,
+    d: float = math.inf,
+    scaling: Literal["d", "p"] = "d",
+    rates: ArrayLike | None = None,
+    **options: Any,
+) -> "BestStep":
     r"""Learning rate of one giant step at which the ridge readout errs least.
 
     .. math:: \min_{\tilde\eta}\ E(y - \hat y)^2 \qquad \mbox{at } \alpha_0 = n_0/d,\ \alpha = n/d,\ \beta = p/d

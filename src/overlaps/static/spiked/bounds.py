@@ -7,6 +7,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ..._base import check
+from ..._base.types import ArrayLike, Function
+from ...activations.activation import Activation
 from . import blocks
 from .conditional import conditional
 from .one_step import student_moments, target_moments
@@ -120,7 +122,14 @@ def linear_error(table, gamma, noise, bias=False):
     return float(table.weight @ table.hh - mean**2 - slope**2) + noise**2
 
 
-def bounds_over_rate(student, target, *, noise=0.0, breakpoints=(), student_breakpoints=()):
+def bounds_over_rate(
+    student: Activation | Function,
+    target: Activation | Function,
+    *,
+    noise: float = 0.0,
+    breakpoints: ArrayLike = (),
+    student_breakpoints: ArrayLike = (),
+) -> "RateBounds":
     r"""Smallest bounds over the learning rate of one step on infinitely many samples.
 
     .. math:: \min_r U(r), \quad \min_r L(r) \qquad \mbox{at } \gamma = c = 1, \quad r = \tau\, h_1 |h_1^*|

@@ -4,20 +4,27 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ..._base import check
 from ..._base.record import Record
+from ..._base.types import ArrayLike, Function, Rng
+from ...activations.activation import Activation
 from . import blocks, simulation
 from . import bounds as spiked_bounds
 from . import ridge as _ridge
 from . import spectrum as spiked_spectrum
 from .averages import kinks_of
 from .conditional import conditional
-from .one_step import OneStep, one_step, target_moments
+from .one_step import one_step, target_moments
+
+if TYPE_CHECKING:
+    from .bounds import Bounds
+    from .simulation import OneStepRuns
+    from .spectrum import FeatureSpectrum
 
 __all__ = ["OptimalLam", "SpikedCurve", "SpikedRandomFeatures", "SpikedSolution"]
 
@@ -214,7 +221,7 @@ class SpikedRandomFeatures(Record):
     breakpoints: tuple = field(default=(), kw_only=True)
     student_breakpoints: tuple = field(default=(), kw_only=True)
     kap: float = field(default=0.0, kw_only=True)
-    step: OneStep | None = field(default=None, kw_only=True)
+    step: Any = field(default=None, kw_only=True)
     law: Any = field(default=None, kw_only=True)
 
     def __post_init__(self):
@@ -240,20 +247,20 @@ class SpikedRandomFeatures(Record):
     @classmethod
     def after_one_step(
         cls,
-        student,
-        target,
+        student: Activation | Function,
+        target: Activation | Function,
         *,
-        eta_tilde,
-        alpha0,
-        beta,
-        scaling="d",
-        noise=0.0,
-        step_noise=None,
-        readout=None,
-        fractions=None,
-        letters=8,
-        **options,
-    ):
+        eta_tilde: float,
+        alpha0: float,
+        beta: float,
+        scaling: Literal["d", "p"] = "d",
+        noise: float = 0.0,
+        step_noise: float | None = None,
+        readout: ArrayLike | None = None,
+        fractions: ArrayLike | None = None,
+        letters: int = 8,
+        **options: Any,
+    ) -> "SpikedRandomFeatures":
         r"""The features that one giant gradient step on the first layer leaves behind.
 
         .. math::
@@ -386,7 +393,7 @@ class SpikedRandomFeatures(Record):
         blocks.neurons(self, d)
         return float(d)
 
-    def solve(self, *, alpha, lam, d=math.inf, iterations=100):
+    def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> "SpikedSolution":
         r"""Test and training error, and order parameters, of the ridge readout.
 
         Parameters
@@ -430,7 +437,7 @@ class SpikedRandomFeatures(Record):
         end: tuple = fit.b0, fit.converged, fit.residual, fit.iterations
         return SpikedSolution(self, alpha, lam, d, fit.mse, fit.train, *parts, *end)
 
-    def curve(self, alphas, lam, d=math.inf):
+    def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> "SpikedCurve":
         """Solutions at several sample sizes, each started from the one before.
 
         Parameters
@@ -474,7 +481,7 @@ class SpikedRandomFeatures(Record):
         stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(Readout)[1:]}
         return SpikedCurve(self, **stacked)
 
-    def optimal_lam(self, alpha, d=math.inf):
+    def optimal_lam(self, alpha: float, d: float = math.inf) -> "OptimalLam":
         """Ridge penalty of least test error.
 
         Parameters
@@ -527,15 +534,17 @@ class SpikedRandomFeatures(Record):
         found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], options={"xatol": 1e-7})
         return OptimalLam(math.exp(found.x), float(found.fun), "minimum at a finite lam")
 
-    def bounds(self, d=math.inf):
+    def bounds(self, d: float = math.inf) -> "Bounds":
         """Bounds on the test error at this spike; see :func:`overlaps.static.spiked.bounds.bounds`."""
         return spiked_bounds.bounds(self, d)
 
-    def spectrum(self, *, alpha, points=400):
+    def spectrum(self, *, alpha: float, points: int = 400) -> "FeatureSpectrum":
         """Eigenvalues of the features; see :func:`overlaps.static.spiked.spectrum.feature_spectrum`."""
         return spiked_spectrum.feature_spectrum(self, alpha=alpha, points=points)
 
-    def simulate(self, *, alpha, lam, d, rng, **options):
+    def simulate(
+        self, *, alpha: float | ArrayLike, lam: float | ArrayLike, d: int, rng: Rng, **options: Any
+    ) -> "OneStepRuns":
         """Draws of these features at finite size; see :func:`overlaps.static.spiked.simulation.simulate_srf`."""
         return simulation.simulate_srf(self, alpha=alpha, lam=lam, d=d, rng=rng, **options)
 

@@ -26,7 +26,7 @@ class CorrectedPoint(NamedTuple):
     theta: tuple
 
 
-def large_batch_network(model):
+def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
     r"""The network after one step on infinitely many samples, where its rows differ in norm.
 
     .. math:: |w_i^1 - r\hat v|^2 = 1 + \kappa\, w_i \cdot \hat v, \qquad \kappa = 2 \tau |h_1^*| h_3, \qquad
@@ -71,7 +71,7 @@ def large_batch_network(model):
     return dataclasses.replace(model, kap=kap)
 
 
-def gaussian_rows(model, *, alpha, lam, d=math.inf):
+def gaussian_rows(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: float = math.inf) -> "CorrectedPoint":
     r"""Spiked random features whose rows have Gaussian entries instead of unit norm.
 
     Their squared norms c + dc_i, Var dc_i = 2c^2/d, act as one more feature with the function
@@ -111,7 +111,7 @@ def gaussian_rows(model, *, alpha, lam, d=math.inf):
     return _enlarged(model, alpha, lam, d, model.c * np.outer(tilt, tilt) + np.diag([0.0, 2 * model.c**2]))
 
 
-def partial_network(model, *, alpha, lam, d=math.inf):
+def partial_network(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: float = math.inf) -> "CorrectedPoint":
     r"""Estimate of the network at finite alpha0 from two of its three differences to spiked random features.
 
     The squared norms of the rows (i) and their projections b on the spike (ii) vary together, as :func:`row_covariance`

@@ -2,19 +2,23 @@
 
 import math
 import warnings
-from concurrent.futures import BrokenExecutor
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ..._base import check
 from ..._base.progress import bar
 from ..._base.record import Record
+from ..._base.types import ArrayLike, Function, Rng
 from ..._base.workers import WORKER_DIED, run_here, run_pool
 from ._finite import ROWS, Setup, Step, network_draw, srf_draw
 from .blocks import law_of, shares
+
+if TYPE_CHECKING:
+    from .features import SpikedRandomFeatures
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
 
@@ -83,27 +87,27 @@ class OneStepRuns(Record):
 
 
 def simulate_one_step(
-    student,
-    target,
+    student: Function,
+    target: Function,
     *,
-    eta_tilde,
-    alpha0,
-    beta,
-    alpha,
-    lam,
-    d,
-    rng,
-    draws=5,
-    scaling="d",
-    noise=0.0,
-    readout=(1.0,),
-    fractions=None,
-    rows="sphere",
-    paired=False,
-    test=None,
-    progress=False,
-    executor=None,
-):
+    eta_tilde: float,
+    alpha0: float,
+    beta: float,
+    alpha: ArrayLike,
+    lam: ArrayLike,
+    d: int,
+    rng: Rng,
+    draws: int = 5,
+    scaling: Literal["d", "p"] = "d",
+    noise: float = 0.0,
+    readout: ArrayLike = (1.0,),
+    fractions: ArrayLike | None = None,
+    rows: Literal["sphere", "gaussian", "orthonormal"] = "sphere",
+    paired: bool = False,
+    test: int | None = None,
+    progress: bool = False,
+    executor: Executor | None = None,
+) -> "OneStepRuns":
     r"""Two-layer networks of finite size: one giant gradient step, then ridge regression of the readout.
 
     .. math::
@@ -198,7 +202,19 @@ def simulate_one_step(
     return _runs(partial(network_draw, setup, step, paired), setup, shape, rng, draws, progress, executor)
 
 
-def simulate_srf(model, *, alpha, lam, d, rng, draws=5, rows=None, test=None, progress=False, executor=None):
+def simulate_srf(
+    model: "SpikedRandomFeatures",
+    *,
+    alpha: float | ArrayLike,
+    lam: float | ArrayLike,
+    d: int,
+    rng: Rng,
+    draws: int = 5,
+    rows: Literal["sphere", "gaussian", "orthonormal"] | None = None,
+    test: int | None = None,
+    progress: bool = False,
+    executor: Executor | None = None,
+) -> "OneStepRuns":
     r"""Spiked random features at finite size: rows r v + sqrt(c) w0, ridge regression of the readout.
 
     Parameters

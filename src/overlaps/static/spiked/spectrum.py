@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, root
@@ -13,6 +13,9 @@ from ..._base.record import Record
 from ...gaussian.rules import trapezoid
 from .blocks import directions
 from .ridge import Features
+
+if TYPE_CHECKING:
+    from .features import SpikedRandomFeatures
 
 __all__ = ["FeatureSpectrum", "Outlier", "feature_spectrum"]
 
@@ -383,7 +386,7 @@ class _Interval:
         return total, lambda s: total * (primitive(s) - start) / size
 
 
-def feature_spectrum(model, *, alpha, points=400):
+def feature_spectrum(model: "SpikedRandomFeatures", *, alpha: float, points: int = 400) -> "FeatureSpectrum":
     r"""Limiting eigenvalue density of X^T X / p, X the n x p features, after one giant step.
 
     .. math:: \frac1p {\rm tr}\,(X^\top X/p + \lambda)^{-1} \to V_2(\lambda), \qquad

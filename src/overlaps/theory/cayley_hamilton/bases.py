@@ -17,6 +17,8 @@ from scipy.linalg import hessenberg
 
 from ..._base import check
 from ..._base.record import Record
+from ..._base.types import ArrayLike, Floats
+from ...models.spectrum import Spectrum
 from ...models.state import State
 
 __all__ = [
@@ -67,7 +69,7 @@ class Moments(NamedTuple):
     v: Any
 
 
-def order_parameters(state, order):
+def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     r"""Order parameters of any level j, by which Worschech and Rosenow describe the learning.
 
     .. math:: Q^{(j)} = \frac1N W \Sigma^j W^T = \sum_l s_l^j q^l, \qquad R^{(j)} = \frac1N W \Sigma^j W_*^T, \qquad
@@ -127,7 +129,7 @@ def _plain(state):
     return plain
 
 
-def characteristic_polynomial(s):
+def characteristic_polynomial(s: ArrayLike) -> Floats:
     r"""Coefficients c_0, ..., c_L (ascending, c_L = 1) of the characteristic polynomial of the covariance.
 
     .. math:: \prod_{l=1}^L (s - s_l) = \sum_{j=0}^L c_j s^j
@@ -161,7 +163,7 @@ def characteristic_polynomial(s):
     return polynomial.polyfromroots(_distinct(s))
 
 
-def companion_matrix(s):
+def companion_matrix(s: ArrayLike) -> Floats:
     r"""Multiplication by s in the basis 1, s, ..., s^(L-1): ones above the diagonal, -c_j in the last row.
 
     .. math:: x^{(j+1)} = \sum_i H_{ji} x^{(i)}, \qquad H_{L-1,\,j} = -c_j
@@ -194,7 +196,7 @@ def companion_matrix(s):
     return polynomial.polycompanion(characteristic_polynomial(s)).T
 
 
-def jacobi_matrix(s, p):
+def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     r"""Multiplication by s in the polynomials orthonormal with respect to p: symmetric and tridiagonal.
 
     .. math:: s \varphi_j = b_{j+1} \varphi_{j+1} + a_j \varphi_j + b_j \varphi_{j-1}, \qquad
@@ -274,27 +276,27 @@ class PolynomialBasis(Record):
     multiplication: np.ndarray
 
     @property
-    def condition(self):
+    def condition(self) -> float:
         """Condition number of the change of basis: what it multiplies relative errors by, at worst."""
         return float(np.linalg.cond(self.values))
 
-    def sums(self, x):
+    def sums(self, x: Floats) -> Floats:
         """Moments sum_l phi_j(s_l) x^l of block overlaps x (..., L, a, b)."""
         return np.einsum("jl,...lab->...jab", self.values, x)
 
-    def blocks(self, x):
+    def blocks(self, x: Floats) -> Floats:
         """Blocks x^l of moments (..., L, a, b): the inverse of :meth:`sums`, to about 1e-16 times ``condition``."""
         flat = np.asarray(x).reshape(*x.shape[:-2], -1)
         return np.linalg.solve(self.values, flat).reshape(x.shape)
 
-    def moments(self, state):
+    def moments(self, state: State) -> "Moments":
         """Moments of ``state``, a State; ValueError where its eigenvalues differ or s = 0 hides the teacher."""
         q, r, t = _plain(state)
         if not np.array_equal(state.s, self.s):
             raise ValueError(f"the state has {state.L} eigenvalues that are not those of {self}; expected the same.")
         return Moments(self.sums(q), self.sums(r), self.sums(t), state.T, state.v)
 
-    def state(self, moments):
+    def state(self, moments: "Moments") -> State:
         """State of ``moments``, a Moments: the inverse, which loses log10(condition) digits in float64."""
         q, r, t = (self.blocks(x) for x in moments[:3])
         s = self.s[:, None, None]
@@ -305,7 +307,7 @@ class PolynomialBasis(Record):
         return f"PolynomialBasis({self.name}, L={self.s.size}, condition {self.condition:.2g})"
 
 
-def polynomial_basis(spectrum, name="orthonormal"):
+def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "PolynomialBasis":
     r"""Polynomials in the eigenvalue, in which the moments of the overlaps form a closed hierarchy.
 
     ==============  =================================  =====================================

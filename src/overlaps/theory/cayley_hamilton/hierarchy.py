@@ -2,14 +2,17 @@
 
 import warnings
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from ..._base import check
+from ..._base.types import ArrayLike, Floats, Function, PathLike
 from ...flow.system import System, blocks_last
 from ...integrators import evolve
 from ...integrators.methods import check_options, solver_class
+from ...models.model import Model
 from ...models.spectrum import isotropic
 from ...models.state import State
 from ...results.trajectory import Solved, Trajectory
@@ -107,32 +110,32 @@ class MomentTrajectory(Solved):
     basis: PolynomialBasis
 
     @property
-    def Q(self):
+    def Q(self) -> Floats:
         """Covariance of the student fields, sum_i H_0i q^(i) (n, K, K)."""
         return np.einsum("j,...jab->...ab", self.basis.multiplication[0], self.q)
 
     @property
-    def R(self):
+    def R(self) -> Floats:
         """Covariance of student and teacher fields, sum_i H_0i r^(i) (n, K, M)."""
         return np.einsum("j,...jab->...ab", self.basis.multiplication[0], self.r)
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: int) -> State:
         """State at record ``i``, in the spectral basis; it loses log10(basis.condition) digits."""
         i = check.index("i", i, len(self))
         return replace(self.basis.state(Moments(self.q[i], self.r[i], self.t, self.T, self.v[i])), alpha=self.alpha[i])
 
-    def spectral(self):
+    def spectral(self) -> Trajectory:
         """Trajectory in the spectral basis: block overlaps, which lose log10(basis.condition) digits."""
         states = [self[i] for i in range(len(self))]
         q, r = (np.array([getattr(state, name) for state in states]) for name in ("q", "r"))
         kept = {f.name: getattr(self, f.name) for f in fields(Solved) if f.init}
         return Trajectory(q=q, r=r, tau=states[0].tau, **kept)
 
-    def save(self, path):
+    def save(self, path: PathLike) -> None:
         """Write :meth:`spectral` to the file ``path`` (``.npz``); :func:`overlaps.load` reads it."""
         self.spectral().save(path)
 
-    def to_xarray(self):
+    def to_xarray(self) -> Any:
         """Label the arrays of :meth:`spectral`."""
         return self.spectral().to_xarray()
 
@@ -141,18 +144,18 @@ class MomentTrajectory(Solved):
 
 
 def solve(
-    model,
-    start,
-    alpha,
+    model: Model,
+    start: State,
+    alpha: ArrayLike,
     *,
-    basis="orthonormal",
-    limit=LIMIT,
-    method="DOP853",
-    rtol=1e-8,
-    atol=None,
-    stop=None,
-    **options,
-):
+    basis: str = "orthonormal",
+    limit: int = LIMIT,
+    method: str | type = "DOP853",
+    rtol: float = 1e-8,
+    atol: float | None = None,
+    stop: float | Function | None = None,
+    **options: Any,
+) -> "MomentTrajectory":
     r"""Integrate the hierarchy of moments instead of the block overlaps.
 
     .. math::

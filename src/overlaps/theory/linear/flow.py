@@ -9,13 +9,16 @@ import numpy as np
 from scipy.special import gamma, gammainc, gammaincc, zeta
 
 from ..._base import check
-from ...models.spectrum import power_law
+from ..._base.types import ArrayLike, Floats
+from ...models.spectrum import Spectrum, power_law
 from .modes import model_of, start_blocks
 
 __all__ = ["exponent", "flow_error", "flow_overlaps", "integral_bound", "integral_error", "power_law_error", "window"]
 
 
-def flow_error(spectrum, eta, alpha, *, student_scale=1.0, m0=None):
+def flow_error(
+    spectrum: Spectrum, eta: float, alpha: ArrayLike, *, student_scale: float = 1.0, m0: ArrayLike | None = None
+) -> Floats:
     r"""Mean generalisation error of a linear student in gradient flow.
 
     .. math:: \epsilon_{\rm flow} = \frac{1+\sigma_J^2}{2} \sum_l p_l s_l\, e^{-2\eta s_l\alpha}
@@ -52,7 +55,9 @@ def flow_error(spectrum, eta, alpha, *, student_scale=1.0, m0=None):
     return decay_sum(2 * model.eta * model.spectrum.s, 0.5 * model.spectrum.s * start, alpha)
 
 
-def flow_overlaps(spectrum, eta, alpha, *, student_scale=1.0):
+def flow_overlaps(
+    spectrum: Spectrum, eta: float, alpha: ArrayLike, *, student_scale: float = 1.0
+) -> tuple[Floats, Floats]:
     r"""Mean overlaps R and Q of a linear student (K = M = 1) in gradient flow.
 
     .. math:: R = \langle s\rangle - \sum_l p_l s_l e^{-\eta s_l \alpha}, \qquad
@@ -92,7 +97,16 @@ def flow_overlaps(spectrum, eta, alpha, *, student_scale=1.0):
     return weight.sum() - slow, weight.sum() + (1 + scale**2) * fast - 2 * slow
 
 
-def integral_error(beta, L, eta, alpha, *, student_scale=1.0, end_terms=False, last=None):
+def integral_error(
+    beta: float,
+    L: int,
+    eta: float,
+    alpha: ArrayLike,
+    *,
+    student_scale: float = 1.0,
+    end_terms: bool = False,
+    last: int | None = None,
+) -> Floats:
     r"""The sum of :func:`flow_error` as an integral over l, in incomplete gamma functions.
 
     .. math:: \epsilon \simeq \frac{(1+\sigma_J^2)\, s_1}{2L}\, \frac{\zeta^{-b}}{1+\beta}
@@ -160,7 +174,7 @@ def integral_error(beta, L, eta, alpha, *, student_scale=1.0, end_terms=False, l
     return (scale * (integral + ends))[()]
 
 
-def integral_bound(beta, L, *, student_scale=1.0, printed=False):
+def integral_bound(beta: float, L: int, *, student_scale: float = 1.0, printed: bool = False) -> float:
     r"""Upper bound of :func:`flow_error` minus :func:`integral_error` at any time.
 
     .. math:: \frac{(1+\sigma_J^2)\, s_1}{2L} \Big[\tfrac12 L^{-(1+\beta)} + \zeta(1+\beta) - \frac1\beta\Big]
@@ -199,7 +213,7 @@ def integral_bound(beta, L, *, student_scale=1.0, printed=False):
     return float(scale * (end * L ** -(1.0 + beta) + zeta(1 + beta) - 1 / beta))
 
 
-def power_law_error(beta, L, eta, alpha, *, student_scale=1.0):
+def power_law_error(beta: float, L: int, eta: float, alpha: ArrayLike, *, student_scale: float = 1.0) -> Floats:
     r"""Power law of the error inside its window.
 
     .. math:: \epsilon \simeq \frac{(1+\sigma_J^2)\, s_1}{2L}\,
@@ -239,7 +253,7 @@ def power_law_error(beta, L, eta, alpha, *, student_scale=1.0):
         return (scale * gamma(b) / (1 + beta) * z**-b)[()]
 
 
-def window(beta, L, eta):
+def window(beta: float, L: int, eta: float) -> tuple[float, float]:
     r"""Times between which the error follows the power law.
 
     .. math:: 1 < 2\eta s_1\alpha < \Gamma\Big(\frac{2\beta+1}{1+\beta}\Big)^{(1+\beta)/\beta} L^{1+\beta}
@@ -270,7 +284,7 @@ def window(beta, L, eta):
     return float(first), float(first * gamma((2 * beta + 1) / (1 + beta)) ** ((1 + beta) / beta) * L ** (1.0 + beta))
 
 
-def exponent(beta):
+def exponent(beta: float) -> float:
     r"""Exponent of the power law in time, :math:`\epsilon_g \sim \alpha^{-\beta/(1+\beta)}`.
 
     Parameters

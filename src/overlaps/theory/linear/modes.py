@@ -14,9 +14,12 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..._base import check
+from ..._base.types import ArrayLike, Floats
 from ...activations.library import linear as linear_activation
-from ...models.model import committee_machine
+from ...models.model import Model, committee_machine
+from ...models.spectrum import Spectrum
 from ...models.start import warn_coarse_step
+from ...models.state import State
 from . import _secular
 
 __all__ = ["Modes", "amplitude", "error", "eta_critical", "limit_error", "modes", "reduce", "sgd_mean"]
@@ -39,7 +42,7 @@ class Modes(NamedTuple):
     c: np.ndarray
 
 
-def modes(spectrum, eta):
+def modes(spectrum: Spectrum, eta: float) -> "Modes":
     r"""Rates and amplitudes of the error of a linear student, at any learning rate.
 
     .. math:: 1 = \frac{\eta}{2} \sum_l \frac{p_l s_l^2}{s_l - \mu_j}, \qquad
@@ -80,7 +83,15 @@ def modes(spectrum, eta):
     return Modes(delta[::-1] / (2 * model.eta), amplitudes[::-1])
 
 
-def error(spectrum, eta, alpha, *, student_scale=1.0, noise=0.0, m0=None):
+def error(
+    spectrum: Spectrum,
+    eta: float,
+    alpha: ArrayLike,
+    *,
+    student_scale: float = 1.0,
+    noise: float = 0.0,
+    m0: ArrayLike | None = None,
+) -> Floats:
     r"""Mean generalisation error of a linear student trained by one-pass SGD, for N -> infinity.
 
     .. math:: \langle\epsilon_g\rangle = \frac12 \sum_j a_j e^{-2\eta\mu_j\alpha}
@@ -138,7 +149,7 @@ def error(spectrum, eta, alpha, *, student_scale=1.0, noise=0.0, m0=None):
     return _curve(alpha, delta, delta, a, d, model.noise)
 
 
-def limit_error(spectrum, eta, *, noise):
+def limit_error(spectrum: Spectrum, eta: float, *, noise: float) -> float:
     r"""Error that label noise leaves for alpha -> infinity.
 
     .. math:: \epsilon_\infty = \frac{\eta\langle s\rangle\sigma^2}{2(2 - \eta\langle s\rangle)}
@@ -175,7 +186,7 @@ def limit_error(spectrum, eta, *, noise):
     return 0.25 * model.eta * model.spectrum.mean * model.noise**2 * amplitude(spectrum, eta)
 
 
-def eta_critical(spectrum, *, N=None):
+def eta_critical(spectrum: Spectrum, *, N: int | None = None) -> float:
     r"""Learning rate at which the mean error stops to decay: 2 / <s>, or less at finite N.
 
     .. math:: \eta_c = \frac{2}{\langle s\rangle} \quad (N \to \infty), \qquad
@@ -215,7 +226,7 @@ def eta_critical(spectrum, *, N=None):
     return float(threshold * N / spectrum.s[kept].max())
 
 
-def amplitude(spectrum, eta):
+def amplitude(spectrum: Spectrum, eta: float) -> float:
     r"""Factor 2 / (2 - eta <s>) by which a finite learning rate raises the power law of gradient flow.
 
     .. math:: \epsilon_g(\alpha) \to \frac{2}{2 - \eta\langle s\rangle}\,\epsilon_{g,\mathrm{flow}}(\alpha)
@@ -249,7 +260,16 @@ def amplitude(spectrum, eta):
     return 2 / (2 - model.eta * model.spectrum.mean)
 
 
-def sgd_mean(spectrum, eta, steps, *, N, student_scale=1.0, noise=0.0, m0=None):
+def sgd_mean(
+    spectrum: Spectrum,
+    eta: float,
+    steps: ArrayLike,
+    *,
+    N: int,
+    student_scale: float = 1.0,
+    noise: float = 0.0,
+    m0: ArrayLike | None = None,
+) -> Floats:
     r"""Mean error of SGD itself at finite N, over samples (and initial weights).
 
     .. math:: m_l \leftarrow \Big(1 - \frac{2\eta s_l}{N} + \frac{2\eta^2 s_l^2}{N^2}\Big) m_l
@@ -300,7 +320,7 @@ def sgd_mean(spectrum, eta, steps, *, N, student_scale=1.0, noise=0.0, m0=None):
     return _curve(steps, -np.log1p(-delta), delta, a, d, model.noise)
 
 
-def reduce(model, start):
+def reduce(model: Model, start: State) -> tuple[float, Floats]:
     r"""Effective learning rate and block distances of a linear model with any K, M, v, v*.
 
     .. math:: \eta_{\rm eff} = \eta \sum_k v_k^2, \qquad

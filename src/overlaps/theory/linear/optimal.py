@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..._base import check
+from ..._base.types import ArrayLike, Numbers
 
 __all__ = ["optimal_error", "optimal_eta"]
 
@@ -26,7 +27,7 @@ def _distance(alpha, m0, noise, batch_size):
     return noise**2 / x, noise, batch
 
 
-def optimal_error(alpha, *, m0, noise, batch_size=1):
+def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float = 1) -> Numbers:
     r"""Least generalisation error of one linear unit on isotropic inputs at time alpha, over all learning rates.
 
     .. math::
@@ -69,7 +70,7 @@ def optimal_error(alpha, *, m0, noise, batch_size=1):
     return _distance(alpha, m0, noise, batch_size)[0] / 2
 
 
-def optimal_eta(alpha, *, m0, noise, batch_size=1):
+def optimal_eta(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float = 1) -> Numbers:
     r"""The learning rate that leads to :func:`optimal_error` at every time.
 
     .. math:: \eta^*(\alpha) = \frac{b\, m}{m + \sigma^2} \to \frac1\alpha

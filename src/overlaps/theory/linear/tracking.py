@@ -3,11 +3,21 @@
 import numpy as np
 
 from ..._base import check
+from ..._base.types import ArrayLike, Numbers
+from ...models.spectrum import Spectrum
 
 __all__ = ["tracking_error"]
 
 
-def tracking_error(spectrum, eta, drift, *, noise=0.0, batch_size=1, t=None):
+def tracking_error(
+    spectrum: Spectrum,
+    eta: ArrayLike,
+    drift: float,
+    *,
+    noise: float = 0.0,
+    batch_size: float = 1,
+    t: ArrayLike | None = None,
+) -> Numbers:
     r"""Stationary generalisation error of a linear unit behind a teacher that drifts.
 
     .. math::

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import check
+from ..._base.types import ArrayLike, Floats
 from ...models.state import gram
 from .phases import realisable
 
@@ -32,7 +33,7 @@ COMMUTES = 1e-10  # commutator, relative to the product of the norms, that count
 LARGEST = 600.0  # exponent of the growing directions that floats hold
 
 
-def polar(R):
+def polar(R: ArrayLike) -> Floats:
     r"""Orthonormal factor S = R (R^T R)^{-1/2} of the overlaps: the solution that R points to.
 
     Conserved by the equations for N -> infinity, at any eta and with label noise, when :func:`conserves_polar`; a
@@ -80,7 +81,7 @@ def polar(R):
     return U @ V
 
 
-def closest_solution(R):
+def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
     r"""Overlaps (Q, R) of the zero-error solution closest to weights with overlaps R.
 
     .. math:: S = R_0 (R_0^T R_0)^{-1/2}, \qquad R = \sqrt{K/M}\,S, \qquad Q = (K/M)\,S S^T
@@ -119,7 +120,7 @@ def closest_solution(R):
     return ratio * S @ np.swapaxes(S, -1, -2), np.sqrt(ratio) * S
 
 
-def solution_weights(S, W_star):
+def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
 
     Parameters
@@ -155,7 +156,7 @@ def solution_weights(S, W_star):
     return np.sqrt(K / M) * S @ check.array("W_star", W_star, (M, "N"), f"S has shape {S.shape}.")
 
 
-def distance(Q, R, S):
+def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
     r"""Distance of the weights to the zero-error solution S, :math:`|W - \sqrt{K/M}\,S W_*|_F/\sqrt N`.
 
     .. math:: d^2 = {\rm tr}\,Q - 2\sqrt{K/M}\;{\rm tr}(S^T R) + K
@@ -196,7 +197,7 @@ def distance(Q, R, S):
     return np.sqrt(np.maximum(squared, 0.0))
 
 
-def conserves_polar(Q, R, T=None):
+def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> bool:
     """Whether the start fulfils the condition under which polar(R) is conserved: Q commutes with R R^T, and T = 1.
 
     Then Q, R R^T and all velocities stay diagonal in one basis, and R only grows along its own directions: the
@@ -269,7 +270,7 @@ class RiccatiSolution(NamedTuple):
     eps_g: np.ndarray
 
 
-def riccati_flow(Q, R, alpha, *, eta, rtol=1e-10):
+def riccati_flow(Q: ArrayLike, R: ArrayLike, alpha: ArrayLike, *, eta: float, rtol: float = 1e-10) -> "RiccatiSolution":
     r"""Gradient flow from any Q(0), in closed form up to one scalar function of time.
 
     With t = eta alpha / 2, c = 8/(K M) and the growth :math:`b(t) = \frac4K\int_0^t (1 - {\rm tr}\,Q/K)`,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import check
+from ..._base.types import ArrayLike, Floats, Rng
 
 __all__ = [
     "FlatDirections",
@@ -33,7 +34,7 @@ RANK = 1e-10  # of an eigenvalue of the teacher's form, relative to the largest,
 # functions of the weights ---------------------------------------------------------------------------------------------
 
 
-def eps_g(W, W_star, *, v=None, v_star=None):
+def eps_g(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None) -> float:
     r"""Generalisation error of explicit weights, :math:`\frac12({\rm tr} A)^2 + {\rm tr} A^2`.
 
     Parameters
@@ -62,7 +63,7 @@ def eps_g(W, W_star, *, v=None, v_star=None):
     return float(np.trace(A) ** 2 / 2 + np.sum(A * A))
 
 
-def gradient(W, W_star, *, v=None, v_star=None):
+def gradient(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None) -> Floats:
     r"""Gradient of :func:`eps_g`, (K, N): row k is :math:`2v_k({\rm tr} A + 2A)\,w_k`.
 
     Parameters
@@ -92,7 +93,7 @@ def gradient(W, W_star, *, v=None, v_star=None):
     return 2 * v[:, None] * (np.trace(A) * W + 2 * W @ A)
 
 
-def hessian(W, W_star, *, v=None, v_star=None):
+def hessian(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None) -> Floats:
     r"""Hessian of :func:`eps_g`, (K N, K N): the blocks (j, k) of N x N numbers in the order of the rows of W.
 
     .. math:: H_{jk} = 4v_jv_k\,(Q_{jk} + w_jw_k^T + w_kw_j^T) + 2\delta_{jk}v_k\,({\rm tr} A + 2A)
@@ -145,7 +146,7 @@ def _weights(W, W_star, v, v_star):
 # stationary points ----------------------------------------------------------------------------------------------------
 
 
-def stationary_points(N, K, M):
+def stationary_points(N: int, K: int, M: int) -> list[tuple[int, int]]:
     """All types (r, s) of stationary points: r student directions off the teacher's space, s within it.
 
     r + s <= K, s <= M, r <= N - M, and r = 0 if s = M: (0, 0) is W = 0, (K, 0) the plateau, (0, min(K, M)) the minimum,
@@ -175,7 +176,7 @@ def stationary_points(N, K, M):
     return [(r, s) for r in range(min(K, N - M) + 1) for s in range(min(K - r, M) + 1) if r == 0 or s < M]
 
 
-def stationary_point(N, K, M, r, s, *, rng=None):
+def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None = None) -> tuple[Floats, Floats]:
     r"""Weights of student and teacher at a stationary point of :func:`eps_g`.
 
     .. math:: W = O_K\,{\rm diag}(\sqrt g)\,O_N^T, \qquad g_2 = K\frac{1-s/M}{2+r+s}, \quad g_1 = g_2 + \frac KM
@@ -224,7 +225,7 @@ def stationary_point(N, K, M, r, s, *, rng=None):
     return (rows[:, : r + s] * scale) @ directions.T, columns[:, :M].T.copy()
 
 
-def stationary_eps_g(K, M, r, s):
+def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
     r"""Generalisation error at a stationary point, :math:`(1-\frac sM)\big[\frac{1-s/M}{2+r+s} + \frac1M\big]`.
 
     Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does.
@@ -253,7 +254,7 @@ def stationary_eps_g(K, M, r, s):
     return (1 - s / M) * ((1 - s / M) / (2 + r + s) + 1 / M)
 
 
-def stationary_spectrum(N, K, M, r, s):
+def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[float, int]]:
     """Eigenvalues of the Hessian of :func:`eps_g` at a stationary point, with multiplicities.
 
     Parameters
@@ -318,7 +319,7 @@ class FlatDirections(NamedTuple):
     overparametrisation: int
 
 
-def flat_directions(N, K, M, r, s):
+def flat_directions(N: int, K: int, M: int, r: int, s: int) -> "FlatDirections":
     """Number of zero eigenvalues of the Hessian, split into symmetry and overparametrisation.
 
     At a zero-error point (0, M) with K >= M, ``rotations`` is the dimension K M - M(M + 1)/2 of the manifold of
@@ -349,7 +350,7 @@ def flat_directions(N, K, M, r, s):
     return FlatDirections(rotations, r * (N - M - r) + s * (M - s), (K - n) * (N - M) if s == M else 0)
 
 
-def degrees_of_freedom(N, K):
+def degrees_of_freedom(N: int, K: int) -> int:
     """Parameters of the function that a student computes, the dimension of the set of W^T W.
 
     N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N.
@@ -377,7 +378,9 @@ def degrees_of_freedom(N, K):
     return N * K - K * (K - 1) // 2 if K <= N else N * (N + 1) // 2
 
 
-def solution_dimension(N, K, M, *, v=None, v_star=None, T=None):
+def solution_dimension(
+    N: int, K: int, M: int, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None, T: ArrayLike | None = None
+) -> int:
     r"""Dimension of the manifold of zero-error weights, :math:`W^T D W = W^{*T} D^* W^*` with D = diag(v).
 
     .. math:: Km - \frac{m(m+1)}2 + k\,(N + K - 2m - k) - \frac{k(k+1)}2

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._base import check
+from ..._base.types import ArrayLike, Floats
 
 __all__ = [
     "Plateau",
@@ -52,7 +53,7 @@ class Plateau(NamedTuple):
     shape: float
 
 
-def plateau(K, M, *, eta, noise=0.0, gradient_flow=False):
+def plateau(K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bool = False) -> "Plateau":
     r"""Fixed point R = 0, Q = q I before the teacher is found, and the rates around it.
 
     In gradient flow, :math:`q = K/(K+2)` with rates :math:`4\eta/(KM)` (escape), :math:`-4\eta/K` (trace),
@@ -108,7 +109,9 @@ def plateau(K, M, *, eta, noise=0.0, gradient_flow=False):
     )
 
 
-def escape_amplitude(K, M, *, eta, q0, noise=0.0, gradient_flow=False):
+def escape_amplitude(
+    K: int, M: int, *, eta: float, q0: float, noise: float = 0.0, gradient_flow: bool = False
+) -> float:
     r"""Factor a in R(alpha) = a R(0) exp(escape alpha), for small R from Q(0) = q0 I.
 
     The students' norm moves to the plateau first, and R grows with it:
@@ -160,7 +163,17 @@ def escape_amplitude(K, M, *, eta, q0, noise=0.0, gradient_flow=False):
     return float(ratio ** (1 / (4 * h * c2 * unstable)))
 
 
-def escape_law(alpha, K, M, *, eta, eps, q0=None, noise=0.0, gradient_flow=False):
+def escape_law(
+    alpha: ArrayLike,
+    K: int,
+    M: int,
+    *,
+    eta: float,
+    eps: float,
+    q0: float | None = None,
+    noise: float = 0.0,
+    gradient_flow: bool = False,
+) -> Floats:
     r"""Mean eps_g at the beginning of the escape, over starts R(0) ~ N(0, eps^2), Q(0) = q0 I.
 
     .. math:: \langle\epsilon_g\rangle = \epsilon_g^{\rm plateau}
@@ -214,7 +227,7 @@ def escape_law(alpha, K, M, *, eta, eps, q0=None, noise=0.0, gradient_flow=False
     return state.eps_g - gain / 2 * K * M * eps**2 * amplitude**2 * np.exp(2 * state.escape * alpha)
 
 
-def eta_plateau(K, M, *, noise=0.0):
+def eta_plateau(K: int, M: int, *, noise: float = 0.0) -> float:
     r"""Learning rate above which the norm diverges before the teacher is found: no plateau exists.
 
     .. math:: \eta = \frac{K}{2}\,
@@ -244,7 +257,7 @@ def eta_plateau(K, M, *, noise=0.0):
     return float(K / 2 * (np.sqrt((c2 - 1) ** 2 + c0 * c2 - 1) - (c2 - 1)) / (c0 * c2 - 1))
 
 
-def eta_solution(K, M):
+def eta_solution(K: int, M: int) -> float:
     r"""Learning rate above which the zero-error solutions are unstable.
 
     .. math:: \eta_{\rm solution} = \frac{K M}{2(M + 2)}
@@ -277,7 +290,7 @@ def eta_solution(K, M):
     return K * M / (2 * (M + 2))
 
 
-def eta_escape(K, M, *, noise=0.0):
+def eta_escape(K: int, M: int, *, noise: float = 0.0) -> float:
     r"""Learning rate of the fastest escape from the plateau, in the limit of small initial overlaps.
 
     At the maximum of 4h(c0 - u), w = hu and h obey
@@ -315,7 +328,7 @@ def eta_escape(K, M, *, noise=0.0):
     return float(K * (np.sqrt(b * b - 4 * a * c) - b) / a)
 
 
-def eta_descent(K, M):
+def eta_descent(K: int, M: int) -> float:
     r"""Learning rate of the fastest end of learning: above it, the noise of SGD slows the last descent down.
 
     .. math:: \eta_{\rm descent} = \eta_{\rm solution} \cdot
@@ -353,7 +366,7 @@ def eta_descent(K, M):
     return limit / 2 if K == M else float(limit * 4 / (3 + m + np.sqrt((3 + m) ** 2 - 16 * m)))
 
 
-def eta_optimal(K, M, *, noise=0.0):
+def eta_optimal(K: int, M: int, *, noise: float = 0.0) -> float:
     r"""Largest useful learning rate: beyond it the escape from the plateau, or the end of learning, becomes slower.
 
     .. math:: \eta_{\rm optimal} = \min(\eta_{\rm escape}, \eta_{\rm descent})
@@ -393,7 +406,7 @@ def eta_optimal(K, M, *, noise=0.0):
     return min(eta_escape(K, M, noise=noise), eta_descent(K, M))
 
 
-def solution_rate(K, M, *, eta, gradient_flow=False):
+def solution_rate(K: int, M: int, *, eta: float, gradient_flow: bool = False) -> float:
     r"""Rate of eps_g near the zero-error solutions, :math:`-\frac{8\eta}{KM}(1 - \eta/\eta_{\rm solution})`.
 
     The slowest exponential of the linearised flow; positive where it is unstable. With K = M it is the end of learning,
@@ -433,7 +446,9 @@ def solution_rate(K, M, *, eta, gradient_flow=False):
     return -8 * eta / (K * M) * (1 - (0.0 if check.flag("gradient_flow", gradient_flow) else eta / eta_solution(K, M)))
 
 
-def final_descent(alpha, K, M, *, eta, noise=0.0, gradient_flow=False):
+def final_descent(
+    alpha: ArrayLike, K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bool = False
+) -> Floats:
     r"""End of learning of an overparametrised network, K > M: algebraic, not exponential.
 
     .. math:: \epsilon_g \simeq \frac{(K-M)K^2(M+2)}{64(K+2)(\eta\alpha)^2}
@@ -488,7 +503,7 @@ def final_descent(alpha, K, M, *, eta, noise=0.0, gradient_flow=False):
     return (K - M) * K**2 * (M + 2) / (64 * (K + 2) * (eta * alpha) ** 2) * bracket + floor
 
 
-def noise_floor(K, M, *, eta, noise):
+def noise_floor(K: int, M: int, *, eta: float, noise: float) -> float:
     r"""Error that label noise leaves for alpha -> infinity.
 
     .. math:: \epsilon_\infty = \frac{\eta\sigma^2}{K\,(1 - \eta/\eta_{\rm solution})}

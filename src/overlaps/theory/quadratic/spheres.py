@@ -12,7 +12,9 @@ from .phases import Plateau, checked
 __all__ = ["sphere_eta_escape", "sphere_plateau"]
 
 
-def sphere_plateau(K, M, *, eta, q=1.0, noise=0.0, gradient_flow=False):
+def sphere_plateau(
+    K: int, M: int, *, eta: float, q: float = 1.0, noise: float = 0.0, gradient_flow: bool = False
+) -> Plateau:
     r"""Plateau R = 0, Q = q I of students on spheres, and the rates around it.
 
     .. math:: \frac{d\ln R}{d\alpha} = \frac{8h}{M} - 8h^2(c_0 + \sigma^2 - 2u + c_2 u^2), \qquad
@@ -65,7 +67,7 @@ def sphere_plateau(K, M, *, eta, q=1.0, noise=0.0, gradient_flow=False):
     return Plateau(q, error / 2, 4 * h * (delta + 2 / M - 2 * q / K) - mu, 0.0, shape - 2 * mu)
 
 
-def sphere_eta_escape(K, M, *, q=1.0, noise=0.0):
+def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> float:
     r"""Learning rate of the fastest escape of students on spheres.
 
     .. math:: \eta = \frac{K}{M}\, \frac1{c_0 + \sigma^2 - 2u + c_2 u^2}, \qquad

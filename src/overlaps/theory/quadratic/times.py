@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 
 from ..._base import check
-from ...models.model import quadratic_network
+from ..._base.types import Rng
+from ...models.model import Model, quadratic_network
 from ...models.state import State
 from ...solve import solve
 from .phases import eta_escape, eta_solution
@@ -13,7 +14,7 @@ from .phases import eta_escape, eta_solution
 __all__ = ["eta_fastest", "eta_from_paper", "half_loss_time"]
 
 
-def half_loss_time(model, start, *, alpha_max=1e5):
+def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> float:
     """Time at which eps_g has fallen to half of its initial value, by integrating the equations.
 
     Parameters
@@ -48,7 +49,9 @@ def half_loss_time(model, start, *, alpha_max=1e5):
     return float(end.alpha[-1]) if end.success and end.eps_g[-1] <= first / 2 * (1 + 1e-6) else np.inf
 
 
-def eta_fastest(K, M, *, eps, rng, starts=20, q0=1.0, noise=0.0, rtol=1e-3):
+def eta_fastest(
+    K: int, M: int, *, eps: float, rng: Rng, starts: int = 20, q0: float = 1.0, noise: float = 0.0, rtol: float = 1e-3
+) -> tuple[float, float]:
     r"""Learning rate that minimises the half-loss time, averaged over starts R(0) ~ N(0, eps^2), Q(0) = q0 I.
 
     .. math:: \eta_{\rm fastest} = \arg\min_{\eta < \eta_{\rm solution}} \langle\alpha_{1/2}\rangle
@@ -113,7 +116,7 @@ def eta_fastest(K, M, *, eps, rng, starts=20, q0=1.0, noise=0.0, rtol=1e-3):
     return float(best.x), float(best.fun)
 
 
-def eta_from_paper(eta):
+def eta_from_paper(eta: float) -> float:
     """Learning rate of the library (loss Delta^2 / 2) for one of Bocchi et al. (loss Delta^2): twice as large.
 
     Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units.
