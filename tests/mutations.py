@@ -110,7 +110,7 @@ FAULTS = {
         "static/bayes/test_limits.py::test_potential_is_that_of_many_features",
     ),
     "cut_of_unsorted_readouts": Fault(
-        "static/bayes/solutions.py", "np.sort(self.teacher.v2)[::-1]", "self.teacher.v2",
+        "static/bayes/solutions.py", 'np.argsort(-self.teacher.v2, kind="stable")', "np.arange(k)",
         "static/bayes/test_teacher.py::test_cut_takes_the_strongest_features_wherever_they_stand",
     ),
     "perfect_solution_at_nu_k": Fault(
