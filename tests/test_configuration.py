@@ -78,7 +78,10 @@ def test_times_and_schedules(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (MODEL.replace("eta", "Eta") + START + SOLVE, r"\[model\] has the key 'Eta'.*batch_size, eta, eta_v"),
+        (
+            MODEL.replace("eta", "Eta") + START + SOLVE,
+            r"\[model\] has the key 'Eta'.*drift, eta, eta_v",
+        ),
         (MODEL + "[begin]\nN = 2\n" + SOLVE, "the file has the key 'begin'.*model, output, schedule, simulate"),
         (MODEL + START, r"no table \[solve\]"),
         (START + SOLVE, r"no table \[model\]"),

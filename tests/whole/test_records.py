@@ -98,6 +98,13 @@ RECORDS = {
         lambda: ov.theory.stationary_points(FLOW, starts=[plateau(FLOW).state])[0],
         dict(found=7),
     ),
+    "Stages": (lambda: ov.Stages([MODEL, dataclasses.replace(MODEL, eta=0.1)], [1.0, 2.0]), dict(until=[1.0, 3.0])),
+    "Fluctuations": (lambda: ov.fluctuations(ov.solve(*LEARNABLE, [0.0, 0.5]), 100), dict(N=200)),
+    "EscapeLaw": (
+        lambda: ov.theory.escape(ov.committee_machine(2, 2, eta=1.5), "random", 1000, 0.0173, points=256),
+        dict(level=0.01),
+    ),
+    "Selection": (lambda: ov.theory.quadratic.selected(4, 2, eta=0.3), dict(kappa=1.0)),
     "Linearisation": (lambda: ov.linearise(FLOW, plateau(FLOW).state), dict(floor=1.0)),
     "HierarchicalTeacher": (lambda: TEACHER, dict(noise=0.1)),
     "BayesSolution": (lambda: TEACHER.solve(nu=20.0), dict(eps=0.0)),

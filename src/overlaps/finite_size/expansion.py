@@ -79,7 +79,7 @@ class Fluctuations(Record):
         return getattr(self.trajectory, name) + shift.reshape(shape) / self.N
 
     def covariance(self, a: str, b: str | None = None) -> Floats:
-        """Covariance over runs at this N of two of the names, (n, *shape of a, *shape of b); of one with itself."""
+        """Covariance over runs at this N of two of the names, (n, shape of a, shape of b); of one with itself."""
         (left, shape), (right, other) = self._rows(a), self._rows(a if b is None else b)
         found = np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N
         return found.reshape(*shape, *other[1:])

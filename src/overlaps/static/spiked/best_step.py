@@ -22,7 +22,7 @@ WEAKEST = 0.1  # r sqrt(d) of the weakest spike looked at at finite d
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BestStep(Record):
-    """Learning rate of least test error; made by :func:`best_step`.
+    """Learning rate of least test error; made by :func:`overlaps.static.best_step`.
 
     Attributes
     ----------

@@ -19,6 +19,7 @@ from scipy.special import gammaln, hyp2f1
 
 from ..._base import check
 from ..._base.record import Record
+from ..._base.types import Rng
 from .bias import polar
 from .phases import realisable
 
@@ -79,7 +80,7 @@ class Selection(Record):
         ratio = np.exp(2 * gammaln((K + 1) / 2) - gammaln(K / 2) - gammaln(K / 2 + 1))
         return float(np.sqrt(2 - 2 * rho * ratio * hyp2f1(0.5, 0.5, K / 2 + 1, rho**2)))
 
-    def sample(self, n, rng):
+    def sample(self, n: int, rng: Rng):
         """Pairs (S_end, S_0), each (n, K, M): polar factors of Gaussian matrices of this correlation.
 
         Parameters
@@ -100,7 +101,7 @@ class Selection(Record):
         )
 
 
-def selected(K, M, *, eta, q0=1.0, noise=0.0, batch_size=1):
+def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0, batch_size: int = 1) -> "Selection":
     r"""Law of the zero-error solution that SGD from random weights selects, for quadratic networks.
 
     .. math:: \Psi(\alpha) = \exp\int_0^\alpha\omega, \quad a = \lim \Psi e^{-\omega_p\alpha}, \quad
