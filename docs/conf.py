@@ -127,7 +127,7 @@ def mend_back_links(app, error):
         parts = name.split(".")
         tails = (".".join(parts[first:]) for first in range(len(parts)))
         found = [known for tail in tails for known in here if known == tail or known.endswith("." + tail)]
-        return f'class="viewcode-back" href="{page}.html#{found[0] if found else ""}"'
+        return f'class="viewcode-back" href="{page}.html#{objects[found[0]].node_id if found else ""}"'
 
     pattern = re.compile(r'class="viewcode-back" href="(?P<page>[^"#]*)\.html#(?P<name>[^"]*)"')
     for page in (Path(app.outdir) / "_modules").rglob("*.html"):

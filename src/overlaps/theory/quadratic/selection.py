@@ -63,17 +63,17 @@ class Selection(Record):
 
     @property
     def distance(self):
-        """Mean of |S_end - S_0|, by 2^17 fixed draws."""
+        """Mean of ``|S_end - S_0|``, by 2^17 fixed draws."""
         return float(self._distances.mean())
 
     @property
     def distance_std(self):
-        """Standard deviation of |S_end - S_0| over runs, by the same draws."""
+        """Standard deviation of ``|S_end - S_0|`` over runs, by the same draws."""
         return float(self._distances.std())
 
     @property
     def distance_rms(self):
-        """Root of the mean of |S_end - S_0|^2: in closed form for M = 1, by the same draws otherwise."""
+        """Root of the mean of ``|S_end - S_0|^2``: in closed form for M = 1, by the same draws otherwise."""
         if self.M > 1:
             return float(np.sqrt(np.mean(self._distances**2)))
         K, rho = self.K, self.correlation
