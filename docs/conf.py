@@ -1,13 +1,15 @@
 """Sphinx configuration.
 
 Full build:   python -m sphinx -W --keep-going -n docs docs/_build/html
-Quick build:  the same with -D plot_gallery=0, which shows the example scripts without running them.
+Quick build:  the same with -D plot_gallery=0 -D nb_execution_mode=off, which shows scripts and lectures as they are.
 """
 
 import os
 import re
 import shutil
 from pathlib import Path
+
+import jupytext
 
 import overlaps
 
@@ -19,7 +21,7 @@ author = copyright = "The overlaps authors"
 version = release = overlaps.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # pages in Markdown, lectures with their outputs
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
@@ -27,7 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinx-mathjax-offline",  # pages are read on trains, too
 ]
-exclude_patterns = ["_build", "README.md", "gallery_header.rst"]
+exclude_patterns = ["_build", "README.md", "gallery_header.rst", "gallery/**/*.ipynb"]
 
 # pages ---------------------------------------------------------------------------------------------------------------
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
@@ -39,10 +41,21 @@ html_css_files = ["wide.css"]
 html_show_sphinx = False
 templates_path = []
 
+# lectures ------------------------------------------------------------------------------------------------------------
+# Kept as scripts (notebooks/*.py); the pages show them as notebooks, executed in the full build.
+lectures = HERE / "lectures"
+shutil.rmtree(lectures, ignore_errors=True)
+lectures.mkdir()
+for script in sorted((HERE.parent / "notebooks").glob("*.py")):
+    jupytext.write(jupytext.read(script), lectures / f"{script.stem}.ipynb")
+nb_execution_mode = "force"
+nb_execution_timeout = 600  # kernels are compiled on the way
+nb_execution_raise_on_error = True
+
 # docstrings: types are prose ("array_like, shape (L,)"), not links ----------------------------------------------------
 autodoc_typehints = "none"
 autodoc_member_order = "groupwise"
-autodoc_default_options = {"members": True, "inherited-members": "BDF,OdeSolver,DOP853,Record,object"}
+autodoc_default_options = {"members": True, "inherited-members": "BDF,OdeSolver,DOP853,Record,float,object"}
 autosummary_generate = False
 napoleon_google_docstring = False
 napoleon_use_param = False
@@ -114,6 +127,24 @@ def keep_colon(app, what, name, obj, options, lines):
         lines[0] = f": {lines[0]}"
 
 
+ARXIV = re.compile(r"(?<![\[/`])\barXiv:(\d{4}\.\d{5})")
+PAPER = re.compile(r"\[WR\]")  # as docstrings call it
+
+
+def link_papers(app, what, name, obj, options, lines):
+    """Docstrings: a paper is a link to where it can be read."""
+    for number, line in enumerate(lines):
+        line = ARXIV.sub(r"`arXiv:\1 <https://arxiv.org/abs/\1>`__", line)
+        lines[number] = PAPER.sub(r":ref:`[WR] <wr24>`", line)
+
+
+def link_papers_on_pages(app, docname, source):
+    """Pages and scripts of the gallery: the same."""
+    markdown = str(app.env.doc2path(docname)).endswith(".md")
+    link = r"[arXiv:\1](https://arxiv.org/abs/\1)" if markdown else r"`arXiv:\1 <https://arxiv.org/abs/\1>`__"
+    source[0] = ARXIV.sub(link, source[0])
+
+
 def mend_back_links(app, error):
     """Point "[docs]" of a source page to the name an object is documented by, where another module hands it on."""
     if error or app.builder.name != "html":
@@ -138,4 +169,6 @@ def setup(app):
     """Connect all of them to the build."""
     app.connect("build-finished", mend_back_links)
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
+    app.connect("autodoc-process-docstring", link_papers)
+    app.connect("source-read", link_papers_on_pages)
     app.connect("missing-reference", resolve)
