@@ -40,8 +40,7 @@ def main():
     fig.colorbar(scale, ax=left, label="feature $i$", ticks=[1, 5, 10, 15, 20])
     width = left.twinx()
     width.plot(nu, k_c, "k--", linewidth=1)
-    width.set(ylim=(0, K), yticks=[])
-    width.text(370, 6, "dashed: $k_c$,\n0 to 20", va="center")
+    width.set(ylim=(0, K), yticks=range(0, K + 1, 5), ylabel="effective width $k_c$, dashed")
 
     k_s = np.arange(K + 1)
     for i, x in enumerate((5, 20, 80, 320, 1280)):

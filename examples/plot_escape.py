@@ -48,6 +48,15 @@ def spectra(K, etas):
     return states, np.array(rates)
 
 
+def escape_mode(etas, rates):
+    """The growing rate of small eta, followed straight on where another one overtakes it."""
+    mode = list(rates[:2, 0])
+    for i in range(2, len(etas)):
+        ahead = mode[-1] + (mode[-1] - mode[-2]) * (etas[i] - etas[i - 1]) / (etas[i - 1] - etas[i - 2])
+        mode.append(rates[i, np.argmin(np.abs(rates[i] - ahead))])
+    return np.array(mode)
+
+
 def stability_limit(K):
     """Learning rate at which student = teacher becomes unstable."""
     model = ov.committee_machine(K, K, eta=0.5)
@@ -81,7 +90,7 @@ def main():
     for i, K in enumerate(SIZES):
         limit = stability_limit(K)
         grid = np.concatenate([[0.02], np.linspace(0.05, limit, 40)])
-        growth = spectra(K, grid)[1][:, 0]
+        growth = escape_mode(grid, spectra(K, grid)[1])
         top = np.argmax(growth)
         best[K], small[K] = grid[top] / limit, growth[0] / grid[0]
         middle.plot(grid / limit, growth, color=f"C{i}", label=rf"K = M = {K}, $\eta_c = {limit:.2f}$")

@@ -100,7 +100,8 @@ def draw_distances(ax, sizes, found):
         for j, (marker, text) in enumerate((("o-", "own ODE"), ("s:", r"$N\to\infty$"))):
             ax.loglog(sizes, apart[:, j], f"C{c}{marker}", ms=4.5, label=f"{student}, to {text}")
     ax.loglog(sizes, 0.35 * np.sqrt(1 / sizes), "k", lw=0.8, label=r"$\propto N^{-1/2}$")
-    ax.set(xlabel="input dimension $N$", title=r"distance of single runs ($Q, R, v$)", ylim=(0.003, 0.5))
+    ax.set(xlabel="input dimension $N$", ylabel=r"rms over $\ln\alpha$", ylim=(0.003, 0.5))
+    ax.set_title("distance of single runs ($Q, R, v$)")
     ax.set_xticks(sizes, [str(N) for N in sizes])
     ax.minorticks_off()
     ax.legend(frameon=False, fontsize="small", ncols=2, loc="upper center", columnspacing=1)
