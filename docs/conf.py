@@ -10,6 +10,8 @@ import shutil
 from pathlib import Path
 
 import jupytext
+import numpy as np
+from PIL import Image, ImageOps
 
 import overlaps
 
@@ -108,6 +110,26 @@ sphinx_gallery_conf = {
 }
 
 
+def first_panel(picture):
+    """Where to cut a wide picture (h, w, 3) to its first panel: the broadest white gap in reach, or its full width."""
+    height, width = picture.shape[:2]
+    white = (picture.min(axis=(0, 2)) > 250).astype(int)
+    starts, ends = np.flatnonzero(np.diff(white, prepend=0) == 1), np.flatnonzero(np.diff(white, append=0) == -1)
+    gaps = [(b - a, a) for a, b in zip(starts, ends, strict=True) if 0.8 * height < a < 1.6 * height]
+    return max(gaps)[1] + 10 if width > 1.8 * height and gaps else width
+
+
+def crop_thumbnails(app):
+    """Thumbnails of wide figures show the first panel: all of them at once would be too small to read."""
+    for thumb in (HERE / "gallery").rglob("images/thumb/*_thumb.png"):
+        figure = thumb.parents[1] / thumb.name.replace("_thumb", "_001")
+        if figure.exists():
+            with Image.open(figure) as image:
+                picture = image.convert("RGB")
+            picture = picture.crop((0, 0, first_panel(np.asarray(picture)), picture.height))
+            ImageOps.pad(picture, (400, 280), color="white").save(thumb)
+
+
 # references by another path than that of the page ---------------------------------------------------------------------
 def resolve(app, env, node, contnode):
     """Link ``overlaps.models.Model`` or, from anywhere, ``HiddenManifold.realisation``, where one object ends so."""
@@ -167,6 +189,7 @@ def mend_back_links(app, error):
 
 def setup(app):
     """Connect all of them to the build."""
+    app.connect("builder-inited", crop_thumbnails, priority=900)  # the gallery is made before
     app.connect("build-finished", mend_back_links)
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
     app.connect("autodoc-process-docstring", link_papers)
