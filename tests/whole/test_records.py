@@ -105,6 +105,7 @@ RECORDS = {
         dict(level=0.01),
     ),
     "Selection": (lambda: ov.theory.quadratic.selected(4, 2, eta=0.3), dict(kappa=1.0)),
+    "Law": (lambda: ov.theory.scaling.Law(1.0, 0.3, L=8, eta=0.5), dict(noise=0.1)),
     "Linearisation": (lambda: ov.linearise(FLOW, plateau(FLOW).state), dict(floor=1.0)),
     "HierarchicalTeacher": (lambda: TEACHER, dict(noise=0.1)),
     "BayesSolution": (lambda: TEACHER.solve(nu=20.0), dict(eps=0.0)),

@@ -4,10 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import cayley_hamilton, features, late_time, linear, plateau, quadratic
+    from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, scaling
     from .stationary import stationary_points
 
-__all__ = ["cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "stationary_points"]
+__all__ = [
+    "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "scaling",
+    "stationary_points",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

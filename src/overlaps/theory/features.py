@@ -80,7 +80,7 @@ def error(
     alpha = check.times("alpha", alpha)
     model = model_of(spectrum, eta)
     s = np.sort(np.repeat(spectrum.s, spectrum.block_sizes(spectrum.L if N is None else N)))[::-1]
-    N_l = _trained(N_l, s.size)
+    N_l = trained(N_l, s.size)
     scale = check.number("student_scale", student_scale, least=0)
     warn_coarse_step(model, s.size)
     rates = np.where(np.arange(s.size) < N_l, 2 * model.eta * s, 0.0)
@@ -140,7 +140,7 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
     spectrum = Spectrum.from_covariance(Sigma)  # checks Sigma
     Sigma = np.asarray(Sigma, dtype=float)
     N = len(Sigma)
-    N_l, scale = _trained(N_l, N), check.number("student_scale", student_scale, least=0)
+    N_l, scale = trained(N_l, N), check.number("student_scale", student_scale, least=0)
     model = model_of(spectrum, eta)
     warn_coarse_step(model, N)
     d, V = np.linalg.eigh(Sigma[:N_l, :N_l])
@@ -189,14 +189,8 @@ def error_haar(spectrum: Spectrum, *, N_l: int, N: int | None = None, student_sc
     # test: tests/theory/test_features.py::test_correction_to_the_haar_limit
     spectrum = checked_spectrum(spectrum)
     N = spectrum.L if N is None else check.count("N", N)
-    ratio, scale = _trained(N_l, N) / N, check.number("student_scale", student_scale, least=0)
-    s, p = spectrum.s, spectrum.p
-    if ratio >= p[s > 0].sum() * (1 - 1e-14):  # every direction with variance is trained
-        return 0.0
-    # sum p s/(s + xi) lies between p_top s_1/(s_1 + xi) and <s>/xi; in log xi, because xi spans decades
-    low = s[s > 0].min() * 1e-16
-    root = brentq(lambda x: p @ (s / (s + np.exp(x))) - ratio, np.log(low), np.log(s.max() / ratio), xtol=1e-15)
-    return float(0.5 * (1 + scale**2) * ratio * np.exp(root))
+    ratio, scale = trained(N_l, N) / N, check.number("student_scale", student_scale, least=0)
+    return float(0.5 * (1 + scale**2) * ratio * haar_root(spectrum, ratio))
 
 
 def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0, half_integer: bool = True) -> Floats:
@@ -242,10 +236,10 @@ def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0
     # test: tests/theory/test_features.py::test_asymptotes_of_the_figure
     _, s, scale = power_law_units(beta, check.count("N", N), 1.0, 0.0, student_scale)
     for n in np.asarray(N_l, dtype=object).flat:
-        _trained(n, N)
-    trained = np.asarray(N_l, dtype=int)
+        trained(n, N)
+    n_l = np.asarray(N_l, dtype=int)
     shift = 0.5 if check.flag("half_integer", half_integer) else 0.0
-    return (scale / beta * ((trained + shift) ** -float(beta) - (N + shift) ** -float(beta)))[()]
+    return (scale / beta * ((n_l + shift) ** -float(beta) - (N + shift) ** -float(beta)))[()]
 
 
 def power_law_error(
@@ -283,7 +277,7 @@ def power_law_error(
     >>> round(float(ov.theory.features.power_law_error(1.0, 256, 0.05, 1e3, N_l=50, student_scale=0.01)), 5)
     0.00485
     """
-    N_l = _trained(N_l, check.count("N", N))
+    N_l = trained(N_l, check.count("N", N))
     decaying = integral_error(beta, N, eta, alpha, student_scale=student_scale, end_terms=end_terms, last=N_l)
     return decaying + asymptote(beta, N, N_l, student_scale=student_scale)
 
@@ -329,7 +323,17 @@ def exponent(beta: float) -> float:
     return check.number("beta", beta, above=0)
 
 
-def _trained(N_l, N):
+def haar_root(spectrum, ratio):
+    """The root xi of sum_l p_l s_l/(s_l + xi) = ratio; 0 where every direction with variance is trained."""
+    s, p = spectrum.s, spectrum.p
+    if ratio >= p[s > 0].sum() * (1 - 1e-14):
+        return 0.0
+    # the sum lies between p_top s_1/(s_1 + xi) and <s>/xi; in log xi, because xi spans decades
+    low = s[s > 0].min() * 1e-16
+    return np.exp(brentq(lambda x: p @ (s / (s + np.exp(x))) - ratio, np.log(low), np.log(s.max() / ratio), xtol=1e-15))
+
+
+def trained(N_l, N):
     """N_l, checked to lie in 1..N."""
     N_l = check.count("N_l", N_l)
     if N_l > N:

@@ -269,11 +269,12 @@ def sgd_mean(
     student_scale: float = 1.0,
     noise: float = 0.0,
     m0: ArrayLike | None = None,
+    batch_size: int = 1,
 ) -> Floats:
     r"""Mean error of SGD itself at finite N, over samples (and initial weights).
 
-    .. math:: m_l \leftarrow \Big(1 - \frac{2\eta s_l}{N} + \frac{2\eta^2 s_l^2}{N^2}\Big) m_l
-       + \frac{\eta^2}{N} s_l p_l \Big(\sum_k s_k m_k + \sigma^2\Big)
+    .. math:: m_l \leftarrow \Big(1 - \frac{2\eta s_l}{N} + \Big(1 + \frac1B\Big)\frac{\eta^2 s_l^2}{N^2}\Big) m_l
+       + \frac{\eta^2}{NB} s_l p_l \Big(\sum_k s_k m_k + \sigma^2\Big)
 
     Diagonalised like :func:`error`, so that any number of steps costs the same.
 
@@ -285,6 +286,8 @@ def sgd_mean(
         Numbers of steps >= 0; alpha = steps / N.
     N : int
         Input dimension; the blocks n_l = p_l N must be integers.
+    batch_size : int
+        Samples B in one step.
 
     Returns
     -------
@@ -315,8 +318,9 @@ def sgd_mean(
     model.spectrum.block_sizes(N)
     warn_coarse_step(model, N)
     s, p, rate = model.spectrum.s, model.spectrum.p, model.eta * model.spectrum.s / N
+    B = check.count("batch_size", batch_size)
     start = s * start_blocks(model.spectrum, student_scale, m0)
-    delta, a, d = _decompose(2 * rate * (1 - rate), model.eta**2 / N * p * s**2, start)
+    delta, a, d = _decompose(rate * (2 - (1 + 1 / B) * rate), model.eta**2 / (N * B) * p * s**2, start)
     return _curve(steps, -np.log1p(-delta), delta, a, d, model.noise)
 
 

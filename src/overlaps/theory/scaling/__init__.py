@@ -1,0 +1,20 @@
+r"""Scaling laws of linear students from two exponents: four terms, trained features, compute, schedules, and fits.
+
+:class:`Law` holds the numbers of one problem; its methods are the theory of it.  Eigenvalues fall as
+:math:`l^{-(1+\beta)}` and the teacher's coefficients along the eigenvectors as :math:`l^{-\delta}`, ``source`` delta.
+:func:`fit` measures an exponent of any curve, computed, simulated or read from a file, and says in which window it
+holds.  Written for K = M = 1; any other linear committee is the same with the learning rate and the distances of
+:func:`overlaps.theory.linear.reduce`.
+
+References
+----------
+Worschech and Rosenow (2024), arXiv:2410.09005, is source = 0, N_l trained features, gradient flow.  Everything else is
+derived here.
+"""
+
+from .fit import Fit, fit
+from .frontier import Frontier, best_eta
+from .law import Exponents, Law
+from .terms import Terms
+
+__all__ = ["Exponents", "Fit", "Frontier", "Law", "Terms", "best_eta", "fit"]

@@ -1,0 +1,71 @@
+r"""Linear students under a schedule of the learning rate, by an exponential trapezoidal rule.
+
+In :math:`\theta = \int \eta\,d\alpha` every block relaxes at its own constant rate, and noise of the steps is what
+changes,
+
+.. math:: \frac{dm_l}{d\theta} = -2 s_l m_l + s_l p_l q, \qquad q = \frac{\eta}{B}(2\epsilon + \sigma^2) .
+
+Over a step the decay is exact and q linear in theta; its value at the end solves a linear equation. Of second order,
+extrapolated once.
+"""
+
+import numpy as np
+
+from ..._base import check
+from ..._base.types import Floats
+from ...models.schedule import Schedule
+from ._schedules import integrate
+
+FIRST = 1e-3  # of the fastest time scale: the length of a step beside a knot
+PER_DECADE = 200
+
+
+def annealing(horizon, power):
+    """The factor (1 - alpha/horizon)^power."""
+    return Schedule.from_function(lambda t: max(1 - t / horizon, 0.0) ** power, knots=[horizon])
+
+
+def scheduled(law, alpha, schedule, N_l) -> Floats:
+    """Error at checked times, with eta times the factors of the schedule."""
+    check.kind("schedule", schedule, Schedule, "ov.Schedule.power(0.5, scale=1.0)")
+    if not np.all(np.isfinite(alpha)):
+        raise ValueError(f"alpha = {check.shown(alpha.tolist())}; expected finite times. Without a schedule: error.")
+    nodes = _nodes(law, alpha, schedule)
+    fine = np.sort(np.concatenate([nodes, (nodes[1:] + nodes[:-1]) / 2]))
+    coarse, better = (_integrate(law, t, schedule, N_l) for t in (nodes, fine))
+    values = better[::2] + (better[::2] - coarse) / 3
+    return values[np.searchsorted(nodes, alpha)]
+
+
+def _nodes(law, alpha, schedule):
+    """Times of the coarse steps: geometric away from each knot, on both sides, and the times that are asked for."""
+    end = float(np.max(alpha, initial=0.0))
+    knots = np.concatenate([[0.0], schedule.knots[(schedule.knots > 0) & (schedule.knots < end)], [end]])
+    last = np.isin(end, schedule.knots)
+    short = FIRST / (2 * law.spectrum.s[0] * law.eta)
+    found = [np.ravel(alpha), knots]
+    for i, (begin, stop) in enumerate(zip(knots[:-1], knots[1:], strict=True)):
+        both = i < len(knots) - 2 or last
+        length = (stop - begin) / (2 if both else 1)
+        if length > short:
+            away = np.geomspace(short, length, int(np.ceil(PER_DECADE * np.log10(length / short))) + 1)
+            found += [begin + away[:-1], stop - away] if both else [begin + away[:-1]]
+    return np.unique(np.concatenate(found))
+
+
+def _integrate(law, t, schedule, N_l):
+    """Error at all nodes."""
+    s, p = law.spectrum.s[:N_l], law.spectrum.p[:N_l]
+    right, left = law.eta * schedule(t), law.eta * schedule(t)
+    jumps = np.isin(t, schedule.jumps)
+    left[jumps] = law.eta * schedule(np.nextafter(t[jumps], -np.inf))
+    middle = law.eta * schedule((t[1:] + t[:-1]) / 2)
+    steps = (right[:-1] + 4 * middle + left[1:]) / 6 * np.diff(t)
+    if max(right.max(), left.max()) >= (limit := law.critical_eta(N_l)):
+        raise ValueError(
+            f"the schedule takes eta to {max(right.max(), left.max()):.6g}; expected rates below {limit:.6g}, above "
+            "which errors grow."
+        )
+    frozen, B = law.frozen(N_l), law.batch_size
+    extra = law.noise**2 + 2 * frozen
+    return frozen + 0.5 * integrate(s, p * s**2, s * law.m0[:N_l], steps, right / B, left / B, extra)
