@@ -16,8 +16,9 @@ from .activations.library import absolute, erf, leaky_relu, linear, polynomial, 
 from .compress import compress, compression_error
 from .finite_size import Fluctuations, fluctuations
 from .landscape.hessian import HessianSpectrum, hessian
-from .manifold import latents
-from .manifold.ensemble import ManifoldEnsemble
+from .manifold import covariates, latents
+from .manifold.ensemble import CovariatesEnsemble, ManifoldEnsemble
+from .manifold.joint import GaussianCovariates, gaussian_covariates
 from .manifold.model import HiddenManifold, hidden_manifold
 from .models.model import Model, committee_machine, quadratic_network
 
@@ -50,11 +51,13 @@ __all__ = [
     "Activation",
     "Batch",
     "Closure",
+    "CovariatesEnsemble",
     "CriticalEta",
     "Discrepancy",
     "Ensemble",
     "FixedPoint",
     "Fluctuations",
+    "GaussianCovariates",
     "HessianSpectrum",
     "HiddenManifold",
     "Linearisation",
@@ -72,10 +75,12 @@ __all__ = [
     "committee_machine",
     "compress",
     "compression_error",
+    "covariates",
     "critical_eta",
     "erf",
     "fixed_point",
     "fluctuations",
+    "gaussian_covariates",
     "greedy_schedule",
     "hessian",
     "hidden_manifold",

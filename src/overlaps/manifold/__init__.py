@@ -1,11 +1,21 @@
-"""The hidden manifold: features of fewer latents, seen by the student; the teacher sees the latents.
+"""Inputs and latents: the hidden manifold, whose inputs are features of latents, and any other joint covariance.
 
-``model`` is the setting in the limit and its spectrum, ``realisation`` that of given weights, ``sgd`` the simulator
-(it tells ``simulate`` how runs are planned), ``latents`` the laws of the latent variables.
+``model`` is the manifold in the limit and its spectrum, ``realisation`` that of given weights, ``joint`` the models of
+given covariances (and what a realisation calls), ``sgd`` the simulator (it tells ``simulate`` how runs are planned),
+``latents`` and ``covariates`` what is drawn.
 """
 
-from .ensemble import ManifoldEnsemble
+from .ensemble import CovariatesEnsemble, ManifoldEnsemble
+from .joint import GaussianCovariates, gaussian_covariates
 from .model import HiddenManifold, hidden_manifold
 from .sgd import manifold_run
 
-__all__ = ["HiddenManifold", "ManifoldEnsemble", "hidden_manifold", "manifold_run"]
+__all__ = [
+    "CovariatesEnsemble",
+    "GaussianCovariates",
+    "HiddenManifold",
+    "ManifoldEnsemble",
+    "gaussian_covariates",
+    "hidden_manifold",
+    "manifold_run",
+]

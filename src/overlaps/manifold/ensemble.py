@@ -1,4 +1,4 @@
-"""Runs of SGD on the hidden manifold: every run has features, hence a spectrum, of its own."""
+"""Runs of SGD whose teacher sees latents; on the hidden manifold every run has features, and a spectrum, of its own."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,14 +8,99 @@ import numpy as np
 from .._base import check
 from ..models.state import State
 from ..results.curves import Runs
+from .joint import GaussianCovariates
 from .model import HiddenManifold
 from .weights import Weights
 
-__all__ = ["ManifoldEnsemble"]
+__all__ = ["CovariatesEnsemble", "ManifoldEnsemble"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ManifoldEnsemble(Runs):
+class CovariatesEnsemble(Runs):
+    """Independent runs of SGD whose teacher sees latents, at common times; made by :func:`overlaps.simulate`.
+
+    Attributes
+    ----------
+    model : GaussianCovariates
+        What was learned.
+    alpha : ndarray, shape (n,)
+        Recorded times, whole steps / N.
+    Q, R : ndarray, shape (runs, n, K, K), (runs, n, K, M)
+        From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with the model's Omega and Phi (whatever
+        the samples of the runs).
+    v, eps_g : ndarray, shape (runs, n, K), (runs, n)
+        Second layer, and the error of Gaussian fields with these overlaps. On other samples it may be that of a network
+        that learns something else: see ``test_error``.
+    test_error, test_error_se : ndarray, shape (runs, n), or None
+        E[(yhat - y)^2] / 2 without label noise, on fresh samples, and its standard error; ``simulate(..., test=)``.
+    T : ndarray, shape (runs, M, M)
+        Teacher covariance of each run.
+    W, W_star : ndarray, shape (runs, K, N), (runs, M, D)
+        Where each run began.
+    N : int
+        Input dimension.
+    success, message, method
+        Whether all runs reached the end, a sentence about it, the simulator.
+
+    Notes
+    -----
+    The weights are exact at finite N; that fields are Gaussian is exact for Gaussian samples, *heuristic* for others.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> rng = np.random.default_rng(1)
+    >>> X = np.tanh(rng.standard_normal((500, 20)) @ rng.standard_normal((20, 40)) / 4)
+    >>> model, _ = ov.gaussian_covariates(*ov.covariates.from_data(X), 2, 1, eta=0.2)
+    >>> runs = ov.simulate(model, N=40, alpha=[0, 1], rng=1, runs=2, samples=ov.covariates.rows(X))
+    >>> runs.test_error.shape, runs.realisation(1)[1]
+    ((2, 2), State(L=40, K=2, M=1, ...))
+    """
+
+    model: GaussianCovariates | HiddenManifold
+    Q: np.ndarray
+    R: np.ndarray
+    W: np.ndarray
+    W_star: np.ndarray
+    test_error: np.ndarray | None = None
+    test_error_se: np.ndarray | None = None
+    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
+
+    def _curve(self, name):
+        if name == "test_error" and self.test_error is None:
+            raise ValueError("these runs were not tested on fresh samples; simulate with test=4096.")
+        return super()._curve(name)
+
+    def weights(self, run: int = 0) -> Any:
+        """Weights (W, W_star) of run number ``run`` at its start; ``simulate(..., weights=)`` takes them back."""
+        run = check.index("run", run, len(self))
+        return self.W[run], self.W_star[run]
+
+    def realisation(self, run: int = 0, *, nodes: int | None = None) -> Any:
+        """Model and state in which run number ``run`` began: what the ODE is to be started from for a comparison.
+
+        Parameters
+        ----------
+        run : int
+            Which run.
+        nodes : int, optional
+            Compress the spectrum to this many eigenvalues, see :func:`overlaps.compress`.
+
+        Returns
+        -------
+        model : GaussianCovariates
+            That of the runs, or with a compressed spectrum.
+        state : State
+            Its overlaps at the start.
+        """
+        W, W_star = self.weights(run)
+        model: Any = self.model
+        found = model.start(W=W, W_star=W_star, nodes=nodes)
+        return (model, found) if nodes is None else found
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ManifoldEnsemble(CovariatesEnsemble):
     """Independent runs of SGD on the hidden manifold, recorded at common times; made by :func:`overlaps.simulate`.
 
     Attributes
@@ -57,20 +142,8 @@ class ManifoldEnsemble(Runs):
     """
 
     model: HiddenManifold
-    Q: np.ndarray
-    R: np.ndarray
-    W: np.ndarray
-    W_star: np.ndarray
     F: np.ndarray
     moments: str
-    test_error: np.ndarray | None = None
-    test_error_se: np.ndarray | None = None
-    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
-
-    def _curve(self, name):
-        if name == "test_error" and self.test_error is None:
-            raise ValueError("these runs were not tested on fresh samples; simulate with test=4096.")
-        return super()._curve(name)
 
     def weights(self, run: int = 0) -> Any:
         """Weights (W, W_star, F) of run number ``run`` at its start; ``simulate(..., weights=)`` takes them back."""

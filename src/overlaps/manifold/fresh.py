@@ -1,4 +1,4 @@
-"""What fresh samples say about runs on the hidden manifold: whether the closed forms hold, and the true error."""
+"""What fresh samples say about runs on latents: whether the closed forms hold, and the true error."""
 
 import warnings
 from dataclasses import dataclass
@@ -6,13 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from .._base import check
 from .realisation import input_means
 
 SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # standard errors, and relative sizes, above which a deviation is worth a word
 
 
+class _Drawn:
+    """What samplers of pairs (inputs, teacher fields) share."""
+
+    draw: Any
+
+    def blocks(self, rng, n, block):
+        """All of n samples in blocks of one size: a law that counts its calls sees none it does not know."""
+        for done in range(0, n, block):
+            X, nu = self.draw(rng, block)
+            yield X[: n - done], nu[: n - done]
+
+
 @dataclass(frozen=True, eq=False)
-class Samples:
+class Samples(_Drawn):
     """Law of the inputs and of the teachers' fields: x = f(F c / sqrt(D)) - a, nu = W* c / sqrt(D)."""
 
     features: Any
@@ -37,11 +50,33 @@ class Samples:
             X -= self.mean
         return X, c @ self.W_star.T
 
-    def blocks(self, rng, n, block):
-        """The same in blocks, n samples in all: a law that counts its calls sees none it does not know."""
-        for done in range(0, n, block):
-            X, nu = self.draw(rng, block)
-            yield X[: n - done], nu[: n - done]
+
+@dataclass(frozen=True, eq=False)
+class Pairs(_Drawn):
+    """Law of the inputs and of the teachers' fields where both come from one sampler (rng, n) -> (X, C)."""
+
+    sampler: Any
+    N: int
+    W_star: Any  # (M, D), divided by sqrt(D)
+    dtype: Any = "float64"
+
+    def draw(self, rng, n):
+        """Inputs X (n, N) and fields nu (n, M) of n samples."""
+        both = self.sampler(rng, n)
+        if not isinstance(both, tuple) or len(both) != 2:
+            raise ValueError(f"samples(rng, {n}) gave {check.shown(both)}; expected a pair (X, C) of arrays.")
+        parts = []
+        for name, part, width in ("X", both[0], self.N), ("C", both[1], self.W_star.shape[1]):
+            part = np.asarray(part)
+            if part.shape != (n, width) or part.dtype.kind not in "biuf":
+                raise ValueError(
+                    f"{name} of samples(rng, {n}) has shape {part.shape}, type {part.dtype}; expected numbers "
+                    f"({n}, {width})."
+                )
+            if not np.isfinite(part.sum()):
+                raise ValueError(f"{name} of samples(rng, {n}) contains nan or inf; expected finite numbers.")
+            parts.append(part)
+        return parts[0].astype(self.dtype, copy=False), parts[1] @ self.W_star.T
 
 
 def drawn(latents, rng, n, D):
@@ -89,13 +124,12 @@ def field_deviation(samples, W, S, n, block, rng):
     return float(worst) if worst > SHARE else 0.0
 
 
-def warn_of_moments(deviation, latents):
+def warn_of_moments(deviation, law):
     """Warn where the fields do not have the moments that Q, R, T and eps_g stand for."""
     if deviation:
         warnings.warn(
-            f"the latents {latents!r} give the fields moments other than those of the model, by up to "
-            f"{100 * deviation:.0f} %: Q, R, T and eps_g are those of Gaussian latents and do not describe what is "
-            "learned. Use test_error; standardise the latents, or set latent_scale, where the theory is to hold.",
+            f"{law} give the fields moments other than those of the model, by up to {100 * deviation:.0f} %: Q, R, T "
+            "and eps_g are those of the model's Gaussian fields and do not describe what is learned. Use test_error.",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -108,8 +142,8 @@ def warn_of_errors(alpha, eps_g, error, se):
     if abs(gap) > SIGMAS * scatter and abs(gap) > EXCESS * measured:
         warnings.warn(
             f"at alpha = {alpha[-1]:g} the error on fresh samples is test_error = {measured:.3g} +- {scatter:.1g}, but "
-            f"eps_g = {known:.3g}, that of the model's Gaussian fields with these overlaps: these latents (or few of "
-            "them) give the fields another law, and only test_error is the error of the network.",
+            f"eps_g = {known:.3g}, that of the model's Gaussian fields with these overlaps: these samples (or latents, "
+            "or few of them) give the fields another law, and only test_error is the error of the network.",
             RuntimeWarning,
             stacklevel=4,
         )

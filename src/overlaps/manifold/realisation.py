@@ -8,9 +8,10 @@ from numpy.polynomial import hermite_e
 
 from .._base import check
 from ..compress import compress
-from ..models.spectrum import MERGE, Spectrum, _block_edges
+from ..models.spectrum import MERGE, Spectrum
 from ..models.state import State
 from .feature_map import feature_map, gauss_average
+from .joint import on_modes
 
 __all__ = ["normalise_feature_rows", "realise", "second_moments"]
 
@@ -166,20 +167,8 @@ def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=Non
     check_ratio(model, F)
     F = normalise_feature_rows(F) if check.flag("normalise_rows", normalise_rows) else F
     s, U, Phi, rest = _modes(model.features, F, moments)
-    students = W @ U / np.sqrt(N)
-    teachers = W_star @ (Phi.T @ U) / np.sqrt(D)
-    q, r, tau = _outer(students, students), _outer(students, teachers), _outer(teachers, teachers)
-    p = np.full(len(s), 1 / N)
-    if len(s) < N:  # directions that no latent reaches
-        unseen = W / np.sqrt(N) - students @ U.T
-        s, p = np.append(s, rest), np.append(p, 1 - len(s) / N)
-        q = np.concatenate([q, [unseen @ unseen.T]])
-        r, tau = (np.concatenate([part, np.zeros((1, *part.shape[1:]))]) for part in (r, tau))
-    order = np.argsort(-s, kind="stable")
-    edges = _block_edges(s[order])
-    q, r, tau = (np.add.reduceat(part[order], edges, axis=0) for part in (q, r, tau))
-    n, s = np.add.reduceat(p[order], edges), np.add.reduceat((p * s)[order], edges)
-    spectrum = Spectrum(s / n, n / n.sum(), f"realisation({model.features}, N={N}, D={D}, {moments})")
+    s, p, q, r, tau = on_modes(s, U, rest, W, W_star @ Phi.T * np.sqrt(N / D))
+    spectrum = Spectrum(s, p, f"realisation({model.features}, N={N}, D={D}, {moments})")
     model = replace(model, spectrum=spectrum, ratio=D / N)
     T = model.latent_scale**2 * (W_star @ W_star.T) / D
     v = model.v if v is None else check.array("v", v, (model.K,))
@@ -198,8 +187,3 @@ def _modes(features, F, moments):
     Omega, Phi = second_moments(features, F, moments)
     s, U = np.linalg.eigh(Omega)
     return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # what eigh cannot tell from zero
-
-
-def _outer(x, y):
-    """Outer products (n, K, M) of the columns of x (K, n) and y (M, n)."""
-    return np.einsum("kn,mn->nkm", x, y)

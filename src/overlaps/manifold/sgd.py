@@ -1,6 +1,7 @@
-"""SGD on the hidden manifold: inputs x = f(F c / sqrt(D)) - a, one matrix product per block of samples."""
+"""SGD on inputs whose teacher sees latents: features of them, or samples of both; one matrix product per block."""
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,8 +11,10 @@ from ..simulators.direct import advance, kept_norms
 from ..simulators.plan import Plan, plan
 from ..simulators.rates import Rates
 from ..simulators.records import follow, sound, stacked
-from .ensemble import ManifoldEnsemble
-from .fresh import Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
+from .covariates import gaussian as joint_gaussian
+from .ensemble import CovariatesEnsemble, ManifoldEnsemble
+from .fresh import Pairs, Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
+from .joint import GaussianCovariates, drawn_weights
 from .latents import gaussian
 from .model import HiddenManifold
 from .realisation import second_moments
@@ -20,6 +23,45 @@ from .weights import Weights, _check_inputs, _given_weights, random_weights
 __all__ = ["manifold_run"]
 
 TEST = 4096  # fresh samples for a test error, and for the moments of the fields
+
+
+class Features(NamedTuple):
+    """Inputs that are features of latents: what is drawn, and the second moments that the record of a run takes."""
+
+    latents: Any
+    center: bool
+    moments: str
+
+    def second_moments(self, model, weights):
+        """Omega, Phi of Gaussian latents, whatever the latents of the run."""
+        return second_moments(model.features, weights.F, self.moments)
+
+    def teacher_covariance(self, model, W_star):
+        """T of the same."""
+        return model.latent_scale**2 * (W_star @ W_star.T) / W_star.shape[1]
+
+    def samples(self, model, weights, dtype="float64"):
+        """What a run on these weights learns from."""
+        return Samples.of(model, weights, self.latents, self.center, dtype)
+
+
+class Data(NamedTuple):
+    """Inputs and latents that come from one sampler."""
+
+    sampler: Any
+
+    def second_moments(self, model, weights):
+        """Omega, Phi of the model, whatever the samples of the run."""
+        return model.Omega, model.Phi
+
+    def teacher_covariance(self, model, W_star):
+        """T of the same."""
+        return W_star @ model.Psi @ W_star.T / W_star.shape[1]
+
+    def samples(self, model, weights, dtype="float64"):
+        """What a run on these weights learns from."""
+        W_star = weights.W_star / np.sqrt(weights.W_star.shape[1])
+        return Pairs(self.sampler, weights.W.shape[1], W_star, dtype)
 
 
 @plan.register
@@ -40,6 +82,7 @@ def manifold_plan(
     moments="ge",
     normalise_rows=True,
     test=None,
+    keep_weights=False,
 ):
     """The Plan of a hidden manifold: each run has weights, hence a spectrum, of its own."""
     check.flag("normalise_rows", normalise_rows)
@@ -57,66 +100,113 @@ def manifold_plan(
     test = _test_size(test, latents)
     law = gaussian(model.latent_scale) if latents is None else latents
     _check_inputs(model, starts[0].F.shape[1], law, center, block)
+    law = Features(law, center, moments)
     if latents is not None:
-        warn_of_moments(_start_deviation(model, starts[0], law, center, block, moments), latents)
-    options = dict(latents=law, center=center, block=block, dtype=dtype or "float32", moments=moments, test=test)
-    options["pace"] = pace
-    return Plan("direct", partial(manifold_run, **options), starts, partial(_gathered, moments=moments))
+        warn_of_moments(_start_deviation(model, starts[0], law, block), f"the latents {latents!r}")
+    options = dict(law=law, block=block, dtype=dtype or "float32", test=test, pace=pace, keep=keep_weights)
+    gathered = partial(_gathered, record=ManifoldEnsemble, law=law, moments=moments)
+    return Plan("direct", partial(manifold_run, **options), starts, gathered)
 
 
-def _gathered(records, starts, *, model, **common):
+@plan.register
+def covariates_plan(
+    model: GaussianCovariates,
+    N,
+    children,
+    start,
+    method,
+    student_scale,
+    dtype,
+    pace=None,
+    *,
+    weights=None,
+    samples=None,
+    block=1024,
+    test=None,
+    keep_weights=False,
+):
+    """The Plan of given covariances: weights of each run, and one sampler for all."""
+    if start is not None:
+        raise ValueError("start= gives overlaps without the weights; expected weights=(W, W_star), or neither.")
+    if method not in ("auto", "direct"):
+        raise ValueError(f"method = {check.shown(method)}; expected 'auto' or 'direct' for given covariances.")
+    model.spectrum.block_sizes(N)  # refuses another N
+    check.count("block", block)
+    if weights is None:
+        starts = [Weights(*drawn_weights(model, N, child, student_scale)) for child in children]
+    else:
+        starts = _given_weights(model, N, weights, len(children))
+    if samples is not None and not callable(samples):
+        raise ValueError(
+            f"samples = {check.shown(samples)}; expected a callable (rng, n) -> (X, C) such as covariates.rows(X, C)."
+        )
+    test = _test_size(test, samples)
+    law = Data(joint_gaussian(model.Omega, model.Phi, model.Psi) if samples is None else samples)
+    if samples is not None:
+        warn_of_moments(_start_deviation(model, starts[0], law, block), f"the samples {samples!r}")
+    options = dict(law=law, block=block, dtype=dtype or "float64", test=test, pace=pace, keep=keep_weights)
+    return Plan(
+        "direct", partial(manifold_run, **options), starts, partial(_gathered, record=CovariatesEnsemble, law=law)
+    )
+
+
+def _gathered(records, starts, *, record, law, model, **common):
     """The record of all runs, with their weights and teacher covariances T."""
-    Q, R, v, *tested = records
-    T = [model.latent_scale**2 * (w.W_star @ w.W_star.T) / w.W_star.shape[1] for w in starts]
+    Q, R, v, *rest = records
+    final = rest.pop() if len(rest) % 2 else None
+    T = np.stack([law.teacher_covariance(model, w.W_star) for w in starts])
     one = all(w is starts[0] for w in starts)
-    stack = {x: [getattr(w, x) for w in starts] for x in Weights._fields}
+    stack = {x: [getattr(w, x) for w in starts] for x in Weights._fields if getattr(starts[0], x) is not None}
     # F is large: runs that share it share its memory
     common |= {
         x: np.broadcast_to(arrays[0], (len(starts), *arrays[0].shape)) if one else np.stack(arrays)
         for x, arrays in stack.items()
     }
-    common |= dict(zip(("test_error", "test_error_se"), tested, strict=False))
-    found = ManifoldEnsemble(model=model, Q=Q, R=R, v=v, T=np.stack(T), **common)
-    if tested:
-        warn_of_errors(found.alpha, found.eps_g, *tested)
+    common |= dict(zip(("test_error", "test_error_se"), rest, strict=False))
+    found = record(model=model, Q=Q, R=R, v=v, T=T, final_W=None if final is None else final[:, 0], **common)
+    if rest:
+        warn_of_errors(found.alpha, found.eps_g, *rest)
     return found
 
 
-def _test_size(test, latents):
+def _test_size(test, law):
     """Fresh samples of each run."""
     if test is None:
-        return 0 if latents is None else TEST
+        return 0 if law is None else TEST
     test = check.count("test", test, least=0)
     if test == 1:
         raise ValueError("test = 1; expected at least 2 fresh samples, for a standard error, or 0 for no test.")
     return test
 
 
-def _start_deviation(model, weights, latents, center, block, moments):
+def _start_deviation(model, weights, law, block):
     """How far the fields at the start of a run are from having the model's moments; the stream is not that of a run."""
-    Q, R = _overlaps(weights.W[None], weights.W_star, *second_moments(model.features, weights.F, moments))
-    T = model.latent_scale**2 * weights.W_star @ weights.W_star.T / weights.F.shape[1]
-    samples = Samples.of(model, weights, latents, center)
-    return field_deviation(samples, weights.W, gram(Q[0], R[0], T), TEST, block, np.random.default_rng(0))
+    Q, R = _overlaps(weights.W[None], weights.W_star, *law.second_moments(model, weights))
+    S = gram(Q[0], R[0], law.teacher_covariance(model, weights.W_star))
+    return field_deviation(law.samples(model, weights), weights.W, S, TEST, block, np.random.default_rng(0))
 
 
-def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, block, dtype, moments, test, pace=None):
+def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype, test, keep=False, pace=None):
     """Run SGD from explicit weights; record the overlaps at ``steps``.
 
     Parameters
     ----------
-    model, weights : HiddenManifold, Weights
+    model, weights : HiddenManifold or GaussianCovariates, Weights
         What is learned, from where, and with which features.
     N : int
         Input dimension.
     steps : ndarray of int
         Increasing step counts at which overlaps are recorded.
     rng : numpy.random.Generator
-        Source of latents and noise.
+        Source of samples and noise.
     tick : callable, optional
         Called with the number of steps done.
-    latents, center, block, dtype, moments, test, pace
+    law : Features or Data
+        What is drawn, and the second moments of the record.
+    block, dtype, test, pace
         As in :func:`overlaps.simulate`.
+    keep : bool
+        Whether to hand on the students of the last record.
 
     Returns
     -------
@@ -124,13 +214,15 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
         Shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
     test_error, test_error_se : ndarray, shape (n,)
         With ``test`` only.
+    W : ndarray, shape (1, K, N)
+        With ``keep`` only.
     """
-    Omega, Phi = second_moments(model.features, weights.F, moments)  # first: it refuses what does not fit
+    Omega, Phi = law.second_moments(model, weights)  # first: it refuses what does not fit
     W, factor, v = weights.W.astype(dtype), np.ones(1), np.array(model.v)
     norms = kept_norms(model, W)
-    samples = Samples.of(model, weights, latents, center, dtype)
+    samples = law.samples(model, weights, dtype)
     rates = Rates(model, N, 0, pace)
-    inputs = _Inputs(model, samples, rng, block, rates.batch)
+    inputs = _Inputs(model, samples, rng, block, rates.batch, N, dtype)
 
     def step(limit):
         limit, changed = rates.left(limit)
@@ -142,8 +234,9 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, latents, center, b
     records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick)
     students, v = stacked(records, W.shape, v.shape)
     found = *_overlaps(students, weights.W_star, Omega, Phi), v
-    # the next child of the run's generator: the stream of the run does not know of the test
-    return (*found, *sample_error(model, samples, students, v, test, block, rng.spawn(1)[0])) if test else found
+    if test:  # the next child of the run's generator: the stream of the run does not know of the test
+        found += sample_error(model, samples, students, v, test, block, rng.spawn(1)[0])
+    return (*found, students[-1:].copy()) if keep else found
 
 
 def _overlaps(W, W_star, Omega, Phi):
@@ -156,10 +249,10 @@ def _overlaps(W, W_star, Omega, Phi):
 class _Inputs:
     """Centred features, teacher fields and label noise in blocks; the stream does not depend on how it is cut."""
 
-    def __init__(self, model, samples, rng, block, batch):
+    def __init__(self, model, samples, rng, block, batch, N, dtype):
         self.rng, self.noise_rng = rng.spawn(2)
         self.samples, self.block, self.noise = samples, block, model.noise
-        self.X = np.empty((0, batch, len(samples.F)), dtype=samples.F.dtype)
+        self.X = np.empty((0, batch, N), dtype=dtype)
         self.nu = self.xi = np.empty((0, batch))
 
     def take(self, steps, changed, batch):

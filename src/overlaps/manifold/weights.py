@@ -14,11 +14,11 @@ __all__ = ["Weights", "random_weights"]
 
 
 class Weights(NamedTuple):
-    """Where a run begins: students W (K, N), teachers on the latents W_star (M, D), features F (N, D)."""
+    """Where a run begins: students W (K, N), teachers on the latents W_star (M, D), features F (N, D) of a manifold."""
 
     W: Any
     W_star: Any
-    F: Any
+    F: Any = None
 
 
 def random_weights(model, *, N, rng, student_scale=1.0):
@@ -54,7 +54,7 @@ def random_weights(model, *, N, rng, student_scale=1.0):
     ((2, 100), (1, 50), (100, 50))
     """
     N, scale = check.count("N", N), check.number("student_scale", student_scale, least=0)
-    if not getattr(model, "latent_teacher", False):
+    if not hasattr(model, "ratio"):
         raise ValueError(f"model = {check.shown(model)}; expected one made by ov.hidden_manifold.")
     rng = check.generator(rng)
     D = _latent_dimension(N, model.ratio)
@@ -76,21 +76,22 @@ def _latent_dimension(N, ratio):
     return D
 
 
-def _given_weights(model, N, weights, runs, normalise_rows):
-    """One checked triple per run."""
+def _given_weights(model, N, weights, runs, normalise_rows=True):
+    """One checked tuple per run: (W, W_star, F) of a manifold, (W, W_star) of others."""
+    names = ("W", "W_star", "F") if hasattr(model, "features") else ("W", "W_star")
     sequence = isinstance(weights, tuple | list) and len(weights) > 0
-    if sequence and all(isinstance(w, tuple | list) and len(w) == 3 and np.ndim(w[0]) == 2 for w in weights):
+    if sequence and all(isinstance(w, tuple | list) and len(w) == len(names) and np.ndim(w[0]) == 2 for w in weights):
         if len(weights) != runs:
             raise ValueError(
-                f"weights has {len(weights)} tuples (W, W_star, F); expected one, or runs = {runs} of them."
+                f"weights has {len(weights)} tuples ({', '.join(names)}); expected one, or runs = {runs} of them."
             )
         checked = [_checked_weights(model, N, w, normalise_rows) for w in weights]
-        if len({w.F.shape for w in checked}) > 1:
+        if len(names) == 3 and len({w.F.shape for w in checked}) > 1:
             raise ValueError(f"the F in weights differ in shape: {[w.F.shape for w in checked]}; expected one D.")
         return checked
-    if not sequence or len(weights) != 3:
+    if not sequence or len(weights) != len(names):
         raise ValueError(
-            f"weights = {check.shown(weights)}; expected (W, W_star, F), or a list of one such tuple per run."
+            f"weights = {check.shown(weights)}; expected ({', '.join(names)}), or a list of one such tuple per run."
         )
     return [_checked_weights(model, N, weights, normalise_rows)] * runs
 
@@ -98,6 +99,8 @@ def _given_weights(model, N, weights, runs, normalise_rows):
 def _checked_weights(model, N, weights, normalise_rows):
     """The arrays of one run, with shapes that fit the model and each other."""
     W = check.array("W", weights[0], (model.K, N))
+    if len(weights) == 2:
+        return Weights(W, check.array("W_star", weights[1], (model.M, model.Phi.shape[1])))
     F = check.array("F", weights[2], (N, "D"))
     W_star = check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}.")
     check_ratio(model, F)

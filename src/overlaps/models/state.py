@@ -336,8 +336,9 @@ def _check_teacher(model):
     """These constructors take overlaps of teachers that act on x."""
     if check.model(model).latent_teacher:
         raise ValueError(
-            "the teacher of a hidden manifold acts on the latents, so overlaps with x-space teachers do not determine "
-            "its state; use model.limit_start, model.random_start or model.realisation, or State(q=, r=, tau=, T=, v=)."
+            "the teacher acts on the latents, so overlaps with x-space teachers do not determine the state; use "
+            "model.limit_start, model.random_start, model.realisation (of a hidden manifold), model.start (of given "
+            "covariances), or State(q=, r=, tau=, T=, v=)."
         )
 
 

@@ -184,3 +184,15 @@ class Runs(Statistics, _Curves):
     """Base of the records of simulations."""
 
     N: int
+    final_W: np.ndarray | None = None
+
+    def final_weights(self, run: int = 0) -> tuple[Floats, Floats]:
+        """Students (K, N) and second layer (K,) of run number ``run`` at its last record.
+
+        In the coordinates of the inputs. Raises a ValueError without ``simulate(..., keep_weights=True)``.
+        """
+        run = check.index("run", run, len(self))
+        if self.final_W is None:
+            raise ValueError("these runs did not keep their weights; simulate with keep_weights=True.")
+        reached = np.flatnonzero(np.isfinite(self.v[run]).all(axis=-1))
+        return self.final_W[run], self.v[run, reached[-1] if reached.size else 0]

@@ -22,7 +22,7 @@ __all__ = ["load", "save"]
 
 FORMAT = 2
 ROLES = "activation", "teacher_activation"
-PARTS = {*ROLES, "spectrum", "v", "v_star", "features"}  # of a model, beside its numbers
+PARTS = {*ROLES, "spectrum", "features"}  # of a model, beside its numbers
 PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a function, to know it again
 # shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
 SHAPES = {
@@ -31,6 +31,7 @@ SHAPES = {
     "error_eps_g": "t",
     "records": "rtz", "ends": "rz", "end": "r", "start_v": "rK", "success": "r", "nfev": "r",
     "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
+    "final_W": "rKN",
 }  # fmt: skip
 BARE = {"State", "FixedPoint"}  # records without a model
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
@@ -131,11 +132,13 @@ def _contents(result):
 def _described(model):
     """What a file keeps of a model: (entries of the header, arrays)."""
     spectrum = model.spectrum
-    arrays = {"model.v": model.v, "model.v_star": model.v_star, "spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
+    own = {f.name: getattr(model, f.name) for f in fields(model)}
+    arrays = {f"model.{name}": x for name, x in own.items() if isinstance(x, np.ndarray)}
+    arrays |= {"spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
     if spectrum.basis is not None:
         arrays["spectrum.basis"] = spectrum.basis
     common = {f.name for f in fields(Record.kinds["Model"])}
-    numbers = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
+    numbers = {name: x for name, x in own.items() if name not in PARTS and not isinstance(x, np.ndarray)}
     numbers = {name: number for name, number in numbers.items() if number is not None}  # absent in early files, too
     if not model.drift:
         del numbers["drift"]  # which early files do not know
@@ -147,9 +150,9 @@ def _described(model):
         "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES},
         "spectrum": spectrum.name,
     }
-    if own := {x: number for x, number in numbers.items() if x not in common}:
-        head["manifold"] = own
-    if model.latent_teacher:
+    if special := {x: number for x, number in numbers.items() if x not in common}:
+        head["manifold"] = special
+    if hasattr(model, "features"):
         head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
     return head, arrays
 
@@ -392,7 +395,8 @@ def _model(head, data):
     options["weight_decay"] = tuple(options["weight_decay"])
     kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
     spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
-    options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
+    options |= {"spectrum": kinds["spectrum"](*spectrum)}
+    options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
     if head.get("features", "").startswith("function "):
         raise _Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).")
     options |= {"features": head["features"]} if "features" in head else {}

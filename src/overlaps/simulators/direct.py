@@ -11,7 +11,7 @@ from .records import follow, sound, stacked
 BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
 
 
-def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=None):
+def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=None, keep=False):
     """Run SGD from weights whose overlaps are exactly ``start``; record the overlaps at ``steps``.
 
     Parameters
@@ -31,11 +31,15 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         fluctuations of any N; it saves memory and a little time, most of which goes into drawing normals.
     pace : Pace, optional
         Factors on the numbers of the model; step n happens at alpha = n / N, and the first at that of the start.
+    keep : bool
+        Whether to hand on the students of the last record.
 
     Returns
     -------
     q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
         Kernel arrays; shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
+    W : ndarray, shape (1, K, N)
+        With ``keep`` only, in the coordinates of the inputs.
     """
     sizes = model.spectrum.block_sizes(N)
     s = model.spectrum.s[:, None, None]
@@ -58,13 +62,19 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
             _sgd.drifting_steps(*common, wanderings.keep, wanderings.take(len(X)))
         return len(X)
 
+    last = np.zeros((0, *W.shape))
+
     def record():
-        q, r, _ = block_overlaps(sound(W, factor, v), W_star.astype(float), sizes)
+        nonlocal last
+        last = sound(W, factor, v)[None]
+        q, r, _ = block_overlaps(last[0], W_star.astype(float), sizes)
         return q, s * r, v.copy()
 
     records = follow(steps, step, record, tick)
     L, K, M = len(sizes), model.K, model.M
-    return stacked(records, (L, K, K), (L, K, M), (K,))
+    found = stacked(records, (L, K, K), (L, K, M), (K,))
+    basis = model.spectrum.basis
+    return (*found, last if basis is None else last @ basis.T) if keep else found
 
 
 class _Inputs:

@@ -28,7 +28,7 @@ class Plan(NamedTuple):
 
 
 @singledispatch
-def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None):
+def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None, *, keep_weights=False):
     """The Plan of a model, after every check that can be made before the runs.
 
     A model with data of its own registers its class: ``@plan.register(MyModel)``. The options of the data are the
@@ -41,10 +41,10 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
             "expected 'direct'."
         )
     if method == "auto":
-        fits = not model.drift and dtype != "float32" and sizes[sizes > 0].min() > model.K + model.M
+        fits = not (model.drift or keep_weights or dtype == "float32") and sizes[sizes > 0].min() > model.K + model.M
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], pace=pace)
-    run = partial(run, dtype=dtype or "float64") if method == "direct" else run
+    run = partial(run, dtype=dtype or "float64", keep=keep_weights) if method == "direct" else run
     return Plan(method, run, _starts(model, start, N, children, student_scale), ensemble)
 
 
@@ -67,9 +67,9 @@ def _options(function):
 
 def ensemble(records, starts, **common):
     """The record of runs that begin at States: q, r, v of all of them, with the teachers' constants."""
-    q, r, v = records
+    q, r, v, *final = records
     tau, T = (np.stack([getattr(state, name) for state in starts]) for name in ("tau", "T"))
-    return Ensemble(q=q, r=r, v=v, tau=tau, T=T, **common)
+    return Ensemble(q=q, r=r, v=v, tau=tau, T=T, final_W=final[0][:, 0] if final else None, **common)
 
 
 def _starts(model, start, N, children, student_scale):

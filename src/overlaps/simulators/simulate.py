@@ -23,7 +23,8 @@ from .plan import SIMULATORS, plan_for
 from .rates import check_batches, first_step
 
 if TYPE_CHECKING:  # rooms above this one, for the eyes of type checkers only
-    from ..manifold.ensemble import ManifoldEnsemble
+    from ..manifold.ensemble import CovariatesEnsemble, ManifoldEnsemble
+    from ..manifold.joint import GaussianCovariates
     from ..manifold.model import HiddenManifold
 
 __all__ = ["simulate"]
@@ -42,6 +43,16 @@ class Options(TypedDict, total=False):
     student_scale: float
     dtype: Literal["float64", "float32"] | None
     schedule: Schedule | dict[str, Schedule] | None
+    keep_weights: bool
+
+
+class CovariatesOptions(Options, total=False):
+    """Those of given covariances beside them."""
+
+    weights: Any
+    samples: Function | None
+    block: int
+    test: int | None
 
 
 class ManifoldOptions(Options, total=False):
@@ -66,6 +77,10 @@ def simulate(  # type: ignore[overload-overlap]
     model: "HiddenManifold", *, N: int, alpha: Times, rng: Rng, **options: Unpack[ManifoldOptions]
 ) -> "ManifoldEnsemble": ...
 @overload
+def simulate(  # type: ignore[overload-overlap]
+    model: "GaussianCovariates", *, N: int, alpha: Times, rng: Rng, **options: Unpack[CovariatesOptions]
+) -> "CovariatesEnsemble": ...
+@overload
 def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> Ensemble: ...
 
 
@@ -83,6 +98,7 @@ def simulate(
     student_scale: float = 1.0,
     dtype: Literal["float64", "float32"] | None = None,
     schedule: Schedule | dict[str, Schedule] | None = None,
+    keep_weights: bool = False,
     **data: Any,
 ) -> Any:
     r"""One-pass SGD at finite input dimension N, on Gaussian inputs with the covariance of the model.
@@ -127,6 +143,9 @@ def simulate(
     schedule : Schedule or dict, optional
         As in :func:`overlaps.solve`; step n has the factors at alpha = n / N. Batches are whole: a factor of the batch
         size is piecewise constant.
+    keep_weights : bool
+        Keep the students at the last record, in the coordinates of the inputs: ``runs.final_weights(i)``. It means
+        "direct".
     **data
         Options of the model's own kind of data; none for Gaussian inputs with a spectrum. The **hidden manifold** has
 
@@ -146,9 +165,17 @@ def simulate(
           ``latents`` are given and none otherwise: ``runs.eps_g`` is the error of Gaussian fields with the recorded
           overlaps, which is that of the network for Gaussian latents only.
 
+        **Given covariances** (:func:`overlaps.gaussian_covariates`) have ``block`` and ``test`` as above (4096 where
+        ``samples`` are given) and
+
+        - weights : (W, W_star), or list of such pairs. By default every run draws its own.
+        - samples : callable ``(rng, n) -> (X, C)``, inputs (n, N) and latents (n, D), e.g. the rows of a data set,
+          :func:`overlaps.manifold.covariates.rows`; Gaussian pairs with the model's covariances by default.
+
     Returns
     -------
-    Ensemble, or ManifoldEnsemble for the hidden manifold, or StagedEnsemble for Stages
+    Ensemble, or ManifoldEnsemble for the hidden manifold, CovariatesEnsemble for given covariances, or StagedEnsemble
+    for Stages
         Arrays with a leading run axis. What a run did not reach that diverged, was interrupted or failed (its worker
         died) is nan, with a sentence in ``message`` and ``success=False``; the other runs are kept.
         ``runs.start(i)``, or ``runs.realisation(i)``, is where the ODE begins that is to be compared with run i.
@@ -165,7 +192,7 @@ def simulate(
     -----
     RuntimeWarning
         When eta max(s) / N > 0.05, when a run did not reach the end, or for features with a mean and ``center=False``.
-        Where latents give the fields other first and second moments than the model's, and where at the end
+        Where latents or samples give the fields other first and second moments than the model's, and where at the end
         ``test_error`` differs from ``eps_g`` by more than 10 % (and 5 standard errors).
 
     Notes
@@ -192,6 +219,10 @@ def simulate(
         raise ValueError(f"dtype = {check.shown(dtype)}; expected 'float64' or 'float32'.")
     if dtype == "float32" and method == "reduced":
         raise ValueError("dtype = 'float32' with method = 'reduced', which has no weights; expected method='direct'.")
+    if check.flag("keep_weights", keep_weights):
+        if method == "reduced":
+            raise ValueError("keep_weights=True with method = 'reduced', which has no weights; expected 'direct'.")
+        data["keep_weights"] = True
     check.executor(executor)
     check.number("student_scale", student_scale, least=0)
     begin, steps = recorded_steps(alpha, N, _common_time(start))
@@ -320,7 +351,6 @@ def _outcome(model, results, errors, alpha, runs):
     """(the records of all runs, with nan for what was not reached), and how it ended."""
     nothing = [part[:0] for part in next(iter(results.values()))]
     rows = [results.get(i, nothing) for i in range(runs)]
-    n = max(len(q) for q, *_ in rows)
     diverged = sum(not np.all(np.isfinite(q)) for q, *_ in rows)
     cut = sum(_interrupted(row, len(alpha)) for row in rows) - len(errors)
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
@@ -332,7 +362,7 @@ def _outcome(model, results, errors, alpha, runs):
         died = any(isinstance(error, BrokenExecutor) for error in errors.values())
         message += "." + (WORKER_DIED if died else "")
         warnings.warn(message + " What they did not reach is nan.", RuntimeWarning, stacklevel=3)
-    records = [np.stack([_padded(part, n) for part in parts]) for parts in zip(*rows, strict=True)]
+    records = [np.stack([_padded(part, max(map(len, parts))) for part in parts]) for parts in zip(*rows, strict=True)]
     return records, {"success": not (diverged or cut or errors), "message": message}
 
 
