@@ -74,7 +74,7 @@ TOPICS = {  # folder: (title, beginnings of file names)
     "networks": ("Networks", ()),  # the rest
     "power_law": ("Power-law data", ("power_law", "linear", "feature", "plateau", "late", "crossover", "hierarchy")),
     "quadratic": ("Quadratic networks", ("quadratic",)),
-    "manifold": ("Hidden manifold", ("hidden", "manifold", "mixture", "latent")),
+    "manifold": ("Hidden manifold", ("hidden", "manifold", "mixture", "latent", "generator", "digits")),
     "one_step": ("One gradient step", ("spiked", "one_step")),
     "bayes": ("Bayes-optimal learning", ("bayes",)),
     "protocols": ("Protocols", ("schedules", "optimal_schedule", "forgetting")),

@@ -7,7 +7,9 @@ a list; ``+- 0.02`` or ``+- 30%`` is the tolerance, else half a unit of the last
 long suite.
 """
 
+import runpy
 import warnings
+from pathlib import Path
 
 import numpy as np
 import scipy.integrate
@@ -182,6 +184,25 @@ def errors_of_a_mixture():
         mixed = ov.simulate(model, rng=7, latents=law, **options)
     gaussian = ov.simulate(model, rng=3, **options)
     return [mixed.mean("eps_g")[-1], mixed.mean("test_error")[-1], gaussian.mean("eps_g")[-1]]
+
+
+def errors_on_digits(student, features):
+    """Largest |ODE / true error - 1| to alpha = 5 in percent, then true error, ODE, closed form at alpha = 20."""
+    script = Path(__file__).parents[1] / "examples" / "plot_digits_covariates.py"
+    example = runpy.run_path(str(script), run_name="example")
+    functions = example["FEATURES"][features], example["STUDENTS"][student]
+    theory, runs, _ = example["learn"](example["images"](), *functions, np.random.default_rng(4))
+    true = runs.mean("test_error")
+    early = np.max(np.abs(theory.eps_g / true - 1)[runs.alpha <= 5])
+    return [100 * early, true[-1], theory.eps_g[-1], runs.mean("eps_g")[-1]]
+
+
+def error_of_a_generator():
+    """Largest |ODE / true error - 1| in percent, erf and relu students."""
+    script = Path(__file__).parents[1] / "examples" / "plot_generator_covariates.py"
+    learn = runpy.run_path(str(script), run_name="example")["learn"]
+    pairs = [learn(student, np.random.default_rng(3)) for student in (ov.erf, ov.relu)]
+    return 100 * max(np.max(np.abs(theory.eps_g / runs.mean("test_error") - 1)) for theory, runs in pairs)
 
 
 def critical_rate_of_erf(K):

@@ -173,3 +173,25 @@ def test_single_precision_means_explicit_weights():
     assert [run.method for run in runs.values()] == ["reduced", "reduced", "direct"]
     explicit = ov.simulate(model, N=40, alpha=[0, 1], rng=1, dtype="float32", method="direct")
     np.testing.assert_array_equal(runs["float32"].Q, explicit.Q)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_kept_weights_have_the_last_overlaps(dense, rng):
+    root = rng.standard_normal((12, 20))
+    spectrum = ov.Spectrum.from_covariance(root @ root.T / 20) if dense else ov.Spectrum([2.0, 0.5], [0.25, 0.75])
+    model = ov.committee_machine(2, 1, eta=0.3, eta_v=0.2, spectrum=spectrum)
+    options = dict(N=12, alpha=[0, 1, 3], rng=1, runs=2, method="direct")
+    runs = ov.simulate(model, keep_weights=True, **options)
+    Sigma = root @ root.T / 20 if dense else np.diag(np.repeat([2.0, 0.5], [3, 9]))
+    for run in range(2):
+        W, v = runs.final_weights(run)
+        np.testing.assert_allclose(W @ Sigma @ W.T / 12, runs.Q[run, -1], rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(v, runs.v[run, -1])
+    plain = ov.simulate(model, **options)
+    np.testing.assert_array_equal(plain.Q, runs.Q)
+    with pytest.raises(ValueError, match="simulate with keep_weights=True"):
+        plain.final_weights()
+    with pytest.raises(ValueError, match="keep_weights=True with method = 'reduced'"):
+        ov.simulate(model, keep_weights=True, **options | {"method": "reduced"})
+    large = ov.committee_machine(2, 1, eta=0.3)
+    assert ov.simulate(large, N=100, alpha=[0, 0.1], rng=1, keep_weights=True).method == "direct"

@@ -68,6 +68,7 @@ START = MODEL.random_start(N=100, rng=1)
 LEARNABLE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
 LEARNABLE = LEARNABLE, LEARNABLE.random_start(N=100, rng=1)
 MANIFOLD = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
+COVARIATES = ov.gaussian_covariates(*[0.1 * np.eye(3)] * 3, 1, 1, eta=0.2)[0]
 FLOW = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
 TEACHER = ov.static.HierarchicalTeacher(beta=1.0, k=6, noise=0.5, activation={3: 1.0})
 SUBCRITICAL = ov.static.SubcriticalPowerLaw(beta=0.25, gamma=1.0, noise=0.5**0.5, activation={3: 1.0})
@@ -121,6 +122,13 @@ RECORDS = {
     "StudentRun": (lambda: train_student(TEACHER, d=8, n=50, width=2, rng=1, steps=5), dict(n=1)),
     "HiddenManifold": (lambda: MANIFOLD, dict(eta=0.1)),
     "ManifoldEnsemble": (lambda: ov.simulate(MANIFOLD, N=20, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
+    "GaussianCovariates": (lambda: COVARIATES, dict(eta=0.1)),
+    "CovariatesEnsemble": (
+        lambda: ov.simulate(COVARIATES, N=3, alpha=[0, 1], rng=1, runs=2, test=9, keep_weights=True),
+        dict(message="mine"),
+    ),
+    "Rows": (lambda: ov.covariates.rows(np.eye(3)), dict(C=np.ones((3, 1)))),
+    "Gaussian pairs": (lambda: ov.covariates.gaussian(*[0.1 * np.eye(3)] * 3), dict(N=2)),
     "Discrepancy": (distance_of_runs, dict(alpha=None)),
     "SpikedRandomFeatures": (
         lambda: ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, c=1.1, gamma=0.9, beta=0.8), dict(noise=0.1)
