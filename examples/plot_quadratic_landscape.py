@@ -45,7 +45,9 @@ def draw_spectra(ax):
         W, W_star = quadratic.stationary_point(N, K, M, r, s, rng=i)
         found = np.linalg.eigvalsh(quadratic.hessian(W, W_star))
         worst = max(worst, np.abs(found - np.repeat(values, counts)).max())
-        ax.vlines(values, 0.8, counts, color=f"C{i}", linewidth=9 - 3 * i, label=name)  # thin before broad, all in place
+        ax.vlines(
+            values, 0.8, counts, color=f"C{i}", linewidth=9 - 3 * i, label=name
+        )  # thin before broad, all in place
         where, n = np.unique(found.round(6), return_counts=True)
         ax.plot(where, n, "k.", ms=5, label=None if i < 2 else "explicit Hessian")
     ax.axvline(0, color="k", lw=0.6, zorder=0)

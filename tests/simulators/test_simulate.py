@@ -179,7 +179,7 @@ def test_single_precision_means_explicit_weights():
 def test_kept_weights_have_the_last_overlaps(dense, rng):
     root = rng.standard_normal((12, 20))
     spectrum = ov.Spectrum.from_covariance(root @ root.T / 20) if dense else ov.Spectrum([2.0, 0.5], [0.25, 0.75])
-    model = ov.committee_machine(2, 1, eta=0.3, eta_v=0.2, spectrum=spectrum)
+    model = ov.committee_machine(2, 1, eta=0.1, eta_v=0.2, spectrum=spectrum)
     options = dict(N=12, alpha=[0, 1, 3], rng=1, runs=2, method="direct")
     runs = ov.simulate(model, keep_weights=True, **options)
     Sigma = root @ root.T / 20 if dense else np.diag(np.repeat([2.0, 0.5], [3, 9]))

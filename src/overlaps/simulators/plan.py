@@ -62,7 +62,9 @@ def plan_for(model, data):
 
 
 def _options(function):
-    return {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
+    own = {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
+    own.pop("keep_weights", None)  # one of simulate
+    return own
 
 
 def ensemble(records, starts, **common):

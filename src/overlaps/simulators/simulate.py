@@ -211,7 +211,8 @@ def simulate(
     N, runs = check.count("N", N), check.count("runs", runs)
     if isinstance(model, Stages):
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
-        return _through(model, N, alpha, rng, start, schedule, options | {"student_scale": student_scale} | data)
+        options |= {"student_scale": student_scale, "keep_weights": keep_weights}
+        return _through(model, N, alpha, rng, start, schedule, options | data)
     check.model(model)
     if not isinstance(method, str) or method not in ("auto", *SIMULATORS):
         raise ValueError(f"method = {check.shown(method)}; expected 'auto' or one of {sorted(SIMULATORS)}.")
@@ -222,7 +223,6 @@ def simulate(
     if check.flag("keep_weights", keep_weights):
         if method == "reduced":
             raise ValueError("keep_weights=True with method = 'reduced', which has no weights; expected 'direct'.")
-        data["keep_weights"] = True
     check.executor(executor)
     check.number("student_scale", student_scale, least=0)
     begin, steps = recorded_steps(alpha, N, _common_time(start))
@@ -232,7 +232,7 @@ def simulate(
         pace = Pace(model, schedule)
         check_batches(model, pace)
         largest_eta = pace.probe(begin / N, (begin + max(steps[-1], 1)) / N)[0]
-    paced = {} if pace is None else {"pace": pace}
+    paced = ({} if pace is None else {"pace": pace}) | ({"keep_weights": True} if keep_weights else {})
     planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **paced, **data)
     warn_coarse_step(model, N, largest_eta)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
