@@ -47,3 +47,31 @@ def test_runs_with_common_weights_share_their_memory():
     runs = ov.simulate(model, N=60, alpha=[0, 1], rng=1, runs=3, weights=random_weights(model, N=60, rng=1))
     assert runs.F.shape == (3, 60, 30) and runs.F.strides[0] == 0
     assert not np.array_equal(runs.v[0], runs.v[1])
+
+
+def test_runs_share_features_where_they_are_told_to(tmp_path):
+    model = manifold(ratio=0.4)
+    options = dict(N=50, alpha=[0, 1], rng=1)
+    alone, one, shared = (
+        ov.simulate(model, runs=n, share_features=share, **options) for n, share in ((3, False), (2, True), (3, True))
+    )
+    assert shared.F.shape == (3, 50, 20) and shared.F.strides[0] == 0 and alone.F.strides[0] > 0
+    np.testing.assert_array_equal(shared.F[2], alone.F[0])
+    np.testing.assert_array_equal(shared.Q[:2], one.Q)  # whatever the number of runs
+    np.testing.assert_array_equal(shared.W, alone.W)  # students and teachers of their own
+    np.testing.assert_array_equal(shared.W_star, alone.W_star)
+    assert len(np.unique(shared.T[:, 0, 0])) == 3 and not np.array_equal(shared.Q[1:], alone.Q[1:])
+    for run in range(3):
+        np.testing.assert_allclose(shared.realisation(run)[1].Q, shared.Q[run, 0], rtol=0, atol=1e-6)  # float32
+    again = ov.simulate(model, runs=3, weights=[shared.weights(i) for i in range(3)], **options)
+    assert again.F.strides[0] > 0  # three views are three arrays
+    F = shared.F[0]
+    again = ov.simulate(model, runs=3, weights=[(*shared.weights(i)[:2], F) for i in range(3)], **options)
+    assert again.F.strides[0] == 0
+    np.testing.assert_allclose(again.Q, shared.Q, rtol=1e-5)  # rows of F normalised a second time
+    for runs in (shared, alone):
+        runs.save(tmp_path / "runs.npz")
+        loaded = ov.load(tmp_path / "runs.npz")
+        assert loaded == runs and (loaded.F.strides[0] == 0) == (runs is shared)
+    with pytest.raises(ValueError, match="share_features=True with weights="):
+        ov.simulate(model, runs=3, weights=shared.weights(0), share_features=True, **options)

@@ -66,6 +66,11 @@ class CovariatesEnsemble(Runs):
     test_error_se: np.ndarray | None = None
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
 
+    def __post_init__(self):
+        super().__post_init__()
+        given = {x: getattr(self, x, None) for x in ("W", "W_star", "F")}  # one copy stands for all runs
+        self.settle(**{x: np.broadcast_to(a, (len(self), *a.shape[1:])) for x, a in given.items() if a is not None})
+
     def _curve(self, name):
         if name == "test_error" and self.test_error is None:
             raise ValueError("these runs were not tested on fresh samples; simulate with test=4096.")

@@ -81,11 +81,14 @@ def manifold_plan(
     block=1024,
     moments="ge",
     normalise_rows=True,
+    share_features=False,
     test=None,
     keep_weights=False,
 ):
     """The Plan of a hidden manifold: each run has weights, hence a spectrum, of its own."""
     check.flag("normalise_rows", normalise_rows)
+    if check.flag("share_features", share_features) and weights is not None:
+        raise ValueError("share_features=True with weights=, which set them; runs share an F that is one array in all.")
     if start is not None:
         raise ValueError(
             "start= gives overlaps on the nodes of a limit, which no weights have one by one; expected "
@@ -94,7 +97,9 @@ def manifold_plan(
     if method not in ("auto", "direct"):
         raise ValueError(f"method = {check.shown(method)}; expected 'auto' or 'direct' for the hidden manifold.")
     if weights is None:
-        starts = [random_weights(model, N=N, rng=child, student_scale=student_scale) for child in children]
+        draw = partial(random_weights, model, N=N, student_scale=student_scale)
+        starts = [draw(rng=children[0])]
+        starts += [draw(rng=child, F=starts[0].F if share_features else None) for child in children[1:]]
     else:
         starts = _given_weights(model, N, weights, len(children), normalise_rows)
     test = _test_size(test, latents)
@@ -155,13 +160,9 @@ def _gathered(records, starts, *, record, law, model, **common):
     Q, R, v, *rest = records
     final = rest.pop() if len(rest) % 2 else None
     T = np.stack([law.teacher_covariance(model, w.W_star) for w in starts])
-    one = all(w is starts[0] for w in starts)
     stack = {x: [getattr(w, x) for w in starts] for x in Weights._fields if getattr(starts[0], x) is not None}
-    # F is large: runs that share it share its memory
-    common |= {
-        x: np.broadcast_to(arrays[0], (len(starts), *arrays[0].shape)) if one else np.stack(arrays)
-        for x, arrays in stack.items()
-    }
+    # runs that share weights share their memory: one copy here, which the record broadcasts
+    common |= {x: np.stack(parts[:1] if all(w is parts[0] for w in parts) else parts) for x, parts in stack.items()}
     common |= dict(zip(("test_error", "test_error_se"), rest, strict=False))
     found = record(model=model, Q=Q, R=R, v=v, T=T, final_W=None if final is None else final[:, 0], **common)
     if rest:

@@ -21,7 +21,7 @@ class Weights(NamedTuple):
     F: Any = None
 
 
-def random_weights(model, *, N, rng, student_scale=1.0):
+def random_weights(model, *, N, rng, student_scale=1.0, F=None):
     """Independent weights of a hidden manifold: W of N(0, student_scale^2), W_star of N(0, 1), F with normalised rows.
 
     Parameters
@@ -34,6 +34,8 @@ def random_weights(model, *, N, rng, student_scale=1.0):
         Seed or generator.
     student_scale : float
         Standard deviation of the students' weights, >= 0.
+    F : ndarray, shape (N, D), optional
+        Features with normalised rows, to be shared; drawn by default.
 
     Returns
     -------
@@ -61,7 +63,7 @@ def random_weights(model, *, N, rng, student_scale=1.0):
     return Weights(
         scale * rng.standard_normal((model.K, N)),
         rng.standard_normal((model.M, D)),
-        normalise_feature_rows(rng.standard_normal((N, D))),
+        normalise_feature_rows(rng.standard_normal((N, D))) if F is None else F,
     )
 
 
@@ -85,7 +87,8 @@ def _given_weights(model, N, weights, runs, normalise_rows=True):
             raise ValueError(
                 f"weights has {len(weights)} tuples ({', '.join(names)}); expected one, or runs = {runs} of them."
             )
-        checked = [_checked_weights(model, N, w, normalise_rows) for w in weights]
+        known: dict = {}  # runs that are given one F keep one
+        checked = [_checked_weights(model, N, w, normalise_rows, known) for w in weights]
         if len(names) == 3 and len({w.F.shape for w in checked}) > 1:
             raise ValueError(f"the F in weights differ in shape: {[w.F.shape for w in checked]}; expected one D.")
         return checked
@@ -93,18 +96,20 @@ def _given_weights(model, N, weights, runs, normalise_rows=True):
         raise ValueError(
             f"weights = {check.shown(weights)}; expected ({', '.join(names)}), or a list of one such tuple per run."
         )
-    return [_checked_weights(model, N, weights, normalise_rows)] * runs
+    return [_checked_weights(model, N, weights, normalise_rows, {})] * runs
 
 
-def _checked_weights(model, N, weights, normalise_rows):
+def _checked_weights(model, N, weights, normalise_rows, known):
     """The arrays of one run, with shapes that fit the model and each other."""
     W = check.array("W", weights[0], (model.K, N))
     if len(weights) == 2:
         return Weights(W, check.array("W_star", weights[1], (model.M, model.Phi.shape[1])))
-    F = check.array("F", weights[2], (N, "D"))
-    W_star = check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}.")
-    check_ratio(model, F)
-    return Weights(W, W_star, normalise_feature_rows(F) if normalise_rows else F)
+    if id(weights[2]) not in known:
+        F = check.array("F", weights[2], (N, "D"))
+        check_ratio(model, F)
+        known[id(weights[2])] = normalise_feature_rows(F) if normalise_rows else F
+    F = known[id(weights[2])]
+    return Weights(W, check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}."), F)
 
 
 def _check_inputs(model, D, latents, center, block):

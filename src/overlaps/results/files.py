@@ -33,6 +33,7 @@ SHAPES = {
     "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
     "final_W": "rKN",
 }  # fmt: skip
+WEIGHTS = {"W", "W_star", "F"}
 BARE = {"State", "FixedPoint"}  # records without a model
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
 MAKERS: dict[str, Any] = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
@@ -96,7 +97,8 @@ def _contents(result):
     for f in fields(result):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
-            arrays[f.name] = value
+            shared = f.name in WEIGHTS and value.strides[0] == 0  # one copy of what all runs share
+            arrays[f.name] = value[:1] if shared else value
         elif f.name not in ("model", "models", "solver", "schedule", "parts", "state") and (f.compare or _bare(result)):
             header[f.name] = value
     head: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
