@@ -97,7 +97,7 @@ def solve(
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The default methods and "exponential"
         control the error of eps_g relative to itself as well, until rounding hides it: that of Q and R, or with
-        "structured" about 5e-14 for erf and up to 2e-13 for linear units on flat spectra (beta = 0.1, L = 4096).
+        "structured" about 5e-14 for erf and 5e-15 for linear units.
         ``Trajectory.eps_floor`` says what is left; ``late=True`` goes on. A plateau amplifies every error.
     progress : bool
         Show a progress bar.

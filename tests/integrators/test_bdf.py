@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from measured import late_linear_unit
 from scipy.integrate import BDF
 from scipy.linalg import expm
 
@@ -210,6 +211,62 @@ def test_eps_g_keeps_rtol_as_it_falls(L, seed):
     np.testing.assert_allclose(traj.eps_g[seen], exact[seen], rtol=3e-6, atol=1e-15)
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("L", "beta"), [(16, 0.1), (256, 0.1), (256, 2.0), *(slow(L, b) for L in (16, 256, 1024) for b in (0.1, 0.5, 2.0))]
+)
+def test_linear_units_keep_rtol_at_any_number_of_eigenvalues(L, beta, monkeypatch):
+    """eps_g = (1/2) sum_l s_l m_l adds L errors: each block has its share of atol. Against the secular solution."""
+    traj, exact = late_linear_unit(beta, L)
+    error = np.abs(traj.eps_g - exact)
+    # rtol 1e-8 in the overlaps, of which eps_g is a difference: 3.4e-8 at most, at L = 16
+    assert np.all(error[:2] < 6e-8 * exact[:2])
+    assert error[2] < 1e-14  # at 1e-8, where overlaps of order one round to 1e-16: 5e-15 at most
+    assert np.all(traj.eps_floor > 0.7 * error)
+    monkeypatch.setattr(System, "polynomial", False)  # one tolerance for all blocks
+    before, _ = late_linear_unit(beta, L)
+    assert traj.nfev < 1.5 * before.nfev
+    if beta < 1:  # where the eigenvalues are much alike, the errors of the blocks add up
+        assert np.max(np.abs(before.eps_g - exact) / error) > 3
+
+
+def test_blocks_without_speed_or_coordinates_have_shares():
+    """s_l = 0 never moves, p_l = 0 holds nothing: every share is a positive number all the same."""
+    spectrum = ov.Spectrum([2.0, 1.0, 0.0, 0.5], [0.3, 0.3, 0.4, 0.0])
+    model = ov.committee_machine(2, 1, activation=ov.linear, eta=0.2, eta_v=0.1, spectrum=spectrum)
+    system = System(model, model.random_start(N=100, rng=1))
+    assert system.shares.shape == (system.packing.size,) and np.all(system.shares > 0) and np.all(system.shares < 2)
+    traj = ov.solve(model, system.start, [1.0, 30.0], method="structured")
+    reference = ov.solve(model, system.start, [1.0, 30.0], method="DOP853", rtol=1e-12)
+    assert distance(traj, reference) < 1e-8  # rtol
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("L, beta", [(16, 0.1), (64, 0.5)])
+def test_quadratic_units_gain_by_shares(L, beta, monkeypatch):
+    """The reference follows the differences of students and teachers, which lose nothing."""
+    spectrum = ov.power_law(beta=beta, L=L)
+    model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.1, spectrum=spectrum)
+    start = model.random_start(N=100 * L, rng=1, teacher="ideal", student_scale=0.5)
+    alpha = np.geomspace(1, 30 / spectrum.s[-1], 12)
+    exact = ov.solve(model, start, alpha, method="structured", rtol=1e-11, late=True).eps_g
+    seen = exact > 1e-7
+    assert 3 < seen.sum() < len(alpha)  # the run ends far below
+
+    def error():
+        traj = ov.solve(model, start, alpha, method="structured")
+        return np.max(np.abs(traj.eps_g / exact - 1)[seen])
+
+    shared = error()
+    assert ov.solve(model, start, alpha, method="structured", rtol=1e-11).success
+    monkeypatch.setattr(System, "polynomial", False)
+    # at most 100 rtol at 1e-7, which multiplies by 1e7 what it is a difference of; 5 to 7 times less than before
+    assert shared < 1e-6 and error() > 3 * shared
+
+
 def test_stiff_problem_to_the_requested_tolerance():
     """L = 128: output times between the steps, and eps_g, which amplifies errors by 1 / eps_g = 10^3."""
     model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))
@@ -414,6 +471,29 @@ def test_exponential_step_keeps_rtol_of_eps_g():
     traj = ov.solve(model, start, alpha, method="exponential", rtol=1e-3)
     np.testing.assert_allclose(traj.eps_g, exact, rtol=1e-3)
     assert exact[-1] < 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("L, beta", [(64, 0.1), (64, 0.5), (64, 1.0), (256, 2.0)])
+def test_exponential_step_keeps_rtol_on_power_laws(L, beta):
+    """At every time, down to 1e-9; against the secular solution."""
+    traj, exact = late_linear_unit(beta, L, "exponential", 1e-3, 10.0 ** -np.arange(1, 10))
+    assert traj.success
+    np.testing.assert_allclose(traj.eps_g, exact, rtol=3e-3)  # 1.5e-3 at most
+    assert np.all(traj.eps_floor > 0.7 * np.abs(traj.eps_g - exact))
+
+
+@pytest.mark.slow
+def test_exponential_step_keeps_rtol_behind_a_plateau():
+    """erf, alpha = 1 to 1e5; the reference follows the differences to the end."""
+    model = ov.committee_machine(2, 2, eta=0.25, normalised=True, spectrum=ov.power_law(beta=1.5, L=64))
+    start = model.random_start(N=6400, rng=1, student_scale=0.01, teacher="ideal")
+    alpha = np.geomspace(1, 1e5, 26)
+    exact = ov.solve(model, start, alpha, method="structured", rtol=1e-9, late=True).eps_g
+    error = np.abs(ov.solve(model, start, alpha, method="exponential", rtol=1e-3).eps_g / exact - 1)
+    assert exact[-1] < 1e-6
+    assert np.max(error) < 1e-2  # 10 rtol: the escape multiplies errors, 5.5 rtol are left of it at alpha = 40
+    assert np.max(error[alpha > 100]) < 1e-3
 
 
 # what "auto" chooses --------------------------------------------------------------------------------------------------

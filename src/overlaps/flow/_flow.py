@@ -9,7 +9,6 @@ import numpy as np
 
 from .._base.jit import jit
 
-SENSITIVE = 1e-3  # eps_g, relative to the size of its gradient times the overlaps, below which it needs smaller steps
 FEW = 4  # blocks below which vector instructions do not pay along them
 MANY = 20  # students from which they pay along units
 SPHERE = -1.0  # in place of a decay: the one that keeps the norms of the students, each its own
@@ -239,12 +238,12 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, 
 
 
 @jit(bare=True)
-def tightening(eps_g, S, A, B, eta):
-    """Factor on tolerances: 1 down to eps_g = SENSITIVE in natural units, then falling with it."""
+def tightening(eps_g, S, A, B, eta, sensitive):
+    """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling."""
     K, terms = A.shape[0], 0.0
     for i in range(K):
         for j in range(K):
             terms += 0.5 * abs(A[i, j] * S[i, j])
         for m in range(B.shape[1]):
             terms += abs(B[i, m] * S[i, K + m])
-    return min(max(eps_g, 0.0) / max(SENSITIVE * terms / eta, 1e-300), 1.0) ** 1.2
+    return min(max(eps_g, 0.0) / max(sensitive * terms / eta, 1e-300), 1.0) ** 1.2

@@ -119,7 +119,7 @@ class DifferenceSystem(System):
     """
 
     decay = decay_v = 0.0
-    kernel = None
+    kernel, polynomial = None, False
 
     def __init__(self, model, start, frame=None, pace=None):
         start = start.on(model)

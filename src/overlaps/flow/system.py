@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..activations.closure import bind
+from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.state import State
 from ._flow import SPHERE, flow, gather, tightening
 from .packing import Packing
@@ -21,7 +22,8 @@ class System:
     4. ``derivatives(exact) -> dA, dB, dC, ddv`` with respect to (triangle of Q, R, v) where ``close`` was called last.
     5. ``change_of_eps_g(dy)``: first-order change of eps_g there, what an error dy of the overlaps costs.
     6. ``unit(y)``: natural size of the entries of y, to which absolute tolerances are relative; 1 for overlaps.
-    7. ``tightening(y)``: factor <= 1 on the tolerances that keeps eps_g as accurate as the overlaps.
+    7. ``tightening(y)``: factor <= 1 on the tolerances that keeps eps_g as accurate as the overlaps; it falls below
+       eps_g = ``sensitive`` in natural units. ``shares``: parts (n,) of the absolute tolerance for the entries of y.
     8. ``kernel``: the compiled closure where this very flow is to be stepped in compiled code, or None.
     9. ``packing`` (layout of y), ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``: what the kernels
        of the flow take beside the closure.
@@ -146,7 +148,34 @@ class System:
     def tightening(self, y):
         """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""
         eps_g = self.close(y)
-        return tightening(eps_g, self.S, self.A, self.B, self.model.eta)
+        return tightening(eps_g, self.S, self.A, self.B, self.model.eta, self.sensitive)
+
+    @property
+    def polynomial(self):
+        """Whether the closure is a polynomial of few overlaps, whose rounding does not add up along a run."""
+        return {self.model.activation.code, self.model.teacher_activation.code} <= {LINEAR, QUADRATIC}
+
+    @property
+    def sensitive(self):
+        """Level of eps_g, in units of its gradient times the overlaps, below which it needs smaller steps."""
+        return 1e-2 if self.polynomial else 1e-3
+
+    @property
+    def shares(self):
+        """Parts (n,) of the absolute tolerance for the entries of y.
+
+        p_l max(1, <s>/s_l) for q^l, s_l times that for r^l: every block may err by the same part of eps_g, whatever
+        their number. One for all where errors are accumulated rounding, which smaller steps do not lower: with erf
+        and relu.
+        """
+        if not self.polynomial:
+            return np.ones(self.packing.size)
+        spectrum = self.model.spectrum
+        r = np.where(spectrum.p > 0, spectrum.p, 1.0) * np.maximum(spectrum.s, spectrum.mean)
+        q = r / np.where(spectrum.s > 0, spectrum.s, spectrum.mean)
+        triangle, crossed = self.packing.triangle, self.packing.crossed
+        rest = np.ones(self.packing.size - self.packing.entries * r.size)
+        return np.concatenate([np.tile(r, crossed), np.tile(q, triangle), rest])
 
     def rhs(self, alpha, y):
         """dy/dalpha."""

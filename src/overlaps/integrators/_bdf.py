@@ -33,7 +33,7 @@ from ._steps import (
 FROZEN = types.Tuple([VECTOR, MATRIX, MATRIX, CUBE, CUBE, CUBE, CUBE, CUBE, MATRIX])
 SPECTRUM = types.Tuple([VECTOR, VECTOR, CUBE, REAL, REAL, REAL])
 NEWTON = types.Tuple([MATRIX, INTS, MATRIX, MATRIX])
-TOLERANCES = types.UniTuple(REAL, 6)
+TOLERANCES = types.UniTuple(REAL, 7)
 SIGNATURE = INT(
     *FIRST, SPECTRUM, FROZEN, NEWTON, TOLERANCES, VECTOR, BOOL, INT, MATRIX, MATRIX, types.Tuple([CUBE, CUBE]),
     VECTOR, MATRIX, INTS,
@@ -49,7 +49,7 @@ ERROR = KAPPA * GAMMA + 1 / np.arange(1, MOST + 2)
 TILE = 512  # numbers of a row of differences that are changed at once, so that they stay in the nearest memory
 T, H, ACCOUNT, BEFORE, SHARE, TRIED, END, C = range(8)  # of ``clock``
 OUTPUT, RECORDED, EVALUATIONS, ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(8)  # of ``place``
-Y, OLD, NEW, D0, PSI, SCALE, F, X = range(8)  # of the rows of ``rows``
+Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
 
 
 @jit
@@ -92,11 +92,12 @@ def predict(D, order, atol, rtol, rows):
     for first in range(0, n, TILE):
         last, at = min(first + TILE, n), first + n * np.arange(order + 1)
         new, psi, scale = rows[NEW, first:last], rows[PSI, first:last], rows[SCALE, first:last]
+        share = rows[SHARES, first:last]
         new[:] = psi[:] = 0.0
         mix(each, whole, at, new)
         mix(along, whole, at, psi)
         for l in range(last - first):
-            scale[l] = 1.0 / (atol + rtol * abs(new[l]))
+            scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
 
 
 @jit(fast=True, bare=True)
@@ -109,13 +110,13 @@ def norm(x, scale):
 
 
 @jit(fast=True, bare=True)
-def negligible(x, y, atol, rtol, least):
-    """Whether all |x| <= max(atol + rtol |y|, least); False for nan."""
+def negligible(x, y, share, atol, rtol, least):
+    """Whether all |x| <= max(atol + rtol |y|, least), with atol and least in units of ``share``; False for nan."""
     for first in range(0, x.size, TILE):  # without an exit inside, so that a tile becomes vector instructions
         beyond = 0
         for l in range(first, min(first + TILE, x.size)):
-            bound = atol + rtol * abs(y[l])
-            beyond += 0 if abs(x[l]) <= (bound if bound > least else least) else 1
+            bound, floor = atol * share[l] + rtol * abs(y[l]), least * share[l]
+            beyond += 0 if abs(x[l]) <= (bound if bound > floor else floor) else 1
         if beyond > 0:
             return False
     return True
@@ -135,11 +136,15 @@ def velocity(closure, constants, work, y, dy):
 def newton_iteration(closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks,
                      clock, place):  # fmt: skip
     """Solve d = c f(y + d) - psi from the prediction y; (whether it converged, iterations)."""
-    tolerance, rounding = tolerances[4:]
+    tolerance, rounding = tolerances[4:6]
     t_new, n, before = clock[END], rows.shape[1], 0.0
     c = (t_new - clock[T]) / ALPHA[order]
     new, d, psi, scale, b, x = rows[NEW], rows[D0], rows[PSI], rows[SCALE], rows[F], rows[X]
+    y, share = rows[Y], rows[SHARES]
     d[:] = 0.0
+    for l in range(n):
+        x[l] = y[l] / share[l]
+    rounded = rounding * largest(x)
     for k in range(ITERATIONS):
         velocity(closure, constants, work, new, b)
         place[EVALUATIONS] += 1
@@ -151,9 +156,9 @@ def newton_iteration(closure, constants, work, spectrum, frozen, newton, toleran
             return False, k + 1
         correct(frozen, spectrum, clock[C], newton, b, blocks[0], blocks[1], x)
         # what is rounding has no rate of convergence; the first correction, of which the error estimate is made, counts
-        least = rounding * largest(rows[Y]) if clock[TRIED] == t_new else 0.0
+        least = rounded if clock[TRIED] == t_new else 0.0
         clock[TRIED] = t_new
-        if negligible(x, rows[Y], 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
+        if negligible(x, y, share, 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
             return True, k + 1
         size = norm(x, scale)
         rate = size / before if k > 0 else 0.0
@@ -204,19 +209,19 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
     NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step.  ``clock`` and ``place`` are kept
     between calls.  ``control`` = (rtol, atol that were asked for, largest step, largest overlap, whether students
     have kinks, level of eps_g), ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of
-    Newton's iteration, rounding of its solution).
+    Newton's iteration, rounding of its solution, level of eps_g below which steps are smaller).
     """
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
-    base_rtol, base_atol, least_factor, least_atol, _, _ = tolerances
+    base_rtol, base_atol, least_factor, least_atol, _, _, sensitive = tolerances
     max_step = control[2]
     n, finish, bound = rows.shape[1], place[EVALUATIONS] + budget, times[-1]
-    y, new, d, scale = rows[Y], rows[NEW], rows[D0], rows[SCALE]
+    y, new, d, scale, share = rows[Y], rows[NEW], rows[D0], rows[SCALE], rows[SHARES]
     eps_g = close(closure, constants, work, 1.0, y)
     near = notable(constants, work, control, y, eps_g)[1]
     while True:
         t, h, order = clock[T], clock[H], place[ORDER]
         least = 10 * (np.nextafter(t, inf) - t)
-        factor = max(tightening(eps_g, work[0], work[2], work[3], eta), least_factor)
+        factor = max(tightening(eps_g, work[0], work[2], work[3], eta, sensitive), least_factor)
         rtol, atol = factor * base_rtol, max(factor * base_atol, least_atol)
         current, again = place[ASKED] == 1, place[ASKED] == 1
         place[ASKED] = 0
@@ -257,7 +262,7 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
                 continue
             safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iterations)
             for l in range(n):
-                scale[l] = 1.0 / (atol + rtol * abs(new[l]))
+                scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
             error = abs(ERROR[order]) * norm(d, scale)
             if not error > 1.0:
                 break
@@ -285,8 +290,8 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
             place[EQUAL] = place[FACTORISED] = 0
         else:
             # a change of step or order rescales D: the last share is taken again
-            share = abs(ERROR[order] * change_of_eps_g(constants, work, d))
-            clock[SHARE] = share / max(eps_g, least_atol)
+            left = abs(ERROR[order] * change_of_eps_g(constants, work, d))
+            clock[SHARE] = left / max(eps_g, least_atol)
         clock[ACCOUNT] += clock[SHARE]
         was = near
         unusual, near = notable(constants, work, control, y, eps_g)

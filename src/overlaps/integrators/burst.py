@@ -110,9 +110,9 @@ class Backward(Burst):
         solver = self.solver
         L, K, M = solver.system.shape
         ready(self.kernel, _bdf.march, _bdf.SIGNATURE)
-        self.rows, self.D = np.zeros((8, solver.n)), np.array(solver.D)
+        self.rows, self.D = np.zeros((9, solver.n)), np.array(solver.D)
         self.y, self.y_old, self.new = self.rows[:3]
-        self.y[:] = solver.y
+        self.y[:], self.rows[_bdf.SHARES] = solver.y, solver.shares
         self.clock = np.array([solver.t, solver.h_abs, 0.0, solver.t, 0.0, solver.t, solver.t, 0.0])
         self.place = np.array([1, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
         self.newton, blocks = solver.J.rotated.room(), (np.empty((K, M, L)), np.empty((K, K, L)))

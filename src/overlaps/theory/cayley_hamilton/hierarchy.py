@@ -28,6 +28,7 @@ class MomentSystem(System):
     """The flow in moments, in the protocol of ``integrate``: packed like a System, moments in place of blocks."""
 
     kernel = None  # compiled steps are those of the flow in blocks
+    polynomial = False  # nor are the moments blocks, each with its share of the tolerance
 
     def __init__(self, model, start, basis):
         super().__init__(model, start)
