@@ -117,20 +117,32 @@ def explicit_evaluations():
     return (last - first) / 30
 
 
-def errors_on_flat_spectra(L):
-    """Relative errors of eps_g at 1e-4, 1e-6, 1e-8: structured BDF at rtol 1e-8, a linear unit at beta = 0.1."""
-    spectrum = ov.power_law(beta=0.1, L=L)
+def late_linear_unit(beta, L, method="structured", rtol=1e-8, levels=(1e-4, 1e-6, 1e-8)):
+    """(Solution of a linear unit from zero overlap at the times at which eps_g is ``levels``, exact eps_g there)."""
+    spectrum = ov.power_law(beta=beta, L=L)
     model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=spectrum)
     p = spectrum.p[:, None, None]
-    start = ov.State.from_blocks(model, q=p, r=0 * p, t=p)
+    start = ov.State.from_blocks(model, q=0 * p, r=0 * p, t=p)
 
-    def exact(log_alpha):  # eps_g = 1 at the start
-        return float(linear.error(spectrum, 0.5, [np.exp(log_alpha)])[0] / linear.error(spectrum, 0.5, [0.0])[0])
+    def exact(log_alpha):
+        return float(linear.error(spectrum, 0.5, [np.exp(log_alpha)], student_scale=0.0)[0])
 
-    levels = (1e-4, 1e-6, 1e-8)
-    times = [scipy.optimize.brentq(lambda x, level=level: exact(x) - level, -5.0, 40.0, rtol=1e-14) for level in levels]
-    traj = ov.solve(model, start, np.exp(times), method="structured")
-    return abs(traj.eps_g / [exact(x) for x in times] - 1)
+    times = [scipy.optimize.brentq(lambda x, level=level: exact(x) - level, -9.0, 40.0, rtol=1e-14) for level in levels]
+    return ov.solve(model, start, np.exp(times), method=method, rtol=rtol), np.array([exact(x) for x in times])
+
+
+def errors_of_linear_units(L, betas=(0.1, 0.5, 1.0, 2.0)):
+    """Largest relative errors of eps_g at 1e-4, 1e-6, 1e-8 over beta: structured BDF at rtol 1e-8."""
+    runs = [late_linear_unit(beta, L) for beta in betas]
+    return np.max([abs(traj.eps_g / exact - 1) for traj, exact in runs], axis=0)
+
+
+def superfluous_students(alpha):
+    """eps_g of K = 3 students of one noisy teacher (eta 0.2, sigma 0.3) over the floor of two that are switched off."""
+    model = ov.committee_machine(3, 1, eta=0.2, noise=0.3)
+    Q = np.diag([1.0, 1e-3, 1e-3]) + 1e-4 * np.outer([0, 1, 1], [0, 1, 1])
+    start = ov.State.from_overlaps(model, Q=Q, R=np.eye(3, 1), T=[[1.0]])
+    return ov.solve(model, start, alpha).eps_g / (0.2 * 0.3**2 / (2 * np.pi) * (2 + 3**-0.5))
 
 
 def sparse_inputs(share, N=200, runs=20, alpha=10):

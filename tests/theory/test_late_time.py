@@ -321,6 +321,84 @@ def test_local_slope_where_the_error_underflows():
     np.testing.assert_allclose(slope, -a * (2 - np.sqrt(3)) * np.array([1e6, 1e12]), rtol=1e-12)
 
 
+# label noise ----------------------------------------------------------------------------------------------------------
+
+
+def test_noise_floor_golden_numbers():
+    """Published to 14 digits."""
+    found = [late_time.noise_floor(M, eta=0.5, noise=0.1) for M in (2, 3)]
+    np.testing.assert_allclose(found, [0.00051487144712, 0.00051185329454], rtol=1e-10)
+
+
+@pytest.mark.parametrize("M, eta, v, tolerance", [(1, 0.3, None, 1e-5), (2, 0.5, 1.0, 5e-5), (3, 2.0, None, 5e-4)])
+def test_noise_floor_is_the_error_of_the_fixed_point(M, eta, v, tolerance):
+    """First order in sigma^2: corrections of order sigma^2 = 1e-4, times what grows towards the critical rate."""
+    weights = [M**-0.5 if v is None else v] * M
+    model = ov.committee_machine(M, M, eta=eta, noise=0.01, v=weights, v_star=weights)
+    point = ov.fixed_point(model, perfect(model)).state
+    exact = ov.closure(model, point.Q, point.R, point.T).eps_g
+    assert late_time.noise_floor(M, eta=eta, noise=0.01, v=v, v_star=v) == pytest.approx(exact, rel=tolerance)
+    small = late_time.noise_floor(M, eta=1e-6, noise=0.3)
+    assert small == pytest.approx(1e-6 * 0.09 / (2 * np.pi * np.sqrt(3)), rel=1e-5)  # any M; relative corrections ~ eta
+
+
+@pytest.mark.parametrize("K, M, activation", [(2, 2, ov.erf), (3, 1, ov.erf), (2, 1, ov.quadratic)])
+def test_fixed_points_know_the_spectrum_by_T_and_its_mean(K, M, activation, rng):
+    """Unequal p_l, a mean that is not one, teachers that differ from block to block; superfluous students."""
+    spectrum = ov.Spectrum([2.0, 1.0, 0.3], [0.2, 0.4, 0.4])
+    a = rng.standard_normal((3, M, 1))
+    t = spectrum.p[:, None, None] * (np.eye(M) + 0.2 * a @ a.swapaxes(1, 2))
+    extra = ((0, 0), (0, K - M), (0, K - M))
+    free = 0.01 * np.diag(np.arange(K) >= M) * spectrum.p[:, None, None]
+    options = dict(activation=activation, noise=0.3)
+    model = ov.committee_machine(K, M, eta=0.1, spectrum=spectrum, **options)
+    start = ov.State.from_blocks(model, q=np.pad(t, extra) + free, r=np.pad(t, extra[:2] + ((0, 0),)), t=t)
+    alike = ov.committee_machine(K, M, eta=0.1 * spectrum.mean, **options)
+    begin = ov.State.from_overlaps(alike, Q=start.Q, R=start.R, T=start.T)
+    many, one = (ov.fixed_point(*pair) for pair in ((model, start), (alike, begin)))
+    assert many.converged and one.converged and np.max(np.abs(many.state.R[:M] - start.T)) > 1e-4  # noise moved it
+    if activation is ov.erf:  # a quadratic student is known up to a rotation
+        np.testing.assert_allclose(many.state.Q, one.state.Q, atol=1e-12)
+        np.testing.assert_allclose(many.state.R, one.state.R, atol=1e-12)
+    errors = [ov.closure(m, x.state.Q, x.state.R, start.T).eps_g for m, x in ((model, many), (alike, one))]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize("M, eta", [(2, 0.2), (3, 0.1)])
+def test_the_floor_is_approached_as_errors_decay(M, eta):
+    """From perfect learning; the closed form leaves out F, relative corrections of order eta/critical_eta."""
+    spectrum = ov.power_law(beta=1.0, L=8)
+    model = ov.committee_machine(M, M, eta=eta, normalised=True, noise=0.05, spectrum=spectrum)
+    alpha = np.array([1.0, 10.0, 100.0, 1e4]) / eta
+    none = np.zeros(8)
+    closed = late_time.first_order(alpha, spectrum, M, eta=eta, noise=0.05, x=none, y=none)
+    exact = ov.solve(model, perfect(model), alpha).eps_g
+    floor = late_time.noise_floor(M, eta=eta, noise=0.05)
+    assert closed[0] < 0.75 * floor  # it is on the way
+    np.testing.assert_allclose(exact, closed, rtol=0.02)
+    assert exact[-1] == pytest.approx(floor, rel=1e-3)  # sigma^2 = 0.0025
+
+
+def test_superfluous_students_and_noise():
+    """One stays switched off, at (eta sigma^2/2 pi)(K - M + M/sqrt 3); of two the noise makes a growing pair."""
+    errors = {}
+    for K in (2, 3):
+        eta, noise = 0.2, 0.3
+        model = ov.committee_machine(K, 1, eta=eta, noise=noise)
+        off = np.arange(K) > 0
+        Q = np.eye(K, K) * np.where(off, 1e-3, 1.0) + 1e-4 * np.outer(off, off)
+        start = ov.State.from_overlaps(model, Q=Q, R=np.eye(K, 1), T=[[1.0]])
+        traj = ov.solve(model, start, [1e3, 1e4, 1e5, 1e6])
+        errors[K] = traj.eps_g / (eta * noise**2 / (2 * np.pi) * (K - 1 + 1 / np.sqrt(3)))
+        point = ov.fixed_point(model, start)
+        growing = np.sum(ov.linearise(model, point.state).eigenvalues.real > 1e-9)
+        assert point.converged and growing == {2: 0, 3: 2}[K]
+    np.testing.assert_allclose(errors[2][1:], errors[2][1], rtol=1e-7)  # at rest
+    assert 1 < errors[2][0] < 1.15  # corrections of order eta
+    np.testing.assert_allclose(errors[3], [1.2, 0.56, 0.37, 0.30], rtol=0.04)  # measured by another code, other starts
+    assert traj.Q[-1, 1, 1] > 100 and traj.Q[-1, 1, 2] < -100
+
+
 def test_shoulder_between_the_windows():
     """L = 512, M = 2: the end of the common modes is steep, about -1.2; M = 40 has a window of its own."""
     spectrum = ov.power_law(beta=1.0, L=512)
@@ -346,6 +424,9 @@ POWER = ov.power_law(beta=1.0, L=4)
         (lambda: late_time.critical_eta(0), "M = 0"),
         (lambda: late_time.critical_eta(2, v=0.0), "v = 0.0"),
         (lambda: late_time.first_order(1.0, POWER, 2, eta=-1.0), "eta = -1.0"),
+        (lambda: late_time.noise_floor(2, eta=4.62, noise=0.1), "eta = 4.62 is not below critical_eta = 4.61"),
+        (lambda: late_time.noise_floor(2, eta=2.31, noise=0.1, v=1.0, v_star=1.0), "critical_eta = 2.30"),
+        (lambda: late_time.noise_floor(2, eta=0.1, noise=-0.1), "noise = -0.1"),
         (lambda: late_time.first_order(1.0, POWER, 2, eta=0.1, x=[0.1]), r"x has shape \(1,\); expected \(4,\)"),
         (lambda: late_time.local_slope(1.0, POWER, 2.5, eta=0.1), "M = 2.5"),
         (lambda: late_time.second_order(np.eye(2), np.eye(3), np.eye(2)), r"expected \(..., M, M\)"),

@@ -1,4 +1,4 @@
-r"""Late times of perfectly learnable erf networks on any spectrum: relaxation, error, critical learning rate.
+r"""Late times of perfectly learnable erf networks on any spectrum: relaxation, error, critical learning rate, noise.
 
 K = M students have found their teachers, orthonormal in every block (t^l = p_l identity, mean eigenvalue one). By
 permutation symmetry four deviations per block are left, (r, g, q, c)_l: diagonal and off-diagonal entries of
@@ -18,7 +18,7 @@ from scipy.optimize import linear_sum_assignment
 
 from .._base import check
 from .._base.types import ArrayLike, Floats
-from ..models.spectrum import Spectrum
+from ..models.spectrum import Spectrum, isotropic
 from ..models.state import State
 from .linear import flow as linear_flow
 
@@ -32,6 +32,7 @@ __all__ = [
     "generator",
     "local_slope",
     "matrices",
+    "noise_floor",
     "relaxation_rates",
     "second_order",
     "windows",
@@ -249,6 +250,81 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
     return float(roots.min() / scale)
 
 
+def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_star: float | None = None) -> float:
+    r"""Error that label noise leaves when everything is learned, K = M.
+
+    .. math:: \epsilon_\infty = \frac{M v^2}{6\pi M} \big[(2w + 3(M-1))(X + (M-1)Y) + (M-1)(2w-3)(X - Y)\big],
+       \quad \Big[ a \begin{pmatrix} 2 & (M-1)w \\ w & 2+(M-2)w \end{pmatrix}
+       - \frac{4\eta^2}{\pi^2M^2} \begin{pmatrix} f_1 & f_2 \\ f_3 & f_4 \end{pmatrix} \Big]
+       \begin{pmatrix} X\\ Y \end{pmatrix} = \frac{2\eta^2\sigma^2}{\pi M v^2 M}
+       \begin{pmatrix} 1/w\\ 1/2 \end{pmatrix}
+
+    with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta that of v = 1/sqrt(M).
+
+    Parameters
+    ----------
+    M : int
+        Number of students and of teachers.
+    eta : float
+        Learning rate, below :func:`critical_eta`, where the floor diverges.
+    noise : float
+        Standard deviation of the label noise.
+    v, v_star : float, optional
+        As in :func:`matrices`.
+
+    Returns
+    -------
+    float
+        eta sigma^2 M v^2/(2 pi sqrt 3) for small eta.
+
+    Raises
+    ------
+    ValueError
+        eta >= critical_eta(M).
+
+    Notes
+    -----
+    Exact to first order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out
+    for any activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
+    :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with
+    T = sum_l s_l t^l and <s> C in place of C. Every fixed point, its overlaps and its error depend on the spectrum
+    through T and <s> alone, and are those of isotropic inputs at the learning rate eta <s>. Rates of escape and of
+    approach are not.
+
+    K > M is no such case. With one superfluous student the point where it is switched off is stable; with two or more
+    it is unstable: superfluous students pair up with opposite signs and grow, where g' and hence the noise is smaller,
+    and eps_g keeps falling (K = 3, M = 1: by a factor of four between alpha = 1e3 and 1e6, no stationary value found).
+
+    References
+    ----------
+    Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
+
+    Examples
+    --------
+    >>> from overlaps.theory import late_time
+    >>> [round(late_time.noise_floor(M, eta=0.5, noise=0.1), 10) for M in (2, 3)]
+    [0.0005148714, 0.0005118533]
+    """
+    # test: tests/theory/test_late_time.py::test_superfluous_students_and_noise
+    x, y = _stationary(M, eta, noise, v, v_star)
+    rates, amplitudes = _modes(isotropic(), M, eta, [x], [y], v, v_star)
+    return float(amplitudes.sum())
+
+
+def _stationary(M, eta, noise, v, v_star):
+    """Differences (X, Y), summed over the blocks, that label noise keeps up."""
+    M, effective = _effective(M, eta, v, v_star)
+    noise = check.number("noise", noise, least=0)
+    limit = critical_eta(M) * eta / effective
+    if effective >= critical_eta(M):
+        raise ValueError(f"eta = {eta:g} is not below critical_eta = {limit:.6g}, where perfect learning is unstable.")
+    n = min(M, 2)  # one student has no partner
+    source = 2 * effective**2 * noise**2 * eta / (np.pi * M * effective) * np.array([1 / W, 0.5])
+    balance = _unit(M, effective) * _relaxation(M) - effective**2 * _noise(M)
+    x, y = np.append(np.linalg.solve(balance[:n, :n], source[:n]), 0.0)[:2]
+    return x, y
+
+
 # errors ---------------------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +373,7 @@ def first_order(
     eta: float,
     x: ArrayLike | None = None,
     y: ArrayLike | None = None,
+    noise: float = 0.0,
     v: float | None = None,
     v_star: float | None = None,
 ) -> Floats:
@@ -305,7 +382,8 @@ def first_order(
     .. math:: \epsilon_1(\alpha) = \frac{M v^2}{6\pi M} \sum_l s_l \Big[ (2w + 3(M-1))\, u_l\,
        e^{-a(2+(M-1)w)s_l\alpha} + (M-1)(2w-3)\, d_l\, e^{-a(2-w)s_l\alpha} \Big]
 
-    with u = x + (M-1) y and d = x - y at alpha = 0.
+    with u = x + (M-1) y and d = x - y at alpha = 0. Label noise keeps up x_l = p_l X, y_l = p_l Y: these are taken from
+    x and y, and :func:`noise_floor` is added, which is thus approached as every other error decays.
 
     Parameters
     ----------
@@ -319,6 +397,8 @@ def first_order(
         Learning rate.
     x, y : array_like, shape (L,), optional
         Differences (:func:`differences`); by default unlearned modes, x = p and y = 0.
+    noise : float
+        Standard deviation of the label noise.
     v, v_star : float, optional
         As in :func:`matrices`.
 
@@ -344,8 +424,10 @@ def first_order(
     >>> bool(np.all(np.diff(late) < 0))
     True
     """
-    rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
-    return np.asarray(linear_flow.decay_sum(rates, amplitudes, check.times("alpha", alpha)))
+    X, Y = _stationary(M, eta, noise, v, v_star) if noise else (0.0, 0.0)
+    rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star, X, Y)
+    decay = linear_flow.decay_sum(rates, amplitudes, check.times("alpha", alpha))
+    return np.asarray(decay) + (noise_floor(M, eta=eta, noise=noise, v=v, v_star=v_star) if noise else 0.0)
 
 
 def local_slope(
@@ -518,12 +600,13 @@ def _groups(M, eta):
     return _unit(M, eta) * (2 + (M - 1) * W), _unit(M, eta) * (2 - W)
 
 
-def _modes(spectrum, M, eta, x, y, v, v_star):
-    """(rates, amplitudes) of the 2 L exponentials of eps_1."""
+def _modes(spectrum, M, eta, x, y, v, v_star, X=0.0, Y=0.0):
+    """(rates, amplitudes) of the 2 L exponentials of eps_1, with x - p X and y - p Y at the start."""
     s, p = _mean_one(spectrum)
     M, eta_M = _effective(M, eta, v, v_star)
     x = p if x is None else check.array("x", x, s.shape)
     y = np.zeros_like(s) if y is None else check.array("y", y, s.shape)
+    x, y = x - p * X, y - p * Y
     common = (2 * W + 3 * (M - 1)) * s * (x + (M - 1) * y)
     single = (M - 1) * (2 * W - 3) * s * (x - y)
     rates = np.concatenate([g * s for g in _groups(M, eta_M)])
