@@ -35,7 +35,7 @@ def approach(ax):
         model = ov.committee_machine(2, 2, eta=ETA, noise=NOISE, normalised=True, spectrum=spectrum)
         start = model.random_start(N=256 * 32, rng=2, student_scale=0.1, teacher="ideal")
         traj = ov.solve(model, start, alpha, method="structured", rtol=1e-7)
-        late = int(np.argmax((traj.eps_g < 0.002) & (alpha > 10)))
+        late = int(np.argmax((traj.eps_g < 0.001) & (alpha > 10)))
         x, y = late_time.differences(traj[late])
         closed = late_time.first_order(alpha[late:] - alpha[late], spectrum, 2, eta=ETA, noise=NOISE, x=x, y=y)
         ax.loglog(alpha[1:], traj.eps_g[1:], color=color, lw=2, label=name)
@@ -65,7 +65,7 @@ def superfluous(ax):
     norm.loglog(alpha, traj.Q[:, 1, 1], color="firebrick", ls=":", lw=1.5)
     norm.set_ylabel(r"$Q_{22}$ at K = 3 (dotted)")
     ax.set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", xlim=(1, 1e6), title="M = 1, superfluous students")
-    ax.legend(frameon=False, loc="lower center")
+    ax.legend(frameon=False, loc="center", bbox_to_anchor=(0.72, 0.2))
     return found
 
 

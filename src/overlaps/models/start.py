@@ -141,8 +141,8 @@ def warn_coarse_step(model, N, largest=1.0):
     if step > COARSE_STEP:
         warnings.warn(
             f"eta max(s) / N = {step:.2g} > {COARSE_STEP}: one step moves the top eigen-direction by O(1), so finite-N "
-            "SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean of SGD obeys "
-            "equations for linear students only (theory.linear.sgd_mean); else average runs of simulate, exact in law.",
+            "SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean of SGD "
+            "obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate.",
             RuntimeWarning,
             stacklevel=3,
         )
