@@ -185,7 +185,6 @@ def test_a_search_cut_short_says_so_and_is_not_above_the_best_constant():
         (lambda: ov.theory.linear.optimal_eta(-1.0, m0=1.0, noise=0.1), ["alpha", ">= 0"]),
     ],
 )
-@pytest.mark.timeout(900)  # one of them compiles the kernels of the adjoint: minutes on a busy machine without a cache
 def test_bad_input(make, words):
     with pytest.raises(ValueError) as error:
         make()

@@ -1,5 +1,6 @@
 """An objective as a function of the learning rate at knots, with its exact gradient."""
 
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -55,13 +56,14 @@ class Control:
         K, M = model.K, model.M
         matrices = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
         self.work = np.array(S), np.array(self.system.w), *matrices
-        forms = model.activation.closed_forms
+
+    @cached_property
+    def _steps(self):
+        """(forward, backward, their two kernels), compiled where they can be; when first needed, after all checks."""
+        closure, forms = self.system.closure, self.model.activation.closed_forms
         if closure.compiled is not None and hasattr(getattr(forms, "derivatives", None), "compile"):
-            self.kernels = _adjoint.ready(closure.compiled, forms.derivatives)
-            self.forward, self.backward = _adjoint.forward, _adjoint.backward
-        else:
-            self.kernels = self._closure, self._derivatives
-            self.forward, self.backward = _adjoint.interpreted()
+            return _adjoint.forward, _adjoint.backward, _adjoint.ready(closure.compiled, forms.derivatives)
+        return *_adjoint.interpreted(), (self._closure, self._derivatives)
 
     def _closure(self, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         return self.system.closure(S, w, A, B, C, dv)
@@ -86,8 +88,9 @@ class Control:
         """(objective, states at the knots)."""
         states, values = np.empty((self.knots.size, self.y0.size)), np.empty(2)
         states[0] = self.y0
+        forward, _, kernels = self._steps
         with np.errstate(all="ignore"):  # a diverging trial shows itself in the value
-            self.forward(self.kernels[0], self.constants, self.work, self.knots, u, per, states, values)
+            forward(kernels[0], self.constants, self.work, self.knots, u, per, states, values)
         return float(values[int(self.mean)]), states
 
     def gradient(self, u, per):
@@ -95,8 +98,9 @@ class Control:
         value, states = self.value(u, per)
         gradient = np.full(u.size, np.nan)
         if np.isfinite(value):
+            _, backward, kernels = self._steps
             with np.errstate(all="ignore"):
-                self.backward(*self.kernels, self.constants, self.work, self.knots, u, per, states, self.mean, gradient)
+                backward(*kernels, self.constants, self.work, self.knots, u, per, states, self.mean, gradient)
         return value, gradient
 
 

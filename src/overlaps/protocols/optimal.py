@@ -244,6 +244,7 @@ def optimal_schedule(
     initial = check.array("initial", initial, (control.knots.size,)) / model.eta
     if initial.min() < 0:
         raise ValueError(f"initial = {check.shown((initial * model.eta).tolist())}; expected learning rates >= 0.")
+    control.steps(np.clip(ROOM * initial, *limits).max())  # too many steps are refused before the first one
     with bar(progress, 2 * maxiter, "iterations") as tick:
         for fine in (1, 2, 4):
             search = _Search(control, limits, fine)
