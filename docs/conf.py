@@ -72,7 +72,10 @@ nitpick_ignore_regex = [
 # Scripts save their figure in the current folder; a copy of them, by topic, keeps the pictures out of the repository.
 TOPICS = {  # folder: (title, beginnings of file names)
     "networks": ("Networks", ()),  # the rest
-    "power_law": ("Power-law data", ("power_law", "linear", "feature", "plateau", "late", "crossover", "hierarchy")),
+    "power_law": (
+        "Power-law data",
+        ("power_law", "linear", "feature", "scaling", "plateau", "late", "crossover", "hierarchy"),
+    ),
     "quadratic": ("Quadratic networks", ("quadratic",)),
     "manifold": ("Hidden manifold", ("hidden", "manifold", "mixture", "latent", "generator", "digits")),
     "one_step": ("One gradient step", ("spiked", "one_step")),
