@@ -146,6 +146,7 @@ def test_results_keep_the_eigenvectors_in_files(tmp_path):
     np.testing.assert_array_equal(loaded.model.spectrum.basis, model.spectrum.basis)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:eta max:RuntimeWarning")
 def test_ode_meets_sgd_in_the_original_coordinates(rng):
     """Inputs Sigma^(1/2) z, weights and overlaps in the coordinates of Sigma: no eigenvector is ever used."""

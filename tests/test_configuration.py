@@ -105,6 +105,7 @@ def test_what_is_not_known_is_named_before_anything_runs(tmp_path, text, said):
     assert not (tmp_path / "try").exists()
 
 
+@pytest.mark.slow
 def test_results_of_another_configuration_are_kept(tmp_path):
     path = written(tmp_path, MODEL + START + SOLVE)
     first = run(path, progress=False)["trajectory"]

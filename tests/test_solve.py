@@ -294,6 +294,7 @@ def test_a_state_of_another_model_is_refused():
 # late times ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_late_true_goes_on_where_rounding_hides_the_error():
     model = ov.committee_machine(2, 2, eta=0.5)
     start = start_of(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.1, 0], [0, 0.2]])
@@ -316,6 +317,7 @@ def test_late_true_goes_on_where_rounding_hides_the_error():
     assert late.at(1155.0).R == pytest.approx(np.eye(2), abs=1e-8)
 
 
+@pytest.mark.slow
 def test_late_true_with_stop_and_steps():
     model = ov.committee_machine(1, 1, eta=1.0)
     for stop in (1e-30, 1e-190):  # the product of two errors of 1e-190 is below the range of float64
@@ -364,6 +366,7 @@ def test_late_true_is_refused_for_linear_units_that_share_what_they_learn():
         ov.solve(model, start_of(model, Q=np.eye(2), R=0.9 * np.eye(2)), (0, 1), late=True)
 
 
+@pytest.mark.slow
 def test_the_floor_is_the_size_of_the_rounding_errors():
     """Eps_g of nearly perfect students from Q and R against its leading order, T delta^2 E[g'^2] / 2 per student."""
     model = ov.committee_machine(2, 2, eta=0.5)

@@ -249,6 +249,7 @@ def test_progress_counts_trajectories(capsys):
     assert "5/5 trajectories" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_memory_stays_below_three_times_the_result():
     models = variants(MODEL, eta=list(np.linspace(0.1, 1.0, 200)))
     start, alpha = MODEL.random_start(N=1200, rng=1), np.linspace(0.0, 1.0, 101)

@@ -195,6 +195,7 @@ def test_linear_network_to_1e_minus_25(spectrum, rng):
     np.testing.assert_allclose(eps_g, exact, rtol=5e-9)
 
 
+@pytest.mark.slow
 def test_erf_decays_at_the_linearised_rate():
     """K = M = 2, T = 1: eps_g ~ exp(2 mu alpha), mu/a the larger eigenvalue of the matrix for the overlaps e.
 

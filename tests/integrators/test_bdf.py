@@ -458,6 +458,7 @@ def test_exponential_step_keeps_its_tolerance(name):
         assert distance(traj, reference) < 20 * rtol  # the errors of the steps add up
 
 
+@pytest.mark.slow
 def test_exponential_step_keeps_rtol_of_eps_g():
     """Fast blocks lag behind a slowly falling eps_g; an estimate that does not see it is wrong by 2e5 at the end."""
     spectrum = ov.power_law(beta=1.5, L=12)

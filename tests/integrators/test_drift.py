@@ -102,6 +102,7 @@ def test_many_at_once():
         np.testing.assert_array_equal(batch[i].Q, ov.solve(model, START, [2.0, 12.0]).Q)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["final", "mean"])
 def test_gradient_by_the_schedule(objective):
     """Central differences of sixth order, and the solution itself."""

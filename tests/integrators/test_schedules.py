@@ -121,6 +121,7 @@ def test_a_factor_of_one_changes_no_digit(method, rtol):
         assert len(plain) == len(paced)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["DOP853", "structured", "exponential", "LSODA"])
 def test_a_rate_of_zero_freezes_the_state(method):
     stop = S.step([2.0], [0.0])
@@ -181,6 +182,7 @@ def test_late_times_under_a_schedule():
         ov.solve(BASE, START, [1.0], late=True, schedule={"noise": schedule})
 
 
+@pytest.mark.slow
 def test_a_jacobian_of_rates_that_have_changed_is_made_again(monkeypatch):
     """It costs no accuracy to keep it, but iterations: a rate that goes up and down by a factor of 19."""
     swinging = S.from_function(lambda alpha: 1 + 0.9 * np.sin(alpha / 5))

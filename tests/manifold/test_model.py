@@ -221,6 +221,7 @@ def test_a_symmetric_start_is_reported():
     model.limit_start(P=P + np.diag([0, 0.1, 0.2]), T=[[1.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("N", "ratio"), [(400, 0.5), (60, 2.0), (40, 0.3)])
 def test_mean_and_variance_of_random_starts(N, ratio):
     # the smallest nodes have less than one direction: their law is approximate, its mean is not

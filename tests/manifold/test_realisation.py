@@ -17,6 +17,7 @@ def random_features(rng, N, D):
     return normalise_feature_rows(rng.standard_normal((N, D)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_moments_are_two_dimensional_integrals(rng, name):
     # three rows of any length: pairs (U_i, U_j) have a covariance that dblquad can integrate quadrant by quadrant

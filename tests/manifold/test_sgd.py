@@ -316,6 +316,7 @@ def manifold_sgd(W, v, v_star, X, nu, eta):
     return W, v
 
 
+@pytest.mark.slow
 def test_sgd_on_wide_latents_follows_the_corrected_theory(rng):
     # latents +-1.2 + N(0, 1), independent: not Gaussian, of standard deviation 1.56
     N, D, shift, alpha = 400, 200, 1.2, 10

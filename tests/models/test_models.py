@@ -64,6 +64,7 @@ def test_overlaps_of_weights():
     assert ov.State.from_blocks(model, q=q, r=r, t=t).Q == pytest.approx(state.Q)
 
 
+@pytest.mark.slow
 def test_random_start_has_the_law_of_random_weights():
     """First two moments of the overlaps over many draws: means 0 or sigma^2 p_l, variances as for explicit weights."""
     model = ov.committee_machine(2, 1, eta=0.5, spectrum=ov.Spectrum([2.0, 0.5, 0.2], [0.1, 0.4, 0.5]))
@@ -82,6 +83,7 @@ def test_random_start_has_the_law_of_random_weights():
             assert np.all(np.abs(gap) < 4.5 * error)  # 42 comparisons, seeded
 
 
+@pytest.mark.slow
 def test_variance_of_teacher_moments():
     """Var T_mn = (1 + delta_mn) <s^2> / N."""
     model = ov.committee_machine(1, 2, eta=0.1, spectrum=ov.power_law(beta=0.5, L=4))
@@ -93,6 +95,7 @@ def test_variance_of_teacher_moments():
     assert T[:, 0, 0].var() == pytest.approx(2 * expected, rel=0.12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("teacher", ["random", "ideal"])
 def test_orthonormal_students(teacher):
     """A random frame: one overlap with a vector of length sqrt(N) has the moments of one entry of a unit vector."""
@@ -117,6 +120,7 @@ def test_orthonormal_students(teacher):
         model.random_start(N=4, rng=0, students="orthonormal")
 
 
+@pytest.mark.slow
 def test_ideal_teacher():
     model = ov.committee_machine(2, 3, eta=0.1, spectrum=ov.power_law(beta=0.5, L=4))
     rng = np.random.default_rng(2)

@@ -37,7 +37,7 @@ RICH = dict(eta=0.7, eta_v=0.4, noise=0.3, weight_decay=(0.05, 0.1), batch_size=
     [
         (ov.erf, RICH | {"spectrum": ov.power_law(beta=1.0, L=3)}),
         (ov.erf, {"eta": 0.7, "gradient_flow": True}),
-        (ov.relu, {"eta": 0.3, "noise": 0.2}),
+        pytest.param(ov.relu, {"eta": 0.3, "noise": 0.2}, marks=pytest.mark.slow),  # compiles for a minute
         (ov.quadratic, {"eta": 0.05, "eta_v": 0.02}),
     ],
 )
@@ -64,6 +64,7 @@ def test_gradients_against_differences(activation, options, objective):
         assert found == pytest.approx(solved.eps_g[0], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_closures_that_are_not_compiled_take_the_same_steps():
     """Tanh is a sum of error functions, in Python: its value is that of solve, its gradient that of differences."""
     model = ov.committee_machine(2, 1, activation=ov.tanh, eta=0.6, noise=0.2)
@@ -104,6 +105,7 @@ def test_linear_closed_form():
     assert tiny[0] == pytest.approx(5e-10, rel=1e-12) and 0 < tiny[1] < tiny[0]
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_linear_optimum():
     exact = ov.theory.linear.optimal_error(10.0, m0=0.9, noise=0.5)
     gaps = []
@@ -125,6 +127,7 @@ def test_the_search_finds_the_linear_optimum():
     np.testing.assert_allclose(LINEAR.eta * greedy(greedy.knots), expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_best_constant_on_a_wide_spectrum():
     """Rates stay stable far beyond the time scale of the largest eigenvalue, which has few dimensions."""
     model = dataclasses.replace(LINEAR, eta=0.1, noise=1.0, spectrum=ov.power_law(beta=1.0, L=64))
@@ -138,6 +141,7 @@ def test_the_best_constant_on_a_wide_spectrum():
     assert best.value < 0.9 * value  # annealing gains an exponent
 
 
+@pytest.mark.slow
 def test_bounds_objectives_and_starts():
     kept = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=9, bounds=(0.1, 0.4))
     free = ov.optimal_schedule(LINEAR, BEGIN, 10.0, knots=9)

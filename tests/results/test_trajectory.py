@@ -13,6 +13,7 @@ class MyRK45(RK45):
     """A solver of the user's."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [MyRK45, "RK23", "structured", "exponential", "auto"])
 def test_at_integrates_with_the_solver_of_the_trajectory(method, results, tmp_path):
     model, start = results[0].model, results[1].start(0)

@@ -80,6 +80,7 @@ def test_sgd_approaches_the_ode(activation, noise, eta_v):
     assert_approaches_the_ode(model, start, (100, 900), runs=12)
 
 
+@pytest.mark.slow
 def test_sgd_on_a_spectrum_and_with_batches_approaches_the_ode():
     model = ov.committee_machine(
         2, 1, eta=1.5, spectrum=ov.power_law(beta=0.5, L=4), batch_size=2, weight_decay=0.05, noise=0.8

@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
 import overlaps as ov
 from overlaps.simulators.direct import _Wanderings
@@ -13,6 +14,7 @@ MODEL = ov.committee_machine(
 START = MODEL.random_start(N=200, rng=3)
 
 
+@pytest.mark.slow
 def test_mean_over_runs_agrees_with_the_flow():
     theory = ov.solve(MODEL, START, [1.0, 4.0])
     runs = ov.simulate(MODEL, N=100, alpha=theory.alpha, rng=1, runs=60, start=START)

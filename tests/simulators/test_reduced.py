@@ -154,6 +154,7 @@ def test_path_of_explicit_weights(case, activation):
     assert asleep or np.abs(got_r - start.r).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["isotropic", "duplicated teacher", "blocks", "batch, blocks"])
 def test_one_step_identities_over_a_long_run(case):
     """Overlaps propagated by Q' = (1-c)^2 Q + (1-c)(F lam^T + lam F^T)/N + F x^T x F^T/N^2, R' = (1-c) R + F nu^T/N."""

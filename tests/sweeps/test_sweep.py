@@ -123,6 +123,7 @@ def test_arrays_of_values():
         ov.sweep(lambda eta: ov.committee_machine(1, 1, eta=eta), {"eta": ETAS}).array()
 
 
+@pytest.mark.slow
 def test_loop_threads_and_processes_give_the_same(processes, compiled):
     grid = {"eta": ETAS, "K": [1, 2]}
     serial = ov.sweep(trajectory, grid)
@@ -136,6 +137,7 @@ def test_loop_threads_and_processes_give_the_same(processes, compiled):
         np.testing.assert_allclose(a.Q, b.Q, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_each_point_has_its_own_seed_on_every_executor(processes):
     serial = ov.sweep(noisy, {"eta": ETAS}, rng=7)
     # spawned children, exactly as simulate seeds its runs
@@ -180,6 +182,7 @@ def test_exceptions_that_would_break_a_pool_do_not(processes):
         assert isinstance(result.errors[2], SystemExit)
 
 
+@pytest.mark.slow
 def test_a_dying_worker_loses_no_finished_point():
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         pool.submit(abs_of, 1).result()
@@ -459,6 +462,7 @@ def test_a_value_that_does_not_pickle_is_kept_in_memory(tmp_path):
     assert len((tmp_path / "points").read_text().splitlines()) == 2  # the others are written
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused(tmp_path):
     """Also after the file was read: closing a second handle of it would give up the lock."""
     path = tmp_path / "points"

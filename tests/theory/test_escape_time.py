@@ -18,6 +18,7 @@ def symmetric(model):
     return ov.State.from_overlaps(model, Q=np.eye(2), R=np.zeros((2, 2)), T=np.eye(2))
 
 
+@pytest.mark.slow
 def test_law_from_a_symmetric_start():
     """Rate and plateau to their digits; quantiles of lambda T within 0.04 of those found with sampled kappa.
 
@@ -34,6 +35,7 @@ def test_law_from_a_symmetric_start():
     assert abs(law.rate * law.mean - 5.653) < 0.08 and law.std > 0
 
 
+@pytest.mark.slow
 def test_law_from_a_start_off_the_symmetry():
     model, R = erf(), [[0.03, -0.01], [-0.02, 0.01]]
     start = ov.State.from_overlaps(model, Q=[[1.02, 0.01], [0.01, 0.97]], R=R, T=np.eye(2))

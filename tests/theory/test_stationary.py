@@ -7,9 +7,8 @@ import overlaps as ov
 from overlaps.theory import quadratic, stationary_points
 
 
-@pytest.mark.parametrize(
-    ("K", "M"), [(2, 2), *(pytest.param(*x, marks=pytest.mark.slow) for x in ((2, 1), (1, 2), (3, 2)))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("K", "M"), [(2, 2), *(x for x in ((2, 1), (1, 2), (3, 2)))])
 def test_all_types_of_quadratic_networks(K, M):
     """Every (r, s) of the closed list and nothing else, with index, rate of escape and dimension."""
     N = 30
@@ -38,7 +37,8 @@ def arcsine_error(W, W_star):
     return w @ np.arcsin(S / np.outer(norm, norm)) @ w / np.pi
 
 
-@pytest.mark.parametrize(("K", "M", "least"), [(2, 2, 2), pytest.param(3, 2, 7, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("K", "M", "least"), [(2, 2, 2), (3, 2, 7)])
 def test_gradients_of_weights_vanish(K, M, least):
     """Weights with the overlaps found: the gradient by differences, and the error a step downhill along its mode."""
     found = stationary_points(ov.committee_machine(K, M, eta=1.0, gradient_flow=True), starts=150, rng=2)
@@ -108,6 +108,7 @@ def relu_hessian(W, W_star):
     return H.reshape(K * D, K * D)
 
 
+@pytest.mark.slow
 def test_aligned_relu_students_are_classified_by_the_hessian_over_weights():
     found = stationary_points(ov.committee_machine(2, 2, activation=ov.relu, eta=1.0, gradient_flow=True), starts=100)
     plateau = [x for x in found if x.growing == 1]

@@ -41,7 +41,12 @@ def code(page):
     return BLOCK.findall(page.read_text())
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if code(p)], ids=lambda p: p.stem)
+FIRST = {"README", "index", "start"}  # what newcomers copy; the rest is in the long suite
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.slow] * (p.stem not in FIRST), id=p.stem) for p in PAGES if code(p)]
+)
 def test_code_on_pages(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}

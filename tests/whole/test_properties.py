@@ -161,6 +161,7 @@ def test_permuting_units_permutes_the_closure(problem, random):
 # the flow -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @some
 @given(problems())
 def test_overlaps_stay_those_of_real_vectors(problem):
@@ -172,6 +173,7 @@ def test_overlaps_stay_those_of_real_vectors(problem):
         assert traj.alpha[-1] == 2.0
 
 
+@pytest.mark.slow
 @few
 @given(problems(activations=KINKED, eta=st.floats(0.01, 0.5)), st.sampled_from(["DOP853", "structured"]))
 def test_students_with_a_kink_reach_the_end_or_lose_their_direction(problem, method):
@@ -215,6 +217,7 @@ def assert_close(found, expected):
 tame = problems(eta=st.floats(0.01, 0.5), scale=st.sampled_from([0.3, 1.0]))
 
 
+@pytest.mark.slow
 @few
 @given(tame, st.randoms(use_true_random=False))
 def test_units_and_blocks_may_be_numbered_in_any_order(problem, random):
@@ -237,6 +240,7 @@ def test_units_and_blocks_may_be_numbered_in_any_order(problem, random):
     assert_close(other.v, end.v[k])
 
 
+@pytest.mark.slow
 @few
 @given(
     problems(activations=("erf", "linear", "tanh", "quadratic", "absolute"), eta=st.floats(0.01, 0.5)),
@@ -260,6 +264,7 @@ def test_the_sign_of_a_unit_means_nothing(problem, signs):
     assert_close(other.v, end.v * (sign if odd else 1.0))
 
 
+@pytest.mark.slow
 @few
 @given(tame, st.floats(0.05, 0.95), st.integers(0, 3))
 def test_equal_eigenvalues_may_be_split_or_merged(problem, share, which):
@@ -283,6 +288,7 @@ def test_equal_eigenvalues_may_be_split_or_merged(problem, share, which):
     assert_close(np.delete(merged, l + 1, axis=0), end.q)
 
 
+@pytest.mark.slow
 @few
 @given(tame)
 def test_a_student_of_weight_zero_learns_nothing_and_teaches_nothing(problem):
@@ -306,6 +312,7 @@ def test_a_student_of_weight_zero_learns_nothing_and_teaches_nothing(problem):
 wild = problems(eta=st.sampled_from([1e-6, 0.3, 5.0, 100.0]), scale=st.sampled_from([1e-4, 1.0, 30.0, 1e3]))
 
 
+@pytest.mark.slow
 @some
 @given(wild, st.sampled_from(METHODS), st.sampled_from([1e-3, 1.0, 30.0]), st.booleans())
 def test_nothing_integrated_is_nan_and_calls_itself_a_success(problem, method, last, every_step):
@@ -320,6 +327,7 @@ def test_nothing_integrated_is_nan_and_calls_itself_a_success(problem, method, l
         assert len(ours) == 1 and traj.alpha[-1] < last
 
 
+@pytest.mark.slow
 @some
 @given(wild, st.sampled_from(["reduced", "direct"]), seeds)
 def test_nothing_simulated_is_nan_and_calls_itself_a_success(problem, method, seed):
@@ -337,6 +345,7 @@ def test_nothing_simulated_is_nan_and_calls_itself_a_success(problem, method, se
     assert np.all(runs.eps_g[reached] >= 0)
 
 
+@pytest.mark.slow
 @some
 @given(problems(activations=SMOOTH, eta=st.floats(0.05, 3.0)))
 def test_fixed_points_and_rates_say_whether_they_are_known(problem):
@@ -412,6 +421,7 @@ def manifolds(draw):
     return model.realisation(**weights._asdict(), moments=draw(st.sampled_from(["ge", "exact"])))
 
 
+@pytest.mark.slow
 @few
 @given(manifolds(), st.sampled_from(["DOP853", "structured"]))
 def test_overlaps_on_the_manifold_stay_those_of_fields(problem, method):
@@ -469,6 +479,7 @@ FUNCTIONS = st.sampled_from([np.tanh, np.sin, ov.erf, ov.linear])
 POSITIVE = st.floats(-1.0, 1.0).map(lambda x: 10**x)
 
 
+@pytest.mark.slow
 @few
 @given(
     FUNCTIONS, FUNCTIONS, st.floats(0.0, 3.0), st.floats(-1.0, 1.0), POSITIVE, POSITIVE, POSITIVE,

@@ -60,6 +60,7 @@ def test_quadratic_unit_is_a_logistic_curve_at_every_learning_rate():
     np.testing.assert_allclose(traj.R[:, 0, 0] ** 2, 1 / (1 + odds), rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["reduced", "direct"])
 def test_sgd_with_projections_follows_the_flow(method):
     """Unequal eigenvalues, batches, label noise, a trained second layer; without C the same curve is far away."""

@@ -41,6 +41,7 @@ def test_golden_information(k, q, h):
         assert found.power == pytest.approx({1: 0.9262604426, 2: 1.0157519350}[k], abs=5e-9)  # 1e-9 apart
 
 
+@pytest.mark.slow
 def test_information_by_direct_sums():
     """One feature: sums of positive terms over y and the unknown part z, no Fourier transform."""
     q, h = 0.5, 0.0
@@ -69,6 +70,7 @@ def test_information_is_the_slope_of_the_entropy(activation):
         assert h[i] == pytest.approx(-math.log(up / down) / (2 * step), rel=1e-4)  # differences of second order
 
 
+@pytest.mark.slow
 def test_power_is_below_that_of_gaussian_labels():
     for q in (0.0, 0.4, 0.9):
         exact, gaussian = (equal(2, channel=x).information([q, q]) for x in ("exact", "gaussian"))
@@ -76,6 +78,7 @@ def test_power_is_below_that_of_gaussian_labels():
         assert np.allclose(gaussian.h, 1.5 * q**2 / gaussian.power, rtol=1e-14) and gaussian.cross == 0
 
 
+@pytest.mark.slow
 def test_what_diagonal_overlaps_leave_out():
     cross = [equal(2).information([q, q]).cross for q in (0.1, 0.5, 0.8, 0.9)]
     assert np.allclose(cross, [0.683, 0.232, 0.098, 0.0564], atol=5e-4)  # the digits given
@@ -101,14 +104,15 @@ def test_information_in_the_order_of_the_readouts():
 # solutions ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "k, A, numbers",
     [
         (1, 1.5, dict(q=0.323484776, eps=0.9661497766)),
         (1, 3.0, dict(q=0.7009047225, eps=0.6556683382, phi=0.079840194)),
         (1, 6.0, dict(q=0.9214804467, eps=0.2175467972)),
-        pytest.param(2, 1.5, dict(eps=0.9691480995), marks=pytest.mark.slow),
-        pytest.param(2, 3.0, dict(q=0.784114446, eps=0.5178986297, phi=-0.267801258), marks=pytest.mark.slow),
+        (2, 1.5, dict(eps=0.9691480995)),
+        (2, 3.0, dict(q=0.784114446, eps=0.5178986297, phi=-0.267801258)),
     ],
 )
 def test_golden_solutions(k, A, numbers):
@@ -151,6 +155,7 @@ def test_iteration_is_monotone():
             x = image
 
 
+@pytest.mark.slow
 def test_solutions_are_reproducible_and_ordered():
     teacher = HierarchicalTeacher(v2=[0.6, 0.3, 0.1], noise=1.0, activation=HE3, channel="exact")
     runs = [teacher.solve(nu=20, samples=4, rng=x) for x in (1, 1, 2)]
@@ -167,6 +172,7 @@ def test_even_activation_knows_nothing_at_first():
     assert found.q[0] < 1e-9 and found.k_c == 0 and found.eps == pytest.approx(1, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_curve():
     curve = equal(1).curve((1.5, 6.0), points=3)
     assert np.allclose(curve.eps[[0, 2]], [0.9661497766, 0.2175467972], atol=1e-8)

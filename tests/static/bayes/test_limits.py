@@ -133,6 +133,7 @@ def test_exponent_of_the_refinement_phase(beta):
     assert here.solve(nu=nu[-1]).eps == pytest.approx(0.5 * 1000 / (nu[-1] - 1000), rel=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("low", [300, 1000, 10_000])
 def test_exponent_between_the_laws(low):
     """At beta = 0.75, Delta = 1/2, k = 1e4 neither law holds over two decades; the refined form does."""
@@ -261,6 +262,7 @@ def test_critical_noise(beta):
         assert bool(law.unique) is monotone and (law.maxwell is None) is monotone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "beta, Delta, spinodals, maxwell",
     [(0.1, 0.1, (1.21692, 1.35334), 1.277864), (0.25, 0.05, (1.16739, 1.23642), 1.203706)],
@@ -331,6 +333,7 @@ def test_critical_noise_looks_at_every_transition(two):
         assert bool(np.all(np.diff(alpha) > 0)) is monotone is law.unique
 
 
+@pytest.mark.slow
 def test_maxwell_point_of_the_second_transition(two):
     lower, upper = two.spinodals
     assert lower.alpha == pytest.approx(2.992327, abs=6e-7)
@@ -378,6 +381,7 @@ def test_two_transitions_one_after_the_other():
             assert law.solve(factor * few.alpha).eps == pytest.approx(phase.eps, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.5, 3.0])
 def test_potential_is_that_of_many_features(gamma):
     """Phi/k of k = 4000 readouts from the cells of the continuum, nu/k = alpha/gamma."""

@@ -54,6 +54,7 @@ def test_measured_error_is_half_a_squared_distance():
     assert abs(here.measure(W, 0.0)[0] - half.mean()) < 5 * half.std() / math.sqrt(half.size)
 
 
+@pytest.mark.slow
 def test_against_quadrature_in_two_dimensions():
     """One feature at d = 2 is an angle, whose posterior is a sum; this data set has no two distant modes."""
     teacher, rng = equal(1, 1.0), np.random.default_rng(2)
@@ -80,6 +81,7 @@ def test_effective_sample_size():
     assert chains_agree(x + np.arange(4)[:, None] * 5)[1] > 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # short
 def test_reproducible_and_random_starts():
     runs = [sample_posterior(equal(1, 1.0), d=6, nu=30, rng=s, runs=2, steps=120, start="random") for s in (1, 1, 2)]
@@ -88,6 +90,7 @@ def test_reproducible_and_random_starts():
     assert abs(runs[0].q[0]) > 0.9 and runs[0].success  # so many data are found from anywhere
 
 
+@pytest.mark.slow
 def test_no_information():
     """Much noise: draws are those of the prior, eps = g(1), q = 0."""
     found = sample_posterior(equal(1, 1e6), d=8, nu=5, rng=3, chains=2, steps=400)

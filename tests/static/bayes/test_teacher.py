@@ -279,6 +279,7 @@ def test_solutions_obey_the_equations_term_by_term():
         assert phi - 1300 * math.log(0.1 + eps) == pytest.approx(point.phi, rel=1e-11)
 
 
+@pytest.mark.slow
 def test_selection_against_the_largest_potential():
     """Two features: the free entropy on a grid of 1500^2 overlaps, also where there are several solutions."""
     v2, Delta = np.array([0.52, 0.48]), 0.1
@@ -436,6 +437,7 @@ def test_a_million_features(nu, k_c):
     assert result.converged and result.k_c == pytest.approx(k_c, rel=0.02)
 
 
+@pytest.mark.slow
 def test_many_transitions_in_reach():
     """Little noise at beta < 1/2: some ten thousand transitions between the extreme solutions."""
     here = teacher(0.15, 20_000, 0.1)

@@ -16,6 +16,7 @@ def errors(rates, d, **options):
     return np.array([model.solve(**POINT, d=d).mse for model in models])
 
 
+@pytest.mark.slow
 def test_minimum_on_a_fine_grid():
     """A parabola through three points of a grid of 2 % has its minimum within 1 % of the error's."""
     for d, options in ((200, {}), (math.inf, {"noise": 0.3, "scaling": "p"})):
@@ -29,6 +30,7 @@ def test_minimum_on_a_fine_grid():
         assert best.model.solve(**POINT, d=d).mse == best.mse
 
 
+@pytest.mark.slow
 def test_draws_on_both_sides():
     """At d = 100 half and twice the best rate are worse, in theory and in 30 draws; and the errors agree."""
     d, draws = 100, 30
@@ -45,6 +47,7 @@ def test_draws_on_both_sides():
         assert gain.mean() > 4 * gain.std(ddof=1) / math.sqrt(draws)
 
 
+@pytest.mark.slow
 def test_best_penalty_at_each_rate():
     rates = np.geomspace(0.5, 4.0, 3)
     best = best_step(np.tanh, np.sin, **STEP, alpha=1.5, rates=rates, d=200)
@@ -53,6 +56,7 @@ def test_best_penalty_at_each_rate():
     assert best.mse == pytest.approx(best.model.solve(alpha=1.5, lam=best.lam, d=200).mse, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_strong_ridge_finds_the_rate_of_the_upper_bound():
     """As lam -> infinity the error is the upper bound, whose best spike is known; d -> infinity, perfect alignment."""
     best = best_step(np.tanh, np.sin, alpha0=math.inf, beta=0.7, alpha=1.0, lam=1e7, scaling="p")
@@ -69,6 +73,7 @@ def test_ends_are_said():
     assert "largest" in repr(high)
 
 
+@pytest.mark.slow
 def test_small_batches_want_small_steps():
     """The bulk that few samples leave is noise: at alpha0 = 0.3 the best spike is far weaker than at 30."""
     few, many = (best_step(np.tanh, np.sin, alpha0=x, beta=0.7, **POINT, d=300) for x in (0.3, 30.0))

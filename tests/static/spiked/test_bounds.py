@@ -110,6 +110,7 @@ def test_best_rate_of_error_functions_is_perfect():
     assert_allclose(best.r_upper, np.sqrt(2), rtol=1e-4)  # the minimum is quadratic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("w", [10.0, 0.02])
 def test_best_spikes_outside_of_the_first_scan(w):
     """Perfect learning of erf(w x) at r = w sqrt(2), wherever that is."""
@@ -118,6 +119,7 @@ def test_best_spikes_outside_of_the_first_scan(w):
     assert best.upper < 1e-13 and best.lower < 1e-13 and best.message == "both are minima"
 
 
+@pytest.mark.slow
 def test_a_bound_without_minimum_is_flagged(monkeypatch):
     monkeypatch.setattr("overlaps.static.spiked.bounds.MOST", 9.0)
     jump = bounds_over_rate(ov.erf, np.sign)  # the larger the spike, the sharper the step

@@ -663,6 +663,7 @@ def test_bad_parameters(options, message):
         model(**options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.0, 0.9, 1.0])
 @pytest.mark.parametrize(
     "f",

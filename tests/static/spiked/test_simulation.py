@@ -279,6 +279,7 @@ def test_scalings_and_letters_of_the_step():
     assert_allclose(two.c.mean(axis=0) - 1, model.c - 1, rtol=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target, eta_tilde, alpha0, noise",
     [(np.sin, 2.0, 1.0, 0.0), (np.sin, 3.0, 20.0, 0.0), (np.tanh, 3.0, 1.0, 0.0), (np.sin, 3.0, 0.7, 1.0)],

@@ -35,6 +35,7 @@ CASES = [  # r, c, alpha, beta, upper edge printed, mean and sd of the top eigen
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("r, c, alpha, beta, edge, mean, sd", CASES)
 def test_published_numbers(r, c, alpha, beta, edge, mean, sd):
     spectrum = features(r, c, beta).spectrum(alpha=alpha)
@@ -44,6 +45,7 @@ def test_published_numbers(r, c, alpha, beta, edge, mean, sd):
     assert spectrum.finite_outliers().size == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("r, c, alpha, beta", [case[:4] for case in CASES])
 def test_eigenvalues_of_matrices(r, c, alpha, beta):
     model, d, draws = features(r, c, beta), 400, 10
@@ -75,9 +77,8 @@ def mean_square(model):
     return model.coefficients.weight @ model.coefficients.mu0**2
 
 
-@pytest.mark.parametrize(
-    "alpha, beta", [(2.0, 0.5), (0.3, 0.4), pytest.param(1.0, 1.0, marks=pytest.mark.slow), (0.5, 2.0)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha, beta", [(2.0, 0.5), (0.3, 0.4), (1.0, 1.0), (0.5, 2.0)])
 def test_moments_of_a_product_of_wisharts(alpha, beta):
     """sigma(x) = x: the bulk of X = x W0^T is a free product of two Marchenko-Pastur laws, whatever the spike."""
     spectrum = feature_spectrum(features(0.5, 1.0, beta, ov.linear), alpha=alpha)
@@ -91,13 +92,14 @@ def test_moments_of_a_product_of_wisharts(alpha, beta):
     assert_allclose(found, psi[1:], rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "r, c, alpha, beta, student",
     [
         (1.2, 1.1, 1.5, 1.0, np.tanh),
-        pytest.param(0.0, 1.0, 1.5, 2.0, np.tanh, marks=pytest.mark.slow),
+        (0.0, 1.0, 1.5, 2.0, np.tanh),
         (0.7, 1.2, 0.5, 1.0, np.sin),
-        pytest.param(3.0, 1.0, 9, 0.3, np.sin, marks=pytest.mark.slow),
+        (3.0, 1.0, 9, 0.3, np.sin),
     ],
 )
 def test_stieltjes_transform_of_the_density_is_V2(r, c, alpha, beta, student):
@@ -138,6 +140,7 @@ def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
     assert_allclose(_newton(law, v, -(x + 1j * eps))[0][1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_hard_edge_at_equal_sizes():
     """N = p: density x^(-1/2) at zero (with features that keep their variance at all k)."""
     spectrum = features(1.2, 1.1, 1.0, np.sin).spectrum(alpha=1.0)
@@ -146,6 +149,7 @@ def test_hard_edge_at_equal_sizes():
     assert_allclose(near[0] / near[1], 10, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_samples_of_large_k_fill_the_gap():
     """N < p with tanh: features of saturated samples are nearly equal, so the bulk reaches down to zero."""
     model = features(1.2, 1.1, 1.0)
@@ -157,6 +161,7 @@ def test_samples_of_large_k_fill_the_gap():
     assert np.mean(parts) > 6 * np.std(parts) / 3 and min(values[0] for values in draws) < 0.004
 
 
+@pytest.mark.slow
 def test_no_outlier_without_spike():
     assert features(0.0, 1.0, 1.0).spectrum(alpha=1.0, points=50).outlier(1000) is None
 

@@ -254,6 +254,7 @@ def test_trajectories_are_those_of_the_spectral_basis(basis, setting, rng):
     np.testing.assert_allclose(mine.spectral().eps_g, truth.eps_g, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_orthonormal_hierarchy_at_64_eigenvalues():
     model = ov.committee_machine(2, 2, eta=0.5, normalised=True, spectrum=ov.power_law(beta=1.0, L=64))
     start = model.random_start(N=6400, rng=1, student_scale=0.6)
@@ -364,6 +365,7 @@ def printed_hierarchy(model, t):
     return velocity, levels[:L]
 
 
+@pytest.mark.slow
 def test_sixty_digit_monomials_are_the_spectral_basis():
     """Same Runge-Kutta steps: monomials in 60 digits, block overlaps in float64. No solver, no tolerance in between."""
     L, alpha, steps = 10, 3.0, 12
@@ -402,6 +404,7 @@ def worst_eps_g(L, basis):
     return np.max(np.abs(mine.eps_g / truth.eps_g[: len(mine)] - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", ["monomial", "scaled"])
 def test_breakdown_of_powers(basis):
     """Relative error of eps_g at beta = 1, alpha <= 200: about 1e-8, 1e-5, 1e-1 at L = 8, 10, 12, scaled or not.
@@ -412,6 +415,7 @@ def test_breakdown_of_powers(basis):
     assert np.all(np.abs(np.log10(errors / [1e-8, 2e-5, 9e-2])) < 1.2)
 
 
+@pytest.mark.slow
 def test_the_orthonormal_basis_does_not_break():
     assert max(worst_eps_g(L, "orthonormal") for L in (8, 12, 14)) < 1e-10
 

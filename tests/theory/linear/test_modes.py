@@ -97,6 +97,7 @@ def test_modes_against_dense_eigenvalues(beta, L, eta):
         assert mu[-1] < 1e-14 * scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("L", [4, 10, 16])
 def test_modes_against_the_companion_matrix_in_many_digits(L):
     """Moments m^(j) = sum_l s_l^j m_l, closed by the characteristic polynomial: c_k = 2 b_k mu_k / (2 - eta)."""
@@ -319,6 +320,7 @@ def test_sgd_mean_against_sgd(eta, rng):
         assert 0.06 < 1 - linear.error(spectrum, eta, steps / N) / expected < 0.13
 
 
+@pytest.mark.slow
 def test_sgd_mean_against_simulate():
     """K = 2, M = 3 with noise, from one start, in both simulators."""
     spectrum = ov.power_law(beta=0.5, L=4)

@@ -117,6 +117,7 @@ def test_sgd_from_random_starts_does_not_end_in_the_closest_solution(N):
     assert np.linalg.norm(S[1] - S[0]) < 1e-10
 
 
+@pytest.mark.slow
 def test_sgd_from_fixed_overlaps_ends_there_for_large_N():
     """The distance falls as 1/sqrt(N): a fourth at 16 N, with 8 to 10 % of error from 12 and 24 runs each."""
     model = ov.quadratic_network(4, 2, eta=0.6)
@@ -129,6 +130,7 @@ def test_sgd_from_fixed_overlaps_ends_there_for_large_N():
 # gradient flow by the Riccati solution --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K, M, eps, length", [(6, 3, 0.1, 40.0), (6, 3, 1e-3, 500.0), (2, 3, 0.1, 40.0)])
 def test_riccati_solution(K, M, eps, length):
     """Also for students narrower than the teacher, which keep an error."""

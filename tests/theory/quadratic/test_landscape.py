@@ -55,6 +55,7 @@ def test_all_stationary_points(K, M):
     assert minima == [(0, min(K, M))]
 
 
+@pytest.mark.slow
 def test_points_are_found_by_descent_on_the_gradient_norm_and_nothing_else():
     """Newton-like minimisation of |grad|^2 from random weights lands on listed errors only: the list is complete."""
     from scipy.optimize import least_squares

@@ -16,6 +16,7 @@ GOLDEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", GOLDEN)
 def test_golden_numbers(setting):
     """To the ten digits given; distances to the 0.2 % of 2^17 draws."""
@@ -55,6 +56,7 @@ def test_rms_of_one_teacher_is_that_of_the_draws():
     assert abs(law.distance_rms**2 - squares.mean()) < 4 * squares.std() / np.sqrt(squares.size)
 
 
+@pytest.mark.slow
 def test_small_noise():
     """K = 8, M = 2 at kappa/(a^2 q0) = 1e-3: the expansion, by singular values of Gaussian matrices, is 0.15 % off."""
     law = quadratic.Selection(8, 2, 1.0, 1.0, 1.0, 1e-3)
