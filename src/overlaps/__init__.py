@@ -20,6 +20,7 @@ from .manifold import covariates, latents
 from .manifold.ensemble import CovariatesEnsemble, ManifoldEnsemble
 from .manifold.joint import GaussianCovariates, gaussian_covariates
 from .manifold.model import HiddenManifold, hidden_manifold
+from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import Model, committee_machine, quadratic_network
 
 # from where, and what changes on the way
@@ -58,6 +59,7 @@ __all__ = [
     "FixedPoint",
     "Fluctuations",
     "GaussianCovariates",
+    "GaussianMixture",
     "HessianSpectrum",
     "HiddenManifold",
     "Linearisation",
@@ -81,6 +83,7 @@ __all__ = [
     "fixed_point",
     "fluctuations",
     "gaussian_covariates",
+    "gaussian_mixture",
     "greedy_schedule",
     "hessian",
     "hidden_manifold",

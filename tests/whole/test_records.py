@@ -69,6 +69,7 @@ LEARNABLE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
 LEARNABLE = LEARNABLE, LEARNABLE.random_start(N=100, rng=1)
 MANIFOLD = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
 COVARIATES = ov.gaussian_covariates(*[0.1 * np.eye(3)] * 3, 1, 1, eta=0.2)[0]
+MIXTURE = ov.gaussian_mixture(2, gram=np.eye(2)[None], weights=[0.5, 0.5], labels=[1, -1], eta=0.2)
 FLOW = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
 TEACHER = ov.static.HierarchicalTeacher(beta=1.0, k=6, noise=0.5, activation={3: 1.0})
 SUBCRITICAL = ov.static.SubcriticalPowerLaw(beta=0.25, gamma=1.0, noise=0.5**0.5, activation={3: 1.0})
@@ -86,6 +87,7 @@ RECORDS = {
     "OptimalSchedule": (lambda: ov.optimal_schedule(*LEARNABLE, 2.0, knots=3), dict(value=1.0)),
     "State without eigenvalues": (lambda: dataclasses.replace(START, s=None), dict(s=[1.0, 2.0])),
     "Model": (lambda: MODEL, dict(eta=0.1)),
+    "GaussianMixture": (lambda: MIXTURE, dict(eta=0.1)),
     "CriticalEta": (critical_rate, dict(eta=1.0)),
     "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),
     "Trajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5, 1.0]), dict(message="mine")),

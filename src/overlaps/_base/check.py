@@ -77,9 +77,15 @@ def record(name, value, cls, example=None):
     return kind(name, value, Record.kinds[cls], example or EXAMPLES[cls])
 
 
-def model(value, name="model"):
-    """A Model."""
-    return record(name, value, "Model")
+def model(value, name="model", *, classes=False):
+    """A Model, and one without classes of inputs unless these are known here."""
+    value = record(name, value, "Model")
+    if value.classes is not None and not classes:
+        raise ValueError(
+            f"{name} = {shown(value)}; expected inputs without classes here. Classes are known to solve, simulate, "
+            "linearise, fixed_point and closure."
+        )
+    return value
 
 
 def free(model, what):

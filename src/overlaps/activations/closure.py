@@ -10,12 +10,15 @@ from .._base.record import Record
 from .._base.types import ArrayLike
 from ..gaussian.rules import gauss_hermite
 from .bound import KernelClosure, Rule
+from .classes import Classes, ClassesClosure
 from .numeric import bind_numeric
 
 if TYPE_CHECKING:
     from ..models.model import Model
 
 __all__ = ["Closure", "closure"]
+
+ONE = np.ones((1, 1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +35,8 @@ class Closure(Record):
         Velocity of the second layer.
     eps_g : float
         Generalisation error, without the label noise.
+    f : ndarray, shape (K,), or None
+        E[F_k], where means were given.
     """
 
     A: np.ndarray
@@ -39,19 +44,30 @@ class Closure(Record):
     C: np.ndarray
     dv: np.ndarray
     eps_g: float
+    f: np.ndarray | None = None
 
     def __repr__(self):
         return f"Closure(K={self.B.shape[0]}, M={self.B.shape[1]}, eps_g={self.eps_g:.6g})"
 
 
-def closure(model: "Model", Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLike | None = None) -> "Closure":
+def closure(
+    model: "Model",
+    Q: ArrayLike,
+    R: ArrayLike,
+    T: ArrayLike,
+    v: ArrayLike | None = None,
+    means: ArrayLike | None = None,
+    label: float = 0.0,
+) -> "Closure":
     r"""Gaussian averages that drive the order parameters, at one state.
 
     .. math:: A_{kj} = E[\partial F_k/\partial\lambda_j], \quad B_{km} = E[\partial F_k/\partial\nu_m], \quad
               C_{kl} = E[F_k F_l], \quad dv_k = -\eta_v E[g(\lambda_k)\Delta], \quad \epsilon_g = E[\Delta_0^2]/2
 
     with :math:`F_k = -\eta v_k g'(\lambda_k)\Delta`, :math:`\Delta = \hat y - y` and :math:`\Delta_0` its part without
-    label noise.
+    label noise. Fields of one class of :func:`overlaps.gaussian_mixture` have means, and
+    :math:`\Delta_0 = \sum_k v_k g(\lambda_k) - \sum_m v^*_m g_*(\nu_m) - y`; the force then has a mean, too,
+    :math:`f_k = E[F_k]`.
 
     Parameters
     ----------
@@ -61,12 +77,16 @@ def closure(model: "Model", Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLi
         Covariances of the student and teacher fields.
     v : array_like, shape (K,), optional
         Second layer; the model's by default.
+    means : array_like, shape (K + M,), optional
+        Means of the student and teacher fields. For erf, linear, quadratic and relu units.
+    label : float
+        The label y of the class, with ``means``.
 
     Returns
     -------
     Closure
-        ``A`` (K, K), ``B`` (K, M), ``C`` (K, K) of one sample, ``dv`` (K,), ``eps_g``. A gradient flow ignores C; it is
-        given all the same, except where integrals are taken by quadrature (nan).
+        ``A`` (K, K), ``B`` (K, M), ``C`` (K, K) of one sample, ``dv`` (K,), ``eps_g``; ``f`` (K,) with means. A
+        gradient flow ignores C; it is given all the same, except where integrals are taken by quadrature (nan).
 
     Raises
     ------
@@ -95,7 +115,7 @@ def closure(model: "Model", Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLi
     >>> ov.closure(model, Q=[[1.0]], R=[[0.5]], T=[[1.0]]).eps_g
     0.5
     """
-    check.model(model)
+    check.model(model, classes=means is not None)
     K, M = model.K, model.M
     Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):
@@ -103,6 +123,11 @@ def closure(model: "Model", Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLi
     v = model.v if v is None else check.array("v", v, (K,))
     S = np.ascontiguousarray(np.block([[Q, R], [R.T, T]]))
     check.positive_semidefinite("[[Q, R], [R^T, T]]", S, "Overlaps of real vectors always are.")
+    label = check.number("label", label)
+    if means is not None:
+        return _closure_of_class(model, S, v, check.array("means", means, (K + M,)), label)
+    if label:
+        raise ValueError(f"label = {label:g} without means; expected means of all fields, zeros if they have none.")
     check_domain(model, S, v)
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
     bound = bind(model)
@@ -115,12 +140,29 @@ def closure(model: "Model", Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLi
     return Closure(A, B, C, dv, eps_g)
 
 
+def _closure_of_class(model, S, v, means, label):
+    """The closure of fields with these means, as that of a single class."""
+    K, M = model.K, model.M
+    rule = Rule(K, model.eta, model.eta_v, model.noise, True)
+    bound = ClassesClosure(
+        model.activation, model.teacher_activation, rule, Classes(np.ones(1), np.array([label]), ONE)
+    )
+    rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
+    w = np.concatenate([v, -model.v_star, [0.0]])
+    bound.check(rows, w)
+    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M + 1)), np.zeros((K, K)), np.zeros(K)
+    eps_g = bound(rows, w, A, B, C, dv)
+    return Closure(A, B[:, :M], C, dv, eps_g, B[:, M])
+
+
 def bind(model, second_order=None):
     """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if second_order is None:
         second_order = not model.gradient_flow
     student, teacher = model.activation, model.teacher_activation
     rule = Rule(model.K, model.eta, model.eta_v, model.noise, second_order)
+    if model.classes is not None:
+        return ClassesClosure(student, teacher, rule, model.classes)
     kernels = student.closed_forms
     own = kernels is not None and (teacher == student or teacher.code in kernels.teachers)
     return (KernelClosure if own else bind_numeric)(student, teacher, rule)
@@ -140,9 +182,14 @@ def generalisation_error(model, S, v):
 def rounding_floor(model, S, v):
     """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
     x, weight = gauss_hermite(40)
-    fields = np.sqrt(np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0))[..., None] * x
+    if model.classes is None:
+        means, S = np.zeros((len(S), 1, S.shape[1])), S[:, None]
+    else:
+        means, S = bind(model, second_order=False).fields(S)
+    fields = means[..., None] + np.sqrt(np.maximum(np.diagonal(S, axis1=2, axis2=3), 0.0))[..., None] * x
     K = model.K
-    g = np.concatenate([model.activation.g(fields[:, :K]), model.teacher_activation.g(fields[:, K:])], axis=1)
-    size = np.sqrt(np.square(g) @ weight)
+    g = np.concatenate([model.activation.g(fields[:, :, :K]), model.teacher_activation.g(fields[:, :, K:])], axis=2)
+    size = np.sqrt(np.max(np.square(g) @ weight, axis=1))
     w = np.concatenate([np.abs(v), np.broadcast_to(np.abs(model.v_star), (len(v), model.M))], axis=1)
-    return np.finfo(float).eps * np.sum(w * size, axis=1) ** 2
+    labels = 0.0 if model.classes is None else np.max(np.abs(model.labels))
+    return np.finfo(float).eps * (np.sum(w * size, axis=1) + labels) ** 2

@@ -378,6 +378,7 @@ def refuse_model(model):
             "model is a hidden manifold, whose weights, features and latents fluctuate together: not covered. Simulate "
             "realisations."
         )
+    check.model(model)
     check.free(model, "its fluctuations keep norms, which the expansion does not know; simulate")
     if model.gradient_flow:
         raise ValueError(

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..activations.closure import bind
 from ..gaussian.two_point import LINEAR, QUADRATIC
+from ..models.rows import parted, rows, second_layers, seen, source
 from ..models.state import State
 from ._flow import SPHERE, flow, gather, tightening
 from .packing import Packing
@@ -37,13 +38,15 @@ class System:
 
     def __init__(self, model, start, pace=None):
         self.model, self.start, self.pace = model, start, pace
-        K, M, L = model.K, model.M, model.spectrum.L
-        self.shape = L, K, M
+        static = second_layers(model)
+        K, M, L = model.K, static.size, model.spectrum.L
+        self.shape = L, K, M  # of static rows: teachers, and the centroids of inputs in classes
         self.packing = Packing(L, K, M, model.trains_v)
-        self.source = blocks_last(start.tau)
-        self.S = np.array(start.S, order="C")
-        self.w = np.concatenate([start.v, -model.v_star])
-        self.A, self.B, self.C, self.dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        self.source = blocks_last(source(model, start))
+        self.S = np.array(seen(model, start), order="C")
+        self.w = np.concatenate([start.v, static])
+        G = len(self.S) // (K + M)
+        self.A, self.B, self.C, self.dv = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K)), np.zeros(K)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
         self.eps_g = np.nan  # at the last evaluation
         self.closure = bind(model)
@@ -87,7 +90,7 @@ class System:
 
     def pack(self, state):
         """State -> y."""
-        return self.packing.pack(state.q, state.r, state.v)
+        return self.packing.pack(state.q, rows(state), state.v)
 
     def unpack(self, y):
         """Arrays (q, r, v) of y, which may have leading axes: y (..., size)."""
@@ -117,7 +120,9 @@ class System:
     def state(self, y, alpha=0.0):
         """Y -> State at time alpha, with the constants of the start."""
         q, r, v = self.unpack(y)
-        return State(q=q, r=r, tau=self.start.tau, T=self.start.T, v=v, s=self.start.s, alpha=alpha)
+        start = self.start
+        constant = {"tau": start.tau, "T": start.T, "s": start.s, "h": start.h, "nu": start.nu}
+        return State(q=q, v=v, alpha=alpha, **parted(self.model, r), **constant)
 
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
@@ -140,7 +145,8 @@ class System:
 
         d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v.
         """
-        K, M, model = self.model.K, self.model.M, self.model
+        _, K, M = self.shape
+        model = self.model
         gather(dy, model.spectrum.s, K, M, model.trains_v, self.dS, self.dw)
         change = -(np.sum(self.A * self.dS[:K, :K]) / 2 + np.sum(self.B * self.dS[:K, K:])) / model.eta
         return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
@@ -210,9 +216,9 @@ def fastest_rate(system):
     """
     model, start = system.model, system.start
     system.close(system.pack(start))
-    largest = np.abs(np.linalg.eigvalsh(system.A)).max()
+    largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, *2 * system.dv.shape))).max()
     bound = bind(model, second_order=False)
-    if not bound.by_quadrature:
+    if not bound.by_quadrature and model.classes is None:
         unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
         A, B, C, dv = np.zeros_like(system.A), np.zeros_like(system.B), np.zeros_like(system.C), np.zeros(model.K)
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..models.rows import parted, rows, source
+
 __all__ = ["Twins", "twins"]
 
 ROUNDING = 4 * np.finfo(float).eps  # of the overlaps of equal weights, relative to their norms
@@ -32,10 +34,10 @@ class Twins:
         parts = q[..., i[:, None], i] * np.outer(sign, sign), r[..., i, :] * sign[:, None], v[..., i] * self.sign_v
         return tuple(map(np.ascontiguousarray, parts))
 
-    def state(self, start):
+    def state(self, model, start):
         """The start, with equal students equal to the last digit."""
-        q, r, v = self.copied(start.q, start.r, start.v)
-        return replace(start, q=q, r=r, v=v)
+        q, r, v = self.copied(start.q, rows(start), start.v)
+        return replace(start, q=q, v=v, **parted(model, r))
 
     @property
     def message(self):
@@ -56,13 +58,13 @@ def twins(model, start):
     parities = [(-1.0, p) for p in (1.0, -1.0) if np.allclose(g(-POINTS), p * g(POINTS), rtol=1e-14, atol=0)]
     for i, j in np.argwhere(same):
         for s, s_v in ((1.0, 1.0), *parities):
-            if first[i] == i and first[j] == j and start.v[j] == s_v * start.v[i] and _equal(start, i, j, s):
+            if first[i] == i and first[j] == j and start.v[j] == s_v * start.v[i] and _equal(model, start, i, j, s):
                 first[j], sign[j], sign_v[j] = i, s, s_v
     return Twins(first, sign, sign_v) if len({*first}) < K else None
 
 
-def _equal(start, i, j, s):
+def _equal(model, start, i, j, s):
     """Whether w_j = s w_i in every block, of students whose overlap is that of their norms up to its sign."""
-    scale = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", start.tau))
+    scale, r = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", source(model, start))), rows(start)
     aligned = np.all(s * start.q[:, i, j] >= 0)
-    return aligned and np.all(np.abs(start.r[:, j] - s * start.r[:, i]) <= ROUNDING * scale)
+    return aligned and np.all(np.abs(r[:, j] - s * r[:, i]) <= ROUNDING * scale)

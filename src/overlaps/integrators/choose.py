@@ -1,6 +1,7 @@
 """What ``method="auto"`` chooses, and the sentence that says why."""
 
 from ..flow.system import fastest_rate
+from ..models.rows import seen
 
 MEMORY = 1e9  # bytes that the derivatives of the closure may take
 
@@ -22,15 +23,16 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
         return "DOP853", f" (auto: {stiff}, but implicit methods of this library know no spheres)"
     if obstacle is None:
         return "structured", f" (auto: {stiff})"
-    if exponential < explicit:
+    grouped = system.model.classes is not None and len(system.model.groups) > 1
+    if exponential < explicit and not grouped:
         return "exponential", f" (auto: {stiff}; no structured BDF because {obstacle})"
     return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"
 
 
 def _obstacle(system):
     """Why the structured BDF cannot run, or None."""
-    K, M = system.model.K, system.model.M
+    _, K, M = system.shape
     size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
     if size > MEMORY:
         return f"the closure has derivatives of {size / 1e9:.1f} GB"
-    return system.closure.obstacle(system.start.S) or None
+    return system.closure.obstacle(seen(system.model, system.start)) or None

@@ -8,10 +8,11 @@ from .._base import check
 from .._base.progress import bar
 from ..activations.closure import check_domain
 from ..flow.differences import DifferenceSystem
+from ..flow.groups import system_of_model
 from ..flow.handover import can_hand_over, unfit
-from ..flow.system import System
 from ..flow.twins import twins
 from ..gaussian.two_point import LINEAR
+from ..models.rows import parted, seen
 from ..models.schedule import Pace
 from .choose import choose_method
 from .methods import check_options, solver_class
@@ -43,6 +44,9 @@ class Solution(NamedTuple):
     floor_late: Any
     solver: Any
     eps_error: Any
+    m: Any = None
+    h: Any = None
+    nu: Any = None
 
 
 def evolve(
@@ -56,17 +60,19 @@ def evolve(
     start = checked_start(model, start)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha, start.alpha)
+    if model.classes is not None and not check.flag("blocks", blocks):
+        raise ValueError("blocks=False with inputs in classes, whose errors need the overlaps of blocks; leave it out.")
     if check.flag("late", late) and not check.flag("blocks", blocks):
         raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
-    check_domain(model, start.S, start.v)
+    check_domain(model, seen(model, start), start.v)
     pace = None if schedule is None else Pace(model, schedule)
     largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
     if late and pace is not None and {*pace.named} - {"eta", "eta_v", "batch_size"}:
         raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
     if system is None:
         equal = twins(model, start)
-        start = start if equal is None else equal.state(start)
-        system = System(model, start, pace)
+        start = start if equal is None else equal.state(model, start)
+        system = system_of_model(model, start, pace)
         system.twins = equal
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
@@ -90,10 +96,11 @@ def evolve(
         q, r, v = system.twins.copied(q, r, v)
         run.message += system.twins.message
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
+    parts = {"r": r, "m": None} | parted(model, r)
     return Solution(
-        np.array(run.alpha[first:]), q, r, v, start.tau, start.T, run.success,
+        np.array(run.alpha[first:]), q, parts["r"], v, start.tau, start.T, run.success,
         run.message + _closure_note(system.closure), run.nfev, solver.__name__ + why, rtol, atol,
-        eps_late, floor_late, solver, np.array(run.error[first:]),
+        eps_late, floor_late, solver, np.array(run.error[first:]), parts["m"], start.h, start.nu,
     )  # fmt: skip
 
 
@@ -169,7 +176,7 @@ def _closure_note(closure):
 
 def checked_start(model, start):
     """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
-    model = check.model(model)
+    model = check.model(model, classes=True)
     start = check.state(start).on(model)
     largest = np.max(np.abs(start.S))
     if not largest < OVERFLOW:

@@ -262,7 +262,7 @@ def _once(known, i, model, start):
     key = id(start), id(model.spectrum), type(model)
     if key not in known:
         try:
-            known[key] = checked_start(model, start)
+            known[key] = checked_start(check.model(model), start)
         except ValueError as error:
             raise ValueError(f"starts[{i}]: {error}") from None
     return known[key]

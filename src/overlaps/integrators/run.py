@@ -199,8 +199,11 @@ def _trouble(system, solver, failure, largest, options):
             "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
         )
     rounding = max(check.PSD_TOLERANCE, 10 * options.get("rtol", 0.0))  # the tolerance excuses small variances
-    lowest = np.linalg.eigvalsh(system.S)[0]
-    if lowest >= -rounding * np.trace(system.S):
+    S = system.S.reshape(-1, *2 * system.S.shape[1:])
+    lowest, trace = np.linalg.eigvalsh(S)[:, 0], np.trace(S, axis1=1, axis2=2)
+    worst = np.argmax(-rounding * trace - lowest)
+    lowest = lowest[worst]
+    if lowest >= -rounding * trace[worst]:
         return None
     if growing:
         return _diverged(size, eta)

@@ -43,6 +43,7 @@ class Model(Record):
     drift: float = 0.0
 
     latent_teacher: ClassVar[bool] = False  # whether the teacher sees latents instead of the inputs
+    classes: ClassVar[Any] = None  # probabilities, labels and variances of classes of inputs, where there are any
 
     def __post_init__(self):
         for name in ("activation", "teacher_activation"):

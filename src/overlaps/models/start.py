@@ -138,6 +138,16 @@ def overlap_factor(joint, n, block=0):
 def warn_coarse_step(model, N, largest=1.0):
     """Warn once where N is known and a step, of ``largest`` times eta, is too large for the ODE to be its limit."""
     step = largest * model.eta * model.spectrum.s.max() / N
+    if model.classes is not None:
+        lengths = np.einsum("lcc->c", model.gram)
+        mean_step = largest * model.eta * lengths.max() / N
+        if mean_step > COARSE_STEP:
+            warnings.warn(
+                f"eta max |mu_c|^2 / N = {mean_step:.2g} > {COARSE_STEP}: one step moves the means of the fields by "
+                "O(1), and the equations follow only the slow part of SGD. Use a larger N, weaker means, smaller eta.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
     if step > COARSE_STEP:
         warnings.warn(
             f"eta max(s) / N = {step:.2g} > {COARSE_STEP}: one step moves the top eigen-direction by O(1), so finite-N "

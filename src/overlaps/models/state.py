@@ -1,7 +1,7 @@
 """The order parameters of one moment: block overlaps, teacher constants, second layer."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -46,6 +46,13 @@ class State(Record):
     alpha : float
         The time it belongs to, steps / N: ``solve`` and ``simulate`` begin there. Records of solutions and runs know
         theirs; ``dataclasses.replace(state, alpha=0.0)`` moves one. Equality does not ask for it.
+    m : array_like, shape (L, K, C), optional
+        With inputs in classes (:func:`overlaps.gaussian_mixture`): :math:`m^l_{kc} = w_k P_l \mu_c/\sqrt N`, whose sum
+        over l is the mean of field k in class c. Without classes m, h, nu are None.
+    h : array_like, shape (L, M, C), optional
+        Overlaps of teachers and class means, times s_l, constant in time.
+    nu : array_like, shape (M, C), optional
+        Means of the teacher fields, constant in time.
 
     Raises
     ------
@@ -74,11 +81,18 @@ class State(Record):
     v: Any
     s: Any = None
     alpha: float = field(default=0.0, compare=False)
+    m: Any = None
+    h: Any = None
+    nu: Any = None
+
+    is_state: ClassVar[bool] = True
 
     def __post_init__(self):
         self.settle(alpha=check.number("alpha", self.alpha, least=0))
         r = check.array("r", self.r, ("L", "K", "M"))
         L, K, M = r.shape
+        if self.m is not None:
+            self._settle_classes(L, K, M)
         shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
         if self.s is not None:
             shapes["s"] = (L,)
@@ -86,10 +100,19 @@ class State(Record):
             self.settle(**{name: check.array(name, getattr(self, name), shape, f"r has shape {r.shape}.")})
         for name in ("q", "tau", "T"):
             check.symmetric(name, getattr(self, name))
-        if 0 in r.shape:
+        if 0 in r.shape[:2] or (M == 0 and self.m is None):
             raise ValueError(f"r has shape {r.shape}; expected (L, K, M) with at least one block, student and teacher.")
         if self.s is not None and self.s.min() < 0:
             raise ValueError(f"s = {check.shown(self.s.tolist())}; expected eigenvalues >= 0.")
+
+    def _settle_classes(self, L, K, M):
+        m = check.array("m", self.m, (L, K, "C"))
+        C = m.shape[2]
+        h = np.zeros((L, M, C)) if self.h is None and M == 0 else self.h
+        nu = np.zeros((M, C)) if self.nu is None and M == 0 else self.nu
+        if C == 0 or h is None or nu is None:
+            raise ValueError(f"m has shape {m.shape}, h and nu {check.shown((h, nu))}; expected all three of a class.")
+        self.settle(m=m, h=check.array("h", h, (L, M, C)), nu=check.array("nu", nu, (M, C)))
 
     # sizes and order parameters -------------------------------------------------------------------------------------
 
@@ -154,13 +177,24 @@ class State(Record):
         ValueError
             Sizes differ from the model's, or overlaps are not positive semi-definite.
         """
-        if (self.L, self.K, self.M) != (check.model(model).spectrum.L, model.K, model.M):
+        if (self.L, self.K, self.M) != (check.model(model, classes=True).spectrum.L, model.K, model.M):
             raise ValueError(
                 f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
             )
         state = replace(self, s=model.spectrum.s)
-        check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
+        if (model.classes is None) != (self.m is None):
+            found, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
+            raise ValueError(f"the state has overlaps with class means: {found}; this model expects {wanted}.")
+        if self.m is None:
+            check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
+        else:
+            if self.m.shape[2] != model.classes.labels.size:
+                raise ValueError(
+                    f"m has shape {self.m.shape}; expected (L, K, C) with C = {model.classes.labels.size} classes."
+                )
+            joint = gram(gram(state.q, state.r, state.tau), np.concatenate([state.m, state.h], axis=1), model.gram)  # type: ignore[attr-defined]  # with classes
+            check.positive_semidefinite("[[q, r, m], [., tau, h], [., ., G]]", joint, _MEANING)
         check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
         if model.latent_teacher:
             _check_unseen(state)
@@ -170,7 +204,16 @@ class State(Record):
 
     @classmethod
     def from_overlaps(
-        cls, model: "Model", *, Q: ArrayLike, R: ArrayLike, T: ArrayLike, v: ArrayLike | None = None, alpha: float = 0.0
+        cls,
+        model: "Model",
+        *,
+        Q: ArrayLike,
+        R: ArrayLike | None = None,
+        T: ArrayLike | None = None,
+        v: ArrayLike | None = None,
+        alpha: float = 0.0,
+        m: ArrayLike | None = None,
+        n: ArrayLike | None = None,
     ) -> "State":
         """State of a model with one block (isotropic inputs) from Q (K, K), R (K, M), T (M, M).
 
@@ -179,11 +222,13 @@ class State(Record):
         model : Model
             Gives K, M, the eigenvalue, and ``v`` when it is not passed.
         Q, R, T : array_like
-            Covariances of the local fields.
+            Covariances of the local fields. Without a teacher, M = 0, no R and T.
         v : array_like, shape (K,), optional
             Second layer; the model's by default.
         alpha : float
             The time of the state.
+        m, n : array_like, shape (K, C), (M, C), optional
+            Means of the student and teacher fields in each class (:func:`overlaps.gaussian_mixture`).
 
         Returns
         -------
@@ -208,7 +253,8 @@ class State(Record):
                 "use State.from_blocks, State.from_weights or model.random_start."
             )
         K, M, s = model.K, model.M, model.spectrum.s[0]
-        Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
+        R, T = _teacher(model, R=(R, (K, M)), T=(T, (M, M)))
+        Q = check.array("Q", Q, (K, K))
         check.symmetric("Q", Q)
         check.symmetric("T", T)
         if s == 0:
@@ -216,11 +262,27 @@ class State(Record):
                 "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T say nothing about the "
                 "weights; expected s > 0. Use State.from_blocks or State.from_weights."
             )
-        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v), alpha=alpha).on(model)
+        classes = None if model.classes is None else model.classes.labels.size
+        m, n = (
+            x if x is None else check.array(name, x, (k, classes))[None] for name, x, k in (("m", m, K), ("n", n, M))
+        )
+        means = _means(model, m, n)
+        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v), alpha=alpha, **means).on(
+            model
+        )
 
     @classmethod
     def from_blocks(
-        cls, model: "Model", *, q: ArrayLike, r: ArrayLike, t: ArrayLike, v: ArrayLike | None = None, alpha: float = 0.0
+        cls,
+        model: "Model",
+        *,
+        q: ArrayLike,
+        r: ArrayLike | None = None,
+        t: ArrayLike | None = None,
+        v: ArrayLike | None = None,
+        alpha: float = 0.0,
+        m: ArrayLike | None = None,
+        n: ArrayLike | None = None,
     ) -> "State":
         """State from the plain block overlaps, q (L, K, K), r (L, K, M), t (L, M, M).
 
@@ -231,11 +293,13 @@ class State(Record):
         model : Model
             Gives K, M, the spectrum, and ``v`` when it is not passed.
         q, r, t : array_like, shape (L, K, K), (L, K, M), (L, M, M)
-            Plain block overlaps.
+            Plain block overlaps. Without a teacher, M = 0, no r and t.
         v : array_like, shape (K,), optional
             Second layer at the start; the model's by default.
         alpha : float
             The time of the state.
+        m, n : array_like, shape (L, K, C), (L, M, C), optional
+            W P_l mu_c / sqrt(N) and W* P_l mu_c / sqrt(N), for inputs in classes.
 
         Returns
         -------
@@ -256,14 +320,20 @@ class State(Record):
         """
         _check_teacher(model)
         L, K, M = model.spectrum.L, model.K, model.M
-        q, r, t = check.array("q", q, (L, K, K)), check.array("r", r, (L, K, M)), check.array("t", t, (L, M, M))
-        s = model.spectrum.s[:, None, None]
-        T = np.sum(s * t, axis=0)
-        return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v), alpha=alpha).on(model)
+        r, t = _teacher(model, r=(r, (L, K, M)), t=(t, (L, M, M)))
+        q, s = check.array("q", q, (L, K, K)), model.spectrum.s[:, None, None]
+        T, means = np.sum(s * t, axis=0), _means(model, m, n)
+        return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v), alpha=alpha, **means).on(model)
 
     @classmethod
     def from_weights(
-        cls, model: "Model", *, W: ArrayLike, W_star: ArrayLike, v: ArrayLike | None = None, alpha: float = 0.0
+        cls,
+        model: "Model",
+        *,
+        W: ArrayLike,
+        W_star: ArrayLike | None = None,
+        v: ArrayLike | None = None,
+        alpha: float = 0.0,
     ) -> "State":
         """State of explicit weights, W (K, N) and W_star (M, N).
 
@@ -275,7 +345,8 @@ class State(Record):
         model : Model
             Gives K, M, the spectrum, and ``v`` when it is not passed.
         W, W_star : array_like, shape (K, N), (M, N)
-            Rows are the weights of students and teachers; fields are W x / sqrt(N).
+            Rows are the weights of students and teachers; fields are W x / sqrt(N). Without a teacher no W_star. Inputs
+            in classes need ``means`` in the model.
         v : array_like, shape (K,), optional
             Second layer at the start; the model's by default.
         alpha : float
@@ -298,14 +369,19 @@ class State(Record):
         array([[-1.]])
         """
         _check_teacher(model)
-        W, W_star = check.array("W", W, (model.K, "N")), check.array("W_star", W_star, (model.M, "N"))
+        W = check.array("W", W, (model.K, "N"))
+        W_star = check.array("W_star", np.zeros((0, W.shape[1])) if model.M == 0 else W_star, (model.M, "N"))
         if W.shape[1] != W_star.shape[1]:
             raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
-        sizes, basis = model.spectrum.block_sizes(W.shape[1]), model.spectrum.basis
+        sizes, basis, M, static = model.spectrum.block_sizes(W.shape[1]), model.spectrum.basis, model.M, W_star
+        if model.classes is not None:
+            means_at = model.means_at  # type: ignore[attr-defined]  # a model with classes
+            static = np.concatenate([W_star, np.sqrt(W.shape[1]) * means_at(W.shape[1])])
         if basis is not None:
-            W, W_star = W @ basis, W_star @ basis
-        q, r, t = block_overlaps(W, W_star, sizes)
-        return cls.from_blocks(model, q=q, r=r, t=t, v=v, alpha=alpha)
+            W, static = W @ basis, static @ basis
+        q, r, t = block_overlaps(W, static, sizes)
+        means = {} if model.classes is None else {"m": r[..., M:], "n": t[..., :M, M:]}
+        return cls.from_blocks(model, q=q, r=r[..., :M], t=t[..., :M, :M], v=v, alpha=alpha, **means)
 
     def __repr__(self):
         size = f"L={self.L}, K={self.K}, M={self.M}" + (f", alpha={self.alpha:g}" if self.alpha else "")
@@ -334,12 +410,32 @@ def _check_unseen(state):
 
 def _check_teacher(model):
     """These constructors take overlaps of teachers that act on x."""
-    if check.model(model).latent_teacher:
+    if check.model(model, classes=True).latent_teacher:
         raise ValueError(
             "the teacher acts on the latents, so overlaps with x-space teachers do not determine the state; use "
             "model.limit_start, model.random_start, model.realisation (of a hidden manifold), model.start (of given "
             "covariances), or State(q=, r=, tau=, T=, v=)."
         )
+
+
+def _teacher(model, **parts):
+    """Checked overlaps with teachers, given as (array, shape) by name; without a teacher there need be none."""
+    return tuple(
+        check.array(name, np.zeros(shape) if value is None and model.M == 0 else value, shape)
+        for name, (value, shape) in parts.items()
+    )
+
+
+def _means(model, m, n):
+    """The arrays m, h, nu of a state from plain overlaps with the centroids."""
+    if model.classes is None:
+        if m is not None or n is not None:
+            raise ValueError("m and n belong to inputs in classes; expected a model made by ov.gaussian_mixture.")
+        return {}
+    L, K, M, C = model.spectrum.L, model.K, model.M, model.classes.labels.size
+    m = check.array("m", m, (L, K, C), "Overlaps of students and class means.")
+    n = check.array("n", np.zeros((L, 0, C)) if n is None and M == 0 else n, (L, M, C))
+    return {"m": m, "h": model.spectrum.s[:, None, None] * n, "nu": n.sum(axis=0)}
 
 
 def _second_layer(model, v):

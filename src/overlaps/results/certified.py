@@ -61,5 +61,6 @@ def solution(model, found, blocks, schedule):
     parts = found._asdict() | {"schedule": schedule}
     if blocks:
         return Trajectory(model=model, **parts)
-    del parts["tau"]
+    for name in ("tau", "m", "h", "nu"):
+        del parts[name]
     return SummedTrajectory(model=model, Q=parts.pop("q")[:, 0], R=parts.pop("r")[:, 0], **parts)

@@ -11,6 +11,7 @@ from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.closure import generalisation_error
 from ..integrators.evolve import OVERFLOW
 from ..models.model import Model
+from ..models.rows import seen
 from ..models.schedule import Schedule
 from ..models.state import gram
 
@@ -29,6 +30,7 @@ class _Curves(Record):
     schedule: Schedule | dict | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
     is_ensemble: ClassVar[bool] = False
+    is_state: ClassVar[bool] = False
 
     def __post_init__(self):
         values = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -53,10 +55,10 @@ class _Curves(Record):
         value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
         """
         if "eps_g" not in self._cache:
-            S, v = self.S, self.v
-            n = S.shape[-1]
-            flat = generalisation_error(self.model, S.reshape(-1, n, n), v.reshape(-1, v.shape[-1]))
-            largest = np.max(np.abs(S.reshape(-1, n * n)), axis=1)
+            S, v = seen(self.model, self), self.v
+            n = S.shape[-2:]
+            flat = generalisation_error(self.model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
+            largest = np.max(np.abs(S.reshape(-1, n[0] * n[1])), axis=1)
             flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
             flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
             self._cache["eps_g"] = read_only(np.maximum(flat, 0.0).reshape(v.shape[:-1]))
@@ -122,6 +124,16 @@ class _Blocks(_Curves):
     q: np.ndarray
     r: np.ndarray
     tau: np.ndarray
+    m: np.ndarray | None = None
+    h: np.ndarray | None = None
+    nu: np.ndarray | None = None
+
+    @property
+    def mean_fields(self) -> Floats:
+        """Means of the student fields in each class, sum_l m^l (..., n, K, C); only for inputs in classes."""
+        if self.m is None:
+            raise AttributeError("mean_fields: the inputs of this model have no classes; see ov.gaussian_mixture.")
+        return self.m.sum(axis=-3)
 
     @property
     def Q(self) -> Floats:

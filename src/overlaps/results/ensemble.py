@@ -26,6 +26,8 @@ class Ensemble(Runs, _Blocks):
         Block overlaps as in :class:`State`.
     tau, T : ndarray, shape (runs, L, M, M), (runs, M, M)
         Teacher constants of each run.
+    m, h, nu : ndarray, shape (runs, n, L, K, C), (runs, L, M, C), (runs, M, C), or None
+        Overlaps with the class means of inputs in classes; ``mean_fields`` (runs, n, K, C) are means of the fields.
     N : int
         Input dimension.
     success, message, method
@@ -45,7 +47,12 @@ class Ensemble(Runs, _Blocks):
     ((3, 3, 2, 2), (3,), State(L=1, K=2, M=2, ...))
     """
 
-    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r")
+    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r", "m", "mean_fields")
+
+    def _curve(self, name):
+        if name in ("m", "mean_fields") and self.m is None:
+            raise ValueError(f"name = {name!r}; expected one of Q, R, v, eps_g, q, r: these inputs have no classes.")
+        return super()._curve(name)
 
     def start(self, run: int = 0) -> State:
         """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
@@ -54,5 +61,7 @@ class Ensemble(Runs, _Blocks):
     def state(self, run: int, i: int) -> State:
         """State of run number ``run`` at record ``i``."""
         run, i = check.index("run", run, len(self)), check.index("i", i, self.alpha.size)
-        moving = {name: getattr(self, name)[run, i] for name in ("q", "r", "v")}
-        return State(**moving, tau=self.tau[run], T=self.T[run], s=self.model.spectrum.s, alpha=self.alpha[i])
+        moving, constant = ("q", "r", "v", "m"), ("tau", "T", "h", "nu")
+        parts = {name: x[run, i] for name in moving if (x := getattr(self, name)) is not None}
+        parts |= {name: x[run] for name in constant if (x := getattr(self, name)) is not None}
+        return State(**parts, s=self.model.spectrum.s, alpha=self.alpha[i])

@@ -22,7 +22,7 @@ __all__ = ["load", "save"]
 
 FORMAT = 2
 ROLES = "activation", "teacher_activation"
-PARTS = {*ROLES, "spectrum", "features"}  # of a model, beside its numbers
+PARTS = {*ROLES, "spectrum", "features"}  # of a model, beside its numbers and arrays
 PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a function, to know it again
 # shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
 SHAPES = {
@@ -30,6 +30,7 @@ SHAPES = {
     "eps_late": "t", "floor_late": "t", "eps_error": "t", "error_Q": "tKK", "error_R": "tKM", "error_v": "tK",
     "error_eps_g": "t",
     "records": "rtz", "ends": "rz", "end": "r", "start_v": "rK", "success": "r", "nfev": "r",
+    "m": "rtLKC", "h": "rLMC", "nu": "rMC",
     "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
     "final_W": "rKN",
 }  # fmt: skip
@@ -134,14 +135,14 @@ def _contents(result):
 def _described(model):
     """What a file keeps of a model: (entries of the header, arrays)."""
     spectrum = model.spectrum
-    own = {f.name: getattr(model, f.name) for f in fields(model)}
-    arrays = {f"model.{name}": x for name, x in own.items() if isinstance(x, np.ndarray)}
+    values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
+    arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
     arrays |= {"spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
     if spectrum.basis is not None:
         arrays["spectrum.basis"] = spectrum.basis
     common = {f.name for f in fields(Record.kinds["Model"])}
-    numbers = {name: x for name, x in own.items() if name not in PARTS and not isinstance(x, np.ndarray)}
-    numbers = {name: number for name, number in numbers.items() if number is not None}  # absent in early files, too
+    # absent in early files, too, are those that are None
+    numbers = {name: x for name, x in values.items() if x is not None and not isinstance(x, np.ndarray)}
     if not model.drift:
         del numbers["drift"]  # which early files do not know
     head = {
@@ -152,8 +153,8 @@ def _described(model):
         "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES},
         "spectrum": spectrum.name,
     }
-    if special := {x: number for x, number in numbers.items() if x not in common}:
-        head["manifold"] = special
+    if own := {x: number for x, number in numbers.items() if x not in common}:
+        head["manifold"] = own
     if hasattr(model, "features"):
         head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
     return head, arrays
@@ -286,7 +287,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Schedule | dict[str, Sc
     path = _path(path)
     several = model if isinstance(model, list | tuple) else getattr(model, "models", None)
     for one in several if several is not None else [] if model is None else [model]:
-        check.model(one)
+        check.model(one, classes=True)
     data = _arrays(path)
     try:
         head = json.loads(str(data.pop("header")))
@@ -397,7 +398,7 @@ def _model(head, data):
     options["weight_decay"] = tuple(options["weight_decay"])
     kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
     spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
-    options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
+    options |= {"spectrum": kinds["spectrum"](*spectrum)}
     options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
     if head.get("features", "").startswith("function "):
         raise _Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).")

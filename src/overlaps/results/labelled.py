@@ -1,7 +1,7 @@
 """Results as xarray datasets and pandas tables, with dimensions named by the letters of the notation.
 
-Dimensions: ``alpha`` (time), ``run``, ``k, l`` (student units), ``m, n`` (teacher units), ``e`` (eigenspaces); of a
-sweep, its parameters. xarray is an optional package and is imported at the first call.
+Dimensions: ``alpha`` (time), ``run``, ``k, l`` (student units), ``m, n`` (teacher units), ``e`` (eigenspaces), ``c``
+(classes of inputs); of a sweep, its parameters. xarray is an optional package and is imported at the first call.
 """
 
 import numpy as np
@@ -23,6 +23,12 @@ LONG_NAMES = {
     "r": "block overlaps of students and teachers, s_l W P_l W*^T / N",
     "T": "covariance of the teacher fields",
     "tau": "teacher source, s_l^2 W* P_l W*^T / N",
+    "m": "block overlaps of students and class means, W P_l mu / sqrt N",
+    "mean_fields": "means of the student fields in each class",
+    "h": "block overlaps of teachers and class means, s_l W* P_l mu / sqrt N",
+    "nu": "means of the teacher fields in each class",
+    "label": "labels of the classes",
+    "weight": "probabilities of the classes",
     "s": "eigenvalues of the input covariance",
     "p": "weights of the eigenvalues",
     "success": "whether the integration succeeded",
@@ -30,7 +36,8 @@ LONG_NAMES = {
     "nfev": "evaluations of the right-hand side",
 }
 DIMS = {"eps_g": "", "test_error": "", "test_error_se": "", "Q": "kl", "R": "km", "v": "k", "q": "ekl", "r": "ekm"}
-CONSTANT_DIMS = {"T": "mn", "tau": "emn"}
+DIMS |= {"m": "ekc", "mean_fields": "kc"}
+CONSTANT_DIMS = {"T": "mn", "tau": "emn", "h": "emc", "nu": "mc"}
 
 
 def _xarray():
@@ -80,6 +87,8 @@ def from_curves(result):
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
+    if result.model.classes is not None:
+        coords |= {"label": ("c", result.model.labels), "weight": ("c", result.model.weights)}
     attributes = {
         "model": str(result.model),
         "model_json": model_text(result.model),

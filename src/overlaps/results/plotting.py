@@ -446,10 +446,12 @@ def _overlaps(result):
 
     Q, R = result.Q, result.R
     K, M = result.model.K, result.model.M
-    shades = {"Q": "Blues", "R": "Oranges", "v": "Greens"}
+    shades = {"Q": "Blues", "R": "Oranges", "m": "Purples", "v": "Greens"}
+    means = None if getattr(result, "m", None) is None else result.mean_fields
     groups = {
         "Q": [(Q[..., i, j], rf"$Q_{{{i + 1}{j + 1}}}$") for i in range(K) for j in range(i, K)],
         "R": [(R[..., i, m], rf"$R_{{{i + 1}{m + 1}}}$") for i in range(K) for m in range(M)],
+        "m": [] if means is None else [(x, rf"$m_{{{i + 1}{c + 1}}}$") for i, c, x in _entries(means)],
         "v": [(result.v[..., i], rf"$v_{{{i + 1}}}$") for i in range(K)] if result.model.trains_v else [],
     }
     for name, curves in groups.items():
@@ -457,6 +459,11 @@ def _overlaps(result):
         many = len(curves) > 8  # one legend entry per family when every entry would be a wall of text
         for i, ((curve, text), tone) in enumerate(zip(curves, tones, strict=True)):
             yield curve, (rf"${name}$" if i == 0 else None) if many else text, tone
+
+
+def _entries(x):
+    """(i, c, curve) of arrays (..., n, K, C)."""
+    return [(i, c, x[..., i, c]) for i in range(x.shape[-2]) for c in range(x.shape[-1])]
 
 
 def _draw_line(ax, alpha, curve, **style):

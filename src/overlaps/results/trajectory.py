@@ -9,6 +9,7 @@ from .._base import check
 from .._base.types import Floats
 from ..activations.closure import rounding_floor
 from ..integrators.evolve import evolve
+from ..models.rows import seen
 from ..models.state import State
 from .curves import _Blocks, _Curves
 
@@ -62,7 +63,7 @@ class Solved(_Curves):
         An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
         the escape from a plateau is not in it.
         """
-        floor = rounding_floor(self.model, self.S, self.v)
+        floor = rounding_floor(self.model, seen(self.model, self), self.v)
         if self.eps_error is not None:
             floor = np.maximum(floor, self.eps_error * np.maximum(super().eps_g, floor))
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
@@ -103,6 +104,9 @@ class Trajectory(Solved, _Blocks):
         Block overlaps as in :class:`State`.
     tau, T : ndarray, shape (L, M, M), (M, M)
         Teacher constants.
+    m, h, nu : ndarray, shape (n, L, K, C), (L, M, C), (M, C), or None
+        Overlaps with the class means of inputs in classes, as in :class:`State`; ``mean_fields`` (n, K, C) are the
+        means of the student fields.
     success, message, nfev, method, rtol, atol
         Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
         side, the integrator and its tolerances.
@@ -135,10 +139,13 @@ class Trajectory(Solved, _Blocks):
     def __getitem__(self, i: int) -> State:
         """State at record ``i``."""
         i = check.index("i", i, len(self))
-        return self._state(self.alpha[i], self.q[i], self.r[i], self.v[i])
+        return self._state(self.alpha[i], self, i)
 
-    def _state(self, alpha, q, r, v):
-        return State(q=q, r=r, tau=self.tau, T=self.T, v=v, s=self.model.spectrum.s, alpha=alpha)
+    def _state(self, alpha, record, i):
+        moving = {name: getattr(record, name)[i] for name in ("q", "r", "v")}
+        moving["m"] = None if record.m is None else record.m[i]
+        constant = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
+        return State(**moving, **constant, s=self.model.spectrum.s, alpha=alpha)
 
     def at(self, alpha: float) -> State:
         """State at time alpha, to the accuracy of the solution.
@@ -179,7 +186,7 @@ class Trajectory(Solved, _Blocks):
         )  # fmt: skip
         if not part.success:
             raise RuntimeWarning(part.message)
-        return self._state(alpha, part.q[-1], part.r[-1], part.v[-1])
+        return self._state(alpha, part, -1)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

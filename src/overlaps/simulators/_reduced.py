@@ -3,7 +3,8 @@
 The rows of teachers and students, divided by sqrt(N), lie in a space of M + K dimensions with an orthonormal frame.  In
 eigenspace e, ``teachers[e, j, m]`` and ``students[e, j, k]`` are their coordinates along frame vector j: teachers need
 the first M vectors, student k the first M + k + 1.  One more vector, j = M + K, is empty between steps; inputs bring
-students out of the frame through it, and a rotation brings it back.
+students out of the frame through it, and a rotation brings it back.  Class centroids are further teachers here, without
+second layers.
 
 ``x[t, e, i]`` are the coordinates of sample i of step t: M + K in the frame, then row i of the triangle (b, b) that
 stands for the parts of the b samples outside the frame.  The update overwrites them.
@@ -137,7 +138,7 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
     Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i; ``norms``
     (K,) are the squared norms that students are scaled back to, or (0,) where they are free.
     """
-    b, K, M = noise.shape[1], v.size, v_star.size
+    b, K, M, rows = noise.shape[1], v.size, v_star.size, teachers.shape[1]
     nu, g_star = np.empty((b, M)), np.empty((b, M))
     lam, g, dg, F = np.empty((b, K)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
     for t in range(first, last):
@@ -146,6 +147,6 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
         fields(teachers, students, root_s, x, t, nu, lam)
         outputs(student, teacher, nu, lam, g_star, g, dg)
         forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
-        update(students, root_s, x, t, M, F, 1 - decay / N)
+        update(students, root_s, x, t, rows, F, 1 - decay / N)
         for k in range(norms.size):
             students[:, :, k] *= math.sqrt(norms[k] / np.sum(students[:, :, k] ** 2))

@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from ..models.rows import factors, plain
 from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
+from .classes import Draws
 from .rates import Rates
 from .records import follow, sound, stacked
 
@@ -36,25 +38,27 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
 
     Returns
     -------
-    q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
-        Kernel arrays; shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
+    q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M + C), (n, K)
+        Kernel arrays, the last C columns of r for the centroids of inputs in classes; shorter than ``steps`` when the
+        run was interrupted, and ending with nan when it diverged.
     W : ndarray, shape (1, K, N)
         With ``keep`` only, in the coordinates of the inputs.
     """
     sizes = model.spectrum.block_sizes(N)
-    s = model.spectrum.s[:, None, None]
-    W, W_star = (weights.astype(dtype) for weights in weights_with_overlaps(start, sizes, rng))
-    factor, v = np.ones(1), np.array(start.v)
+    K, M = model.K, model.M
+    W, static = weights_with_overlaps(start, sizes, rng, plain(model, start))
+    W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
+    factor, v, carried = np.ones(1), np.array(start.v), factors(model)
     norms = kept_norms(model, W)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
-    inputs = _Inputs(model, sizes, rng, dtype, rates.batch)
+    inputs = _Inputs(model, sizes, rng, dtype, rates.batch, static[M:] / np.sqrt(N))
     wanderings = _Wanderings(model, start, sizes, rng, dtype) if model.drift else None
 
     def step(limit):
         limit, changed = rates.left(limit)
-        X, xi = inputs.take(limit, changed, rates.batch)
+        X, xi, labels = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
-        noises = xi if noise is None else noise[:, None] * xi
+        noises = labels + (xi if noise is None else noise[:, None] * xi)
         common = W, factor, W_star, v, model.v_star, X, noises, *_functions(model), rows, norms
         if wanderings is None:
             _sgd.direct_steps(*common)
@@ -66,39 +70,41 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
 
     def record():
         nonlocal last
-        last = sound(W, factor, v)[None]
-        q, r, _ = block_overlaps(last[0], W_star.astype(float), sizes)
-        return q, s * r, v.copy()
+        last, static[:M] = sound(W, factor, v)[None], W_star  # teachers may drift
+        q, r, _ = block_overlaps(last[0], static, sizes)
+        return q, carried[:, None] * r, v.copy()
 
-    records = follow(steps, step, record, tick)
-    L, K, M = len(sizes), model.K, model.M
-    found = stacked(records, (L, K, K), (L, K, M), (K,))
+    records, L = follow(steps, step, record, tick), len(sizes)
+    found = stacked(records, (L, K, K), (L, K, len(static)), (K,))
     basis = model.spectrum.basis
     return (*found, last if basis is None else last @ basis.T) if keep else found
 
 
 class _Inputs:
-    """Inputs x and label noise in blocks; the stream does not depend on how it is cut."""
+    """Inputs x, label noise and labels in blocks; the stream does not depend on how it is cut."""
 
-    def __init__(self, model, sizes, rng, dtype, batch):
-        self.rng, self.noise_rng = rng.spawn(2)
+    def __init__(self, model, sizes, rng, dtype, batch, centroids):
+        self.rng, self.noise_rng, *rest = rng.spawn(2 if model.classes is None else 3)
+        block = np.repeat(np.arange(len(sizes)), sizes)
+        self.draws = Draws(model, rest[0], centroids, block) if rest else None
         self.noise = model.noise
         self.N = int(np.sum(sizes))
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
         self.X = np.empty((0, batch, self.N), dtype=dtype)
-        self.xi = np.empty((0, batch))
+        self.xi = self.labels = np.empty((0, batch))
 
     def take(self, steps, changed, batch):
-        """At most ``steps`` further inputs X (., batch, N) and noises xi (., batch); all new if ``changed``."""
+        """At most ``steps`` further inputs X (., batch, N), noises and labels (., batch); all new if ``changed``."""
         if len(self.X) == 0 or changed:
             length = max(1, BLOCK // (self.N * batch))
             self.X = self.rng.standard_normal((length, batch, self.N), dtype=self.X.dtype)
             if np.any(self.root != 1):
                 self.X *= self.root
+            self.labels = np.zeros((length, batch)) if self.draws is None else self.draws.enter(self.X)
             self.xi = self.noise * self.noise_rng.standard_normal((length, batch))
-        X, self.X = self.X[:steps], self.X[steps:]
-        xi, self.xi = self.xi[:steps], self.xi[steps:]
-        return X, xi
+        taken = self.X[:steps], self.xi[:steps], self.labels[:steps]
+        self.X, self.xi, self.labels = self.X[steps:], self.xi[steps:], self.labels[steps:]
+        return taken
 
 
 class _Wanderings:
@@ -143,8 +149,10 @@ def _functions(model):
     return model.activation.compiled, model.teacher_activation.compiled
 
 
-def weights_with_overlaps(start, sizes, rng):
+def weights_with_overlaps(start, sizes, rng, joint=None):
     """Weights W (K, N), W_star (M, N) whose block overlaps are exactly those of ``start``, randomly oriented.
+
+    ``joint`` (L, K + M, K + M) are these plain overlaps, where there are more static rows than teachers.
 
     Raises
     ------
@@ -152,7 +160,7 @@ def weights_with_overlaps(start, sizes, rng):
         A block has fewer coordinates than its overlaps have independent directions.
     """
     K, N = start.K, int(np.sum(sizes))
-    joint = gram(*start.plain)
+    joint = gram(*start.plain) if joint is None else joint
     rows = np.empty((joint.shape[1], N))
     edge = 0
     for block, (overlap, n) in enumerate(zip(joint, sizes, strict=True)):

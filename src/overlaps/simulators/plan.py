@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
-from ..models.start import random_start
+from ..models.rows import parted, second_layers
 from ..results.ensemble import Ensemble
 from .direct import direct_run
 from .reduced import reduced_run
@@ -35,13 +35,16 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     keywords of what it registers, and ``simulate`` takes them.
     """
     sizes = model.spectrum.block_sizes(N)
+    if model.classes is not None:
+        model.check_size(N)
     if method == "reduced" and model.drift:
         raise ValueError(
             f"method = 'reduced' with drift = {model.drift:g}: teachers that wander leave the frame that it keeps; "
             "expected 'direct'."
         )
     if method == "auto":
-        fits = not (model.drift or keep_weights or dtype == "float32") and sizes[sizes > 0].min() > model.K + model.M
+        smallest, own = sizes[sizes > 0].min(), model.K + second_layers(model).size
+        fits = not (model.drift or keep_weights or dtype == "float32") and smallest > own
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], pace=pace)
     run = partial(run, dtype=dtype or "float64", keep=keep_weights) if method == "direct" else run
@@ -69,16 +72,18 @@ def _options(function):
 
 def ensemble(records, starts, **common):
     """The record of runs that begin at States: q, r, v of all of them, with the teachers' constants."""
-    q, r, v, *final = records
-    tau, T = (np.stack([getattr(state, name) for state in starts]) for name in ("tau", "T"))
-    return Ensemble(q=q, r=r, v=v, tau=tau, T=T, final_W=final[0][:, 0] if final else None, **common)
+    (q, r, v, *final), model = records, common["model"]
+    names = ("tau", "T") if model.classes is None else ("tau", "T", "h", "nu")
+    parts: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
+    parts |= parted(model, r) | {"final_W": final[0][:, 0] if final else None}
+    return Ensemble(q=q, v=v, **parts, **common)
 
 
 def _starts(model, start, N, children, student_scale):
     if start is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of a coarse step, which simulate gives once
-            return [random_start(model, N=N, rng=child, student_scale=student_scale) for child in children]
+            return [model.random_start(N=N, rng=child, student_scale=student_scale) for child in children]
     if isinstance(start, list | tuple):
         if len(start) != len(children):
             raise ValueError(f"start has {len(start)} states; expected one, or runs = {len(children)} of them.")

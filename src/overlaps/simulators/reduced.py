@@ -8,8 +8,11 @@ approximation.  Inputs with a covariance spectrum: one frame per eigenspace.
 
 import numpy as np
 
+from ..models.rows import factors, plain
 from ..models.start import overlap_factor
+from ..models.state import gram
 from . import _reduced
+from .classes import Draws
 from .rates import Rates
 from .records import follow, stacked
 
@@ -40,8 +43,9 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
 
     Returns
     -------
-    q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
-        Kernel arrays; shorter than ``steps`` when the run was interrupted, and ending with nan when it diverged.
+    q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M + C), (n, K)
+        Kernel arrays, the last C columns of r for the centroids of inputs in classes; shorter than ``steps`` when the
+        run was interrupted, and ending with nan when it diverged.
 
     Raises
     ------
@@ -50,37 +54,43 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     """
     s = np.array(model.spectrum.s, dtype=float)
     sizes = model.spectrum.block_sizes(N)
-    teachers, students = frames(start, s, sizes)
-    v = np.array(start.v, dtype=float)
-    advance = _stepper(model, N, s, teachers, students, v)
+    joint, carried, M = plain(model, start), factors(model), model.M
+    static = carried.shape[1]
+    teachers, students = frames(start, s, sizes, joint)
+    v, classes = np.array(start.v, dtype=float), None
+    if model.classes is not None:  # coordinates of inputs are those of x, and of its Gaussian part otherwise
+        centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
+        classes = Draws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
+    advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
-    x, noise, position = np.empty(0), np.empty(0), 0
+    x, noise, labels, position = np.empty(0), np.empty(0), np.empty(0), 0
 
     def step(limit):
-        nonlocal x, noise, position
+        nonlocal x, noise, labels, position
         if not np.isfinite(students).all():
             return limit  # there is no way back
         limit, changed = rates.left(limit)
         if position == len(x) or changed:
-            normal, dof = _random_parts(sizes, model.K, model.M, rates.batch)
+            normal, dof = _random_parts(sizes, model.K, static, rates.batch)
             x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, model.noise)
-            position = 0
+            labels, position = (0.0 * noise if classes is None else classes.enter_frame(x, s)), 0
         first, position = position, min(len(x), position + limit)
         rows, factor = rates.take(position - first)
         if factor is not None:
             noise[first:position] *= factor[:, None]
+        noise[first:position] += labels[first:position]
         advance(x, noise, first, position, rows)
         return position - first
 
     def record():
-        found = *block_overlaps(teachers, students, s), v.copy()
+        found = *block_overlaps(teachers, students, carried), v.copy()
         sound = all(np.isfinite(part).all() for part in found)
         return found if sound else tuple(part * np.nan for part in found)
 
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
         records = follow(steps, step, record, tick)
-    L, K, M = start.r.shape
-    return stacked(records, (L, K, K), (L, K, M), (K,))
+    L, K, _ = start.r.shape
+    return stacked(records, (L, K, K), (L, K, static), (K,))
 
 
 def draw(rng, length, normal, dof, noise):
@@ -121,25 +131,24 @@ def _random_parts(sizes, K, M, b):
     return normal, dof
 
 
-def frames(start, s, sizes):
-    """Coordinates of teachers (L, M, M) and students (L, M + K + 1, K) in the frames that ``_reduced`` describes."""
-    L, K, M = start.r.shape
-    H = np.zeros((L, M + K + 1, M + K))
-    for block, n in enumerate(sizes):
-        joint = np.zeros((M + K, M + K))
-        joint[M:, M:] = start.q[block]
-        if s[block] > 0:  # otherwise nobody sees the teacher here
-            joint[M:, :M] = start.r[block] / s[block]
-            joint[:M, M:] = joint[M:, :M].T
-            joint[:M, :M] = start.tau[block] / s[block] ** 2
-        H[block, : min(M + K, n)] = np.linalg.qr(overlap_factor(joint, n, block).T, mode="r")
-    return H[:, :M, :M].copy(), H[:, :, M:].copy()
+def frames(start, s, sizes, joint=None):
+    """Coordinates of teachers (L, M, M) and students (L, M + K + 1, K) in the frames that ``_reduced`` describes.
+
+    ``joint`` (L, K + M, K + M) are the plain overlaps, where there are more static rows than teachers.
+    """
+    joint = gram(*start.plain) if joint is None else joint
+    (L, n, _), K = joint.shape, start.K
+    order, H = np.roll(np.arange(n), -K), np.zeros((L, n + 1, n))  # static rows first
+    for block, size in enumerate(sizes):
+        factor = overlap_factor(joint[block][np.ix_(order, order)], size, block)
+        H[block, : min(n, size)] = np.linalg.qr(factor.T, mode="r")
+    return H[:, : n - K, : n - K].copy(), H[:, :, n - K :].copy()
 
 
 def block_overlaps(teachers, students, s):
-    """q^l (L, K, K) and r^l = s_l W P_l W*^T / N (L, K, M) from frame coordinates."""
+    """q^l (L, K, K) and r^l = s_l W P_l W*^T / N (L, K, M) from frame coordinates; s (L,), or (L, M) row by row."""
     transposed = students.swapaxes(1, 2)
-    return transposed @ students, s[:, None, None] * (transposed[:, :, : teachers.shape[1]] @ teachers)
+    return transposed @ students, np.reshape(s, (len(s), 1, -1)) * (transposed[:, :, : teachers.shape[1]] @ teachers)
 
 
 def _stepper(model, N, s, teachers, students, v):

@@ -8,7 +8,7 @@ from scipy.linalg import lstsq
 
 from .._base import check
 from .._base.record import Record
-from ..flow.jacobian import Jacobian
+from ..flow.groups import jacobian_of
 from ..models.model import Model
 from ..models.state import State
 from .linear import ZERO, bound, check_dense
@@ -165,7 +165,7 @@ def _newton(system, y, max_iterations):
     for iteration in range(max_iterations + 1):
         velocity = system.rhs(0.0, y)
         try:
-            derivative = Jacobian(system, y)
+            derivative = jacobian_of(system, y)
         except ValueError as refusal:
             if iteration == 0:  # the guess itself is at fault
                 raise
@@ -203,7 +203,7 @@ def _ties(system):
     steps that change them one by one lead outside.
     """
     start = system.start
-    rows = np.concatenate([start.q, start.r], axis=2)
+    rows = np.concatenate([start.q, start.r] + ([] if start.m is None else [start.m]), axis=2)
     if system.model.trains_v or np.ptp(start.v):
         rows = np.concatenate([rows, np.tile(start.v[:, None], (start.L, 1, 1))], axis=2)
     apart = np.max(np.abs(rows[:, :, None] - rows[:, None]), axis=(0, 3))
@@ -219,7 +219,7 @@ def possible(system, y):
     Solutions without noise (student = teacher) lie on this boundary, which Newton steps overshoot.
     """
     q, r, v = system.unpack(y)
-    explained = r @ np.linalg.pinv(system.start.tau, rcond=1e-12, hermitian=True) @ r.swapaxes(1, 2)
+    explained = r @ np.linalg.pinv(np.moveaxis(system.source, -1, 0), rcond=1e-12, hermitian=True) @ r.swapaxes(1, 2)
     values, vectors = np.linalg.eigh(q - explained)
     if np.all(values >= 0):
         return y

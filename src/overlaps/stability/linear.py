@@ -9,9 +9,9 @@ from .._base import check
 from .._base.record import Record
 from .._base.types import Floats
 from ..activations.closure import check_domain
-from ..flow.jacobian import Jacobian
-from ..flow.system import System
+from ..flow.groups import jacobian_of, system_of_model
 from ..models.model import Model
+from ..models.rows import parted, seen
 from ..models.state import State
 
 __all__ = ["Linearisation", "linearise"]
@@ -24,11 +24,11 @@ ZERO = 1e-9  # modulus of an eigenvalue, relative to the Jacobian, that counts a
 
 def bound(model, state):
     """(System, packed y) of a checked state."""
-    check.model(model)
+    check.model(model, classes=True)
     check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
-    check_domain(model, state.S, state.v)
-    system = System(model, state)
+    check_domain(model, seen(model, state), state.v)
+    system = system_of_model(model, state)
     return system, system.pack(state)
 
 
@@ -52,7 +52,7 @@ class Linearisation(Record):
     eigenvalues : ndarray, shape (n,)
         By real part, largest first; real if all are. Units of 1/alpha.
     dq, dr, dv : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
-        Right eigenvectors, in the arrays of :class:`State`.
+        Right eigenvectors, in the arrays of :class:`State`; of inputs in classes also dm, shape (n, L, K, C).
     residual : float
         Largest ``|dy/dalpha|`` at the state: zero at a fixed point.
     floor : float
@@ -70,6 +70,7 @@ class Linearisation(Record):
     residual: float
     floor: float
     dimension: int
+    dm: np.ndarray | None = None
 
     @property
     def rate(self) -> float:
@@ -160,7 +161,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     count = check.count("count", count)
     if count > n:
         raise ValueError(f"count = {count}; the state has {n} order parameters, expected count <= {n}.")
-    derivative = Jacobian(system, y)
+    derivative = jacobian_of(system, y)
     if n <= DENSE or count > n - 2:
         values, vectors = np.linalg.eig(derivative.dense())
     else:
@@ -170,8 +171,9 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     if not np.any(values.imag):
         values, vectors = values.real, vectors.real
     residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * derivative.scale)
-    dq, dr, dv = _matrices(system, vectors)
-    return Linearisation(model, system.start, values, dq, dr, dv, residual, floor, n)
+    dq, rows, dv = _matrices(system, vectors)
+    parts = {f"d{name}": x for name, x in parted(model, rows).items()}
+    return Linearisation(model, system.start, values, dq, dv=dv, residual=residual, floor=floor, dimension=n, **parts)
 
 
 def _matrices(system, vectors):

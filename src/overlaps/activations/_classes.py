@@ -1,0 +1,168 @@
+"""Closure of inputs in classes: fields with means, averaged over the classes.
+
+Centroids are further static rows behind the teachers.  A row of S (n, n), n = K + M + C, holds beside the covariances
+of the K + M fields the means of a field in every class, and column M + c of B is what a centroid drives, pi_c E_c[F_k]:
+the mean is to the centroid what the covariance is to the teacher.  Eigenspaces whose variances differ between classes
+in the same way are a group; each has its own S, A, B, C, one below the other.
+
+With Delta_0 = sum_a w_a g_a - y, everything of first order in eta is mean gradient and mean Hessian,
+
+    slope_i = E[g_i' Delta_0],  gradient_i = E[g_i Delta_0],
+    H_ij = w_i w_j E[g_i' g_j'] + [i = j] w_i E[g_i'' Delta_0];
+
+and C = E[F F^T] follows from these for linear and quadratic students (Stein's lemma), for erf by tilting the measure,
+for relu from a smooth integral in two dimensions (``_class_relu``).
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.shifted import one_point, product, shifted_pair, shifted_self
+from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU
+from ._class_relu import relu_class_C
+
+HEAD = 3  # numbers before weights, labels, ratios and the rule: student, classes, size of the rule
+
+
+@jit
+def class_first_order(mu, S, w, y, K, student, teacher, H, slope, gradient):
+    """Fill H (n, n), slope (n,), gradient (n,) at means mu and covariance S; return eps_g."""
+    n = mu.size
+    eps_g = 0.5 * y * y
+    for i in range(n):
+        f = student if i < K else teacher
+        g, dg, d2g, _, _ = one_point(f, mu[i], S[i, i])
+        gg, dd, hg, own = shifted_self(f, mu[i], S[i, i])
+        slope[i], gradient[i] = w[i] * own - y * dg, w[i] * gg - y * g
+        H[i, i] = w[i] * (w[i] * (dd + hg) - y * d2g)
+        eps_g += w[i] * (0.5 * w[i] * gg - y * g)
+    for i in range(n):
+        f = student if i < K else teacher
+        for j in range(i):
+            h = student if j < K else teacher
+            gg, dd, hg, gh, dg, gd = shifted_pair(f, h, mu[i], mu[j], S[i, i], S[j, j], S[i, j])
+            both = w[i] * w[j]
+            H[i, j] = H[j, i] = both * dd
+            H[i, i] += both * hg
+            H[j, j] += both * gh
+            slope[i] += w[j] * dg
+            slope[j] += w[i] * gd
+            gradient[i] += w[j] * gg
+            gradient[j] += w[i] * gg
+            eps_g += both * gg
+    return eps_g
+
+
+@jit
+def _square(mu, S, w, y, K, student, teacher):
+    """E[Delta_0^2]."""
+    total = y * y
+    for i in range(mu.size):
+        f = student if i < K else teacher
+        total += w[i] * (w[i] * shifted_self(f, mu[i], S[i, i])[0] - 2 * y * one_point(f, mu[i], S[i, i])[0])
+        for j in range(i):
+            h = student if j < K else teacher
+            total += 2 * w[i] * w[j] * product(f, h, mu[i], mu[j], S[i, i], S[j, j], S[i, j])
+    return total
+
+
+@jit
+def _erf_C(mu, S, w, y, K, teacher, eta, noise, C):
+    """g'_a g'_b = (2/pi) exp(-(z_a^2 + z_b^2)/2) tilts N(mu, S) into a narrower Gaussian with another mean.
+
+    One field after the other: z_a^2 / 2 takes S_.a S_a. / (1 + S_aa) from S, S_.a mu_a / (1 + S_aa) from mu, and leaves
+    the factor exp(-mu_a^2 / 2 (1 + S_aa)) / sqrt(1 + S_aa).
+    """
+    n = mu.size
+    m, V = np.empty(n), np.empty((n, n))
+    for a in range(K):
+        for b in range(a + 1):
+            m[:], V[:], factor = mu, S, 2 / PI
+            for c in (a, b):
+                s, mean = 1.0 + V[c, c], m[c]
+                row = V[c].copy()
+                factor *= math.exp(-0.5 * mean * mean / s) / math.sqrt(s)
+                for i in range(n):
+                    m[i] -= row[i] * mean / s
+                    for j in range(n):
+                        V[i, j] -= row[i] * row[j] / s
+            square = _square(m, V, w, y, K, ERF, teacher) + noise * noise
+            C[a, b] = C[b, a] = eta * eta * w[a] * w[b] * factor * square
+
+
+@jit
+def _quadratic_C(mu, S, w, K, H, slope, square, eta, C):
+    """4 eta^2 v_k v_l E[z_k z_l (Delta_0^2 + noise^2)] for any teacher, by Stein's lemma; ``square`` = E[(.)]."""
+    n = mu.size
+    b, SH = np.zeros(n), np.zeros((K, n))
+    for k in range(n):
+        for i in range(n):
+            b[k] += 2 * S[k, i] * w[i] * slope[i]
+            for j in range(n):
+                if k < K:
+                    SH[k, j] += S[k, i] * H[i, j]
+    for k in range(K):
+        for l in range(k + 1):
+            total = square * (S[k, l] + mu[k] * mu[l]) + mu[k] * b[l] + mu[l] * b[k]
+            for i in range(n):
+                total += 2 * SH[k, i] * S[i, l]
+            C[k, l] = C[l, k] = 4 * eta * eta * w[k] * w[l] * total
+
+
+@jit
+def class_C(mu, S, w, y, K, student, teacher, eta, noise, eps_g, H, slope, nodes, weights, C):
+    """Fill C (K, K) of one class."""
+    if student == ERF:
+        _erf_C(mu, S, w, y, K, teacher, eta, noise, C)
+    elif student == RELU:
+        relu_class_C(mu, S, w, y, K, teacher, eta, noise, nodes, weights, C)
+    elif student == QUADRATIC:
+        _quadratic_C(mu, S, w, K, H, slope, 2 * eps_g + noise * noise, eta, C)
+    elif student == LINEAR:
+        for k in range(K):
+            for l in range(K):
+                C[k, l] = eta * eta * w[k] * w[l] * (2 * eps_g + noise * noise)
+    else:
+        C[:] = math.nan
+
+
+@jit
+def classes_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Fill A, B, C, dv, averaged over the classes; return eps_g.  Behind w: the numbers of ``Classes`` and a rule."""
+    rows = S.shape[1]
+    groups, own = S.shape[0] // rows, w[rows:]
+    student, classes, size = int(own[0]), int(own[1]), int(own[2])
+    pi, labels = own[HEAD:], own[HEAD + classes :]
+    ratios, rule = own[HEAD + 2 * classes :], own[HEAD + (2 + groups) * classes :]
+    n = rows - classes
+    mu, V, H = np.empty(n), np.empty((n, n)), np.empty((n, n))
+    slope, gradient, Cc = np.empty(n), np.empty(n), np.zeros((K, K))
+    A[:], B[:], C[:], dv[:], eps_g = 0.0, 0.0, 0.0, 0.0, 0.0
+    for c in range(classes):
+        y = labels[c]
+        mu[:], V[:] = 0.0, 0.0
+        for g in range(groups):
+            ratio = ratios[c * groups + g]
+            for i in range(n):
+                mu[i] += S[g * rows + i, n + c]
+                for j in range(n):
+                    V[i, j] += ratio * S[g * rows + i, j]
+        own_eps = class_first_order(mu, V, w, y, K, student, teacher, H, slope, gradient)
+        eps_g += pi[c] * own_eps
+        if second_order:
+            class_C(
+                mu, V, w, y, K, student, teacher, eta, noise, own_eps, H, slope, rule[:size], rule[size : 2 * size], Cc
+            )
+        for k in range(K):
+            dv[k] -= eta_v * pi[c] * gradient[k]
+            for g in range(groups):
+                share = pi[c] * ratios[c * groups + g]
+                for j in range(K):
+                    A[g * K + k, j] -= eta * share * H[k, j]
+                    C[g * K + k, j] += share * Cc[k, j]
+                for j in range(K, n):
+                    B[g * K + k, j - K] -= eta * share * H[k, j]
+                B[g * K + k, n - K + c] = -eta * pi[c] * w[k] * slope[k]
+    return eps_g

@@ -1,0 +1,114 @@
+"""The closure of inputs in classes, bound to one pair of activations."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._base import check
+from ..gaussian.rules import legendre
+from ..gaussian.two_point import NUMERIC, RELU
+from ._classes import classes_closure
+from ._relu_derivatives import relu_alignment
+from .bound import NEARLY, Bound
+
+NODES = 24  # per dimension, of C of relu students
+FINER = 1.5  # times as many, for the estimate of its error
+
+
+class Classes(NamedTuple):
+    """Classes of inputs: probabilities (C,), labels (C,), and variances relative to the spectrum's (C, groups)."""
+
+    weights: Any
+    labels: Any
+    ratios: Any
+
+
+class ClassesClosure(Bound):
+    """Closure of fields that have means, averaged over classes, for erf, linear, quadratic, relu and their pairs.
+
+    ``S`` (groups (K + M + C), K + M + C) and ``w`` (K + M + C,) hold the centroids as further static rows; A, C
+    (groups K, K) and B (groups K, M + C) lie one group below the other.
+    """
+
+    def __init__(self, student, teacher, rule, classes):
+        super().__init__(student, teacher, rule)
+        for role, activation in (("activation", student), ("teacher_activation", teacher)):
+            if activation.code == NUMERIC:
+                raise ValueError(
+                    f"{role} = {activation} of fields that have means; expected ov.erf, ov.linear, ov.quadratic or "
+                    "ov.relu."
+                )
+        self.classes, self.kinked = classes, bool(student.kinks)
+        self.groups = classes.ratios.shape[1]
+        self._last: Any = None
+        self.parameters = self._numbers(NODES)
+        if self.groups == 1 and hasattr(classes_closure, "compile"):
+            self.compiled = classes_closure
+
+    def _numbers(self, nodes):
+        x, p = legendre(nodes) if self.student.code == RELU else (np.empty(0), np.empty(0))
+        weights, labels, ratios = map(np.ravel, self.classes)
+        return np.concatenate([[self.student.code, weights.size, x.size], weights, labels, ratios, x, p])
+
+    def __call__(self, S, w, A, B, C, dv):
+        """Fill A, B, C, dv; return eps_g."""
+        self._last = S, w
+        return self._fill(self.parameters, S, w, A, B, C, dv)
+
+    def _fill(self, parameters, S, w, A, B, C, dv):
+        K, eta, eta_v, noise, second_order = self.rule
+        centroids = np.zeros(len(self.classes.weights))
+        w = np.concatenate([w[: S.shape[1] - centroids.size], centroids, parameters])
+        return classes_closure(S, w, K, self.teacher.code, eta, eta_v, noise, second_order, A, B, C, dv)
+
+    @property
+    def error(self):  # type: ignore[override]
+        """Estimate of the absolute error of C at the last call: its change by a finer rule."""
+        if self.student.code != RELU or not self.rule.second_order or self._last is None:
+            return 0.0
+        coarse, fine = (
+            self._arrays(self._last[0], self._last[1], self._numbers(n))[2] for n in (NODES, round(FINER * NODES))
+        )
+        return float(np.max(np.abs(fine - coarse)))
+
+    def _arrays(self, S, w, parameters):
+        K, rows = self.rule.K, S.shape[1]
+        G = len(S) // rows
+        values = np.zeros((G * K, K)), np.zeros((G * K, rows - K)), np.zeros((G * K, K)), np.zeros(K)
+        self._fill(parameters, np.ascontiguousarray(S), w, *values)
+        return values
+
+    def arrays(self, S, w):
+        """A, B, C, dv at (S, w), in new arrays."""
+        return self._arrays(S, w, self.parameters)
+
+    def errors(self, S, w):
+        """Eps_g (n,) at S (n, groups (K + M + C), K + M + C) and w (n, K + M + C)."""
+        K, rows = self.rule.K, S.shape[-1]
+        G = S.shape[1] // rows
+        values = np.zeros((G * K, K)), np.zeros((G * K, rows - K)), np.zeros((G * K, K)), np.zeros(K)
+        S = np.ascontiguousarray(S)
+        return np.array([self._fill(self.parameters, S_i, w_i, *values) for S_i, w_i in zip(S, w, strict=True)])
+
+    def fields(self, S):
+        """(means (C, K + M), covariances (C, K + M, K + M)) of the fields in each class, at S of any leading axes."""
+        rows, C = S.shape[-1], len(self.classes.weights)
+        n = rows - C
+        S = S.reshape(*S.shape[:-2], -1, rows, rows)
+        means = np.swapaxes(S[..., :n, n:].sum(axis=-3), -1, -2)
+        return means, np.einsum("cg,...gij->...cij", self.classes.ratios, S[..., :n, :n])
+
+    def check(self, S, w):
+        """Raise ``ValueError`` where the closure is not defined."""
+        if self.kinked:
+            for V in self.fields(S)[1]:
+                check.student_norms(np.pad(V, (0, 1)), self.rule.K)
+
+    def obstacle(self, S, least=NEARLY):
+        """Why there are no derivatives at S, or an empty string."""
+        if self.groups > 1:
+            return "eigenspaces whose variances differ between classes in their own ways"
+        n = len(S) - len(self.classes.weights)
+        if self.kinked and relu_alignment(np.ascontiguousarray(S[:n, :n]), self.rule.K) < least:
+            return "a student with a kink is aligned with another unit, where the closure has no derivatives"
+        return ""

@@ -1,0 +1,290 @@
+"""Inputs in classes: Gaussian mixtures whose components have means."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from .._base import check
+from .._base.types import ArrayLike, Floats, Rng
+from ..activations.activation import Activation
+from ..activations.classes import Classes
+from ..activations.library import erf
+from .model import Model
+from .spectrum import Spectrum, isotropic
+from .start import bartlett_factor, overlap_factor, warn_coarse_step
+from .state import State
+
+__all__ = ["GaussianMixture", "gaussian_mixture"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianMixture(Model):
+    r"""Inputs in classes, :math:`x = \mu_c + z`, with a label for each class, a teacher, or both.
+
+    Made by :func:`gaussian_mixture`, which explains the parameters; ``dataclasses.replace(model, eta=0.1)`` makes a
+    variant. Beside those of :class:`Model`:
+
+    Attributes
+    ----------
+    weights, labels : ndarray, shape (C,)
+        Probabilities and labels of the classes.
+    gram : ndarray, shape (L, C, C)
+        Overlaps of the class means in each eigenspace.
+    ratios : ndarray, shape (C, L)
+        Variances of the classes, relative to the eigenvalues of the spectrum.
+    means : ndarray, shape (C, N), or None
+        The class means, where the model was made of them; they fix N.
+    latent : bool
+        Whether the teacher acts on latent variables; its overlaps with the inputs are then data of the state.
+    """
+
+    weights: Any = None
+    labels: Any = None
+    gram: Any = None
+    ratios: Any = None
+    means: Any = None
+    latent: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        weights = check.array("weights", self.weights, ("C",))
+        C, L = weights.size, self.spectrum.L
+        if C == 0 or np.any(weights < 0) or abs(weights.sum() - 1) > 1e-10:
+            raise ValueError(f"weights = {check.shown(weights.tolist())}; expected probabilities, whose sum is 1.")
+        ratios = np.ones((C, 1)) if self.ratios is None else self.ratios
+        if np.shape(ratios) == (C, 1):
+            ratios = np.repeat(np.asarray(ratios), L, axis=1)
+        ratios = check.array("ratios", ratios, (C, L), "Variances of each class relative to the spectrum, or (C, 1).")
+        if np.any(ratios < 0):
+            raise ValueError(f"ratios = {check.shown(ratios.tolist())}; expected numbers >= 0.")
+        self.settle(
+            weights=weights,
+            labels=check.array("labels", self.labels, (C,), "One for each class; zeros if there is only a teacher."),
+            ratios=ratios,
+            latent=check.flag("latent", self.latent),
+        )
+        if self.means is not None:
+            self.settle(means=check.array("means", self.means, (C, "N")))
+            self.settle(gram=_gram(self.spectrum, self.means))
+        gram = check.array("gram", self.gram, (L, C, C), "Overlaps of the class means in each eigenspace.")
+        check.symmetric("gram", gram)
+        check.positive_semidefinite("gram", gram, "It holds the scalar products of the class means.")
+        self.settle(gram=gram)
+        if self.latent and np.any(ratios != 1):
+            raise ValueError("ratios other than 1 with a teacher of latents; expected one covariance for all classes.")
+        if self.constraint is not None or self.drift:
+            raise ValueError("constraint and drift do not go together with classes; expected None and 0.")
+
+    @property
+    def latent_teacher(self) -> bool:  # type: ignore[override]
+        """Whether the teacher sees latents instead of the inputs."""
+        return self.latent
+
+    @property
+    def groups(self) -> list:
+        """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
+        _, first, group = np.unique(self.ratios, axis=1, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        return [np.flatnonzero(np.ravel(group) == g) for g in order]
+
+    @property
+    def classes(self) -> Any:  # type: ignore[override]
+        """Probabilities, labels and ratios as the closure takes them."""
+        return Classes(self.weights, self.labels, self.ratios[:, [blocks[0] for blocks in self.groups]])
+
+    def means_at(self, N: int) -> Floats:
+        """The class means (C, N) of a model that was made of them."""
+        if self.means is None:
+            raise ValueError(
+                "the model knows the overlaps of its class means, gram, only; expected one made with means=."
+            )
+        self.check_size(N)
+        return self.means
+
+    def check_size(self, N: int) -> None:
+        """Refuse another input dimension than that of the means, where the model was made of them."""
+        if self.means is not None and N != self.means.shape[1]:
+            raise ValueError(
+                f"N = {N}; the class means have N = {self.means.shape[1]} coordinates. Make it with gram=."
+            )
+
+    def random_start(
+        self,
+        *,
+        N: int,
+        rng: Rng,
+        student_scale: float = 1.0,
+        teacher: Literal["random", "ideal"] = "random",
+        students: Literal["random", "orthonormal"] = "random",
+    ) -> State:
+        r"""State of random weights at input dimension N, given the class means.
+
+        Students are N(0, student_scale^2) and teachers N(0, 1), entry by entry. In block l, with centroids X of rank
+        rho, :math:`XX^T = G^l`, the weights along them are N(0, 1) and the rest is a Wishart matrix of
+        :math:`n_l - \rho` degrees of freedom: means of the fields are :math:`O(N^{-1/2})`. Exact in law.
+
+        Parameters
+        ----------
+        N : int
+            Input dimension.
+        rng : int or numpy.random.Generator
+            Seed or generator.
+        student_scale : float
+            Standard deviation of the students' weights.
+        teacher, students : str
+            "random" only.
+
+        Returns
+        -------
+        State
+
+        Raises
+        ------
+        ValueError
+            Blocks that are no integers or have fewer coordinates than the means have dimensions; another N than that of
+            the means; a teacher of latents.
+        """
+        for name, value in (("teacher", teacher), ("students", students)):
+            check.choice(name, value, ("random",), "Inputs in classes know random weights only.")
+        if self.latent:
+            raise ValueError("the teacher acts on latents, whose law the model does not know; expected a given State.")
+        sizes, scale = self.spectrum.block_sizes(N), check.number("student_scale", student_scale, least=0)
+        self.check_size(N)
+        rng = check.generator(rng)
+        warn_coarse_step(self, N)
+        K, P = self.K, self.K + self.M
+        length = np.r_[np.full(K, scale), np.ones(self.M)][:, None]
+        joint, along = np.zeros((sizes.size, P, P)), np.zeros((sizes.size, P, self.labels.size))
+        for block, n in enumerate(sizes):
+            X = overlap_factor(self.gram[block], n, block)
+            X = X[:, np.any(X != 0, axis=0)]
+            inside = length * rng.standard_normal((P, X.shape[1])) / np.sqrt(N)
+            outside = length * bartlett_factor(rng, P, n - X.shape[1]) / np.sqrt(N)
+            joint[block], along[block] = inside @ inside.T + outside @ outside.T, inside @ X.T
+        return State.from_blocks(
+            self, q=joint[:, :K, :K], r=joint[:, :K, K:], t=joint[:, K:, K:], m=along[:, :K], n=along[:, K:]
+        )
+
+    def __repr__(self):
+        return super().__repr__().replace(f"M={self.M}", f"M={self.M}, C={self.labels.size}", 1)
+
+
+def _gram(spectrum, means):
+    """Overlaps (L, C, C) of the class means in each eigenspace."""
+    means = means if spectrum.basis is None else means @ spectrum.basis
+    parts = np.split(means, np.cumsum(spectrum.block_sizes(means.shape[1]))[:-1], axis=1)
+    return np.array([part @ part.T for part in parts])
+
+
+def gaussian_mixture(
+    K: int,
+    M: int = 0,
+    *,
+    weights: ArrayLike,
+    labels: ArrayLike,
+    means: ArrayLike | None = None,
+    gram: ArrayLike | None = None,
+    spectrum: Spectrum | None = None,
+    ratios: ArrayLike | None = None,
+    activation: Activation = erf,
+    teacher_activation: Activation | None = None,
+    v: ArrayLike | None = None,
+    v_star: ArrayLike | None = None,
+    eta: float,
+    eta_v: float = 0.0,
+    noise: float = 0.0,
+    weight_decay: float | tuple[float, float] = 0.0,
+    batch_size: int = 1,
+    gradient_flow: bool = False,
+) -> "GaussianMixture":
+    r"""Student on inputs in classes, :math:`x = \mu_c + z`, with labels of the classes, a teacher on x, or both.
+
+    .. math:: c \sim \pi, \quad z \sim N\Big(0, \sum_l \rho_{cl} s_l P_l\Big), \qquad
+              \Delta = \sum_k v_k\, g(\lambda_k) - \sum_m v^*_m\, g_*(\nu_m) - y_c - \sigma \zeta
+
+    trained by one-pass SGD on the square loss :math:`\Delta^2/2` as in :func:`committee_machine`. Classification is
+    labels of +1 and -1 without a teacher. The order parameters gain the means of the student fields,
+    :math:`m^l_{kc} = w_k P_l \mu_c/\sqrt N`: a centroid is one more row beside the teachers, and
+
+    .. math:: \frac{dm^l_{kd}}{d\alpha} = \sum_c \pi_c \Big[ f_{kc} G^l_{cd} + \rho_{cl} s_l (A^c m^l)_{kd}
+              + \rho_{cl} (B^c h^l)_{kd} \Big], \quad f_{kc} = E_c[F_k], \quad G^l_{cd} = \mu_c P_l \mu_d, \quad
+              h^l_{mc} = s_l w^*_m P_l \mu_c/\sqrt N .
+
+    Parameters
+    ----------
+    K, M : int
+        Numbers of student and teacher units; M = 0 is a task of labels.
+    weights, labels : array_like, shape (C,)
+        Probabilities pi_c and labels y_c of the classes.
+    means : array_like, shape (C, N)
+        The class means mu_c, in the coordinates of the inputs (consecutive blocks, or those of the spectrum's basis).
+        They fix N. Either these or ``gram``.
+    gram : array_like, shape (L, C, C)
+        Scalar products of the class means in each eigenspace, for every N.
+    spectrum : Spectrum
+        Eigenvalues s_l of the covariance within classes; isotropic by default.
+    ratios : array_like, shape (C, L) or (C, 1)
+        Variances of the classes relative to the spectrum, rho_cl; one by default.
+    activation, teacher_activation : Activation
+        ``erf``, ``linear``, ``quadratic`` or ``relu``, in any pair.
+    v, v_star : array_like, shape (K,), (M,)
+        Second layers; all ones by default.
+    eta, eta_v, noise, weight_decay, batch_size, gradient_flow
+        As in :func:`committee_machine`.
+
+    Returns
+    -------
+    GaussianMixture
+
+    Raises
+    ------
+    ValueError
+        Bad input, before any step: weights that do not sum to one, lengths that differ, negative ratios, a gram matrix
+        that is none, both or neither of ``means`` and ``gram``.
+
+    Notes
+    -----
+    Exact for N -> infinity at fixed alpha = steps / N and fixed lengths of the class means: |mu_c|^2 of order one, not
+    N. Class covariances commute. All averages are closed forms for erf, linear and quadratic students; the matrix C of
+    relu students is a smooth integral, whose error is estimated.
+
+    References
+    ----------
+    Refinetti, Goldt, Krzakala and Zdeborova (2021), arXiv:2102.11742, where the averages are sampled.
+
+    Examples
+    --------
+    Two clusters at distance 3, with labels:
+
+    >>> import overlaps as ov
+    >>> model = ov.gaussian_mixture(
+    ...     2, gram=[[[2.25, -2.25], [-2.25, 2.25]]], weights=[0.4, 0.6], labels=[1, -1], v=[0.6, 0.4], eta=0.5
+    ... )
+    >>> traj = ov.solve(model, model.random_start(N=1000, rng=1), [0, 5, 20])
+    >>> traj.m.shape, traj.success
+    ((3, 1, 2, 2), True)
+    """
+    K, M = check.count("K", K), check.count("M", M, least=0)
+    if (means is None) == (gram is None):
+        raise ValueError(
+            f"got {'neither' if gram is None else 'both'}; expected either means= or gram=, their overlaps."
+        )
+    return GaussianMixture(
+        activation=activation,
+        teacher_activation=activation if teacher_activation is None else teacher_activation,
+        spectrum=isotropic() if spectrum is None else spectrum,
+        v=check.array("v", np.ones(K) if v is None else v, (K,)),
+        v_star=check.array("v_star", np.ones(M) if v_star is None else v_star, (M,)),
+        eta=eta,
+        eta_v=eta_v,
+        noise=noise,
+        weight_decay=weight_decay,  # type: ignore[arg-type]  # a pair once it is checked
+        batch_size=batch_size,
+        gradient_flow=gradient_flow,
+        weights=weights,
+        labels=labels,
+        gram=gram,
+        means=means,
+        ratios=ratios,
+    )

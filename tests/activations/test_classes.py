@@ -1,0 +1,102 @@
+"""Closures of fields with means: golden numbers, quadrature, sampling, and the centred closure as a limit."""
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+
+MU, LABEL = [0.5, -0.3, 0.8], 0.25
+S = np.array([[0.9, 0.2, 0.3], [0.2, 0.7, -0.1], [0.3, -0.1, 1.1]])
+LEARNING = {"v": [0.6, -0.4], "v_star": [0.7], "eta": 0.5, "eta_v": 0.3, "noise": 0.2}
+BLOCKS = {"Q": S[:2, :2], "R": S[:2, 2:], "T": S[2:, 2:]}
+CLOSED = ov.linear, ov.quadratic, ov.relu, ov.erf
+GOLDEN = {
+    ov.erf.name: (
+        [0.0538027993, -0.0367375508], [-0.0600031814, 0.0385932451, -0.0319880400], [0.0558461535, -0.0397483005],
+        [0.0101400169, -0.0062439199, 0.0047702256], [-0.0010997449, -0.0029269139], 0.1278617262,
+    ),
+    ov.relu.name: (
+        [0.1053591823, -0.0395886324], [-0.0308151723, 0.0341328393, -0.0682216534], [0.1214032860, -0.0373569453],
+        [0.0443854298, -0.0114301726, 0.0103389608], [0.0681934898, 0.0379744579], 0.3580355510,
+    ),
+    ov.quadratic.name: (
+        [0.177, 0.29128], [-0.1716, 0.024, -0.6904], [0.588, 0.1904],
+        [2.171087784, 0.164490096, 0.9696472384], [0.05763, 0.438678], 2.198278,
+    ),
+}  # fmt: skip
+
+
+def parts(c):
+    upper = np.triu_indices(2)
+    return c.f, c.A[upper], c.B[:, 0], c.C[upper], c.dv, c.eps_g
+
+
+@pytest.mark.parametrize("activation", [ov.erf, ov.relu, ov.quadratic], ids=str)
+def test_golden_numbers(activation):
+    model = ov.committee_machine(2, 1, activation=activation, **LEARNING)
+    found = parts(ov.closure(model, **BLOCKS, means=MU, label=LABEL))
+    for value, golden in zip(found, GOLDEN[activation.name], strict=True):
+        assert value == pytest.approx(golden, abs=6e-11)  # ten printed digits
+
+
+@pytest.mark.parametrize("student", CLOSED, ids=str)
+@pytest.mark.parametrize("teacher", CLOSED, ids=str)
+def test_without_means_it_is_the_centred_closure(student, teacher):
+    model = ov.committee_machine(2, 1, activation=student, teacher_activation=teacher, **LEARNING)
+    shifted, centred = ov.closure(model, **BLOCKS, means=np.zeros(3)), ov.closure(model, **BLOCKS)
+    for name in ("A", "B", "C", "dv", "eps_g"):
+        assert np.allclose(getattr(shifted, name), getattr(centred, name), rtol=1e-13, atol=1e-14)
+    assert centred.f is None
+
+
+@pytest.mark.parametrize("student", [ov.linear, ov.quadratic, ov.erf], ids=str)
+@pytest.mark.parametrize("teacher", [ov.linear, ov.quadratic, ov.erf], ids=str)
+def test_smooth_pairs_against_gauss_hermite(student, teacher):
+    model = ov.committee_machine(2, 1, activation=student, teacher_activation=teacher, **LEARNING)
+    u, p = np.polynomial.hermite_e.hermegauss(60)  # erf: 1e-12 at variances of order one
+    x = np.stack([a.ravel() for a in np.meshgrid(u, u, u, indexing="ij")])
+    p = (p[:, None, None] * p[:, None] * p).ravel() / p.sum() ** 3
+    check_against(model, np.array(MU)[:, None] + np.linalg.cholesky(S) @ x, p, 1e-11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("teacher", CLOSED, ids=str)
+def test_relu_against_samples(teacher):
+    model = ov.committee_machine(2, 1, activation=ov.relu, teacher_activation=teacher, **LEARNING)
+    n = 2_000_000
+    z = np.array(MU)[:, None] + np.linalg.cholesky(S) @ np.random.default_rng(2).standard_normal((3, n))
+    # standard deviations of the averages are at most 2 / sqrt(n) = 1.4e-3, of the quadratic teacher 8e-3
+    check_against(model, z, np.full(n, 1 / n), 2.5e-2 if teacher == ov.quadratic else 4e-3)
+
+
+def check_against(model, z, p, tolerance):
+    found = ov.closure(model, **BLOCKS, means=MU, label=LABEL)
+    g, h, v, eta = model.activation, model.teacher_activation, model.v, model.eta
+    error = v @ g.g(z[:2]) - model.v_star @ h.g(z[2:]) - LABEL
+    slope = v[:, None] * g.dg(z[:2])
+    F = -eta * slope * error
+    assert found.eps_g == pytest.approx(p @ error**2 / 2, abs=tolerance)
+    assert found.f == pytest.approx(F @ p, abs=tolerance)
+    assert found.dv == pytest.approx(-model.eta_v * (g.g(z[:2]) * error) @ p, abs=tolerance)
+    C = eta**2 * (slope * (error**2 + model.noise**2) * p) @ slope.T
+    assert found.C == pytest.approx(C, abs=tolerance)
+    # Stein: E[F z^T] - f mu^T = (A, B) S
+    moved = (F * p) @ z.T - np.outer(F @ p, MU)
+    assert np.hstack([found.A, found.B]) @ S == pytest.approx(moved, abs=3 * tolerance)
+
+
+def test_relu_rule_is_accurate_where_units_nearly_align():
+    """C of nearly parallel students against their limit: the same unit twice."""
+    model = ov.committee_machine(2, 1, activation=ov.relu, **LEARNING)
+    for gap in (1e-2, 1e-4, 1e-8):
+        Q = np.array([[0.9, 0.9 - gap], [0.9 - gap, 0.9]])
+        c = ov.closure(model, Q, [[0.3], [0.3]], [[1.1]], means=[0.5, 0.5, 0.8], label=LABEL)
+        assert c.C[0, 1] / c.C[0, 0] == pytest.approx(-0.4 / 0.6, abs=3 * gap**0.5)  # first order in their angle
+
+
+def test_errors_name_what_came():
+    model = ov.committee_machine(2, 1, activation=ov.tanh, **LEARNING)
+    with pytest.raises(ValueError, match="means; expected ov.erf"):
+        ov.closure(model, **BLOCKS, means=MU)
+    with pytest.raises(ValueError, match="label = 1 without means"):
+        ov.closure(model, **BLOCKS, label=1.0)
