@@ -11,8 +11,9 @@ from ._base.types import ArrayLike
 from .flow.system import System, fastest_rate
 from .integrators import evolve
 from .models.model import Model
+from .models.rows import plain, second_layers
 from .models.spectrum import Spectrum
-from .models.state import State, gram
+from .models.state import State
 
 __all__ = ["compress", "compression_error"]
 
@@ -93,9 +94,14 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     # test: tests/test_compress.py::test_two_thousand_given_weights
     # test: tests/test_compress.py::test_a_horizon_saves_nodes
     # test: tests/test_compress.py::test_many_units_behind_a_plateau_need_more_than_a_few_dozen_nodes
-    check.model(model)
+    check.model(model, classes=True)
     state = check.state(state, "state").on(model)
-    width = model.K + model.M
+    if model.classes is not None and len(model.groups) > 1:  # type: ignore[attr-defined]
+        raise ValueError(
+            "the classes have variances whose ratios differ between eigenspaces; expected ratios of shape (C, 1): each "
+            "group of eigenspaces would need a rule of its own."
+        )
+    width = model.K + second_layers(model).size
     nodes = check.count("nodes", nodes)
     until = None if until is None else check.number("until", until, above=0)
     if nodes < width + 1:
@@ -105,7 +111,7 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
         return model, state
     steps = nodes // (width + 1)
     slowest = 0.0 if until is None else _slowest(model, state, until)
-    modes, Z, lengths = _roots(s, state)
+    modes, Z, lengths = _roots(s, plain(model, state))
     theta, Z = _gauss_rule(modes, Z, steps, slowest)
     rho, root = _gauss_rule(s, np.sqrt(p)[:, None], nodes - width * steps, slowest)
     new_s = np.concatenate([theta, rho])
@@ -113,10 +119,20 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     Z = np.concatenate([Z * lengths, np.zeros((rho.size, width))])
     order = np.argsort(-new_s)
     new_s, new_p, Z = new_s[order], new_p[order], Z[order]
-    small = replace(model, spectrum=Spectrum(new_s, new_p / new_p.sum()))
-    W, W_star = Z[:, : model.K], new_s[:, None] * Z[:, model.K :]
-    q, r, tau = W[:, :, None] * W[:, None], W[:, :, None] * W_star[:, None], W_star[:, :, None] * W_star[:, None]
-    return small, State(q=q, r=r, tau=tau, T=state.T, v=state.v, alpha=state.alpha).on(small)
+    W, W_star, centroids = np.split(Z, [model.K, model.K + model.M], axis=1)
+    W_star = new_s[:, None] * W_star
+    small, parts = {"spectrum": Spectrum(new_s, new_p / new_p.sum())}, {}
+    if model.classes is not None:
+        small |= {"means": None, "gram": _outer(centroids, centroids), "ratios": model.ratios[:, :1]}  # type: ignore
+        parts = {"m": _outer(W, centroids), "h": _outer(W_star, centroids), "nu": state.nu}
+    parts |= {"q": _outer(W, W), "r": _outer(W, W_star), "tau": _outer(W_star, W_star)}
+    model = replace(model, **small)  # type: ignore[arg-type]
+    return model, State(T=state.T, v=state.v, alpha=state.alpha, **parts).on(model)
+
+
+def _outer(x, y):
+    """Outer products (n, k, j) of the rows of x (n, k) and y (n, j)."""
+    return x[:, :, None] * y[:, None]
 
 
 def compression_error(
@@ -178,12 +194,11 @@ def _fields(model, found):
     return np.einsum("l,nlij->nij", model.spectrum.s, found.q), found.r.sum(axis=1)
 
 
-def _roots(s, state):
+def _roots(s, joint):
     """(eigenvalues (n,), rows Z (n, b), lengths (b,)): rows of Z * lengths that belong to s_l have the Gram matrix G_l.
 
     The columns of Z have unit length, so that small students get as many digits as large teachers.
     """
-    joint = gram(*state.plain)
     lengths = np.sqrt(np.maximum(np.diagonal(joint.sum(axis=0)), 0.0))
     scale = np.where(lengths > 0, lengths, 1.0)
     values, vectors = np.linalg.eigh(joint / np.outer(scale, scale))

@@ -216,3 +216,25 @@ def test_bad_states():
         ov.solve(*three_clusters(), [0, 1], method="structured")
     with pytest.raises(ValueError, match="latents; expected one covariance"):
         replace(three_clusters()[0], latent=True)
+
+
+def test_compression_keeps_the_centroids():
+    """Sixty eigenvalues on fewer nodes, with a teacher, centroids and classes of other variances."""
+    rng = np.random.default_rng(6)
+    spectrum = ov.power_law(beta=1.0, L=60)
+    means = rng.standard_normal((2, 240)) / 12 + 0.05
+    model = ov.gaussian_mixture(
+        2, 1, means=means, weights=[0.3, 0.7], labels=[1, -1], spectrum=spectrum, ratios=[[1.0], [0.5]], v=[0.6, -0.5],
+        v_star=[0.7], eta=0.3, noise=0.2,
+    )  # fmt: skip
+    start = model.random_start(N=240, rng=7)
+    whole, error = ov.solve(model, start, [0, 2, 10], rtol=1e-9), {}
+    for nodes in (35, 53):
+        small, begin = ov.compress(model, start, nodes)
+        assert small.spectrum.L <= nodes and np.allclose(begin.m.sum(axis=0), start.m.sum(axis=0), rtol=0, atol=1e-10)
+        quick = ov.solve(small, begin, [0, 2, 10], rtol=1e-9)
+        gaps = [getattr(whole, name) - getattr(quick, name) for name in ("Q", "R", "mean_fields", "v", "eps_g")]
+        error[nodes] = max(np.max(np.abs(gap)) for gap in gaps)
+    assert error[35] < 2e-3 and error[53] < error[35] / 10  # six and nine functions of the spectrum: exponentially
+    with pytest.raises(ValueError, match="ratios differ"):
+        ov.compress(*three_clusters(), 8)

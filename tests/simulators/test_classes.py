@@ -68,6 +68,23 @@ def test_sgd_from_random_weights_with_given_means():
     assert np.all(np.abs(runs.mean("eps_g") - theory) < 4 * runs.standard_error("eps_g") + 0.02)
 
 
+def test_kept_weights_lie_beside_the_given_means():
+    """In the coordinates of the means, with eigenvectors of the covariance that are not the axes."""
+    rng = np.random.default_rng(5)
+    basis = np.linalg.qr(rng.standard_normal((30, 30)))[0]
+    spectrum = ov.Spectrum([1.6, 0.4], [0.5, 0.5], basis=basis)
+    means = rng.standard_normal((3, 30)) / 5
+    model = ov.gaussian_mixture(
+        2, 1, means=means, weights=[0.3, 0.3, 0.4], labels=[0, 1, -1], spectrum=spectrum, eta=0.3, v_star=[0.7]
+    )
+    runs = ov.simulate(model, N=30, alpha=[0, 1], rng=1, keep_weights=True)
+    assert np.allclose(runs.final_W[0] @ means.T / np.sqrt(30), runs.mean_fields[0, -1], rtol=0, atol=1e-12)
+    start = model.random_start(N=30, rng=3)
+    again = ov.simulate(model, N=30, alpha=[0, 1], rng=1, start=start, method="direct").start()
+    for name in ("q", "r", "m", "h"):
+        assert np.allclose(getattr(again, name), getattr(start, name), rtol=0, atol=1e-12)
+
+
 @pytest.mark.slow
 def test_the_simulators_have_one_law():
     """Means and variances after a few steps at a small N, where nothing self-averages; batches, and relu."""

@@ -447,7 +447,7 @@ def test_an_interrupted_run_returns_what_it_has():
 
 def impossible(q=((1.0,),), r=((0.5,),), t=((1.0,),)):
     """A start of K = M = 1 that no weights have, without the checks of State."""
-    return SimpleNamespace(q=np.array([q]), r=np.array([r]), tau=np.array([t]), v=np.ones(1))
+    return SimpleNamespace(q=np.array([q]), r=np.array([r]), tau=np.array([t]), v=np.ones(1), K=1, m=None)
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2
 PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
-    "flow.groups", "flow.twins", "models.rows", "integrators.evolve", "results.certified",
-    "simulators.direct", "simulators.rates",
+    "activations.classification", "flow.groups", "flow.twins", "models.rows", "integrators.evolve", "results.certified",
+    "simulators.classes", "simulators.direct", "simulators.rates",
     "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "theory.linear.optimal", "theory.linear.tracking",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
     "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",

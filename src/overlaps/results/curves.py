@@ -8,6 +8,7 @@ import numpy as np
 from .._base import check, html
 from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
+from ..activations.classification import misclassified
 from ..activations.closure import generalisation_error
 from ..integrators.evolve import OVERFLOW
 from ..models.model import Model
@@ -63,6 +64,35 @@ class _Curves(Record):
             flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
             self._cache["eps_g"] = read_only(np.maximum(flat, 0.0).reshape(v.shape[:-1]))
         return self._cache["eps_g"]
+
+    def classification_error(self) -> Floats:
+        r"""Probability (..., n) that the output has the wrong sign, of inputs in classes with labels of either sign.
+
+        .. math:: \sum_c \pi_c \big[ P_c(y_c\, \hat y < 0) + P_c(\hat y = 0) / 2 \big]
+
+        Closed for linear units and a single one; an integral over one field for two erf or relu units; otherwise 2^16
+        antithetic Sobol points, to the standard error ``classification_error_se()``. A tie counts one half: relu
+        networks are silent where all their fields are negative.
+
+        Raises
+        ------
+        ValueError
+            Inputs without classes, a teacher, or a label that is zero.
+        """
+        return self._misclassified(0)
+
+    def classification_error_se(self) -> Floats:
+        """Standard error (..., n) of :meth:`classification_error`: zero where no points are sampled."""
+        return self._misclassified(1)
+
+    def _misclassified(self, part):
+        if self.model.classes is None:
+            raise ValueError("the inputs of this model have no classes; expected one made by ov.gaussian_mixture.")
+        if "misclassified" not in self._cache:
+            S, v = seen(self.model, self), self.v
+            both = misclassified(self.model, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))
+            self._cache["misclassified"] = [read_only(x.reshape(v.shape[:-1])) for x in both]
+        return self._cache["misclassified"][part]
 
     def _repr_html_(self: Any):
         mean = self.eps_g.mean(axis=0) if self.is_ensemble else self.eps_g

@@ -398,7 +398,7 @@ def _model(head, data):
     options["weight_decay"] = tuple(options["weight_decay"])
     kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
     spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
-    options |= {"spectrum": kinds["spectrum"](*spectrum)}
+    options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
     options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
     if head.get("features", "").startswith("function "):
         raise _Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).")

@@ -10,6 +10,7 @@ from .classes import Draws
 from .rates import Rates
 from .records import follow, sound, stacked
 
+RANK = 1e-10  # of class means: singular values, relative to the largest, that are rounding
 BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
 
 
@@ -46,7 +47,11 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     """
     sizes = model.spectrum.block_sizes(N)
     K, M = model.K, model.M
-    W, static = weights_with_overlaps(start, sizes, rng, plain(model, start))
+    joint = plain(model, start)
+    if model.classes is None or model.means is None:
+        W, static = weights_with_overlaps(start, sizes, rng, joint)
+    else:  # kept weights are to lie as they should beside the given means
+        W, static = weights_beside(model.means_at(N), model.spectrum.basis, joint, sizes, rng, K)
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
     factor, v, carried = np.ones(1), np.array(start.v), factors(model)
     norms = kept_norms(model, W)
@@ -147,6 +152,23 @@ def advance(model, W, factor, v, X, nu, xi, rates, norms):
 
 def _functions(model):
     return model.activation.compiled, model.teacher_activation.compiled
+
+
+def weights_beside(means, basis, joint, sizes, rng, K):
+    """Weights W (K, N), static rows (M + C, N) with these plain overlaps beside given class means (C, N)."""
+    N, own = means.shape[1], len(joint[0]) - len(means)
+    means, rows, edge = means if basis is None else means @ basis, np.empty((own, means.shape[1])), 0
+    for block, (overlap, n) in enumerate(zip(joint, sizes, strict=True)):
+        part = means[:, edge : edge + n]
+        _, values, frame = np.linalg.svd(part, full_matrices=False)
+        frame = frame[values > RANK * values.max(initial=1e-300)]  # an orthonormal basis of the means
+        along = overlap[:own, own:] @ np.linalg.pinv(part @ frame.T).T
+        factor = overlap_factor(overlap[:own, :own] - along @ along.T, n - len(frame), block)
+        beside = rng.standard_normal((n, factor.shape[1]))
+        beside = np.linalg.qr(beside - frame.T @ (frame @ beside))[0]
+        rows[:, edge : edge + n] = np.sqrt(N) * (along @ frame + factor @ beside.T)
+        edge += n
+    return np.ascontiguousarray(rows[:K]), np.concatenate([rows[K:], np.sqrt(N) * means])
 
 
 def weights_with_overlaps(start, sizes, rng, joint=None):
