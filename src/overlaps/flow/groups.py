@@ -97,7 +97,7 @@ class GroupedSystem(System):
         """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""
         eps_g, (_, K, M) = self.close(y), self.shape
         S, A, B = self.S.reshape(-1, K + M, K + M), self.A.reshape(-1, K, K), self.B.reshape(-1, K, M)
-        return min(tightening(eps_g, *parts, self.model.eta) for parts in zip(S, A, B, strict=True))
+        return min(tightening(eps_g, *parts, self.model.eta, self.sensitive) for parts in zip(S, A, B, strict=True))
 
     @property
     def kernel(self):
