@@ -20,8 +20,8 @@
 #
 # This lecture follows R. Worschech and B. Rosenow (2024), arXiv:2410.09005. Relatives of the same idea are Y. Bahri et
 # al. (2021), arXiv:2102.06701, A. Maloney, D. A. Roberts and J. Sully (2022), arXiv:2210.16859, and B. Bordelon, A.
-# Atanasov and C. Pehlevan (2024), arXiv:2402.01092. We first solve linear students exactly (sections 1 to 4), then turn
-# to nonlinear ones (5, 6), and end with a warning (7).
+# Atanasov and C. Pehlevan (2024), arXiv:2402.01092. We first solve linear students exactly (sections 1 to 5), then turn
+# to nonlinear ones (6, 7), and end with a warning (8).
 
 # %%
 import time
@@ -32,7 +32,7 @@ from matplotlib import pyplot as plt
 from scipy.special import gamma
 
 import overlaps as ov
-from overlaps.theory import features, linear, plateau
+from overlaps.theory import features, linear, plateau, scaling
 
 plt.rcParams.update({"figure.constrained_layout.use": True, "axes.grid": True, "grid.alpha": 0.25})
 plt.rcParams.update({"legend.frameon": False, "legend.fontsize": "small", "lines.linewidth": 1.8})
@@ -167,7 +167,7 @@ spectrum = ov.power_law(beta=BETA, L=N)
 alpha = np.geomspace(1e-4, 1e7, 150)
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", RuntimeWarning)  # L = N: what the library warns of is the subject of section 7
+    warnings.simplefilter("ignore", RuntimeWarning)  # L = N: what the library warns of is the subject of section 8
     curves = {n: features.error(spectrum, ETA_FEATURES, alpha, N_l=n) for n in TRAINED}
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2))
@@ -211,7 +211,60 @@ plt.show()
 print("ratio", np.round(haar / levels, 3), f"; for 1 << N_l << N: {features.haar_ratio(BETA):.3f}")
 
 # %% [markdown]
-# ## 5. Nonlinear students: the plateau melts
+# ## 5. A second exponent
+#
+# So far the teacher did not know the inputs. Let its coefficients along the eigenvectors fall, too, as $l^{-\delta}$:
+# then $m_l(0) \propto l^{-2\delta}$, and the integral of section 1 has the exponent
+#
+# $$ g = \frac{\beta + 2\delta}{1 + \beta} \quad\text{in time}, \qquad
+#    \gamma = \beta + 2\delta \quad\text{in features}. $$
+#
+# Do easier teachers make learning as fast as we like? No: every step along the strong directions makes noise, and that
+# noise decays with an exponent of its own. Solve the equation of section 2 for the error,
+#
+# $$ \epsilon(\alpha) = \epsilon_0(\alpha) + \int_0^\alpha k(\alpha - t)\, \epsilon(t)\, dt , \qquad
+#    k(\alpha) = \eta^2 \sum_l p_l s_l^2\, e^{-2\eta s_l\alpha} \sim \alpha^{-(1 + b)} , $$
+#
+# with $\epsilon_0$ that of gradient flow. What falls faster than $k$ is overtaken by it: for $2\delta > 1 + \beta$ the
+# exponent is $1 + b = (1 + 2\beta)/(1 + \beta)$ **whatever the teacher**. `scaling.Law` has all terms with their
+# constants, and the best use of compute without the guess of section 3.
+
+# %%
+SOURCES = [0.0, 0.3, 1.0, 1.5]
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2))
+endings = {}
+for i, source in enumerate(SOURCES):
+    law = scaling.Law(BETA, source, L=4000, eta=0.5)
+    zeta = np.geomspace(1, 1e6, 50)
+    alpha = zeta / (2 * law.eta * law.spectrum.s[0])
+    exact = law.error(alpha)
+    left.loglog(
+        zeta, exact, color=f"C{i}", lw=4, alpha=0.4, label=rf"$\delta$ = {source:g}, g = {law.exponents.time:g}"
+    )
+    left.loglog(zeta[zeta > 10], law.asymptote(alpha[zeta > 10]), "k--", lw=1)
+    late = (zeta > 1e3) & (zeta < 1e4)
+    endings[source] = -np.polyfit(np.log(zeta[late]), np.log(exact[late]), 1)[0]
+left.set(xlabel=r"$2\eta s_1\alpha$", ylabel=r"$\epsilon_g$", ylim=(1e-11, 1), title="dashed: sum of closed forms")
+left.legend(loc="lower left")
+
+law = scaling.Law(BETA, 0.3, L=3000, eta=0.5)
+cost = np.geomspace(1e3, 1e7, 7) / (2 * law.eta * law.spectrum.s[0])  # c = N_l alpha
+closed, searched = law.frontier(cost), law.frontier(cost, exact=True)
+for j, n in enumerate([10, 30, 100, 300, 1000]):
+    fine = np.geomspace(cost[0] / 10, 10 * cost[-1], 80)
+    right.loglog(fine, law.error(fine / n, n), color=plt.cm.viridis(j / 5), label=f"$N_l$ = {n}")
+right.loglog(cost, searched.eps, "ko", ms=4, label="best of all $N_l$")
+right.loglog(cost, closed.eps, "r--", lw=1.2, label="closed form")
+right.set(xlabel=r"compute $\alpha N_l$", ylabel=r"$\epsilon_g$", ylim=(1e-6, 0.1), title=r"$\delta$ = 0.3")
+right.legend(fontsize="x-small", loc="lower left")
+plt.show()
+print("exponents at late times:", {d: round(float(e), 3) for d, e in endings.items()})
+alpha = np.geomspace(1e-3, 10, 80)
+measured = scaling.fit(alpha, law.error(alpha))
+print(f"fit for delta = 0.3: {measured.exponent:.3f} +- {measured.error:.3f}; theory {law.exponents.time}")
+
+# %% [markdown]
+# ## 6. Nonlinear students: the plateau melts
 #
 # Now $K = M = 2$ error-function units. With isotropic inputs ($L = 1$) learning waits on a symmetric plateau, where
 # both students are equal. How do correlations change that? Students that differ by $\delta_k$ move apart along
@@ -243,7 +296,7 @@ plt.show()
 print("half of the plateau is left at alpha =", {L: round(float(x)) for L, x in ends.items()})
 
 # %% [markdown]
-# ## 6. The scaling law of a nonlinear student, to $\alpha = 10^9$
+# ## 7. The scaling law of a nonlinear student, to $\alpha = 10^9$
 #
 # Close to its teacher the student is linear in $w - w^*$ again, in two groups of modes: what the students have in
 # common, and what makes them different. Both decay with rates proportional to $s_l$, so both show the exponent
@@ -286,7 +339,7 @@ for beta, slope in slopes.items():
 # The shoulder on the right is the end of the first window, of what the students have in common; the second one, of
 # their differences, follows. A fit across the shoulder gives an exponent that belongs to no theory.
 #
-# ## 7. A warning: when is $N$ infinite?
+# ## 8. A warning: when is $N$ infinite?
 #
 # Everything above holds for $N \to \infty$ at fixed $L$. With one direction per eigenvalue, $L = N$, the largest one is
 # $s_1 \simeq N/\zeta(1 + \beta)$: a single step moves the student along that direction by a *finite* amount,
@@ -336,7 +389,10 @@ print("mean error of SGD over that of the ODE at alpha = 10:", {n: round(float(x
 # 3. **Label noise.** `linear.error(..., noise=0.1)` saturates. Where does the power law end, and which schedule
 #    $\eta(\alpha)$ keeps it going? *Hint:* balance `linear.limit_error` with the power law; chain `ov.solve` with
 #    `dataclasses.replace(model, eta=...)`, starting from `traj[-1]`.
-# 4. **Melting.** Measure the end of the plateau in section 5 for $\beta = 0.25$ and $L$ up to 512 ($N$ a multiple of
+# 4. **Annealing.** With `scaling.Law(1.0, 0.5, L=1000, eta=0.5, noise=0.5)` compare `law.error`, `law.decayed` and
+#    `law.annealed` at the same $\alpha$. Which power of the decay is best? *Hint:* balance the bias,
+#    $(\int\eta)^{-g}$, with the noise, $\propto \eta(\alpha)$.
+# 5. **Melting.** Measure the end of the plateau in section 6 for $\beta = 0.25$ and $L$ up to 512 ($N$ a multiple of
 #    $L$). Is it proportional to $1/\gamma$? *Hint:* `plateau.length`; the logarithm is that of the initial difference
 #    of the students.
 
@@ -352,6 +408,9 @@ assert gap < 1e-6 and "BDF" in traj.method
 assert all(np.isclose(ratio, 2 / (2 - eta), rtol=0.01) for eta, ratio in ratios.items())
 assert np.isclose(optimal, predicted, atol=0.02) and np.isclose(in_features, -BETA, atol=0.02)
 assert np.isclose(haar[2] / levels[2], features.haar_ratio(BETA), rtol=0.05)
+assert np.allclose(closed.eps, searched.eps, rtol=0.01)
+assert all(np.isclose(endings[d], e, atol=0.05) for d, e in zip(SOURCES, (0.5, 0.8, 1.5, 1.5), strict=True))
+assert measured.clean and abs(measured.exponent - 0.8) < measured.error
 assert list(ends.values()) == sorted(ends.values(), reverse=True) and times[1] > 10 * times[64]
 assert all(path.success and path.alpha[-1] == 1e9 for path in runs.values())
 assert all(np.isclose(slope, -linear.exponent(beta), rtol=0.1) for beta, slope in slopes.items())
