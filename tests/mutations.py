@@ -216,6 +216,30 @@ FAULTS = {
         "theory/linear/tracking.py", "(drift * s * t /", "(drift * t /",
         "integrators/test_drift.py::test_tracking_error_is_where_the_flow_ends",
     ),
+    "noise_of_frozen_features": Fault(
+        "theory/scaling/law.py", "noise=np.sqrt(self.noise**2 + 2 * F),", "noise=np.sqrt(self.noise**2 + F),",
+        "theory/scaling/test_law.py::test_error_is_that_of_the_dense_equations",
+    ),
+    "amplitude_of_the_steps": Fault(
+        "theory/scaling/terms.py", "P**2 * steps, noise", "P * steps, noise",
+        "theory/scaling/test_terms.py::test_errors_of_the_asymptote",
+    ),
+    "tail_under_a_floor": Fault(
+        "theory/scaling/terms.py", "- tail * F0", "- 0 * tail * F0",
+        "theory/scaling/test_terms.py::test_frozen_features_are_noise_to_the_others",
+    ),
+    "batch_in_the_second_moment": Fault(
+        "theory/linear/modes.py", "(2 - (1 + 1 / B) * rate)", "(2 - 2 * rate)",
+        "theory/scaling/test_law.py::test_finite_size_mean_is_the_recursion_and_the_mean_of_sgd",
+    ),
+    "rate_before_a_jump": Fault(
+        "theory/scaling/schedules.py", "schedule(np.nextafter(t[jumps], -np.inf))", "schedule(t[jumps])",
+        "theory/scaling/test_schedules.py::test_any_schedule_is_that_of_solve",
+    ),
+    "thirds_of_a_window": Fault(
+        "theory/scaling/fit.py", "1.5 * np.ptp(slopes, axis=0)", "0.0 * np.ptp(slopes, axis=0)",
+        "theory/scaling/test_fit.py::test_the_window_leaves_out_what_comes_before_and_after",
+    ),
     "stage_at_a_switch": Fault(
         "models/stages.py", 'alpha, side="right")', 'alpha, side="left")',
         "models/test_stages.py::test_a_switch_belongs_to_the_stage_that_begins_there",

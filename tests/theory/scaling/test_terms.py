@@ -58,6 +58,16 @@ def test_label_noise():
     np.testing.assert_allclose(noisy.asymptote(alpha, 900), noisy.error(alpha, 900), rtol=2e-3)
 
 
+def test_frozen_features_are_noise_to_the_others():
+    """F answers like label noise of variance 2F: the floor P F is approached from below, 3 % low at this time."""
+    law, N_l = Law(1.0, 0.3, L=4000, eta=1.0), 20
+    alpha, F = times(law, 100), law.frozen(N_l)
+    answer = dataclasses.replace(law, noise=np.sqrt(2 * F)).error(alpha, N_l) - law.error(alpha, N_l)
+    assert F + answer == pytest.approx(0.973 * law.amplitude(N_l) * F, rel=2e-3)
+    # 0.1 % of the whole error; 0.7 % without this part
+    assert law.asymptote(alpha, N_l) == pytest.approx(law.error(alpha, N_l), rel=3e-3)
+
+
 def test_random_students_are_a_component_without_source():
     """Linear in the start: the terms of both parts add up, and so do exact errors."""
     law = Law(1.0, 0.6, L=4000, eta=0.5, student_scale=0.3)
