@@ -217,6 +217,23 @@ def error_of_a_generator():
     return 100 * max(np.max(np.abs(theory.eps_g / runs.mean("test_error") - 1)) for theory, runs in pairs)
 
 
+def means_of_a_standardised_mixture():
+    """E relu of two equal components at +-9 and of a Gaussian, and E sign of weights 0.8, 0.2; variance one."""
+    x = np.linspace(-6.0, 6.0, 240_001)
+
+    def mean(f, p):
+        mu = np.array([-9.0, 9.0])
+        shift, scale = p @ mu, np.sqrt(1 + p @ mu**2 - (p @ mu) ** 2)
+        parts = [w * np.exp(-((scale * x + shift - m) ** 2) / 2) for w, m in zip(p, mu, strict=True)]
+        return scipy.integrate.trapezoid(f(x) * sum(parts) * scale / np.sqrt(2 * np.pi), x)
+
+    def relu(x):
+        return np.maximum(x, 0)
+
+    gaussian = scipy.integrate.trapezoid(relu(x) * np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi), x)
+    return [mean(relu, np.array([0.5, 0.5])), gaussian, mean(np.sign, np.array([0.8, 0.2]))]
+
+
 def critical_rate_of_erf(K):
     """Where perfect learning of a soft committee machine, K = M, becomes unstable."""
     model = ov.committee_machine(K, K, eta=0.5)
