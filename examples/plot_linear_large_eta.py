@@ -10,8 +10,9 @@ solve a secular equation and interlace with the eigenvalues s_j of the inputs. W
 - at fixed alpha the best learning rate is therefore 2 beta / (1 + 2 beta), where eta^(-beta/(1+beta)) 2/(2 - eta) has
   its minimum.
 
-After Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 2 (left) and 10 to 13; the last three statements are not in
-the paper. All curves are the limit N -> infinity: see the example on finite size for what SGD does at L = N.
+After Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 2 (left) and 10 to 13 (there beta = 0.1 and 1), all at
+several beta and eta; the last three statements are not in the paper. All curves are the limit N -> infinity: see the
+example on finite size for what SGD does at L = N.
 """
 
 import numpy as np
@@ -25,50 +26,60 @@ COLOURS = ("C0", "C2", "C1", "C3")
 
 
 def learning_curve(ax):
-    """Fig. 2 left: L = 128, beta = 1, eta = 1, student_scale = 1."""
-    spectrum, alpha = ov.power_law(beta=1.0, L=128), np.geomspace(1e-2, 3e3, 200)
-    exact, flow = linear.error(spectrum, 1.0, alpha), linear.flow_error(spectrum, 1.0, alpha)
-    ax.loglog(alpha, exact, "C1", lw=2, label=r"exact, $\eta = 1$")
-    ax.loglog(alpha, flow, "k--", label=r"terms of order $\eta$ only")
-    ax.loglog(alpha, linear.amplitude(spectrum, 1.0) * flow, "k:", lw=1.5, label=r"the same times $2/(2-\eta)$")
-    ax.set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", ylim=(1e-6, 2), title=r"L = 128, $\beta$ = 1")
-    ax.legend(frameon=False, loc="lower left")
+    """Fig. 2 left (beta = 1, eta = 1) and Fig. 13: L = 128, student_scale = 1."""
+    for beta, colour in ((0.3, "C0"), (1.0, "C1"), (1.5, "C3")):
+        spectrum = ov.power_law(beta=beta, L=128)
+        alpha = np.geomspace(1e-2, 30 / spectrum.s[-1], 200)
+        for eta, style in ((1.0, "-"), (0.1, "-.")):
+            label = rf"exact, $\beta$ = {beta:g}" if eta == 1 else None
+            ax.loglog(eta * alpha, linear.error(spectrum, eta, alpha), colour, ls=style, lw=2, label=label)
+        flow = linear.flow_error(spectrum, 1.0, alpha)
+        ax.loglog(alpha, flow, "k--", lw=1, label=r"order $\eta$ only" if beta == 1 else None)
+        ax.loglog(alpha, 2 * flow, "k:", lw=1, label=r"times $2/(2-\eta)$" if beta == 1 else None)
+    ax.set(xlabel=r"$\eta\alpha$", ylabel=r"$\epsilon_g$", xlim=(1e-2, 1e4), ylim=(1e-6, 5))
+    ax.set_title(r"L = 128, $\eta$ = 1; dash-dotted: 0.1")
+    ax.legend(frameon=False, loc="lower left", fontsize="small")
 
 
 def amplitude(ax):
-    """Ratio to gradient flow at L = 2048."""
-    spectrum, measured = ov.power_law(beta=1.0, L=2048), []
+    """Ratio to gradient flow at L = 2048: in the window for beta = 1, and the curves for beta = 0.3 beside it."""
+    measured = []
     zeta = np.append(np.geomspace(1e-1, 3e6, 120), 1e4)
-    for eta, colour in zip(ETAS, COLOURS, strict=True):
-        alpha = zeta / (2 * eta * spectrum.s[0])
-        ratio = linear.error(spectrum, eta, alpha) / linear.flow_error(spectrum, eta, alpha)
-        ax.semilogx(zeta[:-1], ratio[:-1], colour, label=rf"$\eta$ = {eta:g}")
-        ax.axhline(linear.amplitude(spectrum, eta), color=colour, ls=":", lw=1.2)
-        measured.append(ratio[-1])
+    for beta, style in ((1.0, "-"), (0.3, "--")):
+        spectrum = ov.power_law(beta=beta, L=2048)
+        for eta, colour in zip(ETAS, COLOURS, strict=True):
+            alpha = zeta / (2 * eta * spectrum.s[0])
+            ratio = linear.error(spectrum, eta, alpha) / linear.flow_error(spectrum, eta, alpha)
+            ax.semilogx(zeta[:-1], ratio[:-1], colour, ls=style, label=rf"$\eta$ = {eta:g}" if beta == 1 else None)
+            if beta == 1:
+                ax.axhline(linear.amplitude(spectrum, eta), color=colour, ls=":", lw=1.2)
+                measured.append(ratio[-1])
     ax.set(xlabel=r"$2\eta s_1\alpha$", ylabel="exact / gradient flow", ylim=(0.8, 8), yscale="log")
     ax.set_yticks([1, 2, 4, 8], ["1", "2", "4", "8"])
     ax.minorticks_off()
-    ax.set_title(r"L = 2048, $\beta$ = 1")
+    ax.set_title(r"L = 2048, $\beta$ = 1; dashed: 0.3")
     ax.legend(frameon=False, loc="upper left", title=r"dotted: $2/(2-\eta)$", ncols=2)
     return measured
 
 
 def mode_panels(amplitudes, gaps):
-    """Figs. 10 to 12: amplitudes, and where each rate lies between its two eigenvalues."""
-    L = 500
-    spectrum = ov.power_law(beta=1.0, L=L)
-    j, inside = np.arange(1, L + 1), {}
-    lower = np.append(spectrum.s[1:], 0.0)
-    amplitudes.loglog(j, spectrum.s, "k--", label=r"$s_j$, the limit $\eta\to 0$")
-    for eta, colour in zip(ETAS, COLOURS, strict=True):
-        mu, c = linear.modes(spectrum, eta)
-        amplitudes.loglog(j, c * L, colour, label=rf"$\eta$ = {eta:g}")
-        inside[eta] = (spectrum.s - mu) / (spectrum.s - lower)
-        gaps.semilogx(j, inside[eta], colour, label=rf"$\eta$ = {eta:g}")
-    amplitudes.set(xlabel="mode j", ylabel=r"amplitude $L\,c_j$", title=r"L = 500, $\beta$ = 1")
+    """Figs. 10 to 12 at beta = 1 and 0.1: amplitudes, and where each rate lies between its two eigenvalues."""
+    L, inside = 500, {}
+    j = np.arange(1, L + 1)
+    for beta, style in ((1.0, "-"), (0.1, "--")):
+        spectrum = ov.power_law(beta=beta, L=L)
+        lower = np.append(spectrum.s[1:], 0.0)
+        amplitudes.loglog(j, spectrum.s, "k:", label=r"$s_j$, the limit $\eta\to 0$" if beta == 1 else None)
+        for eta, colour in zip(ETAS, COLOURS, strict=True):
+            mu, c = linear.modes(spectrum, eta)
+            label = rf"$\eta$ = {eta:g}" if beta == 1 else None
+            amplitudes.loglog(j, c * L, colour, ls=style, label=label)
+            inside[beta, eta] = (spectrum.s - mu) / (spectrum.s - lower)
+            gaps.semilogx(j, inside[beta, eta], colour, ls=style, label=label)
+    amplitudes.set(xlabel="mode j", ylabel=r"amplitude $L\,c_j$", title=r"L = 500, $\beta$ = 1; dashed: 0.1")
     gaps.set(xlabel="mode j", ylabel=r"$(s_j - \mu_j)/(s_j - s_{j+1})$", ylim=(0, 1), title="rates interlace: 0 to 1")
     amplitudes.legend(frameon=False)
-    gaps.legend(frameon=False, loc="upper right")
+    gaps.legend(frameon=False, loc="upper center")
     return inside
 
 

@@ -9,8 +9,11 @@ hierarchy then has its height,
 .. math:: R^{(j)} = T^{(j)} c, \qquad Q^{(j)} = c^T T^{(j)} c, \qquad T^{(j)} = \sum_l s_l^j t^l,
 
 different for each teacher because random teachers are neither orthonormal nor equally long. Lines are trajectories of
-the students' overlaps, dashed lines these heights. Bottom right: the escape times. The M - 1 rates (dots) are the
-eigenvalues of an M x M matrix; the closed formula for symmetric teachers passes through their middle.
+the students' overlaps, dashed lines these heights. Bottom left: errors, and where the plateau should end, at
+(D + ln(N/sigma_J^2) / 2) / gamma with D = 0: with the largest rate of these teachers (solid vertical lines), and with
+the rate of symmetric teachers that have their mean overlaps, the paper's (15) (dotted). Errors of 0.9 of the height
+come earlier, by one D = -1.4 for every L. Bottom right: the escape times. The M - 1 rates (dots) are the eigenvalues of
+an M x M matrix; the closed formula for symmetric teachers passes through their middle.
 
 Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 4, 17, 18, 19 (K = M = 4, N = 7000, sigma_J = 0.01, eta = 0.1, no
 terms of order eta^2; beta = 0.25).
@@ -78,19 +81,31 @@ def draw_overlaps(ax, higher):
 
 
 def draw_errors(ax):
-    """Trajectories of eps_g for several L; (exact height, plateau of the curve, alpha at 0.9 of it) for each."""
+    """Trajectories of eps_g for several L; (height, plateau of the curve, alpha at 0.9 of it, predictions) for each."""
     found = {}
     for L, color in zip((2, 8, 10, 12), COLORS, strict=True):
-        model, start, T, _ = setting(L)
-        traj, height = ov.solve(model, start, np.linspace(0, 8000, 401)), plateau.plateau(T).eps_g
+        model, start, T, T2 = setting(L)
+        traj, height = ov.solve(model, start, np.linspace(0, 9000, 451)), plateau.plateau(T).eps_g
+        rates = plateau.escape_rates(T, T2, eta=ETA)[0], 1 / mean_time(T, T2)
+        ends = [plateau.length(rate, N=7000, student_scale=0.01) for rate in rates]
+        for predicted, style in zip(ends, ("-", ":"), strict=True):
+            ax.axvline(predicted, 0.0, 0.12, color=color, ls=style, lw=1.5)
         ax.plot(traj.alpha, 1e3 * traj.eps_g, color=color, label=f"L = {L}")
         ax.axhline(1e3 * height, color=color, ls="--", lw=1)
         end = traj.alpha[np.argmax((traj.alpha > 500) & (traj.eps_g < 0.9 * height))]
-        found[L] = height, traj.eps_g[np.searchsorted(traj.alpha, 0.25 * end)], end
-    ax.set(xlabel=r"$\alpha$", ylabel=r"$10^3\, \epsilon_g$", xlim=(0, 8000), ylim=(0, 9))
+        found[L] = height, traj.eps_g[np.searchsorted(traj.alpha, 0.25 * end)], end, *ends
+    ax.set(xlabel=r"$\alpha$", ylabel=r"$10^3\, \epsilon_g$", xlim=(0, 9000), ylim=(0, 11))
     ax.set_title("generalisation error")
-    ax.legend(frameon=False, loc="lower left")
+    ax.plot([], [], "k-", lw=1.5, label="predicted end, D = 0")
+    ax.plot([], [], "k:", lw=1.5, label="mean formula")
+    ax.legend(frameon=False, loc="upper right", ncols=2, fontsize="small")
     return found
+
+
+def mean_time(T, T2):
+    """Escape time of symmetric teachers with these mean overlaps."""
+    (T1, D1), (second, D2) = plateau.row_averages(T), plateau.row_averages(T2)
+    return plateau.escape_time(M, T1=T1, D1=D1, T2=second, D2=D2, eta=ETA)
 
 
 def draw_rates(ax):
@@ -99,8 +114,7 @@ def draw_rates(ax):
     for L in IDEAL:
         model, _, T, T2 = setting(L)
         rates = plateau.escape_rates(T, T2, eta=ETA)[: M - 1]
-        (T1, D1), (second, D2) = plateau.row_averages(T), plateau.row_averages(T2)
-        mean = plateau.escape_time(M, T1=T1, D1=D1, T2=second, D2=D2, eta=ETA)
+        mean = mean_time(T, T2)
         ideal = plateau.escape_time(M, T2=model.spectrum.p @ model.spectrum.s**2, eta=ETA)
         ax.plot([L] * (M - 1), 1 / rates, "o", color="teal", ms=5, label="1/rate, each" if L == 2 else None)
         ax.plot(L, mean, "_", color="firebrick", ms=18, mew=2, label="averaged formula" if L == 2 else None)
@@ -123,10 +137,17 @@ if __name__ == "__main__":
     gaps, errors, rates = main()
     print("largest relative gap to the heights at alpha = 400:", ", ".join(f"{g:.1e}" for g in gaps))
     assert max(gaps) < 0.02  # differences of students are growing already
-    for L, (height, measured, end) in errors.items():
-        print(f"L = {L:2d}: eps_g on the plateau {measured:.6f}, theory {height:.6f}; left at alpha = {end:.0f}")
+    for L, (height, measured, end, largest, mean) in errors.items():
+        print(
+            f"L = {L:2d}: eps_g on the plateau {measured:.6f}, theory {height:.6f}; left at alpha = {end:.0f}, "
+            f"predicted {largest:.0f} from the largest rate, {mean:.0f} from the mean formula"
+        )
         assert abs(measured / height - 1) < 2e-3 and abs(height - 0.0070) < 3e-4
     assert 3000 < errors[10][2] < 3900
+    logarithm = 0.5 * np.log(7000 / 0.01**2)
+    D = [logarithm * (end / largest - 1) for _, _, end, largest, _ in errors.values()]
+    print("D =", np.round(D, 2))
+    assert np.ptp(D) < 0.2 and -1.6 < np.mean(D) < -1.2
     for L, (product, ideal) in rates.items():
         print(
             f"L = {L:2d}: mean rate x averaged formula = {product:.4f}; orthonormal teachers {ideal:.1f} ({IDEAL[L]})"
