@@ -9,10 +9,12 @@ import numpy as np
 from scipy.linalg import solve
 
 from ...gaussian.rules import midpoint
+from .losses import LOSSES
 
 ROWS = ("sphere", "gaussian", "orthonormal")
 GRID = 20_000, 10  # nodes and range: second order at a jump in the origin, exponential for smooth functions
 CHUNK = 2048  # samples whose features are held in memory at once
+WIDTHS = 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3  # over which the hinge is smoothed, one after the other
 ORDERS = 6  # Hermite orders of the population gradient: overlaps of random rows are 1/sqrt(d), s^6/6! is nothing
 
 
@@ -31,6 +33,7 @@ class Setup(NamedTuple):
     letter: Any  # (p,) block of each neuron
     bias: bool = False
     offset: Any = 0.0  # of each neuron's pre-activation, in the readout
+    loss: str | None = None  # of a readout that classifies, labels sign(target); the step sees the target itself
 
 
 class Step(NamedTuple):
@@ -146,24 +149,72 @@ def ridge(X, y, lam):
     return solve(gram, X.T @ y, assume_a="pos") if n >= p else X.T @ solve(gram, y, assume_a="pos")
 
 
+def convex(X, y, lam, loss, bias):
+    """Argmin sum l(y (X a + b0)) + (lam/2) |a|^2 by Newton's method, and b0 (zero without a bias)."""
+    X = np.column_stack([X, np.ones(len(X))]) if bias else X
+    penalty = np.full(X.shape[1], lam)
+    penalty[X.shape[1] - bias :] = 0.0
+    a = np.zeros(X.shape[1])
+    for width in WIDTHS if loss is LOSSES["hinge"] else WIDTHS[-1:]:
+
+        def objective(a, width=width):
+            value, slope, bend = loss.smoothed(y * (X @ a), width)
+            return value.sum() + penalty @ a**2 / 2, X.T @ (y * slope) + penalty * a, bend
+
+        here, gain, part = objective(a), math.inf, 1.0
+        while gain > 1e-10 * here[0] and part > 1e-9:
+            value, gradient, bend = here
+            hessian = (X.T * bend) @ X
+            hessian[np.diag_indices_from(hessian)] += penalty + 1e-12
+            step = solve(hessian, gradient, assume_a="pos")
+            gain, part = gradient @ step, 1.0
+            while (here := objective(a - part * step))[0] > value - 1e-4 * part * gain and part > 1e-9:
+                part /= 2
+            a = a - part * step
+    return (a[:-1], a[-1]) if bias else (a, 0.0)
+
+
 def fit(setup, W, theta, train_rng, test_rng):
-    """Readouts (m, p) at the points (n, lam), their training errors (m,), and their test errors (m,) on one set."""
+    """Readouts (m, p) at the points (n, lam), and their errors (m,) on the training samples and on one test set.
+
+    Squared errors; with a loss also its mean and the fraction of wrong signs.
+    """
     root = math.sqrt(setup.p)
     parts = [
         (setup.student(x @ W.T + setup.offset) / root, y) for x, y in samples(setup, theta, max(setup.n), train_rng)
     ]
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     points = range(len(setup.n))
-    A, b0, train = np.empty((len(setup.n), setup.p)), np.zeros(len(setup.n)), np.empty(len(setup.n))
+    A, b0 = np.empty((len(setup.n), setup.p)), np.zeros(len(setup.n))
     for i, n, lam in zip(points, setup.n, setup.lam, strict=True):
+        if setup.loss:
+            A[i], b0[i] = convex(X[:n], signs(y[:n]), lam, LOSSES[setup.loss], setup.bias)
+            continue
         mean_X, mean_y = (X[:n].mean(axis=0), y[:n].mean()) if setup.bias else (0.0, 0.0)
         A[i] = ridge(X[:n] - mean_X, y[:n] - mean_y, lam)
         b0[i] = mean_y - np.sum(mean_X * A[i])  # a bias without penalty centres features and labels
-        train[i] = np.mean((y[:n] - X[:n] @ A[i] - b0[i]) ** 2)
-    squares = np.zeros(len(A))
+    train = [errors(setup, y[:n], X[:n] @ a + b) / n for n, a, b in zip(setup.n, A, b0, strict=True)]
+    test = np.zeros((len(A), 3 if setup.loss else 1))
     for x, y in samples(setup, theta, setup.test, test_rng):
-        squares += np.sum((y[:, None] - b0 - setup.student(x @ W.T + setup.offset) @ A.T / root) ** 2, axis=0)
-    return A, train, squares / setup.test
+        predicted = b0 + setup.student(x @ W.T + setup.offset) @ A.T / root
+        test += [errors(setup, y, column) / setup.test for column in predicted.T]
+    names = ("mse", "test_loss", "wrong")[: test.shape[1]], ("train", "train_loss", "train_wrong")
+    pairs = [(name, np.array(values)[:, j]) for values, row in ((test, names[0]), (train, names[1]))
+             for j, name in enumerate(row[: test.shape[1]])]  # fmt: skip
+    return A, dict(pairs)
+
+
+def signs(y):
+    """Labels of a classifier."""
+    return np.where(y > 0, 1.0, -1.0)
+
+
+def errors(setup, y, predicted):
+    """Sums over samples of squared errors, and with a loss of its values and of wrong signs."""
+    if not setup.loss:
+        return np.array([np.sum((y - predicted) ** 2)])
+    margin = signs(y) * predicted
+    return np.array([np.sum((1 - margin) ** 2), np.sum(LOSSES[setup.loss].value(margin)), np.sum(margin < 0)])
 
 
 def order_parameters(A, spike, bulk, theta):
@@ -243,6 +294,6 @@ def srf_draw(setup, r, gamma, c, kap, child):
 
 
 def _trained(setup, spikes, bulk, theta, train_rng, test_rng, v=None):
-    A, train, mse = fit(setup, spikes + bulk, theta, train_rng, test_rng)
+    A, found = fit(setup, spikes + bulk, theta, train_rng, test_rng)
     spike = strongest_of(spikes) if v is None else v
-    return {"mse": mse, "train": train} | order_parameters(A, spike, bulk, theta)
+    return found | order_parameters(A, spike, bulk, theta)

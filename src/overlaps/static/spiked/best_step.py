@@ -12,6 +12,7 @@ from ..._base.types import ArrayLike, Function
 from ...activations.activation import Activation
 from .bounds import _refined
 from .features import SpikedRandomFeatures
+from .solving import dimension
 
 __all__ = ["BestStep", "best_step"]
 
@@ -123,7 +124,7 @@ def best_step(
 
     if rates is None:
         unit = np.max(np.abs(after(1.0).r))  # spikes grow like the rate
-        lowest = SPIKES[0] if math.isinf(after(1.0)._dimension(d)) else WEAKEST / math.sqrt(d)
+        lowest = SPIKES[0] if math.isinf(dimension(after(1.0), d)) else WEAKEST / math.sqrt(d)
         rates = np.geomspace(min(lowest, SPIKES[0]), SPIKES[1], POINTS) / unit
     rates = np.sort(check.array("rates", rates, ("n",)))
     if rates.size < 3 or rates[0] <= 0:

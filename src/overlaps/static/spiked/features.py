@@ -2,136 +2,32 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..._base import check
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
-from . import blocks, simulation
+from . import blocks, classifier, simulation, solving
 from . import bounds as spiked_bounds
-from . import ridge as _ridge
+from . import offsets as _offsets
 from . import spectrum as spiked_spectrum
 from .averages import kinks_of
 from .conditional import conditional
+from .losses import Labels
 from .one_step import one_step, target_moments
 
 if TYPE_CHECKING:
     from .bounds import Bounds
     from .simulation import OneStepRuns
+    from .solutions import LearnedOffset, OptimalLam, SpikedClassifier, SpikedCurve, SpikedSolution
     from .spectrum import FeatureSpectrum
 
-__all__ = ["OptimalLam", "SpikedCurve", "SpikedRandomFeatures", "SpikedSolution"]
-
-LEVELS = 9  # rules over k, each about twice as fine as the one before
-RESOLVED = 1e-10  # relative change of V1, V2 by the next finer rule over k that is allowed
-DECADES = np.arange(-9.0, 9.01, 0.5)  # of lam, relative to the bulk's variance, in the search for its optimum
-
-
-class OptimalLam(NamedTuple):
-    """Best ridge penalty (math.inf where no finite one beats the limit lam -> infinity), test error, and a sentence."""
-
-    lam: float
-    mse: float
-    message: str
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Readout(Record):
-    """What is known of a trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
-
-    model: "SpikedRandomFeatures"
-    alpha: Any
-    lam: Any
-    d: Any
-    mse: Any
-    train: Any
-    m: Any
-    theta: Any
-    psi: Any
-    q1: Any
-    q2: Any
-    V1: Any
-    V2: Any
-    b0: Any
-    converged: Any
-    residual: Any
-    iterations: Any
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SpikedSolution(Readout):
-    r"""Ridge readout on spiked random features; made by :meth:`SpikedRandomFeatures.solve`.
-
-    Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
-
-    Attributes
-    ----------
-    alpha, lam : float
-        Samples n/d of the readout, ridge penalty.
-    d : float
-        Input dimension, infinite in the limit.
-    mse, train : float
-        E(y - yhat)^2 on fresh and on training samples, label noise included, without a factor 1/2.
-    m : float
-        sum_i a_i / sqrt(p), a the trained readout.
-    theta : float
-        a.b / sqrt(p), b the part of the bulk along the spike's direction.
-    psi : float
-        Overlap of the effective linear readout with the part of the target orthogonal to the spike.
-    q1, q2 : float
-        a.Omega a / p and ``|a|^2 / p``, Omega the covariance of the bulk.
-    V1, V2 : float
-        tr(Omega G) / p and tr(G) / p, G the regularised resolvent.
-    b0 : float
-        Output bias, zero where none is trained.
-    converged : bool
-        Whether the residual is below 1e-11, that of a finer rule over k below 1e-10, and two forms of the least
-        objective agree to 1e-6: rounding spoils blocks of all but dependent features at tiny lam.
-    residual : float
-        Largest change of log(V1, V2) by the fixed-point map.
-    iterations : int
-        Newton iterations.
-    """
-
-    def C(self, k):
-        r"""Mean prediction given the projection k on the spike, of the shape of k: the learned function.
-
-        .. math:: C(k) = m\,\mu_0(k) + \theta\,k\mu_1(k) + b_0
-
-        Its target is h(k) of :attr:`SpikedRandomFeatures.coefficients`. Sums over blocks where there are several.
-        """
-        k = np.asarray(k, dtype=float)
-        table = self.model.coefficients.at(k.ravel())
-        m, theta = np.atleast_1d(self.m), np.atleast_1d(self.theta)
-        return (m @ np.atleast_2d(table.mu0) + theta @ np.atleast_2d(table.u) + self.b0).reshape(k.shape)[()]
-
-    def __repr__(self):
-        found = f"mse={self.mse:.6g}, train={self.train:.6g}" if self.converged else "not converged"
-        size = "" if math.isinf(self.d) else f", d={self.d:g}"
-        return f"SpikedSolution(alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {found})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SpikedCurve(Readout):
-    """Solutions at n values of alpha; made by :meth:`SpikedRandomFeatures.curve`.
-
-    Every attribute of :class:`SpikedSolution` with a leading axis (n,); points that failed hold nan and have
-    ``converged`` False.
-    """
-
-    def __len__(self):
-        return self.alpha.size
-
-    def __repr__(self):
-        failed = int(np.sum(~self.converged))
-        found = f"mse {np.nanmin(self.mse):.4g} to {np.nanmax(self.mse):.4g}" if failed < len(self) else "no result"
-        return f"SpikedCurve({len(self)} points, {found}{f', {failed} not converged' if failed else ''})"
+__all__ = ["SpikedRandomFeatures"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -354,47 +250,43 @@ class SpikedRandomFeatures(Record):
         )
 
     @cached_property
-    def _features(self):
-        return _ridge.Features(self.coefficients)
+    def _levels(self):
+        return solving.Levels(self.coefficients)
 
     @cached_property
-    def _finer(self):
-        """Features on finer and finer rules over k, made when a sharp fixed point asks for them."""
-        return [self._features]
+    def _labelled(self):
+        """Labels sign(target), and features with tables of these in place of the target."""
+        labels = Labels(self.target, self.breakpoints)
+        points = labels.zeros, self.student_breakpoints
+        table = conditional(self.student, labels, self.r, self.c, self.gamma, *points, kap=self.kap, offset=self.offset)
+        return labels, solving.Levels(table)
 
-    def _level(self, n):
-        while len(self._finer) <= n:
-            self._finer.append(_ridge.Features(self.coefficients.refined(len(self._finer))))
-        return self._finer[n]
+    @overload
+    def solve(
+        self, *, alpha: float, lam: float, d: float = math.inf, loss: None = None, iterations: int = 100
+    ) -> "SpikedSolution": ...
 
-    def _response(self, lam):
-        if self.bulk is not None:
-            return blocks.given_rows(self.c, self.beta, lam, self.bulk)
-        if np.ndim(self.r) == 0 and self.rows == "iid":
-            return _ridge.marchenko_pastur(self.c, self.beta, lam)
-        rows = blocks.iid_rows if self.rows == "iid" else blocks.orthonormal_rows
-        fractions = np.ones(1) if self.fractions is None else self.fractions
-        return rows(np.atleast_1d(self.c), self.beta, lam, fractions)
+    @overload
+    def solve(
+        self,
+        *,
+        alpha: float,
+        lam: float,
+        d: float = math.inf,
+        loss: Literal["square", "logistic", "hinge"],
+        iterations: int = 100,
+    ) -> "SpikedClassifier": ...
 
-    def _fit(self, alpha, lam, d, start=None, iterations=100):
-        kappa, response = alpha / self.beta, self._response(lam)
-        options = {"lam": lam, "kappa": kappa, "beta": self.beta, "noise": self.noise, "bias": self.bias, "d": d}
-        misfit = math.nan
-        for n in range(LEVELS):  # den(k) = 1/(1 + V(k)) may be far sharper than the tables; seldom more than one round
-            fit = _ridge.fit(self._level(n), response, **options, start=start, iterations=iterations)
-            if not fit.converged:
-                return fit
-            start, misfit = fit.v, _ridge.misfit(self._level(n + 1), response, kappa, fit.v)
-            if misfit <= RESOLVED:
-                return fit
-        return _ridge.failed(self._features.packing, misfit, fit.iterations)
-
-    def _dimension(self, d):
-        blocks.neurons(self, d)
-        return float(d)
-
-    def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> "SpikedSolution":
-        r"""Test and training error, and order parameters, of the ridge readout.
+    def solve(
+        self,
+        *,
+        alpha: float,
+        lam: float,
+        d: float = math.inf,
+        loss: Literal["square", "logistic", "hinge"] | None = None,
+        iterations: int = 100,
+    ) -> "SpikedSolution | SpikedClassifier":
+        r"""Test and training error, and order parameters, of the trained readout.
 
         Parameters
         ----------
@@ -406,36 +298,48 @@ class SpikedRandomFeatures(Record):
             Input dimension. At finite d the ridge also acts on the mean of the readout in each block, :math:`m_b`:
 
             .. math:: E\Big[\frac{\mu_{0,b}\,(h - C)}{1 + V}\Big] = \frac{m_b}{n V_{2,b}}, \qquad n = \alpha d
+        loss : {"square", "logistic", "hinge"}, optional
+            Classification: labels are y = sign(target), and the readout is the least of
+            ``sum l(y yhat) + (lam/2) |a|^2`` with l(m) = (1 - m)^2/2, log(1 + exp(-m)) or max(0, 1 - m). By default
+            the ridge regression on the target itself.
         iterations : int
-            Most Newton iterations.
+            Most Newton iterations (of ridge regression).
 
         Returns
         -------
-        SpikedSolution
-            With ``converged`` False and nan instead of numbers where Newton's method or its accuracy fails.
+        SpikedSolution or, with ``loss``, SpikedClassifier
+            With ``converged`` False and nan instead of numbers where the method or its accuracy fails.
 
         Raises
         ------
         ValueError
-            alpha or lam that are not positive, a d at which a block has less than one neuron.
+            alpha or lam that are not positive, a d at which a block has less than one neuron, a loss that is not one
+            of these, label noise with a loss, a target whose sign changes too often.
 
         Notes
         -----
         *Asymptotic*: the solution for d -> infinity, unique for lam > 0, to about 1e-12. With ``d``: exact where
         d -> infinity at fixed r sqrt(d), the crossover from random to spiked features; *heuristic* elsewhere: of all
-        terms of order 1/d it holds the one that close or weak spikes make large.
-        """
-        alpha, lam, d = _positive_alpha(alpha), _positive_lam(lam), self._dimension(d)
-        return self._describe(alpha, lam, d, self._fit(alpha, lam, d, iterations=check.count("iterations", iterations)))
+        terms of order 1/d it holds the one that close or weak spikes make large. Classifiers are solved to 1e-9. Where
+        the mean activation alone tells the labels (gamma = 1 and an odd target such as sign), m is infinite as
+        d -> infinity for logistic and hinge loss: ``converged`` is False there, finite d has a solution.
 
-    def _describe(self, alpha, lam, d, fit):
-        packing = self._features.packing
-        (V1, V2), (q1, q2) = packing.unpack(fit.v), packing.unpack(fit.q)
-        parts: tuple = fit.m, fit.theta, fit.psi, q1, q2, V1, V2
-        if np.ndim(self.r) == 0:
-            parts = tuple(float(x.item()) for x in parts)
-        end: tuple = fit.b0, fit.converged, fit.residual, fit.iterations
-        return SpikedSolution(self, alpha, lam, d, fit.mse, fit.train, *parts, *end)
+        References
+        ----------
+        Cui et al. (2024), arXiv:2402.04980, Result 3.3; (118), (119), (120) for the losses.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.static.SpikedRandomFeatures(np.tanh, np.sign, r=1.2, c=1.1, gamma=0.9, beta=0.8)
+        >>> model.solve(alpha=2.0, lam=0.1, loss="hinge")
+        SpikedClassifier('hinge', alpha=2, lam=0.1, wrong=0.137924, train_wrong=0.0330922)
+        """
+        alpha, lam, d = solving.positive_alpha(alpha), solving.positive_lam(lam), solving.dimension(self, d)
+        if loss is not None:
+            return classifier.classify(self, alpha, lam, d, loss)
+        fit = solving.fit(self, alpha, lam, d, iterations=check.count("iterations", iterations))
+        return solving.described(self, alpha, lam, d, fit)
 
     def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> "SpikedCurve":
         """Solutions at several sample sizes, each started from the one before.
@@ -465,21 +369,7 @@ class SpikedRandomFeatures(Record):
         >>> model.curve([0.5, 1.0, 2.0], lam=0.1).mse.round(6).tolist()
         [0.096505, 0.083744, 0.068]
         """
-        alphas = check.array("alphas", alphas, ("n",))
-        lams = check.array("lam", lam, alphas.shape if np.ndim(lam) else ())
-        lams = np.broadcast_to(lams, alphas.shape)
-        if alphas.size == 0:
-            raise ValueError("alphas is empty; expected at least one value n/d > 0.")
-        d = self._dimension(d)
-        start, points = None, []
-        for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):
-            fit = self._fit(_positive_alpha(alpha), _positive_lam(one), d, start)
-            if not fit.converged and start is not None:
-                fit = self._fit(alpha, one, d)
-            start = fit.v if fit.converged else None
-            points.append(self._describe(alpha, one, d, fit))
-        stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(Readout)[1:]}
-        return SpikedCurve(self, **stacked)
+        return solving.curve(self, alphas, lam, d)
 
     def optimal_lam(self, alpha: float, d: float = math.inf) -> "OptimalLam":
         """Ridge penalty of least test error.
@@ -509,30 +399,19 @@ class SpikedRandomFeatures(Record):
         >>> bool(best.mse < model.solve(alpha=2.0, lam=0.1).mse)
         True
         """
-        alpha, d = _positive_alpha(alpha), self._dimension(d)
-        table = self._features
-        variance = np.sum(table.S[table.packing.positive] @ table.weight)  # of what fluctuates given k
-        logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
+        return solving.optimal_lam(self, alpha, d)
 
-        def error(log_lam):
-            mse = self._fit(alpha, math.exp(log_lam), d).mse
-            return mse if math.isfinite(mse) else math.inf
-
-        scan = [error(x) for x in logs]
-        best = int(np.argmin(scan))
-        if math.isinf(d):
-            what, limit = "mu0 alone", _ridge.strong_ridge(table, self.noise, self.bias)
-        else:
-            mean = table.weight @ table.h if self.bias else 0.0
-            what, limit = "nothing", float(table.weight @ table.hh - mean**2 + self.noise**2)
-        rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
-        if best == len(scan) - 1 or scan[best] >= limit - rounding:
-            message = f"no finite lam is better than lam -> infinity, where {what} is fitted"
-            return OptimalLam(math.inf, limit, message)
-        if best == 0:
-            return OptimalLam(math.exp(logs[0]), scan[0], "lam -> 0 is best: this is the least lam searched")
-        found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], options={"xatol": 1e-7})
-        return OptimalLam(math.exp(found.x), float(found.fun), "minimum at a finite lam")
+    def learn_offset(
+        self,
+        *,
+        alpha: float,
+        lam: float,
+        d: float = math.inf,
+        loss: Literal["square", "logistic", "hinge"] | None = None,
+        offsets: ArrayLike | None = None,
+    ) -> "LearnedOffset":
+        """Bias trained with the readout; see :func:`overlaps.static.spiked.offsets.learn_offset`."""
+        return _offsets.learn_offset(self, alpha=alpha, lam=lam, d=d, loss=loss, offsets=offsets)
 
     def bounds(self, d: float = math.inf) -> "Bounds":
         """Bounds on the test error at this spike; see :func:`overlaps.static.spiked.bounds.bounds`."""
@@ -554,11 +433,3 @@ class SpikedRandomFeatures(Record):
         more = f", noise={self.noise:g}" * bool(self.noise) + ", bias=True" * self.bias
         more += f", rows={self.rows!r}" * (self.rows != "iid") + f", kap={self.kap:.6g}" * bool(self.kap)
         return f"SpikedRandomFeatures({names}, r={r}, c={c}, gamma={self.gamma:.6g}, beta={self.beta:g}{more})"
-
-
-def _positive_alpha(alpha):
-    return check.number("alpha", alpha, above=0, hint="alpha is the number of readout samples over d, n/d.")
-
-
-def _positive_lam(lam):
-    return check.number("lam", lam, above=0, hint="lam is the ridge penalty of sum (y - yhat)^2 + lam |a|^2; try 1e-8.")

@@ -11,7 +11,8 @@ from ...gaussian.rules import piecewise
 from . import ridge as _ridge
 from ._finite import slope
 from .averages import STEP
-from .features import SpikedRandomFeatures, _positive_alpha, _positive_lam
+from .features import SpikedRandomFeatures
+from .solving import positive_alpha, positive_lam
 
 __all__ = ["CorrectedPoint", "gaussian_rows", "large_batch_network", "partial_network", "row_covariance"]
 
@@ -214,7 +215,7 @@ def _third(model):
 
 def _enlarged(model, alpha, lam, d, K):
     """Solution with the two functions k mu1 and E[sigma'']/2, whose directions have the covariance K/d."""
-    alpha, lam = _positive_alpha(alpha), _positive_lam(lam)
+    alpha, lam = positive_alpha(alpha), positive_lam(lam)
     unit = dataclasses.replace(model, kap=1.0).coefficients
     features = _ridge.Features(unit)
     plain = unit.k * unit.mu1

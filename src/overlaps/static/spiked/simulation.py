@@ -16,13 +16,15 @@ from ..._base.types import ArrayLike, Function, Rng
 from ..._base.workers import WORKER_DIED, run_here, run_pool
 from ._finite import ROWS, Setup, Step, network_draw, srf_draw
 from .blocks import law_of, shares
+from .losses import LOSSES
 
 if TYPE_CHECKING:
     from .features import SpikedRandomFeatures
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
 
-QUANTITIES = ("mse", "train", "m", "theta", "psi", "q1", "q2")
+QUANTITIES = "mse", "train", "m", "theta", "psi", "q1", "q2"
+CLASSIFIED = "wrong", "train_wrong", "test_loss", "train_loss"  # with loss=
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +45,9 @@ class OneStepRuns(Record):
         Norm of the spike, its overlap with the target's direction, mean squared norm of the rest of a row: measured on
         the network, given in the model. The spike is the mean change of the rows of a block; with a continuous law of
         the readout it is t_i times one vector, and r and c are those of t = 1.
+    wrong, train_wrong, test_loss, train_loss : ndarray, shape (draws, ...), or None
+        With ``loss=``: fractions of wrong signs, and mean losses, on fresh and on training samples. The labels y are
+        sign(target) then, in ``mse`` and ``train`` too.
     srf : OneStepRuns or None
         The model with the measured spike and c on the same initial rows and data (``paired=True``).
     success, message : bool, str
@@ -63,6 +68,10 @@ class OneStepRuns(Record):
     r: np.ndarray
     gamma: np.ndarray
     c: np.ndarray
+    wrong: np.ndarray | None = None
+    train_wrong: np.ndarray | None = None
+    test_loss: np.ndarray | None = None
+    train_loss: np.ndarray | None = None
     srf: "OneStepRuns | None" = field(default=None)
     success: bool = True
     message: str = ""
@@ -104,6 +113,7 @@ def simulate_one_step(
     fractions: ArrayLike | None = None,
     rows: Literal["sphere", "gaussian", "orthonormal"] = "sphere",
     paired: bool = False,
+    loss: Literal["square", "logistic", "hinge"] | None = None,
     test: int | None = None,
     progress: bool = False,
     executor: Executor | None = None,
@@ -143,6 +153,9 @@ def simulate_one_step(
         Initial rows: uniform on the unit sphere, N(0, 1/d) entries, or orthonormal (p <= d).
     paired : bool
         Also train the spiked random features that have the measured spike and bulk norm, on the same rows and data.
+    loss : {"square", "logistic", "hinge"}, optional
+        A readout that classifies, as in :meth:`SpikedRandomFeatures.solve`: labels are sign(target) in the readout and
+        the test, while the step sees the target itself. Solved by Newton's method, the hinge smoothed over 1e-3.
     test : int, optional
         Samples of the test error; 10 d by default.
     progress : bool
@@ -195,7 +208,7 @@ def simulate_one_step(
         if t.size == 0:
             raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
     parts = shares("readout", 1 if law else t.size, fractions)
-    setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, parts, test)
+    setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, parts, test, loss)
     n0 = 0 if alpha0 == math.inf else max(1, round(alpha0 * setup.d))
     t = t[setup.letter] if law is None else letters_of(law, setup.p)
     step = Step(n0, eta_tilde / beta if scaling == "d" else eta_tilde, t, law is not None)
@@ -211,6 +224,7 @@ def simulate_srf(
     rng: Rng,
     draws: int = 5,
     rows: Literal["sphere", "gaussian", "orthonormal"] | None = None,
+    loss: Literal["square", "logistic", "hinge"] | None = None,
     test: int | None = None,
     progress: bool = False,
     executor: Executor | None = None,
@@ -223,7 +237,7 @@ def simulate_srf(
         Functions, r, gamma, c, beta, noise, bias, blocks and kap.
     rows : {"sphere", "gaussian", "orthonormal"}, optional
         The model's own by default. The same seed gives the same data with any rows.
-    alpha, lam, d, rng, draws, test, progress, executor
+    alpha, lam, d, rng, draws, loss, test, progress, executor
         As in :func:`simulate_one_step`.
 
     Returns
@@ -257,7 +271,7 @@ def simulate_srf(
         rows = "orthonormal" if model.rows == "orthonormal" else "sphere"
     if model.bulk is not None:
         rows = model.bulk
-    setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test)
+    setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test, loss)
     setup = setup._replace(bias=model.bias, offset=np.atleast_1d(model.offset)[setup.letter])
     if model.law is not None:
         t = letters_of(model.law, setup.p)
@@ -271,7 +285,7 @@ def letters_of(law, p):
     return law.ppf((np.arange(p) + 0.5) / p)
 
 
-def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test):
+def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, loss):
     for name, f in (("student", student), ("target", target)):
         if not callable(f):
             raise ValueError(f"{name} = {check.shown(f)}; expected a vectorised function such as np.tanh or ov.erf.")
@@ -292,7 +306,12 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test):
     letter = _letters(fractions, p)
     noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
     test = 10 * d if test is None else check.count("test", test)
-    return Setup(student, target, noise, d, p, rows, n, tuple(lam.ravel().tolist()), test, letter), alpha.shape
+    if loss is not None:
+        check.choice("loss", loss, LOSSES, "Without loss= the readout is ridge regression.")
+        if noise:
+            raise ValueError(f"noise = {check.shown(noise)} with loss={loss!r}; expected 0: labels are sign(target).")
+    sizes = d, p, rows, n, tuple(lam.ravel().tolist()), test, letter
+    return Setup(student, target, noise, *sizes, loss=loss), alpha.shape
 
 
 def _positive(name, value):
@@ -364,7 +383,7 @@ def _ended(draws, finished, errors):
 
 def _record(results, setup, shape, srf, success, message):
     arrays: dict[str, Any] = {name: np.array([result[name] for result in results]) for name in results[0]}
-    for name in QUANTITIES:
+    for name in QUANTITIES + (CLASSIFIED if setup.loss else ()):
         arrays[name] = arrays[name].reshape(len(results), *shape)
     alpha = np.array(setup.n, dtype=float).reshape(shape) / setup.d
     known: dict[str, Any] = {"d": setup.d, "p": setup.p, "alpha": alpha, "lam": np.reshape(setup.lam, shape)}

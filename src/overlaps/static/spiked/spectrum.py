@@ -173,7 +173,12 @@ class _Law:
         self.share = model.beta if model.rows == "iid" and model.bulk is None else 0.0
         k, weight = trapezoid(model.coefficients.source.spacing * model.coefficients.step * FINER)
         self.unbounded = grows_with_k(model.coefficients, self.c)
-        keep = np.abs(k) < TAIL if self.unbounded else slice(None)
+        keep = np.abs(k) < TAIL if self.unbounded else np.ones(k.size, bool)
+        far = model.coefficients.at(np.array([-2.236, -1.618, -0.577, 0.577, 1.618, 2.236]))
+        parity = (far.mu0, -1), (far.u, -1), (far.mu1, 1), (far.mu2_squared, 1)
+        if all(np.allclose(x, sign * x[..., ::-1], rtol=1e-9, atol=1e-12) for x, sign in parity):
+            keep &= k >= 0  # of an odd student: half the points do
+            weight = np.where(k > 0, 2.0, 1.0) * weight
         self.k, self.weight = k[keep], weight[keep] / weight[keep].sum()
         self.features = Features(dataclasses.replace(model.coefficients.at(self.k), weight=self.weight))
         self.packing, self.S = self.features.packing, self.features.S
@@ -291,7 +296,7 @@ def _resolvent(law, x):
     v, _ = _newton(law, law.start(lam), lam)
     while np.any(height > 1e-7 * x):
         height = height / 3
-        v, _ = _newton(law, v, -(x + 1j * height), 4)
+        v, _ = _newton(law, v, -(x + 1j * height), 2)
     v, converged = _newton(law, v, -x + 0j)
     trace = law.trace(v)
     return v, converged & (trace.imag > -1e-9 * np.abs(trace))
@@ -333,6 +338,8 @@ def _double_root(law, v, x, low, high):
     for _ in range(60):  # a scan too coarse for Newton: halve the bracket
         middle = (low + high) / 2
         low, high = (low, middle) if _inside(law, np.array([middle]))[0][0] == rising else (middle, high)
+        if high - low < 1e-12 * high:
+            break
     return (low + high) / 2
 
 

@@ -1,0 +1,207 @@
+r"""Readouts trained with a convex loss on labels y = sign(target): the proximal fixed point.
+
+Without a sample its prediction is Gaussian given k, z0 = C + mu1 psi s + ..., of variance S . (w q), s the part of the
+target's input orthogonal to the spike. With it, z = argmin (z - z0)^2 / (2V) + l(y, z), V = S . (w v): the force on the
+readout is g = (z - z0) / V = -l'(y, z), and
+
+    Vh = kappa E[S (1 - dz/dz0) / V],   qh = kappa E[S g^2],   thh = kappa E[u g],
+    psih = kappa E[mu1 s g] + Vh1 psi,   E[mu0 g] = 0,
+
+(118), (119), (120) of Cui et al. (2024), arXiv:2402.04980. The rows answer as they do to the square loss, of which
+g = (y - z0) / (1 + V): v = response(Vh), q, theta and psi = beta V1 psih by the same derivatives (ridge.py).
+"""
+
+import math
+
+import numpy as np
+from scipy.optimize import root
+
+from ..._base import check
+from ...gaussian.rules import RANGE, panels
+from . import ridge, solving
+from .losses import LOSSES
+from .solutions import SpikedClassifier
+
+PARTS = 2  # of each panel in z0
+ACCEPTED = 1e-9  # of the equations, each relative to its terms
+RESOLVED = 1e-7  # change of the same by rules twice as fine
+LEVELS = 5
+ROUNDS, STEPS, DAMPING = 10, 25, 0.6  # of damped iteration; after each round Powell's method, once it is near
+LONGEST, NEAR, CLOSE = 3.0, 0.3, 1e-2
+
+
+class Problem:
+    """The equations at one point: features on a rule over k, rows, loss, labels, sizes."""
+
+    def __init__(self, features, k, gamma, response, loss, labels, kappa, beta, bias, d):
+        self.features, self.k, self.gamma = features, k, gamma
+        self.rho = math.sqrt((1 - gamma) * (1 + gamma))
+        self.response, self.loss, self.labels = response, loss, labels
+        self.kappa, self.beta, self.bias, self.p = kappa, beta, bias, beta * d
+        self.packing = features.packing
+        here = response(np.zeros(self.packing.w.size))
+        self.free, self.u, _, _ = ridge.costs(features, here, bias, self.p)
+        self.sizes = np.cumsum([self.packing.w.size] * 2 + [len(self.free), len(self.u)])
+
+    def split(self, x):
+        """The unknowns v, q, coefficients of the free functions, theta, psi of the vector x."""
+        v, q, free, theta, psi = np.split(x, self.sizes)
+        return self.packing.values(v), self.packing.values(q), free, theta, psi
+
+    def join(self, v, q, free, theta, psi):
+        """The vector of these unknowns."""
+        return np.concatenate([self.packing.coordinates(v), self.packing.coordinates(q), free, theta, psi])
+
+    def samples(self, v, q, free, theta, psi, parts=PARTS):
+        """Margins m0 without and m with a sample, given y and k (2, n, nodes), with what weighs them."""
+        f, packing = self.features, self.packing
+        V = ((packing.w * v) @ f.S)[:, None]
+        spread = np.sqrt(np.maximum((packing.w * q) @ f.S, 1e-300))
+        mean = free @ self.free + theta @ self.u
+        along = np.clip(psi @ f.mu1 / spread, -1.0, 1.0)
+        rest = np.sqrt((1 - along) * (1 + along))
+        ys = np.array([1.0, -1.0])[:, None]
+        center = (ys * mean)[..., None]
+        bends = [np.broadcast_to(x, V.shape) for x in (np.zeros_like(V), *self.loss.kinks(V))]
+        places = np.sort(np.clip((np.concatenate(bends, axis=1) - center) / spread[:, None], -RANGE, RANGE), axis=2)
+        ends = np.full((*center.shape[:2], 1), RANGE)
+        edges = np.concatenate([-ends, places, ends], axis=2)
+        x, weight = (a.reshape(2, f.weight.size, -1) for a in panels(edges.reshape(-1, edges.shape[2]), parts))
+        m0 = center + spread[:, None] * x
+        m, stiff = self.loss.proximal(m0, V)
+        place = along[:, None] * (ys[..., None] * x)
+        label, linear = self.labels.given(self.gamma * self.k[:, None] + self.rho * place, self.rho * rest[:, None])
+        chance = (1 + ys[..., None] * label) / 2
+        s = place * chance + rest[:, None] * ys[..., None] * linear / 2  # E[s 1(y)]
+        return m0, m, stiff, (m - m0) / V * ys[..., None], weight, chance, s
+
+    def __call__(self, x, parts=PARTS):
+        """Left minus right sides of all equations."""
+        v, q, free, theta, psi = unknowns = self.split(x)
+        f, packing, kappa = self.features, self.packing, self.kappa
+        _, _, stiff, g, weight, chance, s = self.samples(*unknowns, parts)
+
+        def given_k(values):
+            return f.weight * np.einsum("yki,yki->k", weight, values)
+
+        curvature, force = given_k(chance * stiff), given_k(chance * g)
+        Vh, qh = kappa * f.S @ curvature, kappa * f.S @ given_k(chance * g * g)
+        here = self.response(Vh)
+        _, _, T, dT = ridge.costs(f, here, self.bias, self.p)
+        answer = kappa * (self.u * curvature) @ self.u.T
+        gap = np.linalg.solve(np.eye(len(T)) + T @ answer, theta - kappa * T @ (self.u @ force))
+        thh = np.linalg.solve(T, theta)
+        psih = kappa * f.mu1 @ given_k(s * g) + packing.unpack(Vh)[0] @ psi
+        psih2 = packing.w * packing.pack(np.outer(psih, psih), np.zeros(packing.B))
+        M = -(np.einsum("b,jbc,c->j", thh, dT, thh) + self.beta * psih2 @ here.D) / packing.w
+        norms = M - here.D @ qh
+        return np.concatenate([
+            packing.coordinates(v) - packing.coordinates(here.v),
+            packing.coordinates(q) - packing.coordinates(norms),
+            -np.linalg.lstsq((self.free * curvature) @ self.free.T, self.free @ force, rcond=1e-13)[0],
+            gap,
+            psi - self.beta * packing.unpack(here.v)[0] @ psih,
+        ])  # fmt: skip
+
+    def told(self, loss):
+        """Whether mu0 of a block separates the labels: at no cost as d -> infinity, and never far enough."""
+        if loss == "square" or self.rho > 0 or not math.isinf(self.p):
+            return False
+        signs = np.sign(self.features.h * self.features.mu0[self.features.spiked])
+        return bool(np.any(np.all(signs >= 0, axis=1) | np.all(signs <= 0, axis=1)))
+
+    def start(self, lam, noise=0.0):
+        """Unknowns of ridge regression on the labels."""
+        options = {"lam": lam, "kappa": self.kappa, "beta": self.beta, "noise": noise, "bias": self.bias}
+        found = ridge.fit(self.features, self.response, **options, d=self.p / self.beta)
+        free, theta = np.append(found.m[self.features.spiked], [found.b0] * self.bias), found.theta
+        if len(self.u) > len(theta):
+            free, theta = np.full(int(self.bias), found.b0), np.concatenate([found.m, theta])
+        return self.join(found.v, found.q, free, theta, found.psi)
+
+    def described(self, x):
+        """Errors, losses, and the readout's mean m, theta, b0 at a solution."""
+        _, _, free, theta, _ = unknowns = self.split(x)
+        m0, m, _, _, weight, chance, _ = self.samples(*unknowns)
+
+        def mean(values):
+            return float(np.einsum("k,yki,yki,yki->", self.features.weight, weight, chance, values))
+
+        B = self.packing.B
+        found, b0 = np.zeros(B), float(free[-1]) if self.bias else 0.0
+        if len(theta) > B:
+            found, theta = theta[:B], theta[B:]
+        else:
+            found[self.features.spiked] = free[: len(free) - self.bias]
+        return mean(m0 < 0), mean(m < 0), mean(self.loss.value(m0)), mean(self.loss.value(m)), found, theta, b0
+
+
+def solved(problem, x):
+    """A solution from x, its largest residual, and how often the equations were evaluated.
+
+    Damped iteration comes near from anywhere that was tried; Powell's method then finds all digits.
+    """
+    damping, count, size = DAMPING, 0, math.inf
+    for _ in range(ROUNDS):
+        for _ in range(STEPS):
+            F, count = problem(x), count + 1
+            size = float(np.max(np.abs(F)))
+            if not math.isfinite(size):
+                return x, math.nan, count
+            step = damping * F
+            x = x - step * min(1.0, LONGEST / max(np.max(np.abs(step)), 1e-300))
+            if size < CLOSE:
+                break
+        if size < NEAR:
+            found = root(problem, x, options={"xtol": 1e-13, "maxfev": 80})
+            count += found.nfev
+            size = float(np.max(np.abs(found.fun)))
+            if size < ACCEPTED:
+                return found.x, size, count
+        damping *= 0.7
+    return x, size, count
+
+
+def classify(model, alpha, lam, d, loss):
+    """The record of a readout trained with this loss on labels sign(target)."""
+    check.choice("loss", loss, LOSSES, "Convex losses of the margin; without loss= it is ridge regression.")
+    if model.noise:
+        raise ValueError(
+            f"noise = {check.shown(model.noise)} with loss={loss!r}; expected 0: the labels are the signs of the "
+            "target, and noise in front of the sign is not part of the theory."
+        )
+    labels, levels = model._labelled
+    kappa, rows, x = alpha / model.beta, solving.response(model, lam), None
+    options = model.gamma, rows, LOSSES[loss], labels, kappa, model.beta, model.bias, d
+
+    def problem(n):
+        return Problem(levels[n], levels.tables[n].k, *options)
+
+    count = 0
+    with np.errstate(all="ignore"):
+        here = problem(0)
+        x, residual = here.start(lam), math.nan
+        for n in range(0 if here.told(loss) else LEVELS):
+            x, residual, used = solved(here, x)
+            count += used
+            if not residual < ACCEPTED:
+                break
+            finer = problem(n + 1)
+            if np.max(np.abs(finer(x, 2 * PARTS))) < RESOLVED:
+                wrong, train_wrong, test_loss, train_loss, m, theta, b0 = here.described(x)
+                v, q, _, _, psi = here.split(x)
+                (V1, V2), (q1, q2) = here.packing.unpack(v), here.packing.unpack(q)
+                several = m, theta, psi, q1, q2, V1, V2
+                if np.ndim(model.r) == 0:
+                    several = tuple(float(y.item()) for y in several)
+                errors = wrong, train_wrong, test_loss, train_loss
+                return SpikedClassifier(model, alpha, lam, d, loss, *errors, *several, b0, True, residual, count)
+            here = finer
+    message = f"no solution found: the equations hold to {residual:.2g}"
+    if here.told(loss):
+        message = "the mean activation mu0 alone tells the labels: no finite m as d -> infinity. Give a finite d."
+    nothing = ridge.failed(here.packing, math.nan, 0)
+    empty = solving.parts(model, nothing)
+    return SpikedClassifier(
+        model, alpha, lam, d, loss, *[math.nan] * 4, *empty, math.nan, False, residual, count, message
+    )

@@ -1,0 +1,200 @@
+"""What is known of a trained readout on spiked random features: at one point, along a curve, of a classifier."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..._base.record import Record
+
+if TYPE_CHECKING:
+    from .features import SpikedRandomFeatures
+
+__all__ = ["LearnedOffset", "OptimalLam", "SpikedClassifier", "SpikedCurve", "SpikedSolution"]
+
+
+class OptimalLam(NamedTuple):
+    """Best ridge penalty (math.inf where no finite one beats the limit lam -> infinity), test error, and a sentence."""
+
+    lam: float
+    mse: float
+    message: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Readout(Record):
+    """What is known of a trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
+
+    model: "SpikedRandomFeatures"
+    alpha: Any
+    lam: Any
+    d: Any
+    mse: Any
+    train: Any
+    m: Any
+    theta: Any
+    psi: Any
+    q1: Any
+    q2: Any
+    V1: Any
+    V2: Any
+    b0: Any
+    converged: Any
+    residual: Any
+    iterations: Any
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpikedSolution(Readout):
+    r"""Ridge readout on spiked random features; made by :meth:`SpikedRandomFeatures.solve`.
+
+    Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
+
+    Attributes
+    ----------
+    alpha, lam : float
+        Samples n/d of the readout, ridge penalty.
+    d : float
+        Input dimension, infinite in the limit.
+    mse, train : float
+        E(y - yhat)^2 on fresh and on training samples, label noise included, without a factor 1/2.
+    m : float
+        sum_i a_i / sqrt(p), a the trained readout.
+    theta : float
+        a.b / sqrt(p), b the part of the bulk along the spike's direction.
+    psi : float
+        Overlap of the effective linear readout with the part of the target orthogonal to the spike.
+    q1, q2 : float
+        a.Omega a / p and ``|a|^2 / p``, Omega the covariance of the bulk.
+    V1, V2 : float
+        tr(Omega G) / p and tr(G) / p, G the regularised resolvent.
+    b0 : float
+        Output bias, zero where none is trained.
+    converged : bool
+        Whether the residual is below 1e-11, that of a finer rule over k below 1e-10, and two forms of the least
+        objective agree to 1e-6: rounding spoils blocks of all but dependent features at tiny lam.
+    residual : float
+        Largest change of log(V1, V2) by the fixed-point map.
+    iterations : int
+        Newton iterations.
+    """
+
+    def C(self, k):
+        r"""Mean prediction given the projection k on the spike, of the shape of k: the learned function.
+
+        .. math:: C(k) = m\,\mu_0(k) + \theta\,k\mu_1(k) + b_0
+
+        Its target is h(k) of :attr:`SpikedRandomFeatures.coefficients`. Sums over blocks where there are several.
+        """
+        k = np.asarray(k, dtype=float)
+        table = self.model.coefficients.at(k.ravel())
+        m, theta = np.atleast_1d(self.m), np.atleast_1d(self.theta)
+        return (m @ np.atleast_2d(table.mu0) + theta @ np.atleast_2d(table.u) + self.b0).reshape(k.shape)[()]
+
+    def __repr__(self):
+        found = f"mse={self.mse:.6g}, train={self.train:.6g}" if self.converged else "not converged"
+        size = "" if math.isinf(self.d) else f", d={self.d:g}"
+        return f"SpikedSolution(alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {found})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpikedCurve(Readout):
+    """Solutions at n values of alpha; made by :meth:`SpikedRandomFeatures.curve`.
+
+    Every attribute of :class:`SpikedSolution` with a leading axis (n,); points that failed hold nan and have
+    ``converged`` False.
+    """
+
+    def __len__(self):
+        return self.alpha.size
+
+    def __repr__(self):
+        failed = int(np.sum(~self.converged))
+        found = f"mse {np.nanmin(self.mse):.4g} to {np.nanmax(self.mse):.4g}" if failed < len(self) else "no result"
+        return f"SpikedCurve({len(self)} points, {found}{f', {failed} not converged' if failed else ''})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpikedClassifier(Record):
+    r"""Readout trained with a convex loss on labels sign(target); made by :meth:`SpikedRandomFeatures.solve`.
+
+    Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
+
+    Attributes
+    ----------
+    alpha, lam, d, loss : float, float, float, str
+        Samples n/d of the readout, ridge penalty, input dimension, name of the loss.
+    wrong, train_wrong : float
+        Probability that sign(yhat) is not the label, on fresh and on training samples.
+    test_loss, train_loss : float
+        Mean loss l(y yhat) there.
+    m, theta, psi, q1, q2, V1, V2, b0
+        As in :class:`SpikedSolution`, of the least of sum l(y yhat) + (lam/2) ``|a|^2``.
+    converged : bool
+        Whether all equations hold to 1e-9, and to 1e-7 with rules over k and the predictions that are twice as fine.
+    residual, iterations : float, int
+        Largest difference of left and right sides; evaluations of the equations.
+    message : str
+        What went wrong, or "".
+    """
+
+    model: "SpikedRandomFeatures"
+    alpha: float
+    lam: float
+    d: float
+    loss: str
+    wrong: float
+    train_wrong: float
+    test_loss: float
+    train_loss: float
+    m: Any
+    theta: Any
+    psi: Any
+    q1: Any
+    q2: Any
+    V1: Any
+    V2: Any
+    b0: float
+    converged: bool
+    residual: float
+    iterations: int
+    message: str = ""
+
+    C = SpikedSolution.C
+
+    def __repr__(self):
+        found = f"wrong={self.wrong:.6g}, train_wrong={self.train_wrong:.6g}" if self.converged else "not converged"
+        size = "" if math.isinf(self.d) else f", d={self.d:g}"
+        return f"SpikedClassifier({self.loss!r}, alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {found})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LearnedOffset(Record):
+    """A pre-activation bias trained with the readout; made by :meth:`SpikedRandomFeatures.learn_offset`.
+
+    Attributes
+    ----------
+    offset, objective : float
+        Where the training objective is least, and its value there, over p.
+    solution : SpikedSolution or SpikedClassifier
+        The readout there; ``solution.model`` has the bias.
+    offsets, objectives : ndarray, shape (n,)
+        Biases looked at, and the objective there (nan where nothing converged).
+    lower, offset_lower : float
+        Least lower bound on the squared test error over these biases, and where: (132) of Cui et al. (2024).
+    message : str
+        Whether it is a minimum, or an end of the biases looked at.
+    """
+
+    offset: float
+    objective: float
+    solution: Any
+    offsets: np.ndarray
+    objectives: np.ndarray
+    lower: float
+    offset_lower: float
+    message: str
+
+    def __repr__(self):
+        return f"LearnedOffset({self.offset:.6g}, objective={self.objective:.6g}, {self.solution!r}, {self.message!r})"
