@@ -34,7 +34,7 @@ INNER = {
     "theory.quadratic.selection", "theory.quadratic.spheres",
     "theory.quadratic.times", "theory.scaling.fit", "theory.scaling.frontier", "theory.scaling.law",
     "theory.scaling.schedules", "theory.scaling.terms",
-    "static.spiked.blocks",
+    "static.spiked.blocks", "static.spiked.features", "static.spiked.losses",
 }  # fmt: skip
 
 

@@ -135,6 +135,12 @@ RECORDS = {
     "SpikedRandomFeatures": (
         lambda: ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, c=1.1, gamma=0.9, beta=0.8), dict(noise=0.1)
     ),
+    "SpikedClassifier": (
+        lambda: ov.static.SpikedRandomFeatures(np.tanh, np.sign, r=1.2, gamma=0.9, beta=0.8).solve(
+            alpha=1.0, lam=0.1, loss="logistic"
+        ),
+        dict(message="mine"),
+    ),
     "PolynomialBasis": (lambda: cayley_hamilton.polynomial_basis(MODEL.spectrum), dict(name="mine")),
     "MomentTrajectory": (lambda: cayley_hamilton.solve(MODEL, START, [0.0, 1.0]), dict(message="mine")),
     # named tuples

@@ -52,8 +52,9 @@ class Problem:
         """The vector of these unknowns."""
         return np.concatenate([self.packing.coordinates(v), self.packing.coordinates(q), free, theta, psi])
 
-    def samples(self, v, q, free, theta, psi, parts=PARTS):
+    def samples(self, unknowns, parts=PARTS):
         """Margins m0 without and m with a sample, given y and k (2, n, nodes), with what weighs them."""
+        v, q, free, theta, psi = unknowns
         f, packing = self.features, self.packing
         V = ((packing.w * v) @ f.S)[:, None]
         spread = np.sqrt(np.maximum((packing.w * q) @ f.S, 1e-300))
@@ -79,7 +80,7 @@ class Problem:
         """Left minus right sides of all equations."""
         v, q, free, theta, psi = unknowns = self.split(x)
         f, packing, kappa = self.features, self.packing, self.kappa
-        _, _, stiff, g, weight, chance, s = self.samples(*unknowns, parts)
+        _, _, stiff, g, weight, chance, s = self.samples(unknowns, parts)
 
         def given_k(values):
             return f.weight * np.einsum("yki,yki->k", weight, values)
@@ -122,7 +123,7 @@ class Problem:
     def described(self, x):
         """Errors, losses, and the readout's mean m, theta, b0 at a solution."""
         _, _, free, theta, _ = unknowns = self.split(x)
-        m0, m, _, _, weight, chance, _ = self.samples(*unknowns)
+        m0, m, _, _, weight, chance, _ = self.samples(unknowns)
 
         def mean(values):
             return float(np.einsum("k,yki,yki,yki->", self.features.weight, weight, chance, values))
@@ -188,20 +189,15 @@ def classify(model, alpha, lam, d, loss):
                 break
             finer = problem(n + 1)
             if np.max(np.abs(finer(x, 2 * PARTS))) < RESOLVED:
-                wrong, train_wrong, test_loss, train_loss, m, theta, b0 = here.described(x)
                 v, q, _, _, psi = here.split(x)
-                (V1, V2), (q1, q2) = here.packing.unpack(v), here.packing.unpack(q)
-                several = m, theta, psi, q1, q2, V1, V2
-                if np.ndim(model.r) == 0:
-                    several = tuple(float(y.item()) for y in several)
-                errors = wrong, train_wrong, test_loss, train_loss
-                return SpikedClassifier(model, alpha, lam, d, loss, *errors, *several, b0, True, residual, count)
+                *errors, m, theta, b0 = here.described(x)
+                known: tuple = *errors, *solving.parts(model, m, theta, psi, v, q), b0, True, residual, count
+                return SpikedClassifier(model, alpha, lam, d, loss, *known)
             here = finer
     message = f"no solution found: the equations hold to {residual:.2g}"
     if here.told(loss):
         message = "the mean activation mu0 alone tells the labels: no finite m as d -> infinity. Give a finite d."
-    nothing = ridge.failed(here.packing, math.nan, 0)
-    empty = solving.parts(model, nothing)
-    return SpikedClassifier(
-        model, alpha, lam, d, loss, *[math.nan] * 4, *empty, math.nan, False, residual, count, message
-    )
+    no = ridge.failed(here.packing, math.nan, 0)
+    nothing: tuple = *[math.nan] * 4, *solving.parts(model, no.m, no.theta, no.psi, no.v, no.q), math.nan
+    end: tuple = False, residual, count, message
+    return SpikedClassifier(model, alpha, lam, d, loss, *nothing, *end)

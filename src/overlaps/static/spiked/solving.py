@@ -54,18 +54,19 @@ def fit(model, alpha, lam, d, start=None, iterations=100):
     return ridge.failed(levels[0].packing, misfit, found.iterations)
 
 
-def parts(model, found):
+def parts(model, m, theta, psi, v, q) -> tuple:
     """Order parameters m, theta, psi, q1, q2, V1, V2 of a fit: numbers for one block."""
     packing = model._levels[0].packing
-    (V1, V2), (q1, q2) = packing.unpack(found.v), packing.unpack(found.q)
-    several = found.m, found.theta, found.psi, q1, q2, V1, V2
+    (V1, V2), (q1, q2) = packing.unpack(v), packing.unpack(q)
+    several = m, theta, psi, q1, q2, V1, V2
     return tuple(float(x.item()) for x in several) if np.ndim(model.r) == 0 else several
 
 
 def described(model, alpha, lam, d, found):
     """A fit as the record that users hold."""
-    end = found.b0, found.converged, found.residual, found.iterations
-    return SpikedSolution(model, alpha, lam, d, found.mse, found.train, *parts(model, found), *end)
+    order = parts(model, found.m, found.theta, found.psi, found.v, found.q)
+    end: tuple = found.b0, found.converged, found.residual, found.iterations
+    return SpikedSolution(model, alpha, lam, d, found.mse, found.train, *order, *end)
 
 
 def curve(model, alphas, lam, d):
