@@ -62,6 +62,13 @@ reveal_type(scan)  # Sweep
 reveal_type(scan.array())  # ndarray
 
 reveal_type(ov.theory.linear.error(model.spectrum, 0.5, [1.0, 2.0]))  # ndarray
+law = ov.theory.scaling.Law(1.0, 0.3, L=50, eta=0.5)
+reveal_type(law)  # Law
+reveal_type(law.error([1.0, 2.0]))  # ndarray
+reveal_type(law.terms(1.0))  # Terms
+reveal_type(law.frontier(10.0))  # Frontier
+reveal_type(law.exponents.time)  # float
+reveal_type(ov.theory.scaling.fit(np.arange(1.0, 100.0), law.error(np.arange(1.0, 100.0))))  # Fit
 reveal_type(ov.theory.plateau.plateau(start.T))  # Plateau
 reveal_type(ov.theory.quadratic.eta_solution(3, 3))  # float
 features = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2, alpha0=1, beta=0.5)
