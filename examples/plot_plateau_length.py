@@ -9,9 +9,11 @@ Differences between students grow from student_scale/sqrt(N) to order one, so th
 with D of order one where L is much smaller than N. Where L is of the order of N, the small eigenvalues make the descent
 to the plateau long (``descent_time``): D grows, and in most draws at M = 4, L = N = 512 no plateau forms.
 
-Left: orthonormal teachers leave after tau = 1/gamma ~ M^2/(eta L) (line). Random teachers with as many eigenvalues as
-inputs have M - 1 rates that spread over a decade; the largest decides, and 1/gamma grows only as M (circles; crosses:
-trajectories, their length divided by the logarithm).
+Top: the errors themselves, for several widths and for several numbers of eigenvalues; short bars stand where the
+largest rate puts the end of the plateau, at D = 0.
+Bottom left: orthonormal teachers leave after tau = 1/gamma ~ M^2/(eta L) (line). Random teachers with as many
+eigenvalues as inputs have M - 1 rates that spread over a decade; the largest decides, and 1/gamma grows only as M
+(circles; crosses: trajectories with the same teachers, their length divided by the logarithm).
 Middle: the end of the plateau of trajectories against L, against the largest rate and against the mean formula.
 Right: all rates in units of their mean; the spread is that of the overlaps of random teachers and closes as L/N.
 
@@ -44,38 +46,52 @@ def setting(M, L, N, seed, K=None):
     return model, start, plateau.escape_rates(T, T2, eta=ETA)[: M - 1], mean, plateau.plateau(T).eps_g
 
 
-def end_of_plateau(model, start, rate, height):
-    """Alpha at which eps_g has fallen to 0.9 of the height; wide committees take exponential steps."""
+def end_of_plateau(model, start, rate, height, ax=None, label=None):
+    """Alpha at which eps_g has fallen to 0.9 of the height; the curve is drawn on ``ax``."""
     wide = model.K > 12
-
-    def left(alpha, state):
-        waited = alpha > 3 / rate
-        return ov.closure(model, state.Q, state.R, state.T).eps_g / height - 0.9 if waited else 1.0
-
     method, rtol = ("exponential", 1e-4) if wide else ("structured", 1e-6)
-    traj = ov.solve(model, start, (0.0, 40 / rate), method=method, rtol=rtol, stop=left)
-    assert traj.success and traj.alpha[-1] < 39 / rate
-    return traj.alpha[-1]
+    alpha = np.r_[0, np.geomspace(0.05, 30, 800) / rate]  # 0.8 % apart
+    traj = ov.solve(model, start, alpha, method=method, rtol=rtol, blocks=False)
+    assert traj.success and traj.eps_g[-1] < 0.9 * height
+    behind = np.flatnonzero((traj.alpha > 3 / rate) & (traj.eps_g < 0.9 * height))[0]
+    if ax is not None:
+        (line,) = ax.plot(traj.alpha[1:], traj.eps_g[1:], lw=1.5, label=label)
+        predicted = plateau.length(rate, N=start_size(model), student_scale=SCALE)
+        ax.plot([predicted] * 2, [0.25 * height, 0.4 * height], color=line.get_color(), lw=2)
+    x, y = traj.alpha[behind - 1 : behind + 1], traj.eps_g[behind - 1 : behind + 1]
+    return float(np.interp(-0.9 * height, -y, x))
 
 
-def draw_width(ax):
-    """Escape times against M at L = N = 512, and ends of trajectories; exponent of the orthonormal ones."""
+def start_size(model):
+    """N of the two settings."""
+    return 512 if model.spectrum.L == 512 else 500
+
+
+def finish(ax, title):
+    ax.set(xscale="log", yscale="log", xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", title=title)
+    ax.legend(frameon=False, fontsize="small", loc="lower left")
+
+
+def draw_width(ax, curves):
+    """Escape times against M at L = N = 512, and trajectories; exponents of the orthonormal and the random ones."""
     L, widths = 512, np.array([4, 6, 8, 12, 16, 24, 32, 40])
     spectrum = ov.power_law(beta=BETA, L=L)
     T2 = spectrum.p @ spectrum.s**2
     ideal = np.array([plateau.escape_time(M, T2=T2, eta=ETA) for M in widths])
-    # rates are those of M students; one is enough to draw teachers
-    fastest = np.array([[1 / setting(M, L, L, seed, K=1)[2][0] for seed in range(6)] for M in widths])
+    followed = (4, 6) + FULL * (8, 12, 16)  # where all students are drawn; for the rates alone one is enough
+    drawn = {M: [setting(M, L, L, seed, K=M if M in followed else 1) for seed in range(6)] for M in widths}
+    fastest = np.array([[1 / rates[0] for _, _, rates, *_ in drawn[M]] for M in widths])
     ax.plot(widths, ideal, "k-", lw=1, label="orthonormal teachers")
     ax.plot(widths, [plateau.wide_escape_time(M, T2=T2, eta=ETA) for M in widths], "k:", label=r"$2\pi M^2/(\eta T_2)$")
     ax.plot(widths, fastest, "o", color="teal", ms=4, mfc="none")
     ax.plot([], [], "o", color="teal", ms=4, mfc="none", label="random teachers, 6 draws")
     logarithm = 0.5 * np.log(L / SCALE**2)
-    for M in (4, 6) + FULL * (8, 12, 16):
-        model, start, rates, _, height = setting(M, L, L, 0)
-        tau = end_of_plateau(model, start, rates[0], height) / logarithm
-        ax.plot(M, tau, "x", color="firebrick", ms=8, mew=2, label="trajectories" if M == 4 else None)
-        ax.plot(M, 1 / rates[0], "+", color="k", ms=8, label="their largest rates" if M == 4 else None)
+    for M in followed:
+        model, start, rates, _, height = drawn[M][0]
+        tau = end_of_plateau(model, start, rates[0], height, curves, f"M = {M}") / logarithm
+        ax.plot(M, tau, "x", color="firebrick", ms=8, mew=2, label="trajectory of the first draw" if M == 4 else None)
+        ax.plot(M, 1 / rates[0], "o", color="teal", ms=4, label="its largest rate" if M == 4 else None)
+    finish(curves, "K = M, L = N = 512")
     ax.set(xscale="log", yscale="log", xlabel="M = K", ylabel=r"escape time $1/\gamma$", title="width, L = N = 512")
     ax.set_xticks([4, 8, 16, 32], ["4", "8", "16", "32"])
     ax.minorticks_off()
@@ -84,13 +100,15 @@ def draw_width(ax):
     return [np.polyfit(np.log(widths[i:]), np.log(tau[i:]), 1)[0] for i, tau in ((3, ideal), (0, typical))]
 
 
-def draw_length(ax):
+def draw_length(ax, curves):
     """End of the plateau against L, M = 6, N = 500: measured, from the largest rate, from the mean formula."""
     rows = []
     for L in (25, 50, 100, 250, 500):
         for seed in range(4 if FULL else 2):
             model, start, rates, mean, height = setting(6, L, 500, seed)
-            rows.append((L, end_of_plateau(model, start, rates[0], height), rates[0], mean))
+            shown = (curves, f"L = {L}") if seed == 0 else ()
+            rows.append((L, end_of_plateau(model, start, rates[0], height, *shown), rates[0], mean))
+    finish(curves, "K = M = 6, N = 500")
     L, end, rate, mean = np.array(rows).T
     logarithm = 0.5 * np.log(500 / SCALE**2)
     shift = 1.05 ** np.tile(np.linspace(-1, 1, 4 if FULL else 2), 5)  # draws side by side
@@ -123,8 +141,11 @@ def draw_spread(ax):
 
 
 def main():
-    fig, axes = plt.subplots(1, 3, figsize=(13.5, 4.3), layout="constrained")
-    results = draw_width(axes[0]), draw_length(axes[1]), draw_spread(axes[2])
+    fig = plt.figure(figsize=(13.5, 8.2), layout="constrained")
+    upper, lower = fig.add_gridspec(2, 1)
+    by_width, by_length = (fig.add_subplot(cell) for cell in upper.subgridspec(1, 2))
+    axes = [fig.add_subplot(cell) for cell in lower.subgridspec(1, 3)]
+    results = draw_width(axes[0], by_width), draw_length(axes[1], by_length), draw_spread(axes[2])
     fig.savefig("plateau_length.png", dpi=150)
     return results
 
