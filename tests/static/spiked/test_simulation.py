@@ -1,5 +1,6 @@
 """The network and its model at finite size: measured parameters, errors against the theory, what the model omits."""
 
+import copy
 import dataclasses
 import os
 import signal
@@ -23,6 +24,7 @@ from overlaps.static import (
 from overlaps.static.spiked import _finite as finite
 from overlaps.static.spiked import simulation
 from overlaps.static.spiked.network_correction import _enlarged, row_covariance
+from overlaps.static.spiked.one_step import student_moments
 
 SIN = {"eta_tilde": 2.0, "alpha0": 2.0, "beta": 1.0}
 QUANTITIES = ("mse", "train", "m", "theta", "psi", "q1", "q2")
@@ -528,3 +530,43 @@ def test_bad_corrections():
         gaussian_rows(blocks, alpha=1.0, lam=0.1)
     with pytest.raises(ValueError, match="lam = 0"):
         partial_network(step_model(np.sin, **SIN), alpha=1.0, lam=0)
+
+
+@pytest.mark.slow
+def test_what_separates_the_network_from_its_features():
+    """Few samples of the step (alpha0 = 0.5): it is the covariance of the bulk on the side of the inputs.
+
+    On the same data: Gaussian rows with the covariance I/d + tau^2 Var(sigma') sum y^2 x x^T / n0^2, but projected on
+    the spike like those of the features (iii); the features with the network's projections (ii); the network with
+    equal norms of its rows (i). Measured: network 8.3(10) % above the features at d = 150, (iii) 8.1(16), (ii) 0.0(3),
+    without (i) 8.2(9); 11.1(9), 10.8(18), 0.3(2), 11.0(10) at d = 300.
+    """
+    d, p, tau = 150, 150, 3.0
+    setup = finite.Setup(np.tanh, np.sin, 0.0, d, p, "sphere", (2 * d,), (0.1,), 8 * d, np.zeros(p, int))
+    step, variance = finite.Step(d // 2, tau, np.ones(p)), student_moments(np.tanh)[1]
+    found = []
+    for child in np.random.default_rng(11).spawn(12):
+        weights, directions, data, train, test = finite.streams(child)
+        W0, theta = finite.initial_rows("sphere", p, d, weights), finite.unit(directions, d)
+        x, y = next(finite.samples(setup, theta, d // 2, copy.deepcopy(data)))
+        W = finite.one_step(setup, step, W0, theta, data)
+        spike = (W - W0).mean(axis=0)
+        bulk, v = W - spike, spike / np.linalg.norm(spike)
+        c = np.mean(np.sum(bulk**2, axis=1))
+
+        def rows(B, along, c=c, v=v):
+            B = B + np.outer(along - B @ v, v)
+            return np.sqrt(c) * B / np.linalg.norm(B, axis=1, keepdims=True)
+
+        L = np.linalg.cholesky(np.eye(d) / d + tau**2 * variance * (x.T * y**2) @ x / len(x) ** 2)
+        plain, g = rows(W0, W0 @ v), child.spawn(1)[0]
+        normals = np.random.default_rng(g).standard_normal((p, d))
+        cases = plain, bulk, rows(normals @ L.T, plain @ v), rows(plain, bulk @ v), rows(bulk, bulk @ v)
+        fits = [finite.fit(setup, spike + B, theta, *copy.deepcopy((train, test)))[1] for B in cases]
+        found.append([fit["mse"][0] for fit in fits])
+    found = np.array(found) / np.mean(found, axis=0)[0]
+    (network, third, second, equal), errors = (
+        (found[:, 1:] - found[:, :1]).mean(axis=0), (found[:, 1:] - found[:, :1]).std(axis=0) / np.sqrt(12)
+    )  # fmt: skip
+    assert network > 0.04 and abs(third - network) < 4 * np.hypot(*errors[:2])
+    assert abs(second) < 0.02 and abs(equal - network) < 0.01
