@@ -24,43 +24,43 @@ from overlaps.flow import flow
 
 
 def demo(output):
-    """Plateau and specialisation of a soft committee machine: ODE against direct SGD at two sizes."""
+    """Plateau and specialisation of a soft committee machine: direct SGD in the band that is predicted for its N."""
     import matplotlib
 
     matplotlib.use("agg")
     clock = time.perf_counter()
     model = ov.committee_machine(2, 2, activation=ov.erf, eta=1.5)
     start = ov.State.from_overlaps(model, Q=[[0.5, 0.0], [0.0, 0.4]], R=[[0.06, 0.0], [0.0, 0.08]], T=np.eye(2))
-    alpha = np.linspace(0, 70, 141)
-    theory = ov.solve(model, start, alpha)
+    alpha = np.linspace(0, 70, 71)
+    fluct = ov.fluctuations(ov.solve(model, start, alpha), N=1000)
+    sgd = partial(ov.simulate, model, N=fluct.N, alpha=alpha, start=start, method="direct")
     with ThreadPoolExecutor(2) as pool:
-        sgd = {
-            N: ov.simulate(model, N=N, alpha=alpha, rng=N, start=start, runs=runs, method="direct", executor=pool)
-            for N, runs in ((1000, 4), (4000, 2))
-        }
+        runs = list(pool.map(lambda seed: sgd(rng=seed), range(8)))
     print(f"{model}\n")
-    print_table(theory, sgd)
-    ax = theory.plot()
-    for (N, runs), color, marker in zip(sgd.items(), ("C1", "C3"), "os", strict=True):
-        runs.plot(ax=ax, color=color, marker=marker, label=f"SGD, N = {N}, {len(runs)} runs")
+    print_table(fluct, runs)
+    ax = fluct.plot()
+    for i, one in enumerate(runs):
+        one.plot(ax=ax, color="C1", markersize=2.5, label="_" if i else f"{len(runs)} runs of SGD, N = {fluct.N}")
     ax[0].set_title("plateau, then specialisation", fontsize="medium")
-    ax[1].set_title("lines: ODE; markers: SGD from the same overlaps", fontsize="medium")
+    ax[1].set_title("bands: predicted without simulation", fontsize="medium")
     ax[0].figure.savefig(output, dpi=150)
     print(f"\nfigure: {output}     {time.perf_counter() - clock:.0f} s")
-    return theory, sgd
+    return fluct, runs
 
 
-def print_table(theory, sgd):
-    """Error of ODE and SGD, and the largest deviations of the overlaps of single runs, every 10 in alpha."""
-    sizes = "".join(f" | {f'SGD, N = {N}':>12}  {'max |dQ|':>8}  {'max |dR|':>8}" for N in sgd)
-    print(f"{'alpha':>6} {'ODE eps_g':>10}{sizes}")
-    for i in range(0, len(theory), 20):
-        row = f"{theory.alpha[i]:6.1f} {theory.eps_g[i]:10.3e}"
-        for runs in sgd.values():
-            dQ = np.abs(runs.Q[:, i] - theory.Q[i]).max()
-            dR = np.abs(runs.R[:, i] - theory.R[i]).max()
-            row += f" | {runs.mean('eps_g')[i]:12.3e}  {dQ:8.4f}  {dR:8.4f}"
-        print(row)
+def print_table(fluct, runs):
+    """Error of the ODE, its mean and deviation at finite N, single runs; how many overlaps lie in the band."""
+    mean, std, theory = fluct.mean("eps_g"), fluct.std("eps_g"), fluct.trajectory
+    seen = {"alpha": 6, "ODE eps_g": 10, f"N = {fluct.N}: mean": 16, "std": 10} | dict.fromkeys(
+        (f"run {i + 1}" for i in range(3)), 10
+    )
+    print(" ".join(f"{name:>{width}}" for name, width in seen.items()))
+    for i in range(0, len(fluct), 10):
+        row = theory.eps_g[i], mean[i], std[i], *(one.eps_g[0, i] for one in runs[:3])
+        cells = zip(row, list(seen.values())[1:], strict=True)
+        print(f"{fluct.alpha[i]:6.1f} " + " ".join(f"{x:{width}.3e}" for x, width in cells))
+    inside = [np.abs(one.R[0] - fluct.mean("R"))[1:] < 2 * fluct.std("R")[1:] for one in runs]
+    print(f"\n{np.mean(inside):.0%} of all R within two standard deviations of their mean")
 
 
 def info():
@@ -130,7 +130,7 @@ def _simulations():
 
 
 EXAMPLES = """
-  python -m overlaps demo               ODE against SGD in one figure, a minute the first time
+  python -m overlaps demo               SGD in the band predicted for it, a minute the first time
   python -m overlaps run config.toml    one run: trajectory, figure and configuration in a folder
   python -m overlaps info               versions, cores, cache folder: what a report needs
 """
@@ -147,7 +147,7 @@ def main(arguments=None):
     parser.add_argument("--version", action="version", version=f"overlaps {ov.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     job = commands.add_parser(
-        "demo", help="ODE against SGD for a soft committee machine; prints a table, saves a figure"
+        "demo", help="SGD beside its equations and their error bars; prints a table, saves a figure"
     )
     job.add_argument("--output", default="overlaps-demo.png", help="where the figure goes (default: %(default)s)")
     job = commands.add_parser("run", help="solve and simulate what a TOML file describes, keep all of it in a folder")

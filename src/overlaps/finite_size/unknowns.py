@@ -135,10 +135,10 @@ class Tangent:
 
     def _flow(self, y, source, A, B, C, dv):
         """The flow of overlaps y driven by these, without decay."""
-        spectrum, out = self.system.model.spectrum, np.empty(self.y.size)
+        system, out = self.system, np.empty(self.y.size)
         arrays = (np.ascontiguousarray(x) for x in (A, B, C, dv))
-        flow(np.ascontiguousarray(y), spectrum.s, spectrum.p, source, *arrays, 0.0, 0.0, self.system.second_order,
-             self.system.model.trains_v, out, 0.0)  # fmt: skip
+        flow(np.ascontiguousarray(y), system.s, system.p, source, *arrays, 0.0, 0.0, system.second_order,
+             system.model.trains_v, out, 0.0)  # fmt: skip
         return out
 
     def dense(self):

@@ -233,7 +233,7 @@ class DifferenceSystem(System):
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
         K = self.model.K
-        gather(y, self.model.spectrum.s, K, K, False, self.Z, self.w)
+        gather(y, self.s, K, K, False, self.Z, self.w)
         self.x = max(float(self.size(y)), SMALLEST)
         self.Z[:K, :K] /= self.x**2
         self.Z[:K, K:] /= self.x
@@ -293,9 +293,8 @@ class DifferenceSystem(System):
         self.at(alpha)
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
-        spectrum = self.model.spectrum
         flow(
-            y, spectrum.s, spectrum.p, self.source, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv),
+            y, self.s, self.p, self.source, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv),
             0.0, 0.0, self.second_order, False, dy, 0.0,
         )  # fmt: skip
         return dy

@@ -39,10 +39,10 @@ class Jacobian:
     @cached_property
     def F(self):
         """Velocities (n, d_g) that the response of the closure causes."""
-        system, spectrum = self.system, self.system.model.spectrum
+        system = self.system
         F = np.empty((len(self.changes[0]), self.y.size))
         for row, *change in zip(F, *self.changes, strict=True):
-            flow(self.y, spectrum.s, spectrum.p, system.source, *change,
+            flow(self.y, system.s, system.p, system.source, *change,
                  0.0, 0.0, system.second_order, system.model.trains_v, row, 0.0)  # fmt: skip
         return F.T
 
@@ -54,8 +54,8 @@ class Jacobian:
     def frozen(self, dy):
         """D dy: the flow without its sources."""
         system, K = self.system, len(self.A)
-        spectrum, out = system.model.spectrum, np.empty(dy.size)
-        flow(np.ascontiguousarray(dy, float), spectrum.s, spectrum.p, np.zeros_like(system.source), self.A, self.B,
+        out = np.empty(dy.size)
+        flow(np.ascontiguousarray(dy, float), system.s, system.p, np.zeros_like(system.source), self.A, self.B,
              np.zeros((K, K)), np.zeros(K), max(system.decay, 0.0), system.decay_v, 0.0, system.model.trains_v,
              out, system.model.drift)  # fmt: skip
         return out

@@ -1,5 +1,7 @@
 """A model on a start as an ordinary differential equation in one packed vector, and the protocol of such systems."""
 
+from functools import cached_property
+
 import numpy as np
 
 from ..activations.closure import bind
@@ -81,6 +83,16 @@ class System:
         """Closure, or a change of it, as it drives the flow at this time; C is scaled by ``second_order``."""
         return (A, B, C, dv) if self.pace is None else (self.u * A, self.u * B, C, self.u_v * dv)
 
+    @cached_property
+    def s(self):
+        """Eigenvalues for kernels: those of the spectrum cannot be written, which would compile each kernel again."""
+        return np.array(self.model.spectrum.s)
+
+    @cached_property
+    def p(self):
+        """Weights of the eigenvalues for kernels, as ``s``."""
+        return np.array(self.model.spectrum.p)
+
     @property
     def kernel(self):
         """The closure as compiled code takes it; one by quadrature is ready after its first evaluation."""
@@ -127,7 +139,7 @@ class System:
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
         L, K, M = self.shape
-        gather(y, self.model.spectrum.s, K, M, self.model.trains_v, self.S, self.w)
+        gather(y, self.s, K, M, self.model.trains_v, self.S, self.w)
         eps_g = self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
         if self.twins is not None:
             self.A[:], self.B[:], self.C[:], self.dv[:] = self.twins.average(self.A, self.B, self.C, self.dv)
@@ -147,7 +159,7 @@ class System:
         """
         _, K, M = self.shape
         model = self.model
-        gather(dy, model.spectrum.s, K, M, model.trains_v, self.dS, self.dw)
+        gather(dy, self.s, K, M, model.trains_v, self.dS, self.dw)
         change = -(np.sum(self.A * self.dS[:K, :K]) / 2 + np.sum(self.B * self.dS[:K, K:])) / model.eta
         return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
 
@@ -189,9 +201,8 @@ class System:
         y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
-        spectrum = self.model.spectrum
         flow(
-            y, spectrum.s, spectrum.p, self.source, *self.drive(self.A, self.B, self.C, self.dv),
+            y, self.s, self.p, self.source, *self.drive(self.A, self.B, self.C, self.dv),
             self.decay, self.decay_v, self.second_order, self.model.trains_v, dy, self.model.drift,
         )  # fmt: skip
         return dy

@@ -173,19 +173,21 @@ def plot_fluctuations(result, ax=None, band=2.0, **style):
     means, stds = (SimpleNamespace(model=traj.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
     first, *others = np.atleast_1d(axes)
     line = first.get_lines()[-1]
-    _draw_band(first, traj.alpha, means.eps_g, band * stds.eps_g, line.get_color(), positive=True)
+    label = f"mean, ± {band:g} std at N = {result.N}"
+    _draw_band(first, traj.alpha, means.eps_g, band * stds.eps_g, line.get_color(), positive=True, label=label)
+    first.legend(frameon=False)
     for panel in others:
         for (mean, _, color), (std, _, _) in zip(_overlaps(means), _overlaps(stds), strict=True):
             _draw_band(panel, traj.alpha, mean, band * std, color)
     return axes
 
 
-def _draw_band(ax, alpha, mean, half, color, positive=False):
+def _draw_band(ax, alpha, mean, half, color, positive=False, label=None):
     low, high = mean - half, mean + half
     if positive and ax.get_yscale() == "log":  # a band that reaches zero is cut at the lower edge of the picture
         low = np.maximum(low, ax.get_ylim()[0])
     ax.plot(alpha, mean, color=color, linestyle="--", linewidth=1)
-    ax.fill_between(alpha, low, high, color=color, alpha=0.2, linewidth=0)
+    ax.fill_between(alpha, low, high, color=color, alpha=0.2, linewidth=0, label=label)
 
 
 def schedule(best, ax=None, **style):
