@@ -261,3 +261,35 @@ def test_memory_stays_below_three_times_the_result():
     tracemalloc.stop()
     result = sum(getattr(batch, name).nbytes for name in ("Q", "R", "v", "eps_g"))
     assert peak < 3 * result
+
+
+def test_schedules_of_a_batch_are_those_of_solve(tmp_path):
+    """One for all, or one for each: cosine, stepped noise, none."""
+    models = variants(MODEL, eta=[0.3, 0.5, 0.8])
+    start = models[0].random_start(N=1200, rng=1)
+    each = [ov.Schedule.cosine(10.0, last=0.1), {"noise": ov.Schedule.step([5.0], [0.5])}, None]
+    batch = many(models, start, ALPHA, schedule=each)
+    for i, (model, schedule) in enumerate(zip(models, each, strict=True)):
+        assert batch[i] == ov.solve(model, start, ALPHA, schedule=schedule)
+    assert np.abs(batch.eps_g / many(models, start, ALPHA).eps_g - 1)[:2, -1].min() > 1e-3
+    batch.save(tmp_path / "batch.npz")
+    assert ov.load(tmp_path / "batch.npz") == batch
+    together = many(models, start, ALPHA, schedule=each[0], blocks=False)
+    assert together[1] == ov.solve(models[1], start, ALPHA, schedule=each[0], blocks=False)
+    assert together[1].eta[-1] == pytest.approx(0.05)
+    alone = many(models[0], start, ALPHA, schedule=each)  # one model, three schedules
+    assert len(alone) == 3 and alone[0] == batch[0]
+
+
+@pytest.mark.parametrize(
+    "schedule, words",
+    [
+        ([None] * 4, "there are 3 models, 1 starts and 4 schedules"),
+        ([None, 0.5, None], r"schedule\[1\] = 0.5; expected a Schedule"),
+        ({"weight_decay": ov.Schedule.cosine(1.0)}, "weight_decay is 0 in the model"),
+    ],
+)
+def test_schedules_that_are_none_are_refused_before_any_work(schedule, words):
+    models = variants(MODEL, eta=[0.3, 0.5, 0.8])
+    with pytest.raises(ValueError, match=words):
+        ov.solve_many(models, models[0].random_start(N=1200, rng=1), ALPHA, schedule=schedule)

@@ -9,6 +9,7 @@ import numpy as np
 from ._base.types import ArrayLike, Function
 from .integrators.many import evolve_many
 from .models.model import Model
+from .models.schedule import Schedule
 from .models.state import State
 from .results.batch import Batch
 
@@ -28,14 +29,15 @@ def solve_many(
     blocks: bool = True,
     max_memory: float = 4e9,
     progress: bool = False,
+    schedule: Schedule | dict[str, Schedule] | None | Sequence[Schedule | dict[str, Schedule] | None] = None,
     **options: Any,
 ) -> Batch:
     """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
 
     Trajectories are stepped by DOP853 in compiled code, one after another in each thread, without Python in between.
     What the compiled code does not do goes through ``solve`` in the same threads, at its speed: stiff problems, other
-    methods, activations of Python functions, the step in which ``stop`` is met, kinked students that are nearly
-    parallel, divergence.
+    methods, schedules, activations of Python functions, the step in which ``stop`` is met, kinked students that are
+    nearly parallel, divergence.
 
     Parameters
     ----------
@@ -49,14 +51,15 @@ def solve_many(
     threads : int, optional
         Number of threads; that of the cores by default. Results do not depend on it, digit by digit.
     stop, method, rtol, atol, **options
-        As in :func:`overlaps.solve`, for each trajectory; ``late``, ``certify`` and ``schedule`` are
-        left to it.
+        As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are left to it.
     blocks : bool
         Whether to keep the overlaps of every block; otherwise Q, R and v only.
     max_memory : float
         Bytes above which nothing is begun; the records take 8 b (n + 1) (L (K M + K (K + 1) / 2) + 1).
     progress : bool
         Show a progress bar over trajectories.
+    schedule : Schedule or dict, or sequence of them, optional
+        As in :func:`overlaps.solve`; a sequence has one for each trajectory, or None where nothing changes.
 
     Returns
     -------
@@ -93,6 +96,7 @@ def solve_many(
     ((20, 11), True, True)
     """
     controls = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks, "progress": progress}
+    controls["schedule"] = schedule
     found = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
     batch = Batch(**found._asdict())
     lost = np.flatnonzero(~batch.success)

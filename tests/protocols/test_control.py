@@ -208,3 +208,57 @@ def test_across_a_plateau():
     np.testing.assert_allclose(greedy([0.0, 20.0, 40.0, 100.0]), [1.27, 0.108, 0.056, 0.030], atol=0.006)
     stuck = ov.solve(PLATEAU, SYMMETRIC, [200.0], schedule=greedy).eps_g[0]
     assert stuck == pytest.approx(0.0146, abs=3e-4)  # straight lines between knots move it a little
+
+
+WIDE = ov.committee_machine(
+    2, 3, activation=ov.linear, eta=0.5, noise=0.7, v=[1.0, 0.6], v_star=[0.9, 0.5, -0.4], batch_size=2,
+    spectrum=ov.power_law(beta=1.0, L=96),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", ["final", "mean"])
+def test_implicit_steps_of_wide_spectra_against_explicit_ones(objective, monkeypatch):
+    """Linear students, rates that spread over a factor of 10^4: one variable for each eigenvalue, third order."""
+    start = WIDE.random_start(N=96_000, rng=3, student_scale=0.5)
+    schedule = ov.Schedule([0.0, 0.7, 2.0, 3.0], [1.0, 1.6, 0.4, 0.2])
+    value, gradient = ov.schedule_gradient(WIDE, start, schedule, 3.0, objective=objective)
+    monkeypatch.setattr("overlaps.protocols.control.STIFF", np.inf)  # explicit steps of order 8
+    exact, slopes = ov.schedule_gradient(WIDE, start, schedule, 3.0, objective=objective)
+    # 48 steps in each of three intervals; with four times as many both gaps are 1/64
+    assert value == pytest.approx(exact, rel=2e-6) and value != exact
+    np.testing.assert_allclose(gradient, slopes, rtol=0, atol=1e-4 * np.abs(slopes).max())
+
+
+def test_the_gradient_of_implicit_steps_is_that_of_their_value():
+    start = WIDE.random_start(N=96_000, rng=3, student_scale=0.5)
+    values, h = np.array([1.0, 1.6, 0.4, 0.2]), 0.01
+
+    def at(u):
+        return ov.schedule_gradient(WIDE, start, ov.Schedule([0.0, 0.7, 2.0, 3.0], u), 3.0)
+
+    terms = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+    differences = [
+        sum(c * (at(values + j * h * e)[0] - at(values - j * h * e)[0]) for j, c in terms) for e in np.eye(4)
+    ]
+    gradient = at(values)[1]
+    # central differences of sixth order; rounding 1e-16 / h
+    np.testing.assert_allclose(
+        gradient, np.array(differences) / h / WIDE.eta, atol=1e-8 * np.abs(gradient).max(), rtol=0
+    )
+
+
+@pytest.mark.slow
+def test_annealing_restores_the_exponent_on_a_power_law():
+    """Optima of an independent code, L = 512: to the digits it gave at 3 and 30, local exponent 0.52 (theory 1/2)."""
+    model = ov.committee_machine(
+        1, 1, activation=ov.linear, eta=1.0, noise=1.0, spectrum=ov.power_law(beta=1.0, L=512)
+    )  # fmt: skip
+    p = model.spectrum.p[:, None, None]
+    start, x = ov.State.from_blocks(model, q=p, r=0 * p, t=p), 1 - np.arange(32) / 31
+    found = []
+    for horizon, optimum, constant in ((3.0, 0.0342150, 0.0646063), (30.0, 0.0104165, 0.0289142)):
+        best = ov.optimal_schedule(model, start, horizon, knots=horizon * (1 - x**3), initial=0.8 * x**9)
+        # that code's own grid: 4e-5; no more than it, but for digits
+        assert best.value == pytest.approx(optimum, rel=4e-5) and best.constant[1] == pytest.approx(constant, rel=4e-5)
+        found.append(best.value)
+    assert np.log(found[0] / found[1]) / np.log(10) == pytest.approx(0.517, abs=0.002)

@@ -210,3 +210,24 @@ def test_hidden_manifolds_are_solved_but_not_simulated():
     np.testing.assert_allclose(traj.Q, ov.solve(stages.models[1], middle, [2.0]).Q, rtol=1e-9)
     with pytest.raises(ValueError, match="overlaps do not determine the weights"):
         ov.simulate(stages, N=100, alpha=[1.0], rng=1)
+
+
+def test_labelled_arrays_and_tables_know_stages_and_tasks():
+    """Solutions and runs; the stages come back from the attributes, heads and all."""
+    pytest.importorskip("xarray")
+    times, stages = np.array([0.0, 1.0, 2.0, 3.5, 7.0]), ov.Stages(RICH, UNTIL, HEADS)
+    start = ov.State.from_overlaps(TASKS[0], Q=np.eye(2), R=np.eye(2) / 4, T=np.eye(2))
+    halves = ov.Stages(TASKS, until=[2.0, 7.0])
+    for result in (
+        ov.solve(stages, BEGIN, times),
+        ov.simulate(halves, N=100, alpha=times, rng=1, runs=3, start=start),
+    ):
+        data, table = result.to_xarray(), result.to_pandas()
+        assert ov.results.labelled.model_of(data) == result.model
+        np.testing.assert_array_equal(data.stage, result.stage)
+        for i in range(len(result.model)):
+            np.testing.assert_array_equal(data.error.sel(task=i), result.error(i))
+            np.testing.assert_array_equal(table[f"error_{i + 1}"], result.error(i).ravel())
+        np.testing.assert_array_equal(data.R.sel(alpha=3.5), np.take(result.R, 3, -3))
+        np.testing.assert_array_equal(table["stage"][: times.size], result.stage)
+        assert data.eta.dims == ("alpha",) and set(data.data_vars) == {"eps_g", "Q", "R", "v", "eta", "error"}

@@ -11,6 +11,7 @@ from .._base.progress import bar
 from ..activations.closure import bind, check_domain
 from ..flow.system import System, blocks_last, fastest_rate, rates
 from ..flow.twins import twins
+from ..models.schedule import Pace
 from ._many import march_all, ready_all
 from .choose import choose_method
 from .dop853 import DOP853
@@ -20,7 +21,7 @@ from .run import DIVERGED, reached
 
 CHUNK = 64  # trajectories that a thread takes at a time, at most
 FINISHED, OTHER = 1, 2  # what ``march_all`` says of a trajectory: done, or left to Python
-ONE_BY_ONE = ("late", "certify", "schedule")
+ONE_BY_ONE = ("late", "certify")
 
 
 class Solutions(NamedTuple):
@@ -42,14 +43,15 @@ class Solutions(NamedTuple):
     rtol: float
     atol: float
     blocks: bool
+    schedule: Any
 
 
 def evolve_many(
     models, starts, alpha, *, threads=None, stop=None, method="auto", rtol=1e-8, atol=None, blocks=True, max_memory=4e9,
-    progress=False, **options,
+    progress=False, schedule=None, **options,
 ):  # fmt: skip
     """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`."""
-    models, starts = paired(models, starts)
+    models, starts, schedules = paired(models, starts, schedule)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha, starts[0].alpha)
     if every_step:
@@ -58,7 +60,10 @@ def evolve_many(
         if name in options:
             raise ValueError(f"{name} = {options[name]}; solve_many has no such option. Try ov.sweep over ov.solve.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    work = _Work(models, starts, times, int(np.ravel(alpha)[0] != times[0]), stop, rtol, atol, method, options, blocks)
+    for i, (model, one) in enumerate(zip(models, schedules, strict=True)):
+        _check_schedule(model, one, times, f"schedule[{i}]" if isinstance(schedule, list | tuple) else "schedule")
+    skipped = int(np.ravel(alpha)[0] != times[0])
+    work = _Work(models, starts, schedules, times, skipped, stop, rtol, atol, method, options, blocks)
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
     size = int(np.clip(len(models) // (4 * threads), 1, CHUNK))
@@ -78,24 +83,32 @@ def evolve_many(
                 job.cancel()
             if not isinstance(error, KeyboardInterrupt):
                 raise
-    return work.solutions()
+    return work.solutions(tuple(schedules) if isinstance(schedule, list | tuple) else schedule)
 
 
-def paired(models, starts):
-    """Lists of models and starts of equal length; one alone serves all."""
-    lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts)]
-    models, starts = lists
+def _check_schedule(model, schedule, times, name):
+    """Refuse a schedule that is none before any integration."""
+    try:
+        if schedule is not None:
+            Pace(model, schedule).probe(times[0], times[-1])
+    except ValueError as error:
+        raise ValueError(str(error).replace("schedule", name, 1)) from None
+
+
+def paired(models, starts, schedule=None):
+    """Lists of models, starts and schedules of equal length; one alone serves all."""
+    lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts, schedule)]
+    models, starts, schedules = lists
     for name, values, single in (("models", models, check.model), ("starts", starts, check.state)):
         if not values:
             raise ValueError(f"{name} is empty; expected at least one.")
         for i, value in enumerate(values):
             single(value, f"{name}[{i}]" if len(values) > 1 else name)
     n = max(map(len, lists))
-    if {len(models), len(starts)} - {1, n}:
-        raise ValueError(
-            f"there are {len(models)} models and {len(starts)} starts; expected equal numbers, or one of either."
-        )
-    models, starts = models * (n // len(models)), starts * (n // len(starts))
+    if {*map(len, lists)} - {1, n}:
+        there = f"{len(models)} models, {len(starts)} starts and {len(schedules)} schedules"
+        raise ValueError(f"there are {there}; expected equal numbers, or one of each.")
+    models, starts, schedules = (x * (n // len(x)) for x in lists)
     for i, start in enumerate(starts):
         if start.alpha != starts[0].alpha:
             raise ValueError(
@@ -109,7 +122,7 @@ def paired(models, starts):
                     f"models[{i}] has {what} = {of(model)}, models[0] {of(first)}; expected models of equal K, M, L "
                     "and activations, with all second layers trained or none. ov.sweep takes models of any kind."
                 )
-    return models, starts
+    return models, starts, schedules
 
 
 SHAPE = {
@@ -125,8 +138,8 @@ SHAPE = {
 class _Work:
     """The problems of a batch and the arrays that take their solutions; ``run`` is one chunk of them."""
 
-    def __init__(self, models, starts, times, skipped, stop, rtol, atol, method, options, blocks):
-        self.models, self.times, self.skipped, self.stop = models, times, skipped, stop
+    def __init__(self, models, starts, schedules, times, skipped, stop, rtol, atol, method, options, blocks):
+        self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
         known: dict[Any, Any] = {}
         self.starts = [_once(known, i, models[i], start) for i, start in enumerate(starts)]
@@ -148,6 +161,7 @@ class _Work:
         if models[0].K > 1:
             equal = {id(x): twins(model, x) is not None for model, x in zip(models, self.starts, strict=True)}
             self.why = [None if equal[id(x)] else why for x, why in zip(self.starts, self.why, strict=True)]
+        self.why = [None if f is not None else why for f, why in zip(schedules, self.why, strict=True)]
         self.halt = np.zeros(1, np.int64)
 
     def _methods(self):
@@ -227,7 +241,8 @@ class _Work:
         method = "auto" if self.automatic else self.solver
         found = evolve(
             self.models[i], self.starts[i], self.times[self.skipped :], method=method,
-            rtol=self.rtol, atol=self.atol, stop=self.stop, blocks=self.blocks, progress=halt, **self.options,
+            rtol=self.rtol, atol=self.atol, stop=self.stop, blocks=self.blocks, progress=halt,
+            schedule=self.schedules[i], **self.options,
         )  # fmt: skip
         packed = [self.kept.pack(*x) for x in zip(found.q, found.r, found.v, strict=True)]
         rows = np.column_stack([packed, found.eps_error])
@@ -241,7 +256,7 @@ class _Work:
         self.records[i], self.ends[i], self.end[i], self.nfev[i] = records, last, end, nfev
         self.success[i], self.message[i], self.state[i] = success, message, FINISHED
 
-    def solutions(self):
+    def solutions(self, schedule):
         """What a Batch is made of."""
         n, different = len(self.starts), self.starts
         if all(x is self.starts[0] for x in self.starts):
@@ -251,6 +266,7 @@ class _Work:
         return Solutions(
             tuple(self.models), self.times[self.skipped :], self.records, self.ends, self.end, v, tau, T, self.success,
             tuple(self.message), self.nfev, tuple(self.method), tuple(self.solvers), self.rtol, self.atol, self.blocks,
+            schedule,
         )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR])
 FORWARD = types.void(types.FunctionType(CLOSURE), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, VECTOR)
 BACKWARD = types.void(
     types.FunctionType(CLOSURE), types.FunctionType(DERIVATIVES), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, BOOL,
-    VECTOR,
+    REAL, VECTOR, VECTOR,
 )  # fmt: skip
 
 STAGES = 12
@@ -141,7 +141,7 @@ def advance(closure, constants, work, h, t, first, last, y, Y, f):
 
 @jit
 def forward(closure, constants, work, knots, u, per, states, values):
-    """Fill ``states`` (knots, n) from the first row on, and values = (eps_g at the end, its mean over the interval)."""
+    """Fill ``states`` (knots, n) from the first row on, and values = (eps_g at the end, its integral)."""
     y, n = states[0].copy(), states.shape[1]
     Y, f = np.empty((STAGES, n)), np.empty((STAGES + 1, n))
     values[1] = 0.0
@@ -153,21 +153,24 @@ def forward(closure, constants, work, knots, u, per, states, values):
             values[1] += h * f[STAGES, 0] * mean
         states[k + 1] = y
     values[0] = velocity(closure, constants, work, 0.0, y, Y[0])
-    values[1] /= knots[-1] - knots[0]
 
 
 @jit
-def backward(closure, derivatives, constants, work, knots, u, per, states, mean, gradient):
-    """Fill the gradient by u at the knots of eps_g at the end, or of its mean, along the ``states`` of ``forward``."""
+def backward(closure, derivatives, constants, work, knots, u, per, states, final, weight, lam, gradient):
+    """Fill the gradient by u at the knots of the objective, along the ``states`` of ``forward``.
+
+    The objective is ``weight`` times the integral of eps_g, plus eps_g at the end if ``final``, plus what comes later,
+    with the gradient ``lam`` by the last state; ``lam`` becomes the gradient by the first one.
+    """
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv = work
-    M, n, horizon = Bm.shape[1], states.shape[1], knots[-1] - knots[0]
+    M, n = Bm.shape[1], states.shape[1]
     d = K * (K + 1) // 2 + K * M + K
     dA, dB, dC, ddv = np.empty((d, K, K)), np.empty((d, K, M)), np.empty((d, K, K)), np.empty((d, K))
-    g, column, lam = np.zeros(d), np.empty(n), np.zeros(n)
+    g, column = np.zeros(d), np.empty(n)
     theta, mu = np.empty((STAGES, n)), np.empty(n)
     f, gradient[:] = np.empty((STAGES + 1, n)), 0.0
-    if not mean:
+    if final:
         velocity(closure, constants, work, 0.0, states[-1], column)
         add_gradient(constants, work, 1.0, g, lam)
     for k in range(knots.size - 2, -1, -1):
@@ -201,8 +204,8 @@ def backward(closure, derivatives, constants, work, knots, u, per, states, mean,
                 spread(s, K, M, trains_v, g, theta[i])
                 theta[i] *= factor
                 theta[i, : K * M * s.size] -= drift * mu[: K * M * s.size]
-                if mean:
-                    add_gradient(constants, work, h * length * B[i] / horizon, g, theta[i])
+                if weight > 0.0:
+                    add_gradient(constants, work, weight * h * length * B[i], g, theta[i])
             for i in range(STAGES):
                 lam += theta[i]
 

@@ -8,11 +8,13 @@ import numpy as np
 from .._base import check
 from .._base.types import Floats
 from ..flow.system import System, fastest_rate, rates
+from ..gaussian.two_point import LINEAR
 from ..integrators.evolve import checked_start
+from ..models import Stages
 from ..models.model import Model
 from ..models.schedule import Schedule
 from ..models.state import State
-from . import _adjoint
+from . import _adjoint, _implicit
 
 __all__ = ["schedule_gradient"]
 
@@ -20,30 +22,19 @@ OBJECTIVES = "final", "mean"
 STIFFNESS = 1.5  # h times the fastest rate, at most
 LEAST_STEPS = 3  # in each interval between knots
 MOST_STEPS = 10**6
+IMPLICIT_STEPS = 24  # in each interval, for linear students
+STIFF = 50  # explicit steps in each interval, on average, beyond which linear students take implicit ones
+EXTRAPOLATED = (1, -1 / 3), (2, 4 / 3)  # numbers of steps, and weights that cancel the error of second order
 
 
-class Control:
-    """Objective and gradient for factors u at knots, by :mod:`._adjoint`; compiled where the closure is.
+class Leg:
+    """The flow of one model on a fixed grid, and the adjoint of its steps, by :mod:`._adjoint`; compiled if may be."""
 
-    ``fastest`` is the largest factor that the grid is made for, ``fine`` multiplies its number of steps.
-    """
-
-    def __init__(self, model, start, horizon, knots, objective):
-        check.free(check.model(model), "expected free students: gradients along schedules are those of the free flow")
-        self.model, self.start = model, checked_start(model, start)
-        self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
-        horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
-        if np.ndim(knots) == 0:
-            knots = np.linspace(0.0, horizon, check.count("knots", knots, 2))
-        self.knots = np.array(check.array("knots", knots, ("n",)))
-        inside = self.knots.size > 1 and np.all(np.diff(self.knots) > 0)
-        if not inside or self.knots[0] != 0 or abs(self.knots[-1] - horizon) > 1e-12 * horizon:
-            raise ValueError(
-                f"knots = {check.shown(self.knots.tolist())}; expected at least two increasing times from 0 to "
-                f"horizon = {horizon:g}, or their number."
-            )
-        self.system = System(model, self.start)
-        self.y0, self.fastest_rate = self.system.pack(self.start), fastest_rate(self.system)
+    def __init__(self, model, start, grid, weights):
+        check.free(model, "expected free students: gradients along schedules are those of the free flow")
+        self.model, self.grid, self.weights = model, grid, weights  # u on the grid = weights @ u at the knots
+        self.system = System(model, start)
+        self.fastest_rate = fastest_rate(self.system)
         closure, S = self.system.closure, self.system.S
         if obstacle := closure.obstacle(S):
             raise ValueError(f"there is no gradient at the start: {obstacle}.")
@@ -72,40 +63,180 @@ class Control:
         for out, found in zip((dA, dB, dC, ddv), self.system.closure.derivatives(S, w, exact=True), strict=True):
             out[:] = found
 
-    def steps(self, fastest, fine=1):
+    def steps(self, fastest):
         """Steps in each interval for factors up to ``fastest``."""
-        wanted = np.ceil(np.diff(self.knots) * self.fastest_rate * fastest / STIFFNESS)
-        per = fine * np.maximum(wanted, LEAST_STEPS)
-        if not per.sum() <= MOST_STEPS:
+        wanted = np.ceil(np.diff(self.grid) * self.fastest_rate * fastest / STIFFNESS)
+        return np.maximum(wanted, LEAST_STEPS)
+
+    def forward(self, y, u, per):
+        """States at the grid from y on, and (eps_g at the end, its integral)."""
+        states, values = np.empty((self.grid.size, y.size)), np.empty(2)
+        states[0] = y
+        forward, _, kernels = self._steps
+        forward(kernels[0], self.constants, self.work, self.grid, self.weights @ u, per, states, values)
+        return states, values
+
+    def backward(self, states, u, per, final, weight, lam):
+        """Gradient by u at the knots of what ``lam``, changed in place, is the gradient of by the last state."""
+        gradient, (_, backward, kernels) = np.empty(self.grid.size), self._steps
+        backward(
+            *kernels, self.constants, self.work, self.grid, self.weights @ u, per, states, final, weight, lam,
+            gradient,
+        )  # fmt: skip
+        return gradient @ self.weights
+
+
+class LinearLeg:
+    """The same for linear students whose eigenvalues differ widely, in one variable for each: :mod:`._implicit`."""
+
+    def __init__(self, model, start, grid):
+        self.model, self.grid = model, grid
+        self.system = System(model, start)
+        self.fastest_rate = fastest_rate(self.system)
+        v, v_star, (q, r, t) = start.v, model.v_star, start.plain
+        self.m = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
+        noise2, second_order = model.noise**2, rates(model)[-1]
+        self.constants = self.system.s, self.system.p, float(model.eta * (v @ v)), second_order, float(noise2)
+
+    @staticmethod
+    def serves(leg):
+        """Whether a leg is of this kind, and better served by implicit steps."""
+        model = leg.model
+        linear = model.activation.code == model.teacher_activation.code == LINEAR and leg.system.start.sees_inputs
+        plain = model.spectrum.L > 1 and not (model.trains_v or any(model.weight_decay) or model.drift)
+        return linear and plain and leg.steps(1.0).mean() > STIFF
+
+    def steps(self, fastest):
+        """Steps in each interval, whatever the factors."""
+        return np.full(self.grid.size - 1, IMPLICIT_STEPS)
+
+    def forward(self, y, u, per):
+        """Overlaps m at the grid, with ``per`` and twice as many steps, and (eps_g at the end, its integral)."""
+        found = [np.empty((self.grid.size, self.m.size)) for _ in EXTRAPOLATED]
+        values = np.zeros(2)
+        for (times, share), states in zip(EXTRAPOLATED, found, strict=True):
+            own, states[0] = np.empty(2), self.m
+            _implicit.forward(self.constants, self.grid, u, times * per, states, own)
+            values += share * own
+        return found, values
+
+    def backward(self, states, u, per, final, weight, lam):
+        """Gradient by u at the knots."""
+        gradient = np.zeros(self.grid.size)
+        for (times, share), own in zip(EXTRAPOLATED, states, strict=True):
+            part = np.empty(self.grid.size)
+            _implicit.backward(self.constants, self.grid, u, times * per, own, final, weight, part)
+            gradient += share * part
+        return gradient
+
+
+class Control:
+    """Objective and gradient for factors u at knots, over one :class:`Leg`, or one for each of the stages.
+
+    ``fastest`` is the largest factor that the grid is made for, ``fine`` multiplies its number of steps.
+    """
+
+    def __init__(self, model, start, horizon, knots, objective):
+        self.stages = model if isinstance(model, Stages) else None
+        self.model, self.start = check.model(model.models[0] if self.stages else model), check.state(start)
+        self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
+        self.horizon = horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
+        if np.ndim(knots) == 0:
+            knots = np.linspace(0.0, horizon, check.count("knots", knots, 2))
+        self.knots = np.array(check.array("knots", knots, ("n",)))
+        inside = self.knots.size > 1 and np.all(np.diff(self.knots) > 0)
+        if not inside or self.knots[0] != 0 or abs(self.knots[-1] - horizon) > 1e-12 * horizon:
             raise ValueError(
-                f"the grid would need {per.sum():.2g} steps, expected at most {MOST_STEPS:.0e}: the fastest rate is "
+                f"knots = {check.shown(self.knots.tolist())}; expected at least two increasing times from 0 to "
+                f"horizon = {horizon:g}, or their number."
+            )
+        self.legs = self._legs()
+        self.system, self.fastest_rate = self.legs[0].system, max(leg.fastest_rate for leg in self.legs)
+        self.y0 = self.system.pack(self.start)
+
+    def _legs(self):
+        """One leg, or one for each of the stages that are met; the start enters the first one."""
+        if self.stages is None:
+            self.start = checked_start(self.model, self.start)
+            leg = Leg(self.model, self.start, self.knots, np.eye(self.knots.size))
+            return [LinearLeg(self.model, self.start, self.knots) if LinearLeg.serves(leg) else leg]
+        stages, begin, legs = self.stages, self.start.alpha, []
+        if len({model.eta for model in stages.models}) > 1:
+            raise ValueError("the stages differ in eta, the unit of the schedule; expected equal rates.")
+        if stages.heads is None and len({model.trains_v for model in stages.models}) > 1:
+            raise ValueError("v is trained in some stages only; expected in all of them or in none, or heads=.")
+        for i, first, last in stages.legs(begin, begin + self.horizon):
+            state = legs[-1].system.start if legs else self.start
+            if legs or first <= stages.begin(i):
+                state = stages.enter(i, state)
+            state = checked_start(stages.models[i], state)
+            self.start = state if not legs else self.start
+            edges = first - begin, min(last - begin, self.horizon)
+            grid = np.unique(np.r_[edges, self.knots[(self.knots > edges[0]) & (self.knots < edges[1])]])
+            weights = np.array([np.interp(grid, self.knots, hat) for hat in np.eye(self.knots.size)]).T
+            legs.append(Leg(stages.models[i], state, grid, np.ascontiguousarray(weights)))
+        self.first = stages.index(begin)
+        return legs
+
+    def _enter(self, k, y):
+        """State y at the end of leg k - 1 as leg k takes it up."""
+        state = self.legs[k - 1].system.state(y)
+        return self.legs[k].system.pack(self.stages.enter(self.first + k, state))
+
+    def _enter_back(self, k, lam):
+        """The transpose of that: the gradient by the end of leg k - 1 from that by the start of leg k."""
+        before, leg = self.legs[k - 1], self.legs[k]
+        old, new = (x.model.spectrum.s for x in (before, leg))
+        q, r, v = leg.system.packing.unpack(lam)
+        ratio = np.divide(new, old, out=np.ones_like(old), where=old > 0)[:, None, None]
+        goes_on = self.stages.heads is None and leg.model.trains_v
+        return before.system.packing.pack(q, ratio * r, v if goes_on else np.zeros(leg.model.K))
+
+    def steps(self, fastest, fine=1):
+        """Steps in each interval of each leg for factors up to ``fastest``."""
+        per = [fine * leg.steps(fastest) for leg in self.legs]
+        total = sum(x.sum() for x in per)
+        if not total <= MOST_STEPS:
+            raise ValueError(
+                f"the grid would need {total:.2g} steps, expected at most {MOST_STEPS:.0e}: the fastest rate is "
                 f"{self.fastest_rate * fastest:.3g} over a horizon of {self.knots[-1]:g}. Compress the spectrum "
                 "(ov.compress), or take a shorter horizon."
             )
-        return per.astype(np.int64)
+        return [x.astype(np.int64) for x in per]
 
     def value(self, u, per):
-        """(objective, states at the knots)."""
-        states, values = np.empty((self.knots.size, self.y0.size)), np.empty(2)
-        states[0] = self.y0
-        forward, _, kernels = self._steps
+        """(objective, states on the grid of each leg)."""
+        found, integral, y = [], 0.0, self.y0
         with np.errstate(all="ignore"):  # a diverging trial shows itself in the value
-            forward(kernels[0], self.constants, self.work, self.knots, u, per, states, values)
-        return float(values[int(self.mean)]), states
+            for k, leg in enumerate(self.legs):
+                states, (last, area) = leg.forward(self._enter(k, y) if k else y, u, per[k])
+                found.append(states)
+                integral, y = integral + area, states[-1]
+                if not np.all(np.isfinite(y)):
+                    return np.nan, found
+        return float(integral / self.horizon if self.mean else last), found
 
     def gradient(self, u, per):
         """(objective, gradient by the factors u at the knots)."""
-        value, states = self.value(u, per)
+        value, found = self.value(u, per)
         gradient = np.full(u.size, np.nan)
         if np.isfinite(value):
-            _, backward, kernels = self._steps
+            gradient, weight, lam = np.zeros(u.size), self.mean / self.horizon, np.zeros_like(found[-1][-1])
             with np.errstate(all="ignore"):
-                backward(*kernels, self.constants, self.work, self.knots, u, per, states, self.mean, gradient)
+                for k in reversed(range(len(self.legs))):
+                    final = not self.mean and k + 1 == len(self.legs)
+                    gradient += self.legs[k].backward(found[k], u, per[k], final, weight, lam)
+                    lam = self._enter_back(k, lam) if k else lam
         return value, gradient
 
 
 def schedule_gradient(
-    model: Model, start: State, schedule: Schedule, horizon: float, *, objective: Literal["final", "mean"] = "final"
+    model: Model | Stages,
+    start: State,
+    schedule: Schedule,
+    horizon: float,
+    *,
+    objective: Literal["final", "mean"] = "final",
 ) -> tuple[float, Floats]:
     r"""Value and gradient of the generalisation error by the learning rate at the knots of a schedule.
 
@@ -117,8 +248,9 @@ def schedule_gradient(
 
     Parameters
     ----------
-    model : Model
-        What is learned; eta_v moves with eta.
+    model : Model or Stages
+        What is learned; eta_v moves with eta. Stages have one eta and one schedule over all of them; the error is that
+        on the task of the moment.
     start : State
         Where it begins, at ``start.alpha``.
     schedule : Schedule
@@ -168,4 +300,4 @@ def schedule_gradient(
     control = Control(model, start, horizon, schedule.knots - start.alpha, objective)
     u = np.array(schedule.values)
     value, gradient = control.gradient(u, control.steps(max(u.max(), 1e-300), fine=2))
-    return value, gradient / model.eta
+    return value, gradient / control.model.eta

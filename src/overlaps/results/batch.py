@@ -10,6 +10,7 @@ from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.closure import bind
 from ..flow.packing import Packing
+from ..models.schedule import Schedule
 from ..models.state import gram
 from .trajectory import SummedTrajectory, Trajectory
 
@@ -42,6 +43,8 @@ class Batch(Record):
         / 2), and K more where v is trained (L = 1 with ``blocks=False``).
     start_v, tau, T : ndarray, shape (b, K), (b, L, M, M), (b, M, M)
         Second layers at the start and teacher constants.
+    schedule : Schedule, dict, tuple of them, or None
+        As it was given: one for all trajectories, or one for each.
 
     Notes
     -----
@@ -74,6 +77,7 @@ class Batch(Record):
     rtol: float
     atol: float
     blocks: bool
+    schedule: Schedule | dict | tuple | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)
     is_ensemble: ClassVar[bool] = False
 
@@ -152,6 +156,7 @@ class Batch(Record):
             "model": model, "alpha": alpha, "v": v, "T": self.T[i], "success": bool(self.success[i]),
             "message": self.message[i], "nfev": int(self.nfev[i]), "method": self.method[i], "rtol": self.rtol,
             "atol": self.atol, "solver": self.solver[i], "eps_error": rows[:, -1],
+            "schedule": self.schedule[i] if isinstance(self.schedule, tuple) else self.schedule,
         }  # fmt: skip
         if self.blocks:
             return Trajectory(q=q, r=r, tau=self.tau[i], **common)

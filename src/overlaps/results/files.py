@@ -224,7 +224,11 @@ def _label(activation):
 
 
 def _schedule_recipe(schedule):
-    """How to make a schedule again, or a dict of them; of a function the knots only."""
+    """How to make a schedule again, a dict or a tuple of them; of a function the knots only."""
+    if schedule is None:
+        return None
+    if isinstance(schedule, list | tuple):
+        return {"each": [_schedule_recipe(one) for one in schedule]}
     if isinstance(schedule, dict):
         return {"named": {name: _schedule_recipe(f) for name, f in schedule.items()}}
     numbers = {"kind": schedule.kind, "knots": schedule.knots.tolist(), "values": schedule.values.tolist()}
@@ -236,9 +240,11 @@ def _schedule(recipe, given):
     if given is not None:
         if recipe is None or _schedule_recipe(given) != recipe:
             raise _Refused(f"schedule = {check.shown(given)} is not the one that was saved: {check.shown(recipe)}.")
-        return given
+        return tuple(given) if isinstance(given, list) else given
     if recipe is None:
         return None
+    if "each" in recipe:
+        return tuple(_schedule(one, None) for one in recipe["each"])
     if "named" in recipe:
         return {name: _schedule(f, None) for name, f in recipe["named"].items()}
     if recipe["kind"] == "function":
@@ -247,7 +253,7 @@ def _schedule(recipe, given):
     return Schedule(recipe["knots"], recipe["values"], recipe["kind"], factors)
 
 
-def load(path: PathLike, *, model: Any = None, schedule: Schedule | dict[str, Schedule] | None = None) -> Any:
+def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     """Read a result written by ``save``.
 
     Parameters
@@ -258,7 +264,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Schedule | dict[str, Sc
         Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
         Parameters of ``leaky_relu`` and ``polynomial`` are in the file. It has to agree with all that the file knows:
         sizes, rates, second layers, spectrum, names of functions and their values at a few points.
-    schedule : Schedule or dict, optional
+    schedule : Schedule or dict, or sequence of them for a Batch that has one for each, optional
         Needed when the schedule contains a user function; it has to agree with the rest that the file knows.
 
     Returns

@@ -1,19 +1,27 @@
 """Results as xarray datasets and pandas tables, with dimensions named by the letters of the notation.
 
 Dimensions: ``alpha`` (time), ``run``, ``k, l`` (student units), ``m, n`` (teacher units), ``e`` (eigenspaces), ``c``
-(classes of inputs); of a sweep, its parameters. xarray is an optional package and is imported at the first call.
+(classes of inputs), ``task`` (stages); of a sweep, its parameters. xarray is an optional package and is imported at the
+first call.
 """
+
+import json
 
 import numpy as np
 
 from .._base.version import __version__
+from ..models import Stages
 from .files import model_from_text, model_text
 
-__all__ = ["frame", "model_of", "from_batch", "from_curves", "from_sweep"]
+__all__ = ["frame", "model_of", "from_batch", "from_curves", "from_stages", "from_sweep"]
 
 LONG_NAMES = {
     "alpha": "learning time, steps / N",
     "eps_g": "generalisation error",
+    "error": "generalisation error on each task",
+    "eta": "learning rate",
+    "stage": "index of the stage",
+    "task": "index of the stage that learns the task",
     "test_error": "error on fresh samples",
     "test_error_se": "standard error of test_error",
     "Q": "covariance of the student fields",
@@ -89,20 +97,60 @@ def from_curves(result):
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
     if result.model.classes is not None:
         coords |= {"label": ("c", result.model.labels), "weight": ("c", result.model.weights)}
-    attributes = {
-        "model": str(result.model),
-        "model_json": model_text(result.model),
-        "method": result.method,
-        "message": result.message,
-        "success": int(result.success),  # netCDF knows no bool
-        "version": __version__,
-    }
-    if runs:
+    return _dataset(result, variables, coords, {"model_json": model_text(result.model)})
+
+
+def _dataset(result, variables, coords, of_model):
+    """Dataset with what every result says of itself as attributes."""
+    attributes = {"model": str(result.model), **of_model, "method": result.method, "message": result.message}
+    attributes |= {"success": int(result.success), "version": __version__}  # netCDF knows no bool
+    if result.is_ensemble:
         attributes["N"] = result.N
     data = _xarray().Dataset(variables, coords, attributes)
     for name in data.variables:
         data[name].attrs["long_name"] = LONG_NAMES[name]
     return data
+
+
+def from_stages(result):
+    """Dataset of a solution or of runs through several tasks.
+
+    Parameters
+    ----------
+    result : StagedTrajectory or StagedEnsemble
+        What ``solve`` or ``simulate`` returned for :class:`overlaps.Stages`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Variables ``eps_g, Q, R, v, eta`` and ``error`` on each task, with dimensions (task,) (run,) alpha and those of
+        their indices; coordinates ``alpha`` and ``stage`` along it. Overlaps of blocks belong to the eigenvalues of a
+        stage and stay in ``result.parts``.
+
+    Raises
+    ------
+    ImportError
+        xarray is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> stages = ov.Stages(tasks, until=[5.0, 10.0])
+    >>> data = ov.solve(stages, tasks[0].random_start(N=1000, rng=1), [0.0, 5.0, 10.0]).to_xarray()
+    >>> data.error.dims, bool(data.error.sel(task=0, alpha=10.0) > data.error.sel(task=0, alpha=5.0))
+    (('task', 'alpha'), True)
+    >>> ov.results.labelled.model_of(data) == stages
+    True
+    """
+    runs, stages = ("run",) if result.is_ensemble else (), result.model
+    variables = {name: ((*runs, "alpha", *DIMS[name]), getattr(result, name)) for name in ("eps_g", "Q", "R", "v")}
+    errors = np.array([result.error(i) for i in range(len(stages))])
+    variables |= {"error": (("task", *runs, "alpha"), errors), "eta": ("alpha", result.eta)}
+    coords = {"alpha": result.alpha, "stage": ("alpha", result.stage), "task": np.arange(len(stages))}
+    heads = None if stages.heads is None else stages.heads.tolist()
+    texts = {"models": [model_text(model) for model in stages.models], "until": stages.until.tolist(), "heads": heads}
+    return _dataset(result, variables, coords, {"stages_json": json.dumps(texts)})
 
 
 def model_of(data):
@@ -111,11 +159,11 @@ def model_of(data):
     Parameters
     ----------
     data : xarray.Dataset
-        What :func:`from_curves` made of a Trajectory or an Ensemble.
+        What :func:`from_curves` made of a Trajectory or an Ensemble, or :func:`from_stages`.
 
     Returns
     -------
-    Model
+    Model or Stages
         Equal to the one that was solved or simulated.
 
     Raises
@@ -131,13 +179,16 @@ def model_of(data):
     >>> ov.results.labelled.model_of(data) == model
     True
     """
+    if "stages_json" in data.attrs:
+        found = json.loads(data.attrs["stages_json"])
+        return Stages([model_from_text(text) for text in found["models"]], found["until"], found["heads"])
     if "model_json" not in data.attrs:
         raise ValueError("data has no attribute model_json; expected a data set made by to_xarray of a result.")
     return model_from_text(data.attrs["model_json"])
 
 
 def frame(result):
-    """Table of a Trajectory or an Ensemble, one row for each record (and run), one column for each number.
+    """Table of a result (through Stages, too), one row for each record (and run), one column for each number.
 
     Parameters
     ----------
@@ -148,7 +199,8 @@ def frame(result):
     -------
     pandas.DataFrame
         Columns ``run`` (of ensembles), ``alpha``, ``eps_g``, ``Q_11, Q_12, ...``, ``R_11, ...``, ``v_1, ...``: units
-        are counted from 1, as on plots; of the symmetric Q the upper half.
+        are counted from 1, as on plots; of the symmetric Q the upper half. Through Stages also ``stage`` (from 0) and
+        the errors on all tasks, ``error_1, error_2, ...``.
 
     Raises
     ------
@@ -175,7 +227,11 @@ def frame(result):
     Q, R, v = (getattr(result, name).reshape(runs * n, *shape) for name, shape in shapes.items())
     columns |= {f"Q_{k + 1}{sep}{l + 1}": Q[:, k, l] for k in range(K) for l in range(k, K)}
     columns |= {f"R_{k + 1}{sep}{m + 1}": R[:, k, m] for k in range(K) for m in range(M)}
-    return pandas.DataFrame(columns | {f"v_{k + 1}": v[:, k] for k in range(K)})
+    columns |= {f"v_{k + 1}": v[:, k] for k in range(K)}
+    if hasattr(result, "stage"):
+        columns["stage"] = np.tile(result.stage, runs)
+        columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
+    return pandas.DataFrame(columns)
 
 
 def from_batch(batch, coords=None):

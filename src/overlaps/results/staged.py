@@ -134,6 +134,18 @@ class _Staged(Record):
 
         save(self, path)
 
+    def to_xarray(self):
+        """Label the arrays by alpha, run, task and units; see :func:`overlaps.results.labelled.from_stages`."""
+        from .labelled import from_stages
+
+        return from_stages(self)
+
+    def to_pandas(self):
+        """One row for each record (and run); see :func:`overlaps.results.labelled.frame`."""
+        from .labelled import frame
+
+        return frame(self)
+
     def plot(self, ax=None, **style):
         """Draw the errors on all tasks, with the switches, and the overlaps; as :meth:`overlaps.Trajectory.plot`."""
         from .plotting import plot_stages

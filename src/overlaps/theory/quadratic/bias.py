@@ -104,8 +104,9 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 
     Notes
     -----
-    Exact. The equations for N -> infinity end there if :func:`conserves_polar`; SGD from random starts does not, unless
-    eta -> 0 (see there). Bocchi et al. (2026), arXiv:2604.03068, (19), (20), (21).
+    Exact. The equations for N -> infinity end there if :func:`conserves_polar`; SGD from random starts does not, at any
+    N: where it ends has the law of :func:`~overlaps.theory.quadratic.selected`. Bocchi et al. (2026), arXiv:2604.03068,
+    (19), (20), (21).
 
     Examples
     --------
@@ -207,7 +208,8 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
 
     SGD at finite N adds noise of the size 1/sqrt(N) to R. It is small beside overlaps R(0) that do not shrink with N.
     Beside those of random weights, R(0) ~ 1/sqrt(N), it is not, at any N: SGD then ends elsewhere (K = 4, M = 2,
-    eta = 0.6: about half as far from the closest solution as an unrelated one), and nearby only for small eta.
+    eta = 0.6: about half as far from the closest solution as an unrelated one), nearby only for small eta or large
+    batches. :func:`~overlaps.theory.quadratic.selected` is the law of where.
 
     Parameters
     ----------

@@ -1,0 +1,96 @@
+"""Linear students of any spectrum under a piecewise-linear factor u, by implicit steps, and the adjoint of these steps.
+
+With the overlaps m_l of the difference between student and teacher, eta times the squared norm of v, and noise s2,
+
+    dm_l = -2 u eta s_l m_l + (u eta)^2 s_l p_l (sum_k s_k m_k + s2) / b,        eps_g = sum_l s_l m_l / 2,
+
+a Jacobian diagonal plus rank one.  Each step of the L-stable SDIRK2, gamma = 1 - 1/sqrt 2, is two Sherman-Morrison
+solves, O(L), whatever the ratio of the eigenvalues; its adjoint is two transposed ones.
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+
+GAMMA = 1 - 1 / math.sqrt(2)
+AHEAD = (1 - GAMMA) / GAMMA  # the second stage starts from (1 - AHEAD) m + AHEAD Y_1
+
+
+@jit
+def solve(s, p, rate, second, h, back, x, room):
+    """Solve (1 - GAMMA h J) y = x in place, or with the transpose of J if ``back``; second = (u eta)^2 / b."""
+    top, bottom, c = 0.0, 1.0, GAMMA * h * second
+    for l in range(s.size):
+        inverse = 1.0 / (1.0 + 2 * GAMMA * h * rate * s[l])
+        room[l] = inverse * (s[l] if back else s[l] * p[l])
+        x[l] *= inverse
+        top += x[l] * (s[l] * p[l] if back else s[l])
+        bottom -= c * s[l] * s[l] * p[l] * inverse
+    share = c * top / bottom
+    for l in range(s.size):
+        x[l] += share * room[l]
+
+
+@jit
+def forward(constants, knots, u, per, states, values):
+    """Fill ``states`` (knots, L) from the first row on, and values = (eps_g at the end, its integral)."""
+    s, p, eta, weight, noise2 = constants
+    m, y, room = states[0].copy(), np.empty(s.size), np.empty(s.size)
+    values[1] = 0.0
+    for k in range(knots.size - 1):
+        h = (knots[k + 1] - knots[k]) / per[k]
+        for step in range(per[k]):
+            for i in range(2):
+                share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
+                rate = eta * (u[k] + share * (u[k + 1] - u[k]))
+                second = weight * rate**2
+                if i == 0:
+                    y[:] = m
+                else:
+                    y[:] = (1 - AHEAD) * m + AHEAD * y
+                y += GAMMA * h * second * noise2 * s * p
+                solve(s, p, rate, second, h, False, y, room)
+                values[1] += h * ((1 - GAMMA) if i == 0 else GAMMA) * np.sum(s * y) / 2
+            m[:] = y
+        states[k + 1] = m
+    values[0] = np.sum(s * m) / 2
+
+
+@jit
+def backward(constants, knots, u, per, states, final, mean, gradient):
+    """Fill the gradient by u at the knots of ``mean`` times the integral of eps_g, plus its end if ``final``."""
+    s, p, eta, weight, noise2 = constants
+    lam, mu, room, gradient[:] = np.zeros(s.size), np.empty(s.size), np.empty(s.size), 0.0
+    if final:
+        lam += s / 2
+    for k in range(knots.size - 2, -1, -1):
+        h, m = (knots[k + 1] - knots[k]) / per[k], states[k].copy()
+        Y = np.empty((per[k], 2, s.size))
+        for step in range(per[k]):
+            for i in range(2):
+                share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
+                rate = eta * (u[k] + share * (u[k + 1] - u[k]))
+                second = weight * rate**2
+                if i == 0:
+                    Y[step, 0] = m
+                else:
+                    Y[step, 1] = (1 - AHEAD) * m + AHEAD * Y[step, 0]
+                Y[step, i] += GAMMA * h * second * noise2 * s * p
+                solve(s, p, rate, second, h, False, Y[step, i], room)
+            m = Y[step, 1].copy()
+        for step in range(per[k] - 1, -1, -1):
+            before = np.zeros(s.size)
+            for i in range(1, -1, -1):
+                share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
+                rate = eta * (u[k] + share * (u[k + 1] - u[k]))
+                second = weight * rate**2
+                mu[:] = (lam if i == 1 else AHEAD * mu) + mean * h * ((1 - GAMMA) if i == 0 else GAMMA) * s / 2
+                solve(s, p, rate, second, h, True, mu, room)
+                before += (1 - AHEAD) * mu if i == 1 else mu
+                y = Y[step, i]
+                along = -2 * np.sum(mu * s * y) + 2 * weight * rate * np.sum(mu * s * p) * (np.sum(s * y) + noise2)
+                gradient[k] += (1 - share) * eta * GAMMA * h * along
+                gradient[k + 1] += share * eta * GAMMA * h * along
+            lam = before

@@ -1,0 +1,79 @@
+"""Schedules over several tasks: gradients through the switches against differences, values against solutions."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+
+# two tasks of three teachers: noise, eigenvalues, decay, batches and the teachers' activation change at the switch
+COMMON = {"eta": 0.7, "eta_v": 0.4}
+FIRST = ov.committee_machine(
+    2, 3, v_star=[1.0, 0.0, 0.5], noise=0.3, spectrum=ov.Spectrum(s=[2.0, 0.6], p=[0.3, 0.7]), **COMMON
+)
+SECOND = ov.committee_machine(
+    2, 3, v_star=[0.0, 1.0, -0.3], batch_size=2, weight_decay=(0.05, 0.1),
+    spectrum=ov.Spectrum(s=[0.5, 1.1], p=[0.3, 0.7]), **COMMON,
+)  # fmt: skip
+THIRD = dataclasses.replace(FIRST, noise=0.0, drift=0.1)
+UNTIL = [1.5, 2.5, 4.0]
+HEADS = np.array([[1.0, 0.6], [0.7, -0.4], [0.5, 1.2]])
+START = dataclasses.replace(FIRST.random_start(N=30_000, rng=3, student_scale=0.5), alpha=0.5)
+KNOTS, VALUES = 0.5 + np.array([0.0, 0.7, 2.0, 3.0]), np.array([1.0, 1.6, 0.4, 0.6])
+
+
+@pytest.mark.parametrize("objective", ["final", "mean"])
+@pytest.mark.parametrize("heads", [None, HEADS], ids=["one readout", "heads"])
+def test_gradients_through_switches_against_differences(heads, objective):
+    """From inside the first stage to inside the third one; switches are no knots, rates and eigenvalues jump there."""
+    stages = ov.Stages([FIRST, SECOND, THIRD], UNTIL, heads)
+
+    def value(u):
+        return ov.schedule_gradient(stages, START, ov.Schedule(KNOTS, u), 3.0, objective=objective)[0]
+
+    found, gradient = ov.schedule_gradient(stages, START, ov.Schedule(KNOTS, VALUES), 3.0, objective=objective)
+    differences, h = [], 0.01
+    for unit in np.eye(4):
+        terms = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+        total = sum(c * (value(VALUES + j * h * unit) - value(VALUES - j * h * unit)) for j, c in terms)
+        differences.append(total / h / FIRST.eta)
+    # sixth order; the number of steps does not change with these rates; rounding 1e-16 / h
+    np.testing.assert_allclose(gradient, differences, rtol=0, atol=1e-9 * np.abs(gradient).max())
+    times = np.linspace(0.5, 3.5, 3001) if objective == "mean" else [3.5]
+    solved = ov.solve(stages, START, times, schedule=ov.Schedule(KNOTS, VALUES), rtol=1e-10)
+    # the mean by the trapezoidal rule of step 1e-3; eps_g jumps at the two switches, where it is wrong by half a step
+    wanted, rtol = (solved.eps_g[-1], 1e-6) if objective == "final" else (np.trapezoid(solved.eps_g, times) / 3, 1e-3)
+    assert found == pytest.approx(wanted, rel=rtol)
+
+
+@pytest.mark.slow
+def test_the_best_rate_of_two_noisy_tasks_beats_every_constant():
+    """Linear units, two teachers: the closed form of one task bounds what is possible at the end of the second."""
+    tasks = [
+        ov.committee_machine(1, 2, activation=ov.linear, eta=0.5, noise=0.5, v_star=v_star)
+        for v_star in ([1.0, 0.0], [0.0, 1.0])
+    ]
+    start = ov.State.from_overlaps(tasks[0], Q=[[0.1]], R=[[0.1, 0.05]], T=np.eye(2))
+    stages = ov.Stages(tasks, until=[5.0, 15.0])
+    best = ov.optimal_schedule(stages, start, 15.0, knots=[0.0, 2.5, 5.0, 5.01, *np.linspace(6.0, 15.0, 10)])
+    assert best.success and best.value < 0.9 * best.constant[1]
+    assert best.value == pytest.approx(best.trajectory.eps_g[-1], rel=1e-6)
+    # no more than from the first task's start to the second teacher at once, whose m0 is 1.0: rates of the first stage
+    # do not help; and with m = Q - 2 R_2 + T_22 at the switch the closed form holds from there
+    state = best.trajectory.at(5.0)
+    m = state.Q[0, 0] - 2 * state.R[0, 1] + 1.0
+    bound = ov.theory.linear.optimal_error(10.0, m0=m, noise=0.5)
+    assert bound <= best.value < 1.001 * bound  # ten knots
+
+
+@pytest.mark.parametrize(
+    "models, heads, words",
+    [
+        ([FIRST, dataclasses.replace(FIRST, eta=0.5)], None, "the stages differ in eta"),
+        ([FIRST, dataclasses.replace(FIRST, eta_v=0.0)], None, "v is trained in some stages only"),
+    ],
+)
+def test_stages_that_one_factor_cannot_serve(models, heads, words):
+    with pytest.raises(ValueError, match=words):
+        ov.optimal_schedule(ov.Stages(models, [1.0, 2.0], heads), dataclasses.replace(START, alpha=0.0), 2.0)
