@@ -250,7 +250,8 @@ def optimal_schedule(
     if initial.min() < 0:
         raise ValueError(f"initial = {check.shown((initial * model.eta).tolist())}; expected learning rates >= 0.")
     control.steps(np.clip(ROOM * initial, *limits).max())  # too many steps are refused before the first one
-    starts, gap = [], 0.0
+    starts: list[Any] = []
+    gap = 0.0
     with bar(progress, 2 * maxiter, "iterations") as tick:
         for fine in (1, 2, 4):
             search = _Search(control, limits, fine)
