@@ -94,7 +94,18 @@ class GaussianMixture(Model):
         return Classes(self.weights, self.labels, self.ratios[:, [blocks[0] for blocks in self.groups]])
 
     def means_at(self, N: int) -> Floats:
-        """The class means (C, N) of a model that was made of them."""
+        """The class means (C, N) of a model that was made of them.
+
+        Parameters
+        ----------
+        N : int
+            Input dimension; theirs.
+
+        Raises
+        ------
+        ValueError
+            The model knows ``gram`` only, or another N.
+        """
         if self.means is None:
             raise ValueError(
                 "the model knows the overlaps of its class means, gram, only; expected one made with means=."
@@ -103,7 +114,18 @@ class GaussianMixture(Model):
         return self.means
 
     def check_size(self, N: int) -> None:
-        """Refuse another input dimension than that of the means, where the model was made of them."""
+        """Refuse an input dimension N other than that of the means, where the model was made of them.
+
+        Parameters
+        ----------
+        N : int
+            Input dimension.
+
+        Raises
+        ------
+        ValueError
+            The class means have another number of coordinates.
+        """
         if self.means is not None and N != self.means.shape[1]:
             raise ValueError(
                 f"N = {N}; the class means have N = {self.means.shape[1]} coordinates. Make it with gram=."

@@ -67,6 +67,7 @@ class Moments(NamedTuple):
     t: Any
     T: Any
     v: Any
+    m = None  # no overlaps with class means: inputs in classes have no moments here
 
 
 def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
