@@ -67,7 +67,11 @@ class Moments(NamedTuple):
     t: Any
     T: Any
     v: Any
-    m = None  # no overlaps with class means: inputs in classes have no moments here
+
+    @property
+    def m(self) -> None:
+        """No overlaps with class means: inputs in classes have no moments here."""
+        return
 
 
 def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
