@@ -98,6 +98,8 @@ for key, (title, _) in TOPICS.items():
     (scripts / key / "GALLERY_HEADER.rst").write_text(f"{title}\n{'-' * len(title)}\n")
 for script in sorted((HERE.parent / "examples").glob("*.py")):
     shutil.copy2(script, scripts / topic(script))
+for key in TOPICS:  # results of long runs, beside the scripts that draw them
+    shutil.copytree(HERE.parent / "examples" / "data", scripts / key / "data")
 (scripts / "GALLERY_HEADER.rst").write_text((HERE / "gallery_header.rst").read_text())
 
 scripts_path = os.path.relpath(scripts, HERE)

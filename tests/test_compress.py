@@ -288,6 +288,20 @@ def test_compressed_trajectories_are_the_full_ones(spectrum, nodes, options):
     assert np.max(np.abs(full.Q[-1] - full.Q[0])) > 0.1  # it went somewhere
 
 
+def test_compressed_trajectories_on_spheres():
+    """Norms are moments of order zero, which nodes keep: students of norm one half stay there."""
+    model = model_of(broad(120), eta=0.3, constraint="sphere")
+    start = start_of(model, N=1200, student_scale=0.5)
+    small, state = ov.compress(model, start, 80)
+    full, quick = (ov.solve(*pair, [0, 3, 20], rtol=1e-10) for pair in ((model, start), (small, state)))
+    assert small.constraint == "sphere" and small.spectrum.L <= 80
+    assert difference(full, quick) < 1e-8
+    norms = np.einsum("nlkk->nk", quick.q)
+    np.testing.assert_allclose(norms, np.tile(np.einsum("lkk->k", start.q), (3, 1)), rtol=1e-12)
+    free = ov.solve(dataclasses.replace(model, constraint=None), start, [0, 3, 20])
+    assert difference(full, free) > 0.01  # the constraint matters, a million times more than the nodes
+
+
 def test_compressed_weights_under_a_dense_covariance(rng):
     N = 200
     model = model_of(ov.Spectrum.from_covariance(wishart(rng, N, 400)), eta=0.4)

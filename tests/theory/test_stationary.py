@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import least_squares
 
 import overlaps as ov
 from overlaps.theory import quadratic, stationary_points
@@ -81,6 +82,42 @@ def test_starts_of_ones_own_and_other_teachers():
     found = stationary_points(model, T=T, starts=[trajectory[i] for i in range(len(trajectory.alpha))])
     assert found[0].eps_g < 1e-9 and found[0].growing == 0 and sum(x.found for x in found) > 10
     np.testing.assert_array_equal(found[0].state.T, T)
+
+
+def test_one_student_on_a_sphere():
+    """eps_g = 2 (1 - R^2) of quadratic units: perfect or blind, whatever the norms of the starts."""
+    model = ov.quadratic_network(1, 1, eta=1.0, gradient_flow=True, constraint="sphere")
+    learned, blind = stationary_points(model, starts=20)
+    assert learned.eps_g < 1e-12 and learned.growing == 0
+    assert blind.eps_g == pytest.approx(2, abs=1e-12) and blind.growing == 1
+    assert blind.rate == pytest.approx(4, rel=1e-9)  # dR/dalpha = 4 R (1 - R^2)
+    assert all(x.state.Q[0, 0] == pytest.approx(1, rel=1e-12) and x.flat == x.dimension == 0 for x in (learned, blind))
+
+
+def test_all_points_on_spheres():
+    """Two erf students of norm one: gradients along the spheres vanish, and a search over weights finds no others."""
+    model = ov.committee_machine(2, 2, eta=1.0, gradient_flow=True, constraint="sphere")
+    points = stationary_points(model, starts=60)
+    for point in points:
+        np.testing.assert_allclose(np.diag(point.state.Q), 1.0, rtol=1e-12)
+    W_star, h, rng, found = np.eye(2, 3), 1e-5, np.random.default_rng(1), []
+
+    def slope(weights):
+        """Gradient of eps_g of the normalised weights, and their norms."""
+        W, steps = weights.reshape(2, 3), h * np.eye(6).reshape(-1, 2, 3)
+        units = [[x / np.linalg.norm(x, axis=1, keepdims=True) for x in (W + s, W - s)] for s in steps]
+        gradient = [(arcsine_error(a, W_star) - arcsine_error(b, W_star)) / (2 * h) for a, b in units]
+        return np.r_[gradient, np.linalg.norm(W, axis=1) - 1]
+
+    for _ in range(12):
+        end = least_squares(slope, rng.standard_normal(6), xtol=1e-12, ftol=1e-12, gtol=1e-12)
+        if np.max(np.abs(end.fun)) < 1e-8:
+            found.append(arcsine_error(end.x.reshape(2, 3), W_star))
+    assert len(found) > 5
+    for eps_g in found:
+        assert min(abs(eps_g - point.eps_g) for point in points) < 1e-6  # gradients known to h^2
+    kinds = {int(np.argmin([abs(eps_g - point.eps_g) for point in points])) for eps_g in found}
+    assert len(kinds) >= 3
 
 
 def relu_hessian(W, W_star):

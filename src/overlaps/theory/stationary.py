@@ -47,7 +47,8 @@ class StationaryPoint(Record):
     dimension : int
         Dimension of the manifold of fixed points in the overlaps: flat modes along which they go on; -1 as above.
     hessian : HessianSpectrum or None
-        Hessian of eps_g there over all weights. At finite learning rate the gradient of eps_g does not quite vanish.
+        Hessian of eps_g there over all weights, on spheres along the students, too. At finite learning rate the
+        gradient of eps_g does not quite vanish.
         Where kinked students are aligned with another unit it is that of students turned by 1e-4, and eigenvalues are
         known to about as much; None where a closure has no derivatives there either.
     found : int
@@ -105,7 +106,8 @@ def stationary_points(
     ----------
     model : Model
         Isotropic inputs. ``gradient_flow=True`` finds the stationary points of eps_g; at a finite rate fixed points
-        shift, split (equal students and merely equivalent ones) and vanish.
+        shift, split (equal students and merely equivalent ones) and vanish. With ``constraint="sphere"`` random
+        starts have students of norm one; starts of one's own keep their norms.
     T : array_like, shape (M, M), optional
         Teacher overlaps; orthonormal by default.
     starts : int or sequence of State
@@ -185,9 +187,11 @@ def _later(model, start):
 
 
 def _state(model, W, root, rng):
-    """The state of weights; kinked students need a norm."""
-    empty = ~W.any(axis=1) & bool(model.activation.kinks)
+    """The state of weights; kinked students need a norm, those on spheres have norm one."""
+    empty = ~W.any(axis=1) & (bool(model.activation.kinks) or model.spherical)
     W[empty] = rng.standard_normal(W.shape)[empty]
+    if model.spherical:
+        W = W / np.linalg.norm(W, axis=1, keepdims=True)
     return State.from_overlaps(model, Q=W @ W.T, R=W[:, : len(root)] @ root, T=root @ root)
 
 
@@ -269,4 +273,6 @@ def _manifold(model, state):
         there = _search(model, system.state(possible(system, y + step * mode)))
         if there is not None and step > 0:
             moves.append(modes @ (system.pack(there) - y) / step)
-    return len(modes), int(np.linalg.matrix_rank(np.array(moves), tol=0.5)) if len(modes) else 0
+    norms = model.K if model.spherical else 0  # other spheres, other points: no modes of one problem
+    rank = int(np.linalg.matrix_rank(np.array(moves), tol=0.5)) if len(modes) else 0
+    return len(modes) - norms, max(rank - norms, 0)

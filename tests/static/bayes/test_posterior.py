@@ -130,6 +130,28 @@ def test_sampled_errors_are_those_of_the_exact_channel(k, A, d, eps):
     assert abs(found.eps - eps) < 4 * found.eps_err < 0.2
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # the spread of the data sets is the error
+@pytest.mark.parametrize("k, d, eps", [(3, 60, 0.4541), (4, 60, 0.4116), (8, 80, 0.3423)])
+def test_sampled_errors_of_several_features(k, d, eps):
+    """Limits for d -> infinity by the exact channel, see test_exact.py (k = 3: there, too)."""
+    found = sample_posterior(equal(k), d=d, nu=3.0 * k, rng=k, runs=6, steps=150, warmup=80)
+    assert abs(found.eps - eps) < 4 * found.eps_err < 0.15
+    assert abs(found.noise - 0.5) < 4 * found.noise_err
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # the spread of the data sets is the error
+def test_sampled_power_law():
+    """Twenty features at d = 50: error and strong features as by the exact channel, not as by the Gaussian one."""
+    teacher = HierarchicalTeacher(beta=1.0, k=20, noise=0.3**0.5, activation=HE3)
+    found = sample_posterior(teacher, d=50, nu=30, rng=4, runs=6, steps=120, warmup=60)
+    assert abs(found.eps - 0.1827) < 4 * found.eps_err < 0.04
+    exact = np.array([0.989, 0.955, 0.890])  # digits of the solution
+    assert np.all(np.abs(found.q[:3] - exact) < 4 * found.q_err[:3] + 5e-4)
+    assert teacher.solve(nu=30).eps < 0.163
+
+
 @pytest.mark.parametrize(
     "change, message",
     [

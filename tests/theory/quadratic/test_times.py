@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import overlaps as ov
 from overlaps.theory import quadratic
@@ -51,6 +52,60 @@ def test_the_time_of_half_the_loss_is_that_of_the_trajectory():
     first = alpha[np.argmax(eps_g <= eps_g[0] / 2)]
     assert first - 0.01 < quadratic.half_loss_time(model, start) <= first  # the spacing of the grid
     assert quadratic.half_loss_time(model, start, alpha_max=first / 2) == np.inf
+
+
+def on_the_axes(K, M, eta, R):
+    """Half-loss time from Q(0) = 1 in the singular basis of R, where Q stays diagonal: 2 M + 1 numbers at any K."""
+
+    def parts(y):
+        r, q = y[:M], np.r_[y[M : 2 * M], np.full(K - M, y[-1])]
+        return r, q, np.r_[r * r, np.zeros(K - M)], 1 - q.sum() / K
+
+    def risk(y):
+        r, q, P, delta = parts(y)
+        return delta**2 + 2 * (q @ q) / K**2 - 4 * P.sum() / (K * M) + 2 / M
+
+    def slope(_, y):
+        r, q, P, delta = parts(y)
+        noise = risk(y) * q + 4 * delta * (P / M - q * q / K) + 8 * q**3 / K**2 - 16 * q * P / (K * M) + 8 * P / M**2
+        dq = 4 * eta / K * (delta * q + 2 / M * P - 2 / K * q * q) + 4 * eta**2 / K**2 * noise
+        return np.r_[2 * eta / K * ((delta + 2 / M) * r - 2 / K * q[:M] * r), dq[:M], dq[-1]]
+
+    start = np.r_[np.linalg.svd(R, compute_uv=False), np.ones(M + 1)]
+    halved = lambda _, y: risk(y) - risk(start) / 2  # noqa: E731
+    halved.terminal = True
+    return solve_ivp(slope, (0, 1e3), start, method="LSODA", rtol=1e-9, atol=1e-12, events=halved).t[-1]
+
+
+@pytest.mark.parametrize(("K", "share"), [(7, 0.2), (24, 0.29)])
+def test_half_loss_times_of_wide_students(K, share):
+    R = 0.05 * np.random.default_rng(K).standard_normal((K, 3))
+    model = ov.quadratic_network(K, 3, eta=share * K)
+    start = ov.State.from_overlaps(model, Q=np.eye(K), R=R, T=np.eye(3))
+    assert quadratic.half_loss_time(model, start) == pytest.approx(on_the_axes(K, 3, share * K, R), rel=1e-5)
+
+
+def test_half_loss_times_beyond_the_first_horizon():
+    """A slow run, whose time is 1/eta at small rates."""
+    times = []
+    for eta in (4e-3, 2e-3):
+        model = ov.quadratic_network(1, 1, eta=eta)
+        start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.1]], T=[[1.0]])
+        times.append(quadratic.half_loss_time(model, start))
+    assert 100 < times[0] < 500 and times[1] == pytest.approx(2 * times[0], rel=0.02)  # the noise is of order eta
+    assert quadratic.half_loss_time(model, start, alpha_max=0.9 * times[1]) == np.inf
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [10, 24, 40])
+def test_fastest_rate_of_wide_students(K):
+    """It leaves the branch of the escape rate and comes to nine tenths of where solutions are unstable."""
+    eta, time = quadratic.eta_fastest(K, 3, eps=0.01, rng=1, starts=2, rtol=0.03)
+    R = 0.01 * np.random.default_rng(1).standard_normal((2, K, 3))
+    assert time == pytest.approx(np.mean([on_the_axes(K, 3, eta, r) for r in R]), rel=1e-4)
+    for other in (0.93, 1.05):  # the minimum is broad
+        assert time < np.mean([on_the_axes(K, 3, min(other * eta, 0.999 * quadratic.eta_solution(K, 3)), r) for r in R])
+    assert 0.78 < eta / quadratic.eta_solution(K, 3) < 0.92
 
 
 @pytest.mark.parametrize("eta", [0.05, 0.6])

@@ -56,7 +56,7 @@ class ExactPoints:
 
         ``ends``: where the iterations for the least and the greatest solution begin, known from a neighbouring nu.
         """
-        top = np.log1p(nu * self.v2 * self.feature.slope / self.Delta)
+        top = self._top(nu)
         if self.v2.size == 1:
             starts = self._scan(nu, float(top[0]))
         else:
@@ -64,6 +64,10 @@ class ExactPoints:
             alone = np.allclose(low, high, rtol=0, atol=SAME)
             starts = [low] if alone else [low, *self._between(nu, top, low, high), high]
         return [self._describe(nu, x) for x in starts]
+
+    def _top(self, nu):
+        """What no image exceeds: all else known."""
+        return np.log1p(nu * self.v2 * self.feature.slope / self.Delta)
 
     def _image(self, nu, x, replica):
         return np.log1p(nu * self.labels.information(-np.expm1(-x), replica))
@@ -104,7 +108,8 @@ class ExactPoints:
             last, x = size, image
             if len(history) > 1:
                 images, rests = (np.diff(y, axis=0).T for y in zip(*history, strict=True))
-                x = np.maximum(image - images @ np.linalg.lstsq(rests, history[-1][1], rcond=None)[0], 0.0)
+                x = image - images @ np.linalg.lstsq(rests, history[-1][1], rcond=None)[0]
+                x = np.clip(x, 0.0, self._top(nu))
         return image, size
 
     def _describe(self, nu, start):

@@ -27,7 +27,7 @@ class Grids(NamedTuple):
 
 
 INTEGRATED = Grids(7.5, 7.5, 0.1)  # to ten digits
-SAMPLED = Grids(5.5, 6.0, 0.25)  # to 1e-5, where conditionings are sampled
+SAMPLED = Grids(6.5, 6.0, 0.25)  # to 1e-5, where conditionings are sampled; less damped, tails of p are ripples
 
 
 class Information(NamedTuple):

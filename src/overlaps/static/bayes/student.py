@@ -16,7 +16,7 @@ from .teacher import HierarchicalTeacher
 __all__ = ["StudentRun", "train_student"]
 
 RECORDS = 50  # of the test error along a run
-STARTS = ("random", "teacher")
+STARTS, READOUTS = ("random", "teacher"), ("trained", "fixed")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,6 +58,7 @@ def train_student(
     width: int,
     rng: Rng,
     start: Literal["random", "teacher"] = "random",
+    readouts: Literal["trained", "fixed"] = "trained",
     steps: int = 20_000,
     batch: int = 200,
     rate: float = 0.01,
@@ -67,7 +68,8 @@ def train_student(
 
     .. math:: \hat y = \sum_{j \le K} a_j\, \sigma(u_j \cdot x), \qquad |u_j| = 1
 
-    Features and readouts are trained together on minibatches of the n samples; the rate falls to zero as a cosine.
+    Features, and readouts unless they are fixed, are trained on minibatches of the n samples; the rate falls to zero as
+    a cosine.
 
     Parameters
     ----------
@@ -79,6 +81,8 @@ def train_student(
         Draws teacher features, samples, the student's start and the batches.
     start : {"random", "teacher"}
         "teacher" starts at the strongest features of the teacher: what Adam keeps, not what it finds.
+    readouts : {"trained", "fixed"}
+        "fixed" gives the student the strongest readouts of the teacher, a_j = v_j, and trains its features only.
     steps, batch : int
         Steps of Adam and samples per step.
     rate : float
@@ -97,7 +101,8 @@ def train_student(
 
     Notes
     -----
-    *Experiment*: Adam has no guarantee of reaching the Bayes error. From random starts a few features stay unlearned.
+    *Experiment*: Adam has no guarantee of reaching the Bayes error. From random starts a few features stay unlearned,
+    with fixed readouts many more: it gets stuck.
 
     Examples
     --------
@@ -114,21 +119,24 @@ def train_student(
             f"teacher = {check.shown(teacher)}; expected a HierarchicalTeacher whose activation is a dictionary of "
             "Hermite components. Try activation={3: 1.0}."
         )
-    if start not in STARTS or (start == "teacher" and width > teacher.k):
+    check.choice("start", start, STARTS)
+    check.choice("readouts", readouts, READOUTS)
+    if (start, readouts) != ("random", "trained") and width > teacher.k:
         raise ValueError(
-            f"start = {check.shown(start)}; expected 'random', or 'teacher' with width <= k = {teacher.k}. Try "
-            "start='random'."
+            f"start = {start!r}, readouts = {readouts!r} with width = {width}; expected width <= k = {teacher.k}, "
+            "because the student is given parts of the teacher. Try start='random' with readouts='trained'."
         )
     rng = check.generator(rng)
     correlation, sigma = np.array(teacher.g.c), teacher.g.polynomial
     v = np.sqrt(np.sort(teacher.v2)[::-1])
     U_star, U = sphere(rng, teacher.k, d), sphere(rng, width, d)
-    a = np.full(width, 1 / math.sqrt(width))
     if start == "teacher":
-        U, a = U_star[:width].copy(), v[:width].copy()
+        U = U_star[:width].copy()
+    given = start == "teacher" or readouts == "fixed"
+    a = v[:width].copy() if given else np.full(width, 1 / math.sqrt(width))
     X = rng.normal(size=(n, d))
     y = np.polynomial.polynomial.polyval(X @ U_star.T, sigma) @ v + teacher.noise * rng.normal(size=n)
-    batch = min(batch, n)
+    batch, pace = min(batch, n), float(readouts == "trained")
 
     moments_U, moments_a = np.zeros((2, width, d)), np.zeros((2, width))
     done, times, errors = 0, [0], [error(correlation, U_star, v, U, a)]
@@ -136,7 +144,7 @@ def train_student(
     with bar(progress, steps, "steps") as tick:
         for target in np.unique(np.linspace(0, steps, RECORDS + 1).astype(int))[1:]:
             chunk = np.array([next(batches) for _ in range(target - done)])
-            done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate)
+            done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate, pace)
             times.append(done)
             errors.append(error(correlation, U_star, v, U, a))
             if tick:

@@ -13,6 +13,8 @@ from .phases import eta_escape, eta_solution
 
 __all__ = ["eta_fastest", "eta_from_paper", "half_loss_time"]
 
+PATIENCE = 100.0  # time solved for at first, then ten times more, and so on
+
 
 def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> float:
     """Time at which eps_g has fallen to half of its initial value, by integrating the equations.
@@ -45,8 +47,13 @@ def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> flo
     first = solve(model, start, [0.0]).eps_g[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a divergence is an answer here: never
-        end = solve(model, start, (0.0, alpha_max), stop=first / 2)
-    return float(end.alpha[-1]) if end.success and end.eps_g[-1] <= first / 2 * (1 + 1e-6) else np.inf
+        horizon = PATIENCE
+        while True:  # where to give up must not make an easy problem stiff
+            end = solve(model, start, (start.alpha, min(horizon, alpha_max)), stop=first / 2)
+            halved = end.success and end.eps_g[-1] <= first / 2 * (1 + 1e-6)
+            if halved or not end.success or horizon >= alpha_max:
+                return float(end.alpha[-1]) if halved else np.inf
+            start, horizon = end.at(end.alpha[-1]), 10 * horizon
 
 
 def eta_fastest(
