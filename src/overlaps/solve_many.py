@@ -95,8 +95,8 @@ def solve_many(
     >>> batch.eps_g.shape, bool(batch.success.all()), bool(np.all(np.diff(batch.eps_g[:, -1]) > 0))
     ((20, 11), True, True)
     """
-    controls = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks, "progress": progress}
-    controls["schedule"] = schedule
+    controls: dict[str, Any] = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks}
+    controls |= {"progress": progress, "schedule": schedule}
     found = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
     batch = Batch(**found._asdict())
     lost = np.flatnonzero(~batch.success)

@@ -1,7 +1,7 @@
 """An objective as a function of the learning rate at knots, with its exact gradient."""
 
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -137,7 +137,7 @@ class Control:
     """
 
     def __init__(self, model, start, horizon, knots, objective):
-        self.stages = model if isinstance(model, Stages) else None
+        self.stages: Any = model if isinstance(model, Stages) else None
         self.model, self.start = check.model(model.models[0] if self.stages else model), check.state(start)
         self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
         self.horizon = horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
@@ -160,7 +160,8 @@ class Control:
             self.start = checked_start(self.model, self.start)
             leg = Leg(self.model, self.start, self.knots, np.eye(self.knots.size))
             return [LinearLeg(self.model, self.start, self.knots) if LinearLeg.serves(leg) else leg]
-        stages, begin, legs = self.stages, self.start.alpha, []
+        stages, begin = self.stages, self.start.alpha
+        legs: list[Any] = []
         if len({model.eta for model in stages.models}) > 1:
             raise ValueError("the stages differ in eta, the unit of the schedule; expected equal rates.")
         if stages.heads is None and len({model.trains_v for model in stages.models}) > 1:

@@ -146,7 +146,7 @@ def from_stages(result):
     runs, stages = ("run",) if result.is_ensemble else (), result.model
     variables = {name: ((*runs, "alpha", *DIMS[name]), getattr(result, name)) for name in ("eps_g", "Q", "R", "v")}
     errors = np.array([result.error(i) for i in range(len(stages))])
-    variables |= {"error": (("task", *runs, "alpha"), errors), "eta": ("alpha", result.eta)}
+    variables |= {"error": (("task", *runs, "alpha"), errors), "eta": (("alpha",), result.eta)}
     coords = {"alpha": result.alpha, "stage": ("alpha", result.stage), "task": np.arange(len(stages))}
     heads = None if stages.heads is None else stages.heads.tolist()
     texts = {"models": [model_text(model) for model in stages.models], "until": stages.until.tolist(), "heads": heads}
