@@ -126,7 +126,7 @@ def test_strong_means_are_warned_of():
 
 @pytest.mark.slow
 def test_classification_error_of_runs_is_that_of_the_equations():
-    """Relu units on classes of other variances; 60 runs tell the mean to 1.6e-4, and finite N adds less than 0.05 / N."""
+    """Relu, classes of other variances: 60 runs tell the mean to 1.6e-4, and finite N adds less than 0.05 / N."""
     pair = 2.25 * PAIR[None]
     learning = {"activation": ov.relu, "eta": 0.4, "eta_v": 0.2, "v": [0.6, -0.5]}
     model = ov.gaussian_mixture(2, gram=pair, weights=[0.4, 0.6], labels=[1, -1], ratios=[[0.5], [1.5]], **learning)
