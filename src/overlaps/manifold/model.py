@@ -22,10 +22,12 @@ import numpy as np
 
 from .._base import check
 from .._base.types import ArrayLike, Function, Rng
+from ..models.mixture import GaussianMixture
 from ..models.model import Model, committee_machine
 from ..models.spectrum import Spectrum
 from ..models.start import bartlett_factor, warn_coarse_step
 from ..models.state import State
+from .clusters import realise_clusters
 from .feature_map import feature_map
 from .marchenko_pastur import feature_eigenvalues
 from .realisation import realise
@@ -282,6 +284,64 @@ class HiddenManifold(Model):
         (realisation(erf, N=60, D=30, ge), State(L=31, K=2, M=1, ...))
         """
         return realise(self, W=W, W_star=W_star, F=F, moments=moments, normalise_rows=normalise_rows, nodes=nodes, v=v)
+
+    def cluster_realisation(
+        self, *, W: ArrayLike, W_star: ArrayLike, F: ArrayLike, latents: Any, v: ArrayLike | None = None
+    ) -> tuple[GaussianMixture, State]:
+        r"""Model and state of explicit weights where latents come from a mixture whose component all of them share.
+
+        Given its class c the input is a feature of Gaussian latents with a mean, :math:`\beta = F \gamma_c/\sqrt D`,
+
+        .. math:: \bar x_i = 2 \Phi(\beta_i/s) - 1, \quad \Omega_{ij} = \mathrm{Cov}_c(x_i, x_j), \quad
+                  \Phi_c = \mathrm{diag}(2 \varphi(\beta/s)/s)\, s^2 F/\sqrt D
+
+        and the fields are Gaussian in each class: a mixture of inputs (:func:`overlaps.gaussian_mixture`) with a
+        teacher of the latents.
+
+        Parameters
+        ----------
+        W, W_star, F : array_like, shape (K, N), (M, D), (N, D)
+            As in :meth:`realisation`; rows of F are normalised.
+        latents : Mixture
+            Of kind "shared" or "shared_vector", not standardised or by the population, with classes of one covariance:
+            two components of equal weight that x -> -x exchanges.
+        v : array_like, shape (K,), optional
+            Second layer; the model's by default.
+
+        Returns
+        -------
+        model : GaussianMixture
+        state : State
+            For ``solve`` and ``compress``.
+
+        Raises
+        ------
+        ValueError
+            Features other than "sign", other latents, classes whose covariances differ by more than 1e-8.
+
+        Notes
+        -----
+        *Asymptotic* in D inside each class. The class means have length O(sqrt N): the mean fields relax within O(1)
+        steps, and the equations follow what is slow, up to fluctuations of relative order eta. At K = M = 2, N = 400
+        they predict the error on fresh samples within 10 %, where ``eps_g`` of the Gaussian theory is wrong by a factor
+        above ten.
+
+        References
+        ----------
+        Refinetti, Goldt, Krzakala and Zdeborova (2021), arXiv:2102.11742, for the equations of a mixture.
+
+        Examples
+        --------
+        >>> import overlaps as ov
+        >>> from overlaps.manifold.weights import random_weights
+        >>> model = ov.hidden_manifold(2, 2, features="sign", ratio=0.5, eta=0.2)
+        >>> law = ov.latents.mixture(kind="shared", means=[-3.0, 1.0], standardise="population")
+        >>> mixture, start = model.cluster_realisation(**random_weights(model, N=40, rng=1)._asdict(), latents=law)
+        >>> mixture.weights, start.m.sum(axis=0).shape
+        (array([0.5, 0.5]), (2, 2))
+        """
+        # test: tests/manifold/test_clusters.py::test_the_cluster_equations_predict_what_is_learned
+        return realise_clusters(self, W=W, W_star=W_star, F=F, latents=latents, v=v)
 
 
 def hidden_manifold(
