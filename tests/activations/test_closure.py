@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oracles import closure_by_average, expectation, random_overlaps
 
 import overlaps as ov
+from overlaps.activations.closure import bind
 
 GOLDEN = {  # eta = 0.5, noise = 0.25, eta_v = 1: A, B, (C00, C01, C11), dv, eps_g, each found by 30-digit integration
     ("erf", "erf"): (
@@ -232,3 +233,36 @@ def test_all_pairs_named_in_the_documentation_exist():
     for student, teacher in itertools.product(every[:3], every):
         model = ov.committee_machine(1, 1, activation=student, teacher_activation=teacher, eta=1.0)
         assert np.isfinite(ov.closure(model, [[1.0]], [[0.5]], [[1.0]]).eps_g)
+
+
+@pytest.mark.parametrize("teacher", ["erf", "relu"])
+def test_threads_fill_the_same_C(teacher, rng):
+    """Parts of C by several threads against the kernel of one; no entry knows how many threads there are."""
+    model = ov.committee_machine(
+        5, 3, eta=0.7, noise=0.3, teacher_activation=getattr(ov, teacher), v=rng.uniform(0.5, 2, 5)
+    )
+    Q, R, T = random_overlaps(rng, 5, 3)
+    S = np.block([[Q, R], [R.T, T]])
+    w = np.concatenate([model.v, -model.v_star])
+    bound = bind(model)
+    alone = bound.arrays(S, w)
+    parts = []
+    for bound._threads in (2, 3, 20):
+        found = bound.arrays(S, w)
+        parts.append(found[2])
+        for x, y in zip(found, alone, strict=True):
+            assert x == pytest.approx(y, rel=1e-13, abs=1e-16)  # sums in another order
+    assert np.array_equal(parts[0], parts[1]) and np.array_equal(parts[0], parts[2])
+
+
+def test_many_students_take_several_threads(monkeypatch):
+    """From K = 40 on, where C is wanted; compiled steps call the kernel of one thread."""
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 3)
+    threads = [
+        bind(ov.committee_machine(K, 2, eta=0.1, gradient_flow=gradient_flow))._threads
+        for K, gradient_flow in ((39, False), (40, False), (40, True))
+    ]
+    assert threads == [1, 3, 1]
+    assert bind(ov.committee_machine(40, 2, eta=0.1)).compiled is None
+    monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 1)
+    assert bind(ov.committee_machine(40, 2, eta=0.1)).compiled is bind(ov.committee_machine(39, 2, eta=0.1)).compiled

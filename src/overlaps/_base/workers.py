@@ -1,16 +1,18 @@
-"""One point of a sweep, here or in a worker: its value, or what went wrong."""
+"""One point of a sweep, here or in a worker: its value, or what went wrong; parts of one task in threads."""
 
+import os
 import pickle
 import signal
 import threading
 import traceback
-from concurrent.futures import BrokenExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-__all__ = ["WORKER_DIED", "evaluate", "run_here", "run_pool"]
+__all__ = ["WORKER_DIED", "evaluate", "in_threads", "run_here", "run_pool"]
 
 WORKER_DIED = (
     " A worker process died: killed, out of memory, or its script starts the pool outside of"
@@ -102,3 +104,19 @@ def _collect(i, future, keep):
         value, error = None, raised
     if not isinstance(error, KeyboardInterrupt):  # Ctrl-C reached the worker: the point is missing
         keep(i, value, error)
+
+
+def in_threads(task, parts):
+    """Do task(0), ..., task(parts - 1) in threads, the last one in this."""
+    futures = [_threads(os.getpid()).submit(task, i) for i in range(parts - 1)]
+    try:
+        task(parts - 1)
+    finally:
+        for future in futures:
+            future.result()
+
+
+@cache
+def _threads(process):
+    """The threads of a process: those of the parent do not live on in one that was forked."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="overlaps")

@@ -178,27 +178,50 @@ def _tilted_error(S, w, K, teacher, work):
     return total
 
 
-@jit(bare=True)
-def erf_C(S, w, K, teacher, eta, noise, C, work):
-    """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l Delta^2]."""
-    n = S.shape[0]
-    size = n * (n + 1) // 2
+@jit(inline=True)
+def _weigh(w, n, work):
+    """Fill row WEIGHT with the products of second layers of pairs (c, d); return how many there are."""
     i = 0
     for c in range(n):
         for d in range(c + 1):
             work[WEIGHT, i] = w[c] * w[d] * (1.0 if c == d else 2.0)
             i += 1
+    return i
+
+
+@jit(inline=True)
+def _entry(S, w, K, a, b, teacher, eta, noise, work, size):
+    """C_ab; a call from another kernel would cost as much as the entry at K = 2."""
+    inverse = tilt(S, a, b, work)
+    if teacher != ERF:
+        square = _tilted_error(S, w, K, teacher, work)
+    elif _pack(S, work):
+        square = 2 / math.pi * _sum_asin(work, size)
+    else:
+        square = 2 / math.pi * _sum_asin_half(work, size)
+    return eta * eta * w[a] * w[b] * (square + noise * noise) * (2 / math.pi) * inverse
+
+
+@jit(bare=True)
+def erf_C(S, w, K, teacher, eta, noise, C, work):
+    """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l Delta^2]."""
+    size = _weigh(w, S.shape[0], work)
     for a in range(K):
         for b in range(a + 1):
-            inverse = tilt(S, a, b, work)
-            if teacher != ERF:
-                square = _tilted_error(S, w, K, teacher, work)
-            elif _pack(S, work):
-                square = 2 / math.pi * _sum_asin(work, size)
-            else:
-                square = 2 / math.pi * _sum_asin_half(work, size)
-            C[a, b] = eta * eta * w[a] * w[b] * (square + noise * noise) * (2 / math.pi) * inverse
-            C[b, a] = C[a, b]
+            C[a, b] = C[b, a] = _entry(S, w, K, a, b, teacher, eta, noise, work, size)
+
+
+@jit
+def erf_C_share(S, w, K, teacher, eta, noise, C, share, shares):
+    """Fill one of ``shares`` interleaved parts of C, the work of one thread: no entry depends on another."""
+    n = S.shape[0]
+    work = np.empty((5, n * (n + 1) // 2))
+    size, i = _weigh(w, n, work), 0
+    for a in range(K):
+        for b in range(a + 1):
+            if i % shares == share:
+                C[a, b] = C[b, a] = _entry(S, w, K, a, b, teacher, eta, noise, work, size)
+            i += 1
 
 
 @jit(bare=True)

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from numba import boolean, float64, int64, types
+from numba import boolean, config, float64, int64, types
 
 from .._base import check
+from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
 from ._errors import errors_of
 from ._first_order import assemble, assemble_square
@@ -18,6 +19,7 @@ CLOSURE = float64(
 )  # fmt: skip
 ERRORS = types.void(types.FunctionType(CLOSURE), int64, int64, float64[:, :, ::1], MATRIX, VECTOR)
 FEW = 20  # evaluations of which compiled code saves nothing
+MANY = 40  # students from which several threads pay: C then takes more than a millisecond
 ALIGNED = 1e-6  # sine of the angle between a kinked student and another unit below which there is no derivative
 NEARLY = 1e-5  # the same for Newton's iteration, which is served by the derivatives of a state nearby
 STEP = 2e-3  # of finite differences, for closures in closed form without derivatives
@@ -172,18 +174,27 @@ class Bound:
 class KernelClosure(Bound):
     """The closure of a student with closed forms (``Kernels``) and a teacher that they take."""
 
+    _threads = 1
+
     def __init__(self, student, teacher, rule):
         super().__init__(student, teacher, rule)
         self.kinked = bool(student.kinks)
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
         self._arguments = rule.K, teacher.code, *rule[1:]  # kept: finding them costs a tenth of a small closure
-        if hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
+        if self._kernels.share is not None and rule.second_order and rule.K >= MANY:
+            self._threads = vars(config)["NUMBA_NUM_THREADS"]
+        if self._threads == 1 and hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
             self.compiled = self._kernel
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
         K, code, eta, eta_v, noise, second_order = self._arguments
-        return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
+        if self._threads == 1:
+            return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
+        eps_g = self._kernel(S, w, K, code, eta, eta_v, noise, False, A, B, C, dv)
+        share, m = self._kernels.share, self._threads
+        in_threads(lambda i: share(S, w, K, code, eta, noise, C, i, m), m)
+        return eps_g
 
     def extended(self, w):
         """As for any closure; here it is room."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .._base import check
 from ..gaussian.two_point import CODES
-from ._erf import erf_closure, erf_derivatives, erf_room
+from ._erf import erf_C_share, erf_closure, erf_derivatives, erf_room
 from ._erf_differences import erf_differences
 from ._linear import linear_closure, linear_derivatives, linear_differences
 from ._quadratic import quadratic_closure, quadratic_derivatives, quadratic_differences
@@ -50,6 +50,9 @@ class Kernels:
     room : callable, optional
         ``room(n)``, numbers of workspace that compiled integrators then keep behind ``w`` (n,) for the ``closure`` of n
         fields. From Python it gets ``w`` alone: a closure that needs room takes it from there, or makes its own.
+    share : callable, optional
+        ``share(S, w, K, teacher, eta, noise, C, i, m)`` fills part i of m of C. From 40 students on, C is then filled
+        by as many threads as numba may use (``NUMBA_NUM_THREADS``), and steps are made from Python.
 
     Raises
     ------
@@ -72,9 +75,10 @@ class Kernels:
     derivatives: Callable | None = None
     differences: Callable | None = None
     room: Callable | None = None
+    share: Callable | None = None
 
     def __post_init__(self):
-        for role in ("closure", "derivatives", "differences", "room"):
+        for role in ("closure", "derivatives", "differences", "room", "share"):
             value = getattr(self, role)
             if not callable(value) and (value is not None or role == "closure"):
                 raise ValueError(f"{role} = {check.shown(value)}; expected a function that fills arrays.")
@@ -86,5 +90,5 @@ KERNELS = {
     LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences),
     QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences),
     RELU: Kernels(relu_closure, TABLE, relu_derivatives),
-    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room),
+    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room, erf_C_share),
 }
