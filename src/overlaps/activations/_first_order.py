@@ -98,7 +98,7 @@ def assemble_square(w, K, square, dd, eta, noise, C):
             C[k, j] = eta * eta * w[k] * w[j] * (square[k, j] + noise * noise * dd[k, j])
 
 
-@jit(inline=True)
+@jit(bare=True)
 def unknown_S(i, j, K, n):
     """Number of the unknown S_ij, i <= j; -1 for an overlap of two teachers."""
     if j < K:
@@ -108,13 +108,13 @@ def unknown_S(i, j, K, n):
     return -1
 
 
-@jit(inline=True)
+@jit(bare=True)
 def unknown_v(k, K, n):
     """Number of the unknown v_k; -1 for a teacher."""
     return K * (K + 1) // 2 + K * (n - K) + k if k < K else -1
 
 
-@jit(inline=True)
+@jit(bare=True)
 def _gradient_pair(i, j, K, n, w, values, dG):
     """Add the pair i < j to dG, the derivatives of gradient_i = sum_c w_c E[g_i g_c]; values: its ``two_point``."""
     gg, p, qi, qj = values
@@ -192,7 +192,7 @@ def first_order_derivatives(S, w, K, student, teacher, eta, eta_v, dA, dB, ddv):
     return where, value, count
 
 
-@jit
+@jit(bare=True)
 def loss_derivatives(H, gradient, K, deps):
     """Fill deps (d_g,) with the derivatives of eps_g, which are H and the gradient themselves."""
     n = H.shape[0]
@@ -211,7 +211,7 @@ def eps_derivatives(S, w, K, student, teacher, deps):
     return eps_g
 
 
-@jit
+@jit(bare=True)
 def readout_product(X, w, K, n, scale, dX):
     """Turn dX/du (d_g, K, K), in place, into the derivatives of scale v_k v_l X_kl."""
     for u in range(dX.shape[0]):

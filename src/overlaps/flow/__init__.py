@@ -5,7 +5,18 @@ analysis know a system and nothing else. ``packing`` knows how order parameters 
 the flow where Q and R no longer hold eps_g, ``handover`` says when.
 """
 
-from ._flow import flow, gather, mix, tightening
+from ._flow import clear, copy, flow, gather, mix, tightening
 from ._newton import correct, factorise, rotate, rotate_back
 
-__all__ = ["correct", "factorise", "flow", "gather", "mix", "rotate", "rotate_back", "tightening"]
+__all__ = [
+    "clear",
+    "copy",
+    "correct",
+    "factorise",
+    "flow",
+    "gather",
+    "mix",
+    "rotate",
+    "rotate_back",
+    "tightening",
+]

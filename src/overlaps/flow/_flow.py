@@ -21,6 +21,20 @@ def triangle(i, j, K):
 
 
 @jit(bare=True)
+def copy(x, y):
+    """Fill y with x: ``y[:] = x`` takes seconds to compile, with the text of an error that cannot occur."""
+    for l in range(y.size):
+        y[l] = x[l]
+
+
+@jit(bare=True)
+def clear(y):
+    """Fill y with zeros."""
+    for l in range(y.size):
+        y[l] = 0.0
+
+
+@jit(bare=True)
 def add(c, x, y):
     """Add c x to y."""
     for l in range(y.size):
@@ -122,33 +136,38 @@ def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
     L = s.size
     K, M = B.shape
     first, all_tau = K * M * L, tau.reshape(tau.size)
-    to_r, to_q, to_tau = M * L * np.arange(K), K * L * np.arange(K), M * L * np.arange(M)
-    q, turned, h = np.empty((K, K, L)), np.empty((M, K, L)), np.empty((K, K, L))
+    to_r, to_q = np.empty(K, np.int64), np.empty(K, np.int64)
+    to_tau, to_turned = np.empty(M, np.int64), np.empty(M, np.int64)
+    q, turned, h = np.empty(K * K * L), np.empty(M * K * L), np.empty(K * K * L)
+    for m in range(M):
+        to_tau[m], to_turned[m] = m * M * L, m * K * L
     for i in range(K):
+        to_r[i], to_q[i] = i * M * L, i * K * L
         for j in range(K):
             at = first + triangle(i, j, K) * L
-            q[i, j] = y[at : at + L]
+            copy(y[at : at + L], q[to_q[i] + j * L : to_q[i] + (j + 1) * L])
         for m in range(M):
-            turned[m, i] = y[(i * M + m) * L : (i * M + m + 1) * L]
-    all_q, all_turned = q.reshape(q.size), turned.reshape(turned.size)
+            at, place = to_r[i] + m * L, to_turned[m] + i * L
+            copy(y[at : at + L], turned[place : place + L])
     for i in range(K):
-        row, half = dy[to_r[i] : to_r[i] + M * L], h[i].reshape(K * L)
-        row[:] = half[:] = 0.0
+        row, half = dy[to_r[i] : to_r[i] + M * L], h[to_q[i] : to_q[i] + K * L]
+        clear(row)
+        clear(half)
         mix(A[i], y, to_r, row)
-        mix(A[i], all_q, to_q, half)
+        mix(A[i], q, to_q, half)
         for l in range(L):
             for m in range(l, M * L, L):
                 row[m] = s[l] * row[m] - (decay + drift) * y[to_r[i] + m]
             for j in range(l, K * L, L):
                 half[j] *= s[l]
         mix(B[i], all_tau, to_tau, row)
-        mix(B[i], all_turned, K * L * np.arange(M), half)
+        mix(B[i], turned, to_turned, half)
     at = first
     for i in range(K):
         for j in range(i, K):
             noise = second_order * C[i, j] if second_order > 0 else 0.0
             for l in range(L):
-                dy[at] = h[i, j, l] + h[j, i, l] + s[l] * p[l] * noise - 2 * decay * y[at]
+                dy[at] = h[to_q[i] + j * L + l] + h[to_q[j] + i * L + l] + s[l] * p[l] * noise - 2 * decay * y[at]
                 at += 1
 
 
@@ -162,7 +181,7 @@ def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
         for m in range(M):
             at = (k * M + m) * L
             d, own = dy[at : at + L], y[at : at + L]
-            d[:] = 0.0
+            clear(d)
             for j in range(K):
                 add(A[k, j], y[(j * M + m) * L : (j * M + m + 1) * L], d)
             for l in range(L):
@@ -173,7 +192,7 @@ def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
     for i in range(K):
         for j in range(i, K):
             d, own = dy[position : position + L], y[position : position + L]
-            d[:] = 0.0
+            clear(d)
             for k in range(K):
                 kj, ki = first + triangle(k, j, K) * L, first + triangle(k, i, K) * L
                 add(A[i, k], y[kj : kj + L], d)

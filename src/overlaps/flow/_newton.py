@@ -19,7 +19,7 @@ dA, dB, dC, ddv) is J in this frame but for d(dv)/dg; ``newton`` = (small (d_g, 
 import numpy as np
 
 from .._base.jit import jit
-from ._flow import add, dot, mix, total, triangle
+from ._flow import add, clear, copy, dot, mix, total, triangle
 
 
 @jit(fast=True)
@@ -27,11 +27,11 @@ def rotate(y, V, r, q):
     """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y."""
     K, M, L = r.shape
     half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
-    r[:] = 0.0
     for m in range(M):
         for k in range(K):
             at[k] = (k * M + m) * L
         for i in range(K):
+            clear(r[i, m])
             mix(V[:, i], y, at, r[i, m])
     for j in range(K):
         for k in range(K):
@@ -43,9 +43,9 @@ def rotate(y, V, r, q):
         for k in range(K):
             at[k] = (i * K + k) * L
         for j in range(i, K):
-            q[i, j] = 0.0
+            clear(q[i, j])
             mix(V[:, j], whole, at, q[i, j])
-            q[j, i] = q[i, j]
+            copy(q[i, j], q[j, i])
 
 
 @jit(fast=True)
@@ -54,7 +54,7 @@ def rotate_back(r, q, V, y):
     K, M, L = r.shape
     half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
     all_r, all_q, whole = r.reshape(r.size), q.reshape(q.size), half.reshape(half.size)
-    y[: L * (K * M + K * (K + 1) // 2)] = 0.0
+    clear(y[: L * (K * M + K * (K + 1) // 2)])
     for m in range(M):
         for k in range(K):
             at[k] = (k * M + m) * L
@@ -150,7 +150,7 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
             for l in range(L):
                 row[l] *= d[l]
             dQ[i, j] = dQ[j, i] = dot(s, row)
-            x_q[j, i] = row
+            copy(row, x_q[j, i])
             u += 1
 
 
@@ -201,7 +201,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
             row, d = x_q[i, j], pair[u]
             for l in range(L):
                 row[l] += c * velocity[l] * d[l]
-            x_q[j, i] = row
+            copy(row, x_q[j, i])
             u += 1
 
 
@@ -294,7 +294,9 @@ def correct(frozen, spectrum, c, newton, b, x_r, x_q, x):
     rotate(b, V, x_r, x_q)
     dR, dQ, g = np.empty((K, M)), np.empty((K, K)), np.empty(rows.size)
     solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ)
-    v = b[b.size - ddv.shape[1] :] / (1.0 + c * decay_v)
+    v = np.empty(ddv.shape[1])
+    for k in range(v.size):
+        v[k] = b[b.size - v.size + k] / (1.0 + c * decay_v)
     turn(V, dR, dQ, v, g)
     substitute(small, rows, g)
     A1, B1, C1 = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K))
@@ -306,4 +308,4 @@ def correct(frozen, spectrum, c, newton, b, x_r, x_q, x):
         add(c / (1.0 + c * decay_v) * g[u], ddv[u], v)
     add_coupling(r, q, s, p, tau, B, c, single, pair, A1, B1, C1, x_r, x_q)
     rotate_back(x_r, x_q, V, x)
-    x[x.size - v.size :] = v
+    copy(v, x[x.size - v.size :])

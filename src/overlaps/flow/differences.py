@@ -25,7 +25,7 @@ from ..gaussian.two_point import QUADRATIC
 from ._flow import flow, gather
 from .handover import can_hand_over, quadratic_frame, reproduces, unfit
 from .packing import Packing
-from .system import System, blocks_last
+from .system import System, blocks_last, weights_of
 
 __all__ = ["DifferenceSystem", "nodes"]
 
@@ -136,6 +136,7 @@ class DifferenceSystem(System):
         L, K = model.spectrum.L, model.K
         self.shape = L, K, K
         self.packing = Packing(L, K, K, False)
+        self.s, self.p = weights_of(model)
         self.tau = np.ascontiguousarray(frame @ start.tau @ frame.T)
         self.source = blocks_last(self.tau)
         self.inverse = np.linalg.inv(frame)

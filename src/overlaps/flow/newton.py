@@ -18,15 +18,8 @@ class Rotated:
         turned = V.T @ dA @ V, V.T @ dB, system.second_order * (V.T @ dC @ V)
         ddv = np.ascontiguousarray(ddv[:, : K * system.model.trains_v])
         self.frozen = a, V, V.T @ B, r, q, *turned, ddv
-        spectrum = system.model.spectrum
-        self.spectrum = (
-            np.array(spectrum.s),
-            np.array(spectrum.p),
-            np.array(system.source),
-            system.decay,
-            system.decay_v,
-            system.model.drift,
-        )
+        decays = system.decay, system.decay_v, system.model.drift
+        self.spectrum = system.s, system.p, np.array(system.source), *decays
 
     def room(self):
         """Arrays for a factorised 1 - c J."""

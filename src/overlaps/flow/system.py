@@ -44,6 +44,7 @@ class System:
         K, M, L = model.K, static.size, model.spectrum.L
         self.shape = L, K, M  # of static rows: teachers, and the centroids of inputs in classes
         self.packing = Packing(L, K, M, model.trains_v)
+        self.s, self.p = weights_of(model)
         self.source = blocks_last(source(model, start))
         self.S = np.array(seen(model, start), order="C")
         self.w = np.concatenate([start.v, static])
@@ -213,6 +214,11 @@ def rates(model):
     eta, eta_v, (kappa, kappa_v) = model.eta, model.eta_v, model.weight_decay
     decay = SPHERE if model.spherical else eta * kappa
     return eta, eta_v, model.noise, decay, eta_v * kappa_v, 0.0 if model.gradient_flow else 1.0 / model.batch_size
+
+
+def weights_of(model):
+    """Eigenvalues s and shares p, copied: kernels are compiled anew for arrays that cannot be written to."""
+    return np.array(model.spectrum.s), np.array(model.spectrum.p)
 
 
 def blocks_last(x):

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from .._base.jit import jit
-from ..flow import correct, factorise, flow, mix, tightening
+from ..flow import clear, copy, correct, factorise, flow, mix, tightening
 from ._steps import (
     BOOL,
     CUBE,
@@ -25,7 +25,6 @@ from ._steps import (
     VECTOR,
     change_of_eps_g,
     close,
-    copy,
     largest,
     notable,
 )
@@ -54,7 +53,7 @@ Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
 
 @jit
 def change_of_step(order, factor, R):
-    """Fill R (order + 1, order + 1): the differences at a step ``factor`` times as long are R^T D."""
+    """Fill R (order + 1, order + 1): the differences at a step ``factor`` times as long are R D."""
     first, second = np.ones((order + 1, order + 1)), np.ones((order + 1, order + 1))
     for i in range(1, order + 1):
         first[i, 0] = second[i, 0] = 0.0
@@ -63,9 +62,9 @@ def change_of_step(order, factor, R):
             second[i, j] = second[i - 1, j] * (i - 1 - j) / i
     for i in range(order + 1):
         for j in range(order + 1):
-            R[i, j] = 0.0
+            R[j, i] = 0.0
             for k in range(order + 1):
-                R[i, j] += first[i, k] * second[k, j]
+                R[j, i] += first[i, k] * second[k, j]
 
 
 @jit(fast=True)
@@ -73,27 +72,33 @@ def rescale(D, order, factor):
     """Change the differences D to a step ``factor`` times as long; the first of them is y."""
     R, kept = np.empty((order + 1, order + 1)), np.empty((order + 1, TILE))
     change_of_step(order, factor, R)
-    whole, at = kept.reshape(kept.size), TILE * np.arange(order + 1)
+    whole, at = kept.reshape(kept.size), np.empty(order + 1, np.int64)
     for first in range(0, D.shape[1], TILE):
         size = min(TILE, D.shape[1] - first)
         for i in range(order + 1):
-            kept[i, :size] = D[i, first : first + size]
+            at[i] = i * TILE
+            copy(D[i, first : first + size], kept[i, :size])
         for i in range(order + 1):
             row = D[i, first : first + size]
-            row[:] = 0.0
-            mix(R[:, i], whole, at, row)
+            clear(row)
+            mix(R[i], whole, at, row)
 
 
 @jit(fast=True)
 def predict(D, order, atol, rtol, rows):
     """Fill the prediction for the end of a step, psi, and one over the tolerances."""
-    n, whole, each = D.shape[1], D.reshape(D.size), np.ones(order + 1)
-    along = GAMMA[: order + 1] / ALPHA[order]
+    n, whole = D.shape[1], D.reshape(D.size)
+    each, along, at = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1, np.int64)
+    for i in range(order + 1):
+        each[i], along[i] = 1.0, GAMMA[i] / ALPHA[order]
     for first in range(0, n, TILE):
-        last, at = min(first + TILE, n), first + n * np.arange(order + 1)
+        last = min(first + TILE, n)
+        for i in range(order + 1):
+            at[i] = i * n + first
         new, psi, scale = rows[NEW, first:last], rows[PSI, first:last], rows[SCALE, first:last]
         share = rows[SHARES, first:last]
-        new[:] = psi[:] = 0.0
+        clear(new)
+        clear(psi)
         mix(each, whole, at, new)
         mix(along, whole, at, psi)
         for l in range(last - first):
@@ -141,7 +146,7 @@ def newton_iteration(closure, constants, work, spectrum, frozen, newton, toleran
     c = (t_new - clock[T]) / ALPHA[order]
     new, d, psi, scale, b, x = rows[NEW], rows[D0], rows[PSI], rows[SCALE], rows[F], rows[X]
     y, share = rows[Y], rows[SHARES]
-    d[:] = 0.0
+    clear(d)
     for l in range(n):
         x[l] = y[l] / share[l]
     rounded = rounding * largest(x)

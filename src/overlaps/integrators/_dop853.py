@@ -11,8 +11,8 @@ from numba import types
 from scipy.integrate import DOP853
 
 from .._base.jit import jit
-from ..flow import flow
-from ..models import factors
+from ..flow import copy, flow
+from ..models import factors, reached
 from ._steps import (
     BOOL,
     FIRST,
@@ -26,7 +26,6 @@ from ._steps import (
     VECTOR,
     change_of_eps_g,
     close,
-    copy,
     nearly_parallel,
     notable,
 )
@@ -36,7 +35,7 @@ SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX
 
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
 NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
-INVISIBLE = 1000.0  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
+INVISIBLE = 1e4  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
 QUIET = (0.9 / 1.2) ** 8  # least error where rounding rules: an estimate that vanishes by accident lengthens little
 ROWS = 16  # of k: the velocities of thirteen stages, two estimates of the error, zeros
 STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
@@ -129,31 +128,33 @@ def combine(y, h, a, k, count, new):
 
 
 @jit(bare=True)
-def size(x, scale):
-    """Root mean square of x / scale."""
+def size(x, less, y, control):
+    """Root mean square of x - less in units of the tolerances at y."""
     total = 0.0
     for a in range(x.size):
-        total += (x[a] / scale[a]) ** 2
+        total += ((x[a] - less[a]) / (control[1] + control[0] * abs(y[a]))) ** 2
     return sqrt(total / x.size)
 
 
 @jit(bare=True)
 def before_knot(knots, t):
     """The last time before the first knot after t: a stage at a knot must not see the value after a jump."""
-    following = np.searchsorted(knots, t, side="right")
+    following = reached(knots, t)
     return np.nextafter(knots[following], -inf) if following < knots.size else inf
 
 
-@jit
+@jit(bare=True)
 def begin(closure, constants, pace, work, control, span, t, y, new, k):
     """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as that of y."""
     velocity_at(closure, constants, pace, work, t, y, k[0])
-    scale = control[1] + control[0] * np.abs(y)
-    d0, d1 = size(y, scale), size(k[0], scale)
+    zero, later = k[15], k[1]
+    d0, d1 = size(y, zero, y, control), size(k[0], zero, y, control)
     h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
     edge = before_knot(pace[4], t)
-    velocity_at(closure, constants, pace, work, min(t + h, edge), y + h * k[0], new)
-    largest = max(d1, size(new - k[0], scale) / h)
+    for a in range(y.size):
+        later[a] = y[a] + h * k[0, a]
+    velocity_at(closure, constants, pace, work, min(t + h, edge), later, new)
+    largest = max(d1, size(new, k[0], y, control) / h)
     velocity_at(closure, constants, pace, work, t, y, k[0])
     return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
 
@@ -185,7 +186,8 @@ def march(closure, constants, work, control, times, every_step, pace, budget, y,
         edge = inf
         if knots.size > 0:
             edge = before_knot(knots, t)
-            if knots[np.searchsorted(knots, t) % knots.size] == t:  # the velocity may have jumped
+            passed = reached(knots, t)
+            if passed > 0 and knots[passed - 1] == t:  # the velocity may have jumped
                 velocity_at(closure, constants, pace, work, t, y, k[0])
                 place[2] += 1
         while True:

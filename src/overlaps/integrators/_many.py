@@ -4,9 +4,9 @@ import numpy as np
 from numba import types
 
 from .._base.jit import jit
-from ..flow import gather
+from ..flow import copy, gather
 from ._dop853 import ROWS, SIGNATURE, march
-from ._steps import BOOL, CLOSURE, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, ready
+from ._steps import BOOL, CLOSURE, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, largest, ready
 
 FOUR = types.Array(REAL, 4, "C")
 CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
@@ -34,7 +34,7 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
     driving = np.ones(5), A, B, dv  # nothing changes on the way
     pace = whole, whole, whole, real, real, 0.0, 0.0, driving
-    dS, dw = np.zeros_like(S[0]), np.zeros_like(w[0])
+    dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(w.shape[1])
     y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((times.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
@@ -44,11 +44,12 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
             K, teacher, eta, eta_v, noise, s, spectra[b, 1], tau[b], decay, decay_v, second_order, trains_v, drift,
         )  # fmt: skip
         work = S[b], w[b], A, B, C, dv, dS, dw
-        largest = growth * max(1.0, np.max(np.abs(y[b])))
-        control = rtol, atol, max_step, largest, kinks, level
-        clock[:] = times[0], first, 0.0, times[0]
-        place[:] = 1, 1, 0
-        out[0, :n], out[0, n] = y[b], 0.0
+        most = growth * max(1.0, largest(y[b]))
+        control = rtol, atol, max_step, most, kinks, level
+        clock[0], clock[1], clock[2], clock[3] = times[0], first, 0.0, times[0]
+        place[0], place[1], place[2] = 1, 1, 0
+        copy(y[b], out[0, :n])
+        out[0, n] = 0.0
         eps_g = closure(S[b], w[b], K, teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = PLAIN if eps_g > level else LOOK
         while code == PLAIN and place[0] < times.size and halt[0] == 0:
@@ -60,20 +61,21 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
             state[b] = 2
         elif place[0] == times.size:
             state[b] = 1
-            out[place[1], :n], out[place[1], n] = y[b], clock[2]
+            copy(y[b], out[place[1], :n])
+            out[place[1], n] = clock[2]
             skipped = times.size - records.shape[1]
             for j in range(records.shape[1]):
                 row, record = out[j + skipped], records[b, j]
                 record[kept] = row[n]
                 if kept == n:
-                    record[:kept] = row[:n]
+                    copy(row, record[:kept])
                 else:
                     add_up(row[:n], s, K, M, trains_v, dS, dw, record)
         if halt[0] != 0:
             return
 
 
-@jit
+@jit(bare=True)
 def add_up(y, s, K, M, trains_v, S, w, out):
     """Fill ``out`` with R (K, M), the upper triangle of Q, and v where it is trained."""
     gather(y, s, K, M, trains_v, S, w)
@@ -87,7 +89,7 @@ def add_up(y, s, K, M, trains_v, S, w, out):
             out[at] = S[i, j]
             at += 1
     if trains_v:
-        out[at : at + K] = w[:K]
+        copy(w, out[at : at + K])
 
 
 def ready_all(kernel):

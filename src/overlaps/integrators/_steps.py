@@ -68,13 +68,6 @@ def positive(S, shift):
 
 
 @jit(bare=True)
-def copy(x, y):
-    """Fill y with x."""
-    for l in range(y.size):
-        y[l] = x[l]
-
-
-@jit(bare=True)
 def nearly_parallel(S, K):
     """Whether two students are parallel up to an angle whose sine^2 is NEAR."""
     for i in range(K):

@@ -40,9 +40,8 @@ class Burst:
         self.budget = 1 if solver.system.closure.by_quadrature else FIRST
         system, model = solver.system, solver.system.model
         self.constants = (
-            model.K, model.teacher_activation.code, model.eta, model.eta_v, model.noise, np.array(model.spectrum.s),
-            np.array(model.spectrum.p), np.array(system.source), system.decay, system.decay_v,
-            rates(model)[-1], model.trains_v, model.drift,
+            model.K, model.teacher_activation.code, model.eta, model.eta_v, model.noise, system.s, system.p,
+            np.array(system.source), system.decay, system.decay_v, rates(model)[-1], model.trains_v, model.drift,
         )  # fmt: skip
         self.work = system.S, system.w, system.A, system.B, system.C, system.dv, system.dS, system.dw
         self.control = *solver.asked, float(solver.max_step), largest, bool(model.activation.kinks), level

@@ -174,7 +174,7 @@ class FrozenFlow:
         L, K, M = system.shape
         r, q, new_r, new_q = (np.empty((K, n, L)) for n in (M, K, M, K))
         rotate(y, V, r, q)
-        s, p = system.model.spectrum.s, system.model.spectrum.p
+        s, p = system.s, system.p
         C = system.second_order * C if system.second_order > 0 else np.zeros_like(C)  # a gradient flow has none
         advance_blocks(r, q, s, p, system.source, a, B, C, system.decay, system.model.drift, h, new_r, new_q)
         new = np.empty_like(y)

@@ -4,7 +4,7 @@ A new data model is a new ``Spectrum`` and a start, and nothing else. ``schedule
 learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``stages`` puts models in an order.
 """
 
-from ._schedule import factors
+from ._schedule import factors, reached
 from .model import Model, committee_machine, quadratic_network
 from .schedule import Pace, Schedule
 from .spectrum import Spectrum, isotropic, power_law
@@ -23,4 +23,5 @@ __all__ = [
     "isotropic",
     "power_law",
     "quadratic_network",
+    "reached",
 ]

@@ -7,11 +7,22 @@ exponent, scale).
 
 import math
 
-import numpy as np
-
 from .._base.jit import jit
 
 CONSTANT, LINEAR, COSINE, POWER = range(4)
+
+
+@jit(bare=True)
+def reached(knots, t):
+    """Number of knots up to and with t, as ``np.searchsorted``, which takes longer to compile than all of this."""
+    low, high = 0, knots.size
+    while low < high:
+        middle = (low + high) // 2
+        if knots[middle] <= t:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @jit(bare=True)
@@ -23,7 +34,7 @@ def factor(code, x, t):
     knots, values = x[:n], x[n:]
     if t < knots[0] or t >= knots[n - 1]:
         return values[0] if t < knots[0] else values[n - 1]
-    i = np.searchsorted(knots, t, side="right") - 1
+    i = reached(knots, t) - 1
     if code == CONSTANT:
         return values[i]
     share = (t - knots[i]) / (knots[i + 1] - knots[i])
@@ -35,7 +46,8 @@ def factor(code, x, t):
 @jit(bare=True)
 def factors(t, channels, codes, edges, data, out):
     """Fill ``out`` with the product of the pieces of each channel at time t."""
-    out[:] = 1.0
+    for i in range(out.size):
+        out[i] = 1.0
     for i in range(channels.size):
         out[channels[i]] *= factor(codes[i], data[edges[i] : edges[i + 1]], t)
 

@@ -40,9 +40,8 @@ class Leg:
             raise ValueError(f"there is no gradient at the start: {obstacle}.")
         eta, eta_v, noise, decay, decay_v, second_order = rates(model)
         self.constants = (
-            model.K, model.teacher_activation.code, eta, eta_v, noise, np.array(model.spectrum.s),
-            np.array(model.spectrum.p), np.array(self.system.source), decay, decay_v, second_order, model.trains_v,
-            model.drift,
+            model.K, model.teacher_activation.code, eta, eta_v, noise, self.system.s, self.system.p,
+            np.array(self.system.source), decay, decay_v, second_order, model.trains_v, model.drift,
         )  # fmt: skip
         K, M = model.K, model.M
         matrices = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
