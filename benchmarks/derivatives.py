@@ -1,45 +1,35 @@
-"""Time of the exact derivatives of the closure, and its ratio to the matrix C alone.  One thread, teacher = student."""
-
-from importlib import import_module
+"""Cost of the exact derivatives of the closure, which implicit steps and stability use, against differences."""
 
 import numpy as np
-from timing import human, seconds
+from timing import row, show
 
-from overlaps.activations import _relu
-from overlaps.gaussian import two_point as _integrals
+import overlaps as ov
+from overlaps.activations.bound import Bound
+from overlaps.activations.closure import bind
 
-ETA, ETA_V, NOISE = 0.4, 0.7, 0.3
+PART = "Derivatives of the closure"
 
 
-def measure(name, K):
-    """Seconds of one C (but for relu, which has it apart, of the closure) and of all derivatives."""
+def measure(activation, K):
+    """Derivatives with respect to all of Q, R, v, and what one evaluation of the closure costs."""
     rng = np.random.default_rng(K)
-    n = 2 * K
+    model = ov.committee_machine(K, K, activation=activation, eta=0.4, noise=0.3)
+    bound, n = bind(model), 2 * K
     X = rng.normal(size=(n, n + 3)) / np.sqrt(n + 3)
     S, w = X @ X.T, rng.uniform(0.5, 1.5, n) * rng.choice([-1, 1], n)
-    code = getattr(_integrals, name.upper())
-    A, B, C, dv = (np.zeros(shape) for shape in ((K, K), (K, K), (K, K), (K,)))
-    d = K * (K + 1) // 2 + K * K + K
-    dA, dB, dC, ddv = np.zeros((d, K, K)), np.zeros((d, K, K)), np.zeros((d, K, K)), np.zeros((d, K))
-    if name == "relu":
-        time_C = seconds(lambda: _relu.relu_C(S, w, K, code, ETA, NOISE, C))
-    else:
-        kernel = getattr(import_module(f"overlaps.activations._{name}"), f"{name}_closure")
-        time_C = seconds(lambda: kernel(S, w, K, code, ETA, ETA_V, NOISE, True, A, B, C, dv))
-    module = import_module(f"overlaps.activations._{name}" + "_derivatives" * (name == "relu"))
-    derivatives = getattr(module, f"{name}_derivatives")
-    return time_C, seconds(lambda: derivatives(S, w, K, code, ETA, ETA_V, NOISE, True, dA, dB, dC, ddv))
+    baselines = {
+        "differences": lambda: Bound._rough_derivatives(bound, S, w),
+        "the closure alone": lambda: bound.arrays(S, w),
+    }
+    name = f"{activation.name}, K = M = {K}"
+    return row(PART, name, lambda: bound.derivatives(S, w, exact=False), baselines)
 
 
-def main():
-    """Print the table."""
-    print(f"{'activation':>10} {'K=M':>4} {'unknowns':>9} {'C':>10} {'derivatives':>12} {'ratio':>6}")
-    for name in ("erf", "linear", "quadratic", "relu"):
-        for K in (1, 2, 4, 8):
-            time_C, time = measure(name, K)
-            unknowns = K * (K + 1) // 2 + K * K + K
-            print(f"{name:>10} {K:4d} {unknowns:9d} {human(time_C):>10} {human(time):>12} {time / time_C:6.1f}")
+def rows():
+    for activation in (ov.erf, ov.linear, ov.quadratic, ov.relu):
+        for K in (2, 4):
+            yield measure(activation, K)
 
 
 if __name__ == "__main__":
-    main()
+    show(rows())

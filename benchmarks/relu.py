@@ -2,21 +2,19 @@
 
 The port evaluates E[theta(a) theta(b) c_+ d_+] for each of the K^2 n^2 quadruples by itself, with the same orthant
 integral; the library evaluates one integral per set of four different fields and serves up to six pairs (a, b) from it.
-
-    python benchmarks/relu.py
 """
 
 import math
-import time
 
 import numpy as np
+from timing import row, show
 
 from overlaps._base.jit import jit
 from overlaps.activations._relu import relu_C
 from overlaps.gaussian.orthants import arcsine, complement, orthants
-from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
+from overlaps.gaussian.two_point import ERF, RELU
 
-TARGET = {2: 1.5, 4: 40.0, 8: 900.0}  # microseconds
+PART = "Closure and right-hand side"
 PI = math.pi
 
 
@@ -65,25 +63,6 @@ def literal_C(S, w, K, eta, noise, C):
             C[a, b] = eta * eta * w[a] * w[b] * total
 
 
-def microseconds(function, *args, repeats=15):
-    """Best mean time of a call."""
-    function(*args)
-    count, elapsed = 1, 0.0
-    while elapsed < 0.02:
-        count *= 2
-        start = time.perf_counter()
-        for _ in range(count):
-            function(*args)
-        elapsed = time.perf_counter() - start
-    best = elapsed / count
-    for _ in range(repeats):
-        start = time.perf_counter()
-        for _ in range(count):
-            function(*args)
-        best = min(best, (time.perf_counter() - start) / count)
-    return 1e6 * best
-
-
 def states(K, rng):
     """A random state and a late one: each student within 1e-3 of its teacher."""
     X = rng.normal(size=(2 * K, 4 * K)) / np.sqrt(4 * K)
@@ -92,29 +71,20 @@ def states(K, rng):
     return X @ X.T, late @ late.T
 
 
-def main():
+def rows():
     rng = np.random.default_rng(0)
-    print("relu students, matrix C, microseconds per call from Python, one thread")
-    print(
-        "(random and late state, literal port and its ratio to the library, other teachers; all but late: random state)"
-    )
-    print(f"{'K=M':>4}{'sets':>7}{'target':>9}{'random':>10}{'late':>10}{'literal':>11}{'ratio':>7}", end="")
-    print(f"{'linear':>9}{'quadratic':>11}{'erf':>9}")
-    for K in (1, 2, 4, 8):
-        n = 2 * K
-        sets = sum(math.comb(n - 1 - j, 2) * j for j in range(K))  # i < j < K, j < k < l
+    for K in (2, 4, 8):
         S, late = states(K, rng)
         w, C, port = np.concatenate([np.ones(K), -np.ones(K)]), np.empty((K, K)), np.empty((K, K))
-        literal = microseconds(literal_C, S, w, K, 0.5, 0.25, port)
-        random, aligned = (microseconds(relu_C, X, w, K, RELU, 0.5, 0.25, C) for X in (S, late))
+        baselines = {
+            "literal port": lambda: literal_C(S, w, K, 0.5, 0.25, port),
+            "late state": lambda: relu_C(late, w, K, RELU, 0.5, 0.25, C),
+            "erf teachers": lambda: relu_C(S, w, K, ERF, 0.5, 0.25, C),
+        }
+        yield row(PART, f"C, relu, K = M = {K}", lambda: relu_C(S, w, K, RELU, 0.5, 0.25, C), baselines)
         relu_C(S, w, K, RELU, 0.5, 0.25, C)
         assert np.allclose(C, port, rtol=1e-12, atol=1e-14)
-        mixed = [microseconds(relu_C, S, w, K, teacher, 0.5, 0.25, C) for teacher in (LINEAR, QUADRATIC, ERF)]
-        print(
-            f"{K:4d}{sets:7d}{TARGET.get(K, '-'):>9}{random:10.2f}{aligned:10.2f}{literal:11.2f}"
-            f"{literal / random:7.1f}{mixed[0]:9.2f}{mixed[1]:11.2f}{mixed[2]:9.2f}"
-        )
 
 
 if __name__ == "__main__":
-    main()
+    show(rows())

@@ -1,0 +1,39 @@
+"""The first solve in a new process: with kernels from the cache, and with an empty one."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from timing import row, show
+
+PART = "Start-up, a new process"
+SOURCE = str(Path(find_spec("overlaps").origin).parents[1])
+SOLVE = """
+import overlaps as ov
+model = ov.committee_machine(2, 2, activation=ov.{0}, eta=0.2)
+ov.solve(model, model.random_start(N=1000, rng=1), [1.0])
+"""
+
+
+def process(code, cache):
+    """Run it with kernels kept in this folder."""
+    paths = os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")])
+    env = os.environ | {"NUMBA_CACHE_DIR": cache, "OVERLAPS_QUIET": "1", "PYTHONPATH": paths}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+
+
+def rows():
+    imports = "import numba, numpy, scipy.integrate, scipy.optimize, scipy.special, scipy.stats"
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("erf", "relu"):
+            cache, code = os.path.join(folder, name), SOLVE.format(name)
+            yield row(PART, f"first solve, {name}, nothing compiled", lambda: process(code, cache), once=True)
+            baselines = {"import of NumPy, SciPy, numba": lambda: process(imports, cache)}
+            yield row(PART, f"first solve, {name}, kernels kept", lambda: process(code, cache), baselines, budget=1.0)
+
+
+if __name__ == "__main__":
+    show(rows())
