@@ -28,7 +28,8 @@ PRIVATE = {"overlaps.__main__"}  # the command line
 INNER = {
     "activations.classification", "flow.groups", "flow.twins", "models.rows", "integrators.evolve", "results.certified",
     "simulators.classes", "simulators.direct", "simulators.rates",
-    "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "theory.linear.optimal", "theory.linear.tracking",
+    "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
+    "theory.linear.optimal", "theory.linear.tracking",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
     "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",
     "theory.quadratic.selection", "theory.quadratic.spheres",

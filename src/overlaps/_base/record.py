@@ -8,8 +8,12 @@ import numpy as np
 
 def _same(a, b):
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b, equal_nan=True)
-    return a == b
+        return np.array_equal(a, b, equal_nan=np.result_type(a, b).kind in "fc")
+    if type(a) is type(b) and isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if type(a) is type(b) and isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(x, b[key]) for key, x in a.items())
+    return a == b or (a != a and b != b)  # nan is itself
 
 
 def read_only(array):

@@ -41,11 +41,11 @@ MAKERS: dict[str, Any] = {"leaky_relu": activations.leaky_relu, "polynomial": ac
 
 
 def save(result: Any, path: PathLike) -> None:
-    """Write a result, a state or a fixed point to one ``.npz`` file; it appears complete at ``path``, or not at all.
+    """Write a result, a sweep, a state or a fixed point to one ``.npz`` file; it appears complete, or not at all.
 
     Parameters
     ----------
-    result : Trajectory, Batch, Ensemble, one of these through Stages, State or FixedPoint
+    result : Trajectory, Batch, Ensemble, one of these through Stages, Sweep, State or FixedPoint
         What to keep: arrays as they are, everything else as JSON. ``traj.save(path)`` is the same.
     path : path-like
         Where; ``.npz`` is added where it is missing.
@@ -67,15 +67,16 @@ def save(result: Any, path: PathLike) -> None:
     >>> ov.load(path) == start
     True
     """
-    if not isinstance(result, Record) or not (hasattr(result, "model") or hasattr(result, "models") or _bare(result)):
+    if not has_file(result):
         raise ValueError(
-            f"result = {check.shown(result)}; expected a Trajectory, a Batch, an Ensemble, a State or a FixedPoint."
+            f"result = {check.shown(result)}; expected a Trajectory, a Batch, an Ensemble, a Sweep, a State or a "
+            "FixedPoint."
         )
     path = _path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path = {path}: there is no folder {path.parent}. Make it first, or choose another.")
-    head, arrays = _contents(result)
+    head, arrays = contents(result)
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         with open(temporary, "xb") as file:  # with the permissions that any new file gets
@@ -86,13 +87,22 @@ def save(result: Any, path: PathLike) -> None:
         raise
 
 
+def has_file(result):
+    """Whether a file can hold this."""
+    kinds = hasattr(result, "model"), hasattr(result, "models"), hasattr(result, "_to_file"), _bare(result)
+    return isinstance(result, Record) and any(kinds)
+
+
 def _bare(result):
     """Whether a record stands without a model: states, and what holds one."""
     return type(result).__name__ in BARE
 
 
-def _contents(result):
+def contents(result):
     """What a file keeps of a result: (header, arrays)."""
+    if hasattr(result, "_to_file"):  # which says so itself
+        own, inner = result._to_file()
+        return {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": own}, inner
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {}
     for f in fields(result):
@@ -105,13 +115,13 @@ def _contents(result):
     head: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
     if _bare(result):
         if hasattr(result, "state"):
-            head["state"], inner = _contents(result.state)
+            head["state"], inner = contents(result.state)
             arrays |= {f"state/{x}": value for x, value in inner.items()}
         return head, arrays
     if hasattr(result, "parts"):
         stages = result.model
         head |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
-        for role, items in (("stages", map(_described, stages.models)), ("parts", map(_contents, result.parts))):
+        for role, items in (("stages", map(_described, stages.models)), ("parts", map(contents, result.parts))):
             head[role], named = zip(*items, strict=True)
             arrays |= {f"{role}{i}/{x}": value for i, own in enumerate(named) for x, value in own.items()}
         return head, arrays
@@ -269,7 +279,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
 
     Returns
     -------
-    Trajectory, Batch, Ensemble, StagedTrajectory, StagedEnsemble, State or FixedPoint
+    Trajectory, Batch, Ensemble, StagedTrajectory, StagedEnsemble, Sweep, State or FixedPoint
         Equal to the one saved (but for ``solver``, where that was a class of the user's).
 
     Raises
@@ -306,21 +316,23 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
             "Upgrade overlaps."
         )
     try:
-        return _result(head, data, model, schedule)
+        return restored(head, data, model, schedule)
     except _Refused as refused:
         raise ValueError(f"{path}: {refused}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {_said(error)}.") from error
 
 
-def _result(head, data, model, schedule):
+def restored(head, data, model=None, schedule=None):
     """The result that a header and arrays describe."""
     kind = Record.kinds[head["kind"]]
+    if hasattr(kind, "_from_file"):
+        return kind._from_file(head["result"], data)
     names = {f.name for f in fields(kind)}
     values = head["result"] | {name: data[name] for name in names & data.keys()}
     if head["kind"] in BARE:
         if "state" in names:
-            values["state"] = _result(head["state"], _inside(data, "state/"), None, None)
+            values["state"] = restored(head["state"], inside(data, "state/"), None, None)
         return kind(**values)
     if "parts" in names:
         return _staged(kind, head, data, model, schedule)
@@ -345,19 +357,20 @@ def _staged(kind, head, data, stages, schedule):
         raise _Refused(f"model = {check.shown(stages)}; expected the Stages that were saved.")
     models = []
     for i, own in enumerate(head["stages"]):
-        arrays = _inside(data, f"stages{i}/")
+        arrays = inside(data, f"stages{i}/")
         models.append(_model(own, arrays) if stages is None else stages.models[i])
         _check_model(models[-1], own, arrays)
     stages = Stages(models, head["until"], head["heads"])
-    first = stages.index(_inside(data, "parts0/")["alpha"][0])
+    first = stages.index(inside(data, "parts0/")["alpha"][0])
     parts = []
     for k, part in enumerate(head["parts"]):
         given = None if schedule is None else stages.paced(first + k, schedule)
-        parts.append(_result(part, _inside(data, f"parts{k}/"), stages.models[first + k], given))
+        parts.append(restored(part, inside(data, f"parts{k}/"), stages.models[first + k], given))
     return kind(model=stages, alpha=data["alpha"], parts=tuple(parts))
 
 
-def _inside(data, folder):
+def inside(data, folder):
+    """The arrays of one folder of a file."""
     return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
 
 

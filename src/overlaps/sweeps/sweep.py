@@ -8,7 +8,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from .._base import check
 from .._base.progress import bar
+from .._base.record import Record
 from .._base.types import Function, PathLike, Rng
 from .._base.workers import WORKER_DIED, run_here, run_pool
+from ..results.files import save
 from .checkpoint import open_checkpoint
+from .files import described, value_of
 
 __all__ = ["Sweep", "sweep"]
 
@@ -27,8 +30,10 @@ MOST = 10**6  # points of a product: they are listed before the first one is com
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sweep:
+class Sweep(Record):
     """Values of a function at the points of a grid, in the order of the grid; made by :func:`sweep`.
+
+    Two sweeps are equal when all but their exceptions is. ``save`` writes one file, which :func:`overlaps.load` reads.
 
     Attributes
     ----------
@@ -53,7 +58,7 @@ class Sweep:
     dims: tuple[str, ...]
     points: list[dict]
     values: list
-    errors: dict[int, BaseException]
+    errors: dict[int, BaseException] = field(compare=False)
     missing: list[int]
 
     @property
@@ -147,6 +152,59 @@ class Sweep:
 
         return from_sweep(self)
 
+    def save(self, path: PathLike) -> None:
+        """Write it to one ``.npz`` file; see :func:`overlaps.save`.
+
+        Values may be results that have a file of their own, numbers, arrays, texts, and lists or dicts of them.
+        Exceptions come back as RuntimeError with the same words. Of functions of the user in models only names are
+        kept, and such a file is refused when it is read.
+
+        Parameters
+        ----------
+        path : path-like
+            Where; ``.npz`` is added where it is missing.
+
+        Raises
+        ------
+        ValueError
+            A value that no file holds; the message names its place.
+        FileNotFoundError
+            There is no such folder.
+
+        Examples
+        --------
+        >>> import os, tempfile, overlaps as ov
+        >>> result = ov.sweep(lambda x: {"square": x**2}, {"x": [1.0, 2.0]})
+        >>> path = os.path.join(tempfile.mkdtemp(), "squares.npz")
+        >>> result.save(path)
+        >>> ov.load(path) == result
+        True
+        """
+        save(self, path)
+
+    def _to_file(self) -> tuple[dict, dict]:
+        """What a file keeps: (entries of the header, arrays)."""
+        arrays: dict[str, NDArray] = {}
+        lost = {*self.errors, *self.missing}
+        values = [None if i in lost else value for i, value in enumerate(self.values)]
+        head = {
+            "function": self.function,
+            "dims": list(self.dims),
+            "grid": described(self.grid, "grid", arrays),
+            "values": [described(value, f"values[{i}]", arrays) for i, value in enumerate(values)],
+            "errors": {i: f"{type(error).__name__}: {error}" for i, error in self.errors.items()},
+            "missing": self.missing,
+        }
+        return head, arrays
+
+    @classmethod
+    def _from_file(cls, head: dict, data: dict) -> "Sweep":
+        """The sweep of :meth:`_to_file`."""
+        grid, dims = value_of(head["grid"], data), tuple(head["dims"])
+        errors: dict[int, BaseException] = {int(i): RuntimeError(said) for i, said in head["errors"].items()}
+        values = [errors.get(i, value_of(item, data)) for i, item in enumerate(head["values"])]
+        return cls(head["function"], grid, dims, _points(grid, dims != ("point",)), values, errors, head["missing"])
+
     def __repr__(self):
         axes = " x ".join(f"{name}[{n}]" for name, n in zip(self.dims, self.shape, strict=True))
         lost = [f"{len(x)} {name}" for x, name in ((self.errors, "failed"), (self.missing, "missing")) if x]
@@ -228,8 +286,7 @@ def sweep(
         raise ValueError(f"function = {check.shown(function)}; expected a callable, called as function(**point).")
     columns, product = _columns(grid)
     _check_size(columns, product)
-    rows = itertools.product(*columns.values()) if product else zip(*columns.values(), strict=True)
-    points = [dict(zip(columns, row, strict=True)) for row in rows]
+    points = _points(columns, product)
     seeds = _seeds(rng, len(points))
     _check_signature(function, points[0], seeds[0])
     _check_executor(executor, function, points[0])
@@ -286,6 +343,12 @@ def _columns(grid):
         f"grid = {check.shown(grid)}; expected a dict of lists such as {{'eta': [0.1, 0.2], 'K': [2, 3]}}, or a list "
         "of dicts (points); neither may be empty."
     )
+
+
+def _points(columns, product):
+    """Arguments of each point, the last name running fastest."""
+    rows = itertools.product(*columns.values()) if product else zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _check_size(columns, product):

@@ -1,0 +1,51 @@
+"""Sweeps in files: values that are results, arrays, numbers, texts, and lists or dicts of them."""
+
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from ..results.files import contents, has_file, inside, restored
+
+__all__ = ["described", "value_of"]
+
+PLAIN = str, int, float, bool, type(None)  # what JSON gives back as it was
+COLLECTIONS: dict[str, Any] = {"list": list, "tuple": tuple}
+
+
+def described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """JSON for a value; its arrays join ``arrays``, by names that begin with ``name``."""
+    if type(value) in PLAIN:
+        return {"plain": value}
+    if isinstance(value, np.ndarray | np.generic | complex) and np.asarray(value).dtype.kind in "biufcU":
+        arrays[name] = np.asarray(value)
+        return {"array" if isinstance(value, np.ndarray) else "scalar": name}
+    for kind, maker in COLLECTIONS.items():
+        if type(value) is maker:
+            return {kind: [described(x, f"{name}.{i}", arrays) for i, x in enumerate(value)]}
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return {"dict": {key: described(x, f"{name}.{key}", arrays) for key, x in value.items()}}
+    if has_file(value):
+        head, own = contents(value)
+        arrays |= {f"{name}/{key}": x for key, x in own.items()}
+        return {"record": head, "at": f"{name}/"}
+    raise ValueError(
+        f"{name} = {check.shown(value)}; expected results that have a file of their own, numbers, arrays, texts, and "
+        "lists or dicts of them. Pickle anything else, or sweep with checkpoint=."
+    )
+
+
+def value_of(item: Any, data: dict[str, np.ndarray]) -> Any:
+    """The value that :func:`described` put down."""
+    ((kind, what), *_) = item.items()
+    if kind == "plain":
+        return what
+    if kind == "array":
+        return data[what]
+    if kind == "scalar":
+        return data[what][()]
+    if kind == "dict":
+        return {key: value_of(x, data) for key, x in what.items()}
+    if kind == "record":
+        return restored(what, inside(data, item["at"]))
+    return COLLECTIONS[kind](value_of(x, data) for x in what)
