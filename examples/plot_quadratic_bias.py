@@ -4,14 +4,18 @@ Quadratic networks: which solution is found
 
 The zero-error solutions R = sqrt(K/M) S, S^T S = 1, form a manifold. If Q(0) commutes with R(0) R(0)^T (students of
 equal norm without overlaps, say), the equations for N -> infinity conserve S = R (R^T R)^(-1/2) and end in the solution
-closest to the start (top left; right: the entries of S stay put while R grows by two orders of magnitude). If it does
-not commute, S drifts while R grows, and the end is another solution (dashed). K = 6, M = 3, overlaps 0.01. Bottom left:
-the error from this start and from five others, all of which end in some solution.
+closest to the start (top left: K = 6, M = 3, overlaps 0.01; grey: solutions closest to other starts). If it does not
+commute, S drifts while R grows, and the end is another solution (dashed).
 
-Bottom right: SGD, K = 4, M = 2. From random weights, R(0) ~ 1/sqrt(N), the noise of the samples adds to R an amount of
-the same order before R has grown: S turns by an angle that depends on eta and *not* on N (circles), so that SGD does
-not end in the solution closest to its start however large N is. It does, as N -> infinity, from overlaps that do not
-shrink with N (crosses, ~ 1/sqrt(N)). Bocchi et al. (2026), arXiv:2604.03068, state the conservation for every start.
+SGD does not keep this statement, at any N: random weights have R(0) ~ 1/sqrt(N), and the noise of the samples adds an
+amount of the same order while R grows. Its end is the polar factor of both,
+:math:`S_{\rm end} = {\rm polar}(a \sqrt N R(0) + \zeta)` with Gaussian zeta of variance kappa
+(:func:`overlaps.theory.quadratic.selected`; K = 4, M = 2 in all other panels). Top right: the mean distance between
+start and end as a function of eta, batch size and label noise: the law (lines), SGD (marks, two standard errors), and
+zero, the statement for N -> infinity. Bottom left: the variance behind it; noise during the transient counts less than
+its value on the plateau suggests (dotted). Bottom right: from random weights the distance does not depend on N; from
+overlaps that stay fixed it vanishes as 1/sqrt(N), and the rule of N -> infinity holds. Bocchi et al. (2026),
+arXiv:2604.03068, state the conservation for every start.
 """
 
 import numpy as np
@@ -29,102 +33,127 @@ def run(Q, R, alpha):
     return ov.solve(model, start, alpha, rtol=1e-10, atol=1e-14)
 
 
-def turn(eta, N, runs, alpha, R=None):
-    """|S - S(0)| of SGD at time alpha, (runs,): random weights, or Q(0) = 1 and the overlaps R."""
-    model = ov.quadratic_network(4, 2, eta=eta)
+def turn(eta, N, runs, alpha, R=None, **options):
+    """Distances between S at time alpha and at the start, (runs,): random weights, or Q(0) = 1 and the overlaps R."""
+    model = ov.quadratic_network(4, 2, eta=eta, **options)
     start = None if R is None else ov.State.from_overlaps(model, Q=np.eye(4), R=R, T=np.eye(2))
     sgd = ov.simulate(model, N=N, alpha=[0.0, alpha], rng=N, start=start, runs=runs, method="reduced")
-    assert sgd.eps_g[:, -1].max() < 0.01  # all have learned
+    if model.noise == 0:
+        assert sgd.eps_g[:, -1].max() < 0.01  # all have learned
     first, last = np.moveaxis(quadratic.polar(sgd.R), 1, 0)
     return np.linalg.norm(last - first, axis=(1, 2))
 
 
-def draw_sgd(ax):
-    """Mean turn of S against N, with its standard error."""
-    R = 0.2 * np.random.default_rng(1).standard_normal((4, 2))
-    sets = {
-        "random weights, $\\eta = 0.6$": [turn(0.6, N, n, 60.0) for N, n in ((200, 40), (800, 20), (3200, 10))],
-        "random weights, $\\eta = 0.1$": [turn(0.1, N, n, 250.0) for N, n in ((200, 20), (800, 10))],
-        "$R(0) \\sim 0.2$, $\\eta = 0.6$": [turn(0.6, N, n, 60.0, R) for N, n in ((200, 20), (800, 10), (3200, 5))],
-    }
-    for (label, turns), style in zip(sets.items(), ("C0o-", "C2o-", "C1x--"), strict=True):
-        error = [t.std() / np.sqrt(t.size) for t in turns]
-        sizes = [200, 800, 3200][: len(turns)]
-        ax.errorbar(sizes, [t.mean() for t in turns], error, fmt=style, capsize=2, lw=1, label=label)
-    ax.axhline(2, color="k", lw=0.8, ls=":")
-    ax.text(180, 2.1, r"$\sqrt{2M}$: unrelated solutions", fontsize="small")
-    ax.set(xscale="log", yscale="log", ylim=(0.03, 3), xlabel="N", ylabel=r"$|S_{\rm end} - S(0)|$, mean over runs")
-    ax.set_xticks([200, 800, 3200], ["200", "800", "3200"])
-    ax.minorticks_off()
-    ax.legend(frameon=False, fontsize="small", loc="lower left")
-    ax.set_title("SGD", fontsize="medium")
-    return [[t.mean() for t in turns] for turns in sets.values()]
+def mean(turns):
+    return turns.mean(), turns.std(ddof=1) / np.sqrt(turns.size)
 
 
-def main():
-    rng = np.random.default_rng(3)
-    alpha = np.r_[0, np.geomspace(1, 1e4, 161)]
-    R = 0.01 * rng.standard_normal((K, M))
-    others = [0.01 * rng.standard_normal((K, M)) for _ in range(5)]
+def draw_closest(ax):
+    """The equations of N -> infinity: distance to the solution that is closest to the start."""
+    rng, alpha = np.random.default_rng(3), np.r_[0, np.geomspace(1, 1e4, 161)]
+    R, others = 0.01 * rng.standard_normal((K, M)), [0.01 * rng.standard_normal((K, M)) for _ in range(5)]
     X = rng.standard_normal((K, K))
     mixed = np.eye(K) + 0.1 * (X + X.T) / 2 * (1 - np.eye(K))
     commuting, other = run(np.eye(K), R, alpha), run(mixed, R, alpha)
-    target = quadratic.closest_solution(R)[1]
 
-    def gap(traj, end):
-        return np.linalg.norm(traj.R - end, axis=(1, 2))
+    def gap(traj, R):
+        return np.linalg.norm(traj.R - quadratic.closest_solution(R)[1], axis=(1, 2))
 
-    own = gap(commuting, target)
-    far = [gap(commuting, quadratic.closest_solution(r)[1]) for r in others]
-    drifting = gap(other, target)
-    S, S_other = quadratic.polar(commuting.R), quadratic.polar(other.R)
-
-    fig, axes = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
-    axes = axes.ravel()
-    axes[0].plot(alpha, own, "C0", label="closest to its start, Q(0) = 1")
-    axes[0].plot(alpha, drifting, "C3--", label="closest to its start, Q(0) not commuting")
-    axes[0].plot(alpha, np.transpose(far), "0.7", lw=1)
-    axes[0].plot([], [], "0.7", label="closest to other starts")
-    axes[0].axhline(np.sqrt(2 * K), color="k", lw=0.8, ls=":")
-    axes[0].text(1.2, np.sqrt(2 * K) * 1.1, r"$\sqrt{2K}$: unrelated solutions", fontsize="small")
-    axes[0].set(yscale="log", ylim=(3e-4, 8), ylabel=r"$|R - \sqrt{K/M}\,S(0)|_F$")
-    axes[0].legend(frameon=False, fontsize="small", loc="lower left")
-    axes[0].set_title(r"$N \to \infty$", fontsize="medium")
-    for m in range(M):
-        axes[1].plot(alpha, S[:, :, m], f"C{m}", lw=1.2)
-        axes[1].plot(alpha, S_other[:, :, m], f"C{m}--", lw=0.8)
-    axes[1].set(ylabel=r"entries of $S = R\,(R^TR)^{-1/2}$", ylim=(-1, 1))
-    axes[1].set_title(r"$N \to \infty$; dashed: Q(0) not commuting", fontsize="medium")
-    for ax in axes[:2]:
-        ax.set(xscale="symlog", xlabel=r"$\alpha$ = steps / $N$", xlim=(0, alpha[-1]))
-    errors = [commuting.eps_g, *(run(np.eye(K), r, alpha).eps_g for r in others)]
-    law = quadratic.final_descent(alpha[alpha > 300], K, M, eta=ETA)
-    axes[2].loglog(alpha[1:], np.transpose(errors[1:])[1:], "0.7", lw=1)
-    axes[2].loglog(alpha[1:], errors[0][1:], "C0", label="start of the blue line above")
-    axes[2].loglog(alpha[alpha > 300], law, "k:", lw=2, label="algebraic end")
-    axes[2].set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$")
-    axes[2].set_title("all starts find a solution", fontsize="medium")
-    axes[2].legend(frameon=False, fontsize="small", loc="lower left")
-    sgd = draw_sgd(axes[3])
-    fig.savefig("quadratic_bias.png", dpi=150)
+    own, drifting, far = gap(commuting, R), gap(other, R), [gap(commuting, r) for r in others]
+    ax.plot(alpha, own, "C0", label="closest to its start, Q(0) = 1")
+    ax.plot(alpha, drifting, "C3--", label="closest to its start, Q(0) not commuting")
+    ax.plot(alpha, np.transpose(far), "0.7", lw=1)
+    ax.plot([], [], "0.7", label="closest to other starts")
+    ax.set(yscale="log", ylim=(3e-4, 8), ylabel=r"$|R - \sqrt{K/M}\,S(0)|_F$")
+    ax.set(xscale="symlog", xlabel=r"$\alpha$ = steps / $N$", xlim=(0, alpha[-1]))
+    ax.legend(frameon=False, fontsize="small", loc="lower left")
+    ax.set_title(r"$N \to \infty$", fontsize="medium")
     flags = quadratic.conserves_polar(np.eye(K), R), quadratic.conserves_polar(mixed, R)
-    return own, far, drifting, np.abs(S - S[0]).max(), np.abs(S_other - S_other[0]).max(), flags, sgd, (errors, law)
+    print(f"distance to the closest solution: {own[0]:.2f} -> {own[-1]:.1e}; to others above {np.min(far):.2f}")
+    assert flags == (True, False) and own[-1] < 5e-3 and min(f[-1] for f in far) > 2 and drifting[-1] > 0.02
+    S = quadratic.polar(commuting.R)
+    assert np.abs(S - S[0]).max() < 1e-12
+
+
+def draw_law(ax):
+    """Mean distance between start and end against eta: law and SGD."""
+    sets = (
+        ("b = 1", {}, "C0", [(0.1, 400, 20, 250.0), (0.25, 400, 40, 120.0), (0.6, 800, 60, 60.0)]),
+        ("b = 4", {"batch_size": 4}, "C2", [(0.6, 800, 30, 60.0)]),
+        ("b = 1, label noise 1", {"noise": 1.0}, "C1", [(0.6, 800, 60, 70.0)]),
+    )
+    etas = np.array([0.03, 0.1, 0.25, 0.6, 0.8])
+    for label, options, color, points in sets:
+        law = {eta: quadratic.selected(4, 2, eta=eta, **options).distance for eta in etas}
+        ax.plot(etas, list(law.values()), color, label=label)
+        for eta, N, runs, alpha in points:
+            value, error = mean(turn(eta, N, runs, alpha, **options))
+            ax.errorbar(eta, value, 2 * error, fmt="o", color=color, capsize=2, ms=4)
+            print(f"eta = {eta}, {label}, N = {N}: SGD {value:.3f} +- {error:.3f}, law {law[eta]:.3f}")
+            assert abs(value - law[eta]) < 3 * error + 0.04 * law[eta]  # corrections of the law are of order 1/sqrt(N)
+    ax.axhline(0, color="k", lw=0.8)
+    ax.text(0.03, 0.02, r"equations of $N \to \infty$", fontsize="small")
+    ax.axhline(2, color="k", lw=0.8, ls=":")
+    ax.text(0.03, 1.9, r"$\sqrt{2M}$: unrelated solutions", fontsize="small")
+    ax.set(xscale="log", xlabel=r"$\eta$", ylabel=r"$\langle|S_{\rm end} - S(0)|\rangle$")
+    ax.set_xticks(etas, [f"{x:g}" for x in etas])
+    ax.minorticks_off()
+    ax.legend(frameon=False, fontsize="small", loc="center left")
+    ax.set_title("SGD from random weights: law and runs", fontsize="medium")
+
+
+def stationary(law, eta):
+    """The variance that noise of the plateau alone would add, and its exact size, both in units of a^2."""
+    width, h, c0 = law.K, eta / (2 * law.K), 1 + 2 / law.M
+    u = c0 - law.rate / (4 * h)
+    q = u * width / (width + 2)
+    spread = (u - c0) ** 2 + 2 * u**2 / (width + 2) + 2 * (law.M + 2) / law.M**2
+    estimate = 4 * eta**2 * q / width**2 * spread / (2 * law.rate)
+    return estimate / law.amplitude**2, law.kappa / law.amplitude**2
+
+
+def draw_variance(ax):
+    """Variance kappa / a^2 against eta, and what the noise on the plateau would give."""
+    etas = np.geomspace(0.01, 0.8, 20)
+    estimate, exact = np.transpose([stationary(quadratic.selected(4, 2, eta=x), x) for x in etas])
+    ax.loglog(etas, exact, "C0", label=r"$\kappa/a^2$")
+    ax.loglog(etas, estimate, "k:", label="noise of the plateau alone")
+    ax.set(xlabel=r"$\eta$", ylabel="variance relative to that of the start")
+    ax.legend(frameon=False, fontsize="small")
+    ax.set_title("noise that the growing overlaps collect", fontsize="medium")
+    print(f"noise of the plateau alone over kappa: {np.min(estimate / exact):.3f} ... {np.max(estimate / exact):.3f}")
+    assert np.all((estimate / exact > 1) & (estimate / exact < 1.1))
+
+
+def draw_sizes(ax):
+    """Mean distance against N, random weights and fixed overlaps."""
+    R, sizes = 0.2 * np.random.default_rng(1).standard_normal((4, 2)), [200, 800, 3200]
+    for label, style, start, runs in (
+        ("random weights", "C0o-", None, (60, 40, 10)),
+        (r"$R(0) \sim 0.2$", "C1x--", R, (20, 10, 5)),
+    ):
+        values, errors = np.transpose([mean(turn(0.6, N, n, 60.0, start)) for N, n in zip(sizes, runs, strict=True)])
+        ax.errorbar(sizes, values, 2 * errors, fmt=style, capsize=2, lw=1, label=label)
+        print(f"eta = 0.6, {label}: N = 200, 800, 3200: {values.round(3)}")
+        if start is None:
+            law = quadratic.selected(4, 2, eta=0.6).distance
+            ax.axhline(law, color="C0", lw=0.8)
+            assert np.all(np.abs(values - law) < 3 * errors + 0.04 * law)
+        else:
+            assert 2.5 < values[0] / values[2] < 6.5  # 16 times N is a fourth of the distance
+    ax.set(xscale="log", yscale="log", ylim=(0.03, 3), xlabel="N", ylabel=r"$\langle|S_{\rm end} - S(0)|\rangle$")
+    ax.set_xticks(sizes, [str(N) for N in sizes])
+    ax.minorticks_off()
+    ax.legend(frameon=False, fontsize="small", loc="lower left")
+    ax.set_title(r"SGD, $\eta = 0.6$", fontsize="medium")
+
+
+def main():
+    fig, axes = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
+    for draw, ax in zip((draw_closest, draw_law, draw_variance, draw_sizes), axes.ravel(), strict=True):
+        draw(ax)
+    fig.savefig("quadratic_bias.png", dpi=150)
 
 
 if __name__ == "__main__":
-    own, far, drifting, drift, drift_other, flags, (random, slow, fixed), (errors, law) = main()
-    others = np.array(far)[:, -1].round(2)
-    print(f"distance to the closest solution: {own[0]:.2f} -> {own[-1]:.1e}; to five others: {others}")
-    print(f"drift of S: {drift:.1e} from Q(0) = 1, {drift_other:.3f} from a Q(0) that does not commute")
-    assert flags == (True, False)
-    assert own[-1] < 5e-3 and min(f[-1] for f in far) > 2
-    assert drift < 1e-12
-    ends = np.array([x[-1] for x in errors]) / law[-1]
-    print("eps_g in the end / algebraic law:", ends.round(3))
-    assert np.all(np.abs(ends - 1) < 0.04)  # the law counts from alpha = 0, these from their escape at about 100
-    assert drifting[-1] > 0.02 and drift_other > 0.01
-    print("SGD, |S_end - S(0)|: random weights, eta = 0.6", np.round(random, 2), "eta = 0.1", np.round(slow, 2))
-    print("SGD, |S_end - S(0)|: fixed overlaps, eta = 0.6", np.round(fixed, 3))
-    # runs scatter by 0.4 (eta = 0.6) and 0.25: four standard errors of 10 runs; 16 times N is a fourth of the distance
-    assert all(0.5 < x < 1.5 for x in random) and all(0.15 < x < 0.75 for x in slow)
-    assert 2.5 < fixed[0] / fixed[2] < 6.5
+    main()

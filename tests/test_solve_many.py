@@ -284,7 +284,7 @@ def test_schedules_of_a_batch_are_those_of_solve(tmp_path):
 @pytest.mark.parametrize(
     "schedule, words",
     [
-        ([None] * 4, "there are 3 models, 1 starts and 4 schedules"),
+        ([None] * 4, "there are 3 models and 4 schedules"),
         ([None, 0.5, None], r"schedule\[1\] = 0.5; expected a Schedule"),
         ({"weight_decay": ov.Schedule.cosine(1.0)}, "weight_decay is 0 in the model"),
     ],

@@ -106,7 +106,8 @@ def paired(models, starts, schedule=None):
             single(value, f"{name}[{i}]" if len(values) > 1 else name)
     n = max(map(len, lists))
     if {*map(len, lists)} - {1, n}:
-        there = f"{len(models)} models, {len(starts)} starts and {len(schedules)} schedules"
+        kinds = zip(("models", "starts", "schedules"), lists, strict=True)
+        there = " and ".join(f"{len(values)} {name}" for name, values in kinds if len(values) != 1)
         raise ValueError(f"there are {there}; expected equal numbers, or one of each.")
     models, starts, schedules = (x * (n // len(x)) for x in lists)
     for i, start in enumerate(starts):

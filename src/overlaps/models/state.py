@@ -320,8 +320,8 @@ class State(Record):
         """
         _check_teacher(model)
         L, K, M = model.spectrum.L, model.K, model.M
-        r, t = _teacher(model, r=(r, (L, K, M)), t=(t, (L, M, M)))
         q, s = check.array("q", q, (L, K, K)), model.spectrum.s[:, None, None]
+        r, t = _teacher(model, r=(r, (L, K, M)), t=(t, (L, M, M)))
         T, means = np.sum(s * t, axis=0), _means(model, m, n)
         return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v), alpha=alpha, **means).on(model)
 
@@ -420,6 +420,8 @@ def _check_teacher(model):
 
 def _teacher(model, **parts):
     """Checked overlaps with teachers, given as (array, shape) by name; without a teacher there need be none."""
+    if model.M and (missing := [f"{name}, of shape {shape}" for name, (value, shape) in parts.items() if value is None]):
+        raise TypeError(f"missing {' and '.join(missing)}: the model has a teacher, M = {model.M}")
     return tuple(
         check.array(name, np.zeros(shape) if value is None and model.M == 0 else value, shape)
         for name, (value, shape) in parts.items()
