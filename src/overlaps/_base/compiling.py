@@ -49,5 +49,6 @@ event.register("numba:compile", watch)
 def _say(folder):
     kept = "once per machine" if folder else "in every process, as no cache folder can be written (NUMBA_CACHE_DIR)"
     if not said:
-        said.append(f"overlaps: compiling kernels, {kept}: 10 to 30 s; 'python -m overlaps warm' does it ahead.")
+        ahead = "'python -m overlaps warm' does it ahead"
+        said.append(f"overlaps: compiling kernels, {kept}: half a minute to a minute; {ahead}.")
         print(said[0], file=sys.stderr, flush=True)

@@ -420,7 +420,9 @@ def _check_teacher(model):
 
 def _teacher(model, **parts):
     """Checked overlaps with teachers, given as (array, shape) by name; without a teacher there need be none."""
-    if model.M and (missing := [f"{name}, of shape {shape}" for name, (value, shape) in parts.items() if value is None]):
+    if model.M and (
+        missing := [f"{name}, of shape {shape}" for name, (value, shape) in parts.items() if value is None]
+    ):
         raise TypeError(f"missing {' and '.join(missing)}: the model has a teacher, M = {model.M}")
     return tuple(
         check.array(name, np.zeros(shape) if value is None and model.M == 0 else value, shape)
