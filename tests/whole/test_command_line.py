@@ -19,6 +19,7 @@ def test_command_line(capsys):
     assert "demo" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_warm_says_what_it_compiled_and_where(capsys, monkeypatch):
     """Two of its tasks, so that the test is short; the whole list is run by the slow test of an empty cache."""
     monkeypatch.setattr("overlaps.__main__._integrations", lambda: list(islice(_integrations(), 2)))

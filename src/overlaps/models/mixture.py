@@ -268,8 +268,8 @@ def gaussian_mixture(
     Notes
     -----
     Exact for N -> infinity at fixed alpha = steps / N and fixed lengths of the class means: ``|mu_c|^2`` of order one,
-    not N. Class covariances commute. All averages are closed forms for erf, linear and quadratic students; the matrix C of
-    relu students is a smooth integral, whose error is estimated.
+    not N. Class covariances commute. All averages are closed forms for erf, linear and quadratic students; the matrix C
+    of relu students is a smooth integral, whose error is estimated.
 
     References
     ----------
