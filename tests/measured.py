@@ -264,3 +264,12 @@ def turns_of_frames(eta, N, alpha, runs=100):
     runs = ov.simulate(model, N=N, alpha=[0.0, alpha], rng=1, runs=runs, method="reduced")
     first, last = np.moveaxis(quadratic.polar(runs.R), 1, 0)
     return np.linalg.norm(last - first, axis=(1, 2)).mean()
+
+
+def spread_while_leaving(N):
+    """Standard deviation of eps_g over 300 runs, over the predicted one, on a plateau and while it is left."""
+    model, alpha = ov.committee_machine(2, 2, eta=1.5), np.array([0.0, 10.0, 40.0, 60.0, 70.0])
+    start = ov.State.from_overlaps(model, Q=np.diag([0.5, 0.4]), R=np.diag([0.02, 0.03]), T=np.eye(2))
+    predicted = ov.fluctuations(ov.solve(model, start, alpha), N).std("eps_g")
+    runs = ov.simulate(model, N=N, alpha=alpha, rng=1, runs=300, start=start, method="reduced")
+    return runs.eps_g.std(axis=0, ddof=1)[1:] / predicted[1:]
