@@ -487,6 +487,7 @@ def shrinking(**options):
     return model, ov.State.from_overlaps(model, Q=[[0.25]], R=[[0.0]], T=[[1.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["DOP853", scipy.integrate.DOP853, "RK45", "structured", "exponential", "LSODA"])
 def test_a_norm_that_vanishes_ends_a_gradient_flow(method):
     """Exact: with R = 0, u = sqrt(Q) obeys u' = -eta (u + 2/pi), and reaches zero at log(1 + pi u_0/2) / eta."""

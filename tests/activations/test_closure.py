@@ -100,6 +100,7 @@ def test_closure_is_its_definition(activation, teacher_activation, rng):
             np.testing.assert_allclose(got, expected, atol=2e-10)
 
 
+@pytest.mark.slow
 def test_larger_networks_against_sampling(activation, teacher_activation, rng):
     K, M, n = 3, 4, 400_000
     model = _model(activation, teacher_activation, K, M, rng)

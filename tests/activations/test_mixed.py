@@ -183,6 +183,7 @@ def test_C_against_60_digits(student, teacher, kind, rng):
     np.testing.assert_allclose(evaluate(f, S, w, K)[2], expected, rtol=0, atol=limit * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["generic", "parallel", "plane"])
 def test_cones_of_three_students_against_60_digits(kind, rng):
     K, student, teacher = 3, LEAKY, ov.polynomial([0.3, 0.0, 0.5, 0.2])

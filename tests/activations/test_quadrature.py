@@ -242,6 +242,7 @@ def test_sobol_estimate_over_many_states():
     assert np.median(ratios) > 0.1  # and it is no wild overestimate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tensor", "pairs", "sobol", "mixture"])
 @pytest.mark.parametrize("eps", [1e-2, 1e-4])
 def test_eps_g_and_C_vanish_together_when_the_student_approaches_the_teacher(method, eps):

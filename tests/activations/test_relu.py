@@ -176,6 +176,7 @@ def test_relu_C_against_60_digits(K, M):
     np.testing.assert_allclose(relu_C(S, w, K, noise=0.3), mp_C(S, w, K, RELU, noise=0.3), atol=5e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("teacher", "K", "M"), [("linear", 3, 2), ("quadratic", 3, 2), ("erf", 2, 1)])
 def test_mixed_C_against_60_digits(teacher, K, M):
     rng = np.random.default_rng(7)
@@ -226,6 +227,7 @@ def aligned(rng, teacher_of, M, eps):
     return X @ X.T, w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eps", [1e-1, 1e-3, 1e-5])
 def test_relu_C_near_alignment(eps):
     S, w = aligned(np.random.default_rng(1), np.array([0, 1]), 2, eps)

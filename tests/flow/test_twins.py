@@ -38,6 +38,7 @@ PAIRS = {
 CASES = [*((name, "DOP853") for name in PAIRS), *((name, "structured") for name in list(PAIRS)[:4]), ("relu", "RK45")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "method"), CASES)
 def test_equal_students_learn_as_one(name, method):
     """The flow leaves equal students equal, but amplifies what rounding adds: they parted, or lost positivity.

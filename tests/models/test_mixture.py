@@ -131,6 +131,7 @@ def test_from_weights():
 HALVES = slice(0, 20), slice(20, 40)
 
 
+@pytest.mark.slow
 def test_random_starts_have_the_law_of_weights():
     """Means and variances of overlaps with the centroids, against explicit weights."""
     rng, N, runs = np.random.default_rng(4), 40, 300

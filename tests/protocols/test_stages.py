@@ -23,6 +23,7 @@ START = dataclasses.replace(FIRST.random_start(N=30_000, rng=3, student_scale=0.
 KNOTS, VALUES = 0.5 + np.array([0.0, 0.7, 2.0, 3.0]), np.array([1.0, 1.6, 0.4, 0.6])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["final", "mean"])
 @pytest.mark.parametrize("heads", [None, HEADS], ids=["one readout", "heads"])
 def test_gradients_through_switches_against_differences(heads, objective):

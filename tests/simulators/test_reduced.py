@@ -120,6 +120,7 @@ def frame_of(coordinates, rows):
 # --- one step ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("activation", [ov.erf, ov.relu, ov.quadratic, SMOOTH], ids=str)
 def test_path_of_explicit_weights(case, activation):

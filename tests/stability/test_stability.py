@@ -621,7 +621,8 @@ def test_the_least_noise_leaves_the_crossing(noise):
     assert found == pytest.approx(np.pi * np.sqrt(5 / 3), rel=1e-9) and found.kind == "crossing"
 
 
-@pytest.mark.parametrize("work", [250, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("work", [250, (500)])
 @pytest.mark.parametrize("K, noise", [(1, 1e-3), (2, 0.1)])
 def test_fixed_point_that_runs_away(K, noise, work, monkeypatch):
     """More noise leaves no bifurcation: weights grow, the fixed point stays stable, and that is said after some work.

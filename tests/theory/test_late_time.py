@@ -209,13 +209,14 @@ def test_errors_of_a_trajectory(L, end, gap, ratio):
 LATE = [1e-4, 1e-6, 1e-8, 1e-12]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "L, flow, levels, expected",
     [
         (1, True, LATE[1:], [2.60, 2.61, 2.61]),
         (1, False, LATE[1:], [2.55, 2.55, 2.55]),
         (3, True, LATE[2:], [1.12, 1.12]),
-        pytest.param(9, True, LATE, [1.10, 1.03, 1.020, 1.013], marks=pytest.mark.slow),
+        (9, True, LATE, [1.10, 1.03, 1.020, 1.013]),
     ],
 )
 def test_share_of_the_first_order_at_late_times(L, flow, levels, expected):

@@ -82,6 +82,7 @@ LEADING = {
 REFINED = {0.75: 0.99998, 1.0: 0.99984, 1.5: 0.9973}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", LEADING)
 def test_leading_and_refined_laws_against_the_fixed_point(beta):
     """From k = d = 1e2 to 1e6, alpha = 1, Delta = 1/2: the leading law converges slowly, the refined one at once."""
@@ -356,6 +357,7 @@ def test_maxwell_point_of_the_second_transition(two):
     assert two.potential(other, 3.75) == pytest.approx(-0.7284480, abs=6e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("below", [1e-6, 1e-10, 1e-13, 0.0])
 def test_noise_just_below_the_critical(below):
     """The window closes like the cube of its distance: nothing but rounding is left of it, and nothing fails."""
@@ -393,6 +395,7 @@ def test_potential_is_that_of_many_features(gamma):
     assert law.potential(phase, alpha) == pytest.approx(found.phi / k, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("Delta", [1e-4, 1e-12, 1e-200])
 def test_subcritical_with_tiny_noise(Delta):
     """The learned branch begins near alpha = gamma: eps = k/lam at large lam, as for any number of parameters."""
@@ -450,6 +453,7 @@ EXTREME = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation, Delta, threshold, overlap", EXTREME, ids=str)
 def test_extreme_equal_readouts(activation, Delta, threshold, overlap):
     law = EqualReadouts(noise=Delta**0.5, activation=activation, allow_degree2=True)

@@ -130,6 +130,7 @@ def test_m_in_closed_form():
     assert np.allclose(4 * lam * q**2 * (1 - q), 1, rtol=1e-10)  # 1 - q loses digits at large lam
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("c3", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("above", [0.0, 1e-14, 1e-12, 1e-9, 0.9e-8, 1.1e-8, 1e-6, 1e-3])
 def test_continuous_onset_starts_at_zero(c3, above):
@@ -320,6 +321,7 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta, k, Delta, feature, begin, end", WINDOWS)
 def test_windows_of_similar_readouts(beta, k, Delta, feature, begin, end):
     """The digits given, and the solutions themselves: who knows the feature just inside and just outside."""
@@ -431,7 +433,8 @@ def test_thinned_transitions_are_looked_at_again(monkeypatch):
     assert np.allclose([x.eps for x in thin], [x.eps for x in full], rtol=1e-12)
 
 
-@pytest.mark.parametrize("nu, k_c", [(1e4, 280), (1e8, 138_000), pytest.param(3e9, 1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("nu, k_c", [(1e4, 280), (1e8, 138_000), (3e9, 1_000_000)])
 def test_a_million_features(nu, k_c):
     result = teacher(0.75, 10**6, 0.5).solve(nu=nu)
     assert result.converged and result.k_c == pytest.approx(k_c, rel=0.02)

@@ -346,6 +346,7 @@ def test_spectrum_of_one_matrix(rng, d, p, alpha, lam):
     assert np.all(np.abs(found / oracle - 1) < tolerance), (found / oracle - 1).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha, beta, lam", [(1.3, 0.8, 1.0), (1.0, 1.0, 1e-2), (0.5, 2.0, 0.1), (3.0, 0.5, 1e-3)])
 def test_marchenko_pastur_by_plain_iteration(alpha, beta, lam):
     """V1 and V2 by the printed iteration with g from the quadratic equation, and moments of the law by integration."""

@@ -30,6 +30,7 @@ def test_rule_against_adaptive_integration(law):
     assert weight.sum() == pytest.approx(1, rel=1e-12) and np.all(t > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows, beta", [("iid", 1.0), ("orthonormal", 0.7)])
 @pytest.mark.parametrize("law", ["gaussian", "uniform", TILTED])
 def test_convergence_in_the_number_of_letters(law, rows, beta):

@@ -303,6 +303,7 @@ def test_sgd_mean_and_threshold_of_blocks_of_different_size(rng):
     assert np.max(np.abs(np.linalg.eigvals(step))) == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eta", [0.5, 1.0])
 def test_sgd_mean_against_sgd(eta, rng):
     """3000 runs from random weights, N = 64, L = 8; the ODE is 8 to 11 % low at eta = 1."""

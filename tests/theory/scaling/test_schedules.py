@@ -72,6 +72,7 @@ def local_exponent(curve, law, low=1e5, high=1e6):
     return -np.log(values[1] / values[0]) / np.log(high / low)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, power, expected",
     [(0.25, 3 / 7, 3 / 7), (0.5, 0.25, 0.25), (0.5, 0.5, 0.5), (0.5, 0.75, 0.25), (0.0, 1 / 3, 1 / 3)],
