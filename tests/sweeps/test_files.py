@@ -43,6 +43,18 @@ def test_values_of_any_plain_kind_come_back(tmp_path):
     assert found != ov.sweep(mixed, [{"x": 1.0}, {"x": 2.0}, {"x": -3}])
 
 
+def test_keys_that_look_like_places_do_not_mix(tmp_path):
+    model = ov.committee_machine(1, 1, eta=0.1)
+    start = model.random_start(N=20, rng=1)
+    kept = ov.sweep(
+        lambda x: {"a.b": np.full(2, x), "a": {"b": np.full(2, -x)}, "a/q": np.ones(1), "../s": [start, start.q]},
+        {"x": [1.0, 2.0]},
+    )
+    kept.save(tmp_path / "keys.npz")
+    assert ov.load(tmp_path / "keys.npz") == kept
+    assert ov.load(tmp_path / "keys.npz")[1]["a.b"][0] == 2
+
+
 def test_what_no_file_holds_is_named_before_anything_is_written(tmp_path):
     kept = ov.sweep(lambda x: [1.0, {"it": object() if x == 2 else x}], {"x": [1, 2]})
     with pytest.raises(ValueError, match=r"values\[1\]\.1\.it = <object .*checkpoint="):

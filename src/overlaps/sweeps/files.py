@@ -14,12 +14,12 @@ COLLECTIONS: dict[str, Any] = {"list": list, "tuple": tuple}
 
 
 def described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """JSON for a value; its arrays join ``arrays``, by names that begin with ``name``."""
+    """JSON for a value at the place ``name``; its arrays join ``arrays``, under numbers: keys may hold any sign."""
     if type(value) in PLAIN:
         return {"plain": value}
     if isinstance(value, np.ndarray | np.generic | complex) and np.asarray(value).dtype.kind in "biufcU":
-        arrays[name] = np.asarray(value)
-        return {"array" if isinstance(value, np.ndarray) else "scalar": name}
+        arrays[number := f"{len(arrays)}"] = np.asarray(value)
+        return {"array" if isinstance(value, np.ndarray) else "scalar": number}
     for kind, maker in COLLECTIONS.items():
         if type(value) is maker:
             return {kind: [described(x, f"{name}.{i}", arrays) for i, x in enumerate(value)]}
@@ -27,8 +27,9 @@ def described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"dict": {key: described(x, f"{name}.{key}", arrays) for key, x in value.items()}}
     if has_file(value):
         head, own = contents(value)
-        arrays |= {f"{name}/{key}": x for key, x in own.items()}
-        return {"record": head, "at": f"{name}/"}
+        folder = f"{len(arrays)}/"
+        arrays |= {folder + key: x for key, x in own.items()}
+        return {"record": head, "at": folder}
     raise ValueError(
         f"{name} = {check.shown(value)}; expected results that have a file of their own, numbers, arrays, texts, and "
         "lists or dicts of them. Pickle anything else, or sweep with checkpoint=."
