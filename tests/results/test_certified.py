@@ -44,6 +44,17 @@ def test_a_curve_that_keeps_its_tolerance_is_the_same_curve():
     assert 1e-12 < worst < FACTOR * traj.rtol
 
 
+def test_inputs_in_classes_are_certified_without_a_teacher_too():
+    for M, more in ((0, {}), (2, {"spectrum": ov.power_law(beta=1.0, L=2), "ratios": [[1.0, 2.0], [0.5, 1.0]]})):
+        gram = np.array([[[1.5, -0.5], [-0.5, 1.0]]] * len(more.get("ratios", [0])))
+        model = ov.gaussian_mixture(2, M, gram=gram, weights=[0.4, 0.6], labels=[1, -1], eta=0.5, **more)
+        start = model.random_start(N=500, rng=1)
+        fine = ov.solve(model, start, [0.0, 2.0], certify=True)
+        assert fine.success and 0 < np.abs(fine.error.eps_g[1]) < FACTOR * fine.rtol and fine.error.R.shape[-1] == M
+        with pytest.raises(ValueError, match="late=True with inputs in classes"):
+            ov.solve(model, start, [0.0, 2.0], late=True)
+
+
 def test_a_missed_tolerance_is_no_success():
     """SciPy's RK45 does not look at eps_g, which falls to 1e-8."""
     model = ov.committee_machine(2, 2, eta=1.5)

@@ -62,6 +62,8 @@ def evolve(
     times, every_step = output_times(alpha, start.alpha)
     if model.classes is not None and not check.flag("blocks", blocks):
         raise ValueError("blocks=False with inputs in classes, whose errors need the overlaps of blocks; leave it out.")
+    if model.classes is not None and check.flag("late", late):
+        raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
     if check.flag("late", late) and not check.flag("blocks", blocks):
         raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
     check_domain(model, seen(model, start), start.v)
