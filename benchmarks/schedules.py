@@ -25,6 +25,11 @@ def rows():
     def many(**options):
         return ov.solve(WIDE, wide, [END], method="structured", **options)
 
+    noises = [dataclasses.replace(MODEL, noise=noise) for noise in np.linspace(0.1, 0.3, 20)]
+
+    def batch(**options):
+        return ov.solve_many(noises, START, [END], method="DOP853", threads=1, **options)
+
     def sgd(**options):
         return ov.simulate(MODEL, N=1000, alpha=[20.0], rng=1, start=START, **options)
 
@@ -34,10 +39,11 @@ def rows():
         "two stages": (few, {"model": halves}),
         "drift": (few, {"model": dataclasses.replace(MODEL, drift=0.05)}),
         "cosine, BDF, 64 eigenvalues": (many, {"schedule": cosine}),
+        "cosine, solve_many, 20 trajectories": (batch, {"schedule": cosine}),
         "cosine, reduced SGD, 20000 steps": (sgd, {"schedule": cosine}),
     }
     for name, (run, options) in cases.items():
-        counts = [getattr(found, "nfev", None) for found in (run(**options), run())]
+        counts = [int(np.sum(getattr(found, "nfev", 0))) for found in (run(**options), run())]
         note = f"{counts[0]} evaluations, without {counts[1]}" if all(counts) else ""
         baselines = {"without": run}
         yield row(PART, name, lambda run=run, options=options: run(**options), baselines, note=note)

@@ -281,6 +281,33 @@ def test_schedules_of_a_batch_are_those_of_solve(tmp_path):
     assert len(alone) == 3 and alone[0] == batch[0]
 
 
+def test_schedules_of_built_in_shapes_are_stepped_in_compiled_code(monkeypatch):
+    """All five factors, jumps between output times, two layers, three eigenvalues: digits and evaluations of solve."""
+    rich = ov.committee_machine(
+        3, 2, eta=0.8, eta_v=0.5, noise=0.3, weight_decay=(0.05, 0.1), batch_size=2, spectrum=ov.power_law(beta=1, L=3)
+    )  # fmt: skip
+    models, S = variants(rich, eta=[0.3, 0.5, 0.8, 0.9]), ov.Schedule
+    start = dataclasses.replace(rich.random_start(N=30_000, rng=1), alpha=0.5)
+    one = {
+        "eta": S.warmup(2.0) * S.step([3.3], [0.5]), "eta_v": S.step([1.7], [2.0]), "noise": S.power(0.5, scale=2.0),
+        "weight_decay": S.cosine(4.0, last=0.2), "batch_size": S.step([2.5], [1.5]),
+    }  # fmt: skip
+    python = S.from_function(lambda alpha: 1 / (1 + alpha))
+    each, times = [one, None, one, python], [1.0, 2.0, 4.0, 5.0]
+    expected = [ov.solve(*x, times, schedule=f) for *x, f in zip(models, [start] * 4, each, strict=True)]
+    evolve, asked = overlaps.integrators.many.evolve, []
+    monkeypatch.setattr(
+        "overlaps.integrators.many.evolve",
+        lambda *x, schedule, **options: asked.append(schedule) or evolve(*x, schedule=schedule, **options),
+    )
+    batch = many(models, start, times, schedule=each)
+    assert asked == [python]  # the only one whose steps call Python
+    for i, traj in enumerate(expected):
+        assert batch[i] == traj and batch.nfev[i] == traj.nfev
+    stopped = many(models[:1], start, times, schedule=one, stop=float(expected[0].eps_g[1]))
+    assert stopped.end[0] == pytest.approx(2.0) and asked[1:] == [one]
+
+
 @pytest.mark.parametrize(
     "schedule, words",
     [

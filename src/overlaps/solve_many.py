@@ -36,7 +36,7 @@ def solve_many(
 
     Trajectories are stepped by DOP853 in compiled code, one after another in each thread, without Python in between.
     What the compiled code does not do goes through ``solve`` in the same threads, at its speed: stiff problems, other
-    methods, schedules, activations of Python functions, the step in which ``stop`` is met, kinked students that are
+    methods, schedules and activations of Python functions, the step in which ``stop`` is met, kinked students that are
     nearly parallel, divergence.
 
     Parameters

@@ -10,62 +10,63 @@ from ._steps import BOOL, CLOSURE, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN
 
 FOUR = types.Array(REAL, 4, "C")
 CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
+PIECES = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR])
 ALL = types.void(
-    types.FunctionType(SIGNATURE), types.FunctionType(CLOSURE), INT, INT, BOOL, MATRIX, CUBE, FOUR, CONTROLS, VECTOR,
-    INTS, CUBE, MATRIX, MATRIX, CUBE, INTS, INTS,
+    types.FunctionType(SIGNATURE), types.FunctionType(CLOSURE), INT, INT, BOOL, MATRIX, CUBE, FOUR, CONTROLS, PIECES,
+    VECTOR, INTS, INTS, CUBE, MATRIX, MATRIX, CUBE, INTS, INTS,
 )  # fmt: skip
 
 
 @jit
-def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, controls, times, halt, S, w, y, records, nfev,
-              state):  # fmt: skip
+def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, controls, pieces, stops, places, halt, S, w, y,
+              records, nfev, state):  # fmt: skip
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
-    ``rates`` (b, 7) = eta, eta_v, noise, decay, decay_v, second_order, drift; ``spectra`` (b, 2, L) = s, p;
-    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step).  ``records``
-    (b, n, kept + 1)
-    takes the packed overlaps, or their sums over blocks if ``kept`` is fewer, and the account of the error of eps_g.
+    ``rates`` (b, 9) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v; ``spectra`` (b, 2, L) =
+    s, p; ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step);
+    ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.  ``records``
+    (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over blocks if
+    ``kept`` is fewer, and the account of the error of eps_g.
     ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
     """
     rtol, atol, max_step, growth, kinks, level, first = controls
     n, M = y.shape[1], S.shape[1] - K
     kept = records.shape[2] - 1
-    whole, real = np.zeros(0, np.int64), np.zeros(0)
+    channels, codes, edges, data, knots = pieces
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
-    driving = np.ones(5), A, B, dv  # nothing changes on the way
-    pace = whole, whole, whole, real, real, 0.0, 0.0, driving
+    driving = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
     dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(w.shape[1])
-    y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((times.size, n + 2))
+    y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((stops.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
-        eta, eta_v, noise, decay, decay_v, second_order, drift = rates[b]
+        eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v = rates[b]
         s = spectra[b, 0]
         constants = (
             K, teacher, eta, eta_v, noise, s, spectra[b, 1], tau[b], decay, decay_v, second_order, trains_v, drift,
         )  # fmt: skip
+        pace = channels, codes, edges, data, knots, kappa, kappa_v, driving
         work = S[b], w[b], A, B, C, dv, dS, dw
         most = growth * max(1.0, largest(y[b]))
         control = rtol, atol, max_step, most, kinks, level
-        clock[0], clock[1], clock[2], clock[3] = times[0], first, 0.0, times[0]
+        clock[0], clock[1], clock[2], clock[3] = stops[0], first, 0.0, stops[0]
         place[0], place[1], place[2] = 1, 1, 0
         copy(y[b], out[0, :n])
         out[0, n] = 0.0
         eps_g = closure(S[b], w[b], K, teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = PLAIN if eps_g > level else LOOK
-        while code == PLAIN and place[0] < times.size and halt[0] == 0:
+        while code == PLAIN and place[0] < stops.size and halt[0] == 0:
             code = march(
-                closure, constants, work, control, times, False, pace, LARGEST, y[b], y_old, new, k, clock, out, place
+                closure, constants, work, control, stops, False, pace, LARGEST, y[b], y_old, new, k, clock, out, place
             )
         nfev[b] = place[2]
         if code != PLAIN:
             state[b] = 2
-        elif place[0] == times.size:
+        elif place[0] == stops.size:
             state[b] = 1
             copy(y[b], out[place[1], :n])
             out[place[1], n] = clock[2]
-            skipped = times.size - records.shape[1]
-            for j in range(records.shape[1]):
-                row, record = out[j + skipped], records[b, j]
+            for j in range(places.size):
+                row, record = out[places[j]], records[b, j]
                 record[kept] = row[n]
                 if kept == n:
                     copy(row, record[:kept])

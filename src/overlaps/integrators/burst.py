@@ -13,12 +13,16 @@ FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any othe
 ROOM = 250_000  # numbers in the records between two looks
 
 
+def pieces(pace):
+    """Pieces of schedules and their knots as compiled steps take them: none where nothing changes."""
+    whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
+    return (whole, whole, whole, real, real) if pace is None else (*pace.program.arrays, np.array(pace.knots))
+
+
 def _paced(system):
-    """Pieces of the schedules of a system, as ``march`` takes them: none where nothing changes."""
-    whole, real, pace = np.zeros(0, dtype=np.int64), np.zeros(0), system.pace
-    pieces = (whole, whole, whole, real, real) if pace is None else (*pace.program.arrays, np.array(pace.knots))
+    """What ``march`` knows of the schedules of a system."""
     driving = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
-    return *pieces, *(float(x) for x in system.model.weight_decay), driving
+    return *pieces(system.pace), *(float(x) for x in system.model.weight_decay), driving
 
 
 class Burst:

@@ -13,6 +13,7 @@ from ..flow.system import System, blocks_last, fastest_rate, rates
 from ..flow.twins import twins
 from ..models.schedule import Pace
 from ._many import march_all, ready_all
+from .burst import pieces
 from .choose import choose_method
 from .dop853 import DOP853
 from .evolve import checked_controls, checked_start, evolve, output_times
@@ -60,10 +61,12 @@ def evolve_many(
         if name in options:
             raise ValueError(f"{name} = {options[name]}; solve_many has no such option. Try ov.sweep over ov.solve.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    paces: dict[int, Any] = {}
     for i, (model, one) in enumerate(zip(models, schedules, strict=True)):
-        _check_schedule(model, one, times, f"schedule[{i}]" if isinstance(schedule, list | tuple) else "schedule")
+        name = f"schedule[{i}]" if isinstance(schedule, list | tuple) else "schedule"
+        _check_schedule(paces, model, one, times, name)
     skipped = int(np.ravel(alpha)[0] != times[0])
-    work = _Work(models, starts, schedules, times, skipped, stop, rtol, atol, method, options, blocks)
+    work = _Work(models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks)
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
     size = int(np.clip(len(models) // (4 * threads), 1, CHUNK))
@@ -86,11 +89,14 @@ def evolve_many(
     return work.solutions(tuple(schedules) if isinstance(schedule, list | tuple) else schedule)
 
 
-def _check_schedule(model, schedule, times, name):
-    """Refuse a schedule that is none before any integration."""
+def _check_schedule(paces, model, schedule, times, name):
+    """Refuse a schedule that is none before any integration; keep its Pace and largest factor of eta in ``paces``."""
+    if schedule is None:
+        return
     try:
-        if schedule is not None:
-            Pace(model, schedule).probe(times[0], times[-1])
+        pace = Pace(model, schedule)
+        if id(schedule) not in paces:
+            paces[id(schedule)] = pace, pace.probe(times[0], times[-1])[0]
     except ValueError as error:
         raise ValueError(str(error).replace("schedule", name, 1)) from None
 
@@ -139,8 +145,9 @@ SHAPE = {
 class _Work:
     """The problems of a batch and the arrays that take their solutions; ``run`` is one chunk of them."""
 
-    def __init__(self, models, starts, schedules, times, skipped, stop, rtol, atol, method, options, blocks):
+    def __init__(self, models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks):
         self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
+        self.paces = {id(None): (None, 1.0), **paces}
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
         known: dict[Any, Any] = {}
         self.starts = [_once(known, i, models[i], start) for i, start in enumerate(starts)]
@@ -162,7 +169,8 @@ class _Work:
         if models[0].K > 1:
             equal = {id(x): twins(model, x) is not None for model, x in zip(models, self.starts, strict=True)}
             self.why = [None if equal[id(x)] else why for x, why in zip(self.starts, self.why, strict=True)]
-        self.why = [None if f is not None else why for f, why in zip(schedules, self.why, strict=True)]
+        calls_python = {key for key, (pace, _) in self.paces.items() if pace is not None and pace.program.functions}
+        self.why = [None if id(f) in calls_python else why for f, why in zip(schedules, self.why, strict=True)]
         self.halt = np.zeros(1, np.int64)
 
     def _methods(self):
@@ -170,7 +178,7 @@ class _Work:
         if not self.automatic:
             return [""] * len(self.models)
         span, slowest, found = self.times[-1] - self.times[0], {}, []
-        for model, start in zip(self.models, self.starts, strict=True):
+        for model, start, schedule in zip(self.models, self.starts, self.schedules, strict=True):
             # the fastest rate is 2 (eta h + decays) with h of the start, the spectrum and the teacher's second layer
             key = id(start), id(model.spectrum), model.v_star.tobytes()
             decay = max(rates(model)[3], 0.0) + model.drift
@@ -178,7 +186,8 @@ class _Work:
                 system = System(model, start)
                 slowest[key] = system, (fastest_rate(system) / 2 - decay) / model.eta
             system, h = slowest[key]
-            name, why = choose_method(system, span, self.rtol, 2 * (model.eta * h + decay))
+            largest = self.paces[id(schedule)][1]
+            name, why = choose_method(system, span, self.rtol, 2 * (model.eta * h + decay), largest)
             found.append(why if name == "DOP853" else None)
         return found
 
@@ -201,16 +210,19 @@ class _Work:
 
     def run(self, first, last):
         """Solve the problems first ... last - 1; return their number."""
-        here = [i for i in range(first, last) if self.why[i] is not None]
-        if here:
-            self._march(here)
+        together: dict[int, list[int]] = {}
+        for i in range(first, last):
+            if self.why[i] is not None:
+                together.setdefault(id(self.schedules[i]), []).append(i)
+        for key, here in together.items():
+            self._march(here, self.paces[key][0])
         for i in range(first, last):
             if self.state[i] != FINISHED and not self.halt[0]:
                 self._evolve(i)
         return last - first
 
-    def _march(self, here):
-        """The compiled steps; ``state`` says which trajectories they have finished."""
+    def _march(self, here, pace):
+        """The compiled steps of those with one schedule; ``state`` says which of them they have finished."""
         models, starts = [self.models[i] for i in here], [self.starts[i] for i in here]
         first, packed = models[0], {id(x): (self.packing.pack(x.q, x.r, x.v), blocks_last(x.tau), x.S) for x in starts}
         y, tau, S = (np.array(x) for x in zip(*(packed[id(x)] for x in starts), strict=True))
@@ -221,11 +233,13 @@ class _Work:
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
         controls = rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, first_step
+        stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
+        places = np.searchsorted(stops, self.times[self.skipped :])
         records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)
         march_all(
             *self.compiled, first.K, first.teacher_activation.code, first.trains_v,
-            np.array([(*rates(model), model.drift) for model in models]), spectra, tau, controls, np.array(self.times),
-            self.halt, S, w, y, records, nfev, state,
+            np.array([(*rates(model), model.drift, *model.weight_decay) for model in models]), spectra, tau, controls,
+            pieces(pace), np.array(stops), places, self.halt, S, w, y, records, nfev, state,
         )  # fmt: skip
         for row, i in enumerate(here):
             if state[row] == FINISHED:
