@@ -217,7 +217,7 @@ FAULTS = {
         "integrators/test_drift.py::test_tracking_error_is_where_the_flow_ends",
     ),
     "noise_of_frozen_features": Fault(
-        "theory/scaling/law.py", "noise=np.sqrt(self.noise**2 + 2 * F),", "noise=np.sqrt(self.noise**2 + F),",
+        "theory/scaling/exact.py", "noise=np.sqrt(self.noise**2 + 2 * F),", "noise=np.sqrt(self.noise**2 + F),",
         "theory/scaling/test_law.py::test_error_is_that_of_the_dense_equations",
     ),
     "amplitude_of_the_steps": Fault(

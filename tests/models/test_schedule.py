@@ -22,6 +22,9 @@ def test_shapes_are_the_functions_they_name():
     np.testing.assert_allclose(
         S.power(0.5, scale=3.0, begin=2.0)(t), (1 + np.maximum(t - 2, 0) / 3) ** -0.5, rtol=1e-15
     )
+    falling = 0.2 + 0.8 * np.clip((7 - t) / 6, 0, 1) ** 1.5
+    np.testing.assert_allclose(S.polynomial(7.0, 1.5, begin=1.0, last=0.2)(t), falling, rtol=1e-15)
+    np.testing.assert_allclose(S.polynomial(7.0)(t), S([0.0, 7.0], [1.0, 0.0])(t), rtol=1e-15)
     np.testing.assert_allclose(S.warmup(4.0, first=0.2)(t), np.minimum(0.2 + 0.2 * t, 1.0), rtol=1e-15)
     np.testing.assert_array_equal(S.constant(0.3)(t), 0.3)
     f = S.from_function(lambda a: 1 / (1 + a), knots=[3.0])
@@ -51,6 +54,8 @@ def test_equality_asks_for_kind_knots_values_and_the_same_function():
         (lambda: S([0, 1], [1.0, np.inf]), ["values", "inf"]),
         (lambda: S([0, 1], [1.0, 1.0], "cubic"), ["kind = 'cubic'"]),
         (lambda: S.power(1.0, scale=0.0), ["scale = 0"]),
+        (lambda: S.polynomial(3.0, -1.0), ["exponent = -1"]),
+        (lambda: S.polynomial(3.0, begin=3.0), ["knots = [3.0, 3.0]", "increasing"]),
         (lambda: S.from_function(3.0), ["f = 3.0", "function of alpha"]),
         (lambda: Pace(MODEL, 0.5), ["schedule = 0.5", "ov.Schedule.cosine", "batch_size"]),
         (lambda: Pace(MODEL, {"eta": 0.5}), ["schedule['eta'] = 0.5"]),

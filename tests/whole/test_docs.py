@@ -33,8 +33,9 @@ INNER = {
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
     "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",
     "theory.quadratic.selection", "theory.quadratic.spheres",
-    "theory.quadratic.times", "theory.scaling.fit", "theory.scaling.frontier", "theory.scaling.law",
-    "theory.scaling.schedules", "theory.scaling.terms",
+    "theory.quadratic.times", "theory.scaling.closed", "theory.scaling.exact", "theory.scaling.fit",
+    "theory.scaling.frontier", "theory.scaling.law", "theory.scaling.problem", "theory.scaling.schedules",
+    "theory.scaling.terms",
     "static.spiked.blocks", "static.spiked.features", "static.spiked.losses",
 }  # fmt: skip
 

@@ -2,14 +2,14 @@
 
 A schedule is a product of pieces; piece i multiplies the number ``channels[i]`` by a function with the code
 ``codes[i]`` and the numbers x = ``data[edges[i] : edges[i + 1]]``: knots, then as many values; of a power, (begin,
-exponent, scale).
+exponent, scale); of a polynomial, (begin, end, exponent, last).
 """
 
 import math
 
 from .._base.jit import jit
 
-CONSTANT, LINEAR, COSINE, POWER = range(4)
+CONSTANT, LINEAR, COSINE, POWER, POLYNOMIAL = range(5)
 
 
 @jit(bare=True)
@@ -30,6 +30,9 @@ def factor(code, x, t):
     """Value at time t of one piece; constant outside its knots, and right-continuous."""
     if code == POWER:
         return (1.0 + max(t - x[0], 0.0) / x[2]) ** -x[1]
+    if code == POLYNOMIAL:
+        left = min(max((x[1] - t) / (x[1] - x[0]), 0.0), 1.0)
+        return x[3] + (1.0 - x[3]) * left ** x[2]
     n = x.size // 2
     knots, values = x[:n], x[n:]
     if t < knots[0] or t >= knots[n - 1]:

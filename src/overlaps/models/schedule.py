@@ -15,7 +15,7 @@ __all__ = ["Pace", "Schedule"]
 
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
 CODES = {"constant": _schedule.CONSTANT, "linear": _schedule.LINEAR, "cosine": _schedule.COSINE}
-CODES |= {"power": _schedule.POWER}
+CODES |= {"power": _schedule.POWER, "polynomial": _schedule.POLYNOMIAL}
 PROBES = 200  # times at which factors are looked at before a run, beside knots and ends
 
 
@@ -101,6 +101,12 @@ class Schedule(Record):
         """Factor (1 + max(alpha - begin, 0) / scale)^(-exponent)."""
         numbers = check.number("exponent", exponent), check.number("scale", scale, above=0)
         return cls([check.number("begin", begin)], numbers, "power")
+
+    @classmethod
+    def polynomial(cls, end: float, exponent: float = 1.0, *, begin: float = 0.0, last: float = 0.0) -> "Schedule":
+        """Factor 1 until ``begin``, then last + (1 - last) ((end - alpha)/(end - begin))^exponent down to ``last``."""
+        numbers = check.number("exponent", exponent, least=0), check.number("last", last, least=0)
+        return cls([check.number("begin", begin), check.number("end", end)], numbers, "polynomial")
 
     @classmethod
     def warmup(cls, length: float, *, first: float = 0.0) -> "Schedule":

@@ -50,6 +50,24 @@ def test_golden_numbers():
     np.testing.assert_allclose(found, [0.5, 0.0185697952755, 0.0056306198888], rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "beta, source, name, floors",
+    [(1.0, 0.3, "bias", (-1.6, -1.6)), (1.5, 0.85, "basis", (-3.2, -2.5)), (0.8, 1.2, "steps", (-3.2, -1.8))],
+)
+def test_phases_have_the_exponents_of_the_exact_errors(beta, source, name, floors):
+    """Corrections are of order zeta^-b in time and N_l^(2 source - 1) in a random basis: 3 and 5 %."""
+    law, wide = Law(beta, source, L=2000, eta=1.0), Law(beta, source, L=200_000, eta=1.0)
+    assert law.phase.name == name and bool(law.phase.missing) == (name != "bias")
+    np.testing.assert_allclose([-law.phase.features, -law.phase.random_basis], floors, rtol=1e-12)
+    ends = np.array([1e3, 1e4]) / (2 * law.eta * law.spectrum.s[0])
+    time = np.diff(np.log(law.error(ends))) / np.log(10)
+    np.testing.assert_allclose(-time, law.phase.time, rtol=0.03)
+    few = np.array([60, 120])
+    for exponent, level in ((law.phase.features, wide.frozen), (law.phase.random_basis, wide.random_basis)):
+        found = np.diff(np.log([level(int(n)) for n in few])) / np.log(2)
+        np.testing.assert_allclose(-found, exponent, rtol=0.05)
+
+
 @pytest.mark.parametrize("N_l", [1, 5, 12])
 @pytest.mark.parametrize("eta", [0.9, 8.0])  # below and above the critical rate 2 B / <s>
 def test_error_is_that_of_the_dense_equations(N_l, eta):

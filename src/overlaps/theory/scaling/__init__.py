@@ -14,7 +14,8 @@ derived here.
 
 from .fit import Fit, fit
 from .frontier import Frontier, best_eta
-from .law import Exponents, Law
+from .law import Law
+from .problem import Exponents, Phase
 from .terms import Terms
 
-__all__ = ["Exponents", "Fit", "Frontier", "Law", "Terms", "best_eta", "fit"]
+__all__ = ["Exponents", "Fit", "Frontier", "Law", "Phase", "Terms", "best_eta", "fit"]

@@ -20,11 +20,6 @@ FIRST = 1e-3  # of the fastest time scale: the length of a step beside a knot
 PER_DECADE = 200
 
 
-def annealing(horizon, power):
-    """The factor (1 - alpha/horizon)^power."""
-    return Schedule.from_function(lambda t: max(1 - t / horizon, 0.0) ** power, knots=[horizon])
-
-
 def scheduled(law, alpha, schedule, N_l) -> Floats:
     """Error at checked times, with eta times the factors of the schedule."""
     check.kind("schedule", schedule, Schedule, "ov.Schedule.power(0.5, scale=1.0)")
