@@ -182,7 +182,7 @@ plt.show()
 # Three things to see. One step beats random features everywhere, and the more so the more samples it has seen. With
 # enough of them the error falls below that of the best *linear* predictor, $E[\sigma_*^2] - h_1^{*2}$, which random
 # features cannot do at any $n, p \propto d$. And the crosses lie a few per cent beside the curves: the spike model
-# drops correlations of order $1/\sqrt d$ between neurons (see `ov.static.partial_network`).
+# drops correlations of order $1/\sqrt d$ between neurons (see `ov.static.finite_batch_network`).
 
 # %%
 alphas, points = np.geomspace(0.1, 20, 60), np.array([0.25, 0.5, 1.0, 2.0, 4.0])

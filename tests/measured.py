@@ -184,6 +184,13 @@ def percents_of_large_batches():
     return [np.min(change), np.max(change)]
 
 
+def percent_of_a_finite_batch():
+    """Change of the test error from spiked features to the network: tanh learns sin after few samples of the step."""
+    model = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=3, alpha0=0.5, beta=1)
+    found = ov.static.finite_batch_network(model, alpha=2.0, lam=0.1)
+    return 100 * found.change / (found.mse - found.change)
+
+
 def errors_of_a_mixture():
     """Closed form and fresh samples, then Gaussian latents: erf, N = 400, alpha = 30, one component for a sample."""
     model = ov.hidden_manifold(

@@ -631,7 +631,7 @@ TABLE = [
     ("bounds of no target", lambda: ov.static.bounds_over_rate(np.tanh, None), V, ["target = None", "function"]),
     ("network correction of no model", lambda: ov.static.large_batch_network(None), V, ["model = None", "one block"]),
     ("network correction of no step", lambda: ov.static.large_batch_network(SRF), V, ["no step", "after_one_step"]),
-    ("partial network of no data", lambda: ov.static.partial_network(stepped(), alpha=0, lam=0.1), V, ["alpha = 0"]),
+    ("network of no data", lambda: ov.static.finite_batch_network(stepped(), alpha=0, lam=0.1), V, ["alpha = 0"]),
     ("Gaussian rows of no model", lambda: ov.static.gaussian_rows(3, alpha=1.0, lam=0.1), V, ["model = 3"]),
     ("experiment without a model", lambda: ov.static.simulate_srf(None, alpha=1.0, lam=0.1, d=9, rng=1), V,
      ["model = None", "a SpikedRandomFeatures"]),

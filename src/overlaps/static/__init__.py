@@ -9,7 +9,7 @@ from .bayes.teacher import HierarchicalTeacher
 from .spiked.best_step import best_step
 from .spiked.bounds import bounds_over_rate
 from .spiked.features import SpikedRandomFeatures
-from .spiked.network_correction import gaussian_rows, large_batch_network, partial_network
+from .spiked.network_correction import finite_batch_network, gaussian_rows, large_batch_network
 from .spiked.simulation import simulate_one_step, simulate_srf
 from .spiked.spectrum import feature_spectrum
 
@@ -22,9 +22,9 @@ __all__ = [
     "best_step",
     "bounds_over_rate",
     "feature_spectrum",
+    "finite_batch_network",
     "gaussian_rows",
     "large_batch_network",
-    "partial_network",
     "sample_posterior",
     "simulate_one_step",
     "simulate_srf",

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from overlaps.static import SpikedRandomFeatures, gaussian_rows, partial_network
+from overlaps.static import SpikedRandomFeatures, finite_batch_network, gaussian_rows
 from overlaps.static.spiked import ridge, solving
 
 SHAPE = {"c": 1.1, "gamma": 0.9, "beta": 0.8}
@@ -183,7 +183,7 @@ def test_upper_bound_is_an_error_of_neurons():
 
 def test_corrections_at_finite_size():
     model = SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=3, alpha0=20, beta=1)
-    for found in (gaussian_rows, partial_network):
+    for found in (gaussian_rows, finite_batch_network):
         point = {"alpha": 2.3, "lam": 0.1}
         finite, limit = found(model, **point, d=200), found(model, **point)
         assert finite.mse - finite.change == pytest.approx(model.solve(**point, d=200).mse, rel=1e-12)

@@ -1,6 +1,5 @@
 """The network and its model at finite size: measured parameters, errors against the theory, what the model omits."""
 
-import copy
 import dataclasses
 import os
 import signal
@@ -15,16 +14,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 import overlaps as ov
 from overlaps.static import (
     SpikedRandomFeatures,
+    finite_batch_network,
     gaussian_rows,
     large_batch_network,
-    partial_network,
     simulate_one_step,
     simulate_srf,
 )
 from overlaps.static.spiked import _finite as finite
 from overlaps.static.spiked import simulation
-from overlaps.static.spiked.network_correction import _enlarged, row_covariance
-from overlaps.static.spiked.one_step import student_moments
+from overlaps.static.spiked.network_correction import StepRows, _enlarged, correlated, row_covariance
 
 SIN = {"eta_tilde": 2.0, "alpha0": 2.0, "beta": 1.0}
 QUANTITIES = ("mse", "train", "m", "theta", "psi", "q1", "q2")
@@ -448,16 +446,84 @@ def test_size_of_the_correction_for_large_batches():
     assert min(found) == pytest.approx(-0.09, abs=5e-3) and max(found) == pytest.approx(0.04, abs=5e-3)
 
 
+FINITE = [  # target, eta_tilde, alpha0, beta, alpha, lam, noise
+    (np.sin, 3.0, 0.5, 1.0, 2.0, 0.1, 0.0),
+    (np.tanh, 6.0, 0.5, 2.0, 2.0, 0.05, 0.0),
+    (np.sin, 3.0, 20.0, 1.0, 0.9, 0.1, 0.0),  # network below the model
+    (np.sin, 3.0, 0.7, 1.0, 2.0, 0.1, 0.6),
+]
+
+
 @pytest.mark.slow
-def test_network_of_a_finite_batch():
-    """alpha0 = 20: the partial correction has the sign and the size of the measured difference."""
-    options = {"eta_tilde": 3.0, "alpha0": 20.0, "beta": 1.0}
-    model, alpha = step_model(np.sin, **options), [0.9, 3.0]
-    runs = simulate_one_step(np.tanh, np.sin, **options, alpha=alpha, lam=0.1, d=500, rng=1, draws=8, paired=True)
-    difference = (runs.mse - runs.srf.mse).mean(axis=0)
-    estimate = np.array([partial_network(model, alpha=x, lam=0.1).change for x in alpha])
-    assert np.all(difference < 0) and np.all(estimate < 0)
-    assert np.all((0.3 < estimate / difference) & (estimate / difference < 1.5))  # a heuristic
+@pytest.mark.parametrize("target, eta_tilde, alpha0, beta, alpha, lam, noise", FINITE)
+def test_networks_of_finite_batches(target, eta_tilde, alpha0, beta, alpha, lam, noise):
+    """The whole difference of network and model on the same rows and data, at alpha0 of order one.
+
+    Within 4 standard errors and 15 % of the change, for terms of order 1/d: of 9.7 % (sin, alpha0 = 1/2) 7.7(7), 9.6(6)
+    and 10.3(8) % are found at d = 200, 400, 800.
+    """
+    options = {"eta_tilde": eta_tilde, "alpha0": alpha0, "beta": beta, "noise": noise}
+    theory = finite_batch_network(step_model(target, **options), alpha=alpha, lam=lam)
+    sizes = {"d": 300, "rng": 5, "draws": 16, "test": 2000, "paired": True}
+    runs = simulate_one_step(np.tanh, target, **options, alpha=alpha, lam=lam, **sizes)
+    seen = []
+    for name, change in (("mse", theory.change), ("train", theory.change_train)):
+        difference = getattr(runs, name) - getattr(runs.srf, name)
+        error = difference.std(ddof=1) / np.sqrt(len(runs))
+        assert abs(difference.mean() - change) < 4 * error + 0.15 * abs(change), name
+        seen.append(abs(change) > 3 * error)
+    assert any(seen)  # an effect at all
+
+
+def test_rows_after_a_step_answer_like_matrices(rng):
+    """V1, V2 and T of actual rows with this covariance, from samples of a step; d = 900."""
+    d, p, lam, Vh = 900, 720, 0.3, np.array([0.8, 0.2])
+    model = step_model(np.sin, eta_tilde=2.0, alpha0=0.7, beta=0.8, noise=0.5)
+    step, n0 = model.step, round(0.7 * d)
+    theta = np.eye(d)[0]
+    x = rng.standard_normal((n0, d))
+    y = np.sin(x @ theta) + 0.5 * rng.standard_normal(n0)
+    v = y @ x / n0
+    v /= np.linalg.norm(v)
+    zeta = theta - (theta @ v) * v
+    zeta /= np.linalg.norm(zeta)
+    start = rng.standard_normal((p, d)) / np.sqrt(d)
+    noise = rng.standard_normal((p, n0)) * (step.tau * np.sqrt(step.vs) * y / n0) @ x
+    norms = 2 * step.tau * row_norm(model) * (start @ v)
+    W = start + noise
+    B = W - np.outer(W @ v, v)
+    G = np.linalg.inv((lam + Vh[1]) * np.eye(p) + Vh[0] * B @ B.T)
+    features = np.array([W @ v, norms, B @ zeta])
+    found = StepRows(model, lam)(Vh)
+    # fluctuations of 1/sqrt(d) of the elements, of 1/d of the traces
+    assert_allclose([np.trace(B @ B.T @ G) / p, np.trace(G) / p], found.v, rtol=0.02)
+    rest = np.zeros((3, 3))
+    rest[1, 1] = (row_covariance(model)[1, 1] - (2 * step.tau * row_norm(model)) ** 2) * 0.8 * found.v[1]
+    assert_allclose(features @ G @ features.T, found.T - rest, atol=0.15 * np.max(np.abs(found.T)))
+    h = 1e-5
+    for j in range(2):  # derivatives by a step into the complex plane against differences: h^2, and 1e-15 / h
+        up, down = (StepRows(model, lam)(Vh + sign * h * np.eye(2)[j]) for sign in (1, -1))
+        assert_allclose(found.D[:, j], (up.v - down.v) / (2 * h), rtol=1e-7)
+        assert_allclose(found.dT[j], (up.T - down.T) / (2 * h), rtol=1e-6, atol=1e-9)
+
+
+def row_norm(model):
+    """A E[He_3 sigma], what a row's norm takes of its projection on the spike, over 2 tau."""
+    step = model.step
+    z = np.linspace(-9, 9, 2001)
+    weight = np.exp(-z * z / 2) / np.sum(np.exp(-z * z / 2))
+    return step.r / (step.tau * step.h1) * (weight @ (np.tanh(z) * (z**3 - 3 * z)))
+
+
+def test_rows_without_data_have_the_covariance_of_the_step():
+    """As Vh1 -> 0 T is the covariance of the features: that of row_covariance, found without a resolvent."""
+    for target, alpha0 in ((np.sin, 0.5), (np.tanh, 2.0), (lambda x: np.sin(x) + 0.4 * (x * x - 1), 1.0)):
+        model = step_model(target, eta_tilde=2.0, alpha0=alpha0, beta=0.8, noise=0.3)
+        found = StepRows(model, 0.1)(np.array([1e-12, 0.3]))
+        K = row_covariance(model)
+        assert_allclose(found.T[0, 0], 0.8 * found.v[1] * K[0, 0], rtol=1e-9)
+        assert_allclose(found.T[1, 1], 0.8 * found.v[1] * K[1, 1], rtol=1e-9)
+        assert_allclose(found.v[0], model.c * found.v[1], rtol=1e-9)  # and its trace is c
 
 
 def test_corrections_agree_where_they_meet():
@@ -465,7 +531,7 @@ def test_corrections_agree_where_they_meet():
     exact = large_batch_network(model)
     assert_allclose(row_covariance(model), [[1, exact.kap], [exact.kap, exact.kap**2]], rtol=1e-9)
     change = exact.solve(alpha=2.0, lam=0.1).mse - model.solve(alpha=2.0, lam=0.1).mse
-    assert_allclose(partial_network(model, alpha=2.0, lam=0.1).change, change, rtol=1e-7)
+    assert_allclose(finite_batch_network(model, alpha=2.0, lam=0.1).change, change, rtol=1e-7)
     negative = step_model(lambda x: -np.sin(x), eta_tilde=3.0, alpha0=np.inf, beta=1.0)
     assert_allclose(large_batch_network(negative).solve(alpha=2.0, lam=0.1).mse, exact.solve(alpha=2.0, lam=0.1).mse)
 
@@ -479,7 +545,7 @@ def test_gaussian_rows_keep_what_norms_share_with_the_spike():
     assert -4e-4 < found.change < 0 and -4e-4 < gaussian_rows(model, **point).change < 0
     # without that part the two functions are one, u = k mu1 + kap dmu0, and dc = kap b
     tilt = np.array([1.0, tilted.kap])
-    shared = _enlarged(tilted, **point, d=np.inf, K=tilted.c * np.outer(tilt, tilt))
+    shared = _enlarged(tilted, **point, d=np.inf, response=correlated(tilted, 0.1, tilted.c * np.outer(tilt, tilt)))
     assert shared.change == pytest.approx(0, abs=1e-12)
     assert shared.theta[1] == pytest.approx(tilted.kap * shared.theta[0], rel=1e-9)
 
@@ -529,44 +595,4 @@ def test_bad_corrections():
     with pytest.raises(ValueError, match="one block"):
         gaussian_rows(blocks, alpha=1.0, lam=0.1)
     with pytest.raises(ValueError, match="lam = 0"):
-        partial_network(step_model(np.sin, **SIN), alpha=1.0, lam=0)
-
-
-@pytest.mark.slow
-def test_what_separates_the_network_from_its_features():
-    """Few samples of the step (alpha0 = 0.5): it is the covariance of the bulk on the side of the inputs.
-
-    On the same data: Gaussian rows with the covariance I/d + tau^2 Var(sigma') sum y^2 x x^T / n0^2, but projected on
-    the spike like those of the features (iii); the features with the network's projections (ii); the network with
-    equal norms of its rows (i). Measured: network 8.3(10) % above the features at d = 150, (iii) 8.1(16), (ii) 0.0(3),
-    without (i) 8.2(9); 11.1(9), 10.8(18), 0.3(2), 11.0(10) at d = 300.
-    """
-    d, p, tau = 150, 150, 3.0
-    setup = finite.Setup(np.tanh, np.sin, 0.0, d, p, "sphere", (2 * d,), (0.1,), 8 * d, np.zeros(p, int))
-    step, variance = finite.Step(d // 2, tau, np.ones(p)), student_moments(np.tanh)[1]
-    found = []
-    for child in np.random.default_rng(11).spawn(12):
-        weights, directions, data, train, test = finite.streams(child)
-        W0, theta = finite.initial_rows("sphere", p, d, weights), finite.unit(directions, d)
-        x, y = next(finite.samples(setup, theta, d // 2, copy.deepcopy(data)))
-        W = finite.one_step(setup, step, W0, theta, data)
-        spike = (W - W0).mean(axis=0)
-        bulk, v = W - spike, spike / np.linalg.norm(spike)
-        c = np.mean(np.sum(bulk**2, axis=1))
-
-        def rows(B, along, c=c, v=v):
-            B = B + np.outer(along - B @ v, v)
-            return np.sqrt(c) * B / np.linalg.norm(B, axis=1, keepdims=True)
-
-        L = np.linalg.cholesky(np.eye(d) / d + tau**2 * variance * (x.T * y**2) @ x / len(x) ** 2)
-        plain, g = rows(W0, W0 @ v), child.spawn(1)[0]
-        normals = np.random.default_rng(g).standard_normal((p, d))
-        cases = plain, bulk, rows(normals @ L.T, plain @ v), rows(plain, bulk @ v), rows(bulk, bulk @ v)
-        fits = [finite.fit(setup, spike + B, theta, *copy.deepcopy((train, test)))[1] for B in cases]
-        found.append([fit["mse"][0] for fit in fits])
-    found = np.array(found) / np.mean(found, axis=0)[0]
-    (network, third, second, equal), errors = (
-        (found[:, 1:] - found[:, :1]).mean(axis=0), (found[:, 1:] - found[:, :1]).std(axis=0) / np.sqrt(12)
-    )  # fmt: skip
-    assert network > 0.04 and abs(third - network) < 4 * np.hypot(*errors[:2])
-    assert abs(second) < 0.02 and abs(equal - network) < 0.01
+        finite_batch_network(step_model(np.sin, **SIN), alpha=1.0, lam=0)

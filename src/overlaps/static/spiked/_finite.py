@@ -293,6 +293,22 @@ def srf_draw(setup, r, gamma, c, kap, child):
     return {"r": r, "gamma": gamma, "c": c} | found, None
 
 
+def subspace_draw(setup, r, gamma, c, H, child):
+    """One draw of features with spikes r (B, R) along v, target directions gamma v + H zeta (m, d)."""
+    weights, directions, _, train_rng, test_rng = streams(child)
+    W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
+    R = r.shape[1]
+    axes = np.linalg.qr(directions.standard_normal((setup.d, R + H.shape[1])))[0].T
+    v, zeta = axes[:R], axes[R:]
+    bulk = np.sqrt(c)[setup.letter][:, None] * W0
+    A, found = fit(setup, r[setup.letter] @ v + bulk, (gamma @ v + H @ zeta).T, train_rng, test_rng)
+    readout, root = A @ bulk / math.sqrt(setup.p), math.sqrt(setup.p)
+    psi = readout @ zeta[0] if len(zeta) else np.zeros(len(A))
+    order = {"m": A.sum(axis=1) / root, "theta": readout @ v[0], "psi": psi}
+    order["q1"] = np.sum((readout - readout @ v.T @ v) ** 2, axis=1)
+    return {"r": r, "gamma": gamma, "c": c} | found | order | {"q2": np.sum(A**2, axis=1) / setup.p}, None
+
+
 def _trained(setup, spikes, bulk, theta, train_rng, test_rng, v=None):
     A, found = fit(setup, spikes + bulk, theta, train_rng, test_rng)
     spike = strongest_of(spikes) if v is None else v

@@ -96,7 +96,7 @@ def best_step(
     Notes
     -----
     *Asymptotic* at d = infinity, *heuristic* at finite d, as the errors of which it is the minimum; of the spiked
-    random features, not the network itself, which differs by some per cent (:func:`simulate_one_step`). The rate is
+    random features, not the network itself, which differs by some per cent (:func:`finite_batch_network`). The rate is
     good to about 1e-5, relative. Only the lowest of the rates looked at is refined.
 
     References

@@ -102,6 +102,17 @@ def orthonormal_rows(c, beta, lam, fractions):
     return response
 
 
+def along(response, rank):
+    """The response of rows that are read out along several directions, none of which the bulk tells from the others."""
+    same = np.eye(rank)
+
+    def answer(Vh):
+        here = response(Vh)
+        return here._replace(T=np.kron(here.T, same), dT=np.array([np.kron(x, same) for x in here.dT]))
+
+    return answer
+
+
 def letters(readout, fractions):
     """Distinct absolute values of the initial readout's letters, ascending, and their fractions.
 

@@ -111,7 +111,7 @@ def basis_bounds(features, noise, bias=False, cost=0.0, least=0.0):
     rest = float(features.weight @ features.hh) + noise**2
     charged = np.append(features.charged(least, bias), np.zeros(len(features.u)))
     rest -= explained((basis * root).T, features.h * root, charged)
-    rest -= explained((features.mu1 * root).T, features.h1 * root)
+    rest -= sum(explained((features.mu1 * root).T, h1 * root) for h1 in features.h1)
     return strong_ridge(features, noise, bias, cost), max(rest, 0.0)
 
 

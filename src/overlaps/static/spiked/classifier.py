@@ -37,10 +37,10 @@ class Problem:
         self.features, self.k, self.gamma = features, k, gamma
         self.rho = math.sqrt((1 - gamma) * (1 + gamma))
         self.response, self.loss, self.labels = response, loss, labels
-        self.kappa, self.beta, self.bias, self.p = kappa, beta, bias, beta * d
+        self.kappa, self.beta, self.bias, self.d = kappa, beta, bias, d
         self.packing = features.packing
         here = response(np.zeros(self.packing.w.size))
-        self.free, self.u, _, _ = ridge.costs(features, here, bias, self.p)
+        self.free, self.u, _, _ = ridge.costs(features, here, bias, beta, d)
         self.sizes = np.cumsum([self.packing.w.size] * 2 + [len(self.free), len(self.u)])
 
     def split(self, x):
@@ -88,25 +88,25 @@ class Problem:
         curvature, force = given_k(chance * stiff), given_k(chance * g)
         Vh, qh = kappa * f.S @ curvature, kappa * f.S @ given_k(chance * g * g)
         here = self.response(Vh)
-        _, _, T, dT = ridge.costs(f, here, self.bias, self.p)
+        _, u, whole, dT = ridge.costs(f, here, self.bias, self.beta, self.d)
+        T, of_psi = whole[: len(u), : len(u)], whole[len(u) :, len(u) :]
         answer = kappa * (self.u * curvature) @ self.u.T
         gap = np.linalg.solve(np.eye(len(T)) + T @ answer, theta - kappa * T @ (self.u @ force))
         thh = np.linalg.solve(T, theta)
         psih = kappa * f.mu1 @ given_k(s * g) + packing.unpack(Vh)[0] @ psi
-        psih2 = packing.w * packing.pack(np.outer(psih, psih), np.zeros(packing.B))
-        M = -(np.einsum("b,jbc,c->j", thh, dT, thh) + self.beta * psih2 @ here.D) / packing.w
-        norms = M - here.D @ qh
+        fields = np.concatenate([thh, psih])
+        norms = -np.einsum("b,jbc,c->j", fields, dT, fields) / packing.w - here.D @ qh
         return np.concatenate([
             packing.coordinates(v) - packing.coordinates(here.v),
             packing.coordinates(q) - packing.coordinates(norms),
             -np.linalg.lstsq((self.free * curvature) @ self.free.T, self.free @ force, rcond=1e-13)[0],
             gap,
-            psi - self.beta * packing.unpack(here.v)[0] @ psih,
+            psi - of_psi @ psih,
         ])  # fmt: skip
 
     def told(self, loss):
         """Whether mu0 of a block separates the labels: at no cost as d -> infinity, and never far enough."""
-        if loss == "square" or self.rho > 0 or not math.isinf(self.p):
+        if loss == "square" or self.rho > 0 or not math.isinf(self.d):
             return False
         signs = np.sign(self.features.h * self.features.mu0[self.features.spiked])
         return bool(np.any(np.all(signs >= 0, axis=1) | np.all(signs <= 0, axis=1)))
@@ -114,7 +114,7 @@ class Problem:
     def start(self, lam, noise=0.0):
         """Unknowns of ridge regression on the labels."""
         options = {"lam": lam, "kappa": self.kappa, "beta": self.beta, "noise": noise, "bias": self.bias}
-        found = ridge.fit(self.features, self.response, **options, d=self.p / self.beta)
+        found = ridge.fit(self.features, self.response, **options, d=self.d)
         free, theta = np.append(found.m[self.features.spiked], [found.b0] * self.bias), found.theta
         if len(self.u) > len(theta):
             free, theta = np.full(int(self.bias), found.b0), np.concatenate([found.m, theta])

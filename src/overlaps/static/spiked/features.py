@@ -202,7 +202,7 @@ class SpikedRandomFeatures(Record):
         -----
         *Asymptotic* and exact for r, c, gamma. The network itself also has correlations of order 1/sqrt(d) that this
         model omits: their effect on the test error is below 10 % in the settings tested (alpha0 >= 1) and grows with
-        c - 1 and as alpha0 falls.
+        c - 1 and as alpha0 falls; :func:`overlaps.static.finite_batch_network` has it.
 
         Examples
         --------

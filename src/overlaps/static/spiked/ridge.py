@@ -32,8 +32,8 @@ class Response(NamedTuple):
 
     v: np.ndarray  # packed (V1, V2)
     D: np.ndarray  # dv / dVh, packed; a direction off the diagonal moves both entries
-    T: np.ndarray  # (B, B), theta = T thh
-    dT: np.ndarray  # (directions, B, B)
+    T: np.ndarray  # theta = T thh: (B, B), or (theta, psi) = T (thh, psih) where the rows correlate the two
+    dT: np.ndarray  # (directions, *T.shape)
 
 
 class Packing:
@@ -84,10 +84,12 @@ class Features:
     """Tables (B, n) of the conditional coefficients and the packed functions S, with a rule over k."""
 
     def __init__(self, table):
-        self.weight, self.h, self.h1, self.hh = table.weight, table.h, table.h1, table.hh
+        self.weight, self.h, self.hh = table.weight, table.h, table.hh
+        self.h1 = np.atleast_2d(table.h1)  # one row for each direction of the target that is orthogonal to the spikes
         self.mu0, self.mu1, self.u = (np.atleast_2d(x) for x in (table.mu0, table.mu1, table.u))
         mu2 = np.atleast_2d(table.mu2_squared)
         self.packing = Packing(len(self.mu0))
+        self.across = (self.mu1[:, None] * self.h1).reshape(-1, self.weight.size)
         self.S = np.concatenate([self.mu1[self.packing.rows] * self.mu1[self.packing.columns], mu2])
         total = (self.mu0**2 + mu2) @ self.weight
         self.spiked = (self.mu0**2) @ self.weight > ABSENT * total
@@ -170,20 +172,19 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, 
     if not residual <= ACCEPTED:
         return failed(packing, residual, count)
     den = 1 / (1 + (packing.w * v) @ features.S)
-    free, u, T, dT = costs(features, here, bias, beta * d)
-    mean, m, theta, b0, thh = mean_predictor(features, free, u, T, kappa, den, bias)
-    psih = kappa * (features.mu1 @ (weight * den * features.h1))
-    psi = beta * packing.unpack(v)[0] @ psih
-    left = features.hh + noise**2 - 2 * mean * features.h + mean**2 - 2 * features.h1 * (psi @ features.mu1)
+    free, u, T, dT = costs(features, here, bias, beta, d)
+    psih = kappa * (features.across @ (weight * den))
+    mean, m, theta, b0, fields = mean_predictor(features, free, u, T, kappa, den, bias, psih)
+    psi = T[len(u) :] @ fields
+    left = features.hh + noise**2 - 2 * mean * features.h + mean**2 - 2 * psi @ features.across
     # changes of the readout norms: q = -D kappa E[S R den^2] + M, with R = left + S . (w q)
-    psih2 = packing.w * packing.pack(np.outer(psih, psih), np.zeros(packing.B))
-    M = -(np.einsum("b,jbc,c->j", thh, dT, thh) + beta * psih2 @ here.D) / packing.w
+    M = -np.einsum("b,jbc,c->j", fields, dT, fields) / packing.w
     system = np.eye(v.size) + kappa * (here.D @ (squares @ features.S.T)) * packing.w
     q = np.linalg.solve(system, M - kappa * here.D @ (squares @ left))
     R = left + (packing.w * q) @ features.S
     mse, train = float(weight @ R), float(weight @ (R * den**2))
     labels = features.hh + noise**2
-    least = kappa * (weight @ (den * (labels - mean * features.h - features.h1 * (psi @ features.mu1))))
+    least = kappa * (weight @ (den * (labels - mean * features.h - psi @ features.across)))
     gap = abs(kappa * train + lam * np.sum(q[packing.pairs :]) - least)
     if not gap <= BALANCED * abs(least) + 1e-12 * kappa * (weight @ (den * labels)):  # the latter: perfect learning
         return failed(packing, residual, count)
@@ -203,41 +204,55 @@ def misfit(features, response, kappa, v):
     return float(np.max(np.abs(features.packing.coordinates(found) - features.packing.coordinates(v))))
 
 
-def costs(features, here, bias, p):
-    """Functions fitted freely (j, n), and those whose directions cost ridge, with T and dT: mu0 is one of these."""
-    if math.isinf(p):
-        return features.means(bias), features.u, here.T, here.dT
-    B, size, pairs = features.packing.B, features.packing.B + len(here.T), features.packing.pairs
-    T, dT = np.zeros((size, size)), np.zeros((here.v.size, size, size))
-    own = np.arange(B)
-    T[own, own], dT[:, own, own] = p * here.v[pairs:], p * here.D[pairs:].T
-    T[B:, B:], dT[:, B:, B:] = here.T, here.dT
-    return np.ones((int(bias), features.weight.size)), np.concatenate([features.mu0, features.u]), T, dT
+def costs(features, here, bias, beta, d):
+    """Functions fitted freely (j, n), and those whose directions cost ridge; T and dT of these and of psi.
+
+    At finite d the mu0 are the first of the latter.
+    """
+    packing, (T, dT), u = features.packing, here[2:], features.u
+    if len(T) == len(u):  # psi = beta V1 psih in each direction of the target, apart from theta
+        directions = np.eye(len(features.h1))
+        of_v = [np.kron(beta * packing.unpack(x)[0], directions) for x in (here.v, *here.D.T)]
+        T, dT = joined(T, of_v[0]), np.array([joined(*x) for x in zip(dT, of_v[1:], strict=True)])
+    if math.isinf(d):
+        return features.means(bias), u, T, dT
+    p, pairs = beta * d, packing.pairs
+    dT = np.array([joined(np.diag(p * x), y) for x, y in zip(here.D[pairs:].T, dT, strict=True)])
+    free = np.ones((int(bias), features.weight.size))
+    return free, np.concatenate([features.mu0, u]), joined(np.diag(p * here.v[pairs:]), T), dT
 
 
-def mean_predictor(features, f, u, T, kappa, den, bias):
-    """C(k) = x f + theta u, with E[f (h - C) den] = 0, theta = T thh, thh = kappa E[u (h - C) den].
+def joined(a, b):
+    """The block-diagonal matrix of two."""
+    whole = np.zeros((len(a) + len(b),) * 2)
+    whole[: len(a), : len(a)], whole[len(a) :, len(a) :] = a, b
+    return whole
+
+
+def mean_predictor(features, f, u, T, kappa, den, bias, psih):
+    """C(k) = x f + theta u, with E[f (h - C) den] = 0, (theta, psi) = T (thh, psih), thh = kappa E[u (h - C) den].
 
     f are free: mu0 and 1, theta the readout along u = k mu1; at finite d the mu0 are the first of u.
     Only what f cannot express counts in u and h for theta: a linear student has u proportional to mu0.
     """
-    root, B = np.sqrt(features.weight * den), features.packing.B
+    root, B, size = np.sqrt(features.weight * den), features.packing.B, len(u)
+    own, given = T[:size, :size], T[:size, size:] @ psih
     length = np.linalg.norm(f * root, axis=1)
-    left, size, right = orthonormal((f * root).T / length)
+    left, scale, right = orthonormal((f * root).T / length)
     across, h = (u * root).T, features.h * root
     for _ in range(2):  # once more for what rounding left
         across, h = across - left @ (left.T @ across), h - left @ (left.T @ h)
-    theta = np.linalg.solve(np.eye(len(T)) + kappa * T @ (across.T @ across), kappa * T @ (across.T @ h))
+    theta = np.linalg.solve(np.eye(size) + kappa * own @ (across.T @ across), kappa * own @ (across.T @ h) + given)
     rest = features.h - theta @ u
-    x = right.T @ (left.T @ (rest * root) / size) / length  # the shortest, where blocks of a linear student share mu0
+    x = right.T @ (left.T @ (rest * root) / scale) / length  # the shortest, where blocks of a linear student share mu0
     C, thh = x @ f + theta @ u, kappa * across.T @ (h - across @ theta)
     x, b0 = (x[:-1], float(x[-1])) if bias else (x, 0.0)
     m = np.zeros(B)
-    if len(T) > len(features.u):
+    if size > len(features.u):
         m, theta = theta[:B], theta[B:]
     else:
         m[features.spiked] = x
-    return C, m, theta, b0, thh
+    return C, m, theta, b0, np.concatenate([thh, psih])
 
 
 def strong_ridge(features, noise, bias=False, cost=0.0):

@@ -178,8 +178,8 @@ def simulate_one_step(
     *Exact* at finite size; nothing is approximated (with ``alpha0=inf``: Hermite orders up to five in the overlaps of
     rows, which are 1/sqrt(d)). The theory of :class:`SpikedRandomFeatures` describes this network within 10 % in
     the settings tested (alpha0 >= 1), better where c - 1 is small, worse where few samples make large steps: it
-    keeps r, gamma and c and drops neuron-dependent features of size 1/sqrt(d) of the gradient. See
-    :func:`large_batch_network` and :func:`partial_network`.
+    keeps r, gamma and c and drops neuron-dependent features of size 1/sqrt(d) of the gradient.
+    :func:`finite_batch_network` has them all.
 
     References
     ----------

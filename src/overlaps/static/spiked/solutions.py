@@ -87,10 +87,11 @@ class SpikedSolution(Readout):
 
         Its target is h(k) of :attr:`SpikedRandomFeatures.coefficients`. Sums over blocks where there are several.
         """
-        k = np.asarray(k, dtype=float)
-        table = self.model.coefficients.at(k.ravel())
-        m, theta = np.atleast_1d(self.m), np.atleast_1d(self.theta)
-        return (m @ np.atleast_2d(table.mu0) + theta @ np.atleast_2d(table.u) + self.b0).reshape(k.shape)[()]
+        k, directions = np.asarray(k, dtype=float), np.shape(self.model.r)[1:]
+        table = self.model.coefficients.at(k.reshape(-1, *directions))
+        m, theta = np.atleast_1d(self.m), np.ravel(self.theta)
+        found = m @ np.atleast_2d(table.mu0) + theta @ np.atleast_2d(table.u) + self.b0
+        return found.reshape(k.shape[: k.ndim - len(directions)])[()]
 
     def __repr__(self):
         found = f"mse={self.mse:.6g}, train={self.train:.6g}" if self.converged else "not converged"

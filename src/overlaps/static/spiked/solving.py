@@ -36,7 +36,8 @@ def response(model, lam):
         return ridge.marchenko_pastur(model.c, model.beta, lam)
     rows = blocks.iid_rows if model.rows == "iid" else blocks.orthonormal_rows
     fractions = np.ones(1) if model.fractions is None else model.fractions
-    return rows(np.atleast_1d(model.c), model.beta, lam, fractions)
+    found = rows(np.atleast_1d(model.c), model.beta, lam, fractions)
+    return found if np.ndim(model.r) < 2 else blocks.along(found, model.r.shape[1])
 
 
 def fit(model, alpha, lam, d, start=None, iterations=100):
@@ -44,7 +45,7 @@ def fit(model, alpha, lam, d, start=None, iterations=100):
     kappa, rows, levels = alpha / model.beta, response(model, lam), model._levels
     options = {"lam": lam, "kappa": kappa, "beta": model.beta, "noise": model.noise, "bias": model.bias, "d": d}
     misfit = math.nan
-    for n in range(LEVELS):
+    for n in range(LEVELS // rank(model)):
         found = ridge.fit(levels[n], rows, **options, start=start, iterations=iterations)
         if not found.converged:
             return found
@@ -54,10 +55,17 @@ def fit(model, alpha, lam, d, start=None, iterations=100):
     return ridge.failed(levels[0].packing, misfit, found.iterations)
 
 
+def rank(model):
+    """Directions of the spikes."""
+    return model.r.shape[1] if np.ndim(model.r) == 2 else 1
+
+
 def parts(model, m, theta, psi, v, q) -> tuple:
     """Order parameters m, theta, psi, q1, q2, V1, V2 of a fit: numbers for one block."""
     packing = model._levels[0].packing
     (V1, V2), (q1, q2) = packing.unpack(v), packing.unpack(q)
+    if np.ndim(model.r) == 2:
+        theta, psi = theta.reshape(packing.B, -1), psi.reshape(packing.B, -1)
     several = m, theta, psi, q1, q2, V1, V2
     return tuple(float(x.item()) for x in several) if np.ndim(model.r) == 0 else several
 
