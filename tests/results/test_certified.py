@@ -51,8 +51,19 @@ def test_inputs_in_classes_are_certified_without_a_teacher_too():
         start = model.random_start(N=500, rng=1)
         fine = ov.solve(model, start, [0.0, 2.0], certify=True)
         assert fine.success and 0 < np.abs(fine.error.eps_g[1]) < FACTOR * fine.rtol and fine.error.R.shape[-1] == M
+        assert fine.error.mean_fields.shape == (2, 2, 2) and 0 < np.abs(fine.error.mean_fields).max() < 1e-5
         with pytest.raises(ValueError, match="late=True with inputs in classes"):
             ov.solve(model, start, [0.0, 2.0], late=True)
+
+
+def test_errors_of_the_means_alone_are_seen():
+    """Readouts that stand still at zero: Q, R and eps_g have no errors, and the means of the fields have."""
+    model = ov.gaussian_mixture(1, gram=[[[1.0]]], weights=[1.0], labels=[1], eta=0.5, v=[0.0], weight_decay=0.3)
+    start = ov.State.from_overlaps(model, Q=[[1e-12]], m=[[1e-7]])
+    fine = ov.solve(model, start, [0.0, 4.0], rtol=1e-3, atol=1e-12, method="RK45", certify=True)
+    exact = 1e-7 * np.exp(-0.5 * 0.3 * 4.0)
+    assert fine.error.mean_fields[1, 0, 0] == pytest.approx(fine.mean_fields[1, 0, 0] - exact, rel=0.05)
+    assert fine.error.eps_g[1] == 0
 
 
 def test_a_missed_tolerance_is_no_success():

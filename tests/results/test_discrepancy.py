@@ -43,6 +43,13 @@ def test_a_constant_shift_is_its_own_distance_at_any_times(pair):
         assert np.all(d.R == 0)
 
 
+def test_without_teachers_there_is_nothing_between_students_and_them():
+    model = ov.gaussian_mixture(2, gram=[[[1, -1], [-1, 1]]], weights=[0.5, 0.5], labels=[1, -1], eta=0.5)
+    runs = ov.simulate(model, N=100, alpha=[0, 1], rng=1)
+    d = ov.tlog_rmse(ov.solve(model, runs.start(), runs.alpha), runs)
+    assert d.R.size == 0 and d.mean("R") == pytest.approx([0.0]) and d.mean("Q")[0] > 0 and "nan" not in repr(d)
+
+
 def test_equidistant_records_are_thinned_to_log_times():
     model = ov.committee_machine(1, 1, eta=0.5)
     runs = ov.simulate(model, N=100, alpha=(0, 100), rng=1)

@@ -28,10 +28,11 @@ def certified(traj, start, options):
         "blocks": blocks,
         "schedule": traj.schedule,
     }
+    names = ("Q", "R", "v") if traj.model.classes is None else ("Q", "R", "v", "mean_fields")
     found = evolve(traj.model, start, traj.alpha, **controls, **options)
     other = solution(traj.model, found, blocks, traj.schedule)
     n, error = len(other), {}
-    for name in ("Q", "R", "v"):
+    for name in names:
         mine = getattr(traj, name)
         error[name] = np.full(mine.shape, np.nan)
         error[name][:n] = mine[:n] - getattr(other, name)
@@ -45,7 +46,7 @@ def certified(traj, start, options):
     if not found.success:
         said = f"the second run, at rtol {rtol:.1g}, {found.message}"
     else:
-        overlaps = max(np.max(np.abs(error[name]), initial=0.0) for name in ("Q", "R", "v")) / size
+        overlaps = max(np.max(np.abs(error[name]), initial=0.0) for name in names) / size
         missed = np.abs(change) > allowed * traj.eps_g + FLOORS * least
         if overlaps <= allowed and not np.any(missed):
             return result

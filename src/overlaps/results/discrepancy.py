@@ -35,9 +35,10 @@ class Discrepancy(Record):
     alpha: Any
 
     def mean(self, name: str) -> Floats:
-        """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g": one number per run (runs,)."""
+        """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g": one number per run (runs,); 0 without entries."""
         values = getattr(self, name)
-        return values.reshape(len(values), -1).mean(axis=1)
+        values = values.reshape(len(values), -1)
+        return values.sum(axis=1) / max(values.shape[1], 1)
 
     def __repr__(self):
         means = ", ".join(f"{name} {self.mean(name).mean():.3g}" for name in NAMES)

@@ -28,7 +28,7 @@ PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a
 SHAPES = {
     "alpha": "t", "v": "rtK", "q": "rtLKK", "r": "rtLKM", "Q": "rtKK", "R": "rtKM", "tau": "rLMM", "T": "rMM",
     "eps_late": "t", "floor_late": "t", "eps_error": "t", "error_Q": "tKK", "error_R": "tKM", "error_v": "tK",
-    "error_eps_g": "t",
+    "error_eps_g": "t", "error_mean_fields": "tKC",
     "records": "rtz", "ends": "rz", "end": "r", "start_v": "rK", "success": "r", "nfev": "r",
     "m": "rtLKC", "h": "rLMC", "nu": "rMC",
     "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",

@@ -25,6 +25,16 @@ class Errors(NamedTuple):
     eps_g: Any
 
 
+class ClassErrors(NamedTuple):
+    """The same with those of the means of the fields, for inputs in classes."""
+
+    Q: Any
+    R: Any
+    v: Any
+    eps_g: Any
+    mean_fields: Any
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Solved(_Curves):
     """What all solutions hold beside their overlaps: how they were obtained, and how far eps_g can be trusted."""
@@ -40,6 +50,7 @@ class Solved(_Curves):
     error_R: np.ndarray | None = None
     error_v: np.ndarray | None = None
     error_eps_g: np.ndarray | None = None
+    error_mean_fields: np.ndarray | None = None
 
     def __len__(self) -> int:
         return self.alpha.size
@@ -69,15 +80,17 @@ class Solved(_Curves):
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
 
     @property
-    def error(self) -> "Errors | None":
+    def error(self) -> "Errors | ClassErrors | None":
         """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
 
         Differences from a second run with tolerances 100 times smaller, a named tuple of arrays with the shapes of Q,
-        R, v and eps_g: they show what a plateau has made of the errors of the steps, which ``eps_floor`` does not.
+        R, v and eps_g (and ``mean_fields``, for inputs in classes): they show what a plateau has made of the errors of the steps, which ``eps_floor`` does not.
         Where eps_g is below ``eps_floor``, its error is relative to that; nan where the second run did not come.
         """
         # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
         parts = self.error_Q, self.error_R, self.error_v, self.error_eps_g
+        if self.error_mean_fields is not None:
+            return ClassErrors(*parts, self.error_mean_fields)
         return None if self.error_Q is None else Errors(*parts)
 
     def __repr__(self):
@@ -119,7 +132,7 @@ class Trajectory(Solved, _Blocks):
         Error of eps_g, relative to it, by the integrator's own account; see ``eps_floor``.
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
         The schedule as it was given, and the learning rate at the records.
-    error_Q, error_R, error_v, error_eps_g : ndarray or None
+    error_Q, error_R, error_v, error_eps_g, error_mean_fields : ndarray or None
         With ``solve(..., certify=True)`` the parts of ``error``.
 
     Notes
