@@ -165,6 +165,49 @@ FAULTS = {
         "flow/twins.py", "v[..., i] * self.sign_v", "v[..., i] * self.sign",
         "flow/test_twins.py::test_equal_students_learn_as_one",
     ),
+    # inputs in classes
+    "ratio_of_a_class": Fault(
+        "activations/_classes.py", "B[g * K + k, j - K] -= eta * share * H[k, j]",
+        "B[g * K + k, j - K] -= eta * pi[c] * H[k, j]",
+        "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
+    ),
+    "variance_of_the_drift": Fault(
+        "activations/_classes.py", "A[g * K + k, j] -= eta * share * H[k, j]",
+        "A[g * K + k, j] -= eta * pi[c] * H[k, j]",
+        "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
+    ),
+    "variance_of_the_noise": Fault(
+        "activations/_classes.py", "C[g * K + k, j] += share * Cc[k, j]", "C[g * K + k, j] += pi[c] * Cc[k, j]",
+        "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
+    ),
+    "weights_of_the_classes": Fault(
+        "activations/_classes.py", "eps_g += pi[c] * own_eps", "eps_g += own_eps / classes",
+        "models/test_mixture.py::test_two_clusters",
+    ),
+    "weights_of_the_forces": Fault(
+        "activations/_classes.py", "-eta * pi[c] * w[k] * slope[k]", "-eta / classes * w[k] * slope[k]",
+        "models/test_mixture.py::test_two_clusters",
+    ),
+    "eigenvalue_before_a_centroid": Fault(
+        "models/rows.py", "np.ones((s.size, classes))", "np.tile(s, classes)",
+        "models/test_mixture.py::test_from_weights",
+    ),
+    "teachers_beside_the_centroids": Fault(
+        "models/rows.py", "gram(record.tau, record.h, model.gram)", "gram(record.tau, 0 * record.h, model.gram)",
+        "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
+    ),
+    "means_of_other_groups": Fault(
+        "activations/_classes.py", "mu[i] += S[g * rows + i, n + c]", "mu[i] += S[i, n + c] / groups",
+        "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
+    ),
+    "mean_of_a_tilted_field": Fault(
+        "activations/_classes.py", "m[i] -= row[i] * mean / s", "m[i] -= row[i] * mean",
+        "activations/test_classes.py::test_golden_numbers",
+    ),
+    "means_given_two_relu_fields": Fault(
+        "activations/_class_relu.py", "m[o] = mu[others[o]] + a[o] * x + b[o] * t",
+        "m[o] = mu[others[o]] + a[o] * x - b[o] * t", "activations/test_classes.py::test_golden_numbers",
+    ),
     # formulas and kernels
     "erf_erf_strong_correlation": Fault(
         "gaussian/two_point.py", "angle = math.atan2(sab, root)", "angle = math.atan2(sab, al)",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from manifolds import manifold, random_weights
+from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
 import overlaps as ov
@@ -12,25 +13,59 @@ LAW = ov.latents.mixture(kind="shared", means=[7.975, 0.204], standardise="popul
 
 
 def test_moments_of_signs_are_orthants(rng):
-    h, root = np.array([0.7, -1.2, 0.3]), rng.standard_normal((3, 5))
+    h, s, root = np.array([0.7, -1.2, 0.3]), 0.8, rng.standard_normal((3, 5))
     r = np.corrcoef(root)
-    mean, Omega = class_moments(h, r)
+    mean, slope, Omega = class_moments(manifold().features, s * h, s, r)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         pair = r[np.ix_([i, j], [i, j])]
         both, one, other = (multivariate_normal(cov=pair).cdf(x) for x in (h[[i, j]], [h[i], 99], [99, h[j]]))
         moment = 4 * both - 2 * one - 2 * other + 1
         assert Omega[i, j] == pytest.approx(moment - (2 * one - 1) * (2 * other - 1), abs=1e-6)  # of the cdf
         assert mean[i] == pytest.approx(2 * one - 1, abs=1e-7)
-    np.testing.assert_allclose(np.diag(Omega), 1 - mean**2, rtol=1e-14)
+    np.testing.assert_allclose(np.diag(Omega), 1 - mean**2, rtol=1e-12)
+    np.testing.assert_allclose(slope, 2 * np.exp(-(h**2) / 2) / np.sqrt(2 * np.pi) / s, rtol=1e-12)  # jump x density
 
 
-@pytest.mark.parametrize("student", [ov.erf, ov.relu], ids=str)
-def test_the_error_of_given_weights_is_that_on_fresh_samples(student, rng):
-    model, weights = manifold(student), random_weights(rng, 100, 50)
+def steps(u):
+    """Odd, with two jumps and a kink between them."""
+    return np.sign(u - 0.5) + np.sign(u + 0.5) + np.abs(u) * u
+
+
+@pytest.mark.parametrize("f, kinks", [(np.tanh, ()), (steps, (-0.5, 0.0, 0.5))], ids=["tanh", "steps"])
+def test_moments_of_any_features_are_integrals(f, kinks):
+    """A plane integral of two fields whose correlation is strong, one dimension after the other."""
+    beta, s, r = np.array([0.9, -0.4]), 0.7, 0.85
+    features = manifold(features=f, kinks=kinks).features
+    mean, slope, Omega = class_moments(features, beta, s, np.array([[1, r], [r, 1]]))
+
+    def expected(g, center, scale):
+        edges = [-9.0, *sorted((k - center) / scale for k in kinks if abs(k - center) < 9 * scale), 9.0]
+        density = [quad(lambda u: g(center + scale * u) * np.exp(-u * u / 2), *ab, epsabs=1e-13)[0]
+                   for ab in zip(edges[:-1], edges[1:], strict=True)]  # fmt: skip
+        return sum(density) / np.sqrt(2 * np.pi)
+
+    for i in range(2):
+        assert mean[i] == pytest.approx(expected(f, beta[i], s), abs=1e-11)
+        h = 1e-4  # the slope is the change of the mean with its argument: 1e-8 by central differences
+        change = expected(f, beta[i] + h, s) - expected(f, beta[i] - h, s)
+        assert slope[i] == pytest.approx(change / (2 * h), abs=1e-7)
+
+    def inner(z):  # E[f(beta_1 + s u_1) | first field = z]
+        u = (z - beta[0]) / s
+        return expected(f, beta[1] + s * r * u, s * np.sqrt(1 - r * r))
+
+    both = expected(lambda z: f(z) * inner(z), beta[0], s)
+    assert Omega[0, 1] == pytest.approx(both - mean[0] * mean[1], abs=1e-9)
+
+
+@pytest.mark.parametrize("student, f", [(ov.erf, np.sign), (ov.relu, np.sign), (ov.erf, np.tanh)], ids=str)
+def test_the_error_of_given_weights_is_that_on_fresh_samples(student, f, rng):
+    features = {"features": f} if f is not np.sign else {}
+    model, weights = manifold(student, **features), random_weights(rng, 100, 50)
     mixture, start = model.cluster_realisation(**weights, latents=LAW)
     W, W_star, F = weights.values()
     c = LAW(rng, 40_000, 50)
-    x, nu = np.sign(c @ F.T / np.sqrt(50)), c @ W_star.T / np.sqrt(50)
+    x, nu = f(c @ F.T / np.sqrt(50)), c @ W_star.T / np.sqrt(50)
     error = (student(x @ W.T / 10) @ model.v - student(nu) @ model.v_star) ** 2 / 2
     eps_g = ov.solve(mixture, start, [0, 0.1]).eps_g[0]
     # the fields of 100 features of 50 latents are Gaussian in each class up to O(1/N) of their variance, a percent
@@ -71,5 +106,9 @@ def test_what_has_no_common_covariance_is_refused(rng):
     ):
         with pytest.raises(ValueError, match=words):
             manifold().cluster_realisation(**weights, latents=law)
-    with pytest.raises(ValueError, match="features = relu; expected 'sign'"):
-        manifold(features="relu").cluster_realisation(**weights, latents=LAW)
+    for features in ("relu", lambda u: u + 0.1 * u**2):
+        with pytest.raises(ValueError, match="differ by .* an odd feature map"):
+            manifold(features=features).cluster_realisation(**weights, latents=LAW)
+    twice = weights | {"F": weights["F"][[0, 0, *range(2, 20)]]}
+    with pytest.raises(ValueError, match="two rows of F have a correlation of 1;"):
+        manifold().cluster_realisation(**twice, latents=LAW)

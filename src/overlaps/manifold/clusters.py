@@ -1,11 +1,12 @@
-"""Sign features of latents from a mixture: a mixture of inputs in classes, with a teacher of the latents."""
+"""Features of latents from a mixture: a mixture of inputs in classes, with a teacher of the latents."""
 
+import math
 from dataclasses import fields
 
 import numpy as np
-from scipy.special import ndtr
 
 from .._base import check
+from ..gaussian import rules
 from ..models.mixture import GaussianMixture
 from ..models.model import Model
 from ..models.spectrum import MERGE, Spectrum
@@ -17,30 +18,44 @@ from .realisation import check_ratio, normalise_feature_rows
 __all__ = ["class_moments", "realise_clusters"]
 
 COMMON = 1e-8  # largest difference of the covariances of two classes that counts as none
-NODES = 64  # of Gauss and Legendre over the angle asin(r): 6e-16 for |r| < 0.999
+REMAINDER = 1e-13  # of the series of a covariance, relative to the variances
+TERMS = 500  # of it, at most: correlations up to 0.94
 
 
-def class_moments(h, r):
-    """Mean (N,) and covariance (N, N) of sign(h + z) for z ~ N(0, r) of unit variances."""
-    angle = np.arcsin(np.clip(r, -1.0, 1.0))
-    np.fill_diagonal(angle, 0.0)
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    squares, product = np.add.outer(h**2, h**2), np.outer(h, h)
-    found = np.zeros_like(angle)
-    for x, w in zip((nodes + 1) / 2, weights / 2, strict=True):  # d Phi2 / d angle (Plackett)
-        t = x * angle
-        found += w * np.exp(-(squares - 2 * product * np.sin(t)) / (2 * np.cos(t) ** 2))
-    mean = 2 * ndtr(h) - 1
-    Omega = 4 * angle * found / (2 * np.pi)
-    Omega[np.diag_indices(len(h))] = 1 - mean**2
-    return mean, Omega
+def class_moments(features, beta, s, G):
+    """Means and slopes E f' (N,), covariance (N, N) of f(beta + s u) for u ~ N(0, G) of unit variances.
+
+    Mehler's series in the correlations: with c_r(i) = E[he_r(u) f(beta_i + s u)], orthonormal he_r, the covariance is
+    the sum of G_ij^r c_r(i) c_r(j) over r > 0; what follows r is below |G_ij|^(r + 1) times the standard deviations.
+    """
+    N, R = len(beta), rules.RANGE
+    largest = np.max(np.abs(G - np.eye(N)))
+    terms = 1 if largest == 0 else math.ceil(math.log(REMAINDER) / math.log(min(largest, 1 - 1e-12)))
+    if terms > TERMS:
+        raise ValueError(
+            f"two rows of F have a correlation of {largest:.3g}; expected below {REMAINDER ** (1 / TERMS):.2g}, up to "
+            "which the covariances of inputs in classes are known. Take more latents, or leave out one of the rows."
+        )
+    inner = (np.array(features.kinks, dtype=float) - beta[:, None]) / s
+    edges = np.hstack([np.full((N, 1), -R), np.clip(np.sort(inner, axis=1), -R, R), np.full((N, 1), R)])
+    u, weight = rules.panels(edges, 16)
+    values = weight * features(beta[:, None] + s * u)
+    mean = np.sum(values, axis=1)
+    Omega, power = np.zeros((N, N)), np.ones((N, N))
+    before, he, slope = np.zeros_like(u), np.ones_like(u), None
+    for r in range(1, terms + 1):
+        before, he = he, (u * he - math.sqrt(r - 1) * before) / math.sqrt(r)
+        c = np.sum(he * values, axis=1)
+        slope = c / s if slope is None else slope
+        power *= G
+        Omega += power * np.outer(c, c)
+    Omega[np.diag_indices(N)] = np.sum(weight * (features(beta[:, None] + s * u) - mean[:, None]) ** 2, axis=1)
+    return mean, slope, Omega
 
 
 def realise_clusters(model, *, W, W_star, F, latents, v=None):
     """Model and state of explicit weights; see :meth:`overlaps.HiddenManifold.cluster_realisation`."""
     check.kind("latents", latents, Mixture, "ov.latents.mixture(kind='shared', means=[-1, 1])")
-    if model.features.name != "sign" or not model.features.named:
-        raise ValueError(f"features = {model.features}; expected 'sign', whose moments about any mean are known.")
     if latents.kind == "elementwise" or latents.standardise == "sample":
         raise ValueError(
             f"latents = {latents!r} have no classes of Gaussian latents; expected kind = 'shared' or 'shared_vector', "
@@ -59,16 +74,16 @@ def realise_clusters(model, *, W, W_star, F, latents, v=None):
         raise ValueError("the standardised latents have variances of their own in each coordinate; expected one.")
     s = float(np.ravel(s)[0])
     gamma = np.broadcast_to(shift, (len(shift), D))
-    G, h = F @ F.T / D, gamma @ F.T / np.sqrt(D) / s
-    means, Omegas = zip(*(class_moments(x, G) for x in h), strict=True)
+    G, beta = F @ F.T / D, gamma @ F.T / np.sqrt(D)
+    means, slopes, Omegas = zip(*(class_moments(model.features, x, s, G) for x in beta), strict=True)
     gap = max(np.max(np.abs(x - Omegas[0])) for x in Omegas)
-    slopes = 2 * np.exp(-(h**2) / 2) / np.sqrt(2 * np.pi) / s  # E f'(beta + s u)
-    if gap > COMMON or np.ptp(slopes, axis=0).max() > COMMON:
+    if max(gap, np.ptp(slopes, axis=0).max()) > COMMON * max(1.0, np.max(np.abs(Omegas[0]))):
         raise ValueError(
-            f"the covariances of the classes differ by {gap:.2g}; expected one for all, as that of two components of "
-            "equal weight, standardised by the population, which x -> -x exchanges. Use runs.test_error."
+            f"the covariances of the classes differ by {gap:.2g}; expected one for all: an odd feature map (this one "
+            f"is {model.features}) of two components of equal weight, standardised by the population, which x -> -x "
+            "exchanges, or a linear one. Use runs.test_error."
         )
-    Phi, xbar = s**2 * slopes[0][:, None] * F / np.sqrt(D), np.array(means)
+    Phi, xbar = s**2 * slopes[0][:, None] * F / np.sqrt(D), np.array(means) - model.features.a
     values, U = np.linalg.eigh(Omegas[0])
     values = np.where(values > MERGE * values[-1], values, 0.0)
     # class means stand beside the students: their overlaps are m, h and the Gram matrix of the classes

@@ -292,8 +292,8 @@ class HiddenManifold(Model):
 
         Given its class c the input is a feature of Gaussian latents with a mean, :math:`\beta = F \gamma_c/\sqrt D`,
 
-        .. math:: \bar x_i = 2 \Phi(\beta_i/s) - 1, \quad \Omega_{ij} = \mathrm{Cov}_c(x_i, x_j), \quad
-                  \Phi_c = \mathrm{diag}(2 \varphi(\beta/s)/s)\, s^2 F/\sqrt D
+        .. math:: \bar x_i = E f(\beta_i + s u), \quad \Omega_{ij} = \mathrm{Cov}_c(x_i, x_j), \quad
+                  \Phi_c = \mathrm{diag}(E f'(\beta + s u))\, s^2 F/\sqrt D
 
         and the fields are Gaussian in each class: a mixture of inputs (:func:`overlaps.gaussian_mixture`) with a
         teacher of the latents.
@@ -317,7 +317,8 @@ class HiddenManifold(Model):
         Raises
         ------
         ValueError
-            Features other than "sign", other latents, classes whose covariances differ by more than 1e-8.
+            Other latents; classes whose covariances differ by more than 1e-8: features that are not odd, as "relu" and
+            "abs"; rows of F with a correlation above 0.94.
 
         Notes
         -----
