@@ -182,15 +182,15 @@ FAULTS = {
     ),
     "weights_of_the_classes": Fault(
         "activations/_classes.py", "eps_g += pi[c] * own_eps", "eps_g += own_eps / classes",
-        "models/test_mixture.py::test_two_clusters",
+        "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
     ),
     "weights_of_the_forces": Fault(
         "activations/_classes.py", "-eta * pi[c] * w[k] * slope[k]", "-eta / classes * w[k] * slope[k]",
-        "models/test_mixture.py::test_two_clusters",
+        "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
     ),
     "eigenvalue_before_a_centroid": Fault(
         "models/rows.py", "np.ones((s.size, classes))", "np.tile(s, classes)",
-        "models/test_mixture.py::test_from_weights",
+        "simulators/test_classes.py::test_sgd_follows_the_cluster_equations",
     ),
     "teachers_beside_the_centroids": Fault(
         "models/rows.py", "gram(record.tau, record.h, model.gram)", "gram(record.tau, 0 * record.h, model.gram)",

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 import overlaps as ov
+from overlaps.activations.closure import bind
 
 MU, LABEL = [0.5, -0.3, 0.8], 0.25
 S = np.array([[0.9, 0.2, 0.3], [0.2, 0.7, -0.1], [0.3, -0.1, 1.1]])
@@ -92,6 +94,55 @@ def test_relu_rule_is_accurate_where_units_nearly_align():
         Q = np.array([[0.9, 0.9 - gap], [0.9 - gap, 0.9]])
         c = ov.closure(model, Q, [[0.3], [0.3]], [[1.1]], means=[0.5, 0.5, 0.8], label=LABEL)
         assert c.C[0, 1] / c.C[0, 0] == pytest.approx(-0.4 / 0.6, abs=3 * gap**0.5)  # first order in their angle
+
+
+THREE = ov.gaussian_mixture(
+    3, gram=[[[4.0]]], weights=[1.0], labels=[1.0], activation=ov.relu, v=[0.5, 0.4, -0.6], eta=0.3, noise=0.1
+)
+
+
+def second_moments_by_hand(Q, mu):
+    """E[g'_k g'_l (Delta_0^2 + noise^2)] of three relu units: z_2 in closed form, z_0 and z_1 on graded panels."""
+    x, p = np.polynomial.legendre.leggauss(24)
+    s1, slope = np.sqrt(Q[1, 1]), Q[[0, 2], 1] / Q[1, 1]
+    rest = Q[[0, 2]][:, [0, 2]] - np.outer(slope, Q[1, [0, 2]])  # of z_0 and z_2 given z_1
+    s0, tie = np.sqrt(rest[0, 0]), rest[0, 1] / rest[0, 0]
+    s2 = np.sqrt(max(rest[1, 1] - tie * rest[0, 1], 0.0))
+    # panels shrink by factors of 4 towards z_1 = 0 and towards where z_2 = 0
+    near = [c + side * 4 * s1 * 0.25 ** np.arange(28) for c in (0.0, mu[1] - mu[2] / slope[1]) for side in (-1, 1)]
+    edges = np.unique(np.concatenate([*near, np.linspace(-9, 9, 13) * s1 + mu[1]]))
+    z1 = ((edges[1:] + edges[:-1]) / 2 + (edges[1:] - edges[:-1]) / 2 * x[:, None]).ravel()
+    w1 = ((edges[1:] - edges[:-1]) / 2 * p[:, None]).ravel() * np.exp(-(((z1 - mu[1]) / s1) ** 2) / 2) / s1
+    m0, total = mu[0] + slope[0] * (z1 - mu[1]), np.zeros((3, 3))
+    low, high = m0 - 9 * s0, m0 + 9 * s0
+    for a, b in ((low, np.clip(0, low, high)), (np.clip(0, low, high), high)):
+        z0 = (a + b)[:, None] / 2 + (b - a)[:, None] / 2 * x
+        weight = w1[:, None] * (b - a)[:, None] / 2 * p * np.exp(-(((z0 - m0[:, None]) / s0) ** 2) / 2) / s0
+        m2 = (mu[2] + slope[1] * (z1 - mu[1]))[:, None] + tie * (z0 - m0[:, None])
+        h = m2 / s2 if s2 > 1e-12 else np.copysign(40.0, m2)
+        P, d = ndtr(h), s2 * np.exp(-h * h / 2) / np.sqrt(2 * np.pi)
+        D = 0.5 * np.maximum(z0, 0) + 0.4 * np.maximum(z1, 0)[:, None] - 1.0
+        tail = -1.2 * D * (m2 * P + d) + 0.36 * ((m2**2 + s2**2) * P + m2 * d)
+        square, above = D * D + 0.01 + tail, (D * D + 0.01) * P + tail  # ``above`` where z_2 > 0
+        on = (z0 > 0) * 1.0, (z1 > 0)[:, None] * np.ones_like(z0)
+        for k in range(3):
+            for l in range(3):
+                factors = [on[i] for i in {k, l} - {2}]
+                total[k, l] += np.sum(weight * (above if 2 in (k, l) else square) * np.prod(factors, axis=0))
+    return total / (2 * np.pi)
+
+
+@pytest.mark.parametrize("mean", [0.4, -0.4])
+@pytest.mark.parametrize("gap", [1e-2, 1e-4, 1e-8, 0.0])
+def test_aligned_units_leave_the_error_of_C_within_its_estimate(gap, mean):
+    """Units 1 and 2 aligned up to ``gap``: both outside, both inside, one of each; with equal and other means."""
+    Q, mu = np.array([[0.5, 0.1, 0.1], [0.1, 0.5, 0.5], [0.1, 0.5, 0.5]]), np.array([0.5, 0.4, mean])
+    Q[1, 2] = Q[2, 1] = 0.5 * (1 - gap)
+    bound, S, w, C = bind(THREE), np.block([[Q, mu[:, None]], [mu, 4.0]]), np.array([*THREE.v, 0.0]), np.empty((3, 3))
+    bound(S, w, np.empty((3, 3)), np.empty((3, 1)), C, np.empty(3))
+    expected = 0.09 * np.outer(w[:3], w[:3]) * second_moments_by_hand(Q, mu)
+    assert np.abs(C - expected).max() < 1.1 * bound.error + 1e-10  # C sqrt(rounding), where fields are one
+    assert bound.error < 1e-11
 
 
 def test_errors_name_what_came():

@@ -17,7 +17,7 @@ from ..gaussian.shifted import FAR, W12, W20, X12, X20, Phi, one_point, phi, pro
 from ..gaussian.two_point import RELU
 
 REACH = 8.5  # standard deviations of x and y
-STEEP = 0.35  # |L22 / L21| below which the lower limit of y is steep, and x gets panels about its crossing
+STEEP = 0.35  # spread of a kink, relative to its slope along x or y, below which the coordinate gets panels about it
 
 
 @jit(bare=True)
@@ -119,17 +119,31 @@ def _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P):
 
 
 @jit(bare=True)
-def _panels(low, crossing, width, edges):
-    """Edges of panels in x from ``low`` on: about the place where the lower limit of y crosses its range."""
-    edges[0] = low
-    n = 1
-    for side in (-1.0, 0.0, 1.0):
-        at = crossing + side * width
-        if width > 0.0 and edges[n - 1] < at < REACH:
-            edges[n] = at
-            n += 1
-    edges[n] = REACH
+def _panels(low, high, at, width, count, edges):
+    """Edges of panels from low to high, about the places ``at`` where the integrand bends within ``width``."""
+    edges[0], n = low, 1
+    for c in range(count):
+        for side in (-1.0, 0.0, 1.0):
+            x = at[c] + side * width[c]
+            if low < x < high and (side == 0.0 or width[c] > 0.0):
+                i = n
+                while edges[i - 1] > x:
+                    edges[i] = edges[i - 1]
+                    i -= 1
+                edges[i] = x
+                n += 1
+    edges[n] = high
     return n
+
+
+@jit(bare=True)
+def _bends(mu, slope, spread, others, K, teacher, at, width, count):
+    """Append where other units have their kinks along a coordinate: those it determines up to a small spread."""
+    for i in range(others.size):
+        if (others[i] < K or teacher == RELU) and spread[i] < STEEP * abs(slope[i]):
+            at[count], width[count] = -mu[i] / slope[i], REACH * spread[i] / abs(slope[i])
+            count += 1
+    return count
 
 
 @jit
@@ -137,46 +151,54 @@ def relu_class_C(mu, S, w, y, K, teacher, eta, noise, nodes, weights, C):
     """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l (Delta_0^2 + noise^2)]; nodes and weights are those of [0, 1]."""
     n = mu.size
     a, b, m, root, V = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((n, n))
-    h, d, P, edges = np.zeros(n), np.zeros(n), np.zeros(n), np.empty(5)
+    h, d, P, spread = np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n)
+    at, width, edges, inner = np.empty(n + 1), np.empty(n + 1), np.empty(3 * n + 5), np.empty(3 * n + 5)
     sine, inverse = np.empty((n * n, 21)), np.empty((n * n, 21))
     for k in range(K):
         for l in range(k + 1):
             others = np.empty(n - 2 if k != l else n - 1, np.int64)
-            at = students = 0
+            place = students = 0
             for o in range(n):
                 if o != k and o != l:
-                    others[at] = o
-                    at += 1
+                    others[place] = o
+                    place += 1
                     students += o < K
             L11, L21, L22 = _condition(mu, S, w, (k, l), others, a, b, V)
             for i in range(others.size):
                 root[i] = math.sqrt(V[i, i])
+                spread[i] = math.hypot(b[i], root[i]) if k != l else root[i]
+                m[i] = mu[others[i]]
             _prepare(V, students, sine, inverse)
             low = min(max(-mu[k] / L11, -REACH), REACH)
-            crossing, width = 0.0, 0.0
+            count = _bends(m, a, spread, others, K, teacher, at, width, 0)
             if k != l and L22 < STEEP * abs(L21):
-                crossing, width = -mu[l] / L21, REACH * L22 / abs(L21)
-            panels, total = _panels(low, crossing, width, edges), 0.0
+                at[count], width[count] = -mu[l] / L21, REACH * L22 / abs(L21)
+                count += 1
+            panels, total = _panels(low, REACH, at, width, count, edges), 0.0
             for panel in range(panels):
                 length = edges[panel + 1] - edges[panel]
                 for i in range(nodes.size):
                     x = edges[panel] + length * nodes[i]
                     zk, ml = mu[k] + L11 * x, mu[l] + L21 * x
                     factor = length * weights[i] * phi(x)
+                    for o in range(others.size):
+                        m[o] = mu[others[o]] + a[o] * x
                     if k == l:
-                        for o in range(others.size):
-                            m[o] = mu[others[o]] + a[o] * x
                         D = w[k] * zk - y
                         square = _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P)
                         total += factor * (square + noise * noise)
                         continue
                     bottom = -ml / L22 if L22 > 0.0 else (-REACH if ml > 0.0 else REACH)
                     bottom = min(max(bottom, -REACH), REACH)
-                    for j in range(nodes.size):
-                        t = bottom + (REACH - bottom) * nodes[j]
-                        for o in range(others.size):
-                            m[o] = mu[others[o]] + a[o] * x + b[o] * t
-                        D = w[k] * zk + w[l] * (ml + L22 * t) - y
-                        square = _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P)
-                        total += factor * (REACH - bottom) * weights[j] * phi(t) * (square + noise * noise)
+                    at[0] = width[0] = 0.0  # a whole Gaussian in halves
+                    count = _bends(m, b, root, others, K, teacher, at, width, 1 if bottom < -0.5 * REACH else 0)
+                    for part in range(_panels(bottom, REACH, at, width, count, inner)):
+                        height = inner[part + 1] - inner[part]
+                        for j in range(nodes.size):
+                            t = inner[part] + height * nodes[j]
+                            for o in range(others.size):
+                                m[o] = mu[others[o]] + a[o] * x + b[o] * t
+                            D = w[k] * zk + w[l] * (ml + L22 * t) - y
+                            square = _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P)
+                            total += factor * height * weights[j] * phi(t) * (square + noise * noise)
             C[k, l] = C[l, k] = eta * eta * w[k] * w[l] * total

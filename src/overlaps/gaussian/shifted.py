@@ -19,6 +19,7 @@ X6, W6 = np.polynomial.legendre.leggauss(6)
 X12, W12 = np.polynomial.legendre.leggauss(12)
 X20, W20 = np.polynomial.legendre.leggauss(20)
 TINY = 1e-300
+PARALLEL = 1.0 - 2.0**-53  # largest correlation of two fields: what of one the other leaves is then rounding
 
 
 @jit(inline=True)
@@ -119,7 +120,8 @@ def one_point(f, mu, s):
 @jit(inline=True)
 def _given_zero(mu_a, mu_b, s_a, s_b, c):
     """(standardised mean, standard deviation) of b given a = 0, fields with variances s and covariance c."""
-    root = math.sqrt(max(s_b - c * c / max(s_a, TINY), TINY))
+    # never below rounding: of parallel fields, each of which says 1/2 of the other, it would be a coin toss
+    root = math.sqrt(max(s_b - c * c / max(s_a, TINY), (1.0 - PARALLEL * PARALLEL) * s_b, TINY))
     return (mu_b - c * mu_a / max(s_a, TINY)) / root, root
 
 
@@ -146,7 +148,7 @@ def _steps(f, h, mu_a, mu_b, saa, sbb, sab):
     da, Pa, ra = at_zero(mu_a, sa)
     db, Pb, rb = at_zero(mu_b, sb)
     scale = math.sqrt(sa * sb)
-    r = min(max(sab / scale, -1.0), 1.0) if scale > 0.0 else 0.0
+    r = min(max(sab / scale, -PARALLEL), PARALLEL) if scale > 0.0 else 0.0
     if scale > 0.0:
         P, covariance = both(mu_a / math.sqrt(sa), mu_b / math.sqrt(sb), r)
     else:

@@ -35,7 +35,7 @@ class Discrepancy(Record):
     alpha: Any
 
     def mean(self, name: str) -> Floats:
-        """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g": one number per run (runs,); 0 without entries."""
+        """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g", one per run (runs,); 0 where there are none."""
         values = getattr(self, name)
         values = values.reshape(len(values), -1)
         return values.sum(axis=1) / max(values.shape[1], 1)
