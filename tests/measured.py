@@ -123,9 +123,10 @@ def late_linear_unit(beta, L, method="structured", rtol=1e-8, levels=(1e-4, 1e-6
     model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=spectrum)
     p = spectrum.p[:, None, None]
     start = ov.State.from_blocks(model, q=0 * p, r=0 * p, t=p)
+    mu, c = linear.modes(spectrum, 0.5)
 
     def exact(log_alpha):
-        return float(linear.error(spectrum, 0.5, [np.exp(log_alpha)], student_scale=0.0)[0])
+        return float(c @ np.exp(-mu * np.exp(log_alpha))) / 2
 
     times = [scipy.optimize.brentq(lambda x, level=level: exact(x) - level, -9.0, 40.0, rtol=1e-14) for level in levels]
     return ov.solve(model, start, np.exp(times), method=method, rtol=rtol), np.array([exact(x) for x in times])
