@@ -36,7 +36,8 @@ INNER = {
     "theory.quadratic.times", "theory.scaling.closed", "theory.scaling.exact", "theory.scaling.fit",
     "theory.scaling.frontier", "theory.scaling.law", "theory.scaling.problem", "theory.scaling.schedules",
     "theory.scaling.terms",
-    "static.spiked.blocks", "static.spiked.features", "static.spiked.losses",
+    "static.spiked.blocks", "static.spiked.directions", "static.spiked.features", "static.spiked.giant_steps",
+    "static.spiked.losses", "static.spiked.subspace",
 }  # fmt: skip
 
 

@@ -135,6 +135,9 @@ RECORDS = {
     "SpikedRandomFeatures": (
         lambda: ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, c=1.1, gamma=0.9, beta=0.8), dict(noise=0.1)
     ),
+    "SpikedSubspace": (
+        lambda: ov.static.SpikedSubspace(np.tanh, np.multiply, r=[[1.0]], gamma=[[0.5]] * 2, beta=1.0), dict(noise=0.1)
+    ),
     "SpikedClassifier": (
         lambda: ov.static.SpikedRandomFeatures(np.tanh, np.sign, r=1.2, gamma=0.9, beta=0.8).solve(
             alpha=1.0, lam=0.1, loss="logistic"

@@ -11,17 +11,17 @@ from .spiked.bounds import bounds_over_rate
 from .spiked.features import SpikedRandomFeatures
 from .spiked.network_correction import finite_batch_network, gaussian_rows, large_batch_network
 from .spiked.simulation import simulate_one_step, simulate_srf
-from .spiked.spectrum import feature_spectrum
+from .spiked.subspace import SpikedSubspace
 
 __all__ = [
     "EqualReadouts",
     "HierarchicalTeacher",
     "PowerLawLimit",
     "SpikedRandomFeatures",
+    "SpikedSubspace",
     "SubcriticalPowerLaw",
     "best_step",
     "bounds_over_rate",
-    "feature_spectrum",
     "finite_batch_network",
     "gaussian_rows",
     "large_batch_network",

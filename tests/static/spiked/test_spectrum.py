@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import overlaps as ov
-from overlaps.static import SpikedRandomFeatures, feature_spectrum
+from overlaps.static import SpikedRandomFeatures
 from overlaps.static.spiked._finite import initial_rows
 from overlaps.static.spiked.spectrum import _Law, _newton, _resolvent
 
@@ -81,7 +81,7 @@ def mean_square(model):
 @pytest.mark.parametrize("alpha, beta", [(2.0, 0.5), (0.3, 0.4), (1.0, 1.0), (0.5, 2.0)])
 def test_moments_of_a_product_of_wisharts(alpha, beta):
     """sigma(x) = x: the bulk of X = x W0^T is a free product of two Marchenko-Pastur laws, whatever the spike."""
-    spectrum = feature_spectrum(features(0.5, 1.0, beta, ov.linear), alpha=alpha)
+    spectrum = features(0.5, 1.0, beta, ov.linear).spectrum(alpha=alpha)
     found = [spectrum.weight @ spectrum.x**j for j in (1, 2, 3)]
     # S-transforms multiply: the moment series psi solves psi = (1 + psi)(1 + beta psi)(1 + psi p/n) (n/p) t, order by
     # order in t

@@ -60,7 +60,7 @@ class Coefficients(Record):
     h: np.ndarray
     h1: np.ndarray
     hh: np.ndarray
-    source: "Setting"
+    source: Any
     step: float
 
     def at(self, k):

@@ -128,15 +128,15 @@ def correlated(model, lam, K):
 def finite_batch_network(
     model: SpikedRandomFeatures, *, alpha: float, lam: float, d: float = math.inf
 ) -> "CorrectedPoint":
-    r"""The network after one step on finitely many samples, with all that sets it apart from spiked random features.
+    r"""The network after one step on finitely many samples, with all that sets it apart from spiked features.
 
     The bulk of its rows has a covariance on the side of the inputs that remembers the samples of the step,
 
     .. math:: \frac{\Sigma}{d}, \qquad \Sigma = 1 + \frac{\tau^2 {\rm Var}[\sigma']}{\alpha_0}\,
               \frac{1}{n_0} \sum_{\mu \le n_0} y_\mu^2\, x_\mu x_\mu^\top,
 
-    and the spike is made of the same samples. With :math:`N = (1 + x\Sigma)^{-1}`, :math:`x = \beta g \hat V_1`, the rows
-    answer to the data by
+    and the spike is made of the same samples. With :math:`N = (1 + x\Sigma)^{-1}` and :math:`x = \beta g \hat V_1`
+    the rows answer to the data by
 
     .. math:: V_2 = g = \frac{1}{\lambda + \hat V_2 + \hat V_1 {\rm tr}\,\Sigma N/d}, \qquad
               V_1 = g\, {\rm tr}\,\Sigma N/d, \qquad T = \beta g\, \Sigma N

@@ -1,0 +1,129 @@
+"""Conditional Gaussian coefficients of spikes in several directions: k has one column for each of them."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+
+from ..._base import check
+from ...gaussian.rules import gauss_hermite, trapezoid
+from .averages import REFINEMENTS, TOLERANCE, averages, check_growth, function_of, kinks_of, spacing
+from .conditional import Coefficients
+
+RANK = 3  # directions of the spikes, and of the target: the nodes of the rules grow like a power of their number
+COARSEST, RATIO, LIGHT = 0.5, 0.7, 1e-18  # first step of the rules, of each to the next, least weight of a node
+NODES, GRID = 12, 20_000  # of the coarsest rule over a direction of the target; of splines of the neurons' functions
+LARGEST = 4 * 10**8  # values of the target in one table
+CHUNK = 2**22
+
+
+def product_rule(nodes, weight, rank):
+    """Nodes (n, rank) and weights of E[f(k)], k ~ N(0, 1) in ``rank`` dimensions, without nodes of no weight."""
+    whole = np.ones(())
+    for _ in range(rank):
+        whole = np.multiply.outer(whole, weight)
+    kept = np.argwhere(whole > LIGHT * whole.max())
+    weights = np.atleast_1d(whole[tuple(kept.T)])
+    return nodes[kept], weights / weights.sum()
+
+
+class Setting(NamedTuple):
+    """What the tables depend on, as in ``conditional``; k has one column for each direction of the spikes."""
+
+    student: Callable
+    target: Callable
+    r: np.ndarray  # (B, rank)
+    c: np.ndarray  # (B,)
+    gamma: np.ndarray  # (m, rank)
+    kinks: tuple
+
+    @property
+    def rest(self):
+        """H (m, J): the target's directions less what lies in the span of the spikes, theta = gamma v + H zeta."""
+        values, vectors = np.linalg.eigh(np.eye(len(self.gamma)) - self.gamma @ self.gamma.T)
+        seen = values > 1e-13
+        return vectors[:, seen] * np.sqrt(values[seen])
+
+    def rule(self, step):
+        """Points k (n, rank) and weights."""
+        k, weight = trapezoid(COARSEST * step)
+        return product_rule(k, weight, self.r.shape[1])
+
+    def check_size(self, size):
+        """Refuse tables that would take minutes."""
+        if size > LARGEST:
+            raise ValueError(
+                f"target: {len(self.gamma)} indices, {self.rest.shape[1]} directions beside {self.r.shape[1]} of "
+                f"the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
+                "alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
+            )
+
+    def table(self, k, weight, step):
+        """All functions at the points k, by rules over the other directions of this relative step."""
+        mu0, mu1, _, mu2 = self.of_neurons(self.student, k, step)
+        mu1 = mu1 / np.sqrt(self.c)[:, None]
+        u = (mu1[:, None] * k.T).reshape(-1, len(k))
+        h, h1, hh = self.of_target(k, step)
+        return Coefficients(k, weight, mu0, mu1, mu2, u, h, h1, hh, self, step)
+
+    def of_neurons(self, f, k, step):
+        """Averages of f over z, (4, B, n), as :func:`.averages.averages`; splines where the points are many."""
+        found = []
+        for r, c in zip(self.r, self.c, strict=True):
+            along, options = k @ r, (math.sqrt(c), self.kinks, 2 * spacing(c) * step)
+            if len(k) <= GRID:
+                found.append(averages(f, along, *options))
+                continue
+            x = np.linspace(along.min(), along.max() + 1e-9, GRID)  # errors (size of a cell)^4 / 100
+            found.append([CubicSpline(x, row)(along) for row in averages(f, x, *options)])
+        return np.swapaxes(found, 0, 1)
+
+    def of_target(self, k, step):
+        """Mean h (n,), linear parts h1 (J, n) and second moment hh (n,) of the target at the points k."""
+        H = self.rest
+        nodes, weight = gauss_hermite(math.ceil(NODES / step))
+        zeta, weight = product_rule(nodes, weight, H.shape[1])
+        self.check_size(len(k) * len(weight))
+        moments = np.concatenate([weight[:, None], weight[:, None] * zeta], axis=1)
+        parts = []
+        for some in np.array_split(k, max(1, len(k) * len(weight) // CHUNK)):
+            z = (some @ self.gamma.T)[:, None] + zeta @ H.T
+            y = np.broadcast_to(np.asarray(self.target(*np.moveaxis(z, -1, 0)), dtype=float), z.shape[:2])
+            parts.append(np.column_stack([y @ moments, y**2 @ weight]))
+        found = np.concatenate(parts).T
+        return found[0], found[1:-1], found[-1]
+
+
+def conditional(setting):
+    """A table whose integrals agree with those of a coarser one to 1e-8."""
+    before, step = None, 1.0
+    for _ in range(REFINEMENTS + 2):
+        table = setting.table(*setting.rule(step), step)
+        of_student = np.concatenate([table.mu0, table.u, table.mu2_squared, table.mu1])
+        rows = np.concatenate([of_student, table.h[None], table.h1, table.hh[None]]) * np.sqrt(table.weight)
+        gram, size = rows @ rows.T, len(of_student)
+        if before is not None:
+            length = np.sqrt(np.diag(gram))
+            length = np.maximum(length, 1e-6 * length.max())  # a function that vanishes has only rounding
+            error = np.abs(gram - before) / np.outer(length, length)
+            if np.max(error) <= TOLERANCE:
+                return table
+        before, step = gram, step * RATIO
+    at_fault = "student" if np.max(error[:size, :size]) > TOLERANCE else "target"
+    raise ValueError(
+        f"{at_fault}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) between "
+        f"two rules, expected {TOLERANCE:g}. With several directions functions must be smooth: no jumps or kinks."
+    )
+
+
+def setting(student, target, r, c, gamma):
+    """The functions of a model as a :class:`Setting`, or refuse them."""
+    kinks, f = kinks_of(student, (), "student"), function_of(student, "student")
+    if not callable(target):
+        raise ValueError(f"target = {check.shown(target)}; expected a function of {len(gamma)} arrays.")
+    for j in range(len(gamma)):
+        check_growth("target", lambda x, j=j: target(*(x if i == j else 0.5 * x for i in range(len(gamma)))), 1.0)
+    check_growth("student", f, math.sqrt(np.max(np.sum(r**2, axis=1) + c)))
+    return Setting(f, target, r, c, gamma, kinks)

@@ -1,0 +1,296 @@
+"""Several spikes: random features whose spikes span up to three directions, and targets of several indices."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..._base import check
+from ..._base.record import Record
+from ..._base.types import ArrayLike, Function, Rng
+from ...activations.activation import Activation
+from . import blocks, simulation, solving
+from ._finite import slope, subspace_draw
+from .averages import ODD, even_part, function_of, kinks_of
+from .bounds import Bounds, basis_bounds
+from .directions import RANK, conditional, setting
+from .giant_steps import Spikes
+from .one_step import student_moments
+
+if TYPE_CHECKING:
+    from .simulation import OneStepRuns
+    from .solutions import OptimalLam, SpikedCurve, SpikedSolution
+
+__all__ = ["SpikedSubspace"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpikedSubspace(Record):
+    r"""Ridge regression on random features with spikes in several directions, learning a target of several indices.
+
+    .. math::
+        w_i = \sum_{a \le R} r_{ba} \hat v_a + \sqrt{c_b}\, w_i^0 \quad (i \mbox{ in block } b), \qquad
+        y = \sigma_*(\theta_1 \cdot x, \dots, \theta_m \cdot x) + \sqrt\Delta\,\xi, \qquad
+        \theta_j \cdot \hat v_a = \gamma_{ja}
+
+    The theory is that of :class:`SpikedRandomFeatures` with functions of the projections :math:`k \in R^R` on the
+    spikes: the mean activation :math:`\mu_{0,b}(r_b \cdot k)`, the linear part, which is read out along each direction
+    by :math:`k_a \mu_{1,b}`, and the part of the target that is linear in each direction orthogonal to the spikes.
+
+    Parameters
+    ----------
+    student : Activation or callable
+        sigma, vectorised.
+    target : callable
+        sigma_*(z_1, ..., z_m) of m <= 3 arrays, smooth and of zero mean unless a bias is trained.
+    r : array_like, shape (B, R)
+        Spikes of the blocks of neurons in orthonormal directions, R <= 3.
+    gamma : array_like, shape (m, R)
+        Overlaps of these directions with those of the target, which are orthonormal.
+    c : float or sequence of float, shape (B,)
+        Variances of the bulk.
+    beta, noise, bias, fractions, rows
+        As in :class:`SpikedRandomFeatures`.
+
+    Raises
+    ------
+    ValueError
+        More than three directions, overlaps that orthonormal vectors cannot have, equal blocks, functions with jumps or
+        kinks or a mean, parameters out of range.
+
+    Notes
+    -----
+    *Asymptotic*, d -> infinity, and derived here; exact given the conditional Gaussian equivalence. With one direction
+    and one index it is :class:`SpikedRandomFeatures`; directions that carry no spike may be counted among them or not.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> model = ov.static.SpikedSubspace(
+    ...     np.tanh, lambda x, y: x + y * (x**2 - 1), r=[[1, 0], [0.5, 1]], gamma=[[0.9, 0], [0, 0.8]], beta=1.0
+    ... )
+    >>> model.solve(alpha=2.0, lam=0.1)
+    SpikedSolution(alpha=2, lam=0.1, mse=0, train=0)
+    """
+
+    student: Callable
+    target: Callable
+    r: Any = field(kw_only=True)
+    gamma: Any = field(kw_only=True)
+    c: Any = field(default=1.0, kw_only=True)
+    beta: float = field(kw_only=True)
+    noise: float = field(default=0.0, kw_only=True)
+    bias: bool = field(default=False, kw_only=True)
+    fractions: Any = field(default=None, kw_only=True)
+    rows: str = field(default="iid", kw_only=True)
+    law, bulk = None, None  # of the readout and the rows: not for several directions
+
+    def __post_init__(self):
+        r = check.array("r", self.r, ("B", "R"), hint="One row for each block, one column for each direction.")
+        gamma = check.array("gamma", self.gamma, ("m", r.shape[1]), hint="One row for each index of the target.")
+        if not (r.size and 0 < len(gamma) <= RANK and r.shape[1] <= RANK):
+            raise ValueError(
+                f"r has {r.shape[1]} directions, gamma {len(gamma)} indices; expected 1 to {RANK} of each: the nodes "
+                "of the rules grow like a power of their number."
+            )
+        if np.linalg.norm(gamma, 2) > 1 + 1e-12:
+            raise ValueError(
+                f"gamma = {check.shown(self.gamma)} has the singular value {np.linalg.norm(gamma, 2):.6g}; expected at "
+                "most 1, overlaps of orthonormal vectors."
+            )
+        c = check.array("c", np.full(len(r), self.c) if np.ndim(self.c) == 0 else self.c, (len(r),))
+        odd = even_part(function_of(self.student, "student")) < ODD
+        first = r[np.arange(len(r)), np.argmax(r != 0, axis=1)]
+        names = np.column_stack([np.where((first < 0) & odd, -1, 1)[:, None] * r, c])
+        if np.any(c <= 0) or len(np.unique(names, axis=0)) < len(r):
+            raise ValueError(
+                f"r = {check.shown(self.r)}, c = {check.shown(self.c)}; expected variances > 0 and distinct blocks"
+                f"{' (up to a sign of r)' if odd else ''}. Merge equal ones: one block with the sum of their fractions."
+            )
+        beta = check.number("beta", self.beta, above=0, hint="beta is the width, p/d.")
+        if check.choice("rows", self.rows, blocks.ROWS) == "orthonormal" and beta > 1:
+            raise ValueError(f"beta = {beta:g} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions.")
+        noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation.")
+        checked = {"noise": noise, "bias": check.flag("bias", self.bias)}
+        self.settle(r=r, gamma=gamma, c=c, beta=beta, fractions=blocks.shares("r", len(r), self.fractions), **checked)
+        table = self.coefficients
+        mean, second = table.weight @ table.h, table.weight @ table.hh
+        if not self.bias and abs(mean) > 1e-8 * math.sqrt(second):
+            raise ValueError(f"target has the mean {mean:.6g} over N(0, 1); expected 0, or bias=True. Subtract it.")
+
+    @classmethod
+    def after_steps(
+        cls,
+        student: Activation | Function,
+        target: Callable,
+        *,
+        indices: int,
+        eta_tilde: ArrayLike,
+        alpha0: ArrayLike,
+        beta: float,
+        scaling: Literal["d", "p"] = "d",
+        noise: float = 0.0,
+        readout: ArrayLike = (1.0,),
+        fractions: ArrayLike | None = None,
+        **options: Any,
+    ) -> "SpikedSubspace":
+        r"""The features that giant gradient steps on the first layer leave behind, each on samples of its own.
+
+        With F(k) the network's output before a step and e = y - F, a step adds to the rows of block b
+
+        .. math::
+            \tau t_b \Big( E[e\, k \mu_{1,b}]\cdot\hat v + E[e\,\zeta\,\mu_{1,b}]\cdot\hat\zeta + g_b \Big), \qquad
+            g_b \cdot g_{b'} = \frac{E[e^2 \mu_{1,b}\mu_{1,b'}]}{\alpha_0}, \qquad
+            c_b \leftarrow c_b (1 + \tau t_b E[e \sigma''])^2 + \frac{\tau^2 t_b^2}{\alpha_0}
+            E[e^2 {\rm Var}_z\,\sigma'] .
+
+        The first step finds F = 0 and :math:`\mu_1 = E\sigma'`: all spikes are multiples of the mean of y x, whatever
+        the number of indices. Further steps see what the first ones left; neurons whose readouts t differ move in
+        different directions, at most as many as there are letters.
+
+        Parameters
+        ----------
+        student : Activation or callable
+            sigma, odd and smooth.
+        target : callable
+            sigma_*(z_1, ..., z_m).
+        indices : int
+            Their number m <= 3.
+        eta_tilde, alpha0 : float or sequence of float
+            Learning rate and samples n0/d (``math.inf``: the population gradient) of each step.
+        beta, scaling, noise, readout, fractions
+            As in :meth:`SpikedRandomFeatures.after_one_step`; the letters of a continuous law are not offered.
+        **options
+            ``rows``, ``bias``, as in the class.
+
+        Returns
+        -------
+        SpikedSubspace
+
+        Raises
+        ------
+        ValueError
+            Spikes in more than three directions, a student that is not odd, what the class refuses.
+
+        Notes
+        -----
+        *Asymptotic* for spikes, overlaps and c. As after one step, the network has correlations of order 1/sqrt(d) of
+        its rows that the features leave out.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> net = ov.static.SpikedSubspace.after_steps(
+        ...     np.tanh, lambda x, y: x + y * (x**2 - 1), indices=2, eta_tilde=(1.5, 1.5), alpha0=8, beta=1.0,
+        ...     readout=(0.5, 1.5),
+        ... )
+        >>> net.r.shape, net.gamma.shape
+        ((2, 2), (2, 2))
+        """
+        m = check.count("indices", indices)
+        if m > RANK:
+            raise ValueError(f"indices = {m}; expected at most {RANK}.")
+        student_moments(student)  # refuses one that is not odd
+        if kinks_of(student, (), "student"):
+            raise ValueError(
+                f"student = {check.shown(student)} has kinks; expected a smooth one, e.g. np.tanh, ov.erf."
+            )
+        if blocks.law_of(readout) is not None:
+            raise ValueError(
+                f"readout = {check.shown(readout)}; expected letters t_b: a law has more than {RANK} spikes."
+            )
+        t, rho = blocks.letters(readout, fractions)
+        rates, samples = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (eta_tilde, alpha0))
+        try:
+            rates, samples = np.broadcast_arrays(rates, samples)
+        except ValueError:
+            raise ValueError(
+                f"eta_tilde = {check.shown(eta_tilde)}, alpha0 = {check.shown(alpha0)}; expected one of each a step."
+            ) from None
+        check.choice("scaling", scaling, ("d", "p"))
+        beta = check.number("beta", beta, above=0, hint="beta is the width, p/d.")
+        f, derivative = function_of(student, "student"), slope(student)
+        state = Spikes(np.zeros((t.size, m)), np.ones(t.size))
+        for rate, size in zip(rates, samples, strict=True):
+            rate = check.number("eta_tilde", rate, least=0) / (beta if scaling == "d" else 1.0)
+            size = size if size == math.inf else check.number("alpha0", size, above=0)
+            state = state.step(f, derivative, target, m, rate * t, t * rho, size, noise)
+        r, basis = state.basis()
+        if not r.shape[1]:
+            raise ValueError(
+                f"eta_tilde = {check.shown(eta_tilde)} leaves no spike; expected a rate > 0 and a target with "
+                "E[y x] != 0, or a finite alpha0."
+            )
+        known = {"r": r, "c": state.c, "gamma": basis[:, :m].T, "beta": beta, "fractions": rho, "noise": noise}
+        return cls(student, target, **known, **options)
+
+    @cached_property
+    def coefficients(self):
+        """Tables of the conditional Gaussian coefficients over k, as :class:`.conditional.Coefficients`.
+
+        k has shape (n, R), u (B R, n), h1 (J, n): one row for each direction of the target orthogonal to the spikes.
+        """
+        return conditional(setting(self.student, self.target, self.r, self.c, self.gamma))
+
+    @cached_property
+    def _levels(self):
+        return solving.Levels(self.coefficients)
+
+    def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> "SpikedSolution":
+        """Test and training error, and order parameters: :meth:`SpikedRandomFeatures.solve`.
+
+        ``theta`` has shape (B, R), ``psi`` (B, J).
+        """
+        alpha, lam, d = solving.positive_alpha(alpha), solving.positive_lam(lam), solving.dimension(self, d)
+        fit = solving.fit(self, alpha, lam, d, iterations=check.count("iterations", iterations))
+        return solving.described(self, alpha, lam, d, fit)
+
+    def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> "SpikedCurve":
+        """Solutions at several sample sizes: :meth:`SpikedRandomFeatures.curve`."""
+        return solving.curve(self, alphas, lam, d)
+
+    def optimal_lam(self, alpha: float, d: float = math.inf) -> "OptimalLam":
+        """Ridge penalty of least test error: :meth:`SpikedRandomFeatures.optimal_lam`."""
+        return solving.optimal_lam(self, alpha, d)
+
+    def bounds(self) -> "Bounds":
+        """Bounds on the test error at these spikes, d -> infinity; see :func:`overlaps.static.spiked.bounds.bounds`."""
+        table, features = self.coefficients, self._levels[0]
+        slopes = [table.weight @ (x * table.h) for x in table.k.T] + [table.weight @ x for x in table.h1]
+        mean = table.weight @ table.h if self.bias else 0.0
+        linear = table.weight @ table.hh - mean**2 - np.sum(np.square(slopes)) + self.noise**2
+        upper, lower = basis_bounds(features, self.noise, self.bias)
+        return Bounds(upper, lower, float(linear))
+
+    def simulate(
+        self,
+        *,
+        alpha: float | ArrayLike,
+        lam: float | ArrayLike,
+        d: int,
+        rng: Rng,
+        draws: int = 5,
+        test: int | None = None,
+    ) -> "OneStepRuns":
+        """Draws of these features at finite size, as :func:`overlaps.static.simulate_srf`.
+
+        ``theta`` and ``psi`` are overlaps along the first of the directions.
+        """
+        rows = "orthonormal" if self.rows == "orthonormal" else "sphere"
+
+        def target(z):
+            return self.target(*np.moveaxis(z, -1, 0))
+
+        options = target, self.noise, d, self.beta, rows, alpha, lam, self.fractions, test, None
+        setup, shape = simulation._setup(function_of(self.student, "student"), *options)
+        setup = setup._replace(bias=self.bias)
+        H = setting(self.student, self.target, self.r, self.c, self.gamma).rest
+        draw = partial(subspace_draw, setup, self.r, self.gamma, self.c, H)
+        return simulation._runs(draw, setup, shape, rng, draws, False, None)
+
+    def __repr__(self):
+        r, gamma = np.round(self.r, 4).tolist(), np.round(self.gamma, 4).tolist()
+        return f"SpikedSubspace(r={r}, gamma={gamma}, c={np.round(self.c, 4).tolist()}, beta={self.beta:g})"
