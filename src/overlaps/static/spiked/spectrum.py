@@ -432,7 +432,7 @@ def feature_spectrum(model: "SpikedRandomFeatures", *, alpha: float, points: int
     --------
     >>> import numpy as np, overlaps as ov
     >>> model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, c=1.1, beta=1.0)
-    >>> ov.static.feature_spectrum(model, alpha=1.5, points=100)
+    >>> model.spectrum(alpha=1.5, points=100)
     FeatureSpectrum(alpha=1.5, bulk [0.004364, 2.422], atom 0, mass 1)
     """
     alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over the dimension, n/d.")
