@@ -94,6 +94,13 @@ def test_the_cluster_equations_predict_what_is_learned():
     assert runs.mean("eps_g")[-1] > 10 * true[-1]
 
 
+def test_overlaps_with_latents_are_not_simulated(rng):
+    """Neither the part of the teachers that is not linear in the inputs nor their means are overlaps with inputs."""
+    mixture, start = manifold().cluster_realisation(**random_weights(rng, 20, 10), latents=LAW)
+    with pytest.raises(ValueError, match="acts on latents, whose law .* latents="):
+        ov.simulate(mixture, N=20, alpha=[0, 1], rng=1, start=start)
+
+
 def test_what_has_no_common_covariance_is_refused(rng):
     weights = random_weights(rng, 20, 10)
     mixture = ov.latents.mixture

@@ -8,9 +8,10 @@ import numpy as np
 from .._base import check
 from ..models.state import gram
 from ..simulators.direct import advance, kept_norms
-from ..simulators.plan import Plan, plan
+from ..simulators.plan import Plan, ensemble, plan, starts_of
 from ..simulators.rates import Rates
 from ..simulators.records import follow, sound, stacked
+from ..simulators.reduced import reduced_run
 from .covariates import gaussian as joint_gaussian
 from .ensemble import CovariatesEnsemble, ManifoldEnsemble
 from .fresh import Pairs, Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
@@ -85,17 +86,25 @@ def manifold_plan(
     test=None,
     keep_weights=False,
 ):
-    """The Plan of a hidden manifold: each run has weights, hence a spectrum, of its own."""
+    """The Plan of a hidden manifold: each run has weights, hence a spectrum, of its own.
+
+    "reduced" is the Gaussian law with the eigenvalues of the limit, from States: no weights, and no features.
+    """
+    if method == "reduced":
+        given = {"weights": weights, "latents": latents, "test": test or None}
+        for name in (name for name, value in given.items() if value is not None):
+            raise ValueError(f"{name} with method = 'reduced', which knows Gaussian fields only; expected 'direct'.")
+        starts = starts_of(model, start, N, children, student_scale)
+        return Plan(method, partial(reduced_run, pace=pace), starts, ensemble)
     check.flag("normalise_rows", normalise_rows)
     if check.flag("share_features", share_features) and weights is not None:
         raise ValueError("share_features=True with weights=, which set them; runs share an F that is one array in all.")
     if start is not None:
         raise ValueError(
             "start= gives overlaps on the nodes of a limit, which no weights have one by one; expected "
-            "weights=(W, W_star, F), or neither: runs.realisation(i) is then the start of the theory of run i."
+            "weights=(W, W_star, F), or neither: runs.realisation(i) is then the start of the theory of run i. "
+            "method='reduced' takes a start, without weights."
         )
-    if method not in ("auto", "direct"):
-        raise ValueError(f"method = {check.shown(method)}; expected 'auto' or 'direct' for the hidden manifold.")
     if weights is None:
         draw = partial(random_weights, model, N=N, student_scale=student_scale)
         starts = [draw(rng=children[0])]

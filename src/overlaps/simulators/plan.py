@@ -34,6 +34,11 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     A model with data of its own registers its class: ``@plan.register(MyModel)``. The options of the data are the
     keywords of what it registers, and ``simulate`` takes them.
     """
+    if model.latent_teacher:
+        raise ValueError(
+            "the teacher acts on latents, whose law the model does not know; expected the model that has them: "
+            "ov.simulate(ov.hidden_manifold(...), latents=...)."
+        )
     sizes = model.spectrum.block_sizes(N)
     if model.classes is not None:
         model.check_size(N)
@@ -48,7 +53,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], pace=pace)
     run = partial(run, dtype=dtype or "float64", keep=keep_weights) if method == "direct" else run
-    return Plan(method, run, _starts(model, start, N, children, student_scale), ensemble)
+    return Plan(method, run, starts_of(model, start, N, children, student_scale), ensemble)
 
 
 def plan_for(model, data):
@@ -79,7 +84,8 @@ def ensemble(records, starts, **common):
     return Ensemble(q=q, v=v, **parts, **common)
 
 
-def _starts(model, start, N, children, student_scale):
+def starts_of(model, start, N, children, student_scale):
+    """A State for each run: given ones on the model, or one drawn for each."""
     if start is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of a coarse step, which simulate gives once

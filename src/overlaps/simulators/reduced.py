@@ -18,6 +18,7 @@ from .records import follow, stacked
 
 __all__ = ["reduced_run"]
 
+UNSEEN = 1e-20  # eigenvalue of inputs that students neither see nor learn: 1e-10 of rounding
 BLOCK = 2**14  # random numbers drawn at once: enough to hide the calls, few enough to stay in the cache
 
 
@@ -31,7 +32,8 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     model, start : Model, State
         What is learned and from where.
     N : int
-        Input dimension; block l has ``model.spectrum.block_sizes(N)[l]`` coordinates.
+        Input dimension; block l has ``model.spectrum.block_sizes(N)[l]`` coordinates. Where the teacher sees latents
+        p_l N is no integer: chi-squares then have p_l N - K - M degrees of freedom.
     steps : array of int
         Increasing step counts at which overlaps are recorded.
     rng : numpy.random.Generator
@@ -53,9 +55,10 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         No weights in this dimension have the overlaps of ``start``.
     """
     s = np.array(model.spectrum.s, dtype=float)
-    sizes = model.spectrum.block_sizes(N)
-    joint, carried, M = plain(model, start), factors(model), model.M
-    static = carried.shape[1]
+    sizes, joint, carried, M = _sizes(model, N), plain(model, start), factors(model), model.M
+    static, L = carried.shape[1], len(s)
+    if model.latent_teacher:
+        s, sizes, joint = _with_unseen(start, s, sizes, joint)
     teachers, students = frames(start, s, sizes, joint)
     v, classes = np.array(start.v, dtype=float), None
     if model.classes is not None:  # coordinates of inputs are those of x, and of its Gaussian part otherwise
@@ -83,14 +86,33 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         return position - first
 
     def record():
-        found = *block_overlaps(teachers, students, carried), v.copy()
+        found = *block_overlaps(teachers[:L], students[:L], carried), v.copy()
         sound = all(np.isfinite(part).all() for part in found)
         return found if sound else tuple(part * np.nan for part in found)
 
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
         records = follow(steps, step, record, tick)
-    L, K, _ = start.r.shape
+    K = start.K
     return stacked(records, (L, K, K), (L, K, static), (K,))
+
+
+def _sizes(model, N):
+    """Coordinates n_l of each block; numbers, no integers, where the nodes stand for a limit and n_l is large."""
+    if not model.latent_teacher:
+        return model.spectrum.block_sizes(N)
+    n = model.spectrum.p * N
+    return np.where(n > model.K + model.M, n, np.maximum(1.0, np.rint(n)))
+
+
+def _with_unseen(start, s, sizes, joint):
+    """One more block of M coordinates: what in the fields of teachers of latents is not linear in the inputs."""
+    M, n, seen = start.M, joint.shape[-1], s > 0
+    rest = start.T - np.tensordot(1 / s[seen], start.tau[seen], axes=1)
+    values, vectors = np.linalg.eigh((rest + rest.T) / 2)
+    rest = (vectors * np.where(values > 1e-12 * np.trace(start.T), values, 0.0)) @ vectors.T
+    block = np.zeros((1, n, n))
+    block[0, n - M :, n - M :] = rest / UNSEEN
+    return np.append(s, UNSEEN), np.append(sizes, M), np.concatenate([joint, block])
 
 
 def draw(rng, length, normal, dof, noise):
@@ -120,13 +142,13 @@ def _random_parts(sizes, K, M, b):
     normal = np.zeros((len(sizes), b, M + K + b), dtype=bool)
     dof = np.zeros((len(sizes), b))
     for block, n in enumerate(sizes):
-        teachers = min(M, n)
-        students = min(K, n - teachers)
+        teachers = int(min(M, n))
+        students = int(min(K, n - teachers))
         rest = n - teachers - students
         normal[block, :, :teachers] = True
         normal[block, :, M : M + students] = True
         for i in range(b):
-            normal[block, i, M + K : M + K + min(i, rest)] = True
+            normal[block, i, M + K : M + K + int(min(i, rest))] = True
             dof[block, i] = max(rest - i, 0)
     return normal, dof
 
@@ -140,8 +162,8 @@ def frames(start, s, sizes, joint=None):
     (L, n, _), K = joint.shape, start.K
     order, H = np.roll(np.arange(n), -K), np.zeros((L, n + 1, n))  # static rows first
     for block, size in enumerate(sizes):
-        factor = overlap_factor(joint[block][np.ix_(order, order)], size, block)
-        H[block, : min(n, size)] = np.linalg.qr(factor.T, mode="r")
+        factor = overlap_factor(joint[block][np.ix_(order, order)], int(size), block)
+        H[block, : int(min(n, size))] = np.linalg.qr(factor.T, mode="r")
     return H[:, : n - K, : n - K].copy(), H[:, :, n - K :].copy()
 
 

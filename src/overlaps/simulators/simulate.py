@@ -123,12 +123,13 @@ def simulate(
         Seed or generator. Run i uses its i-th spawned child, whatever the number of runs and workers.
     start : State or list of State, optional
         Overlaps to start from (one for all runs, or one per run, all of one time), met exactly by the weights; by
-        default every run draws its own ``random_start``. Not for the hidden manifold, see ``weights``.
+        default every run draws its own ``random_start``. Of the hidden manifold for "reduced" only, see ``weights``.
     method : {"auto", "reduced", "direct"}
         "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
         the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
         than K + M, "direct" otherwise, as for the hidden manifold, for ``dtype="float32"`` and for teachers that drift:
-        these leave the frame of "reduced", and their records take T at its stationary value.
+        these leave the frame of "reduced", and their records take T at its stationary value. Of the hidden manifold
+        "reduced" is the Gaussian law at the eigenvalues of the limit: no features, and starts are States.
     runs : int
         Independent runs.
     progress : bool
