@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 import numpy as np
 
 from ._base import check
+from ._base.pages import see
 from ._base.types import ArrayLike, Function
 from .integrators.evolve import evolve, output_times
 from .models import Stages
@@ -185,5 +186,5 @@ def solve(
     else:
         traj = leg(model, start, alpha, schedule)
     if not traj.success:
-        warnings.warn(traj.message, RuntimeWarning, stacklevel=2)
+        warnings.warn(traj.message + see("integration", "When it does not end well"), RuntimeWarning, stacklevel=2)
     return traj

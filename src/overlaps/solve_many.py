@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ._base.pages import see
 from ._base.types import ArrayLike, Function
 from .integrators.many import evolve_many
 from .models.model import Model
@@ -102,7 +103,8 @@ def solve_many(
     lost = np.flatnonzero(~batch.success)
     if lost.size:
         warnings.warn(
-            f"{lost.size} of {len(batch)} trajectories did not succeed; number {lost[0]}: {batch.message[lost[0]]}",
+            f"{lost.size} of {len(batch)} trajectories did not succeed; number {lost[0]}: {batch.message[lost[0]]}"
+            + see("integration", "When it does not end well"),
             RuntimeWarning,
             stacklevel=2,
         )

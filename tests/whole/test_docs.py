@@ -7,6 +7,7 @@ A number of the text is tied to what computes it by a comment that the page does
 or names the test that holds it, ``<!-- test: tests/theory/test_plateau.py::test_name -->``.
 """
 
+import ast
 import pkgutil
 import re
 from pathlib import Path
@@ -27,7 +28,7 @@ PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
     "activations.classification", "flow.groups", "flow.twins", "models.rows", "integrators.evolve", "results.certified",
-    "simulators.classes", "simulators.direct", "simulators.rates",
+    "results.descriptions", "simulators.classes", "simulators.direct", "simulators.rates",
     "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
     "theory.linear.optimal", "theory.linear.tracking",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
@@ -109,6 +110,20 @@ EXEMPT = {"performance": "timings, of the benchmarks that its headings name"}
 UNTAGGED = {
     "Posterior sampling (Hamiltonian Monte Carlo": "hours of sampling; a small case is in test_student",
 }
+
+
+def test_pages_that_messages_name_exist():
+    """Errors and warnings end in ``see(page, section)``: a heading of that page, up to what stands in brackets."""
+    calls = [
+        (path, [argument.value for argument in node.args])
+        for path in Path(overlaps.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "see"
+    ]
+    assert len(calls) > 10
+    for path, (page, section) in calls:
+        headings = re.findall(r"^#+ (.*?)(?: \*\(.*)?$", (ROOT / "docs" / f"{page}.md").read_text(), re.MULTILINE)
+        assert section in headings, f"{path}: docs/{page}.md has no section {section!r}"
 
 
 def test_tests_that_hold_numbers_exist():

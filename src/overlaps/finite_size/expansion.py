@@ -9,6 +9,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator, make_interp_spline
 
 from .._base import check
+from .._base.pages import see
 from .._base.record import Record
 from .._base.types import Floats, Rng
 from ..models.model import Model
@@ -405,7 +406,8 @@ def _warned(result):
         warnings.warn(
             f"fluctuations: from alpha = {result.alpha[np.argmax(large)]:.6g} on, the variance at N = {result.N} "
             f"exceeds {LARGE:g} of the largest overlap. Runs leave a plateau at different times, and their law is not "
-            "Gaussian: ov.theory.escape(model, start, N, level) knows it; or take a larger N.",
+            "Gaussian: ov.theory.escape(model, start, N, level) knows it; or take a larger N."
+            + see("finite_size", "Without simulation"),
             RuntimeWarning,
             stacklevel=3,
         )

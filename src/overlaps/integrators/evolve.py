@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
+from .._base.pages import see
 from .._base.progress import bar
 from ..activations.closure import check_domain
 from ..flow.differences import DifferenceSystem
@@ -116,7 +117,8 @@ def _learned(system):
     if not reason and system.model.activation.code == LINEAR and system.model.K > 1:
         reason = "linear units learn their sum only, their differences stay; expected K = M = 1, see theory.linear"
     if reason:
-        raise ValueError(f"late=True cannot follow this problem to the end: {reason}. Leave late out.")
+        message = f"late=True cannot follow this problem to the end: {reason}. Leave late out."
+        raise ValueError(message + see("integration", "Late times"))
     return leave
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import check
+from .._base.pages import see
 from .realisation import input_means
 
 SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # standard errors, and relative sizes, above which a deviation is worth a word
@@ -129,7 +130,8 @@ def warn_of_moments(deviation, law):
     if deviation:
         warnings.warn(
             f"{law} give the fields moments other than those of the model, by up to {100 * deviation:.0f} %: Q, R, T "
-            "and eps_g are those of the model's Gaussian fields and do not describe what is learned. Use test_error.",
+            "and eps_g are those of the model's Gaussian fields and do not describe what is learned. Use test_error."
+            + see("hidden_manifold", "Mixtures in place of Gaussian latents"),
             RuntimeWarning,
             stacklevel=4,
         )
@@ -143,7 +145,8 @@ def warn_of_errors(alpha, eps_g, error, se):
         warnings.warn(
             f"at alpha = {alpha[-1]:g} the error on fresh samples is test_error = {measured:.3g} +- {scatter:.1g}, but "
             f"eps_g = {known:.3g}, that of the model's Gaussian fields with these overlaps: these samples (or latents, "
-            "or few of them) give the fields another law, and only test_error is the error of the network.",
+            "or few of them) give the fields another law, and only test_error is the error of the network."
+            + see("limits", "Inputs are Gaussian"),
             RuntimeWarning,
             stacklevel=4,
         )

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .._base import check
+from .._base.pages import see
 from .._base.types import ArrayLike, Function, Rng
 from ..models.mixture import GaussianMixture
 from ..models.model import Model, committee_machine
@@ -448,7 +449,8 @@ def hidden_manifold(
     if features.b**2 <= NO_LINEAR_PART * features.c:
         warnings.warn(
             f"features = {features} have no linear part (b = 0): inputs show nothing of the teacher, so R stays 0 and "
-            "the student only shrinks. Expected features that are not even, e.g. 'sign' or 'relu'.",
+            "the student only shrinks. Expected features that are not even, e.g. 'sign' or 'relu'."
+            + see("hidden_manifold", "One more spectrum"),
             RuntimeWarning,
             stacklevel=2,
         )
@@ -466,7 +468,8 @@ def _warn_matched(state):
         ):
             warnings.warn(
                 f"students {j} and {k} are exchanged by a symmetry of this start (equal P, alignment and v): they stay "
-                "equivalent and never specialise. Set them apart, or use random_start or realisation.",
+                "equivalent and never specialise. Set them apart, or use random_start or realisation."
+                + see("hidden_manifold", "Three starts"),
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
+from .._base.pages import see
 from .fresh import drawn
 from .realisation import check_ratio, normalise_feature_rows
 
@@ -124,7 +125,8 @@ def _check_inputs(model, D, latents, center, block):
         warnings.warn(
             f"center=False with features = {model.features}, whose mean is a = {model.features.a:.3g}: the inputs have "
             "a mean vector of squared norm a^2 N, so the mean of every student's field jumps by O(1) in each step. "
-            "That noise never averages out, and no equation in alpha describes the run. Expected center=True.",
+            "That noise never averages out, and no equation in alpha describes the run. Expected center=True."
+            + see("hidden_manifold", "Simulation"),
             RuntimeWarning,
             stacklevel=4,
         )

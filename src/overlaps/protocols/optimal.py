@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import minimize, minimize_scalar
 
 from .._base import check
+from .._base.pages import see
 from .._base.progress import bar
 from .._base.record import Record
 from .._base.types import ArrayLike
@@ -308,7 +309,7 @@ def _result(control, limits, found, constant, tol, maxiter, gap):
         trouble = f"the value on the finest grid differs by {gap:.1e} from an adaptive integration. Take more knots."
     message = trouble or f"stationary to {stationarity:.1e} after {history.size} iterations."
     if trouble:
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        warnings.warn(message + see("protocols", "The best schedule"), RuntimeWarning, stacklevel=3)
     schedule = _schedule(control, u)
     traj = _along(control, schedule)
     best = constant[0] * model.eta, constant[1]

@@ -4,7 +4,7 @@ import json
 import os
 import uuid
 import zipfile
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,12 @@ from .._base import check
 from .._base.record import Record
 from .._base.types import PathLike
 from .._base.version import __version__
-from ..activations import library as activations
 from ..integrators.methods import solver_class
-from ..models import Schedule, Stages
+from ..models import Stages
+from .descriptions import FORMAT, Refused, check_model, described, model_of, models_of, schedule_of, schedule_recipe
 
 __all__ = ["load", "save"]
 
-FORMAT = 2
-ROLES = "activation", "teacher_activation"
-PARTS = {*ROLES, "spectrum", "features"}  # of a model, beside its numbers and arrays
-PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a function, to know it again
 # shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
 SHAPES = {
     "alpha": "t", "v": "rtK", "q": "rtLKK", "r": "rtLKM", "Q": "rtKK", "R": "rtKM", "tau": "rLMM", "T": "rMM",
@@ -37,7 +33,6 @@ SHAPES = {
 WEIGHTS = {"W", "W_star", "F"}
 BARE = {"State", "FixedPoint"}  # records without a model
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
-MAKERS: dict[str, Any] = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 
 
 def save(result: Any, path: PathLike) -> None:
@@ -121,81 +116,25 @@ def contents(result):
     if hasattr(result, "parts"):
         stages = result.model
         head |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
-        for role, items in (("stages", map(_described, stages.models)), ("parts", map(contents, result.parts))):
+        for role, items in (("stages", map(described, stages.models)), ("parts", map(contents, result.parts))):
             head[role], named = zip(*items, strict=True)
             arrays |= {f"{role}{i}/{x}": value for i, own in enumerate(named) for x, value in own.items()}
         return head, arrays
     if getattr(result, "schedule", None) is not None:
-        head["schedule"] = _schedule_recipe(result.schedule)
+        head["schedule"] = schedule_recipe(result.schedule)
     several = getattr(result, "models", None)
     if several is None:
-        described, of_model = _described(result.model)
-        head |= described
+        own, of_model = described(result.model)
+        head |= own
     else:
-        described, parts = zip(*map(_described, several), strict=True)
-        head["models"], of_model = described, {x: np.array([part[x] for part in parts]) for x in parts[0]}
+        own, parts = zip(*map(described, several), strict=True)
+        head["models"], of_model = own, {x: np.array([part[x] for part in parts]) for x in parts[0]}
     solver = getattr(result, "solver", None)
     if isinstance(solver, tuple):
         head["solver"] = [_solver_name(x) for x in solver]
     elif hasattr(result, "solver"):
         head["solver"] = _solver_name(solver)
     return head, arrays | of_model
-
-
-def _described(model):
-    """What a file keeps of a model: (entries of the header, arrays)."""
-    spectrum = model.spectrum
-    values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
-    arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
-    arrays |= {"spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
-    if spectrum.basis is not None:
-        arrays["spectrum.basis"] = spectrum.basis
-    common = {f.name for f in fields(Record.kinds["Model"])}
-    # absent in early files, too, are those that are None
-    numbers = {name: x for name, x in values.items() if x is not None and not isinstance(x, np.ndarray)}
-    if not model.drift:
-        del numbers["drift"]  # which early files do not know
-    head = {
-        "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
-        "model": {x: number for x, number in numbers.items() if x in common}
-        | {role: _label(getattr(model, role)) for role in ROLES},
-        "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
-        "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES},
-        "spectrum": spectrum.name,
-    }
-    if own := {x: number for x, number in numbers.items() if x not in common}:
-        head["manifold"] = own
-    if hasattr(model, "features"):
-        head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
-    return head, arrays
-
-
-def model_text(model):
-    """All that a file keeps of a model, as JSON: for the attributes of a data set."""
-    head, arrays = _described(model)
-    return json.dumps({"format": FORMAT, **head, "arrays": {name: x.tolist() for name, x in arrays.items()}})
-
-
-def model_from_text(text):
-    """The model of :func:`model_text`; refuses user functions, which a text cannot hold."""
-    head = json.loads(text)
-    try:
-        return _model(head, {name: np.array(x) for name, x in head["arrays"].items()})
-    except _Refused:
-        name = head["features"] if "features" in head else head["model"]["activation"]
-        raise ValueError(
-            f"the model has a function of the user ({name} or its partner), which a text cannot hold; make the model "
-            "as it was made then."
-        ) from None
-
-
-def _kinds(head):
-    """Names of the records that model and spectrum are; early files tell by what they hold, and by a name."""
-    if "kinds" in head:
-        return head["kinds"]
-    limit = head.get("limit", head["spectrum"].startswith("hidden_manifold("))
-    model = "HiddenManifold" if "manifold" in head else "Model"
-    return {"model": model, "spectrum": "LimitSpectrum" if limit else "Spectrum"}
 
 
 def _solver_name(solver):
@@ -216,51 +155,6 @@ def _path(path):
         return Path(path)
     except TypeError:
         raise ValueError(f"path = {path!r}; expected a path, such as 'run.npz'.") from None
-
-
-def _recipe(activation):
-    """How to make an activation with parameters again: (function, parameter), or None."""
-    recipe = getattr(activation.g, "recipe", None)
-    if recipe is None or getattr(activations, activation.name, None) == activation:
-        return None
-    made = MAKERS[recipe[0]](recipe[1])
-    return recipe if replace(made, name=activation.name) == activation else None
-
-
-def _label(activation):
-    """The name of an activation; that of a user function cannot be taken for a built-in one."""
-    known = getattr(activations, activation.name, activation)
-    return activation.name if known == activation or _recipe(activation) else f"function {activation.name}"
-
-
-def _schedule_recipe(schedule):
-    """How to make a schedule again, a dict or a tuple of them; of a function the knots only."""
-    if schedule is None:
-        return None
-    if isinstance(schedule, list | tuple):
-        return {"each": [_schedule_recipe(one) for one in schedule]}
-    if isinstance(schedule, dict):
-        return {"named": {name: _schedule_recipe(f) for name, f in schedule.items()}}
-    numbers = {"kind": schedule.kind, "knots": schedule.knots.tolist(), "values": schedule.values.tolist()}
-    return numbers | {"factors": [_schedule_recipe(f) for f in schedule.factors]}
-
-
-def _schedule(recipe, given):
-    """The schedule of a file: made from its recipe, or the one that was given and agrees with it."""
-    if given is not None:
-        if recipe is None or _schedule_recipe(given) != recipe:
-            raise _Refused(f"schedule = {check.shown(given)} is not the one that was saved: {check.shown(recipe)}.")
-        return tuple(given) if isinstance(given, list) else given
-    if recipe is None:
-        return None
-    if "each" in recipe:
-        return tuple(_schedule(one, None) for one in recipe["each"])
-    if "named" in recipe:
-        return {name: _schedule(f, None) for name, f in recipe["named"].items()}
-    if recipe["kind"] == "function":
-        raise _Refused("the schedule is a user function, which a file cannot hold; pass load(path, schedule=...).")
-    factors = tuple(_schedule(f, None) for f in recipe["factors"])
-    return Schedule(recipe["knots"], recipe["values"], recipe["kind"], factors)
 
 
 def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
@@ -317,7 +211,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
         )
     try:
         return restored(head, data, model, schedule)
-    except _Refused as refused:
+    except Refused as refused:
         raise ValueError(f"{path}: {refused}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {_said(error)}.") from error
@@ -337,13 +231,13 @@ def restored(head, data, model=None, schedule=None):
     if "parts" in names:
         return _staged(kind, head, data, model, schedule)
     if "schedule" in names:
-        values["schedule"] = _schedule(head.get("schedule"), schedule)
+        values["schedule"] = schedule_of(head.get("schedule"), schedule)
     if "models" in names:
         values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
-        values |= {"models": _models(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}
+        values |= {"models": models_of(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}
     else:
-        values["model"] = _model(head, data) if model is None else model
-        _check_model(values["model"], head, data)
+        values["model"] = model_of(head, data) if model is None else model
+        check_model(values["model"], head, data)
         if "solver" in names:  # early files have its name in a sentence only
             values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
     result = kind(**values)
@@ -354,12 +248,12 @@ def restored(head, data, model=None, schedule=None):
 def _staged(kind, head, data, stages, schedule):
     """A result through Stages: its models and its parts, each as if it stood alone."""
     if stages is not None and not (isinstance(stages, Stages) and len(stages) == len(head["stages"])):
-        raise _Refused(f"model = {check.shown(stages)}; expected the Stages that were saved.")
+        raise Refused(f"model = {check.shown(stages)}; expected the Stages that were saved.")
     models = []
     for i, own in enumerate(head["stages"]):
         arrays = inside(data, f"stages{i}/")
-        models.append(_model(own, arrays) if stages is None else stages.models[i])
-        _check_model(models[-1], own, arrays)
+        models.append(model_of(own, arrays) if stages is None else stages.models[i])
+        check_model(models[-1], own, arrays)
     stages = Stages(models, head["until"], head["heads"])
     first = stages.index(inside(data, "parts0/")["alpha"][0])
     parts = []
@@ -372,10 +266,6 @@ def _staged(kind, head, data, stages, schedule):
 def inside(data, folder):
     """The arrays of one folder of a file."""
     return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
-
-
-class _Refused(Exception):
-    """A sound file that cannot be read with this model, or without one."""
 
 
 def _said(error):
@@ -392,66 +282,6 @@ def _arrays(path):
                 return {name: data[name] for name in data.files}
         except Exception as error:  # zipfile, zlib and NumPy raise some ten types for damaged bytes
             raise ValueError(f"{path} is damaged: {_said(error)}.") from error
-
-
-def _models(head, data, models):
-    """The models of a Batch; spectra that are equal become one."""
-    heads: list = head["models"]
-    known: dict[bytes, Any] = {}
-    if models is not None and (not isinstance(models, list | tuple) or len(models) != len(heads)):
-        raise _Refused(f"model = {check.shown(models)}; expected the {len(heads)} models of the batch, as a sequence.")
-    found = []
-    for i, own in enumerate(heads):
-        arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
-        model = _model(own, arrays) if models is None else models[i]
-        _check_model(model, own, arrays)
-        found.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))
-    return tuple(found)
-
-
-def _model(head, data):
-    options = dict(head["model"])
-    for role in ROLES:
-        maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
-        options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
-    options["weight_decay"] = tuple(options["weight_decay"])
-    kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
-    spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
-    options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
-    options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
-    if head.get("features", "").startswith("function "):
-        raise _Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).")
-    options |= {"features": head["features"]} if "features" in head else {}
-    return kinds["model"](**options, **head.get("manifold", {}))
-
-
-def _check_model(model, head, data):
-    """Refuse a model that differs in anything the file knows of it."""
-    described, arrays = _described(model)
-    described = json.loads(json.dumps(described))
-    kind = _kinds(head)["model"]
-    if kind != type(model).__name__:
-        raise _Refused(f"model = {check.shown(model)}; expected the {kind} that was saved.")
-    for part in ("model", "recipes", "manifold", "features", "kinds", "probes"):
-        if part not in head or part not in described:  # early files
-            continue
-        old, new = head[part], described[part]
-        if part != "probes" and old != new:
-            differ = [x for x in {**old, **new} if old.get(x) != new.get(x)] if isinstance(old, dict) else [part]
-            one, other = ((x[differ[0]] if isinstance(x, dict) else x) for x in (old, new))
-            raise _Refused(
-                f"the model has {differ[0]} = {other!r}, the file {one!r}; expected the model that was saved."
-            )
-        for role in old if part == "probes" else ():
-            if not np.allclose(old[role], new[role], rtol=1e-9, atol=1e-12, equal_nan=True):
-                raise _Refused(f"the {role} of the model is not that of the file, where it is {old[role]} at {PROBES}.")
-    for name in {**arrays, **{x: 0 for x in data if x.startswith(("model.", "spectrum."))}}:
-        one, other = data.get(name), arrays.get(name)
-        if one is None or other is None or one.shape != other.shape or not np.allclose(one, other, rtol=1e-10, atol=0):
-            raise _Refused(
-                f"the model has {name} = {check.shown(other)}, the file {check.shown(one)}; expected the model that "
-                "was saved."
-            )
 
 
 def _check_result(result):
@@ -477,10 +307,3 @@ def _check_result(result):
             raise ValueError(f"{f.name} contains nan or inf")
     if np.any(np.diff(result.alpha) <= 0) or np.any(result.alpha < 0):
         raise ValueError("alpha does not increase from 0 on")
-
-
-def _activation(name):
-    known = getattr(activations, name, None)
-    if isinstance(known, activations.Activation):
-        return known
-    raise _Refused(f"the file names the activation {name!r}, which is not built in; pass load(path, model=...).")

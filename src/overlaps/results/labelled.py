@@ -11,7 +11,7 @@ import numpy as np
 
 from .._base.version import __version__
 from ..models import Stages
-from .files import model_from_text, model_text
+from .descriptions import model_from_text, model_text
 
 __all__ = ["frame", "model_of", "from_batch", "from_curves", "from_stages", "from_sweep"]
 

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.linalg import lstsq
 
 from .._base import check
+from .._base.pages import see
 from .._base.record import Record
 from ..flow.groups import jacobian_of
 from ..models.model import Model
@@ -134,7 +135,8 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
     message += elsewhere
     if not converged or elsewhere:
-        warnings.warn(f"fixed_point: {message}", RuntimeWarning, stacklevel=2)
+        where = see("integration", "Fixed points and stability")
+        warnings.warn(f"fixed_point: {message.rstrip('.')}.{where}", RuntimeWarning, stacklevel=2)
     return FixedPoint(state, residual, converged, iterations, message)
 
 

@@ -23,6 +23,7 @@ from scipy.optimize import brentq, root
 from scipy.special import zeta
 
 from .._base import check
+from .._base.pages import see
 from .._base.types import ArrayLike, Floats
 from ..activations.closure import closure
 from ..activations.library import erf
@@ -658,7 +659,8 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
     if descent is not None and check.number("descent", descent, least=0) > alpha:
         warnings.warn(
             f"the descent to the plateau takes {float(descent):.4g}, longer than the plateau would last ({alpha:.4g}): "
-            "it merges with the escape, and no plateau forms. Integrate the equations instead: ov.solve.",
+            "it merges with the escape, and no plateau forms. Integrate the equations instead: ov.solve."
+            + see("power_law", "Plateau and escape of erf students"),
             RuntimeWarning,
             stacklevel=2,
         )

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..._base import check
+from ..._base.pages import see
 from ..._base.types import ArrayLike, Floats, Function, PathLike
 from ...flow.system import System, blocks_last
 from ...integrators import evolve
@@ -232,7 +233,7 @@ def solve(
     if not found["success"]:
         if basis != "orthonormal":
             found["message"] += f" {_FAILURE}"
-        warnings.warn(found["message"], RuntimeWarning, stacklevel=2)
+        warnings.warn(found["message"] + see("power_law", "The hierarchy of moments"), RuntimeWarning, stacklevel=2)
     kept = {name: found[name] for name in MomentTrajectory.__dataclass_fields__ if name in found}
     return MomentTrajectory(model=model, basis=polynomials, t=system.t, **kept)
 

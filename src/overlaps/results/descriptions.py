@@ -1,0 +1,207 @@
+"""Models and schedules in words and arrays: what a file keeps of them, and how they are made again from it."""
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from .._base.pages import see
+from .._base.record import Record
+from ..activations import library as activations
+from ..models import Schedule
+
+__all__ = [
+    "FORMAT",
+    "Refused",
+    "check_model",
+    "described",
+    "model_of",
+    "model_text",
+    "model_from_text",
+    "models_of",
+    "schedule_of",
+    "schedule_recipe",
+]
+
+FORMAT = 2
+ROLES = "activation", "teacher_activation"
+PARTS = {*ROLES, "spectrum", "features"}  # of a model, beside its numbers and arrays
+PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # where a file keeps the values of a function, to know it again
+MAKERS: dict[str, Any] = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
+
+
+class Refused(Exception):
+    """A sound file that cannot be read with this model, or without one."""
+
+
+def described(model):
+    """What a file keeps of a model: (entries of the header, arrays)."""
+    spectrum = model.spectrum
+    values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
+    arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
+    arrays |= {"spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
+    if spectrum.basis is not None:
+        arrays["spectrum.basis"] = spectrum.basis
+    common = {f.name for f in fields(Record.kinds["Model"])}
+    # absent in early files, too, are those that are None
+    numbers = {name: x for name, x in values.items() if x is not None and not isinstance(x, np.ndarray)}
+    if not model.drift:
+        del numbers["drift"]  # which early files do not know
+    head = {
+        "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
+        "model": {x: number for x, number in numbers.items() if x in common}
+        | {role: _label(getattr(model, role)) for role in ROLES},
+        "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
+        "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES},
+        "spectrum": spectrum.name,
+    }
+    if own := {x: number for x, number in numbers.items() if x not in common}:
+        head["manifold"] = own
+    if hasattr(model, "features"):
+        head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
+    return head, arrays
+
+
+def model_text(model):
+    """All that a file keeps of a model, as JSON: for the attributes of a data set."""
+    head, arrays = described(model)
+    return json.dumps({"format": FORMAT, **head, "arrays": {name: x.tolist() for name, x in arrays.items()}})
+
+
+def model_from_text(text):
+    """The model of :func:`model_text`; refuses user functions, which a text cannot hold."""
+    head = json.loads(text)
+    try:
+        return model_of(head, {name: np.array(x) for name, x in head["arrays"].items()})
+    except Refused:
+        name = head["features"] if "features" in head else head["model"]["activation"]
+        raise ValueError(
+            f"the model has a function of the user ({name} or its partner), which a text cannot hold; make the model "
+            "as it was made then."
+        ) from None
+
+
+def model_of(head, data):
+    """The model that a header and arrays describe."""
+    options = dict(head["model"])
+    for role in ROLES:
+        maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
+        options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
+    options["weight_decay"] = tuple(options["weight_decay"])
+    kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
+    spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
+    options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
+    options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
+    if head.get("features", "").startswith("function "):
+        where = see("start", "Keep, load, label")
+        raise Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).{where}")
+    options |= {"features": head["features"]} if "features" in head else {}
+    return kinds["model"](**options, **head.get("manifold", {}))
+
+
+def models_of(head, data, models):
+    """The models of a Batch; spectra that are equal become one."""
+    heads: list = head["models"]
+    known: dict[bytes, Any] = {}
+    if models is not None and (not isinstance(models, list | tuple) or len(models) != len(heads)):
+        raise Refused(f"model = {check.shown(models)}; expected the {len(heads)} models of the batch, as a sequence.")
+    found = []
+    for i, own in enumerate(heads):
+        arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
+        model = model_of(own, arrays) if models is None else models[i]
+        check_model(model, own, arrays)
+        found.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))
+    return tuple(found)
+
+
+def check_model(model, head, data):
+    """Refuse a model that differs in anything the file knows of it."""
+    own, arrays = described(model)
+    own = json.loads(json.dumps(own))
+    kind = _kinds(head)["model"]
+    if kind != type(model).__name__:
+        raise Refused(f"model = {check.shown(model)}; expected the {kind} that was saved.")
+    for part in ("model", "recipes", "manifold", "features", "kinds", "probes"):
+        if part not in head or part not in own:  # early files
+            continue
+        old, new = head[part], own[part]
+        if part != "probes" and old != new:
+            differ = [x for x in {**old, **new} if old.get(x) != new.get(x)] if isinstance(old, dict) else [part]
+            one, other = ((x[differ[0]] if isinstance(x, dict) else x) for x in (old, new))
+            raise Refused(
+                f"the model has {differ[0]} = {other!r}, the file {one!r}; expected the model that was saved."
+            )
+        for role in old if part == "probes" else ():
+            if not np.allclose(old[role], new[role], rtol=1e-9, atol=1e-12, equal_nan=True):
+                raise Refused(f"the {role} of the model is not that of the file, where it is {old[role]} at {PROBES}.")
+    for name in {**arrays, **{x: 0 for x in data if x.startswith(("model.", "spectrum."))}}:
+        one, other = data.get(name), arrays.get(name)
+        if one is None or other is None or one.shape != other.shape or not np.allclose(one, other, rtol=1e-10, atol=0):
+            raise Refused(
+                f"the model has {name} = {check.shown(other)}, the file {check.shown(one)}; expected the model that "
+                "was saved."
+            )
+
+
+def _kinds(head):
+    """Names of the records that model and spectrum are; early files tell by what they hold, and by a name."""
+    if "kinds" in head:
+        return head["kinds"]
+    limit = head.get("limit", head["spectrum"].startswith("hidden_manifold("))
+    model = "HiddenManifold" if "manifold" in head else "Model"
+    return {"model": model, "spectrum": "LimitSpectrum" if limit else "Spectrum"}
+
+
+def _recipe(activation):
+    """How to make an activation with parameters again: (function, parameter), or None."""
+    recipe = getattr(activation.g, "recipe", None)
+    if recipe is None or getattr(activations, activation.name, None) == activation:
+        return None
+    made = MAKERS[recipe[0]](recipe[1])
+    return recipe if replace(made, name=activation.name) == activation else None
+
+
+def _label(activation):
+    """The name of an activation; that of a user function cannot be taken for a built-in one."""
+    known = getattr(activations, activation.name, activation)
+    return activation.name if known == activation or _recipe(activation) else f"function {activation.name}"
+
+
+def _activation(name):
+    known = getattr(activations, name, None)
+    if isinstance(known, activations.Activation):
+        return known
+    where = see("start", "Keep, load, label")
+    raise Refused(f"the file names the activation {name!r}, which is not built in; pass load(path, model=...).{where}")
+
+
+def schedule_recipe(schedule):
+    """How to make a schedule again, a dict or a tuple of them; of a function the knots only."""
+    if schedule is None:
+        return None
+    if isinstance(schedule, list | tuple):
+        return {"each": [schedule_recipe(one) for one in schedule]}
+    if isinstance(schedule, dict):
+        return {"named": {name: schedule_recipe(f) for name, f in schedule.items()}}
+    numbers = {"kind": schedule.kind, "knots": schedule.knots.tolist(), "values": schedule.values.tolist()}
+    return numbers | {"factors": [schedule_recipe(f) for f in schedule.factors]}
+
+
+def schedule_of(recipe, given):
+    """The schedule of a file: made from its recipe, or the one that was given and agrees with it."""
+    if given is not None:
+        if recipe is None or schedule_recipe(given) != recipe:
+            raise Refused(f"schedule = {check.shown(given)} is not the one that was saved: {check.shown(recipe)}.")
+        return tuple(given) if isinstance(given, list) else given
+    if recipe is None:
+        return None
+    if "each" in recipe:
+        return tuple(schedule_of(one, None) for one in recipe["each"])
+    if "named" in recipe:
+        return {name: schedule_of(f, None) for name, f in recipe["named"].items()}
+    if recipe["kind"] == "function":
+        raise Refused("the schedule is a user function, which a file cannot hold; pass load(path, schedule=...).")
+    factors = tuple(schedule_of(f, None) for f in recipe["factors"])
+    return Schedule(recipe["knots"], recipe["values"], recipe["kind"], factors)
