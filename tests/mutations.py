@@ -232,11 +232,11 @@ FAULTS = {
         "activations/_erf.py", "ia, saa * ia * inverse", "ia, inverse", "activations/test_closure.py",
     ),
     "drift_of_few_blocks": Fault(
-        "flow/_flow.py", "d = s[l] * d - (decay + drift) * y[at]", "d = s[l] * d - decay * y[at]",
+        "flow/_flow.py", "d = s[l] * d - (kappa + drift) * y[at]", "d = s[l] * d - kappa * y[at]",
         "integrators/test_drift.py::test_golden_numbers",
     ),
     "drift_of_many_blocks": Fault(
-        "flow/_flow.py", "(decay + drift) * own[l]", "decay * own[l]",
+        "flow/_flow.py", "(kappa + drift) * own[l]", "kappa * own[l]",
         "integrators/test_drift.py::test_students_that_rest_lose_their_teachers",
     ),
     "drift_of_newton": Fault(
@@ -296,7 +296,7 @@ FAULTS = {
         "results/test_staged.py::test_three_stages_against_solutions_one_after_the_other",
     ),
     "weight_decay_of_q": Fault(
-        "flow/_flow.py", "- 2 * decay * own[l]", "- decay * own[l]",
+        "flow/_flow.py", "- 2 * kappa * own[l]", "- kappa * own[l]",
         "test_solve.py::test_weight_decay_alone_is_an_exponential",
     ),
     "noise_of_a_block": Fault(

@@ -106,7 +106,8 @@ def test_without_compilation_the_numbers_are_the_same(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_two_processes_may_compile_into_one_empty_cache(tmp_path):
-    code = work() + "from overlaps.flow._flow import flow\nfrom overlaps.activations._linear import linear_closure\n"
+    code = work() + "from overlaps.flow._flow import flow_of_few as flow\n"
+    code += "from overlaps.activations._linear import linear_closure\n"
     code += "print(*(sum(counter.values()) for f in (flow, linear_closure)"
     code += " for counter in (f.stats.cache_hits, f.stats.cache_misses)))"
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}

@@ -180,13 +180,12 @@ def _tilted_error(S, w, K, teacher, work):
 
 @jit(inline=True)
 def _weigh(w, n, work):
-    """Fill row WEIGHT with the products of second layers of pairs (c, d); return how many there are."""
+    """Fill row WEIGHT with the products of second layers of pairs (c, d)."""
     i = 0
     for c in range(n):
         for d in range(c + 1):
             work[WEIGHT, i] = w[c] * w[d] * (1.0 if c == d else 2.0)
             i += 1
-    return i
 
 
 @jit(inline=True)
@@ -205,7 +204,9 @@ def _entry(S, w, K, a, b, teacher, eta, noise, work, size):
 @jit(bare=True)
 def erf_C(S, w, K, teacher, eta, noise, C, work):
     """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l Delta^2]."""
-    size = _weigh(w, S.shape[0], work)
+    n = S.shape[0]
+    size = n * (n + 1) // 2
+    _weigh(w, n, work)
     for a in range(K):
         for b in range(a + 1):
             C[a, b] = C[b, a] = _entry(S, w, K, a, b, teacher, eta, noise, work, size)
@@ -215,8 +216,9 @@ def erf_C(S, w, K, teacher, eta, noise, C, work):
 def erf_C_share(S, w, K, teacher, eta, noise, C, share, shares):
     """Fill one of ``shares`` interleaved parts of C, the work of one thread: no entry depends on another."""
     n = S.shape[0]
-    work = np.empty((5, n * (n + 1) // 2))
-    size, i = _weigh(w, n, work), 0
+    size, i = n * (n + 1) // 2, 0
+    work = np.empty((5, size))
+    _weigh(w, n, work)
     for a in range(K):
         for b in range(a + 1):
             if i % shares == share:

@@ -49,7 +49,7 @@ def numeric_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, 
         if sizes[1] == TENSOR:
             fill_tensor(S, w, K, f, h, factor(S), u, p, square)
         elif sizes[1] == PAIRS:
-            fill_pairs(S, w, K, f, h, u, p, part(data, 10), part(data, 11), int(sizes[2]), True, square)
+            fill_pairs(S, w, K, f, h, u, p, part(data, 10), part(data, 11), int(sizes[2]), sizes[1] == PAIRS, square)
         else:
             fill_sobol(S, w, K, f, h, u.reshape(-1, n), square)
         assemble_square(w, K, square, dd, eta, noise, C)

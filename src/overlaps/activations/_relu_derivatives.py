@@ -30,7 +30,7 @@ from ._first_order import first_order_derivatives, mean_hessian, readout_product
 from ._relu import geometry, relu_C
 from ._relu_teachers import partial_arcsines
 
-NONE = -1  # no step function in this place
+NONE = np.int64(-1)  # no step function in this place; no literal, for each of which numba compiles anew
 TINY = 1e-100  # stands for a weight that is exactly zero: nothing in Delta, but it can be divided by
 
 

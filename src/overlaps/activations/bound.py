@@ -205,7 +205,7 @@ class KernelClosure(Bound):
         """As for any closure, in one compiled function."""
         if self.compiled is None or len(S) < FEW:
             return super().errors(S, w)
-        self._kernel.compile(CLOSURE)
+        self._kernel.compile(CLOSURE.args)  # numba keeps what has a return type apart from what Python calls
         if not errors_of.signatures:
             errors_of.compile(ERRORS)
             errors_of.disable_compile()

@@ -4,7 +4,6 @@ import numpy as np
 
 from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
 from ..activations.closure import rounding_floor
-from ..flow import flow
 from ..flow.jacobian import Jacobian
 from ..flow.system import System
 from ..gaussian.two_point import ERF
@@ -137,8 +136,10 @@ class Tangent:
         """The flow of overlaps y driven by these, without decay."""
         system, out = self.system, np.empty(self.y.size)
         arrays = (np.ascontiguousarray(x) for x in (A, B, C, dv))
-        flow(np.ascontiguousarray(y), system.s, system.p, source, *arrays, 0.0, 0.0, system.second_order,
-             system.model.trains_v, out, 0.0)  # fmt: skip
+        system.flow(
+            np.ascontiguousarray(y), system.s, system.p, source, *arrays, 0.0, 0.0, system.second_order,
+            system.model.trains_v, out, 0.0,
+        )  # fmt: skip
         return out
 
     def dense(self):

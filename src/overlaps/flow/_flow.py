@@ -6,11 +6,16 @@ triangle is stored because an antisymmetric part of q, seeded by rounding, would
 """
 
 import numpy as np
+from numba import boolean, float64, types
 
 from .._base.jit import jit
 
 FEW = 4  # blocks below which vector instructions do not pay along them
 MANY = 20  # students from which they pay along units
+VECTOR, MATRIX, CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
+FLOW = types.void(
+    VECTOR, VECTOR, VECTOR, CUBE, MATRIX, MATRIX, MATRIX, VECTOR, float64, float64, float64, boolean, VECTOR, float64
+)  # of the kernels of ``flow``, handed to integrators as first-class functions
 SPHERE = -1.0  # in place of a decay: the one that keeps the norms of the students, each its own
 
 
@@ -98,10 +103,48 @@ def gather(y, s, K, M, trains_v, S, w):
             w[k] = y[position + k]
 
 
+@jit(fast=True)
+def keep_norms(y, L, K, M, dy):
+    """Take mu_k r_k from dr_k and (mu_i + mu_j) q_ij from dq_ij, with the mu that keeps every sum_l q^l_kk.
+
+    This is w_k <- w_k |w_k before| / |w_k| after each step: the factor is 1 - mu_k / N for N -> infinity, where the
+    squared norm of a step, C, is as large as its part along w_k.
+    """
+    at, mu = K * M * L, np.empty(K)
+    for k in range(K):
+        rate = norm = 0.0
+        for l in range(at, at + L):
+            rate += dy[l]
+            norm += y[l]
+        mu[k] = rate / (2 * norm)
+        at += (K - k) * L
+    at = 0
+    for k in range(K):
+        for _ in range(M * L):
+            dy[at] -= mu[k] * y[at]
+            at += 1
+    for i in range(K):
+        for j in range(i, K):
+            for _ in range(L):
+                dy[at] -= (mu[i] + mu[j]) * y[at]
+                at += 1
+
+
 @jit(bare=True)
-def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
+def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
+    """What all kernels of the flow end with: the norms of students on spheres, and the second layer."""
+    if decay < 0.0:
+        keep_norms(y, L, K, M, dy)
+    if trains_v:
+        v = L * (K * M + K * (K + 1) // 2)
+        for k in range(K):
+            dy[v + k] = dv[k] - decay_v * y[v + k]
+
+
+@jit(bare=True)
+def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
-    L = s.size
+    L, kappa = s.size, max(decay, 0.0)
     K, M = B.shape
     for l in range(L):
         for k in range(K):
@@ -109,7 +152,7 @@ def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
                 at, d = (k * M + m) * L + l, 0.0
                 for j in range(K):
                     d += A[k, j] * y[(j * M + m) * L + l]
-                d = s[l] * d - (decay + drift) * y[at]
+                d = s[l] * d - (kappa + drift) * y[at]
                 for i in range(M):
                     d += B[k, i] * tau[i, m, l]
                 dy[at] = d
@@ -122,18 +165,19 @@ def flow_of_few(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
                     d += A[i, k] * y[kj * L + l]
                     d += A[j, k] * y[ki * L + l]
                 noise = second_order * C[i, j] if second_order > 0 else 0.0
-                d = s[l] * (d + p[l] * noise) - 2 * decay * y[at]
+                d = s[l] * (d + p[l] * noise) - 2 * kappa * y[at]
                 for m in range(M):
                     d += B[i, m] * y[(j * M + m) * L + l]
                     d += B[j, m] * y[(i * M + m) * L + l]
                 dy[at] = d
                 at += L
+    finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
 @jit(fast=True)
-def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
+def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """:func:`flow` as products of matrices, row by row: faster where units are many and blocks few."""
-    L = s.size
+    L, kappa = s.size, max(decay, 0.0)
     K, M = B.shape
     first, all_tau = K * M * L, tau.reshape(tau.size)
     to_r, to_q = np.empty(K, np.int64), np.empty(K, np.int64)
@@ -157,7 +201,7 @@ def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
         mix(A[i], q, to_q, half)
         for l in range(L):
             for m in range(l, M * L, L):
-                row[m] = s[l] * row[m] - (decay + drift) * y[to_r[i] + m]
+                row[m] = s[l] * row[m] - (kappa + drift) * y[to_r[i] + m]
             for j in range(l, K * L, L):
                 half[j] *= s[l]
         mix(B[i], all_tau, to_tau, row)
@@ -167,14 +211,15 @@ def flow_of_units(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
         for j in range(i, K):
             noise = second_order * C[i, j] if second_order > 0 else 0.0
             for l in range(L):
-                dy[at] = h[to_q[i] + j * L + l] + h[to_q[j] + i * L + l] + s[l] * p[l] * noise - 2 * decay * y[at]
+                dy[at] = h[to_q[i] + j * L + l] + h[to_q[j] + i * L + l] + s[l] * p[l] * noise - 2 * kappa * y[at]
                 at += 1
+    finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
 @jit(bare=True)
-def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
+def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """All blocks of :func:`flow` at once: their loop is the inner one."""
-    L = s.size
+    L, kappa = s.size, max(decay, 0.0)
     K, M = B.shape
     first = K * M * L
     for k in range(K):
@@ -185,7 +230,7 @@ def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
             for j in range(K):
                 add(A[k, j], y[(j * M + m) * L : (j * M + m + 1) * L], d)
             for l in range(L):
-                d[l] = s[l] * d[l] - (decay + drift) * own[l]
+                d[l] = s[l] * d[l] - (kappa + drift) * own[l]
             for i in range(M):
                 add(B[k, i], tau[i, m], d)
     position = first
@@ -199,32 +244,12 @@ def flow_of_many(y, s, p, tau, A, B, C, decay, second_order, dy, drift):
                 add(A[j, k], y[ki : ki + L], d)
             noise = second_order * C[i, j] if second_order > 0 else 0.0
             for l in range(L):
-                d[l] = s[l] * (d[l] + p[l] * noise) - 2 * decay * own[l]
+                d[l] = s[l] * (d[l] + p[l] * noise) - 2 * kappa * own[l]
             for m in range(M):
                 add(B[i, m], y[(j * M + m) * L : (j * M + m + 1) * L], d)
                 add(B[j, m], y[(i * M + m) * L : (i * M + m + 1) * L], d)
             position += L
-
-
-@jit
-def keep_norms(y, L, K, M, dy):
-    """Take mu_k r_k from dr_k and (mu_i + mu_j) q_ij from dq_ij, with the mu that keeps every sum_l q^l_kk.
-
-    This is w_k <- w_k |w_k before| / |w_k| after each step: the factor is 1 - mu_k / N for N -> infinity, where the
-    squared norm of a step, C, is as large as its part along w_k.
-    """
-    position, first, mu = 0, K * M * L, np.empty(K)
-    for k in range(K):
-        at = first + triangle(k, k, K) * L
-        mu[k] = total(dy[at : at + L]) / (2 * total(y[at : at + L]))
-    for k in range(K):
-        for _ in range(M):
-            add(-mu[k], y[position : position + L], dy[position : position + L])
-            position += L
-    for i in range(K):
-        for j in range(i, K):
-            add(-mu[i] - mu[j], y[position : position + L], dy[position : position + L])
-            position += L
+    finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
 @jit(bare=True)
@@ -239,21 +264,17 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, 
     ``drift`` is the rate delta of the teachers. In moments sum_l s_l^j (q^l, r^l)
     these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
     """
-    L = s.size
-    K, M = B.shape
-    kappa = max(decay, 0.0)
-    if L < FEW and K >= MANY:
-        flow_of_units(y, s, p, tau, A, B, C, kappa, second_order, dy, drift)
-    elif L < FEW:
-        flow_of_few(y, s, p, tau, A, B, C, kappa, second_order, dy, drift)
+    if s.size < FEW and len(A) >= MANY:
+        flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
+    elif s.size < FEW:
+        flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
     else:
-        flow_of_many(y, s, p, tau, A, B, C, kappa, second_order, dy, drift)
-    if decay < 0.0:
-        keep_norms(y, L, K, M, dy)
-    if trains_v:
-        v = L * (K * M + K * (K + 1) // 2)
-        for k in range(K):
-            dy[v + k] = dv[k] - decay_v * y[v + k]
+        flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
+
+
+def flow_for(L, K):
+    """The one kernel that ``flow`` calls for L blocks and K students: the others need not be compiled."""
+    return flow_of_many if L >= FEW else flow_of_units if K >= MANY else flow_of_few
 
 
 @jit(bare=True)

@@ -22,7 +22,7 @@ from .._base import check
 from ..activations.bound import SECOND_ORDER, central_differences
 from ..gaussian.rules import gauss_hermite, legendre
 from ..gaussian.two_point import QUADRATIC
-from ._flow import flow, gather
+from ._flow import gather
 from .handover import can_hand_over, quadratic_frame, reproduces, unfit
 from .packing import Packing
 from .system import System, blocks_last, weights_of
@@ -294,7 +294,7 @@ class DifferenceSystem(System):
         self.at(alpha)
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
-        flow(
+        self.flow(
             y, self.s, self.p, self.source, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv),
             0.0, 0.0, self.second_order, False, dy, 0.0,
         )  # fmt: skip

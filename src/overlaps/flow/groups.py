@@ -6,7 +6,7 @@ Q, R, m are gathered group by group, because a class weighs them differently.
 
 import numpy as np
 
-from ._flow import flow, gather, tightening
+from ._flow import flow_for, gather, tightening
 from .jacobian import Jacobian
 from .system import System
 
@@ -113,8 +113,10 @@ class GroupedSystem(System):
         rows, driven = dy[: L * entries].reshape(entries, L), self.drive(self.A, self.B, self.C, self.dv)
         for i, ((blocks, s, p), (part, _)) in enumerate(zip(self.groups, self._parts(y), strict=True)):
             out, (A, B, C) = np.empty_like(part), (x[i * K : (i + 1) * K] for x in driven[:3])
-            flow(part, s, p, self.sources[i], A, B, C, driven[3], self.decay, self.decay_v, self.second_order,
-                 self.model.trains_v, out, 0.0)  # fmt: skip
+            flow_for(s.size, K)(
+                part, s, p, self.sources[i], A, B, C, driven[3], self.decay, self.decay_v, self.second_order,
+                self.model.trains_v, out, 0.0,
+            )  # fmt: skip
             rows[:, blocks] = out[: blocks.size * entries].reshape(entries, -1)
             dy[L * entries :] = out[blocks.size * entries :]
         return dy

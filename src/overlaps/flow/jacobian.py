@@ -12,7 +12,6 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from .._base import check
-from ._flow import flow
 from .newton import NewtonMatrix, Rotated
 
 __all__ = ["Jacobian", "jacobian"]
@@ -42,8 +41,10 @@ class Jacobian:
         system = self.system
         F = np.empty((len(self.changes[0]), self.y.size))
         for row, *change in zip(F, *self.changes, strict=True):
-            flow(self.y, system.s, system.p, system.source, *change,
-                 0.0, 0.0, system.second_order, system.model.trains_v, row, 0.0)  # fmt: skip
+            system.flow(
+                self.y, system.s, system.p, system.source, *change,
+                0.0, 0.0, system.second_order, system.model.trains_v, row, 0.0,
+            )  # fmt: skip
         return F.T
 
     @cached_property
@@ -55,9 +56,11 @@ class Jacobian:
         """D dy: the flow without its sources."""
         system, K = self.system, len(self.A)
         out = np.empty(dy.size)
-        flow(np.ascontiguousarray(dy, float), system.s, system.p, np.zeros_like(system.source), self.A, self.B,
-             np.zeros((K, K)), np.zeros(K), max(system.decay, 0.0), system.decay_v, 0.0, system.model.trains_v,
-             out, system.model.drift)  # fmt: skip
+        system.flow(
+            np.ascontiguousarray(dy, float), system.s, system.p, np.zeros_like(system.source), self.A, self.B,
+            np.zeros((K, K)), np.zeros(K), max(system.decay, 0.0), system.decay_v, 0.0, system.model.trains_v,
+            out, system.model.drift,
+        )  # fmt: skip
         return out
 
     @property

@@ -8,7 +8,7 @@ from ..activations.closure import bind
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.rows import parted, rows, second_layers, seen, source
 from ..models.state import State
-from ._flow import SPHERE, flow, gather, tightening
+from ._flow import SPHERE, flow_for, gather, tightening
 from .packing import Packing
 
 
@@ -83,6 +83,11 @@ class System:
     def drive(self, A, B, C, dv):
         """Closure, or a change of it, as it drives the flow at this time; C is scaled by ``second_order``."""
         return (A, B, C, dv) if self.pace is None else (self.u * A, self.u * B, C, self.u_v * dv)
+
+    @cached_property
+    def flow(self):
+        """The kernel that turns closure matrices into velocities."""
+        return flow_for(self.shape[0], self.shape[1])
 
     @cached_property
     def s(self):
@@ -202,7 +207,7 @@ class System:
         y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
-        flow(
+        self.flow(
             y, self.s, self.p, self.source, *self.drive(self.A, self.B, self.C, self.dv),
             self.decay, self.decay_v, self.second_order, self.model.trains_v, dy, self.model.drift,
         )  # fmt: skip

@@ -114,10 +114,11 @@ def two_point(f, h, saa, sbb, sab):
     """E[f h], E[f' h'], E[f'' h], E[f h''] for functions with codes f, h of fields with the given covariance."""
     if not known(f, h):
         return math.nan, math.nan, math.nan, math.nan
-    if f >= h:
-        return _ordered(f, h, saa, sbb, sab)
-    gg, dd, hh, ff = _ordered(h, f, sbb, saa, sab)
-    return gg, dd, ff, hh
+    turned = f < h
+    if turned:
+        f, h, saa, sbb = h, f, sbb, saa
+    gg, dd, hh, ff = _ordered(f, h, saa, sbb, sab)
+    return (gg, dd, ff, hh) if turned else (gg, dd, hh, ff)
 
 
 @jit(inline=True)
@@ -154,10 +155,11 @@ def two_point_derivatives(f, h, saa, sbb, sab):
     """
     if not known(f, h):
         return math.nan, math.nan, math.nan, math.nan, math.nan
-    if f >= h:
-        return _ordered_derivatives(f, h, saa, sbb, sab)
-    m22, m31, m13, m40, m04 = _ordered_derivatives(h, f, sbb, saa, sab)
-    return m22, m13, m31, m04, m40
+    turned = f < h
+    if turned:
+        f, h, saa, sbb = h, f, sbb, saa
+    m22, m31, m13, m40, m04 = _ordered_derivatives(f, h, saa, sbb, sab)
+    return (m22, m13, m31, m04, m40) if turned else (m22, m31, m13, m40, m04)
 
 
 @jit(inline=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 
 from .._base.jit import jit
-from ..flow import clear, copy, correct, factorise, flow, mix, tightening
+from ..flow import clear, copy, correct, factorise, mix, tightening
 from ._steps import (
     BOOL,
     CUBE,
@@ -128,7 +128,7 @@ def negligible(x, y, share, atol, rtol, least):
 
 
 @jit(bare=True)
-def velocity(closure, constants, work, y, dy):
+def velocity(flow, closure, constants, work, y, dy):
     """Fill dy/dalpha; return eps_g."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, A, B, C, dv = work[:6]
@@ -138,8 +138,8 @@ def velocity(closure, constants, work, y, dy):
 
 
 @jit
-def newton_iteration(closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks,
-                     clock, place):  # fmt: skip
+def newton_iteration(flow, closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows,
+                     blocks, clock, place):  # fmt: skip
     """Solve d = c f(y + d) - psi from the prediction y; (whether it converged, iterations)."""
     tolerance, rounding = tolerances[4:6]
     t_new, n, before = clock[END], rows.shape[1], 0.0
@@ -151,7 +151,7 @@ def newton_iteration(closure, constants, work, spectrum, frozen, newton, toleran
         x[l] = y[l] / share[l]
     rounded = rounding * largest(x)
     for k in range(ITERATIONS):
-        velocity(closure, constants, work, new, b)
+        velocity(flow, closure, constants, work, new, b)
         place[EVALUATIONS] += 1
         bad = 0.0
         for l in range(n):
@@ -207,8 +207,8 @@ def next_order(D, order, error, scale):
 
 
 @jit(fast=True, bare=True)
-def march(closure, constants, work, control, spectrum, frozen, newton, tolerances, times, every_step, budget, rows, D,
-          blocks, clock, out, place):  # fmt: skip
+def march(flow, closure, constants, work, control, spectrum, frozen, newton, tolerances, times, every_step, budget,
+          rows, D, blocks, clock, out, place):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
 
     NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step.  ``clock`` and ``place`` are kept
@@ -252,8 +252,8 @@ def march(closure, constants, work, control, spectrum, frozen, newton, tolerance
                 place[FACTORISED] = 1
                 place[FACTORISATIONS] += 1
             converged, iterations = newton_iteration(
-                closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks, clock,
-                place,
+                flow, closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks,
+                clock, place,
             )  # fmt: skip
             if not converged:
                 place[FACTORISED] = 0

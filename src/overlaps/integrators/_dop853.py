@@ -11,7 +11,7 @@ from numba import types
 from scipy.integrate import DOP853
 
 from .._base.jit import jit
-from ..flow import copy, flow
+from ..flow import copy, gather
 from ..models import factors, reached
 from ._steps import (
     BOOL,
@@ -31,19 +31,21 @@ from ._steps import (
 )
 
 PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL, types.Tuple([VECTOR, MATRIX, MATRIX, VECTOR])])
+BEGIN = REAL(*FIRST, PACED, REAL, REAL, VECTOR, VECTOR, MATRIX)
 SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, MATRIX, INTS)
 
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
 NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 1e4  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
 QUIET = (0.9 / 1.2) ** 8  # least error where rounding rules: an estimate that vanishes by accident lengthens little
+VELOCITIES = np.int64(13)  # no literal: numba compiles anew for each
 ROWS = 16  # of k: the velocities of thirteen stages, two estimates of the error, zeros
 STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
 NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
 
 
 @jit(inline=True)
-def velocity(closure, constants, pace, work, t, y, dy):
+def velocity(flow, closure, constants, pace, work, t, y, dy):
     """Fill dy/dalpha at time t; return eps_g.
 
     ``pace`` = (channels, codes, edges, data, knots, kappa, kappa_v, (factors, A, B, dv)) are the pieces of schedules,
@@ -57,30 +59,21 @@ def velocity(closure, constants, pace, work, t, y, dy):
     paced = channels.size > 0
     if paced:
         factors(t, channels, codes, edges, data, scale)
-    u, u_v = scale[0], scale[1]
     eps_g = close(closure, constants, work, scale[2], y)
-    if not paced:
-        flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
-        return eps_g
-    for i in range(K):
-        for j in range(K):
-            Au[i, j] = u * Am[i, j]
-        for m in range(Bm.shape[1]):
-            Bu[i, m] = u * Bm[i, m]
-        dvu[i] = u_v * dv[i]
-    if decay >= 0.0:
-        decay = eta * kappa * u * scale[3]
-    flow(
-        y, s, p, tau, Au, Bu, C, dvu, decay, eta_v * kappa_v * u_v * scale[3],
-        u * u * second_order / scale[4], trains_v, dy, drift,
-    )  # fmt: skip
+    if paced:
+        u, u_v = scale[0], scale[1]
+        for i in range(K):
+            for j in range(K):
+                Au[i, j] = u * Am[i, j]
+            for m in range(Bm.shape[1]):
+                Bu[i, m] = u * Bm[i, m]
+            dvu[i] = u_v * dv[i]
+        Am, Bm, dv = Au, Bu, dvu
+        if decay >= 0.0:
+            decay = eta * kappa * u * scale[3]
+        decay_v, second_order = eta_v * kappa_v * u_v * scale[3], u * u * second_order / scale[4]
+    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
     return eps_g
-
-
-@jit(bare=True)
-def velocity_at(closure, constants, pace, work, t, y, dy):
-    """``velocity`` where a call costs nothing: tuples of arrays are long."""
-    return velocity(closure, constants, pace, work, t, y, dy)
 
 
 @jit(bare=True)
@@ -144,65 +137,64 @@ def before_knot(knots, t):
 
 
 @jit(bare=True)
-def begin(closure, constants, pace, work, control, span, t, y, new, k):
+def begin(flow, closure, constants, work, control, pace, span, t, y, new, k):
     """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as that of y."""
-    velocity_at(closure, constants, pace, work, t, y, k[0])
-    zero, later = k[15], k[1]
-    d0, d1 = size(y, zero, y, control), size(k[0], zero, y, control)
-    h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
-    edge = before_knot(pace[4], t)
-    for a in range(y.size):
-        later[a] = y[a] + h * k[0, a]
-    velocity_at(closure, constants, pace, work, min(t + h, edge), later, new)
-    largest = max(d1, size(new, k[0], y, control) / h)
-    velocity_at(closure, constants, pace, work, t, y, k[0])
+    K, s, trains_v = constants[0], constants[5], constants[11]
+    zero, now, later, h, d0, d1 = k[15], k[0], k[1], 0.0, 0.0, 0.0
+    for i in range(2):
+        at = min(t + h, before_knot(pace[4], t)) if i else t
+        velocity(flow, closure, constants, pace, work, at, later if i else y, new if i else now)
+        if i == 0:
+            d0, d1 = size(y, zero, y, control), size(now, zero, y, control)
+            h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
+            for a in range(y.size):
+                later[a] = y[a] + h * now[a]
+    gather(y, s, K, work[3].shape[1], trains_v, work[0], work[1])
+    largest = max(d1, size(new, now, y, control) / h)
     return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
 
 
 @jit(fast=True, bare=True)
-def march(closure, constants, work, control, times, every_step, pace, budget, y, y_old, new, k, clock, out, place):
+def march(flow, closure, constants, work, control, times, every_step, pace, budget, y, y_old, new, k, clock, out,
+          place):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
 
     ``clock`` = (t, h, account of the error of eps_g, t before the last step) and ``place`` = (next output time, rows
-    recorded, evaluations) are kept between calls; no evaluations and h = 0 ask for a beginning.  Records, but for one
-    of the last step, are rows of ``out``: y, the account, t.  ``control`` = (rtol, atol, max_step, largest overlap,
-    whether students have kinks, level of eps_g).
+    recorded, evaluations) are kept between calls, and k[0] = dy/dalpha; it is evaluated where there were no evaluations
+    before.  Records, but for one of the last step, are rows of ``out``: y, the account, t.  ``control`` = (rtol, atol,
+    max_step, largest overlap, whether students have kinks, level of eps_g).
     """
     rtol, atol, max_step, largest, kinks, level = control
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S = work[0]
     n, end, knots = y.size, place[2] + budget, pace[4]
     err5, err3, zero = k[13], k[14], k[15]
-    if place[2] == 0:
-        h = begin(closure, constants, pace, work, control, times[-1] - clock[0], clock[0], y, new, k)
-        place[2] += 1 if clock[1] > 0.0 else 2
-        clock[1] = clock[1] if clock[1] > 0.0 else h
     near = kinks and nearly_parallel(S, K)
     while True:
         t, proposed, bound = clock[0], clock[1], times[place[0]]
         least = 10 * (np.nextafter(t, inf) - t)
         h_abs = max(min(proposed, max_step), least)
         rejected = False
-        edge = inf
+        edge, first = inf, 1 if place[2] > 0 else 0
         if knots.size > 0:
             edge = before_knot(knots, t)
             passed = reached(knots, t)
-            if passed > 0 and knots[passed - 1] == t:  # the velocity may have jumped
-                velocity_at(closure, constants, pace, work, t, y, k[0])
-                place[2] += 1
+            if passed > 0 and knots[passed - 1] == t:
+                first = 0  # the velocity may have jumped
         while True:
             if not h_abs >= least:  # nan, too, from velocities that overflow
                 return VANISHED
             later = min(t + h_abs, bound)
             h = h_abs = later - t
             eps_g = 0.0
-            for i in range(1, 13):
+            for i in range(first, 13):
                 at = t + NODES[i] * h if i < 12 else later
                 combine(y, h, STAGES[i], k, i, new)
-                eps_g = velocity(closure, constants, pace, work, min(at, edge), new, k[i])
-            place[2] += 12
-            combine(zero, 1.0, E5, k, 13, err5)
-            combine(zero, 1.0, E3, k, 13, err3)
+                eps_g = velocity(flow, closure, constants, pace, work, min(at, edge), new, k[i])
+            place[2] += 13 - first
+            first = 1
+            combine(zero, 1.0, E5, k, VELOCITIES, err5)
+            combine(zero, 1.0, E3, k, VELOCITIES, err3)
             fifth = third = 0.0
             for a in range(n):
                 scale = atol + rtol * max(abs(y[a]), abs(new[a]))

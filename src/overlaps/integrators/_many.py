@@ -5,21 +5,21 @@ from numba import types
 
 from .._base.jit import jit
 from ..flow import copy, gather
-from ._dop853 import ROWS, SIGNATURE, march
-from ._steps import BOOL, CLOSURE, CUBE, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, largest, ready
+from ._dop853 import BEGIN, ROWS, SIGNATURE, begin, march
+from ._steps import BOOL, CUBE, FIRST, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, largest, ready
 
 FOUR = types.Array(REAL, 4, "C")
 CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
 PIECES = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR])
 ALL = types.void(
-    types.FunctionType(SIGNATURE), types.FunctionType(CLOSURE), INT, INT, BOOL, MATRIX, CUBE, FOUR, CONTROLS, PIECES,
-    VECTOR, INTS, INTS, CUBE, MATRIX, MATRIX, CUBE, INTS, INTS,
+    types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FIRST[:2], INT, INT, BOOL, MATRIX, CUBE, FOUR, CONTROLS,
+    PIECES, VECTOR, INTS, INTS, CUBE, MATRIX, MATRIX, CUBE, INTS, INTS,
 )  # fmt: skip
 
 
 @jit
-def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, controls, pieces, stops, places, halt, S, w, y,
-              records, nfev, state):  # fmt: skip
+def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, spectra, tau, controls, pieces, stops, places,
+              halt, S, w, y, records, nfev, state):  # fmt: skip
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
     ``rates`` (b, 9) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v; ``spectra`` (b, 2, L) =
@@ -54,10 +54,15 @@ def march_all(march, closure, K, teacher, trains_v, rates, spectra, tau, control
         out[0, n] = 0.0
         eps_g = closure(S[b], w[b], K, teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = PLAIN if eps_g > level else LOOK
+        if code == PLAIN and first == 0.0:
+            span = stops[-1] - stops[0]
+            clock[1] = begin(flow, closure, constants, work, control, pace, span, stops[0], y[b], new, k)
+            place[2] = 2
         while code == PLAIN and place[0] < stops.size and halt[0] == 0:
             code = march(
-                closure, constants, work, control, stops, False, pace, LARGEST, y[b], y_old, new, k, clock, out, place
-            )
+                flow, closure, constants, work, control, stops, False, pace, LARGEST, y[b], y_old, new, k, clock, out,
+                place,
+            )  # fmt: skip
         nfev[b] = place[2]
         if code != PLAIN:
             state[b] = 2
@@ -93,7 +98,8 @@ def add_up(y, s, K, M, trains_v, S, w, out):
         copy(w, out[at : at + K])
 
 
-def ready_all(kernel):
-    """``march`` and the kernel of a closure, with ``march_all`` compiled for its signature, or read from the disk."""
-    ready(kernel, march, SIGNATURE)
-    return march, ready(kernel, march_all, ALL)
+def ready_all(flow, kernel):
+    """``march`` and the kernels of a flow and a closure, with ``march_all`` compiled, or read from the disk."""
+    ready(flow, kernel, begin, BEGIN)
+    ready(flow, kernel, march, SIGNATURE)
+    return begin, march, *ready(flow, kernel, march_all, ALL)

@@ -8,14 +8,14 @@ from numba import types
 
 from .._base.jit import jit
 from ..activations.bound import CLOSURE
-from ..flow import gather
+from ..flow import FLOW, gather
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
 CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
 CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
-FIRST = types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL  # arguments of every march
+FIRST = types.FunctionType(FLOW), types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL  # arguments of every march
 
 VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back: no step is small enough, a pause, a step worth a look
 LARGEST = 10_000  # evaluations between two looks, at most
@@ -103,10 +103,11 @@ def notable(constants, work, control, y, eps_g):
 
 
 @cache
-def ready(kernel, march, signature):
-    """The kernel of a closure; with it ``march`` is compiled for the one signature, or read from the disk."""
+def ready(flow, kernel, march, signature):
+    """The kernels of a flow and a closure; ``march`` is compiled for the one signature, or read from the disk."""
     if not march.signatures:
         march.compile(signature)
         march.disable_compile()
-    kernel.compile(CLOSURE)
-    return kernel
+    flow.compile(FLOW.args)  # with a return type numba would compile what Python calls once more
+    kernel.compile(CLOSURE.args)
+    return flow, kernel

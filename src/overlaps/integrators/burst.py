@@ -51,7 +51,7 @@ class Burst:
         self.control = *solver.asked, float(solver.max_step), largest, bool(model.activation.kinks), level
         self.wanted = None if run.every_step or len(stops) == len(run.times) else {*run.times.tolist()}
         self.out, self.stops = np.empty((min(ROOM // solver.n, 1000), solver.n + 2)), (stops, run.every_step)
-        self.kernel = solver.kernel
+        self.kernels = system.flow, solver.kernel
         self.prepare()
 
     def step(self):
@@ -93,16 +93,24 @@ class RungeKutta(Burst):
     def prepare(self):
         """Arrays that are kept between calls."""
         n = self.solver.n
-        ready(self.kernel, _dop853.march, _dop853.SIGNATURE)
+        ready(*self.kernels, _dop853.march, _dop853.SIGNATURE)
         self.clock, self.place = np.array([self.solver.t, self.first_step, 0.0, self.solver.t]), np.array([1, 0, 0])
         self.y, self.y_old = np.array(self.solver.y), np.array(self.solver.y)
-        k = np.zeros((ROWS, n))
-        self.fixed = self.control, *self.stops, _paced(self.solver.system)
-        self.moving = self.y, self.y_old, np.empty(n), k, self.clock, self.out, self.place
+        new, k, pace = np.empty(n), np.zeros((ROWS, n)), _paced(self.solver.system)
+        self.fixed = self.control, *self.stops, pace
+        self.moving = self.y, self.y_old, new, k, self.clock, self.out, self.place
+        if not self.first_step:
+            ready(*self.kernels, _dop853.begin, _dop853.BEGIN)
+            system, (S, _, *rest), t, end = self.solver.system, self.work, self.solver.t, self.run.times[-1]
+            work = S, system.closure.extended(system.w), *rest
+            self.clock[1] = _dop853.begin(
+                *self.kernels, self.constants, work, self.control, pace, end - t, t, self.y, new, k
+            )
+            self.place[2] = 2
 
     def march(self):
         """Steps until one is worth a look; how they came back."""
-        return _dop853.march(self.kernel, self.constants, self.work, *self.fixed, self.budget, *self.moving)
+        return _dop853.march(*self.kernels, self.constants, self.work, *self.fixed, self.budget, *self.moving)
 
 
 class Backward(Burst):
@@ -112,7 +120,7 @@ class Backward(Burst):
         """Arrays that are kept between calls."""
         solver = self.solver
         L, K, M = solver.system.shape
-        ready(self.kernel, _bdf.march, _bdf.SIGNATURE)
+        ready(*self.kernels, _bdf.march, _bdf.SIGNATURE)
         self.rows, self.D = np.zeros((9, solver.n)), np.array(solver.D)
         self.y, self.y_old, self.new = self.rows[:3]
         self.y[:], self.rows[_bdf.SHARES] = solver.y, solver.shares
@@ -127,7 +135,7 @@ class Backward(Burst):
         while True:
             rotated = solver.J.rotated
             code = _bdf.march(
-                self.kernel, self.constants, self.work, self.control, rotated.spectrum, rotated.frozen, self.newton,
+                *self.kernels, self.constants, self.work, self.control, rotated.spectrum, rotated.frozen, self.newton,
                 solver.tolerances, *self.stops, self.budget, *self.moving,
             )  # fmt: skip
             solver.h_abs, solver.order, solver.nlu = float(self.clock[1]), int(self.place[3]), int(self.place[7])

@@ -9,6 +9,7 @@ import numpy as np
 from .._base import check
 from .._base.progress import bar
 from ..activations.closure import bind, check_domain
+from ..flow import flow_for
 from ..flow.system import System, blocks_last, fastest_rate, rates
 from ..flow.twins import twins
 from ..models.schedule import Pace
@@ -164,7 +165,7 @@ class _Work:
             check_options(DOP853, options)
             for start in {id(start): start for start in self.starts}.values():
                 check_domain(models[0], start.S, start.v)
-            self.compiled = ready_all(self.kernel)
+            self.compiled = ready_all(flow_for(models[0].spectrum.L, models[0].K), self.kernel)
         self.why = [None] * len(models) if by_python else self._methods()
         if models[0].K > 1:
             equal = {id(x): twins(model, x) is not None for model, x in zip(models, self.starts, strict=True)}

@@ -227,6 +227,6 @@ def ready(closure, derivatives):
         if not function.signatures:
             function.compile(signature)
             function.disable_compile()
-    closure.compile(CLOSURE)
-    derivatives.compile(DERIVATIVES)
+    closure.compile(CLOSURE.args)
+    derivatives.compile(DERIVATIVES.args)
     return closure, derivatives

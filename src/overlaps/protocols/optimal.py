@@ -13,7 +13,6 @@ from .._base.pages import see
 from .._base.progress import bar
 from .._base.record import Record
 from .._base.types import ArrayLike
-from ..flow import flow
 from ..integrators.evolve import evolve
 from ..models import Stages
 from ..models.model import Model
@@ -386,8 +385,10 @@ def greedy_schedule(
         for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (_none(system), 1.0)):
             dy = np.empty_like(y)
             decays = (system.decay, system.decay_v) if second == 0 else (0.0, 0.0)
-            flow(y, system.s, system.p, system.source, *matrices, *decays, second * system.second_order,
-                 model.trains_v, dy, 0.0)  # fmt: skip
+            system.flow(
+                y, system.s, system.p, system.source, *matrices, *decays, second * system.second_order,
+                model.trains_v, dy, 0.0,
+            )  # fmt: skip
             parts.append(dy)
         slope, curvature = (system.change_of_eps_g(part) for part in parts)
         if curvature > 0:
