@@ -25,7 +25,7 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 
 POINT = {"alpha": 2.0, "lam": 0.1}
-BETA, RATES = 1.0, np.geomspace(0.05, 12, 16)
+BETA, RATES = 1.0, np.geomspace(0.05, 12, 13)
 
 
 def errors_panel(ax, d, draws):
@@ -56,7 +56,7 @@ def errors_panel(ax, d, draws):
 
 
 def rates_panel(ax, d):
-    alpha0s = np.geomspace(0.3, 100, 7)
+    alpha0s = np.geomspace(0.3, 100, 6)
     found = [
         ov.static.best_step(np.tanh, np.sin, alpha0=x, beta=BETA, rates=RATES[2::2], d=d, **POINT) for x in alpha0s
     ]

@@ -24,7 +24,7 @@ import overlaps as ov
 
 
 def bounds_panel(ax):
-    rs = np.sqrt(2) * np.geomspace(0.07, 3.6, 71)
+    rs = np.sqrt(2) * np.geomspace(0.07, 3.6, 49)
     cases = {"tanh learns sin": (np.tanh, np.sin), "erf learns erf": (ov.erf, ov.erf)}
     best = {}
     for i, (name, (student, target)) in enumerate(cases.items()):
@@ -35,10 +35,10 @@ def bounds_panel(ax):
         best[name] = ov.static.bounds_over_rate(student, target)
         if i == 0:
             for j, (alpha, beta) in enumerate(((1.0, 1.0), (30.0, 10.0), (1e4, 100.0))):
-                wide = [dataclasses.replace(model, beta=beta) for model in models[2::6]]
+                wide = [dataclasses.replace(model, beta=beta) for model in models[2::5]]
                 errors = [model.optimal_lam(alpha).mse for model in wide]
                 label = rf"best ridge, $\alpha = {alpha:g}$, $\beta = {beta:g}$"
-                ax.plot(rs[2::6], errors, "vo^"[j], color=plt.cm.Greys(0.9 - 0.25 * j), ms=5, label=label)
+                ax.plot(rs[2::5], errors, "vo^"[j], color=plt.cm.Greys(0.9 - 0.25 * j), ms=5, label=label)
             ax.axhline(models[0].bounds().linear, color="0.6", lw=1)
             ax.text(1.0, models[0].bounds().linear * 1.3, "best linear predictor of sin", color="0.4", fontsize="small")
     ax.axvline(np.sqrt(2), color="C1", lw=0.8, ls=":")
@@ -50,7 +50,7 @@ def bounds_panel(ax):
 
 
 def letters_panel(ax, d, draws):
-    alphas, points = np.geomspace(0.2, 50, 16), np.array([0.5, 2.0, 5.0])
+    alphas, points = np.geomspace(0.2, 50, 10), np.array([0.5, 2.0, 5.0])
     rate = {"eta_tilde": 3.0, "alpha0": 8.0, "beta": 1.0}
     letters = {"uniform, t = 1": (1.0,), "t = 0.5 and 1.32": (0.5, 1.75**0.5), "t = 0.2 and 1.4": (0.2, 1.96**0.5)}
     results = {}
@@ -91,7 +91,7 @@ def main(d, draws):
 
 if __name__ == "__main__":
     full = "--full" in sys.argv
-    best, letters = main(1000 if full else 400, 8 if full else 4)
+    best, letters = main(1000 if full else 300, 8 if full else 4)
     for name, found in best.items():
         print(f"{name}: upper bound {found.upper:.3g} at r = {found.r_upper:.3f}, lower {found.lower:.3g}")
     perfect = best["erf learns erf"]

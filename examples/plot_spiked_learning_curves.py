@@ -12,7 +12,7 @@ itself, which differs from them by a few per cent, most for small alpha0. The mo
 spike is aligned with theta, and the lower the error falls below the best linear predictor.
 
 Right: narrower networks take larger spikes from the same rate (eta_tilde / beta counts), wider ones fit better.
-``--full`` doubles d and the number of draws.
+``--full`` draws more and larger networks.
 
 Cui et al. (2024), arXiv:2402.04980, figures 2 and 5.
 """
@@ -28,7 +28,7 @@ LAM = 0.1
 
 
 def left_panel(ax, d, draws):
-    alphas, points = np.geomspace(0.15, 5, 60), np.array([0.2, 0.5, 1.0, 2.0, 4.0])
+    alphas, points = np.geomspace(0.15, 5, 40), np.array([0.2, 0.5, 1.0, 2.0, 4.0])
     rates = {"student": np.tanh, "target": np.sin, "eta_tilde": 3.0, "beta": 1.0}
     results = {}
     for i, alpha0 in enumerate((0.5, 2.0, 8.0, np.inf)):
@@ -71,7 +71,7 @@ def left_panel(ax, d, draws):
 
 
 def right_panel(ax):
-    alphas, errors = np.geomspace(0.1, 20, 20), {}
+    alphas, errors = np.geomspace(0.1, 20, 12), {}
     for i, beta in enumerate((0.25, 0.5, 1.0, 2.0, 4.0)):
         model = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2.0, alpha0=4.0, beta=beta)
         curve = [model.optimal_lam(alpha).mse for alpha in alphas]
@@ -97,7 +97,7 @@ def main(d, draws):
 
 if __name__ == "__main__":
     full = "--full" in sys.argv
-    curves, widths = main(800 if full else 400, 8 if full else 4)
+    curves, widths = main(800 if full else 300, 8 if full else 4)
     for alpha0, (theory, features, network) in curves.items():
         gaps = features.mean() / theory - 1, network.mean() / theory - 1
         print(f"alpha0 = {alpha0:4g}: theory {np.round(theory, 4)}")

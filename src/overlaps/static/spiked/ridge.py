@@ -58,6 +58,8 @@ class Packing:
 
     def coordinates(self, v):
         """Logarithms of the positive entries, correlations of the others: what Newton's method moves."""
+        if self.B == 1:
+            return np.log(v)
         root = np.sqrt(v[self.diagonal])
         x = v / self.pack(np.outer(root, root), np.ones(self.B))
         x[self.positive] = np.log(v[self.positive])
@@ -65,6 +67,8 @@ class Packing:
 
     def values(self, x):
         """The packed v of its coordinates."""
+        if self.B == 1:
+            return np.exp(x)
         root = np.exp(0.5 * x[self.diagonal])
         v = x * self.pack(np.outer(root, root), np.ones(self.B))
         v[self.positive] = np.exp(x[self.positive])
@@ -72,6 +76,8 @@ class Packing:
 
     def slopes(self, v):
         """Matrix dv / dx."""
+        if self.B == 1:
+            return np.diag(v)
         root = np.sqrt(v[self.diagonal])
         P = np.diag(np.where(self.positive, v, self.pack(np.outer(root, root), np.ones(self.B))))
         off = np.flatnonzero(~self.positive)

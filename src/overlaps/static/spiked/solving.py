@@ -103,9 +103,15 @@ def optimal_lam(model, alpha, d):
     variance = np.sum(table.S[table.packing.positive] @ table.weight)  # of what fluctuates given k
     logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
 
+    near = None
+
     def error(log_lam):
-        mse = fit(model, alpha, math.exp(log_lam), d).mse
-        return mse if math.isfinite(mse) else math.inf
+        nonlocal near
+        found = fit(model, alpha, math.exp(log_lam), d, near)
+        if not found.converged and near is not None:
+            found = fit(model, alpha, math.exp(log_lam), d)
+        near = found.v if found.converged else None
+        return found.mse if math.isfinite(found.mse) else math.inf
 
     scan = [error(x) for x in logs]
     best = int(np.argmin(scan))
