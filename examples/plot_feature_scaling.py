@@ -15,9 +15,11 @@ averages over sampled rotations.
 
 import numpy as np
 from matplotlib import pyplot as plt
+from numba import njit
 
 import overlaps as ov
 from overlaps.theory import features
+from overlaps.theory.scaling import Law
 
 TRAINED = {50: "C0", 100: "C2", 150: "C1", 200: "C3"}
 SETTING = {"eta": 0.05, "student_scale": 0.01}
@@ -31,37 +33,50 @@ def random_basis(spectrum, rng):
     return Q * spectrum.s @ Q.T
 
 
-def sgd(spectrum, N_l, alpha, runs, rng):
-    """Mean error of explicit SGD on the first N_l of N weights, one input a step, in the eigenbasis."""
-    s, N, eta = spectrum.s, spectrum.L, SETTING["eta"]
-    d = SETTING["student_scale"] * rng.standard_normal((runs, N)) - rng.standard_normal((runs, N))
+@njit
+def steps_of_sgd(rng, d, s, N_l, eta, n):
+    """N steps of SGD on the first N_l differences d of student and teacher, one input a step, in the eigenbasis."""
+    x = np.empty(d.size)
+    for _ in range(n):
+        field = 0.0
+        for l in range(d.size):
+            x[l] = rng.standard_normal() * s[l]
+            field += d[l] * x[l]
+        for l in range(N_l):
+            d[l] -= eta / d.size * field * x[l]
+
+
+def sgd(N_l, alpha, rng):
+    """Errors of one run of SGD, from differences of the mean length in every direction."""
+    s, N = SPECTRUM.s, SPECTRUM.L
+    d = np.sqrt(1 + SETTING["student_scale"] ** 2) * rng.choice([-1.0, 1.0], N)
     result, done = [], 0
     for steps in np.rint(np.asarray(alpha) * N).astype(int):
-        for _ in range(steps - done):
-            x = rng.standard_normal((runs, N)) * np.sqrt(s)
-            d[:, :N_l] -= eta / N * np.sum(d * x, axis=1, keepdims=True) * x[:, :N_l]
+        steps_of_sgd(rng, d, np.sqrt(s), N_l, SETTING["eta"], steps - done)
         done = steps
-        result.append(0.5 * np.mean(d**2 @ s) / N)
+        result.append(0.5 * d**2 @ s / N)
     return np.array(result)
 
 
 def eigenbasis(ax):
-    """Fig. 3: sums, integrals, asymptotes, and SGD for one N_l."""
-    alpha, levels = np.geomspace(0.1, 1e5, 120), {}
+    """Fig. 3: sums, integrals, asymptotes, and one run of SGD for each N_l, to the floors."""
+    alpha, levels, ratios = np.geomspace(0.1, 1e5, 120), {}, {}
+    times, rng = np.geomspace(0.3, 1000, 14), np.random.default_rng(1)
     for N_l, colour in TRAINED.items():
         curve = features.error(SPECTRUM, alpha=alpha, N_l=N_l, **SETTING)
         integral = features.power_law_error(1.0, 256, alpha=alpha, N_l=N_l, end_terms=True, **SETTING)
         levels[N_l] = features.error(SPECTRUM, alpha=np.inf, N_l=N_l, **SETTING)
+        run = sgd(N_l, times, rng)
+        law = Law(1.0, L=256, **SETTING)
+        ratios[N_l] = run / law.sgd_mean(np.rint(256 * times).astype(int), N=256, N_l=N_l), run[-1] / levels[N_l]
+        ax.plot(times, run, "o", color=colour, ms=4, label="SGD, single runs" if N_l == 200 else None)
         ax.loglog(alpha, curve, colour, lw=3, alpha=0.5, label=f"$N_l$ = {N_l}")
         ax.loglog(alpha, integral, "k--", lw=1)
         ax.axhline(features.asymptote(1.0, 256, N_l, student_scale=0.01), color=colour, ls=":", lw=1.2)
-    times = [0.3, 1, 3, 10, 30]
-    runs = sgd(SPECTRUM, 50, times, 40, np.random.default_rng(1))
-    ax.plot(times, runs, "ko", ms=4, label="SGD, 40 runs, $N_l$ = 50")
     ax.plot([], [], "k--", lw=1, label="integrals")
     ax.set(xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", ylim=(1e-4, 0.6), title="leading eigen-directions")
     ax.legend(frameon=False, loc="upper right", ncols=2)
-    return levels, runs / features.error(SPECTRUM, alpha=times, N_l=50, **SETTING)
+    return levels, ratios
 
 
 def haar_basis(ax):
@@ -81,7 +96,7 @@ def haar_basis(ax):
 
 def levels_against_features(ax, ratios):
     """Fig. 16 and the factor between the two bases."""
-    N, N_l, slopes = 1024, np.unique(np.geomspace(10, 900, 30).astype(int)), {}
+    N, N_l, slopes = 1024, np.unique(np.geomspace(10, 900, 16).astype(int)), {}
     rng = np.random.default_rng(3)
     for beta, colour in ((0.3, "C0"), (0.75, "C2"), (1.0, "C1"), (1.5, "C3")):
         spectrum = ov.power_law(beta=beta, L=N)
@@ -116,15 +131,15 @@ def slope(spectrum, low=60, high=300):
 
 def main():
     fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
-    levels, sgd_ratio = eigenbasis(axes[0, 0])
+    levels, ratios = eigenbasis(axes[0, 0])
     haar = haar_basis(axes[0, 1])
     slopes, sampled = levels_against_features(axes[1, 0], axes[1, 1])
     fig.savefig("feature_scaling.png", dpi=150)
-    return levels, sgd_ratio, haar, slopes, sampled
+    return levels, ratios, haar, slopes, sampled
 
 
 if __name__ == "__main__":
-    levels, sgd_ratio, haar, slopes, sampled = main()
+    levels, ratios, haar, slopes, sampled = main()
     for N_l, published in {50: 4.846e-3, 100: 1.844e-3, 150: 8.37e-4, 200: 3.32e-4}.items():
         one, limit = haar[N_l]
         print(
@@ -133,8 +148,11 @@ if __name__ == "__main__":
         )
         assert abs(levels[N_l] / published - 1) < 1e-3 and abs(one / limit - 1) < 0.05
         assert 2.5 < limit / levels[N_l] < 2.9
-    print("SGD / gradient flow:", sgd_ratio.round(3))
-    assert np.all(np.abs(sgd_ratio[1:] - 1) < 0.15)
+    for N_l, (ratio, last) in ratios.items():
+        print(f"N_l = {N_l}: SGD / its mean {ratio.min():.2f} to {ratio.max():.2f}; / floor at alpha = 1000 {last:.2f}")
+        # a single run: few directions carry the error early and change by chance, frozen ones carry it late
+        assert np.all(np.abs(ratio - 1) < 0.35) and abs(np.mean(ratio) - 1) < 0.15
+    assert 1 < ratios[50][1] < 1.2 < ratios[200][1]
     print("one random basis / limit at N = 1024:", {n: round(x, 3) for n, x in sampled.items()})
     assert all(abs(x - 1) < 0.1 for x in sampled.values())
     for beta, found in slopes.items():

@@ -17,6 +17,8 @@ example on finite size for what SGD does at L = N.
 
 import numpy as np
 from matplotlib import pyplot as plt
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import minimize_scalar
 
 import overlaps as ov
 from overlaps.theory import linear
@@ -85,7 +87,7 @@ def mode_panels(amplitudes, gaps):
 
 def threshold(ax):
     """The slowest rate against the learning rate."""
-    etas, slowest = np.linspace(0.02, 2.2, 110), {}
+    etas, slowest = np.linspace(0.02, 2.2, 56), {}
     for beta, L, style in ((1.0, 10, "C0-"), (1.0, 500, "C3-"), (0.3, 500, "C2--")):
         spectrum = ov.power_law(beta=beta, L=L)
         ratio = [linear.modes(spectrum, eta).mu[-1] / spectrum.s[-1] for eta in etas]
@@ -101,14 +103,21 @@ def threshold(ax):
 
 def best_learning_rate(ax):
     """Error at fixed alpha, inside the window of all three spectra, against eta."""
-    etas, best = np.linspace(0.05, 1.9, 75), {}
+    etas, fine, best = np.linspace(0.05, 1.9, 19), np.linspace(0.05, 1.9, 150), {}
     for beta, colour in ((0.5, "C2"), (1.0, "C1"), (1.5, "C3")):
         spectrum = ov.power_law(beta=beta, L=3000)
         error = np.array([linear.error(spectrum, eta, 0.05) for eta in etas])
-        best[beta] = etas[np.argmin(error)]
-        ax.semilogy(etas, error, colour, label=rf"$\beta$ = {beta:g}")
+        curve = PchipInterpolator(etas, np.log(error))
+        found = minimize_scalar(
+            lambda eta, spectrum=spectrum: linear.error(spectrum, eta, 0.05),
+            bounds=etas[np.clip(np.argmin(error) + np.array([-1, 1]), 0, 18)],
+            method="bounded",
+            options={"xatol": 0.01},
+        )
+        best[beta] = found.x
+        ax.semilogy(fine, np.exp(curve(fine)), colour, label=rf"$\beta$ = {beta:g}")
         ax.axvline(2 * beta / (1 + 2 * beta), color=colour, ls=":", lw=1.2)
-        ax.plot(best[beta], error.min(), "o", color=colour, ms=5)
+        ax.plot(best[beta], found.fun, "o", color=colour, ms=5)
     ax.set(xlabel=r"learning rate $\eta$", ylabel=r"$\epsilon_g(\alpha = 0.05)$")
     ax.set_title(r"L = 3000; dotted: best $\eta = 2\beta/(1 + 2\beta)$")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.5, 1.0))
@@ -135,7 +144,7 @@ if __name__ == "__main__":
     for (beta, L), mu in slowest.items():
         print(f"beta = {beta:g}, L = {L}: slowest rate at eta = 2 is {mu:.1e}")
         assert abs(mu) < 1e-12
-    # a grid of 0.025; at small beta the curve at any finite L is steeper than its power law, which favours larger eta
+    # at small beta the curve at any finite L is steeper than its power law, which favours larger eta
     for beta, eta in best.items():
         print(f"beta = {beta:g}: best learning rate {eta:.3f}, theory {2 * beta / (1 + 2 * beta):.3f}")
         assert abs(eta - 2 * beta / (1 + 2 * beta)) < (0.1 if beta < 1 else 0.05)

@@ -56,10 +56,10 @@ def factors(t, channels, codes, edges, data, out):
 
 
 @jit(bare=True)
-def table(first, N, channels, codes, edges, data, out):
-    """Fill column n of ``out`` with the factors of step ``first`` + n, at time (first + n) / N."""
+def table(times, channels, codes, edges, data, out):
+    """Fill column n of ``out`` with the factors at ``times[n]``."""
     out[:] = 1.0
     for i in range(channels.size):
         row, code, x = out[channels[i]], codes[i], data[edges[i] : edges[i + 1]]
         for n in range(row.size):
-            row[n] *= factor(code, x, (first + n) / N)
+            row[n] *= factor(code, x, times[n])

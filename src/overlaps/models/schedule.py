@@ -148,8 +148,7 @@ class Schedule(Record):
     def __call__(self, alpha: ArrayLike) -> Numbers:
         """Factor at alpha: a float for a number, an array for an array."""
         times = np.asarray(alpha, dtype=float)
-        own = _Program([(0, self)])
-        found = np.array([own(t)[0] for t in times.ravel()]).reshape(times.shape)
+        found = _Program([(0, self)]).table(np.array(times.ravel()))[0].reshape(times.shape)
         return found if times.ndim else float(found)
 
     def __repr__(self):
@@ -181,13 +180,17 @@ class _Program:
             out[channel] *= f(float(t))
         return out
 
+    def table(self, times):
+        """Factors (5, n) at times (n,)."""
+        out = np.empty((len(NAMES), times.size))
+        _schedule.table(times, *self.arrays, out)
+        for channel, f in self.functions:
+            out[channel] *= [f(t) for t in times.tolist()]
+        return out
+
     def steps(self, first, n, N):
         """Factors (5, n) of the steps ``first``, ``first`` + 1, ... at size N."""
-        out = np.empty((len(NAMES), n))
-        _schedule.table(first, N, *self.arrays, out)
-        for channel, f in self.functions:
-            out[channel] *= [f((first + i) / N) for i in range(n)]
-        return out
+        return self.table((first + np.arange(n)) / N)
 
 
 class Pace:
