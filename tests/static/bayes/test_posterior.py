@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from overlaps.static import HierarchicalTeacher, sample_posterior
-from overlaps.static.bayes.posterior import Chain, Problem, chains_agree, draw, leap
+from overlaps.static.bayes.exact import error
+from overlaps.static.bayes.posterior import Chain, Problem, _result, chains_agree, draw, leap
 
 HE3 = {3: 1.0}
 
@@ -79,6 +81,42 @@ def test_effective_sample_size():
     assert ess == pytest.approx(x.size / 9, rel=0.15) and rhat < 1.01  # a few percent of scatter
     assert sd == pytest.approx(1 / 0.6, rel=0.05)
     assert chains_agree(x + np.arange(4)[:, None] * 5)[1] > 1.5
+
+
+def test_errors_of_a_few_replicas():
+    """The mean of Gaussian numbers lies within its error in 68 of 100 cases, however few there are."""
+    rng = np.random.default_rng(7)
+    for replicas in (2, 4, 10):
+        values = rng.normal(size=(replicas, 20_000))
+        assert np.mean(abs(values.mean(axis=0)) < error(values)) == pytest.approx(0.6827, abs=0.015)  # 4 sd of a count
+    assert np.array_equal(error(values[:1]), np.zeros(20_000))
+
+
+@pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # now and then
+@pytest.mark.parametrize("between", [0.0, 0.2])
+def test_errors_of_a_few_data_sets(between):
+    """Two data sets of mean zero, chains x' = x/2 + noise: draws and spread together, not less than 68 of 100."""
+    rng, inside, repeats = np.random.default_rng(8), 0, 150
+    for _ in range(repeats):
+        x = lfilter([1.0], [1.0, -0.5], rng.normal(size=(2, 1, 200, 2)), axis=2)
+        x += between * rng.normal(size=(2, 1, 1, 2))
+        found = _result(1, 1, x, list(x), [True], "")
+        inside += (abs(found.eps) < found.eps_err) + (abs(found.noise) < found.noise_err)
+    share, sd = inside / (2 * repeats), math.sqrt(0.68 * 0.32 / (2 * repeats))
+    assert 0.68 - 3 * sd < share < 0.9  # the spread of two alone gives 0.50
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # the spread of the data sets is the error
+def test_the_start_is_forgotten():
+    """From the teacher the residuals are right at once, but the error begins at zero; both starts end at the same."""
+    options = dict(d=3, nu=10, rng=5, runs=20)
+    early = sample_posterior(equal(1, 1.0), steps=4, warmup=0, leapfrog=1, **options)
+    late, other = (
+        sample_posterior(equal(1, 1.0), steps=60, warmup=60, start=x, **options) for x in ("teacher", "random")
+    )
+    assert early.eps < 0.2 * late.eps and abs(early.noise - 1) < 4 * early.noise_err
+    assert abs(other.eps - late.eps) < 4 * math.hypot(other.eps_err, late.eps_err)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import ndtr, stdtrit
 
 from ._features import entropy
 from .labels import Information, Labels
@@ -135,8 +136,11 @@ def exact_information(teacher, q, samples, rng):
 
 
 def error(values):
-    """Standard error of the mean over replicas; 0 where there is one, which is no sample."""
-    return np.std(values, axis=0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.zeros(values.shape[1:])
+    """Standard error of the mean over replicas times Student's factor for few; 0 for one, which is no sample."""
+    few = len(values) - 1
+    if few == 0:
+        return np.zeros(values.shape[1:])
+    return stdtrit(few, ndtr(1.0)) * np.std(values, axis=0, ddof=1) / math.sqrt(few + 1)
 
 
 def exact_solution(teacher, nu, selection, reference, samples, rng):
