@@ -3,6 +3,7 @@
 import math
 
 from ..._base.jit import jit
+from ._adam import polynomial
 
 FLOOR = 1e-11  # of the largest p, below which p and its derivative are rounding
 
@@ -31,3 +32,25 @@ def entropy(p, out):
             if p[c, n] > 0:
                 total -= p[c, n] * math.log(p[c, n])
         out[c] = total
+
+
+@jit
+def spread(known, x, weight, rest, v, c, dy, out):
+    """Bins of the labels v.sigma(known + rest xi) of two features, weighted, and the same times each xi."""
+    middle = out.shape[2] // 2
+    for n in range(known.shape[0]):
+        for a in range(x.size):
+            for b in range(x.size):
+                w = weight[a] * weight[b]
+                y = v[0] * polynomial(c, known[n, 0] + rest[0, 0] * x[a] + rest[0, 1] * x[b])[0]
+                y += v[1] * polynomial(c, known[n, 1] + rest[1, 0] * x[a] + rest[1, 1] * x[b])[0]
+                y = y / dy + middle
+                i = int(math.floor(y))
+                if w > 1e-14 and 0 <= i < out.shape[2] - 1:
+                    above = w * (y - i)
+                    out[0, n, i] += w - above
+                    out[0, n, i + 1] += above
+                    out[1, n, i] += x[a] * (w - above)
+                    out[1, n, i + 1] += x[a] * above
+                    out[2, n, i] += x[b] * (w - above)
+                    out[2, n, i + 1] += x[b] * above

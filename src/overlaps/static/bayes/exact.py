@@ -32,6 +32,7 @@ class Found(NamedTuple):
     phi: np.ndarray
     power: np.ndarray
     residual: float
+    Q: np.ndarray | None = None  # (k, k), where overlaps between different features are not left out
 
 
 class ExactPoints:
@@ -52,16 +53,13 @@ class ExactPoints:
         v = np.sqrt(self.v2)
         self.labels = Labels(self.feature.g, v, self.group, self.Delta, reference, samples, rng)
 
-    def solve(self, nu, ends=None):
-        """All solutions found, least overlaps first.
-
-        ``ends``: where the iterations for the least and the greatest solution begin, known from a neighbouring nu.
-        """
+    def solve(self, nu):
+        """All solutions found, least overlaps first."""
         top = self._top(nu)
         if self.v2.size == 1:
             starts = self._scan(nu, float(top[0]))
         else:
-            low, high = (self._settle(nu, x, 0)[0] for x in (ends or (np.zeros(top.size), top)))
+            low, high = (self._settle(nu, x, 0)[0] for x in (np.zeros(top.size), top))
             alone = np.allclose(low, high, rtol=0, atol=SAME)
             starts = [low] if alone else [low, *self._between(nu, top, low, high), high]
         return [self._describe(nu, x) for x in starts]
@@ -69,6 +67,10 @@ class ExactPoints:
     def _top(self, nu):
         """What no image exceeds: all else known."""
         return np.log1p(nu * self.v2 * self.feature.slope / self.Delta)
+
+    def _within(self, nu, x):
+        """What overlaps can be."""
+        return np.clip(x, 0.0, self._top(nu))
 
     def _image(self, nu, x, replica):
         return np.log1p(nu * self.labels.information(-np.expm1(-x), replica))
@@ -110,7 +112,7 @@ class ExactPoints:
             if len(history) > 1:
                 images, rests = (np.diff(y, axis=0).T for y in zip(*history, strict=True))
                 x = image - images @ np.linalg.lstsq(rests, history[-1][1], rcond=None)[0]
-                x = np.clip(x, 0.0, self._top(nu))
+                x = self._within(nu, x)
         return image, size
 
     def _describe(self, nu, start):
@@ -143,14 +145,8 @@ def error(values):
     return stdtrit(few, ndtr(1.0)) * np.std(values, axis=0, ddof=1) / math.sqrt(few + 1)
 
 
-def exact_solution(teacher, nu, selection, reference, samples, rng):
-    """The Bayes-optimal state as a BayesSolution, and whether all is well."""
-    found = ExactPoints(teacher, reference, samples, rng).solve(nu)
-    return described(teacher, nu, selection, found)
-
-
-def described(teacher, nu, selection, found):
-    """A BayesSolution from all solutions found."""
+def exact_solution(teacher, nu, selection, found):
+    """A BayesSolution from all solutions found with the exact channel."""
     best = int(np.argmax([x.phi.mean() for x in found]))
     selected = {"bayes": best, "uninformed": 0, "informed": len(found) - 1}[selection]
     for other in found:
@@ -161,7 +157,7 @@ def described(teacher, nu, selection, found):
                 f"eps = {found[best].eps.mean():.4g} was chosen, {other.eps.mean():.4g} may be right. Try more "
                 "samples.",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
     one = found[selected]
     q = one.q.mean(axis=0)
@@ -178,5 +174,5 @@ def described(teacher, nu, selection, found):
     errors = float(error(one.eps)), float(error(one.phi))
     good = one.residual < CONVERGED
     return BayesSolution(
-        teacher, nu, eps, q, k_c, s, phi, points, selected, good, one.residual, *errors, teacher.channel
+        teacher, nu, eps, q, k_c, s, phi, points, selected, good, one.residual, *errors, teacher.channel, one.Q
     )

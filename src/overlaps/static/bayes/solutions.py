@@ -55,6 +55,8 @@ class BayesSolution(Record):
         Standard errors of eps and phi; 0 where nothing was sampled.
     channel : str
         "gaussian" or "exact".
+    Q : ndarray, shape (k, k), or None
+        Overlaps of the features of a posterior sample with all of the teacher's, where ``solve`` was asked for them.
     """
 
     teacher: Any  # a HierarchicalTeacher
@@ -71,6 +73,7 @@ class BayesSolution(Record):
     eps_err: float = 0.0
     phi_err: float = 0.0
     channel: str = "gaussian"
+    Q: np.ndarray | None = None
 
     @property
     def note(self):

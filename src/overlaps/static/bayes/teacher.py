@@ -12,9 +12,10 @@ from ..._base.record import Record
 from ..._base.types import ArrayLike, Floats, Numbers, Rng
 from .channel import channel_of
 from .correlation import correlation_of
-from .exact import exact_information, exact_solution
+from .exact import ExactPoints, exact_information, exact_solution
 from .fixed_points import FixedPoints
 from .labels import Information
+from .pair import Pair
 from .solutions import BayesCurve, BayesSolution, FixedPoint
 
 __all__ = ["HierarchicalTeacher", "power_law_readouts"]
@@ -209,6 +210,7 @@ class HierarchicalTeacher(Teacher):
         *,
         nu: float,
         selection: Literal["bayes", "uninformed", "informed"] = "bayes",
+        overlaps: Literal["diagonal", "matrix"] = "diagonal",
         samples: int = 64,
         rng: Rng = 0,
     ) -> BayesSolution:
@@ -221,6 +223,9 @@ class HierarchicalTeacher(Teacher):
         selection : {"bayes", "uninformed", "informed"}
             Which of several solutions: that of largest potential, of largest error (each feature at its own best,
             as few known as possible; no algorithm), or of smallest error.
+        overlaps : {"diagonal", "matrix"}
+            Exact channel of two features: "matrix" keeps the overlaps between different features, which odd
+            activations have, and finds Q with Q (1 - Q)^-1 = nu G(Q), eps to about 1e-4, in some seconds.
         samples : int
             Exact channel with k >= 3: what is known of the other features is sampled this often in each of four
             replicas, whose spread is the error bar. One and two features are integrated.
@@ -235,7 +240,7 @@ class HierarchicalTeacher(Teacher):
         ------
         ValueError
             nu that is not positive or too large to be resolved, or an unknown selection; an exact channel of too
-            little noise or too many different readouts.
+            little noise or too many different readouts; a matrix of overlaps otherwise than of two features with it.
 
         Warns
         -----
@@ -253,9 +258,18 @@ class HierarchicalTeacher(Teacher):
         """
         nu = check.number("nu", nu, above=0, hint="nu is the number of samples over the input dimension, n/d.")
         check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
+        if check.choice("overlaps", overlaps, ("diagonal", "matrix")) == "matrix" and (self.k, self.channel) != (
+            2,
+            "exact",
+        ):
+            raise ValueError(
+                f"overlaps = 'matrix' with k = {self.k}, channel = {self.channel!r}; expected k = 2 and "
+                "channel='exact'. Try sample_posterior."
+            )
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
-            return exact_solution(self, nu, selection, self._informed(nu), samples, rng)
+            points = Pair(self) if overlaps == "matrix" else ExactPoints(self, self._informed(nu), samples, rng)
+            return exact_solution(self, nu, selection, points.solve(nu))
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)
         best = int(np.argmax([point.phi for point in solutions]))
