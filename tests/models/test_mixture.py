@@ -170,6 +170,22 @@ def test_where_it_stops():
     assert modes.unstable == 0 and modes.dm.shape == (7, 1, 2, 2)
 
 
+@pytest.mark.slow
+def test_where_the_noise_of_classes_of_other_variances_diverges():
+    """A linear unit: errors in q^l grow where eta p_l sum_c pi_c rho_cl rho_ck s_k / 2 rho_l has the eigenvalue 1."""
+    pi, rho, s = np.array([0.3, 0.7]), np.array([[1.0, 1.0], [0.5, 2.0]]), TWO.s
+    model = ov.gaussian_mixture(
+        1, gram=[0.6 * PAIR, 0.4 * PAIR], weights=pi, labels=[1, -1], activation=ov.linear, spectrum=TWO, ratios=rho,
+        eta=0.5,
+    )  # fmt: skip
+    start = ov.State.from_blocks(model, q=[[[0.3]], [[0.3]]], m=[[[0.1, -0.1]], [[0.1, -0.1]]])
+    rest = ov.fixed_point(model, ov.solve(model, start, [150.0])[-1])
+    growth = (TWO.p / (2 * pi @ rho))[:, None] * np.einsum("c,cl,ck->lk", pi, rho, rho) * s
+    found = ov.critical_eta(model, rest.state)
+    assert rest.converged and found.kind == "infinity" and found.mode.dm.shape == (1, 2, 1, 2)
+    assert found == pytest.approx(1 / np.linalg.eigvals(growth).max(), rel=1e-6)
+
+
 BAD = {
     "weights": (dict(weights=[0.5, 0.4]), "weights = .*sum is 1"),
     "lengths": (dict(labels=[1, -1, 1]), "labels has shape"),

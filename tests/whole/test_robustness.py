@@ -562,7 +562,7 @@ TABLE = [
     ("manifold runs from overlaps", lambda: manifold(start=GOOD), V, ["start=", "weights=(W, W_star, F)"]),
     ("manifold runs from an array", lambda: manifold(weights=TWO), V, ["weights = array", "(W, W_star, F)"]),
     ("manifold runs from too few weights", lambda: manifold(weights=[WEIGHTS], runs=2), V, ["1 tuples", "runs = 2"]),
-    ("manifold runs without weights", lambda: manifold(method="reduced"), V, ["method = 'reduced'", "'direct'"]),
+    ("manifold runs without weights", lambda: manifold(method="reduced", test=64), V, ["method = 'reduced'", "'direct'"]),
     ("manifold runs of latents by name", lambda: manifold(latents="mixture"), V, ["latents = 'mixture'", "callable"]),
     ("manifold runs of latents of a size", lambda: manifold(latents=lambda rng, n, D: np.ones(D)), V,
      ["latents(rng, 2, 10) has shape (10,)", "(2, 10)"]),

@@ -83,7 +83,7 @@ def model(value, name="model", *, classes=False):
     if value.classes is not None and not classes:
         raise ValueError(
             f"{name} = {shown(value)}; expected inputs without classes here. Classes are known to solve, simulate, "
-            "linearise, fixed_point and closure."
+            "compress, linearise, fixed_point, critical_eta and closure; ov.sweep over ov.solve takes many of them."
         )
     return value
 

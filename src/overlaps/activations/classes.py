@@ -6,7 +6,7 @@ import numpy as np
 
 from .._base import check
 from ..gaussian.rules import legendre
-from ..gaussian.two_point import NUMERIC, RELU
+from ..gaussian.two_point import RELU
 from ._classes import classes_closure
 from ._relu_derivatives import relu_alignment
 from .bound import NEARLY, Bound
@@ -32,15 +32,13 @@ class ClassesClosure(Bound):
 
     def __init__(self, student, teacher, rule, classes):
         super().__init__(student, teacher, rule)
-        for role, activation in (("activation", student), ("teacher_activation", teacher)):
-            if activation.code == NUMERIC:
-                raise ValueError(
-                    f"{role} = {activation} of fields that have means; expected ov.erf, ov.linear, ov.quadratic or "
-                    "ov.relu."
-                )
         self.classes, self.kinked = classes, bool(student.kinks)
         self.groups = classes.ratios.shape[1]
         self._last: Any = None
+        self._setup()
+
+    def _setup(self):
+        """What differs between closed forms and quadrature."""
         self.parameters = self._numbers(NODES)
         if self.groups == 1 and hasattr(classes_closure, "compile"):
             self.compiled = classes_closure

@@ -10,8 +10,9 @@ from .._base.record import Record
 from .._base.types import ArrayLike
 from ..gaussian.rules import gauss_hermite
 from .bound import KernelClosure, Rule
-from .classes import Classes, ClassesClosure
+from .classes import Classes
 from .numeric import bind_numeric
+from .numeric_classes import bind_classes
 
 if TYPE_CHECKING:
     from ..models.model import Model
@@ -78,7 +79,8 @@ def closure(
     v : array_like, shape (K,), optional
         Second layer; the model's by default.
     means : array_like, shape (K + M,), optional
-        Means of the student and teacher fields. For erf, linear, quadratic and relu units.
+        Means of the student and teacher fields. For erf, linear, quadratic and relu units, and for smooth functions
+        of at most four fields by quadrature.
     label : float
         The label y of the class, with ``means``.
 
@@ -144,9 +146,7 @@ def _closure_of_class(model, S, v, means, label):
     """The closure of fields with these means, as that of a single class."""
     K, M = model.K, model.M
     rule = Rule(K, model.eta, model.eta_v, model.noise, True)
-    bound = ClassesClosure(
-        model.activation, model.teacher_activation, rule, Classes(np.ones(1), np.array([label]), ONE)
-    )
+    bound = bind_classes(model.activation, model.teacher_activation, rule, Classes(np.ones(1), np.array([label]), ONE))
     rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
     w = np.concatenate([v, -model.v_star, [0.0]])
     bound.check(rows, w)
@@ -162,7 +162,7 @@ def bind(model, second_order=None):
     student, teacher = model.activation, model.teacher_activation
     rule = Rule(model.K, model.eta, model.eta_v, model.noise, second_order)
     if model.classes is not None:
-        return ClassesClosure(student, teacher, rule, model.classes)
+        return bind_classes(student, teacher, rule, model.classes)
     kernels = student.closed_forms
     own = kernels is not None and (teacher == student or teacher.code in kernels.teachers)
     return (KernelClosure if own else bind_numeric)(student, teacher, rule)

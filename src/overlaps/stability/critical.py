@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._base import check
-from ..flow.jacobian import Jacobian, jacobian
+from ..flow.groups import jacobian_of
 from ..flow.system import System
 from ..models.model import Model
 from ..models.state import State
@@ -179,7 +179,7 @@ class _Branch:
     def __init__(self, model, state):
         self.model, self.known, self.work = model, {model.eta: state}, 0
         system, y = bound(model, state)
-        scale = Jacobian(system, y).scale
+        scale = jacobian_of(system, y).scale
         residual = np.max(np.abs(system.rhs(0.0, y)))
         if residual > 1e-8 * scale * np.max(np.abs(y)):
             raise ValueError(
@@ -216,7 +216,7 @@ class _Branch:
     def eigenvalues(self, eta):
         """All of them; none if the fixed point is not found."""
         state = self.state(eta)
-        return np.empty(0) if state is None else np.linalg.eigvals(jacobian(*bound(self.at(eta), state)))
+        return np.empty(0) if state is None else np.linalg.eigvals(jacobian_of(*bound(self.at(eta), state)).dense())
 
     def slowest(self, values):
         """Index of the largest real part, zero modes left out."""
@@ -249,8 +249,8 @@ class _Branch:
             return self.end(inside)  # what is found beyond is another fixed point
         rate(eta)  # its state is known then
         system, y = bound(self.at(eta), self.known[eta])
-        values = np.linalg.eigvals(jacobian(system, y))
-        oscillates = abs(values[self.slowest(values)].imag) > REAL * Jacobian(system, y).scale
+        values = np.linalg.eigvals(jacobian_of(system, y).dense())
+        oscillates = abs(values[self.slowest(values)].imag) > REAL * jacobian_of(system, y).scale
         aside = eta * (1 - ASIDE if a < eta else 1 + ASIDE)
         rate(aside)
         if oscillates:
@@ -274,17 +274,19 @@ class _Branch:
         return self.record(np.nan, f"none below {eta:.4g}", eta, eta, message)
 
     def excess(self, eta):
-        """The students' squared weights in units of the teachers'."""
+        """The students' squared weights in units of the teachers', or of squared labels."""
         state, v_star = self.known[eta], self.model.v_star
-        students, teachers = state.v**2 * np.diag(state.Q), v_star**2 * np.diag(state.T)
-        return np.max(students) / max(np.max(teachers), 1e-300)
+        labels = [] if self.model.classes is None else self.model.labels
+        students, targets = state.v**2 * np.diag(state.Q), np.square([*v_star * np.sqrt(np.diag(state.T)), *labels])
+        return np.max(students) / max(np.max(targets), 1e-300)
 
     def record(self, eta, kind, followed, aside, message):
         """The answer, with the fixed point at ``followed`` and the mode at ``aside``."""
         system, y = bound(self.at(followed), self.known[followed])
         modes = linearise(self.at(aside), self.known[aside])
         i = self.slowest(modes.eigenvalues)
-        one = {name: getattr(modes, name)[i : i + 1] for name in ("eigenvalues", "dq", "dr", "dv")}
+        names = "eigenvalues", "dq", "dr", "dv", *(() if modes.dm is None else ("dm",))
+        one = {name: getattr(modes, name)[i : i + 1] for name in names}
         if not one["eigenvalues"].imag.any():
             one = {name: value.real for name, value in one.items()}
         mode = replace(modes, **one)

@@ -123,8 +123,9 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     message = f"largest |dy/dalpha| = {residual:.1e} after {iterations} Newton steps"
     converged = bool(residual <= tol * size)
     if not converged:
+        wanted = f"expected below {tol * size:.1e}" if np.isfinite(size) else "where the flow has no derivatives"
         message += (
-            f", expected below {tol * size:.1e}: no fixed point was found. Start nearer to one (the slowest point "
+            f", {wanted}: no fixed point was found. Start nearer to one (the slowest point "
             "of a trajectory), or lower eta: plateaus can cease to exist when it is large." + obstacle
         )
     else:
