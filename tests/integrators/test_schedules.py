@@ -58,7 +58,7 @@ def test_knots_are_landed_on(method):
     changes = [(15.0, {"eta": 0.01}), (15.2, {"eta": 1.3}), (20.0, {"eta": 0.01})]
     expected = chained(BASE, START, 20.0, changes, rtol=1e-11)
     eps_g = ov.closure(BASE, expected.Q, expected.R, expected.T).eps_g
-    assert traj.eps_g[0] == pytest.approx(eps_g, rel=1e-5 if method == "exponential" else 1e-6)
+    assert traj.eps_g[0] == pytest.approx(eps_g, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["DOP853", "structured", "exponential", scipy.integrate.DOP853])

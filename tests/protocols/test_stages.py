@@ -68,6 +68,22 @@ def test_the_best_rate_of_two_noisy_tasks_beats_every_constant():
     assert bound <= best.value < 1.001 * bound  # ten knots
 
 
+def test_the_greedy_rate_of_each_task_is_that_of_its_own_error():
+    """Linear units: m / (m + noise^2) with m = Q - 2 R_i + T_ii of the task of the moment, which jumps at a switch."""
+    tasks = [
+        ov.committee_machine(1, 2, activation=ov.linear, eta=0.5, noise=0.5, v_star=v_star)
+        for v_star in ([1.0, 0.0], [0.0, 1.0])
+    ]
+    start = ov.State.from_overlaps(tasks[0], Q=[[0.1]], R=[[0.1, 0.05]], T=[[1.0, 0.2], [0.2, 0.8]], alpha=1.0)
+    stages = ov.Stages(tasks, until=[5.0, 12.0])
+    greedy = ov.greedy_schedule(stages, start, 9.0, knots=np.unique(np.r_[np.linspace(0, 9, 181), 4 - 1e-9]))
+    traj = ov.solve(stages, start, greedy.knots, schedule=greedy)
+    m = np.array([s.Q[0, 0] - 2 * s.R[0, i] + s.T[i, i] for s, i in zip(traj, traj.stage, strict=True)])
+    # the lines between knots 0.05 apart miss the path of the greedy rate itself by the square of that
+    np.testing.assert_allclose(0.5 * greedy(greedy.knots), m / (m + 0.25), rtol=1e-3)
+    assert greedy(5.0) > 2 * greedy(5.0 - 1e-9)
+
+
 @pytest.mark.parametrize(
     "models, heads, words",
     [

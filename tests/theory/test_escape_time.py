@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
 
 import overlaps as ov
 from overlaps.theory import quadratic
@@ -69,23 +68,46 @@ def test_refusals():
     with pytest.raises(ValueError, match="equal v"):
         unequal = ov.committee_machine(2, 2, eta=1.0, v=[1.0, 0.5])
         ov.theory.escape(unequal, symmetric(unequal), 1000, 0.01)
+    with pytest.raises(ValueError, match="ends on no plateau.*smaller eta"):
+        fast = ov.quadratic_network(2, 1, eta=0.5)  # diverges
+        ov.theory.escape(fast, "random", 1000, 0.1, points=64)
     with pytest.raises(ValueError, match="established for one"):
         ov.theory.escape(ov.committee_machine(3, 3, eta=0.5), "random", 1000, 0.01, points=64)
 
 
-@pytest.mark.slow
-def test_law_of_sgd():
-    """150 runs of the reduced simulator at N = 400 from the symmetric start: means within 3 standard errors and 0.2.
+OFF = dict(Q=[[1.02, 0.01], [0.01, 0.97]], R=[[0.03, -0.01], [-0.02, 0.01]], T=np.eye(2))
+QUADRATIC = ov.quadratic_network(3, 1, eta=0.3)
+UNTOUCHED = ov.State.from_overlaps(QUADRATIC, Q=np.eye(3), R=np.zeros((3, 1)), T=[[1.0]])
+LATE = 0.09  # in units of 1/rate: what is left out of the law of random starts at N = 200 to 1000
 
-    The law has an error of order ln N/sqrt(N) relative to 1/lambda, 0.07 to 0.09 at N = 200 and 1000.
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model, start, N, runs, end, level, late",
+    [
+        (erf(), symmetric(erf()), 1000, 250, 100.0, PLATEAU / 2, 0.0),
+        (erf(), ov.State.from_overlaps(erf(), **OFF), 500, 300, 90.0, PLATEAU / 2, 0.0),
+        (erf(), "random", 500, 400, 90.0, PLATEAU / 2, LATE),
+        (QUADRATIC, UNTOUCHED, 1000, 400, 25.0, 0.6, 0.0),
+    ],
+    ids=["symmetric", "off the symmetry", "random", "three modes"],
+)
+def test_mean_time_of_sgd_to_three_percent(model, start, N, runs, end, level, late):
+    """Runs of the reduced simulator, whose mean time is known to 1 %: within 3 % of that of the law.
+
+    Compared are the means of min(T, end), with an end that all but a few per cent of the runs are through with: their
+    tail is exponential, and waiting for it is most of the work.  Random starts: beyond 3 % the law may be late by what
+    it leaves out, of order ln N/sqrt(N) relative to 1/rate.
     """
-    model = erf()
-    law = ov.theory.escape(model, symmetric(model), 400, PLATEAU / 2)
-    alpha = np.linspace(0.0, 150.0, 601)
-    runs = ov.simulate(model, N=400, alpha=alpha, rng=3, start=symmetric(model), runs=150, method="reduced")
-    below = runs.eps_g < PLATEAU / 2
-    assert below.any(axis=1).all()
-    times = alpha[np.argmax(below, axis=1)]
-    assert law.rate * abs(times.mean() - law.mean) < 0.2 + 3 * law.rate * law.std / np.sqrt(150)
-    assert law.rate * abs(np.median(times) - law.quantile(0.5)) < 0.2
-    assert kstest(times, lambda t: np.searchsorted(law.times, t) / law.times.size).pvalue > 1e-3
+    law = ov.theory.escape(model, start, N, level, points=2**12)
+    alpha = np.arange(0.0, end + 0.25, 0.5)
+    begin = None if isinstance(start, str) else start
+    sgd = ov.simulate(model, N=N, alpha=alpha, rng=3, start=begin, runs=runs, method="reduced")
+    below = sgd.eps_g < level
+    # eps_g is seen every half unit: a quarter of one too late on average
+    times = np.where(below.any(axis=1), alpha[np.argmax(below, axis=1)] - 0.25, end)
+    expected = np.minimum(law.times, end)
+    error = times.std(ddof=1) / np.sqrt(runs)
+    assert error < 0.0125 * times.mean() and np.mean(~below.any(axis=1)) < 0.05
+    assert abs(times.mean() - expected.mean()) < 0.03 * expected.mean() + late / law.rate
+    assert abs(times.std() / expected.std() - 1) < 0.15  # 300 runs: 5 % if Gaussian, 7 % with this tail

@@ -328,7 +328,7 @@ def _result(control, limits, found, constant, tol, maxiter, gap):
 
 
 def greedy_schedule(
-    model: Model,
+    model: Model | Stages,
     start: State,
     horizon: float,
     *,
@@ -347,7 +347,8 @@ def greedy_schedule(
     Returns
     -------
     Schedule
-        Factor on eta and eta_v, linear between the greedy values at the knots.
+        Factor on eta and eta_v, linear between the greedy values at the knots; at a switch of Stages, that of the stage
+        that begins there.
 
     Raises
     ------
@@ -374,12 +375,29 @@ def greedy_schedule(
     >>> bool(abs(model.eta * f([0.0, 10.0]) / exact - 1).max() < 1e-6)
     True
     """
-    control = Control(check.model(model), start, horizon, knots, "final")
-    low, high = _bounds(control, bounds)
-    system = control.system
+    control = Control(model, start, horizon, knots, "final")
+    limits, y = _bounds(control, bounds), control.y0
+    found: dict[float, float] = {}
+    for k, leg in enumerate(control.legs):
+        greedy = _Greedy(leg, limits)
+        y = control.enter(k, y) if k else y
+        grid, options = leg.grid, {"method": "DOP853", "rtol": 1e-8, "atol": 1e-12}
+        states = solve_ivp(greedy.velocity, grid[[0, -1]], y, t_eval=grid, **options).y.T
+        found |= {t: greedy.terms(np.ascontiguousarray(x))[1] for t, x in zip(grid.tolist(), states, strict=True)}
+        y = np.ascontiguousarray(states[-1])
+    times = control.knots
+    return Schedule(control.start.alpha + times, [found[t] for t in times.tolist()])
 
-    def terms(y):
-        """(f1, u for y): both parts of the flow, and the factor at which eps_g falls fastest."""
+
+class _Greedy:
+    """The flow of one leg at the factor that lets eps_g fall fastest."""
+
+    def __init__(self, leg, limits):
+        self.model, self.system, self.limits = leg.model, leg.system, limits
+
+    def terms(self, y):
+        """(f1, f2), and u for y: both parts of the flow, and the factor at which eps_g falls fastest."""
+        system, (low, high) = self.system, self.limits
         system.close(y)
         parts = []
         for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (_none(system), 1.0)):
@@ -387,7 +405,7 @@ def greedy_schedule(
             decays = (system.decay, system.decay_v) if second == 0 else (0.0, 0.0)
             system.flow(
                 y, system.s, system.p, system.source, *matrices, *decays, second * system.second_order,
-                model.trains_v, dy, 0.0,
+                self.model.trains_v, dy, 0.0,
             )  # fmt: skip
             parts.append(dy)
         slope, curvature = (system.change_of_eps_g(part) for part in parts)
@@ -400,16 +418,12 @@ def greedy_schedule(
             )
         return parts, u
 
-    def velocity(_, y):
-        (f1, f2), u = terms(y)
-        dy, crossed = u * f1 + u**2 * f2, system.source[0, 0].size * model.K * model.M
-        dy[:crossed] -= model.drift * y[:crossed]
+    def velocity(self, _, y):
+        """dy/dalpha."""
+        (f1, f2), u = self.terms(y)
+        dy, crossed = u * f1 + u**2 * f2, self.system.source[0, 0].size * self.model.K * self.model.M
+        dy[:crossed] -= self.model.drift * y[:crossed]
         return dy
-
-    times = control.knots
-    found = solve_ivp(velocity, (0.0, times[-1]), control.y0, method="DOP853", t_eval=times, rtol=1e-8, atol=1e-12)
-    values = [terms(np.ascontiguousarray(y))[1] for y in found.y.T]
-    return Schedule(start.alpha + times, values)
 
 
 def _none(system):

@@ -4,6 +4,7 @@ The noise of the whole transient counts once, as an extra variance of the growin
 like the equations of N -> infinity do, from a start that is moved along one direction.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -208,7 +209,12 @@ def _plateau(model, reference):
     unknowns = Unknowns(model, reference, False)
     length, state = 1.0 / model.eta, reference
     for _ in range(DOUBLINGS):
-        state = solve(model, reference, [length])[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what it says becomes an error
+            path = solve(model, reference, [length])
+        if not path.success:
+            raise ValueError(f"the symmetric path ends on no plateau: {path.message}")
+        state = path[0]
         y = unknowns.system.pack(state)
         if np.max(np.abs(unknowns.system.rhs(0.0, y))) < REST * model.eta * np.max(np.abs(y)):
             found = fixed_point(model, replace(_symmetric(model, state), alpha=0.0))
