@@ -108,6 +108,6 @@ def test_mean_time_of_sgd_to_three_percent(model, start, N, runs, end, level, la
     times = np.where(below.any(axis=1), alpha[np.argmax(below, axis=1)] - 0.25, end)
     expected = np.minimum(law.times, end)
     error = times.std(ddof=1) / np.sqrt(runs)
-    assert error < 0.0125 * times.mean() and np.mean(~below.any(axis=1)) < 0.05
+    assert error < 0.0125 * times.mean() and np.mean(~below.any(axis=1)) < 0.06
     assert abs(times.mean() - expected.mean()) < 0.03 * expected.mean() + late / law.rate
     assert abs(times.std() / expected.std() - 1) < 0.15  # 300 runs: 5 % if Gaussian, 7 % with this tail

@@ -24,7 +24,8 @@ LARGEST = 2000  # numbers that fluctuate: matrices of 32 MB
 NODES = 16  # intervals between them, halved where splines miss their middles
 MOST_NODES = {True: 1000, False: 120}
 SAMPLED = 10.0  # factor by which splines of sampled integrals may be worse
-GOAL = {True: 1e-8, False: 1e-4}  # relative error of splines and of steps, where integrals are exact and sampled
+FEW, COARSE = 24, 1e-5  # unknowns beyond which matrices of their size cost too much for more than this
+GOAL = {True: 1e-8, False: 1e-3}  # relative error of splines and of steps, where integrals are exact and sampled
 LARGE = 0.05  # variance, relative to the largest overlap, beyond which the expansion is no small correction
 NAMES = ("Q", "R", "v", "eps_g")
 
@@ -186,7 +187,8 @@ def fluctuations(
     Asymptotic: relative errors of O(1/N) while fluctuations are small. Where the gradient of
     eps_g vanishes (perfect solutions without noise) std("eps_g") is 0: the true one is of order 1/N, and mean("eps_g")
     is the curvature term. Kinked students parallel to another unit have no second derivative: means are nan from there
-    on. Where derivatives of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the
+    on; and from where units other than erf, linear or quadratic are so nearly parallel (lowest eigenvalue of their
+    covariance about 0.01 of the largest) that differences find no room between possible overlaps. Where derivatives of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the
     accuracy.
 
     References
@@ -222,7 +224,8 @@ class Coefficients:
 
     def __init__(self, unknowns, path, rule):
         self.unknowns, self.path, self.rule = unknowns, path, rule
-        self.increments, self.goal = Increments(unknowns), GOAL[rule.exact]
+        self.increments, goal = Increments(unknowns), GOAL[rule.exact]
+        self.goal = max(goal, COARSE) if unknowns.size > FEW else goal
         self.nodes, self.tangents, values = self._tabulated()
         curves = _spline, self._curve, self._curve, _spline
         self.J, self.D, self.groups, self.size = (f(self.nodes, x) for f, x in zip(curves, values, strict=True))

@@ -69,23 +69,29 @@ def product_covariance(model, rule, S, v):
 def _moments(model, h, weight, v):
     """E[phi] and E[phi phi^T] at fields h (d, P): phi = a + x b + x^2 c, x the label noise, is averaged exactly."""
     K, (i, j), variance = model.K, np.triu_indices(model.K), model.noise**2
+    first, last = K * len(h), K * len(h) + len(i)  # of the rows that are squares
+    n = last + K * model.trains_v
     g = model.activation.g(h[:K])
     slope = -model.eta * v[:, None] * model.activation.dg(h[:K])
     delta = v @ g - model.v_star @ model.teacher_activation.g(h[K:])
-
-    def phi(products, squares, velocities):
-        return np.concatenate([products.reshape(-1, h.shape[1]), squares, velocities])
-
-    products, squares, velocities = slope[:, None] * h, slope[i] * slope[j], -model.eta_v * g
-    a = phi(products * delta, squares * delta**2, velocities * delta)
-    first, second = a @ weight, (a * weight) @ a.T
+    one = np.empty((n, h.shape[1]))  # phi / Delta without noise; the squares have another factor of Delta
+    one[:first] = (slope[:, None] * h).reshape(first, -1)
+    one[last:] = -model.eta_v * g[: n - last]
+    squares = slope[i] * slope[j]
+    one[first:last] = squares * delta
+    a = one * delta
+    mean, second = np.zeros(last + K), np.zeros((last + K, last + K))
+    mean[:n], second[:n, :n] = a @ weight, (a * weight) @ a.T
     if variance > 0:
-        b = phi(-products, -2 * squares * delta, -velocities)
-        c = phi(0 * products, squares, 0 * velocities)
-        mixed = (a * weight) @ c.T
-        first = first + variance * (c @ weight)
-        second = second + variance * ((b * weight) @ b.T + mixed + mixed.T) + 3 * variance**2 * (c * weight) @ c.T
-    return first, second
+        one[first:last] *= 2  # b is minus this
+        c = squares * weight
+        mean[first:last] += variance * c.sum(axis=1)
+        second[:n, :n] += variance * ((one * weight) @ one.T)
+        mixed = variance * (a @ c.T)
+        second[:n, first:last] += mixed
+        second[first:last, :n] += mixed.T
+        second[first:last, first:last] += 3 * variance**2 * (c @ squares.T)
+    return mean, second
 
 
 class Increments:

@@ -13,7 +13,8 @@ from .noise import degree
 STEP_SECOND = 2e-2  # of second differences of the closure, relative to the largest variance
 INSIDE = 0.3  # of the way to the boundary of possible overlaps that a difference of closures without digits there takes
 LEAST = 1e-3  # step, relative to the largest variance, below which rounding hides a second difference
-SECOND_DIFFERENCE = ((0, -49 / 18), (1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90))
+CENTRE = -49 / 18
+SECOND_DIFFERENCE = ((1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90))
 
 
 class Unknowns:
@@ -175,13 +176,14 @@ class Tangent:
         u = self.unknowns
         sizes, vectors = np.linalg.eigh(u.arguments @ Sigma @ u.arguments.T)
         kept = sizes > 1e-13 * sizes[-1] if sizes[-1] > 0 else np.zeros(len(sizes), bool)
-        total = np.zeros_like(self._values(self.S, self.w))
+        here = self._values(self.S, self.w)
+        total = np.zeros_like(here)
         for size, dS, dw in zip(sizes[kept], *u.directions(vectors.T[kept]), strict=True):
             h = self._step(dS)
             if h == 0.0:
                 return np.full_like(total, np.nan)
             terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in SECOND_DIFFERENCE)
-            total += size / h**2 * sum(terms)
+            total += size / h**2 * (CENTRE * here + sum(terms))
         return total
 
     def _step(self, dS):
