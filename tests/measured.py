@@ -281,3 +281,28 @@ def spread_while_leaving(N):
     predicted = ov.fluctuations(ov.solve(model, start, alpha), N).std("eps_g")
     runs = ov.simulate(model, N=N, alpha=alpha, rng=1, runs=300, start=start, method="reduced")
     return runs.eps_g.std(axis=0, ddof=1)[1:] / predicted[1:]
+
+
+def few_directions(N):
+    """Std and mean of eps_g over 1000 runs by the predicted ones, at alpha = 2 and 8: 16 eigenvalues, N / 16 each."""
+    model = ov.committee_machine(
+        1, 1, activation=ov.linear, eta=0.5, noise=0.1, spectrum=ov.power_law(beta=1.0, L=16)
+    )  # fmt: skip
+    p, alpha = model.spectrum.p[:, None, None], np.array([0.0, 2.0, 8.0])
+    start = ov.State.from_blocks(model, q=p / 4, r=0 * p, t=p)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # fluctuations are large, and a step is no small one
+        predicted = ov.fluctuations(ov.solve(model, start, alpha), N, start="random")
+        eps_g = ov.simulate(model, N=N, alpha=alpha, rng=1, runs=1000, student_scale=0.5).eps_g
+    std, mean = eps_g.std(axis=0, ddof=1) / predicted.std("eps_g"), eps_g.mean(axis=0) / predicted.mean("eps_g")
+    return [*std[1:], *mean[1:]]
+
+
+def aligned_kink(N):
+    """Std of eps_g over 1500 runs, over the predicted one, of a relu student that begins on its teacher's direction."""
+    model, alpha = ov.committee_machine(1, 1, activation=ov.relu, eta=0.4, noise=0.2), np.array([0.0, 0.1, 1.0, 4.0])
+    start = ov.State.from_overlaps(model, Q=[[0.49]], R=[[0.7]], T=[[1.0]])
+    predicted = ov.fluctuations(ov.solve(model, start, alpha), N)
+    assert np.isnan(predicted.mean("eps_g")[1:]).all()
+    eps_g = ov.simulate(model, N=N, alpha=alpha, rng=1, runs=1500, start=start, method="reduced").eps_g
+    return eps_g.std(axis=0, ddof=1)[1:] / predicted.std("eps_g")[1:]

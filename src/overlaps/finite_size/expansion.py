@@ -188,8 +188,8 @@ def fluctuations(
     eps_g vanishes (perfect solutions without noise) std("eps_g") is 0: the true one is of order 1/N, and mean("eps_g")
     is the curvature term. Kinked students parallel to another unit have no second derivative: means are nan from there
     on; and from where units other than erf, linear or quadratic are so nearly parallel (lowest eigenvalue of their
-    covariance about 0.01 of the largest) that differences find no room between possible overlaps. Where derivatives of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the
-    accuracy.
+    covariance about 0.01 of the largest) that differences find no room between possible overlaps. Where derivatives
+    of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the accuracy.
 
     References
     ----------
