@@ -456,6 +456,10 @@ def gram(q, r, t):
 def block_overlaps(W, W_star, sizes):
     """Plain block overlaps (q, r, t) of weights whose block l is ``sizes[l]`` consecutive coordinates."""
     K, N = W.shape
-    blocks = np.split(np.concatenate([W, W_star]), np.cumsum(sizes)[:-1], axis=1)
-    joint = np.array([part @ part.T / N for part in blocks])
+    rows = np.concatenate([W, W_star])
+    if np.ptp(sizes) == 0:  # one product for all blocks: many of them are small
+        blocks = np.swapaxes(rows.reshape(len(rows), len(sizes), -1), 0, 1)
+        joint = blocks @ np.swapaxes(blocks, 1, 2) / N
+    else:
+        joint = np.array([part @ part.T / N for part in np.split(rows, np.cumsum(sizes)[:-1], axis=1)])
     return joint[:, :K, :K], joint[:, :K, K:], joint[:, K:, K:]
