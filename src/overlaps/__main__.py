@@ -1,8 +1,8 @@
 """``python -m overlaps demo``: theory against simulation in one figure.  ``python -m overlaps info``: the set-up.
 
 ``python -m overlaps run config.toml``: one run, described in a file (:mod:`overlaps.configuration`).
-``python -m overlaps warm``: kernels of all students like their teachers compiled into the cache, for images, clusters
-and lectures.
+``python -m overlaps warm [erf relu ... | all]``: kernels of these students, like their teachers, compiled into the
+cache, for images, clusters and lectures; of erf, if none is named.
 """
 
 import argparse
@@ -76,10 +76,11 @@ def info():
         print("set NUMBA_CACHE_DIR to a folder that can")
 
 
-def warm():
-    """Compile kernels, by solving, simulating and linearising the smallest problems there are."""
+def warm(students):
+    """Compile kernels of the students named, by solving, simulating and linearising the smallest problems there are."""
     os.environ["OVERLAPS_QUIET"] = "1"  # the bar says it
-    tasks = [*_integrations(), *_simulations()]
+    named = [*KNOWN] if "all" in students else students or ["erf"]
+    tasks = [*_integrations(named), *_simulations(named)]
     clock, before = time.perf_counter(), watch.count
     with bar(True, len(tasks), "tasks") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -95,20 +96,25 @@ def warm():
         print(f"{n} kernels compiled in {seconds:.0f} s, but not kept: set NUMBA_CACHE_DIR to a writable folder")
 
 
-def _integrations():
+KNOWN = {
+    "linear": ov.linear, "quadratic": ov.quadratic, "relu": ov.relu, "erf": ov.erf, "tanh": ov.tanh,
+    "leaky_relu": ov.leaky_relu(0.1), "polynomial": ov.polynomial([0.0, 0.0, 0.0, 1.0]),
+}  # fmt: skip
+
+
+def _integrations(named):
     """Integrations by every method, stability and late times, students like their teachers.
 
     Teachers of another family have kernels that compile at their first use: half of all, and seldom met.
     """
-    known = ov.linear, ov.quadratic, ov.relu, ov.erf, ov.tanh, ov.leaky_relu(0.1), ov.polynomial([0.0, 0.0, 0.0, 1.0])
     spectrum = ov.Spectrum([1.5, 0.5])
-    for student in known:
+    for student in (KNOWN[name] for name in named):
         model = ov.committee_machine(2, 1, activation=student, eta=0.1, spectrum=spectrum)
         start = model.random_start(N=20, rng=1)
         for method in ("DOP853", "structured", "exponential"):
             yield partial(ov.solve, model, start, (0.0, 0.1), method=method)
         yield partial(_batch, model, start)
-    for student in (ov.erf, ov.linear, ov.quadratic):
+    for student in (KNOWN[name] for name in named if name in ("erf", "linear", "quadratic")):
         model = ov.committee_machine(1, 1, activation=student, eta=0.5)
         near = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.999]], T=[[1.0]])
         yield partial(ov.linearise, model, near)
@@ -120,9 +126,9 @@ def _batch(model, start):
     return ov.solve_many(model, start, np.linspace(0.0, 0.1, 30), blocks=False).eps_g
 
 
-def _simulations():
+def _simulations(named):
     """Both simulators and that of the hidden manifold."""
-    for student in (ov.erf, ov.linear, ov.quadratic, ov.relu, ov.tanh):
+    for student in (KNOWN[name] for name in named):
         model = ov.committee_machine(2, 2, activation=student, eta=0.1)
         for method in ("direct", "reduced"):
             yield partial(ov.simulate, model, N=20, alpha=[0, 1], rng=1, method=method)
@@ -133,6 +139,7 @@ EXAMPLES = """
   python -m overlaps demo               SGD in the band predicted for it, a minute the first time
   python -m overlaps run config.toml    one run: trajectory, figure and configuration in a folder
   python -m overlaps info               versions, cores, cache folder: what a report needs
+  python -m overlaps warm erf relu      kernels of these students compiled ahead
 """
 
 
@@ -153,14 +160,15 @@ def main(arguments=None):
     job = commands.add_parser("run", help="solve and simulate what a TOML file describes, keep all of it in a folder")
     job.add_argument("config", help="the file, see overlaps.configuration")
     commands.add_parser("info", help="versions, cores, cache folder")
-    commands.add_parser("warm", help="compile kernels into the cache, with a progress bar")
+    job = commands.add_parser("warm", help="compile kernels into the cache, with a progress bar")
+    job.add_argument("students", nargs="*", choices=[*KNOWN, "all"], help="whose kernels (default: erf)")
     options = parser.parse_args(arguments)
     if options.command == "demo":
         demo(options.output)
     elif options.command == "run":
         _run(parser, options.config)
     elif options.command == "warm":
-        warm()
+        warm(options.students)
     else:
         info()
 

@@ -21,10 +21,13 @@ def test_command_line(capsys):
 
 @pytest.mark.slow
 def test_warm_says_what_it_compiled_and_where(capsys, monkeypatch):
-    """Two of its tasks, so that the test is short; the whole list is run by the slow test of an empty cache."""
-    monkeypatch.setattr("overlaps.__main__._integrations", lambda: list(islice(_integrations(), 2)))
-    monkeypatch.setattr("overlaps.__main__._simulations", lambda: [])
-    main(["warm"])
+    """Two of its tasks, so that the test is short."""
+    monkeypatch.setattr("overlaps.__main__._integrations", lambda named: list(islice(_integrations(named), 2)))
+    monkeypatch.setattr("overlaps.__main__._simulations", lambda named: [])
+    with pytest.raises(SystemExit):
+        main(["warm", "sigmoid"])
+    assert "invalid choice: 'sigmoid'" in capsys.readouterr().err
+    main(["warm", "linear"])
     told = capsys.readouterr()
     assert "2/2 tasks" in told.err
     assert "nothing to compile: all kernels were found in" in told.out or "kernels compiled in" in told.out

@@ -232,7 +232,7 @@ def erf_room(n):
     return 7 * n * (n + 1) // 2
 
 
-@jit(bare=True)
+@jit(inline=True)
 def _closure_in(room, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
     both = n * (n + 1)

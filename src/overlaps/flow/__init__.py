@@ -5,14 +5,16 @@ analysis know a system and nothing else. ``packing`` knows how order parameters 
 the flow where Q and R no longer hold eps_g, ``handover`` says when.
 """
 
-from ._flow import FLOW, clear, copy, flow, flow_for, gather, mix, tightening
+from ._flow import FLOW, add, clear, copy, dot, flow, flow_for, gather, mix, tightening
 from ._newton import correct, factorise, rotate, rotate_back
 
 __all__ = [
     "FLOW",
+    "add",
     "clear",
     "copy",
     "correct",
+    "dot",
     "factorise",
     "flow",
     "flow_for",

@@ -18,25 +18,25 @@ from scipy.integrate import DOP853
 
 from .._base.jit import jit
 from ..activations.bound import CLOSURE, MATRIX, VECTOR
-from ..flow import flow, gather
+from ..flow import FLOW, add, clear, copy, dot, gather
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 CUBE, INTS = types.Array(REAL, 3, "C"), types.Array(INT, 1, "C")
 DERIVATIVES = types.void(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, CUBE, CUBE, CUBE, MATRIX)
 CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR])
-FORWARD = types.void(types.FunctionType(CLOSURE), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, VECTOR)
+FIRST = types.FunctionType(FLOW), types.FunctionType(CLOSURE)
+FORWARD = types.void(*FIRST, CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, VECTOR)
 BACKWARD = types.void(
-    types.FunctionType(CLOSURE), types.FunctionType(DERIVATIVES), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, BOOL,
-    REAL, VECTOR, VECTOR,
-)  # fmt: skip
+    *FIRST, types.FunctionType(DERIVATIVES), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, BOOL, REAL, VECTOR, VECTOR
+)
 
 STAGES = 12
 A, B, NODES = (np.ascontiguousarray(x[:STAGES]) for x in (DOP853.A, DOP853.B, DOP853.C))
 
 
 @jit
-def velocity(closure, constants, work, second, y, dy):
+def velocity(flow, closure, constants, work, second, y, dy):
     """Fill dy with f1 + ``second`` f2 at y; return eps_g."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv = work
@@ -51,14 +51,16 @@ def spread(s, K, M, trains_v, g, theta):
     """Add G^T g to theta; g along the triangle of Q, then R, then v, as the derivatives of a closure."""
     L, triangle, position = s.size, K * (K + 1) // 2, 0
     for i in range(K * M):
-        theta[position : position + L] += g[triangle + i]
+        for l in range(L):
+            theta[position + l] += g[triangle + i]
         position += L
     for i in range(triangle):
         for l in range(L):
             theta[position + l] += g[i] * s[l]
         position += L
     if trains_v:
-        theta[position:] += g[triangle + K * M :]
+        for k in range(K):
+            theta[position + k] += g[triangle + K * M + k]
 
 
 @jit
@@ -117,46 +119,45 @@ def add_frozen(constants, work, mu, theta):
 
 
 @jit
-def advance(closure, constants, work, h, t, first, last, y, Y, f):
+def advance(flow, closure, constants, work, length, h, t, first, last, y, Y, f):
     """One step: fill the stages Y (12, n) and their f (12, n), move y; u goes from ``first`` to ``last`` over [0, 1].
 
-    t and h are in units of the interval between two knots, of length ``f[12, 0]``; return sum_i b_i eps_g(Y_i).
+    t and h are in units of the interval between two knots, of this ``length``; return sum_i b_i eps_g(Y_i).
     """
-    length, mean = f[STAGES, 0], 0.0
-    drift, crossed = constants[-1], work[3].size * constants[5].size
+    mean, drift, crossed = 0.0, constants[-1], work[3].size * constants[5].size
     for i in range(STAGES):
-        Y[i] = y
+        copy(y, Y[i])
         for j in range(i):
             if A[i, j] != 0.0:
-                Y[i] += h * length * A[i, j] * f[j]
+                add(h * length * A[i, j], f[j], Y[i])
         u = first + (t + NODES[i] * h) * (last - first)
-        eps_g = velocity(closure, constants, work, u, Y[i], f[i])
-        f[i] *= u
-        f[i, :crossed] -= drift * Y[i, :crossed]
+        eps_g = velocity(flow, closure, constants, work, u, Y[i], f[i])
+        for l in range(y.size):
+            f[i, l] = u * f[i, l] - (drift * Y[i, l] if l < crossed else 0.0)
         mean += B[i] * eps_g
     for i in range(STAGES):
-        y += h * length * B[i] * f[i]
+        add(h * length * B[i], f[i], y)
     return mean
 
 
 @jit
-def forward(closure, constants, work, knots, u, per, states, values):
+def forward(flow, closure, constants, work, knots, u, per, states, values):
     """Fill ``states`` (knots, n) from the first row on, and values = (eps_g at the end, its integral)."""
-    y, n = states[0].copy(), states.shape[1]
-    Y, f = np.empty((STAGES, n)), np.empty((STAGES + 1, n))
+    n = states.shape[1]
+    y, Y, f = np.empty(n), np.empty((STAGES, n)), np.empty((STAGES, n))
+    copy(states[0], y)
     values[1] = 0.0
     for k in range(knots.size - 1):
-        f[STAGES] = knots[k + 1] - knots[k]
-        h = 1.0 / per[k]
+        length, h = knots[k + 1] - knots[k], 1.0 / per[k]
         for step in range(per[k]):
-            mean = advance(closure, constants, work, h, step * h, u[k], u[k + 1], y, Y, f)
-            values[1] += h * f[STAGES, 0] * mean
-        states[k + 1] = y
-    values[0] = velocity(closure, constants, work, 0.0, y, Y[0])
+            mean = advance(flow, closure, constants, work, length, h, step * h, u[k], u[k + 1], y, Y, f)
+            values[1] += h * length * mean
+        copy(y, states[k + 1])
+    values[0] = velocity(flow, closure, constants, work, 0.0, y, Y[0])
 
 
 @jit
-def backward(closure, derivatives, constants, work, knots, u, per, states, final, weight, lam, gradient):
+def backward(flow, closure, derivatives, constants, work, knots, u, per, states, final, weight, lam, gradient):
     """Fill the gradient by u at the knots of the objective, along the ``states`` of ``forward``.
 
     The objective is ``weight`` times the integral of eps_g, plus eps_g at the end if ``final``, plus what comes later,
@@ -167,47 +168,51 @@ def backward(closure, derivatives, constants, work, knots, u, per, states, final
     M, n = Bm.shape[1], states.shape[1]
     d = K * (K + 1) // 2 + K * M + K
     dA, dB, dC, ddv = np.empty((d, K, K)), np.empty((d, K, M)), np.empty((d, K, K)), np.empty((d, K))
-    g, column = np.zeros(d), np.empty(n)
-    theta, mu = np.empty((STAGES, n)), np.empty(n)
-    f, gradient[:] = np.empty((STAGES + 1, n)), 0.0
+    g, y, column, mu = np.zeros(d), np.empty(n), np.empty(n), np.empty(n)
+    theta, f, crossed = np.empty((STAGES, n)), np.empty((STAGES, n)), K * M * s.size
+    clear(gradient)
     if final:
-        velocity(closure, constants, work, 0.0, states[-1], column)
+        velocity(flow, closure, constants, work, 0.0, states[-1], column)
         add_gradient(constants, work, 1.0, g, lam)
     for k in range(knots.size - 2, -1, -1):
         length, h = knots[k + 1] - knots[k], 1.0 / per[k]
-        f[STAGES] = length
-        Y, y = np.empty((per[k], STAGES, n)), states[k].copy()
+        Y = np.empty((per[k], STAGES, n))
+        copy(states[k], y)
         for step in range(per[k]):
-            advance(closure, constants, work, h, step * h, u[k], u[k + 1], y, Y[step], f)
+            advance(flow, closure, constants, work, length, h, step * h, u[k], u[k + 1], y, Y[step], f)
         for step in range(per[k] - 1, -1, -1):
             for i in range(STAGES - 1, -1, -1):
-                mu[:] = h * length * B[i] * lam
+                clear(mu)
+                add(h * length * B[i], lam, mu)
                 for j in range(i + 1, STAGES):
                     if A[j, i] != 0.0:
-                        mu += h * length * A[j, i] * theta[j]
+                        add(h * length * A[j, i], theta[j], mu)
                 share = (step + NODES[i]) * h
                 factor = u[k] + share * (u[k + 1] - u[k])
-                velocity(closure, constants, work, 2 * factor, Y[step, i], column)
-                along = np.sum(mu * column)
+                velocity(flow, closure, constants, work, 2 * factor, Y[step, i], column)
+                along = dot(mu, column)
                 gradient[k] += (1 - share) * along
                 gradient[k + 1] += share * along
-                for x in (dA, dB, dC):
-                    x[:] = 0.0
-                ddv[:] = 0.0
+                dA.fill(0.0)
+                dB.fill(0.0)
+                dC.fill(0.0)
+                ddv.fill(0.0)
                 derivatives(S, w, K, teacher, eta, eta_v, noise, second_order > 0, dA, dB, dC, ddv)
                 for a in range(d if trains_v else d - K):
-                    flow(Y[step, i], s, p, tau, dA[a], dB[a], dC[a], ddv[a], 0.0, 0.0, factor * second_order, trains_v,
-                         column, 0.0)  # fmt: skip
-                    g[a] = np.sum(mu * column)
-                theta[i] = 0.0
+                    flow(
+                        Y[step, i], s, p, tau, dA[a], dB[a], dC[a], ddv[a], 0.0, 0.0, factor * second_order, trains_v,
+                        column, 0.0,
+                    )  # fmt: skip
+                    g[a] = dot(mu, column)
+                clear(theta[i])
                 add_frozen(constants, work, mu, theta[i])
                 spread(s, K, M, trains_v, g, theta[i])
-                theta[i] *= factor
-                theta[i, : K * M * s.size] -= drift * mu[: K * M * s.size]
+                for l in range(n):
+                    theta[i, l] = factor * theta[i, l] - (drift * mu[l] if l < crossed else 0.0)
                 if weight > 0.0:
                     add_gradient(constants, work, weight * h * length * B[i], g, theta[i])
             for i in range(STAGES):
-                lam += theta[i]
+                add(1.0, theta[i], lam)
 
 
 @cache
@@ -221,12 +226,13 @@ def interpreted():
 
 
 @cache
-def ready(closure, derivatives):
-    """Compile ``forward`` and ``backward`` for their signatures, or read them from the disk; and the two kernels."""
+def ready(flow, closure, derivatives):
+    """Compile ``forward`` and ``backward`` for their signatures, or read them from the disk; and the three kernels."""
     for function, signature in ((forward, FORWARD), (backward, BACKWARD)):
         if not function.signatures:
             function.compile(signature)
             function.disable_compile()
+    flow.compile(FLOW.args)
     closure.compile(CLOSURE.args)
     derivatives.compile(DERIVATIVES.args)
-    return closure, derivatives
+    return flow, closure, derivatives

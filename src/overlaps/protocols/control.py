@@ -49,11 +49,11 @@ class Leg:
 
     @cached_property
     def _steps(self):
-        """(forward, backward, their two kernels), compiled where they can be; when first needed, after all checks."""
-        closure, forms = self.system.closure, self.model.activation.closed_forms
+        """(forward, backward, their three kernels), compiled where they can be; when first needed, after all checks."""
+        flow, closure, forms = self.system.flow, self.system.closure, self.model.activation.closed_forms
         if closure.compiled is not None and hasattr(getattr(forms, "derivatives", None), "compile"):
-            return _adjoint.forward, _adjoint.backward, _adjoint.ready(closure.compiled, forms.derivatives)
-        return *_adjoint.interpreted(), (self._closure, self._derivatives)
+            return _adjoint.forward, _adjoint.backward, _adjoint.ready(flow, closure.compiled, forms.derivatives)
+        return *_adjoint.interpreted(), (flow, self._closure, self._derivatives)
 
     def _closure(self, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         return self.system.closure(S, w, A, B, C, dv)
@@ -72,7 +72,7 @@ class Leg:
         states, values = np.empty((self.grid.size, y.size)), np.empty(2)
         states[0] = y
         forward, _, kernels = self._steps
-        forward(kernels[0], self.constants, self.work, self.grid, self.weights @ u, per, states, values)
+        forward(*kernels[:2], self.constants, self.work, self.grid, self.weights @ u, per, states, values)
         return states, values
 
     def backward(self, states, u, per, final, weight, lam):
