@@ -8,7 +8,8 @@ learning rate that leaves the smallest error at alpha = 200 (blue) is moderate o
 which makes the error fall fastest at each moment, falls on the plateau, where every step is noise to it, and the
 students never part.
 
-Saad and Rattray (1997), Phys. Rev. Lett. 79, 2578.
+Computed for this library; optimal rates for a given time are those of Saad and Rattray (1997), Phys. Rev. Lett. 79,
+2578.
 """
 
 import numpy as np
