@@ -177,7 +177,7 @@ plt.show()
 # ## 3. The test error against the data
 #
 # The theory needs a few milliseconds for a point, so whole learning curves are cheap. The experiments are networks with
-# $d = 500$, with the step on one set of samples and the readout on another.
+# $d = 300$, with the step on one set of samples and the readout on another.
 #
 # Three things to see. One step beats random features everywhere, and the more so the more samples it has seen. With
 # enough of them the error falls below that of the best *linear* predictor, $E[\sigma_*^2] - h_1^{*2}$, which random
@@ -186,7 +186,7 @@ plt.show()
 
 # %%
 alphas, points = np.geomspace(0.1, 20, 60), np.array([0.25, 0.5, 1.0, 2.0, 4.0])
-DIMENSION, DRAWS = 500, 4
+DIMENSION, DRAWS = 300, 4
 fig, ax = plt.subplots(figsize=(7, 4.6))
 curves, networks = {}, {}
 for i, alpha0 in enumerate((1.0, 4.0, 16.0)):

@@ -750,12 +750,12 @@ def test_bad_points():
 
 SIMULATIONS = [
     # target, r, c, gamma, beta, alpha, lam, noise, bias, d, draws
-    (np.tanh, 0.793, 1.087, 0.694, 2.0, 3.0, 0.01, 0.0, False, 500, 8),
-    (np.sin, 0.926, 1.084, 0.794, 1.0, 2.0, 0.1, 0.0, False, 1000, 6),
-    (np.sin, 1.2, 1.1, 0.9, 0.8, 0.5, 0.1, 0.3, False, 1000, 6),
-    (np.sign, 1.711, 1.219, 0.847, 0.5, 1.5, 0.05, 0.0, False, 1000, 6),
-    (np.sin, 0.0, 1.1, 0.9, 0.8, 1.3, 0.05, 0.0, False, 1000, 6),
-    (lambda x: 1 + np.sin(x) + 0.5 * (x**2 - 1), 1.2, 1.1, 0.9, 0.8, 1.3, 0.2, 0.1, True, 800, 8),
+    (np.tanh, 0.793, 1.087, 0.694, 2.0, 3.0, 0.01, 0.0, False, 400, 8),
+    (np.sin, 0.926, 1.084, 0.794, 1.0, 2.0, 0.1, 0.0, False, 500, 10),
+    (np.sin, 1.2, 1.1, 0.9, 0.8, 0.5, 0.1, 0.3, False, 500, 10),
+    (np.sign, 1.711, 1.219, 0.847, 0.5, 1.5, 0.05, 0.0, False, 500, 10),
+    (np.sin, 0.0, 1.1, 0.9, 0.8, 1.3, 0.05, 0.0, False, 500, 10),
+    (lambda x: 1 + np.sin(x) + 0.5 * (x**2 - 1), 1.2, 1.1, 0.9, 0.8, 1.3, 0.2, 0.1, True, 500, 10),
 ]
 
 
@@ -765,7 +765,7 @@ def test_explicit_ridge_regression(rng, target, r, c, gamma, beta, alpha, lam, n
     p = round(beta * d)
     options = {"r": np.full(p, r), "c": np.full(p, c), "gamma": gamma, "alpha": alpha, "lam": lam, "d": d}
     here = model(np.tanh, target, r, c, gamma, beta, noise=noise, bias=bias)
-    solution = here.solve(alpha=alpha, lam=lam)
+    solution = here.solve(alpha=alpha, lam=lam, d=d)
     test, train, *_ = zip(
         *(ridge_draw(rng, np.tanh, target, noise=noise, bias=bias, **options) for _ in range(draws)), strict=True
     )
@@ -775,7 +775,7 @@ def test_explicit_ridge_regression(rng, target, r, c, gamma, beta, alpha, lam, n
 
 @pytest.mark.slow
 def test_order_parameters_of_explicit_ridge_regression(rng):
-    r, c, gamma, beta, alpha, lam, d = 1.2, 1.1, 0.9, 0.8, 2.0, 0.05, 800
+    r, c, gamma, beta, alpha, lam, d = 1.2, 1.1, 0.9, 0.8, 2.0, 0.05, 500
     p = round(beta * d)
     options = {"r": np.full(p, r), "c": np.full(p, c), "gamma": gamma, "alpha": alpha, "lam": lam, "d": d}
     rows = []
@@ -785,7 +785,7 @@ def test_order_parameters_of_explicit_ridge_regression(rng):
         overlaps = a @ B  # in units where a is sqrt(p) times smaller than in the order parameters
         rows.append([a.sum() / math.sqrt(p), overlaps[0], overlaps[1], np.sum(overlaps[1:] ** 2), np.sum(a**2)])
     rows = np.array(rows) * np.array([1, math.sqrt(1 / p), math.sqrt(1 / p), 1 / p, 1 / p])
-    solution = model(r=r, c=c, gamma=gamma, beta=beta).solve(alpha=alpha, lam=lam)
+    solution = model(r=r, c=c, gamma=gamma, beta=beta).solve(alpha=alpha, lam=lam, d=d)
     theory = [getattr(solution, x) for x in ("m", "theta", "psi", "q1", "q2")]
     for name, values, exact in zip(("m", "theta", "psi", "q1", "q2"), rows.T, theory, strict=True):
         assert agrees(values, exact), (name, values.mean(), values.std() / math.sqrt(10), exact)
