@@ -9,7 +9,7 @@ import argparse
 import re
 import shutil
 import sys
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +18,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 import numpy as np
 
 WIDTHS = 1400, 400
+BROWSERS = 2  # at a time
 INK = 0.025  # share of pixels unlike the corner's, below which a picture is blank: empty axes have 0.016
 REPR = re.compile(r"<(?:Figure size|matplotlib\.|Axes)[^>]*>|\bobject at 0x[0-9a-f]+|=<factory>")
 LOOK = """
@@ -86,27 +87,31 @@ def blank_pictures(paths):
     return [path for path in paths if blank(path)]
 
 
-def look(pages, width):
-    """{page: what is wrong in a window of this width}; one browser for all."""
+def look(pages):
+    """{page: what is wrong in it, window by window}; one browser, every page is loaded once and then made narrow."""
     from playwright.sync_api import sync_playwright
 
     wrong = defaultdict(list)
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=_browser(), args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": width, "height": 1000})
+        tab = browser.new_page()
         asked: list[str] = []
         tab.on("request", lambda request: asked.append(request.url))
         for page in pages:
             asked.clear()
-            tab.goto(page.as_uri())
-            seen = tab.evaluate(LOOK)
-            wrong[page] += [f"{seen['over']} px wider than the window: {seen['wide']}"] if seen["over"] > 1 else []
-            wrong[page] += [f"formula not rendered: {x}" for x in seen["raw"] + seen["wrong"]]
-            wrong[page] += [f"picture missing: {x}" for x in seen["missing"]]
+            for width in WIDTHS:
+                tab.set_viewport_size({"width": width, "height": 1000})
+                if width == WIDTHS[0]:
+                    tab.goto(page.as_uri())
+                seen = tab.evaluate(LOOK)
+                found = [f"{seen['over']} px wider than the window: {seen['wide']}"] if seen["over"] > 1 else []
+                found += [f"formula not rendered: {x}" for x in seen["raw"] + seen["wrong"]]
+                found += [f"picture missing: {x}" for x in seen["missing"]]
+                if "_modules" not in page.parts:
+                    found += [f"prints as an object: {x}" for x in set(REPR.findall(seen["text"]))]
+                wrong[page] += [f"{width} px: {x}" for x in found]
             outside = {x for x in asked if not x.startswith(("file:", "data:"))}
             wrong[page] += [f"needs the network: {x}" for x in sorted(outside)]
-            if "_modules" not in page.parts:
-                wrong[page] += [f"prints as an object: {x}" for x in set(REPR.findall(seen["text"]))]
         browser.close()
     return wrong
 
@@ -128,13 +133,12 @@ def main():
     pages = sorted(folder.rglob("*.html"))
     if not pages:
         sys.exit(f"folder = {folder} holds no pages; build them first: python -m sphinx docs {folder}")
-    with ThreadPoolExecutor(len(WIDTHS)) as pool:
-        seen = dict(zip(WIDTHS, pool.map(lambda width: look(pages, width), WIDTHS), strict=True))
+    with ThreadPoolExecutor(BROWSERS) as pool:
+        seen = ChainMap(*pool.map(look, (pages[i::BROWSERS] for i in range(BROWSERS))))
     dead = dead_links(folder)
     faults = 0
     for page in pages:
-        found = [f"{width} px: {x}" for width in WIDTHS for x in seen[width][page]]
-        found += [f"dead link: {x}" for x in dead[page]]
+        found = seen[page] + [f"dead link: {x}" for x in dead[page]]
         faults += len(found)
         for fault in found:
             print(f"{page.relative_to(folder)}: {fault}")

@@ -181,7 +181,13 @@ def mp_orthant4(correlations):
     """P4 by Plackett's identity along the line from the identity matrix; panels graded towards the end of the line.
 
     With panels of ratio 1/10 the nearest singularity of each lies 0.1/0.9 panel lengths away: 48 nodes give 1e-26.
+    The first singularity beyond t = 1 lies where 1 + t (P - 1) is not positive definite, at 1 / (1 - smallest
+    eigenvalue): panels need not be shorter than that eigenvalue.
     """
+    P = np.eye(4)
+    P[np.triu_indices(4, 1)] = [float(r) for r in correlations]
+    smallest = np.linalg.eigvalsh(P, UPLO="U")[0]
+    decades = 30 if smallest < 1e-14 else int(np.ceil(-np.log10(smallest)))  # 1e-14: its rounding
 
     def rate(t):
         a, b, c, d, e, f = (t * r for r in correlations)  # 01, 02, 03, 12, 13, 23
@@ -195,7 +201,7 @@ def mp_orthant4(correlations):
         )
         return sum(r / mp.sqrt(1 - rt * rt) * (mp.pi / 2 + _asin_partial(*args)) for r, rt, args in pairs if r)
 
-    ends = [mp.mpf(0)] + [1 - mp.mpf(10) ** -k for k in range(1, 31)] + [mp.mpf(1)]
+    ends = [mp.mpf(0)] + [1 - mp.mpf(10) ** -k for k in range(1, decades + 1)] + [mp.mpf(1)]
     total = mp.mpf(0)
     for left, right in zip(ends[:-1], ends[1:], strict=True):
         half = (right - left) / 2

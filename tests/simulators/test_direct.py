@@ -104,7 +104,7 @@ def test_sgd_on_a_spectrum_and_with_batches_approaches_the_ode():
         ("absolute", "relu"),
     ],
 )
-def test_sgd_approaches_the_ode_at_published_sizes(student, teacher):
+def test_sgd_of_every_pair_approaches_the_ode(student, teacher):
     model = ov.committee_machine(
         3,
         2,
@@ -119,7 +119,8 @@ def test_sgd_approaches_the_ode_at_published_sizes(student, teacher):
     start = ov.State.from_overlaps(
         model, Q=0.5 * np.eye(3), R=[[0.3, 0.0], [-0.1, 0.2], [0.1, 0.1]], T=[[1, 0.1], [0.1, 0.8]]
     )
-    assert_approaches_the_ode(model, start, (1000, 4000), runs=16, factor=1.6)
+    # 64 runs at N = 1000 know the mean as well as 16 at 4000, for a quarter of the cost
+    assert_approaches_the_ode(model, start, (250, 1000), runs=64, factor=1.6)
 
 
 def test_a_user_function_runs_as_plain_python(rng):

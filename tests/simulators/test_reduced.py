@@ -64,6 +64,12 @@ CASES = {
 }
 
 
+@pytest.fixture
+def short_runs(monkeypatch):
+    """Thousands of runs of a few steps: no more drawn for each than it uses, which is another order of the same law."""
+    monkeypatch.setattr(reduced, "BLOCK", 2**8)
+
+
 def make(case, seed, **options):
     """Model, initial weights W, W_star and State of a case."""
     N, K, M, own, special = CASES[case]
@@ -234,6 +240,7 @@ def linear_moments(model, start, N, steps):
         (8, [1, 2, 5], [2.0, 0.5, 0.8], 2),
     ],
 )
+@pytest.mark.usefixtures("short_runs")
 def test_mean_of_a_linear_student_is_exact_at_finite_size(N, sizes, s, batch_size):
     model = ov.committee_machine(
         1,
@@ -278,6 +285,7 @@ def variance_over_sizes(sizes, runs, steps_of):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_runs")
 def test_fluctuations_are_those_of_independent_steps():
     """After few steps, Var = steps Var(one step), up to O(1/N) from |x|^2/N and from the drift of the state."""
     runs = 2000
@@ -289,19 +297,20 @@ def test_fluctuations_are_those_of_independent_steps():
 @pytest.mark.slow
 def test_fluctuations_shrink_as_one_over_n():
     runs = 400
-    scaled, one = variance_over_sizes([10**2, 10**3, 10**4, 10**5, 10**6], runs, lambda N: N // 50)
+    scaled, one = variance_over_sizes([10**2, 10**3, 10**4, 10**5], runs, lambda N: N // 50)
     # alpha = 0.02: 4.5 sigma of a variance (more at N = 100, where two steps are far from Gaussian), and O(alpha) drift
-    excess = np.array([10 / 2, 10 / 20, 0, 0, 0])
+    excess = np.array([10 / 2, 10 / 20, 0, 0])
     assert np.all(np.abs(scaled / one - 1) < (4.5 * np.sqrt((2 + excess) / runs) + 0.06)[:, None])
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_runs")
 def test_mean_differs_from_the_ode_as_one_over_n():
     """N (mean - ODE) is the same at N and 2 N, up to O(1/N), and not zero."""
-    model = ov.committee_machine(1, 1, eta=2.0)
+    model = ov.committee_machine(1, 1, eta=3.5)  # the shift grows faster with eta than its noise does
     start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.3]], T=[[1.0]])
     theory = ov.solve(model, start, [1.0])
-    runs, gap, error = 16_000, {}, {}
+    runs, gap, error = 12_000, {}, {}
     for N in (20, 40):
         records = [reduced_run(model, start, N, [N], stream) for stream in np.random.default_rng(N).spawn(runs)]
         ends = np.array([[q[0, 0, 0, 0], r[0, 0, 0, 0]] for q, r, _ in records])
@@ -337,6 +346,7 @@ def statistics(model, q, r, v):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
+@pytest.mark.usefixtures("short_runs")
 def test_law_of_direct_sgd(law):
     """Kolmogorov-Smirnov at two times and on the increments between them: 1e-3 with Bonferroni's correction."""
     case, options = LAWS[law]

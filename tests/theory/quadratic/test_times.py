@@ -125,7 +125,7 @@ def test_half_loss_times_grow_with_the_logarithm_of_n(eta):
 @pytest.mark.slow
 def test_half_loss_times_of_sgd_grow_with_the_logarithm_of_n():
     """The same slope, from runs that are exact in law at each N; without the noise of the norm it would be 1.67."""
-    model, sizes, runs, alpha = ov.quadratic_network(4, 2, eta=0.6), (800, 12800), 40, np.linspace(0, 34, 171)
+    model, sizes, runs, alpha = ov.quadratic_network(4, 2, eta=0.6), (400, 6400), 40, np.linspace(0, 34, 171)
     means, errors = [], []
     for N in sizes:
         rngs = np.random.default_rng(N).spawn(runs)
