@@ -233,6 +233,23 @@ def test_linear_units_keep_rtol_at_any_number_of_eigenvalues(L, beta, monkeypatc
         assert np.max(np.abs(before.eps_g - exact) / error) > 3
 
 
+@pytest.mark.parametrize("name, L, beta", [("erf", 256, 0.1), slow("erf", 256, 2.0), slow("relu", 64, 1.0)])
+def test_erf_and_relu_keep_one_tolerance_and_come_to_the_end(name, L, beta, monkeypatch):
+    """At the tightest tolerance: their errors are rounding, which shares do not lower; they would only cost."""
+    model = ov.committee_machine(
+        2, 2, activation=getattr(ov, name), eta=0.2, normalised=True, spectrum=ov.power_law(beta=beta, L=L)
+    )
+    start = model.random_start(N=100 * L, rng=1, student_scale=0.1, teacher="ideal")
+    alpha = np.geomspace(1, 1e4, 9)
+    traj = ov.solve(model, start, alpha, method="structured", rtol=1e-11)
+    assert traj.success and np.all(System(model, start).shares == 1)
+    monkeypatch.setattr(System, "polynomial", True)
+    shared = ov.solve(model, start, alpha, method="structured", rtol=1e-11)
+    assert shared.nfev > 1.2 * traj.nfev
+    seen = traj.eps_g > 1e-9  # where rounding is small: the same solution
+    np.testing.assert_allclose(shared.eps_g[seen], traj.eps_g[seen], rtol=1e-4)
+
+
 def test_blocks_without_speed_or_coordinates_have_shares():
     """s_l = 0 never moves, p_l = 0 holds nothing: every share is a positive number all the same."""
     spectrum = ov.Spectrum([2.0, 1.0, 0.0, 0.5], [0.3, 0.3, 0.4, 0.0])
