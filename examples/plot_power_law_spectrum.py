@@ -25,7 +25,7 @@ from overlaps.theory import plateau
 
 N, ETA, SCALE = 1024, 0.1, 0.01
 COLORS = {1: "midnightblue", 4: "teal", 16: "darkorange", 64: "firebrick"}
-BEHIND = {1: 2800, 4: 1200, 16: 450, 64: 60}  # the plateau
+BEHIND = {1: 2600, 4: 1200, 16: 450, 64: 30}  # the plateau
 
 
 def learn(L, alpha):

@@ -26,7 +26,7 @@ def class_moments(features, beta, s, G):
     """Means and slopes E f' (N,), covariance (N, N) of f(beta + s u) for u ~ N(0, G) of unit variances.
 
     Mehler's series in the correlations: with c_r(i) = E[he_r(u) f(beta_i + s u)], orthonormal he_r, the covariance is
-    the sum of G_ij^r c_r(i) c_r(j) over r > 0; what follows r is below |G_ij|^(r + 1) times the standard deviations.
+    the sum of G_ij^r c_r(i) c_r(j) over r > 0; what follows r is below abs(G_ij)^(r + 1) times the standard deviations.
     """
     N, R = len(beta), rules.RANGE
     largest = np.max(np.abs(G - np.eye(N)))
