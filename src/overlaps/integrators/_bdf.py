@@ -33,9 +33,11 @@ FROZEN = types.Tuple([VECTOR, MATRIX, MATRIX, CUBE, CUBE, CUBE, CUBE, CUBE, MATR
 SPECTRUM = types.Tuple([VECTOR, VECTOR, CUBE, REAL, REAL, REAL])
 NEWTON = types.Tuple([MATRIX, INTS, MATRIX, MATRIX])
 TOLERANCES = types.UniTuple(REAL, 7)
+BLOCKS = types.Tuple([CUBE, CUBE])
+ITERATE = INT(*FIRST[:4], SPECTRUM, FROZEN, NEWTON, TOLERANCES, REAL, REAL, INT, MATRIX, BLOCKS, VECTOR, INTS)
 SIGNATURE = INT(
-    *FIRST, SPECTRUM, FROZEN, NEWTON, TOLERANCES, VECTOR, BOOL, INT, MATRIX, MATRIX, types.Tuple([CUBE, CUBE]),
-    VECTOR, MATRIX, INTS,
+    types.FunctionType(ITERATE), *FIRST, SPECTRUM, FROZEN, NEWTON, TOLERANCES, VECTOR, BOOL, INT, MATRIX, MATRIX,
+    BLOCKS, VECTOR, MATRIX, INTS,
 )  # fmt: skip
 
 NEW_JACOBIAN = 3  # comes back for one, beside VANISHED, PLAIN, LOOK
@@ -140,7 +142,7 @@ def velocity(flow, closure, constants, work, y, dy):
 @jit
 def newton_iteration(flow, closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows,
                      blocks, clock, place):  # fmt: skip
-    """Solve d = c f(y + d) - psi from the prediction y; (whether it converged, iterations)."""
+    """Solve d = c f(y + d) - psi from the prediction y; the number of iterations, negative if it did not converge."""
     tolerance, rounding = tolerances[4:6]
     t_new, n, before = clock[END], rows.shape[1], 0.0
     c = (t_new - clock[T]) / ALPHA[order]
@@ -158,24 +160,24 @@ def newton_iteration(flow, closure, constants, work, spectrum, frozen, newton, t
             bad += 0.0 * b[l]
             b[l] = c * b[l] - psi[l] - d[l]
         if bad != 0.0:
-            return False, k + 1
+            return -(k + 1)
         correct(frozen, spectrum, clock[C], newton, b, blocks[0], blocks[1], x)
         # what is rounding has no rate of convergence; the first correction, of which the error estimate is made, counts
         least = rounded if clock[TRIED] == t_new else 0.0
         clock[TRIED] = t_new
         if negligible(x, y, share, 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
-            return True, k + 1
+            return k + 1
         size = norm(x, scale)
         rate = size / before if k > 0 else 0.0
         if k > 0 and (rate >= 1.0 or rate ** (ITERATIONS - k) / (1.0 - rate) * size > tolerance):
-            return False, k + 1
+            return -(k + 1)
         for l in range(n):
             new[l] += x[l]
             d[l] += x[l]
         if k > 0 and rate / (1.0 - rate) * size < tolerance:
-            return True, k + 1
+            return k + 1
         before = size
-    return False, ITERATIONS
+    return -ITERATIONS
 
 
 @jit(bare=True)
@@ -207,14 +209,15 @@ def next_order(D, order, error, scale):
 
 
 @jit(fast=True, bare=True)
-def march(flow, closure, constants, work, control, spectrum, frozen, newton, tolerances, times, every_step, budget,
-          rows, D, blocks, clock, out, place):  # fmt: skip
+def march(iterate, flow, closure, constants, work, control, spectrum, frozen, newton, tolerances, times, every_step,
+          budget, rows, D, blocks, clock, out, place):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
 
-    NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step.  ``clock`` and ``place`` are kept
-    between calls.  ``control`` = (rtol, atol that were asked for, largest step, largest overlap, whether students
-    have kinks, level of eps_g), ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of
-    Newton's iteration, rounding of its solution, level of eps_g below which steps are smaller).
+    ``iterate`` is ``newton_iteration``.  NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step.
+    ``clock`` and ``place`` are kept between calls.  ``control`` = (rtol, atol that were asked for, largest step,
+    largest overlap, whether students have kinks, level of eps_g), ``tolerances`` = (rtol, atol per step, least factor
+    on both, least atol, that of Newton's iteration, rounding of its solution, level of eps_g below which steps are
+    smaller).
     """
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     base_rtol, base_atol, least_factor, least_atol, _, _, sensitive = tolerances
@@ -251,11 +254,11 @@ def march(flow, closure, constants, work, control, spectrum, frozen, newton, tol
                 factorise(frozen, spectrum, clock[C], newton)
                 place[FACTORISED] = 1
                 place[FACTORISATIONS] += 1
-            converged, iterations = newton_iteration(
+            iterations = iterate(
                 flow, closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks,
                 clock, place,
             )  # fmt: skip
-            if not converged:
+            if iterations < 0:
                 place[FACTORISED] = 0
                 if not current:
                     clock[H], place[ASKED] = h, 1

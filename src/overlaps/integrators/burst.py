@@ -120,6 +120,7 @@ class Backward(Burst):
         """Arrays that are kept between calls."""
         solver = self.solver
         L, K, M = solver.system.shape
+        ready(*self.kernels, _bdf.newton_iteration, _bdf.ITERATE)
         ready(*self.kernels, _bdf.march, _bdf.SIGNATURE)
         self.rows, self.D = np.zeros((9, solver.n)), np.array(solver.D)
         self.y, self.y_old, self.new = self.rows[:3]
@@ -135,8 +136,8 @@ class Backward(Burst):
         while True:
             rotated = solver.J.rotated
             code = _bdf.march(
-                *self.kernels, self.constants, self.work, self.control, rotated.spectrum, rotated.frozen, self.newton,
-                solver.tolerances, *self.stops, self.budget, *self.moving,
+                _bdf.newton_iteration, *self.kernels, self.constants, self.work, self.control, rotated.spectrum,
+                rotated.frozen, self.newton, solver.tolerances, *self.stops, self.budget, *self.moving,
             )  # fmt: skip
             solver.h_abs, solver.order, solver.nlu = float(self.clock[1]), int(self.place[3]), int(self.place[7])
             solver.D[:] = self.D
