@@ -126,24 +126,75 @@ def letters(readout, fractions):
     return distinct, np.bincount(index, weights=parts)
 
 
-def given_rows(c, beta, lam, bulk):
-    """Response of one block, W0 W0^T of given eigenvalues: V1 = <c D/S>, V2 = <1/S>, S = lam + Vh2 + c D Vh1.
+class Eigenvalues:
+    """The law of D, eigenvalues of W0 W0^T, by its R-transform at -m: f = <D / (s + D)> / m where <1 / (s + D)> = m."""
 
-    b is a part of the rows: T = beta V1 / (1 - beta V1 Vh1), the resolvent without b. For independent rows that is
-    beta c V2, for orthonormal ones what :func:`orthonormal_rows` says.
+    def __init__(self, bulk):
+        self.D, counts = np.unique(bulk, return_counts=True)
+        self.weight = counts / counts.sum()
+
+    def at(self, m):
+        """The s, and f with the divided differences of f and m f, at positive m (B,)."""
+        s = np.maximum(1 / m - 1, self.weight[0] / m - self.D[0])  # both from below, where Newton's method stays
+        for _ in range(ITERATIONS):
+            inverse = 1 / (s[:, None] + self.D)
+            mean = inverse @ self.weight
+            step = (1 / m - 1 / mean) * mean**2 / (inverse**2 @ self.weight)
+            s = s + step
+            if np.all(np.abs(step) <= 1e-15 * (np.abs(s) + self.D[-1])):
+                break
+        inverse = 1 / (s[:, None] + self.D)
+        f = inverse @ (self.weight * self.D) / m
+        pairs = self.weight * inverse[:, None] * inverse
+        of_h = pairs @ self.D / pairs.sum(axis=2)
+        spread = np.sum(pairs * (self.D - f[:, None]) ** 2, axis=2)  # without cancellation
+        return f, -spread / ((s[:, None] + f) * pairs.sum(axis=2) * m[:, None]), of_h
+
+
+def given_rows(c, beta, lam, bulk, fractions):
+    """Response of blocks of rows W0, W0 W0^T of given eigenvalues and of eigenvectors that know nothing of the blocks.
+
+    With P = diag(rho c g), M = P^(1/2) Vh1 P^(1/2) and f(M) by the R-transform of the eigenvalues,
+
+        V1 = P^(1/2) f(M) P^(1/2),      rho_b = V2_b (lam + Vh2_b) + (V1 Vh1)_bb,      T = (1 - beta V1 Vh1)^-1 beta V1.
+
+    For independent rows f = 1 / (1 + beta m), for orthonormal ones 1: what is said above.
     """
-    values, counts = np.unique(bulk, return_counts=True)
-    D, share = c * values, counts / counts.sum()
+    packing, law, one = Packing(c.size), Eigenvalues(bulk), np.eye(c.size)
+    X1, X2 = directions(packing)
+
+    def parts(g, Vh1, Vh2):
+        """Left minus right sides of the equations of V2, their slopes by log g, and what V1 is made of."""
+        root = np.sqrt(fractions * c * g)
+        m, U = np.linalg.eigh(root[:, None] * Vh1 * root)
+        m = np.maximum(m, 1e-12)
+        f, of_f, of_h = law.at(m)
+        pairs = U[:, :, None] * U[:, None, :]
+        slopes = np.einsum("bij,ij,cij->bc", pairs, of_h * (m[:, None] + m) / 2, pairs)
+        F = g * (lam + Vh2) + U**2 @ (m * f) / fractions
+        return F, np.diag(g * (lam + Vh2)) + slopes / fractions[:, None], (root, m, U, f, of_f, of_h)
 
     def response(Vh):
-        S = lam + Vh[1] + D * Vh[0]
-        i0, i1, i2 = (np.sum(share * D**n / S**2) for n in range(3))
-        V1, V2 = np.sum(share * D / S), np.sum(share / S)
-        rest = 1 / (1 - beta * V1 * Vh[0])
-        slope = -np.array([[i2, i1], [i1, i0]])
-        T = beta * V1 * rest
-        dT = beta * slope[0] * rest**2 + np.array([T**2, 0.0])
-        return Response(np.array([V1, V2]), slope, np.array([[T]]), dT.reshape(2, 1, 1))
+        Vh1, Vh2 = packing.unpack(Vh)
+        g = 1 / (lam + Vh2)
+        for _ in range(ITERATIONS):
+            F, slopes, _ = parts(g, Vh1, Vh2)
+            step = np.linalg.solve(slopes / F[:, None], np.log(F))
+            g = g * np.exp(-np.clip(step, -3.0, 3.0))
+            if np.max(np.abs(step)) < 1e-15:
+                break
+        _, slopes, (root, m, U, f, of_f, of_h) = parts(g, Vh1, Vh2)
+        inner = U.T @ (root[:, None] * X1 * root) @ U
+        kick = g * X2 + np.einsum("bi,jik,bk->jb", U, of_h * inner, U) / fractions
+        dx = -np.linalg.solve(slopes, kick.T).T
+        both = (dx[:, :, None] + dx[:, None, :]) / 2
+        inner = inner + U.T @ (both * ((U * m) @ U.T)) @ U
+        V1 = root[:, None] * ((U * f) @ U.T) * root
+        dV1 = both * V1 + root[:, None] * (U @ (of_f * inner) @ U.T) * root
+        Y = np.linalg.inv(one - beta * V1 @ Vh1)
+        T = beta * Y @ V1
+        dT = beta * Y @ dV1 @ Y.T + T @ X1 @ T.T
+        return Response(packing.pack(V1, fractions * g), packed_rows(packing, dV1, fractions * g * dx), T, dT)
 
     return response
 
@@ -234,6 +285,7 @@ def neurons(model, d):
 
 def checked(model):
     """r, c and fractions of a model: numbers for one block, arrays (B,) for several."""
+    law = {}
     if check.choice("rows", model.rows, ROWS) == "orthonormal" and model.beta > 1:
         raise ValueError(
             f"beta = {check.shown(model.beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
@@ -246,20 +298,16 @@ def checked(model):
                 f"bulk = {check.shown(model.bulk)}; expected eigenvalues >= 0 of mean 1 (rows of norm 1), at most "
                 f"the fraction 1/beta = {1 / model.beta:.4g} of them not zero."
             )
-        if np.ndim(model.r) or np.ndim(model.c) or model.rows != "iid":
-            raise ValueError(
-                "bulk goes with one block and without rows=; expected r and c as numbers. The spectrum of all rows "
-                "does not say how those of several blocks lie to each other."
-            )
-        one = {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0)}
-        return one | {"bulk": bulk, "offset": check.number("offset", model.offset)}
+        if model.rows != "iid":
+            raise ValueError(f"rows = {model.rows!r} with bulk=; expected one of the two: bulk is the law of the rows.")
+        law = {"bulk": bulk}
     if np.ndim(model.r) == 0 and np.ndim(model.c) == 0:
         if model.fractions is not None:
             raise ValueError(
                 f"fractions = {check.shown(model.fractions)} with a single block; expected r as a sequence."
             )
         one = {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0, hint="c is a variance.")}
-        return one | {"offset": check.number("offset", model.offset, hint="Several go with r as a sequence.")}
+        return law | one | {"offset": check.number("offset", model.offset, hint="Several go with r as a sequence.")}
     r = check.array("r", model.r, ("B",), hint="One spike for each block.")
     c = check.array("c", np.full(r.shape, model.c) if np.ndim(model.c) == 0 else model.c, r.shape)
     if r.size == 0 or np.any(c <= 0):
@@ -277,4 +325,4 @@ def checked(model):
             f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
             "their fractions."
         )
-    return {"r": r, "c": c, "offset": offset, "fractions": shares("r", r.size, model.fractions)}
+    return law | {"r": r, "c": c, "offset": offset, "fractions": shares("r", r.size, model.fractions)}

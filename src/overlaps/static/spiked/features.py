@@ -64,7 +64,7 @@ class SpikedRandomFeatures(Record):
         W_0 with independent rows, or (beta <= 1) with orthonormal ones.
     bulk : array_like, shape (p,), optional
         Eigenvalues >= 0 of W_0 W_0^T, of mean one: any number that represents their law, zeros included. In place of
-        ``rows``; for one block. The spike, the target and 1 are generic with respect to W_0.
+        ``rows``. The spike, the target and the blocks are generic with respect to W_0.
     offset : float or sequence of float, shape (B,)
         Quenched pre-activation biases, sigma(w.x + offset) in each block.
     breakpoints, student_breakpoints : sequence of float

@@ -30,13 +30,13 @@ class Levels:
 
 def response(model, lam):
     """How the resolvent of the model's rows answers to the data."""
+    c, fractions = np.atleast_1d(model.c), np.ones(1) if model.fractions is None else model.fractions
     if model.bulk is not None:
-        return blocks.given_rows(model.c, model.beta, lam, model.bulk)
+        return blocks.given_rows(c, model.beta, lam, model.bulk, fractions)
     if np.ndim(model.r) == 0 and model.rows == "iid":
         return ridge.marchenko_pastur(model.c, model.beta, lam)
     rows = blocks.iid_rows if model.rows == "iid" else blocks.orthonormal_rows
-    fractions = np.ones(1) if model.fractions is None else model.fractions
-    found = rows(np.atleast_1d(model.c), model.beta, lam, fractions)
+    found = rows(c, model.beta, lam, fractions)
     return found if np.ndim(model.r) < 2 else blocks.along(found, model.r.shape[1])
 
 

@@ -438,6 +438,11 @@ def feature_spectrum(model: "SpikedRandomFeatures", *, alpha: float, points: int
     alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over the dimension, n/d.")
     points = check.count("points", points, least=16)
     check.spiked_features(model)
+    if model.bulk is not None and np.ndim(model.r):
+        raise ValueError(
+            f"bulk = {check.shown(model.bulk)} with several blocks; expected one, or rows='iid' or 'orthonormal': "
+            "the spectrum of given rows is built for one."
+        )
     law = _Law(model, alpha)
     edges = _edges(law)
     grids = [_Interval(low, high, points) for low, high in edges]
