@@ -94,6 +94,17 @@ def test_the_cluster_equations_predict_what_is_learned():
     assert runs.mean("eps_g")[-1] > 10 * true[-1]
 
 
+@pytest.mark.slow
+def test_the_same_of_features_without_jumps():
+    model = manifold(features=np.tanh)
+    weights = random_weights(np.random.default_rng(3), 400, 200)
+    theory = ov.solve(*ov.compress(*model.cluster_realisation(**weights, latents=LAW), 80), [1, 10], rtol=1e-6)
+    with pytest.warns(RuntimeWarning, match="fresh samples|moments"):
+        runs = ov.simulate(model, N=400, alpha=[1, 10], rng=7, runs=3, weights=tuple(weights.values()), latents=LAW)
+    np.testing.assert_allclose(theory.eps_g, runs.mean("test_error"), rtol=0.1)  # as above
+    assert runs.mean("eps_g")[-1] > 5 * theory.eps_g[-1]
+
+
 def test_overlaps_with_latents_are_not_simulated(rng):
     """Neither the part of the teachers that is not linear in the inputs nor their means are overlaps with inputs."""
     mixture, start = manifold().cluster_realisation(**random_weights(rng, 20, 10), latents=LAW)

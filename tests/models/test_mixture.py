@@ -55,6 +55,7 @@ def test_two_clusters():
     traj = ov.solve(*two_clusters(), [0, 10, 50], rtol=1e-10)
     assert traj.success and traj.m.shape == (3, 1, 2, 2) and traj.R.shape == (3, 2, 0)
     assert traj.eps_g[1:] == pytest.approx([0.1291461129, 0.1089085910], abs=1e-9)
+    assert traj.classification_error()[1:] == pytest.approx([0.0809758786, 0.0727953460], abs=1e-9)
     assert traj.v[1] == pytest.approx([0.8404033421, 0.3789393264], abs=1e-9)
     assert traj.Q[1][np.triu_indices(2)] == pytest.approx([1.1347980109, 0.4170131019, 0.4649752873], abs=1e-9)
     assert traj.mean_fields[1, :, 0] == pytest.approx([1.4644557680, 0.6818850205], abs=1e-9)
