@@ -79,7 +79,7 @@ def info():
 def warm(students):
     """Compile kernels of the students named, by solving, simulating and linearising the smallest problems there are."""
     os.environ["OVERLAPS_QUIET"] = "1"  # the bar says it
-    named = [*KNOWN] if "all" in students else students or ["erf"]
+    named = [*KNOWN] if "all" in students else students
     tasks = [*_integrations(named), *_simulations(named)]
     clock, before = time.perf_counter(), watch.count
     with bar(True, len(tasks), "tasks") as tick, warnings.catch_warnings():
@@ -161,14 +161,14 @@ def main(arguments=None):
     job.add_argument("config", help="the file, see overlaps.configuration")
     commands.add_parser("info", help="versions, cores, cache folder")
     job = commands.add_parser("warm", help="compile kernels into the cache, with a progress bar")
-    job.add_argument("students", nargs="*", choices=[*KNOWN, "all"], help="whose kernels (default: erf)")
+    job.add_argument("students", nargs="*", choices=[*KNOWN, "all"], default="erf", help="whose kernels (default: erf)")
     options = parser.parse_args(arguments)
     if options.command == "demo":
         demo(options.output)
     elif options.command == "run":
         _run(parser, options.config)
     elif options.command == "warm":
-        warm(options.students)
+        warm([options.students] if isinstance(options.students, str) else options.students)  # the default is no list
     else:
         info()
 

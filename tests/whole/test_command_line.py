@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 import overlaps as ov
-from overlaps.__main__ import _integrations, main
+from overlaps.__main__ import KNOWN, _integrations, main
 
 
 def test_command_line(capsys):
@@ -22,12 +22,17 @@ def test_command_line(capsys):
 @pytest.mark.slow
 def test_warm_says_what_it_compiled_and_where(capsys, monkeypatch):
     """Two of its tasks, so that the test is short."""
-    monkeypatch.setattr("overlaps.__main__._integrations", lambda named: list(islice(_integrations(named), 2)))
-    monkeypatch.setattr("overlaps.__main__._simulations", lambda named: [])
+    asked = []
+    monkeypatch.setattr("overlaps.__main__._integrations", lambda named: list(islice(_integrations(named[:1]), 2)))
+    monkeypatch.setattr("overlaps.__main__._simulations", lambda named: asked.append(named) or [])
     with pytest.raises(SystemExit):
         main(["warm", "sigmoid"])
     assert "invalid choice: 'sigmoid'" in capsys.readouterr().err
-    main(["warm", "linear"])
+    main(["warm"])
+    main(["warm", "all"])
+    capsys.readouterr()
+    main(["warm", "linear", "relu"])
+    assert asked == [["erf"], [*KNOWN], ["linear", "relu"]]
     told = capsys.readouterr()
     assert "2/2 tasks" in told.err
     assert "nothing to compile: all kernels were found in" in told.out or "kernels compiled in" in told.out
