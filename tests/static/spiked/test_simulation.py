@@ -596,5 +596,9 @@ def test_bad_corrections():
     blocks = SpikedRandomFeatures(np.tanh, np.sin, r=(0.7, 2.5), gamma=0.9, beta=1.0)
     with pytest.raises(ValueError, match="one block"):
         gaussian_rows(blocks, alpha=1.0, lam=0.1)
+    given = step_model(np.sin, **SIN, bulk=(0.5, 1.5))
+    for found in (gaussian_rows, finite_batch_network):
+        with pytest.raises(ValueError, match="independent rows"):
+            found(given, alpha=1.0, lam=0.1)
     with pytest.raises(ValueError, match="lam = 0"):
         finite_batch_network(step_model(np.sin, **SIN), alpha=1.0, lam=0)

@@ -291,7 +291,8 @@ def row_covariance(model):
 
 
 def _single_block(model):
-    if not isinstance(model, SpikedRandomFeatures) or np.ndim(model.r) > 0 or model.rows != "iid":
+    alike = isinstance(model, SpikedRandomFeatures) and model.rows == "iid" and model.bulk is None
+    if not alike or np.ndim(model.r) > 0:
         raise ValueError(
             f"model = {check.shown(model)}; expected a SpikedRandomFeatures of one block with independent rows."
         )
