@@ -61,13 +61,12 @@ def test_information_by_direct_sums():
 @pytest.mark.slow
 @pytest.mark.parametrize("activation", [HE3, {3: 0.4, 4: 0.6}], ids=str)
 def test_information_is_the_slope_of_the_entropy(activation):
-    """-d ln N / dq_i = h_i, two unequal features."""
+    """-d ln N / dq_i = h_i, two unequal features, in a direction that weighs them unequally."""
     teacher = HierarchicalTeacher(v2=[0.7, 0.3], noise=2.0, activation=activation, channel="exact")
-    q, step = np.array([0.6, 0.3]), 1e-3
+    q, change, step = np.array([0.6, 0.3]), np.array([1.0, -3.0]), 1e-3
+    up, down = (teacher.information(q + sign * step * change).power for sign in (1, -1))
     h = teacher.information(q).h
-    for i in range(2):
-        up, down = (teacher.information(q + s * step * np.eye(2)[i]).power for s in (1, -1))
-        assert h[i] == pytest.approx(-math.log(up / down) / (2 * step), rel=1e-4)  # differences of second order
+    assert h @ change == pytest.approx(-math.log(up / down) / (2 * step), abs=1e-4 * h.max())  # second order
 
 
 @pytest.mark.slow
@@ -162,7 +161,7 @@ def test_equal_readouts(k, eps, spread):
 @pytest.mark.slow
 def test_power_law():
     teacher = HierarchicalTeacher(beta=1.0, k=20, noise=0.3**0.5, activation=HE3, channel="exact")
-    found = teacher.solve(nu=30, samples=16)
+    found = teacher.solve(nu=30, samples=6)
     assert abs(found.eps - 0.1827) < 4 * math.hypot(5e-4, found.eps_err) and found.eps_err < 2e-3
     assert np.allclose(found.q[:5], [0.989, 0.955, 0.890, 0.795, 0.615], atol=0.02) and found.converged
     assert dataclasses.replace(teacher, channel="gaussian").solve(nu=30).eps < 0.17

@@ -144,7 +144,7 @@ def test_students_from_random_starts(alpha, found):
     here = teacher(20, 0.2)
     bayes = here.solve(nu=40 * alpha)
     runs = [
-        train_student(here, d=40, n=1600 * alpha, width=bayes.k_c, rng=seed, steps=20_000, rate=0.02)
+        train_student(here, d=40, n=1600 * alpha, width=bayes.k_c, rng=seed, steps=8_000, rate=0.02)
         for seed in range(3)
     ]
     ratios = np.array([run.eps[-1] for run in runs]) / bayes.eps
