@@ -9,7 +9,7 @@ same error at every k; the exact law of a label,
 
 gives a larger one, by 0.4/k at k = 1 and 0.86/k at k = 64. Samples of the posterior (Hamiltonian Monte Carlo from the
 teacher, bars from the spread between data sets) agree with it within three bars; both theories are for d -> infinity
-at fixed k. Samples at k = 4 to 64 lie above it, more so at d = 64 than at d = 128: d has to be large against k.
+at fixed k. Samples at k = 4 to 64 lie above it, at k = 32 and 64 more so with d = 64: d has to be large against k.
 
 The exact channel leaves out overlaps between different features, which He_3 has; the cross at k = 2 keeps them
 (``overlaps="matrix"``).
