@@ -226,7 +226,7 @@ for alpha0, off in networks.items():
 #   the distance of the target from a plane in function space.
 
 # %%
-rates = np.geomspace(0.3, 30, 60)
+rates = np.geomspace(0.3, 30, 31)
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
 optimum = {}
 for i, alpha0 in enumerate((1.0, 4.0, 16.0, math.inf)):
