@@ -155,7 +155,7 @@ def test_short_chains_are_called_so():
 @pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # chains begin in equilibrium
 def test_nishimori():
     """E |y - f_W(X)|^2 / n = Delta at every d."""
-    found = sample_posterior(equal(3), d=30, nu=9, rng=7, runs=24, steps=300, warmup=100)
+    found = sample_posterior(equal(3), d=30, nu=9, rng=7, runs=24, steps=60, warmup=40)
     assert abs(found.noise - 0.5) < 4 * found.noise_err < 0.06
 
 
