@@ -240,20 +240,53 @@ class SpikedSubspace(Record):
         return solving.Levels(self.coefficients)
 
     def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> "SpikedSolution":
-        """Test and training error, and order parameters: :meth:`SpikedRandomFeatures.solve`.
+        """Test and training error, and order parameters, of ridge regression.
 
-        ``theta`` has shape (B, R), ``psi`` (B, J).
+        Parameters
+        ----------
+        alpha : float
+            Samples, n/d > 0.
+        lam : float
+            Ridge penalty > 0 of the objective ``sum (y - yhat)^2 + lam |a|^2`` (no factor 1/n).
+        d : float
+            Input dimension, as in :meth:`SpikedRandomFeatures.solve`.
+        iterations : int
+            Most Newton iterations.
+
+        Returns
+        -------
+        SpikedSolution
+            ``theta`` has shape (B, R), ``psi`` (B, J). With ``converged`` False and nan instead of numbers where the
+            iteration fails.
         """
         alpha, lam, d = solving.positive_alpha(alpha), solving.positive_lam(lam), solving.dimension(self, d)
         fit = solving.fit(self, alpha, lam, d, iterations=check.count("iterations", iterations))
         return solving.described(self, alpha, lam, d, fit)
 
     def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> "SpikedCurve":
-        """Solutions at several sample sizes: :meth:`SpikedRandomFeatures.curve`."""
+        """Solutions at several sample sizes, each started from the one before.
+
+        Parameters
+        ----------
+        alphas : array_like, shape (n,)
+            Samples, n/d > 0.
+        lam : float or array_like, shape (n,)
+            Ridge penalty > 0, common or one for each point.
+        d : float
+            Input dimension, as in :meth:`solve`.
+        """
         return solving.curve(self, alphas, lam, d)
 
     def optimal_lam(self, alpha: float, d: float = math.inf) -> "OptimalLam":
-        """Ridge penalty of least test error: :meth:`SpikedRandomFeatures.optimal_lam`."""
+        """Ridge penalty of least test error; infinite where no finite penalty beats the limit.
+
+        Parameters
+        ----------
+        alpha : float
+            Samples, n/d > 0.
+        d : float
+            Input dimension, as in :meth:`solve`.
+        """
         return solving.optimal_lam(self, alpha, d)
 
     def bounds(self) -> "Bounds":
@@ -277,7 +310,23 @@ class SpikedSubspace(Record):
     ) -> "OneStepRuns":
         """Draws of these features at finite size, as :func:`overlaps.static.simulate_srf`.
 
-        ``theta`` and ``psi`` are overlaps along the first of the directions.
+        Parameters
+        ----------
+        alpha, lam : float or array_like
+            Samples n/d and ridge penalties, as there.
+        d : int
+            Input dimension.
+        rng : int or numpy.random.Generator
+            Seed or generator; draw i uses its i-th spawned child.
+        draws : int
+            Independent draws of features and data.
+        test : int, optional
+            Fresh samples that each draw is tested on.
+
+        Returns
+        -------
+        OneStepRuns
+            ``theta`` and ``psi`` are overlaps along the first of the directions.
         """
         rows = "orthonormal" if self.rows == "orthonormal" else "sphere"
 
