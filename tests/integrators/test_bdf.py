@@ -659,14 +659,28 @@ COMPILED = {
     "quadratic, batches": dict(activation=ov.quadratic, batch_size=4, eta=0.05),
     "linear, longest step": dict(activation=ov.linear),
 }
+PACES = {  # jumps, smooth factors and knots without a jump; a rate that returns from zero
+    "second layer, decay": {
+        "eta": ov.Schedule.step([0.0, 20.0, 90.0], [1.0, 0.4, 0.7]),
+        "noise": ov.Schedule.cosine(200.0, last=0.1),
+        "weight_decay": ov.Schedule.warmup(60.0, first=0.2),
+    },
+    "quadratic, batches": {
+        "eta": ov.Schedule.step([0.0, 30.0, 50.0], [1.0, 0.0, 1.5]) * ov.Schedule.polynomial(250.0, last=0.2)
+    },
+}
 
 
 @pytest.mark.parametrize("alpha", [(0.0, 300.0), np.geomspace(0.01, 300.0, 300)], ids=["steps", "times"])
-@pytest.mark.parametrize("setting", COMPILED)
-def test_compiled_steps_are_those_of_scipy(setting, alpha):
+@pytest.mark.parametrize(
+    "setting, schedule",
+    [(name, None) for name in COMPILED] + [*PACES.items()],
+    ids=[*COMPILED, *("paced, " + x for x in PACES)],
+)
+def test_compiled_steps_are_those_of_scipy(setting, schedule, alpha):
     model = ov.committee_machine(2, 3, spectrum=ov.power_law(beta=1.0, L=6), **{"eta": 0.3} | COMPILED[setting])
     start = model.random_start(N=600, rng=5)
-    options = dict(rtol=1e-6, max_step=7.0 if "longest" in setting else np.inf)
+    options = dict(rtol=1e-6, max_step=7.0 if "longest" in setting else np.inf, schedule=schedule)
     expected, found = (ov.solve(model, start, alpha, method=method, **options) for method in (OneByOne, "structured"))
     assert found.success and found.message == expected.message
     # Error estimates are differences of overlaps, 1e-16 of numbers of order one in 1e-9: the factor of a step is known

@@ -11,6 +11,7 @@ from numba import types
 
 from .._base.jit import jit
 from ..flow import clear, copy, correct, factorise, mix, tightening
+from ..models import factors
 from ._steps import (
     BOOL,
     CUBE,
@@ -19,6 +20,7 @@ from ._steps import (
     INTS,
     LOOK,
     MATRIX,
+    PACED,
     PLAIN,
     REAL,
     VANISHED,
@@ -27,6 +29,7 @@ from ._steps import (
     close,
     largest,
     notable,
+    velocity,
 )
 
 FROZEN = types.Tuple([VECTOR, MATRIX, MATRIX, CUBE, CUBE, CUBE, CUBE, CUBE, MATRIX])
@@ -34,21 +37,22 @@ SPECTRUM = types.Tuple([VECTOR, VECTOR, CUBE, REAL, REAL, REAL])
 NEWTON = types.Tuple([MATRIX, INTS, MATRIX, MATRIX])
 TOLERANCES = types.UniTuple(REAL, 7)
 BLOCKS = types.Tuple([CUBE, CUBE])
-ITERATE = INT(*FIRST[:4], SPECTRUM, FROZEN, NEWTON, TOLERANCES, REAL, REAL, INT, MATRIX, BLOCKS, VECTOR, INTS)
+ITERATE = INT(*FIRST[:4], PACED, SPECTRUM, FROZEN, NEWTON, TOLERANCES, REAL, REAL, INT, MATRIX, BLOCKS, VECTOR, INTS)
 SIGNATURE = INT(
-    types.FunctionType(ITERATE), *FIRST, SPECTRUM, FROZEN, NEWTON, TOLERANCES, VECTOR, BOOL, INT, MATRIX, MATRIX,
+    types.FunctionType(ITERATE), *FIRST, PACED, SPECTRUM, FROZEN, NEWTON, TOLERANCES, VECTOR, BOOL, INT, MATRIX, MATRIX,
     BLOCKS, VECTOR, MATRIX, INTS,
 )  # fmt: skip
 
 NEW_JACOBIAN = 3  # comes back for one, beside VANISHED, PLAIN, LOOK
 MOST, ITERATIONS = 5, 4  # order, of Newton's method
 SMALLEST, LARGEST, SAFETY = 0.2, 10.0, 0.9
+STALE = 0.2  # relative change of a factor on the rates at which a new Jacobian is cheaper than more iterations
 KAPPA = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
 GAMMA = np.array([0.0, *np.cumsum(1 / np.arange(1, MOST + 1))])
 ALPHA = (1 - KAPPA) * GAMMA
 ERROR = KAPPA * GAMMA + 1 / np.arange(1, MOST + 2)
 TILE = 512  # numbers of a row of differences that are changed at once, so that they stay in the nearest memory
-T, H, ACCOUNT, BEFORE, SHARE, TRIED, END, C = range(8)  # of ``clock``
+T, H, ACCOUNT, BEFORE, SHARE, TRIED, END, C, BOUND, EDGE, U, U_V = range(12)  # of ``clock``
 OUTPUT, RECORDED, EVALUATIONS, ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(8)  # of ``place``
 Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
 
@@ -129,19 +133,9 @@ def negligible(x, y, share, atol, rtol, least):
     return True
 
 
-@jit(bare=True)
-def velocity(flow, closure, constants, work, y, dy):
-    """Fill dy/dalpha; return eps_g."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
-    S, w, A, B, C, dv = work[:6]
-    eps_g = close(closure, constants, work, 1.0, y)
-    flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
-    return eps_g
-
-
 @jit
-def newton_iteration(flow, closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows,
-                     blocks, clock, place):  # fmt: skip
+def newton_iteration(flow, closure, constants, work, pace, spectrum, frozen, newton, tolerances, rtol, atol, order,
+                     rows, blocks, clock, place):  # fmt: skip
     """Solve d = c f(y + d) - psi from the prediction y; the number of iterations, negative if it did not converge."""
     tolerance, rounding = tolerances[4:6]
     t_new, n, before = clock[END], rows.shape[1], 0.0
@@ -153,7 +147,7 @@ def newton_iteration(flow, closure, constants, work, spectrum, frozen, newton, t
         x[l] = y[l] / share[l]
     rounded = rounding * largest(x)
     for k in range(ITERATIONS):
-        velocity(flow, closure, constants, work, new, b)
+        velocity(flow, closure, constants, pace, work, min(t_new, clock[EDGE]), new, b)
         place[EVALUATIONS] += 1
         bad = 0.0
         for l in range(n):
@@ -208,21 +202,33 @@ def next_order(D, order, error, scale):
     return change, best
 
 
+@jit(bare=True)
+def stale(pace, clock):
+    """Whether the rates have moved away from those of the last Jacobian, clock[U] and clock[U_V], by a share STALE."""
+    channels, codes, edges, data = pace[:4]
+    if channels.size == 0:
+        return False
+    now, u, u_v = pace[7][0], clock[U], clock[U_V]
+    factors(min(clock[T], clock[EDGE]), channels, codes, edges, data, now)
+    return abs(now[0] - u) > STALE * u or abs(now[1] - u_v) > STALE * u_v
+
+
 @jit(fast=True, bare=True)
-def march(iterate, flow, closure, constants, work, control, spectrum, frozen, newton, tolerances, times, every_step,
-          budget, rows, D, blocks, clock, out, place):  # fmt: skip
+def march(iterate, flow, closure, constants, work, control, pace, spectrum, frozen, newton, tolerances, times,
+          every_step, budget, rows, D, blocks, clock, out, place):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
 
-    ``iterate`` is ``newton_iteration``.  NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step.
-    ``clock`` and ``place`` are kept between calls.  ``control`` = (rtol, atol that were asked for, largest step,
-    largest overlap, whether students have kinks, level of eps_g), ``tolerances`` = (rtol, atol per step, least factor
-    on both, least atol, that of Newton's iteration, rounding of its solution, level of eps_g below which steps are
-    smaller).
+    ``iterate`` is ``newton_iteration``.  NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step,
+    or before one under a schedule.  Steps end at clock[BOUND], a knot or the end; clock[EDGE] is the last time whose
+    rates they may see.  ``clock`` and ``place`` are kept between calls, ``pace`` is that of ``velocity``.
+    ``control`` = (rtol, atol that were asked for, largest step, largest overlap, whether students have kinks, level of
+    eps_g), ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of Newton's iteration,
+    rounding of its solution, level of eps_g below which steps are smaller).
     """
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     base_rtol, base_atol, least_factor, least_atol, _, _, sensitive = tolerances
     max_step = control[2]
-    n, finish, bound = rows.shape[1], place[EVALUATIONS] + budget, times[-1]
+    n, finish, bound = rows.shape[1], place[EVALUATIONS] + budget, clock[BOUND]
     y, new, d, scale, share = rows[Y], rows[NEW], rows[D0], rows[SCALE], rows[SHARES]
     eps_g = close(closure, constants, work, 1.0, y)
     near = notable(constants, work, control, y, eps_g)[1]
@@ -233,6 +239,10 @@ def march(iterate, flow, closure, constants, work, control, spectrum, frozen, ne
         rtol, atol = factor * base_rtol, max(factor * base_atol, least_atol)
         current, again = place[ASKED] == 1, place[ASKED] == 1
         place[ASKED] = 0
+        if not current and stale(pace, clock):
+            clock[END], clock[H], place[FACTORISED] = t, h, 0
+            copy(y, new)
+            return NEW_JACOBIAN
         if not current and (h > max_step or h < least):
             allowed = max_step if h > max_step else least
             rescale(D, order, allowed / h)
@@ -255,8 +265,8 @@ def march(iterate, flow, closure, constants, work, control, spectrum, frozen, ne
                 place[FACTORISED] = 1
                 place[FACTORISATIONS] += 1
             iterations = iterate(
-                flow, closure, constants, work, spectrum, frozen, newton, tolerances, rtol, atol, order, rows, blocks,
-                clock, place,
+                flow, closure, constants, work, pace, spectrum, frozen, newton, tolerances, rtol, atol, order, rows,
+                blocks, clock, place,
             )  # fmt: skip
             if iterations < 0:
                 place[FACTORISED] = 0

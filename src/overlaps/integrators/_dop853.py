@@ -7,12 +7,11 @@ lies on disk.  Step control is SciPy's, with one more entry in the error norm: s
 from math import hypot, inf, sqrt
 
 import numpy as np
-from numba import types
 from scipy.integrate import DOP853
 
 from .._base.jit import jit
 from ..flow import copy, gather
-from ..models import factors, reached
+from ..models import reached
 from ._steps import (
     BOOL,
     FIRST,
@@ -20,17 +19,17 @@ from ._steps import (
     INTS,
     LOOK,
     MATRIX,
+    PACED,
     PLAIN,
     REAL,
     VANISHED,
     VECTOR,
     change_of_eps_g,
-    close,
     nearly_parallel,
     notable,
+    velocity,
 )
 
-PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL, types.Tuple([VECTOR, MATRIX, MATRIX, VECTOR])])
 BEGIN = REAL(*FIRST, PACED, REAL, REAL, VECTOR, VECTOR, MATRIX)
 SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, MATRIX, INTS)
 
@@ -42,38 +41,6 @@ VELOCITIES = np.int64(13)  # no literal: numba compiles anew for each
 ROWS = 16  # of k: the velocities of thirteen stages, two estimates of the error, zeros
 STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
 NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
-
-
-@jit(inline=True)
-def velocity(flow, closure, constants, pace, work, t, y, dy):
-    """Fill dy/dalpha at time t; return eps_g.
-
-    ``pace`` = (channels, codes, edges, data, knots, kappa, kappa_v, (factors, A, B, dv)) are the pieces of schedules,
-    if there are any, and room: they scale copies of A, B, dv, which keep the numbers of the model, as a factor may be
-    zero, and the error control divides.
-    """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
-    channels, codes, edges, data, knots, kappa, kappa_v, driving = pace
-    S, w, Am, Bm, C, dv = work[:6]
-    scale, Au, Bu, dvu = driving
-    paced = channels.size > 0
-    if paced:
-        factors(t, channels, codes, edges, data, scale)
-    eps_g = close(closure, constants, work, scale[2], y)
-    if paced:
-        u, u_v = scale[0], scale[1]
-        for i in range(K):
-            for j in range(K):
-                Au[i, j] = u * Am[i, j]
-            for m in range(Bm.shape[1]):
-                Bu[i, m] = u * Bm[i, m]
-            dvu[i] = u_v * dv[i]
-        Am, Bm, dv = Au, Bu, dvu
-        if decay >= 0.0:
-            decay = eta * kappa * u * scale[3]
-        decay_v, second_order = eta_v * kappa_v * u_v * scale[3], u * u * second_order / scale[4]
-    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
-    return eps_g
 
 
 @jit(bare=True)

@@ -9,12 +9,14 @@ from numba import types
 from .._base.jit import jit
 from ..activations.bound import CLOSURE
 from ..flow import FLOW, gather
+from ..models import factors
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
 CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
 CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
+PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL, types.Tuple([VECTOR, MATRIX, MATRIX, VECTOR])])
 FIRST = types.FunctionType(FLOW), types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL  # arguments of every march
 
 VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back: no step is small enough, a pause, a step worth a look
@@ -29,6 +31,38 @@ def close(closure, constants, work, louder, y):
     S, w, A, B, C, dv = work[:6]
     gather(y, s, K, B.shape[1], trains_v, S, w)
     return closure(S, w, K, teacher, eta, eta_v, noise * louder, second_order > 0, A, B, C, dv)
+
+
+@jit(inline=True)
+def velocity(flow, closure, constants, pace, work, t, y, dy):
+    """Fill dy/dalpha at time t; return eps_g.
+
+    ``pace`` = (channels, codes, edges, data, knots, kappa, kappa_v, (factors, A, B, dv)) are the pieces of schedules,
+    if there are any, and room: they scale copies of A, B, dv, which keep the numbers of the model, as a factor may be
+    zero, and the error control divides.
+    """
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
+    channels, codes, edges, data, knots, kappa, kappa_v, driving = pace
+    S, w, Am, Bm, C, dv = work[:6]
+    scale, Au, Bu, dvu = driving
+    paced = channels.size > 0
+    if paced:
+        factors(t, channels, codes, edges, data, scale)
+    eps_g = close(closure, constants, work, scale[2], y)
+    if paced:
+        u, u_v = scale[0], scale[1]
+        for i in range(K):
+            for j in range(K):
+                Au[i, j] = u * Am[i, j]
+            for m in range(Bm.shape[1]):
+                Bu[i, m] = u * Bm[i, m]
+            dvu[i] = u_v * dv[i]
+        Am, Bm, dv = Au, Bu, dvu
+        if decay >= 0.0:
+            decay = eta * kappa * u * scale[3]
+        decay_v, second_order = eta_v * kappa_v * u_v * scale[3], u * u * second_order / scale[4]
+    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
+    return eps_g
 
 
 @jit(bare=True)

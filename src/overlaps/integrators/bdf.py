@@ -9,6 +9,7 @@ from scipy.sparse import csc_matrix
 from .._base import check
 from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
+from ._bdf import STALE
 from .burst import Backward
 
 __all__ = ["StructuredBDF"]
@@ -17,7 +18,6 @@ ROUNDING = 1e-14  # of a solution of J x = f relative to the largest overlap, wh
 # below these Newton corrections, and overlaps that vanish, drown in the rounding of overlaps of order one
 LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
 TIGHTEST, TIGHTEST_POLYNOMIAL = 1e-12, 1e-13  # relative tolerance per step that a small eps_g may lead to
-STALE = 0.2  # relative change of a factor on the rates at which a new Jacobian is cheaper than more iterations
 NEWTON_TOLERANCE = 0.01  # of the local error; SciPy's sqrt(rtol) gains nothing here, and at 1e-8 iterates on rounding
 
 
@@ -30,7 +30,7 @@ class StructuredBDF(BDF):
     K(K+1)/2 + KM (+ K), is the closure's response to dQ, dR (, dv) and is solved for by Woodbury's formula. A
     factorisation and a solve both cost O(L K^2 (K + M)), as much as the right-hand side: the sums over blocks that the
     small matrix needs are the same for all columns of F, which are never formed. Step control, order and error
-    estimate are SciPy's. ``solve`` makes the same steps in compiled code where the closure is and no schedule runs.
+    estimate are SciPy's. ``solve`` makes the same steps in compiled code where the closure and the schedules are.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class StructuredBDF(BDF):
     def kernel(self):
         """The compiled closure with which steps can be made in bursts, or None."""
         # rules of quadrature are tested in Python, and a Jacobian by differences is most of the work
-        plain = type(self) is StructuredBDF and self.system.pace is None and not self.system.closure.by_quadrature
+        plain = type(self) is StructuredBDF and not self.system.closure.by_quadrature
         return self.system.kernel if plain else None
 
     @property

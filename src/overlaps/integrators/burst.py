@@ -125,19 +125,22 @@ class Backward(Burst):
         self.rows, self.D = np.zeros((9, solver.n)), np.array(solver.D)
         self.y, self.y_old, self.new = self.rows[:3]
         self.y[:], self.rows[_bdf.SHARES] = solver.y, solver.shares
-        self.clock = np.array([solver.t, solver.h_abs, 0.0, solver.t, 0.0, solver.t, solver.t, 0.0])
-        self.place = np.array([1, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
+        self.clock = np.array([solver.t, solver.h_abs, solver.error, solver.t, 0.0, solver.t, solver.t, *np.zeros(5)])
+        due = np.searchsorted(self.stops[0], solver.t, side="right")
+        self.place = np.array([due, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
         self.newton, blocks = solver.J.rotated.room(), (np.empty((K, M, L)), np.empty((K, K, L)))
+        self.pace = _paced(solver.system)
         self.moving = self.rows, self.D, blocks, self.clock, self.out, self.place
 
     def march(self):
         """Steps until one is worth a look; how they came back."""
         solver = self.solver
         while True:
-            rotated = solver.J.rotated
+            rotated, self.clock[_bdf.BOUND :] = solver.J.rotated, (solver.t_bound, solver.system.edge, *solver.paced)
             code = _bdf.march(
-                _bdf.newton_iteration, *self.kernels, self.constants, self.work, self.control, rotated.spectrum,
-                rotated.frozen, self.newton, solver.tolerances, *self.stops, self.budget, *self.moving,
+                _bdf.newton_iteration, *self.kernels, self.constants, self.work, self.control, self.pace,
+                rotated.spectrum, rotated.frozen, self.newton, solver.tolerances, *self.stops, self.budget,
+                *self.moving,
             )  # fmt: skip
             solver.h_abs, solver.order, solver.nlu = float(self.clock[1]), int(self.place[3]), int(self.place[7])
             solver.D[:] = self.D

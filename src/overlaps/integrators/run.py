@@ -90,12 +90,16 @@ def _drive(run, system, y, method, options, crossing, leave):
     system.close(y)
     _watch(run, system, times[0], y)
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
-    spent, burst = 0, None
-    if getattr(solver, "kernel", None) is not None:
-        level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
-        burst = solver.burst(solver, run, largest, level, np.union1d(times, knots), options.get("first_step"))
+    spent, stops = 0, np.union1d(times, knots)
+    level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
+
+    def compiled(solver):
+        if getattr(solver, "kernel", None) is not None:
+            return solver.burst(solver, run, largest, level, stops, options.get("first_step"))
+
+    burst = compiled(solver)
     # knots are landed on: a smooth step across one would not see what happens there
-    bounds = times[-1:] if burst else np.union1d(knots, times[-1:] if interpolates else times[1:])
+    bounds = np.union1d(knots, times[-1:]) if interpolates else times[-1:] if burst else stops[1:]
     for bound in bounds if len(times) > 1 else ():
         jumped = system.enter(solver.t)
         if (one_step or issubclass(method, RETARGETABLE)) and not (jumped and solver.t > times[0]):
@@ -105,6 +109,7 @@ def _drive(run, system, y, method, options, crossing, leave):
             solver = _solver(system, method, solver.t, solver.y, bound, options)
             if error:
                 solver.error = error
+            burst = compiled(solver)
         while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
