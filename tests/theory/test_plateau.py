@@ -193,7 +193,8 @@ def test_error_and_norm_of_a_growing_mode(rng):
     W_star = rng.standard_normal((M, N))
     sigma = np.repeat(model.spectrum.s, N // 4)
     T, T2 = (W_star * sigma**j @ W_star.T / N for j in (1, 2))
-    rates, vectors = np.linalg.eig(plateau.curvature(T) @ T2 * -0.1)
+    # real, as of a product of symmetric matrices of which one is positive; NumPy may call them complex
+    rates, vectors = (x.real for x in np.linalg.eig(plateau.curvature(T) @ T2 * -0.1))
     top = np.argmax(rates)
     delta = h * np.outer([1.0, 0.5, -1.5], vectors[:, top] @ W_star * sigma)
     (_, above), (_, below) = (weights_around_plateau(model, W_star, sign * delta) for sign in (1, -1))
