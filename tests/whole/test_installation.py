@@ -209,7 +209,8 @@ def test_importing_is_light():
     """Nothing is compiled or drawn by the import."""
     code = (
         "import sys, overlaps; "
-        "heavy = [m for m in ('matplotlib.pyplot', 'tqdm', 'mpmath', 'hypothesis') if m in sys.modules]; "
+        "heavy = ['matplotlib.pyplot', 'tqdm', 'mpmath', 'hypothesis', 'scipy.stats']; "
+        "heavy = [m for m in heavy if m in sys.modules]; "
         "from overlaps.activations._erf import erf_closure; "
         "print(heavy, len(getattr(erf_closure, 'signatures', [])))"
     )

@@ -4,7 +4,6 @@ from functools import cache
 
 import numpy as np
 from scipy.special import erfinv, ndtr, ndtri
-from scipy.stats import qmc
 
 from .._base import check
 from ..gaussian.rules import legendre
@@ -100,6 +99,8 @@ def _of_two(code, m, V, v):
 @cache
 def _points(K):
     """Standard normal points (scrambles, 2 points, K)."""
+    from scipy.stats import qmc  # the slowest import of all, which only this rule pays
+
     sobol = [qmc.Sobol(K, seed=i).random(POINTS) for i in range(SCRAMBLES)]
     z = ndtri(np.clip(sobol, 1e-12, 1 - 1e-12))
     return np.concatenate([z, -z], axis=1)
