@@ -27,12 +27,12 @@ def trajectories():
     """Random starts, followed to rest; with the Hessian along the way."""
     for seed in range(RUNS):
         start = MODEL.random_start(N=10**6, rng=seed, student_scale=SMALL, teacher="ideal")
-        traj = ov.solve(MODEL, start, np.linspace(0, 4000, 801))
+        traj = ov.solve(MODEL, start, np.r_[0, np.geomspace(1, 4000, 200)])
         yield traj, np.sum(ov.hessian(MODEL, traj).outliers < -1e-6, axis=1)
 
 
 def main():
-    points = ov.theory.stationary_points(MODEL, starts=300, rng=0)
+    points = ov.theory.stationary_points(MODEL, starts=200, rng=0)
     fig, ax = plt.subplots(figsize=(8, 5.5), layout="constrained")
     ends, shift = [], np.linspace(-0.25, 0.25, RUNS)
     for dy, (traj, index) in zip(shift, trajectories(), strict=True):

@@ -163,7 +163,8 @@ def _newton(system, y, max_iterations):
     """
     tied = _ties(system)
     free, copies = np.unique(tied, return_inverse=True)
-    y = possible(system, y)[tied]
+    inverse = _inverse(system.source)
+    y = possible(system, y, inverse)[tied]
     obstacle = ""
     for iteration in range(max_iterations + 1):
         velocity = system.rhs(0.0, y)
@@ -189,7 +190,7 @@ def _newton(system, y, max_iterations):
             J, wanted = np.vstack([J, derivative.scale * held]), np.r_[wanted, np.zeros(len(held))]
         step = -lstsq(J, wanted, cond=ZERO)[0][copies]
         for damping in 0.5 ** np.arange(20):
-            trial = possible(system, y + damping * step)[tied]
+            trial = possible(system, y + damping * step, inverse)[tied]
             trial = trial if sphere is None else sphere.back(trial)
             if np.linalg.norm(system.rhs(0.0, trial)[free]) < (1 - 0.25 * damping) * speed:
                 break
@@ -216,15 +217,20 @@ def _ties(system):
     return system.packing.pack(q[:, first[:, None], first], r[:, first], v).astype(int)
 
 
-def possible(system, y):
+def possible(system, y, inverse=None):
     """The nearest overlaps of real vectors at the same r: q - r tau^+ r^T cut at its negative eigenvalues.
 
     Solutions without noise (student = teacher) lie on this boundary, which Newton steps overshoot.
     """
     q, r, v = system.unpack(y)
-    explained = r @ np.linalg.pinv(np.moveaxis(system.source, -1, 0), rcond=1e-12, hermitian=True) @ r.swapaxes(1, 2)
+    explained = r @ (_inverse(system.source) if inverse is None else inverse) @ r.swapaxes(1, 2)
     values, vectors = np.linalg.eigh(q - explained)
     if np.all(values >= 0):
         return y
     q = explained + (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.swapaxes(1, 2)
     return system.packing.pack(q, r, v)
+
+
+def _inverse(source):
+    """tau^+ of each block, from the overlaps tau of the teachers, blocks last."""
+    return np.linalg.pinv(np.moveaxis(source, -1, 0), rcond=1e-12, hermitian=True)
