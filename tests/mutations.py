@@ -204,6 +204,14 @@ FAULTS = {
         "activations/_classes.py", "mu[i] += S[g * rows + i, n + c]", "mu[i] += S[i, n + c] / groups",
         "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
     ),
+    "ratios_of_the_first_group": Fault(
+        "flow/_flow.py", "at = group_of(l, p) * K", "at = 0",
+        "models/test_mixture.py::test_velocities_where_variances_differ_by_eigenspace",
+    ),
+    "classes_of_the_first_model": Fault(
+        "integrators/many.py", "if first.classes is None else [*map(bind, models)]", "",
+        "test_solve_many.py::test_a_batch_is_what_solve_returns_one_by_one",
+    ),
     "mean_of_a_tilted_field": Fault(
         "activations/_classes.py", "m[i] -= row[i] * mean / s", "m[i] -= row[i] * mean",
         "activations/test_classes.py::test_golden_numbers",

@@ -76,7 +76,33 @@ def python():
     return variants(ov.committee_machine(1, 1, activation=soft, eta=0.2, gradient_flow=True), eta=[0.1, 0.2])
 
 
+def classes(**options):
+    """Numbers of every kind that a closure of classes knows, with one group of blocks and with two."""
+    pair, ratios = np.array([[1.0, -0.5], [-0.5, 0.7]]), [[1.0, 1.0], [0.5, 0.5]]
+    learning = {"v": [0.6, -0.5], "eta": 0.4, "eta_v": 0.3, "noise": 0.3, "weights": [0.3, 0.7], "labels": [1, -1]}
+    spectrum = ov.Spectrum([1.6, 0.4], [0.5, 0.5])
+    model = ov.gaussian_mixture(2, gram=[pair, 0.5 * pair], spectrum=spectrum, ratios=ratios, **learning | options)
+    lists = {
+        "weights": [[0.3, 0.7], [0.5, 0.5], [0.9, 0.1], [0.2, 0.8]],
+        "labels": [[1, -1], [1, -2], [-1, 0.5], [1, 1]],
+        "gram": [model.gram, 2 * model.gram, 0.5 * model.gram[::-1], 0 * model.gram],
+        "ratios": [ratios, [[1.0, 1.4], [0.5, 0.3]], [[2.0, 2.0], [0.3, 0.3]], [[0.5, 2.0], [1.0, 3.0]]],
+        "eta": [0.4, 0.2, 0.3, 0.5],
+        "v": [[0.6, -0.5], [0.3, 0.4], [0.6, -0.5], [1.0, 0.2]],
+    }
+    return variants(model, **lists)
+
+
+def classes_with_teacher():
+    model = ov.gaussian_mixture(2, 1, gram=[[[1.0]]], weights=[1.0], labels=[0.5], v_star=[0.7], eta=0.3)
+    return variants(model, labels=[[0.5], [-1.0]], v_star=[[0.7], [0.2]])
+
+
 CASES = {
+    "classes": (classes, {}),
+    "classes of relu units": (lambda: classes(activation=ov.relu), {"alpha": [0.0, 2.0]}),
+    "classes and a teacher": (classes_with_teacher, {"stop": 0.05}),
+    "classes under a schedule": (classes, {"schedule": ov.Schedule.power(0.5, scale=2.0)}),
     "rates": (rates, {}),
     "divergence": (diverging, {}),
     "divergence before the first record": (diverging, {"alpha": [50.0]}),
@@ -108,13 +134,34 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
         n = np.isin(batch.alpha, traj.alpha)
         kept = np.isin(traj.alpha, batch.alpha)
         assert batch.end[i] == traj.alpha[-1] and batch.success[i] == traj.success
-        for curve in ("Q", "R", "v", "eps_g"):
+        for curve in ("Q", "R", "v", "eps_g", *(["mean_fields"] if models[0].classes is not None else [])):
             assert np.array_equal(getattr(batch, curve)[i, n], getattr(traj, curve)[kept])
             assert np.all(np.isnan(getattr(batch, curve)[i, ~n]))
     if name.startswith("divergence"):
         assert batch.success.tolist() == [True, False, False] and "diverge" in batch.message[2]
     if name == "stiff":
         assert batch.method[0].startswith("DOP853") and batch.method[1].startswith("StructuredBDF")
+
+
+def test_what_a_batch_of_classes_knows(tmp_path):
+    models, alpha = classes(), [0.0, 1.0, 4.0]
+    starts = starts_of(models)
+    batch = ov.solve_many(models, starts, alpha)
+    assert all(method.startswith("DOP853 (auto: not stiff") for method in batch.method)
+    for i, traj in enumerate(one_by_one(models, starts, alpha)):
+        assert np.array_equal(batch.classification_error()[i], traj.classification_error())
+    batch.save(tmp_path / "batch.npz")
+    assert ov.load(tmp_path / "batch.npz") == batch
+    with pytest.raises(ValueError, match="blocks=False with inputs in classes"):
+        ov.solve_many(models, starts, alpha, blocks=False)
+    one = ov.gaussian_mixture(2, gram=np.ones((2, 1, 1)), weights=[1], labels=[1], spectrum=models[0].spectrum, eta=0.4)
+    with pytest.raises(ValueError, match=r"models\[1\] has C = 1, models\[0\] 2"):
+        ov.solve_many([models[0], dataclasses.replace(one, eta_v=0.1)], starts[0], alpha)
+    plain = ov.solve_many(MODEL, MODEL.random_start(N=100, rng=1), alpha)
+    with pytest.raises(AttributeError, match="classification_error: .* have no classes"):
+        plain.classification_error()
+    with pytest.raises(AttributeError, match="mean_fields: .* have no classes"):
+        _ = plain.mean_fields
 
 
 def test_sums_over_blocks_are_those_of_the_blocks():

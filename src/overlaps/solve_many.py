@@ -44,7 +44,7 @@ def solve_many(
     ----------
     models : Model or sequence of Model
         What is learned and how: equal K, M, L and activations, with all second layers trained or none; rates, noise,
-        second layers, teachers and eigenvalues may differ.
+        second layers, teachers and eigenvalues may differ, and weights, labels, means and variances of C classes.
     starts : State or sequence of State
         Initial order parameters. One model, or one start, serves all.
     alpha : array_like, shape (n,)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps.flow.system import System
+from overlaps.integrators.dop853 import DOP853
 
 PAIR = np.array([[1.0, -1.0], [-1.0, 1.0]])
 
@@ -98,6 +100,62 @@ def test_common_ratios_are_a_scale_of_each_class():
     one, two = (ov.solve(x, start, [0, 3], rtol=1e-10) for x in (model, replace(model, ratios=nearly)))
     assert len(two.model.groups) == 2
     assert np.allclose(one.q, two.q, rtol=0, atol=1e-9) and np.allclose(one.m, two.m, rtol=0, atol=1e-9)
+
+
+def five_blocks(**options):
+    """Two groups of blocks that alternate, a teacher and labels."""
+    gram = np.array([0.8, 0.2, 0.5, 0.1, 0.3])[:, None, None] * CLASSES["gram"][1]
+    spectrum = ov.Spectrum([2.0, 1.5, 1.0, 0.5, 0.2], [0.1, 0.3, 0.2, 0.1, 0.3])
+    ratios = np.array([[1, 1.3, 1, 1.3, 1], [0.5, 1.4, 0.5, 1.4, 0.5], [2, 0.3, 2, 0.3, 2]])
+    model = ov.gaussian_mixture(
+        2, 1, **CLASSES | {"gram": gram}, spectrum=spectrum, ratios=ratios, **LEARNING | options, batch_size=3,
+        weight_decay=(0.1, 0.2),
+    )  # fmt: skip
+    return model, model.random_start(N=100, rng=5, student_scale=0.7)
+
+
+def test_velocities_where_variances_differ_by_eigenspace():
+    """The equations of the page, class by class, with the closure of each class."""
+    model, start = five_blocks()
+    rho, s, p, (kappa, kappa_v) = model.ratios, model.spectrum.s, model.spectrum.p, model.weight_decay
+    dq, dr, dm, dv = -2 * start.q, -start.r, -start.m, -model.eta_v * kappa_v * start.v
+    dq, dr, dm = (model.eta * kappa * x for x in (dq, dr, dm))
+    for c, (pi, label) in enumerate(zip(model.weights, model.labels, strict=True)):
+        Q, R = np.einsum("l,lij->ij", s * rho[c], start.q), np.einsum("l,lij->ij", rho[c], start.r)
+        T = np.einsum("l,lij->ij", rho[c] / s, start.tau)
+        means = np.append(start.m.sum(axis=0)[:, c], start.nu[:, c])
+        one = ov.closure(model, Q, R, T, v=start.v, means=means, label=label)
+        dv = dv + pi * one.dv
+        for l in range(s.size):
+            a, b = rho[c, l] * s[l] * one.A, rho[c, l] * one.B
+            half = np.outer(one.f, start.m[l, :, c]) + a @ start.q[l] + b @ start.r[l].T
+            dq[l] += pi * (half + half.T + rho[c, l] * s[l] * p[l] * one.C / model.batch_size)
+            dr[l] += pi * (np.outer(one.f, start.h[l, :, c]) + a @ start.r[l] + b @ start.tau[l])
+            dm[l] += pi * (np.outer(one.f, model.gram[l, c]) + a @ start.m[l] + b @ start.h[l])
+    system = System(model, start)
+    found = system.packing.unpack(system.rhs(0.0, system.pack(start)))
+    for value, expected in zip(found, (dq, np.concatenate([dr, dm], axis=-1), dv), strict=True):
+        assert np.allclose(value, expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("make", [three_clusters, five_blocks])
+def test_variances_that_differ_by_eigenspace_step_in_compiled_code(make, monkeypatch):
+    """With the steps that the same method makes in Python, under a schedule, too: sums in another order."""
+
+    class InPython(DOP853):
+        """A subclass may do anything in a step: it is never made in compiled code."""
+
+    calls, model_start, schedule = [], make(), ov.Schedule.power(0.5, scale=2.0)
+    rhs = System.rhs
+    monkeypatch.setattr(System, "rhs", lambda self, alpha, y: calls.append(1) or rhs(self, alpha, y))
+    for options in ({}, {"schedule": schedule}):
+        calls.clear()
+        fast = ov.solve(*model_start, [0, 5], **options)
+        assert len(calls) < 5 < fast.nfev / 12  # SciPy's first two; steps of twelve evaluations
+        slow = ov.solve(*model_start, [0, 5], method=InPython, **options)
+        assert len(calls) > slow.nfev and abs(fast.nfev - slow.nfev) <= 12
+        for name in ("q", "r", "m", "v", "eps_g"):
+            assert np.allclose(getattr(fast, name), getattr(slow, name), rtol=0, atol=1e-10)
 
 
 def test_methods_agree():
@@ -232,6 +290,8 @@ def test_bad_states():
         ov.solve(model, start, [0, 1], blocks=False)
     with pytest.raises(ValueError, match="variances differ"):
         ov.solve(*three_clusters(), [0, 1], method="structured")
+    with pytest.raises(ValueError, match="exponential.*one set of ratios"):
+        ov.solve(*three_clusters(), [0, 1], method="exponential")
     with pytest.raises(ValueError, match="latents; expected one covariance"):
         replace(three_clusters()[0], latent=True)
 

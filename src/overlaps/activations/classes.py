@@ -40,7 +40,7 @@ class ClassesClosure(Bound):
     def _setup(self):
         """What differs between closed forms and quadrature."""
         self.parameters = self._numbers(NODES)
-        if self.groups == 1 and hasattr(classes_closure, "compile"):
+        if hasattr(classes_closure, "compile"):
             self.compiled = classes_closure
 
     def _numbers(self, nodes):

@@ -5,7 +5,7 @@ analysis know a system and nothing else. ``packing`` knows how order parameters 
 the flow where Q and R no longer hold eps_g, ``handover`` says when.
 """
 
-from ._flow import FLOW, add, clear, copy, dot, flow, flow_for, gather, mix, tightening
+from ._flow import FLOW, add, clear, copy, dot, flow, flow_for, gather, gather_groups, mix, tightening
 from ._newton import correct, factorise, rotate, rotate_back
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "flow",
     "flow_for",
     "gather",
+    "gather_groups",
     "mix",
     "rotate",
     "rotate_back",

@@ -103,6 +103,42 @@ def gather(y, s, K, M, trains_v, S, w):
             w[k] = y[position + k]
 
 
+@jit(bare=True)
+def gather_groups(y, s, p, K, M, trains_v, S, w):
+    """As :func:`gather`; of several groups of blocks one part of S below the other: see ``group_of``."""
+    L, n, position = s.size, K + M, 0
+    if p.size == L:
+        gather(y, s, K, M, trains_v, S, w)
+        return
+    for k in range(K):
+        for m in range(K, n):
+            for at in range(0, S.shape[0], n):
+                S[at + k, m] = S[at + m, k] = 0.0
+            for l in range(L):
+                S[group_of(l, p) * n + k, m] += y[position]
+                position += 1
+            for at in range(0, S.shape[0], n):
+                S[at + m, k] = S[at + k, m]
+    for i in range(K):
+        for j in range(i, K):
+            for at in range(0, S.shape[0], n):
+                S[at + i, j] = 0.0
+            for l in range(L):
+                S[group_of(l, p) * n + i, j] += s[l] * y[position]
+                position += 1
+            for at in range(0, S.shape[0], n):
+                S[at + j, i] = S[at + i, j]
+    if trains_v:
+        for k in range(K):
+            w[k] = y[position + k]
+
+
+@jit(bare=True)
+def group_of(l, p):
+    """The group of block l, whose A, B, C are parts one below the other; its number lies behind the weights p (L,)."""
+    return int(p[p.size // 2 + l])
+
+
 @jit(fast=True)
 def keep_norms(y, L, K, M, dy):
     """Take mu_k r_k from dr_k and (mu_i + mu_j) q_ij from dq_ij, with the mu that keeps every sum_l q^l_kk.
@@ -141,37 +177,54 @@ def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
             dy[v + k] = dv[k] - decay_v * y[v + k]
 
 
+@jit(inline=True)
+def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
+    """Fill the velocities of block l."""
+    L = s.size
+    K, M = B.shape
+    for k in range(K):
+        for m in range(M):
+            at, d = (k * M + m) * L + l, 0.0
+            for j in range(K):
+                d += A[k, j] * y[(j * M + m) * L + l]
+            d = s[l] * d - (kappa + drift) * y[at]
+            for i in range(M):
+                d += B[k, i] * tau[i, m, l]
+            dy[at] = d
+    at = K * M * L + l
+    for i in range(K):
+        for j in range(i, K):
+            d = 0.0
+            for k in range(K):
+                kj, ki = K * M + triangle(k, j, K), K * M + triangle(k, i, K)
+                d += A[i, k] * y[kj * L + l]
+                d += A[j, k] * y[ki * L + l]
+            noise = second_order * C[i, j] if second_order > 0 else 0.0
+            d = s[l] * (d + p[l] * noise) - 2 * kappa * y[at]
+            for m in range(M):
+                d += B[i, m] * y[(j * M + m) * L + l]
+                d += B[j, m] * y[(i * M + m) * L + l]
+            dy[at] = d
+            at += L
+
+
 @jit(bare=True)
 def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
-    L, kappa = s.size, max(decay, 0.0)
-    K, M = B.shape
-    for l in range(L):
-        for k in range(K):
-            for m in range(M):
-                at, d = (k * M + m) * L + l, 0.0
-                for j in range(K):
-                    d += A[k, j] * y[(j * M + m) * L + l]
-                d = s[l] * d - (kappa + drift) * y[at]
-                for i in range(M):
-                    d += B[k, i] * tau[i, m, l]
-                dy[at] = d
-        at = K * M * L + l
-        for i in range(K):
-            for j in range(i, K):
-                d = 0.0
-                for k in range(K):
-                    kj, ki = K * M + triangle(k, j, K), K * M + triangle(k, i, K)
-                    d += A[i, k] * y[kj * L + l]
-                    d += A[j, k] * y[ki * L + l]
-                noise = second_order * C[i, j] if second_order > 0 else 0.0
-                d = s[l] * (d + p[l] * noise) - 2 * kappa * y[at]
-                for m in range(M):
-                    d += B[i, m] * y[(j * M + m) * L + l]
-                    d += B[j, m] * y[(i * M + m) * L + l]
-                dy[at] = d
-                at += L
-    finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
+    for l in range(s.size):
+        flow_of_block(l, y, s, p, tau, A, B, C, max(decay, 0.0), second_order, dy, drift)
+    finish(y, s.size, B.shape[0], B.shape[1], dv, decay, decay_v, trains_v, dy)
+
+
+@jit(bare=True)
+def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
+    """:func:`flow` where each group of blocks has its own A, B, C, one below the other: see ``group_of``."""
+    K = A.shape[1]
+    for l in range(s.size):
+        at = group_of(l, p) * K
+        own = A[at : at + K], B[at : at + K], C[at : at + K]
+        flow_of_block(l, y, s, p, tau, own[0], own[1], own[2], max(decay, 0.0), second_order, dy, drift)
+    finish(y, s.size, K, B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
 @jit(fast=True)
@@ -272,8 +325,10 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, 
         flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
 
 
-def flow_for(L, K):
+def flow_for(L, K, groups=1):
     """The one kernel that ``flow`` calls for L blocks and K students: the others need not be compiled."""
+    if groups > 1:
+        return flow_of_groups
     return flow_of_many if L >= FEW else flow_of_units if K >= MANY else flow_of_few
 
 

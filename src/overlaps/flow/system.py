@@ -8,7 +8,7 @@ from ..activations.closure import bind
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.rows import parted, rows, second_layers, seen, source
 from ..models.state import State
-from ._flow import SPHERE, flow_for, gather, tightening
+from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .packing import Packing
 
 
@@ -35,6 +35,7 @@ class System:
     """
 
     pace, edge, u, u_v = None, np.inf, 1.0, 1.0
+    groups = 1  # of blocks, each with its own A, B, C
     twins = None  # the equal students of the start that are to stay equal
     refusal = ""  # of a factor that is none, met on the way
 
@@ -48,7 +49,7 @@ class System:
         self.source = blocks_last(source(model, start))
         self.S = np.array(seen(model, start), order="C")
         self.w = np.concatenate([start.v, static])
-        G = len(self.S) // (K + M)
+        G = self.groups = len(self.S) // (K + M)
         self.A, self.B, self.C, self.dv = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K)), np.zeros(K)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
         self.eps_g = np.nan  # at the last evaluation
@@ -87,7 +88,7 @@ class System:
     @cached_property
     def flow(self):
         """The kernel that turns closure matrices into velocities."""
-        return flow_for(self.shape[0], self.shape[1])
+        return flow_for(*self.shape[:2], self.groups)
 
     @cached_property
     def s(self):
@@ -145,14 +146,18 @@ class System:
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
         L, K, M = self.shape
-        gather(y, self.s, K, M, self.model.trains_v, self.S, self.w)
+        gather_groups(y, self.s, self.p, K, M, self.model.trains_v, self.S, self.w)
         eps_g = self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
         if self.twins is not None:
-            self.A[:], self.B[:], self.C[:], self.dv[:] = self.twins.average(self.A, self.B, self.C, self.dv)
+            for i in range(0, len(self.A), K):
+                A, B, C = (x[i : i + K] for x in (self.A, self.B, self.C))
+                A[:], B[:], C[:], self.dv[:] = self.twins.average(A, B, C, self.dv)
         return eps_g
 
     def derivatives(self, exact):
         """Response dA, dB, dC, ddv of the closure to its arguments, where ``close`` was called last."""
+        if self.groups > 1:
+            raise ValueError(f"the flow has no structured Jacobian here: {self.closure.obstacle(self.S)}.")
         changes = self.closure.derivatives(self.S, self.w, exact=exact)
         changes = changes if self.twins is None else self.twins.average(*changes)
         frozen = 0 if self.model.trains_v else self.model.K
@@ -165,14 +170,16 @@ class System:
         """
         _, K, M = self.shape
         model = self.model
-        gather(dy, self.s, K, M, model.trains_v, self.dS, self.dw)
-        change = -(np.sum(self.A * self.dS[:K, :K]) / 2 + np.sum(self.B * self.dS[:K, K:])) / model.eta
+        gather_groups(dy, self.s, self.p, K, M, model.trains_v, self.dS, self.dw)
+        A, B, dS = (x.reshape(self.groups, -1, x.shape[1]) for x in (self.A, self.B, self.dS))
+        change = -(np.sum(A * dS[:, :K, :K]) / 2 + np.sum(B * dS[:, :K, K:])) / model.eta
         return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
 
     def tightening(self, y):
         """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""
-        eps_g = self.close(y)
-        return tightening(eps_g, self.S, self.A, self.B, self.model.eta, self.sensitive)
+        eps_g, G = self.close(y), self.groups
+        parts = zip(*(np.split(x, G) for x in (self.S, self.A, self.B)), strict=True)
+        return min(tightening(eps_g, *part, self.model.eta, self.sensitive) for part in parts)
 
     @property
     def polynomial(self):
@@ -222,8 +229,14 @@ def rates(model):
 
 
 def weights_of(model):
-    """Eigenvalues s and shares p, copied: kernels are compiled anew for arrays that cannot be written to."""
-    return np.array(model.spectrum.s), np.array(model.spectrum.p)
+    """Eigenvalues s and shares p, copied: kernels are compiled anew for arrays that cannot be written to.
+
+    Where blocks are of several groups, the group of each lies behind p.
+    """
+    number, groups = np.zeros(model.spectrum.L), [] if model.classes is None else model.groups
+    for i, blocks in enumerate(groups):
+        number[blocks] = i
+    return np.array(model.spectrum.s), np.append(model.spectrum.p, number if len(groups) > 1 else ())
 
 
 def blocks_last(x):

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.integrate import DOP853
 
 from .._base.jit import jit
-from ..flow import copy, gather
+from ..flow import copy, gather_groups
 from ..models import reached
 from ._steps import (
     BOOL,
@@ -50,7 +50,7 @@ def floor(h, eps_g, S, A, B, eta):
     ROUNDING is what Q and R resolve.  That of the velocities, h |A| of it with an error estimate's weights, moves the
     estimate whatever h does.  Where eps_g itself is hardly more than rounding of its terms, nothing sees smaller ones.
     """
-    K = A.shape[0]
+    K = A.shape[1]  # of several groups of blocks the first tells the size of what is rounded
     terms = rate = 0.0
     for i in range(K):
         for j in range(K):
@@ -116,7 +116,7 @@ def begin(flow, closure, constants, work, control, pace, span, t, y, new, k):
             h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
             for a in range(y.size):
                 later[a] = y[a] + h * now[a]
-    gather(y, s, K, work[3].shape[1], trains_v, work[0], work[1])
+    gather_groups(y, s, constants[6], K, work[3].shape[1], trains_v, work[0], work[1])
     largest = max(d1, size(new, now, y, control) / h)
     return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
 

@@ -12,37 +12,37 @@ FOUR = types.Array(REAL, 4, "C")
 CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
 PIECES = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR])
 ALL = types.void(
-    types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FIRST[:2], INT, INT, BOOL, MATRIX, CUBE, FOUR, CONTROLS,
+    types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FIRST[:2], INT, INT, BOOL, MATRIX, MATRIX, MATRIX, FOUR,
+    CONTROLS,
     PIECES, VECTOR, INTS, INTS, CUBE, MATRIX, MATRIX, CUBE, INTS, INTS,
 )  # fmt: skip
 
 
 @jit
-def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, spectra, tau, controls, pieces, stops, places,
+def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, tau, controls, pieces, stops, places,
               halt, S, w, y, records, nfev, state):  # fmt: skip
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
-    ``rates`` (b, 9) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v; ``spectra`` (b, 2, L) =
-    s, p; ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step);
+    ``rates`` (b, 9) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v;
+    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step);
     ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.  ``records``
     (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over blocks if
     ``kept`` is fewer, and the account of the error of eps_g.
     ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
     """
     rtol, atol, max_step, growth, kinks, level, first = controls
-    n, M = y.shape[1], S.shape[1] - K
+    n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
     kept = records.shape[2] - 1
     channels, codes, edges, data, knots = pieces
-    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+    A, B, C, dv = np.zeros((groups * K, K)), np.zeros((groups * K, M)), np.zeros((groups * K, K)), np.zeros(K)
     driving = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
     dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(w.shape[1])
     y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((stops.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
         eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v = rates[b]
-        s = spectra[b, 0]
         constants = (
-            K, teacher, eta, eta_v, noise, s, spectra[b, 1], tau[b], decay, decay_v, second_order, trains_v, drift,
+            K, teacher, eta, eta_v, noise, s[b], p[b], tau[b], decay, decay_v, second_order, trains_v, drift,
         )  # fmt: skip
         pace = channels, codes, edges, data, knots, kappa, kappa_v, driving
         work = S[b], w[b], A, B, C, dv, dS, dw
@@ -76,7 +76,7 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, spectra,
                 if kept == n:
                     copy(row, record[:kept])
                 else:
-                    add_up(row[:n], s, K, M, trains_v, dS, dw, record)
+                    add_up(row[:n], s[b], K, M, trains_v, dS, dw, record)
         if halt[0] != 0:
             return
 

@@ -8,7 +8,7 @@ from numba import types
 
 from .._base.jit import jit
 from ..activations.bound import CLOSURE
-from ..flow import FLOW, gather
+from ..flow import FLOW, gather_groups
 from ..models import factors
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
@@ -29,7 +29,7 @@ def close(closure, constants, work, louder, y):
     """Evaluate the closure at y into the work arrays, with ``louder`` times the noise; return eps_g."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, A, B, C, dv = work[:6]
-    gather(y, s, K, B.shape[1], trains_v, S, w)
+    gather_groups(y, s, p, K, B.shape[1], trains_v, S, w)
     return closure(S, w, K, teacher, eta, eta_v, noise * louder, second_order > 0, A, B, C, dv)
 
 
@@ -51,11 +51,12 @@ def velocity(flow, closure, constants, pace, work, t, y, dy):
     eps_g = close(closure, constants, work, scale[2], y)
     if paced:
         u, u_v = scale[0], scale[1]
-        for i in range(K):
+        for i in range(len(Am)):
             for j in range(K):
                 Au[i, j] = u * Am[i, j]
             for m in range(Bm.shape[1]):
                 Bu[i, m] = u * Bm[i, m]
+        for i in range(K):
             dvu[i] = u_v * dv[i]
         Am, Bm, dv = Au, Bu, dvu
         if decay >= 0.0:
@@ -70,14 +71,16 @@ def change_of_eps_g(constants, work, dy):
     """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
     S, w, Am, Bm, C, dv, dS, dw = work
-    gather(dy, s, K, Bm.shape[1], trains_v, dS, dw)
-    change = 0.0
-    for i in range(K):
+    M, change = Bm.shape[1], 0.0
+    gather_groups(dy, s, p, K, M, trains_v, dS, dw)
+    for i in range(len(Am)):
+        row = i + i // K * M  # of the group of A, in S
         for j in range(K):
-            change -= Am[i, j] * dS[i, j] / (2 * eta)
-        for m in range(Bm.shape[1]):
-            change -= Bm[i, m] * dS[i, K + m] / eta
-        if trains_v:
+            change -= Am[i, j] * dS[row, j] / (2 * eta)
+        for m in range(M):
+            change -= Bm[i, m] * dS[row, K + m] / eta
+    if trains_v:
+        for i in range(K):
             change -= dv[i] * dw[i] / eta_v
     return change
 
@@ -85,7 +88,7 @@ def change_of_eps_g(constants, work, dy):
 @jit(fast=True)
 def positive(S, shift):
     """Whether S + shift is positive definite, by Cholesky's decomposition; False for nan."""
-    n = S.shape[0]
+    n = S.shape[1]
     c = np.zeros((n, n))
     for i in range(n):
         for j in range(i + 1):
@@ -103,11 +106,12 @@ def positive(S, shift):
 
 @jit(bare=True)
 def nearly_parallel(S, K):
-    """Whether two students are parallel up to an angle whose sine^2 is NEAR."""
-    for i in range(K):
-        for j in range(i):
-            if abs(1.0 - S[i, j] * S[i, j] / max(S[i, i] * S[j, j], 1e-300)) < NEAR:
-                return True
+    """Whether two students are parallel up to an angle whose sine^2 is NEAR, in some group of blocks."""
+    for at in range(0, S.shape[0], S.shape[1]):
+        for i in range(K):
+            for j in range(i):
+                if abs(1.0 - S[at + i, j] * S[at + i, j] / max(S[at + i, i] * S[at + j, j], 1e-300)) < NEAR:
+                    return True
     return False
 
 
@@ -128,12 +132,14 @@ def notable(constants, work, control, y, eps_g):
     """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
     rtol, atol, _, most, kinks, level = control
     K, S = constants[0], work[0]
-    trace = lowest = 0.0
-    for i in range(S.shape[0]):
-        trace += S[i, i]
-        lowest = min(lowest, S[i, i] - 2 * atol) if kinks and i < K else lowest
-    stop = not largest(y) <= most or not eps_g > level or lowest < 0.0
-    return stop or not positive(S, max(1e-8, 10 * rtol) * trace), kinks and nearly_parallel(S, K)
+    n, stop = S.shape[1], not largest(y) <= most or not eps_g > level
+    for at in range(0, len(S), n):
+        part, trace = S[at : at + n], 0.0
+        for i in range(n):
+            trace += part[i, i]
+            stop = stop or (kinks and i < K and part[i, i] < 2 * atol)
+        stop = stop or not positive(part, max(1e-8, 10 * rtol) * trace)
+    return stop, kinks and nearly_parallel(S, K)
 
 
 @cache

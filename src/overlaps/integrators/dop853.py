@@ -67,7 +67,6 @@ class DOP853(integrate.DOP853):
         if system is None:
             return norm
         fifth, third = (system.change_of_eps_g(K.T @ E) for E in (self.E5, self.E3))
-        K = system.model.K  # of several groups of blocks the first tells the size of what is rounded
-        now = system.eps_g, system.S, system.A[:K], system.B[:K], system.model.eta
+        now = system.eps_g, system.S, system.A, system.B, system.model.eta
         error, self._share = judge(fifth, third, h, system.u, self.rtol, *now)
         return max(norm, error)

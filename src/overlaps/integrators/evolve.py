@@ -9,8 +9,8 @@ from .._base.pages import see
 from .._base.progress import bar
 from ..activations.closure import check_domain
 from ..flow.differences import DifferenceSystem
-from ..flow.groups import system_of_model
 from ..flow.handover import can_hand_over, unfit
+from ..flow.system import System
 from ..flow.twins import twins
 from ..gaussian.two_point import LINEAR
 from ..models.rows import parted, seen
@@ -61,8 +61,7 @@ def evolve(
     start = checked_start(model, start)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha, start.alpha)
-    if model.classes is not None and not check.flag("blocks", blocks):
-        raise ValueError("blocks=False with inputs in classes, whose errors need the overlaps of blocks; leave it out.")
+    check_blocks(model, blocks)
     if model.classes is not None and check.flag("late", late):
         raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
     if check.flag("late", late) and not check.flag("blocks", blocks):
@@ -75,7 +74,7 @@ def evolve(
     if system is None:
         equal = twins(model, start)
         start = start if equal is None else equal.state(model, start)
-        system = system_of_model(model, start, pace)
+        system = System(model, start, pace)
         system.twins = equal
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
@@ -102,7 +101,7 @@ def evolve(
     parts = {"r": r, "m": None} | parted(model, r)
     return Solution(
         np.array(run.alpha[first:]), q, parts["r"], v, start.tau, start.T, run.success,
-        run.message + _closure_note(system.closure), run.nfev, solver.__name__ + why, rtol, atol,
+        run.message + closure_note(system.closure), run.nfev, solver.__name__ + why, rtol, atol,
         eps_late, floor_late, solver, np.array(run.error[first:]), parts["m"], start.h, start.nu,
     )  # fmt: skip
 
@@ -172,10 +171,16 @@ def _follow_differences(system, run, solver, common):
     run.message += f" From alpha = {at:.6g} on in the differences of students and teachers ({solver.__name__})."
 
 
-def _closure_note(closure):
+def closure_note(closure):
     """What a numerically integrated closure has to say about itself."""
     note = f" {closure.message}" if closure.message else ""
     return note + (f" Estimated error of C at the end: {closure.error:.1e}." if closure.error > 0 else "")
+
+
+def check_blocks(model, blocks):
+    """Refuse to drop the overlaps of blocks where errors need them."""
+    if model.classes is not None and not check.flag("blocks", blocks):
+        raise ValueError("blocks=False with inputs in classes, whose errors need the overlaps of blocks; leave it out.")
 
 
 def checked_start(model, start):

@@ -8,16 +8,18 @@ import numpy as np
 
 from .._base import check
 from .._base.progress import bar
+from ..activations.bound import KernelClosure
 from ..activations.closure import bind, check_domain
 from ..flow import flow_for
-from ..flow.system import System, blocks_last, fastest_rate, rates
+from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
 from ..flow.twins import twins
+from ..models.rows import rows, second_layers, seen, source
 from ..models.schedule import Pace
 from ._many import march_all, ready_all
 from .burst import pieces
 from .choose import choose_method
 from .dop853 import DOP853
-from .evolve import checked_controls, checked_start, evolve, output_times
+from .evolve import check_blocks, checked_controls, checked_start, closure_note, evolve, output_times
 from .methods import check_options, solver_class
 from .run import DIVERGED, reached
 
@@ -46,6 +48,8 @@ class Solutions(NamedTuple):
     atol: float
     blocks: bool
     schedule: Any
+    h: Any = None
+    nu: Any = None
 
 
 def evolve_many(
@@ -55,6 +59,7 @@ def evolve_many(
     """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`."""
     models, starts, schedules = paired(models, starts, schedule)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
+    check_blocks(models[0], blocks)
     times, every_step = output_times(alpha, starts[0].alpha)
     if every_step:
         raise ValueError(f"alpha = {alpha}; expected an array of output times, which all trajectories share.")
@@ -106,7 +111,7 @@ def paired(models, starts, schedule=None):
     """Lists of models, starts and schedules of equal length; one alone serves all."""
     lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts, schedule)]
     models, starts, schedules = lists
-    for name, values, single in (("models", models, check.model), ("starts", starts, check.state)):
+    for name, values, single in (("models", models, _model), ("starts", starts, check.state)):
         if not values:
             raise ValueError(f"{name} is empty; expected at least one.")
         for i, value in enumerate(values):
@@ -127,15 +132,20 @@ def paired(models, starts, schedule=None):
         for what, of in SHAPE.items():
             if model is not first and of(model) != of(first):
                 raise ValueError(
-                    f"models[{i}] has {what} = {of(model)}, models[0] {of(first)}; expected models of equal K, M, L "
+                    f"models[{i}] has {what} = {of(model)}, models[0] {of(first)}; expected models of equal K, M, C, L "
                     "and activations, with all second layers trained or none. ov.sweep takes models of any kind."
                 )
     return models, starts, schedules
 
 
+def _model(value, name):
+    return check.model(value, name, classes=True)
+
+
 SHAPE = {
     "K": lambda model: model.K,
     "M": lambda model: model.M,
+    "C": lambda model: None if model.classes is None else model.labels.size,
     "L": lambda model: model.spectrum.L,
     "activation": lambda model: model.activation,
     "teacher_activation": lambda model: model.teacher_activation,
@@ -156,20 +166,22 @@ class _Work:
         self.solver = None if self.automatic else solver_class(method)
         if self.solver is not None:
             check_options(self.solver, options)
-        self.kernel = bind(models[0]).compiled
+        bound = bind(models[0])
+        self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
         by_python = self.kernel is None or callable(stop) or self.solver not in (None, DOP853)
-        if self.kernel is None:
-            for model, start in zip(models, self.starts, strict=True):
-                check_domain(model, start.S, start.v)
-        else:
+        every = self.kernel is None or models[0].classes is not None
+        checked = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
+        for model, start in checked.values():
+            check_domain(model, seen(model, start), start.v)
+        if self.kernel is not None:
             check_options(DOP853, options)
-            for start in {id(start): start for start in self.starts}.values():
-                check_domain(models[0], start.S, start.v)
-            self.compiled = ready_all(flow_for(models[0].spectrum.L, models[0].K), self.kernel)
+            L, K = models[0].spectrum.L, models[0].K
+            self.compiled = {n: ready_all(flow_for(L, K, n), self.kernel) for n in {*map(_groups, models)}}
         self.why = [None] * len(models) if by_python else self._methods()
         if models[0].K > 1:
-            equal = {id(x): twins(model, x) is not None for model, x in zip(models, self.starts, strict=True)}
-            self.why = [None if equal[id(x)] else why for x, why in zip(self.starts, self.why, strict=True)]
+            equal = {_key(*pair): twins(*pair) is not None for pair in zip(models, self.starts, strict=True)}
+            pairs = zip(models, self.starts, self.why, strict=True)
+            self.why = [None if equal[_key(model, x)] else why for model, x, why in pairs]
         calls_python = {key for key, (pace, _) in self.paces.items() if pace is not None and pace.program.functions}
         self.why = [None if id(f) in calls_python else why for f, why in zip(schedules, self.why, strict=True)]
         self.halt = np.zeros(1, np.int64)
@@ -181,7 +193,7 @@ class _Work:
         span, slowest, found = self.times[-1] - self.times[0], {}, []
         for model, start, schedule in zip(self.models, self.starts, self.schedules, strict=True):
             # the fastest rate is 2 (eta h + decays) with h of the start, the spectrum and the teacher's second layer
-            key = id(start), id(model.spectrum), model.v_star.tobytes()
+            key = _key(model, start), id(model.spectrum), model.v_star.tobytes()
             decay = max(rates(model)[3], 0.0) + model.drift
             if key not in slowest:
                 system = System(model, start)
@@ -211,25 +223,29 @@ class _Work:
 
     def run(self, first, last):
         """Solve the problems first ... last - 1; return their number."""
-        together: dict[int, list[int]] = {}
+        together: dict[Any, list[int]] = {}
         for i in range(first, last):
             if self.why[i] is not None:
-                together.setdefault(id(self.schedules[i]), []).append(i)
-        for key, here in together.items():
-            self._march(here, self.paces[key][0])
+                together.setdefault((id(self.schedules[i]), _groups(self.models[i])), []).append(i)
+        for (key, groups), here in together.items():
+            self._march(here, self.paces[key][0], groups)
         for i in range(first, last):
             if self.state[i] != FINISHED and not self.halt[0]:
                 self._evolve(i)
         return last - first
 
-    def _march(self, here, pace):
+    def _march(self, here, pace, groups):
         """The compiled steps of those with one schedule; ``state`` says which of them they have finished."""
-        models, starts = [self.models[i] for i in here], [self.starts[i] for i in here]
-        first, packed = models[0], {id(x): (self.packing.pack(x.q, x.r, x.v), blocks_last(x.tau), x.S) for x in starts}
-        y, tau, S = (np.array(x) for x in zip(*(packed[id(x)] for x in starts), strict=True))
-        extended = bind(first).extended
-        w = np.array([extended([*x.v, *-model.v_star]) for model, x in zip(models, starts, strict=True)])
-        spectra = np.array([[model.spectrum.s, model.spectrum.p] for model in models])
+        pairs = [(self.models[i], self.starts[i]) for i in here]
+        models, first, packed = [model for model, _ in pairs], pairs[0][0], {}
+        for model, x in pairs:
+            if _key(model, x) not in packed:
+                y = self.packing.pack(x.q, rows(x), x.v)
+                packed[_key(model, x)] = y, blocks_last(source(model, x)), seen(model, x)
+        y, tau, S = (np.array(x) for x in zip(*(packed[_key(*pair)] for pair in pairs), strict=True))
+        own = [bind(first)] * len(here) if first.classes is None else [*map(bind, models)]  # numbers behind w
+        w = np.array([one.extended([*x.v, *second_layers(model)]) for one, (model, x) in zip(own, pairs, strict=True)])
+        s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
@@ -238,14 +254,24 @@ class _Work:
         places = np.searchsorted(stops, self.times[self.skipped :])
         records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)
         march_all(
-            *self.compiled, first.K, first.teacher_activation.code, first.trains_v,
-            np.array([(*rates(model), model.drift, *model.weight_decay) for model in models]), spectra, tau, controls,
+            *self.compiled[groups], first.K, first.teacher_activation.code, first.trains_v,
+            np.array([(*rates(model), model.drift, *model.weight_decay) for model in models]), s, p, tau, controls,
             pieces(pace), np.array(stops), places, self.halt, S, w, y, records, nfev, state,
         )  # fmt: skip
         for row, i in enumerate(here):
             if state[row] == FINISHED:
-                self._keep(i, records[row], records[row, -1], self.times[-1], nfev[row], True, reached(self.times))
+                said = reached(self.times) + self._note(models[row], S[row], w[row])
+                self._keep(i, records[row], records[row, -1], self.times[-1], nfev[row], True, said)
                 self.method[i] = DOP853.__name__ + self.why[i]
+
+    def _note(self, model, S, w):
+        """What the closure has to say about itself at the end; closed forms say nothing."""
+        if self.closed:
+            return ""
+        bound, K, n = bind(model), model.K, S.shape[1]
+        size = len(S) // n * K
+        bound(S, w[:n], np.empty((size, K)), np.empty((size, n - K)), np.empty((size, K)), np.empty(K))
+        return closure_note(bound)
 
     def _evolve(self, i):
         """The way of ``solve``."""
@@ -260,12 +286,12 @@ class _Work:
             rtol=self.rtol, atol=self.atol, stop=self.stop, blocks=self.blocks, progress=halt,
             schedule=self.schedules[i], **self.options,
         )  # fmt: skip
-        packed = [self.kept.pack(*x) for x in zip(found.q, found.r, found.v, strict=True)]
-        rows = np.column_stack([packed, found.eps_error])
+        packed = [self.kept.pack(*x) for x in zip(found.q, rows(found), found.v, strict=True)]
+        found_rows = np.column_stack([packed, found.eps_error])
         at = np.isin(found.alpha, self.times[self.skipped :])
         records = np.full_like(self.records[i], np.nan)
-        records[: np.sum(at)] = rows[at]
-        self._keep(i, records, rows[-1], found.alpha[-1], found.nfev, found.success, found.message)
+        records[: np.sum(at)] = found_rows[at]
+        self._keep(i, records, found_rows[-1], found.alpha[-1], found.nfev, found.success, found.message)
         self.method[i], self.solvers[i] = found.method, found.solver
 
     def _keep(self, i, records, last, end, nfev, success, message):
@@ -277,24 +303,35 @@ class _Work:
         n, different = len(self.starts), self.starts
         if all(x is self.starts[0] for x in self.starts):
             different = self.starts[:1]
-        stacked = (np.array([getattr(x, name) for x in different]) for name in ("v", "tau", "T"))
-        v, tau, T = (np.broadcast_to(x, (n, *x.shape[1:])) for x in stacked)
+        names = ["v", "tau", "T"] if different[0].h is None else ["v", "tau", "T", "h", "nu"]
+        stacked = (np.array([getattr(x, name) for x in different]) for name in names)
+        v, tau, T, *classes = (np.broadcast_to(x, (n, *x.shape[1:])) for x in stacked)
         return Solutions(
             tuple(self.models), self.times[self.skipped :], self.records, self.ends, self.end, v, tau, T, self.success,
             tuple(self.message), self.nfev, tuple(self.method), tuple(self.solvers), self.rtol, self.atol, self.blocks,
-            schedule,
+            schedule, *classes,
         )  # fmt: skip
 
 
 FREE = {"max_step": np.inf, "first_step": 0.0}
 
 
+def _key(model, start):
+    """What closures know of a pair of model and start: classes are those of the model."""
+    return id(start), None if model.classes is None else id(model)
+
+
+def _groups(model):
+    """Number of groups of blocks, each with its own A, B, C."""
+    return 1 if model.classes is None else len(model.groups)
+
+
 def _once(known, i, model, start):
-    """The start on its model; each pair of a start and a spectrum is checked once."""
-    key = id(start), id(model.spectrum), type(model)
+    """The start on its model; each pair of a start and a spectrum, or a model with classes, is checked once."""
+    key = _key(model, start), id(model.spectrum), type(model)
     if key not in known:
         try:
-            known[key] = checked_start(check.model(model), start)
+            known[key] = checked_start(model, start)
         except ValueError as error:
             raise ValueError(f"starts[{i}]: {error}") from None
     return known[key]

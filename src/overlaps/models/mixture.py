@@ -1,6 +1,7 @@
 """Inputs in classes: Gaussian mixtures whose components have means."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -81,14 +82,14 @@ class GaussianMixture(Model):
         """Whether the teacher sees latents instead of the inputs."""
         return self.latent
 
-    @property
+    @cached_property
     def groups(self) -> list:
         """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
         _, first, group = np.unique(self.ratios, axis=1, return_index=True, return_inverse=True)
         order = np.argsort(first)
         return [np.flatnonzero(np.ravel(group) == g) for g in order]
 
-    @property
+    @cached_property
     def classes(self) -> Any:  # type: ignore[override]
         """Probabilities, labels and ratios as the closure takes them."""
         return Classes(self.weights, self.labels, self.ratios[:, [blocks[0] for blocks in self.groups]])

@@ -10,6 +10,7 @@ from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.closure import bind
 from ..flow.packing import Packing
+from ..models.rows import parted, second_layers
 from ..models.schedule import Schedule
 from ..models.state import gram
 from .trajectory import SummedTrajectory, Trajectory
@@ -40,9 +41,12 @@ class Batch(Record):
     records, ends : ndarray, shape (b, n, size + 1), (b, size + 1)
         Packed overlaps, or with ``blocks=False`` their sums over blocks, at the output times and at the end, followed
         by ``Trajectory.eps_error``. Eight bytes a number, b (n + 1) (size + 1) in all, with size = L (K M + K (K + 1)
-        / 2), and K more where v is trained (L = 1 with ``blocks=False``).
+        / 2), and K more where v is trained (L = 1 with ``blocks=False``); for inputs in classes M + C stands for M.
     start_v, tau, T : ndarray, shape (b, K), (b, L, M, M), (b, M, M)
         Second layers at the start and teacher constants.
+    h, nu : ndarray, shape (b, L, M, C), (b, M, C), or None
+        Overlaps of teachers and class means, for inputs in classes; ``mean_fields`` (b, n, K, C) are the means of the
+        student fields.
     schedule : Schedule, dict, tuple of them, or None
         As it was given: one for all trajectories, or one for each.
 
@@ -78,6 +82,8 @@ class Batch(Record):
     atol: float
     blocks: bool
     schedule: Schedule | dict | tuple | None = None
+    h: np.ndarray | None = None
+    nu: np.ndarray | None = None
     _cache: dict = field(default_factory=dict, compare=False, init=False)
     is_ensemble: ClassVar[bool] = False
 
@@ -91,11 +97,11 @@ class Batch(Record):
     @property
     def _packing(self):
         first = self.models[0]
-        whole = Packing(first.spectrum.L, first.K, first.M, first.trains_v)
+        whole = Packing(first.spectrum.L, first.K, second_layers(first).size, first.trains_v)
         return whole if self.blocks else whole.summed
 
     def _sums(self, records, eigenvalues):
-        """Q and R of packed records (b, n, size + 1)."""
+        """Q, and R with the means of the fields behind it, of packed records (b, n, size + 1)."""
         q, r, _ = self._packing.unpack(records[..., :-1])
         if self.blocks:
             return np.einsum("bl,bnlij->bnij", eigenvalues, q), r.sum(axis=-3)
@@ -113,7 +119,13 @@ class Batch(Record):
     @property
     def R(self) -> Floats:
         """Covariance of student and teacher fields (b, n, K, M)."""
-        return self._sums(self.records, self._eigenvalues)[1]
+        return self._sums(self.records, self._eigenvalues)[1][..., : self.models[0].M]
+
+    @property
+    def mean_fields(self) -> Floats:
+        """Means of the student fields in each class (b, n, K, C); only for inputs in classes."""
+        self._check_classes("mean_fields")
+        return self._sums(self.records, self._eigenvalues)[1][..., self.models[0].M :]
 
     @property
     def v(self) -> Floats:
@@ -126,6 +138,8 @@ class Batch(Record):
     @property
     def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (b, n)."""
+        if "eps_g" not in self._cache and self.models[0].classes is not None:
+            self._cache["eps_g"] = self._each(lambda traj: traj.eps_g)
         if "eps_g" not in self._cache:
             result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
             rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
@@ -140,6 +154,31 @@ class Batch(Record):
             self._cache["eps_g"] = read_only(result)
         return self._cache["eps_g"]
 
+    def classification_error(self) -> Floats:
+        """Probability (b, n) that the output has the wrong sign, as :meth:`Trajectory.classification_error`.
+
+        Raises
+        ------
+        ValueError
+            A teacher, or a label that is zero.
+        AttributeError
+            Inputs without classes.
+        """
+        self._check_classes("classification_error")
+        return self._each(lambda traj: traj.classification_error())
+
+    def _check_classes(self, name):
+        if self.models[0].classes is None:
+            raise AttributeError(f"{name}: the inputs of these models have no classes; see ov.gaussian_mixture.")
+
+    def _each(self, curve):
+        """A curve of every trajectory at the output times (b, n)."""
+        there = np.isfinite(self.records[..., 0])
+        result = np.full(there.shape, np.nan)
+        for i in np.flatnonzero(there.any(axis=1)):
+            result[i, there[i]] = curve(self[int(i)])[: there[i].sum()]
+        return read_only(result)
+
     def __getitem__(self, i: int) -> SummedTrajectory | Trajectory:
         """Trajectory number ``i``, as ``ov.solve`` returns it."""
         i = check.index("i", i, len(self))
@@ -152,14 +191,16 @@ class Batch(Record):
         q, r, v = self._packing.unpack(rows[:, :-1])
         model = self.models[i]
         v = v if model.trains_v else np.broadcast_to(self.start_v[i], (len(rows), model.K))
-        common = {
+        common: dict[str, Any] = {
             "model": model, "alpha": alpha, "v": v, "T": self.T[i], "success": bool(self.success[i]),
             "message": self.message[i], "nfev": int(self.nfev[i]), "method": self.method[i], "rtol": self.rtol,
             "atol": self.atol, "solver": self.solver[i], "eps_error": rows[:, -1],
             "schedule": self.schedule[i] if isinstance(self.schedule, tuple) else self.schedule,
         }  # fmt: skip
+        if self.h is not None and self.nu is not None:
+            common |= {"h": self.h[i], "nu": self.nu[i]}
         if self.blocks:
-            return Trajectory(q=q, r=r, tau=self.tau[i], **common)
+            return Trajectory(q=q, tau=self.tau[i], **parted(model, r), **common)
         return SummedTrajectory(Q=q[:, 0], R=r[:, 0], **common)
 
     def save(self, path: PathLike) -> None:

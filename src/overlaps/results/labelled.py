@@ -280,6 +280,8 @@ def from_batch(batch, coords=None):
     if clash := set(axes) & {"alpha", "trajectory", *"klmn", *DIMS, "success", "end", "nfev"}:
         raise ValueError(f"{sorted(clash)} are names of coordinates and of what the batch holds; rename the first.")
     names = {name: ("alpha", *DIMS[name]) for name in ("eps_g", "Q", "R", "v")}
+    if batch.models[0].classes is not None:
+        names["mean_fields"] = "alpha", *DIMS["mean_fields"]
     names |= dict.fromkeys(("success", "end", "nfev"), ())
     variables = {}
     for name, own in names.items():

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._base import check
-from ..flow.groups import jacobian_of
+from ..flow.jacobian import jacobian_of
 from ..flow.system import System
 from ..models.model import Model
 from ..models.state import State

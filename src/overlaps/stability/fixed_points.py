@@ -9,7 +9,7 @@ from scipy.linalg import lstsq
 from .._base import check
 from .._base.pages import see
 from .._base.record import Record
-from ..flow.groups import jacobian_of
+from ..flow.jacobian import jacobian_of
 from ..models.model import Model
 from ..models.state import State
 from .linear import ZERO, bound, check_dense

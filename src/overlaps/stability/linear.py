@@ -9,7 +9,8 @@ from .._base import check
 from .._base.record import Record
 from .._base.types import Floats
 from ..activations.closure import check_domain
-from ..flow.groups import jacobian_of, system_of_model
+from ..flow.jacobian import jacobian_of
+from ..flow.system import System
 from ..models.model import Model
 from ..models.rows import parted, seen
 from ..models.state import State
@@ -28,7 +29,7 @@ def bound(model, state):
     check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
     check_domain(model, seen(model, state), state.v)
-    system = system_of_model(model, state)
+    system = System(model, state)
     return system, system.pack(state)
 
 
