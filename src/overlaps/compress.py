@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._base import check
+from ._base.pages import see
 from ._base.types import ArrayLike
 from .flow.system import System, fastest_rate
 from .integrators import evolve
@@ -184,7 +185,9 @@ def compression_error(
     found = [evolve(small, begin, alpha, **options) for small, begin in rules]
     for solution in found:
         if not solution.success:
-            warnings.warn(solution.message, RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                solution.message + see("integration", "When it does not end well"), RuntimeWarning, stacklevel=2
+            )
     coarse, fine = (_fields(small, solution) for (small, _), solution in zip(rules, found, strict=True))
     return float(max(np.max(np.abs(a - b)) for a, b in zip(coarse, fine, strict=True)))
 

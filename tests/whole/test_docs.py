@@ -126,6 +126,22 @@ def test_pages_that_messages_name_exist():
         assert section in headings, f"{path}: docs/{page}.md has no section {section!r}"
 
 
+def test_every_warning_names_its_page():
+    """What is warned of is explained: the function that warns calls ``see``, too."""
+
+    def calls(tree, name):
+        return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == name]
+
+    functions = [
+        (path, node)
+        for path in Path(overlaps.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and calls(node, "warnings.warn")
+    ]
+    assert len(functions) > 10
+    assert [f"{path}: {node.name}" for path, node in functions if not calls(node, "see")] == []
+
+
 def test_tests_that_hold_numbers_exist():
     named = [(page, *found) for page in PAGES for found in HOLDS.findall(page.read_text())]
     assert len(named) > 3

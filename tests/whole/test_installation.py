@@ -1,10 +1,13 @@
 """The package where it is not at home: read-only, uncompiled, compiled twice at once, as a wheel, half imported."""
 
+import email
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -169,6 +172,33 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     rest = {Path(name).parts[0] for name in names - package}
     assert rest == {f"overlaps-{ov.__version__}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+@pytest.mark.slow
+def test_the_long_description_points_to_nothing_that_an_index_lacks(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+    metadata = email.message_from_bytes(archive.read(name))
+    text = metadata.get_payload(decode=True).decode()
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "## In ten lines" in text and "## How to cite" in text
+    targets = re.findall(r"\]\(([^)]*)\)", text)  # pictures and links: an index shows those of the web only
+    assert [target for target in targets if not target.startswith("https://")] == [] and "<!--" not in text
+
+
+@pytest.mark.slow
+def test_the_source_distribution_holds_what_builds_tests_and_explains(tmp_path):
+    pytest.importorskip("hatchling")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+    (path,) = tmp_path.iterdir()
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    sources = {p.relative_to(ROOT).as_posix() for folder in ("src", "tests") for p in (ROOT / folder).rglob("*.py")}
+    needed = {"LICENSE", "README.md", "CITATION.cff", "hatch_build.py", "src/overlaps/py.typed", "docs/conf.py"}
+    assert names >= sources | needed
+    made = ("__pycache__", ".nbi", ".nbc", "docs/_build", "docs/gallery/", "docs/lectures/", ".npy", ".ckpt")
+    assert [name for name in names if any(part in name for part in made)] == []
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, ov
 import numpy as np
 
 from .._base import check
+from .._base.pages import see
 from .._base.progress import bar
 from .._base.types import ArrayLike, Function, Rng
 from .._base.workers import WORKER_DIED, run_pool
@@ -365,7 +366,8 @@ def _outcome(model, results, errors, alpha, runs):
             message += f", {len(errors)} failed, the first is run {i}: {type(error).__name__}: {error}".rstrip(".")
         died = any(isinstance(error, BrokenExecutor) for error in errors.values())
         message += "." + (WORKER_DIED if died else "")
-        warnings.warn(message + " What they did not reach is nan.", RuntimeWarning, stacklevel=3)
+        kept = " What they did not reach is nan." + see("start", "When something is wrong")
+        warnings.warn(message + kept, RuntimeWarning, stacklevel=3)
     records = [np.stack([_padded(part, max(map(len, parts))) for part in parts]) for parts in zip(*rows, strict=True)]
     return records, {"success": not (diverged or cut or errors), "message": message}
 

@@ -24,6 +24,7 @@ from dataclasses import fields
 import numpy as np
 
 from .._base import check
+from .._base.pages import see
 from .._base.record import Record
 
 __all__ = ["open_checkpoint"]
@@ -109,7 +110,7 @@ class _Appender:
     def _warn(self, what):
         warnings.warn(
             f"checkpoint = {str(self.path)!r}: {what} are kept in memory only. The sweep goes on, but one that resumes "
-            "it would compute them again.",
+            "it would compute them again." + see("start", "A sweep"),
             RuntimeWarning,
             stacklevel=2,
         )
@@ -172,7 +173,7 @@ def _finished(file, path, sweep, places):
     if damaged and len(values) < len(places):
         warnings.warn(
             f"checkpoint = {str(path)!r}: {damaged} of its points cannot be read (damaged lines, or classes that are "
-            f"gone); the {sound} sound ones are kept, what is missing is computed again.",
+            f"gone); the {sound} sound ones are kept, what is missing is computed again." + see("start", "A sweep"),
             RuntimeWarning,
             stacklevel=5,
         )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._base import check
+from .._base.pages import see
 from .._base.progress import bar
 from .._base.record import Record
 from .._base.types import Function, PathLike, Rng
@@ -322,7 +323,7 @@ def sweep(
         missing=[i for i in range(len(points)) if i not in values and i not in errors],
     )
     if not result.success:
-        warnings.warn(result.message, RuntimeWarning, stacklevel=2)
+        warnings.warn(result.message + see("start", "A sweep"), RuntimeWarning, stacklevel=2)
     return result
 
 

@@ -275,7 +275,7 @@ def test_network_after_two_steps():
         ({"gamma": [[0.9, 0.1], [0.5, 0.9]]}, "singular value"),
         ({"gamma": [[0.9], [0.1]]}, "gamma has shape"),
         ({"r": [1.0, 2.0]}, "r has shape"),
-        ({"r": [[1.0, 0.3], [-1.0, -0.3]], "c": 1.0}, "distinct blocks"),
+        ({"r": [[1.0, 0.3], [-1.0, -0.3]], "c": 1.0}, "equal blocks up to a sign"),
         ({"c": (1.0, -1.0)}, "variances > 0"),
         ({"c": (1.0, 1.0, 1.0)}, "c has shape"),
         ({"fractions": (0.5, 0.6)}, "fractions"),

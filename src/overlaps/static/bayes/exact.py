@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, stdtrit
 
+from ..._base.pages import see
 from ._features import entropy
 from .labels import Information, Labels
 from .solutions import BayesSolution, FixedPoint
@@ -155,7 +156,7 @@ def exact_solution(teacher, nu, selection, found):
             warnings.warn(
                 f"two solutions at nu = {nu:.6g} have potentials that differ by {gap.mean():.2g}({error(gap):.1g}): "
                 f"eps = {found[best].eps.mean():.4g} was chosen, {other.eps.mean():.4g} may be right. Try more "
-                "samples.",
+                "samples." + see("bayes", "When not to believe the equations"),
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.fft import irfft, next_fast_len
 
+from ..._base.pages import see
 from ...gaussian.rules import gauss_hermite, trapezoid
 from ._labels import FLOOR, entropy, fisher
 
@@ -95,6 +96,7 @@ class Labels:
             raise ValueError(
                 f"the exact channel takes {size} values of the label and {v.size} different readouts here; expected at "
                 f"most {LARGEST} and {MOST}. Try channel='gaussian', or more noise."
+                + see("bayes", "When not to believe the equations")
             )
         self.tau = np.linspace(0, top, size // 2 + 1)
         self.damping = np.exp(-0.5 * Delta * self.tau**2)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
+from ..._base.pages import see
 from ...gaussian.rules import trapezoid
 from ._labels import FLOOR, spread
 from .exact import SAME, ExactPoints, Found
@@ -37,7 +38,7 @@ class Pair(ExactPoints):
         if self.size > LARGEST:
             raise ValueError(
                 f"noise = {self.noise:g} takes {self.size} values of the label; expected at most {LARGEST}. Try more "
-                "noise, or channel='gaussian'."
+                "noise, or channel='gaussian'." + see("bayes", "When not to believe the equations")
             )
         tau = 2 * math.pi / (self.size * self.dy) * np.arange(self.size // 2 + 1)
         # a label is shared between two bins, which widens it

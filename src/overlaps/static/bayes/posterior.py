@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._base import check
+from ..._base.pages import see
 from ..._base.progress import bar
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Rng
@@ -182,7 +183,7 @@ def sample_posterior(
             if np.sum(np.isfinite(record[0, 0, :, 0])) < 4:
                 raise
             message = "Interrupted; the draws made are kept."
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            warnings.warn(message + see("start", "When something is wrong"), RuntimeWarning, stacklevel=2)
     rows = [x[:, np.isfinite(x[0, :, 0])] for x in record]
     return _result(d, len(problem.y), record, [x for x in rows if x.shape[1] >= 4], accepted, message)
 
@@ -302,7 +303,8 @@ def _result(d, n, record, rows, accepted, message):
     if not converged:
         warnings.warn(
             f"The posterior is not well sampled: R-hat up to {rhat.max():.3g}, effective size down to {ess.min():.3g}; "
-            f"expected at most {TRUSTED[0]} and at least {TRUSTED[1]}. Try more steps.",
+            f"expected at most {TRUSTED[0]} and at least {TRUSTED[1]}. Try more steps."
+            + see("bayes", "When not to believe the equations"),
             RuntimeWarning,
             stacklevel=3,
         )

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._base import check
+from ..._base.pages import see
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Floats, Numbers, Rng
 from .channel import channel_of
@@ -143,6 +144,7 @@ class HierarchicalTeacher(Teacher):
             raise ValueError(
                 f"channel = 'exact' with noise = {self.noise:g}, activation = {check.shown(self.activation)}; expected "
                 "noise > 0 and a dictionary of Hermite components such as {3: 1.0}. Try channel='gaussian'."
+                + see("bayes", "When not to believe the equations")
             )
 
     @cached_property
@@ -264,7 +266,7 @@ class HierarchicalTeacher(Teacher):
         ):
             raise ValueError(
                 f"overlaps = 'matrix' with k = {self.k}, channel = {self.channel!r}; expected k = 2 and "
-                "channel='exact'. Try sample_posterior."
+                "channel='exact'. Try sample_posterior." + see("bayes", "When not to believe the equations")
             )
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":

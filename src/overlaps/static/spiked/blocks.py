@@ -18,11 +18,12 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from ..._base import check
+from ..._base.pages import see
 from ...gaussian.rules import legendre
 from .averages import ODD, even_part, function_of
 from .ridge import Packing, Response
 
-__all__ = ["checked", "given_rows", "iid_rows", "letters", "neurons", "orthonormal_rows"]
+__all__ = ["checked", "given_rows", "head", "iid_rows", "letters", "neurons", "orthonormal_rows", "several"]
 
 ROWS = ("iid", "orthonormal")
 ITERATIONS = 100  # of the inner equation for g
@@ -273,23 +274,47 @@ def neurons(model, d):
             raise ValueError(
                 "d = inf with a continuous law of the readout: as d -> infinity the mu0 of all letters are fitted "
                 "freely, whatever their number; expected the input dimension d of the experiment."
+                + see("spiked", "Continuous readouts")
             )
         return found
     if np.any(found < 1):
         raise ValueError(
             f"d = {check.shown(d)} leaves {np.min(found):.2g} neurons to one of {found.size} blocks; expected at least "
-            f"one in each, d >= {math.ceil(size / np.min(found))}."
+            f"one in each, d >= {math.ceil(size / np.min(found))}." + see("spiked", "Finite d")
         )
     return found
 
 
-def checked(model):
-    """r, c and fractions of a model: numbers for one block, arrays (B,) for several."""
-    law = {}
-    if check.choice("rows", model.rows, ROWS) == "orthonormal" and model.beta > 1:
+def head(model):
+    """What models of one and of several directions share: width, rows that fit into it, noise, bias."""
+    beta = check.number("beta", model.beta, above=0, hint="beta is the width, p/d.")
+    if check.choice("rows", model.rows, ROWS) == "orthonormal" and beta > 1:
+        raise ValueError(f"beta = {beta:g} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions.")
+    noise = check.number("noise", model.noise, least=0, hint="noise is a standard deviation.")
+    return {"beta": beta, "noise": noise, "bias": check.flag("bias", model.bias)}
+
+
+def several(model, r, offset):
+    """Variances and fractions of blocks with spikes r (B, R) and biases (B,): positive, and no two blocks the same."""
+    c = check.array("c", np.full(len(r), model.c) if np.ndim(model.c) == 0 else model.c, (len(r),))
+    if len(r) == 0 or np.any(c <= 0):
+        raise ValueError(f"c = {check.shown(model.c)}; expected at least one block, and variances > 0.")
+    odd = even_part(function_of(model.student, "student")) < ODD
+    inner = np.column_stack([r, offset])
+    first = inner[np.arange(len(r)), np.argmax(inner != 0, axis=1)]
+    names = np.column_stack([np.where((first < 0) & odd, -1.0, 1.0)[:, None] * inner, c])
+    if len(np.unique(names, axis=0)) < len(r):
         raise ValueError(
-            f"beta = {check.shown(model.beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
+            f"r = {check.shown(model.r)}, c = {check.shown(model.c)} has equal blocks"
+            f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
+            "their fractions."
         )
+    return {"c": c, "fractions": shares("r", len(r), model.fractions)}
+
+
+def checked(model):
+    """r, c, offset and fractions of a model: numbers for one block, arrays (B,) for several."""
+    law = {}
     if model.bulk is not None:
         bulk = check.array("bulk", model.bulk, ("p",), hint="It lists the eigenvalues of W0 W0^T.")
         rank = np.mean(bulk > 1e-10) * model.beta if bulk.size else math.nan
@@ -309,20 +334,8 @@ def checked(model):
         one = {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0, hint="c is a variance.")}
         return law | one | {"offset": check.number("offset", model.offset, hint="Several go with r as a sequence.")}
     r = check.array("r", model.r, ("B",), hint="One spike for each block.")
-    c = check.array("c", np.full(r.shape, model.c) if np.ndim(model.c) == 0 else model.c, r.shape)
-    if r.size == 0 or np.any(c <= 0):
-        raise ValueError(f"c = {check.shown(model.c)}; expected at least one block, and variances > 0.")
     offset = model.offset
     if np.ndim(offset) == 0:
         offset = np.full(r.shape, check.number("offset", offset))
     offset = check.array("offset", offset, r.shape, hint="One for each block.")
-    odd = even_part(function_of(model.student, "student")) < ODD
-    sign = np.where((r < 0) | ((r == 0) & (offset < 0)), -1.0, 1.0) if odd else 1.0
-    names = np.stack([sign * r, c, sign * offset], axis=1)
-    if len(np.unique(names, axis=0)) < r.size:
-        raise ValueError(
-            f"r = {check.shown(model.r)}, c = {check.shown(model.c)} has equal blocks"
-            f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
-            "their fractions."
-        )
-    return law | {"r": r, "c": c, "offset": offset, "fractions": shares("r", r.size, model.fractions)}
+    return law | {"r": r, "offset": offset, **several(model, r[:, None], offset)}

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from ..._base import check
+from ..._base.pages import see
 from ...gaussian.rules import gauss_hermite, trapezoid
 from .averages import REFINEMENTS, TOLERANCE, averages, check_growth, function_of, kinks_of, spacing
 from .conditional import Coefficients
@@ -58,6 +59,7 @@ class Setting(NamedTuple):
                 f"target: {len(self.gamma)} indices, {self.rest.shape[1]} directions beside {self.r.shape[1]} of "
                 f"the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
                 "alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
+                + see("spiked", "Several directions, several steps")
             )
 
     def table(self, k, weight, step):
@@ -115,6 +117,7 @@ def conditional(setting):
     raise ValueError(
         f"{at_fault}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) between "
         f"two rules, expected {TOLERANCE:g}. With several directions functions must be smooth: no jumps or kinks."
+        + see("spiked", "What is not covered")
     )
 
 

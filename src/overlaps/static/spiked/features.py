@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from ..._base import check
+from ..._base.pages import see
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
@@ -122,11 +123,9 @@ class SpikedRandomFeatures(Record):
 
     def __post_init__(self):
         checked = {
-            "beta": check.number("beta", self.beta, above=0, hint="beta is the width, p/d."),
+            **blocks.head(self),
             "gamma": check.number("gamma", self.gamma, hint="gamma is an overlap."),
-            "noise": check.number("noise", self.noise, least=0, hint="noise is a standard deviation."),
             "kap": check.number("kap", self.kap),
-            "bias": check.flag("bias", self.bias),
             "breakpoints": kinks_of(self.target, self.breakpoints, "breakpoints"),
             "student_breakpoints": kinks_of(self.student, self.student_breakpoints, "student_breakpoints"),
             **blocks.checked(self),
@@ -215,6 +214,7 @@ class SpikedRandomFeatures(Record):
             raise ValueError(
                 f"offset = {check.shown(options['offset'])} after a step; expected none: with biases the student is "
                 "not odd, and its step leaves more than one spike. Give r, c, gamma and offset by hand."
+                + see("spiked", "What is not covered")
             )
         if step_noise is None:
             step_noise = noise

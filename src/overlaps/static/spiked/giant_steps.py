@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..._base.pages import see
 from .directions import RANK, conditional, setting
 
 
@@ -20,7 +21,7 @@ class Spikes(NamedTuple):
         if rank > RANK:
             raise ValueError(
                 f"readout leaves spikes in {rank} directions, one for each of {len(self.S)} letters; expected at most "
-                f"{RANK}. Try fewer letters, or one step."
+                f"{RANK}. Try fewer letters, or one step." + see("spiked", "Several directions, several steps")
             )
         sign = np.where(left[:, :rank].sum(axis=0) < 0, -1.0, 1.0)
         return left[:, :rank] * size[:rank] * sign, right[:rank] * sign[:, None]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..._base import check
+from ..._base.pages import see
 from ..._base.progress import bar
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
@@ -377,7 +378,7 @@ def _ended(draws, finished, errors):
         i, error = min(errors.items())
         message += f", {len(errors)} failed, the first is draw {i}: {type(error).__name__}: {error}".rstrip(".")
     message += "." + (WORKER_DIED if any(isinstance(error, BrokenExecutor) for error in errors.values()) else "")
-    warnings.warn(message + " The others are nan.", RuntimeWarning, stacklevel=4)
+    warnings.warn(message + " The others are nan." + see("spiked", "Errors"), RuntimeWarning, stacklevel=4)
     return {"success": False, "message": message}
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..._base import check
+from ..._base.pages import see
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
 from . import blocks, simulation, solving
 from ._finite import slope, subspace_draw
-from .averages import ODD, even_part, function_of, kinks_of
+from .averages import function_of, kinks_of
 from .bounds import Bounds, basis_bounds
 from .directions import RANK, conditional, setting
 from .giant_steps import Spikes
@@ -94,28 +95,14 @@ class SpikedSubspace(Record):
         if not (r.size and 0 < len(gamma) <= RANK and r.shape[1] <= RANK):
             raise ValueError(
                 f"r has {r.shape[1]} directions, gamma {len(gamma)} indices; expected 1 to {RANK} of each: the nodes "
-                "of the rules grow like a power of their number."
+                "of the rules grow like a power of their number." + see("spiked", "What is not covered")
             )
         if np.linalg.norm(gamma, 2) > 1 + 1e-12:
             raise ValueError(
                 f"gamma = {check.shown(self.gamma)} has the singular value {np.linalg.norm(gamma, 2):.6g}; expected at "
                 "most 1, overlaps of orthonormal vectors."
             )
-        c = check.array("c", np.full(len(r), self.c) if np.ndim(self.c) == 0 else self.c, (len(r),))
-        odd = even_part(function_of(self.student, "student")) < ODD
-        first = r[np.arange(len(r)), np.argmax(r != 0, axis=1)]
-        names = np.column_stack([np.where((first < 0) & odd, -1, 1)[:, None] * r, c])
-        if np.any(c <= 0) or len(np.unique(names, axis=0)) < len(r):
-            raise ValueError(
-                f"r = {check.shown(self.r)}, c = {check.shown(self.c)}; expected variances > 0 and distinct blocks"
-                f"{' (up to a sign of r)' if odd else ''}. Merge equal ones: one block with the sum of their fractions."
-            )
-        beta = check.number("beta", self.beta, above=0, hint="beta is the width, p/d.")
-        if check.choice("rows", self.rows, blocks.ROWS) == "orthonormal" and beta > 1:
-            raise ValueError(f"beta = {beta:g} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions.")
-        noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation.")
-        checked = {"noise": noise, "bias": check.flag("bias", self.bias)}
-        self.settle(r=r, gamma=gamma, c=c, beta=beta, fractions=blocks.shares("r", len(r), self.fractions), **checked)
+        self.settle(r=r, gamma=gamma, **blocks.head(self), **blocks.several(self, r, np.zeros(len(r))))
         table = self.coefficients
         mean, second = table.weight @ table.h, table.weight @ table.hh
         if not self.bias and abs(mean) > 1e-8 * math.sqrt(second):
@@ -201,6 +188,7 @@ class SpikedSubspace(Record):
         if blocks.law_of(readout) is not None:
             raise ValueError(
                 f"readout = {check.shown(readout)}; expected letters t_b: a law has more than {RANK} spikes."
+                + see("spiked", "Several directions, several steps")
             )
         t, rho = blocks.letters(readout, fractions)
         rates, samples = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (eta_tilde, alpha0))
@@ -222,7 +210,7 @@ class SpikedSubspace(Record):
         if not r.shape[1]:
             raise ValueError(
                 f"eta_tilde = {check.shown(eta_tilde)} leaves no spike; expected a rate > 0 and a target with "
-                "E[y x] != 0, or a finite alpha0."
+                "E[y x] != 0, or a finite alpha0." + see("spiked", "Several directions, several steps")
             )
         known = {"r": r, "c": state.c, "gamma": basis[:, :m].T, "beta": beta, "fractions": rho, "noise": noise}
         return cls(student, target, **known, **options)
