@@ -76,3 +76,30 @@ reveal_type(features)  # SpikedRandomFeatures
 reveal_type(features.solve(alpha=1.0, lam=0.1))  # SpikedSolution
 teacher = ov.static.HierarchicalTeacher(activation={3: 0.5}, k=10, beta=0.6, noise=0.1)
 reveal_type(teacher.solve(nu=3.0))  # BayesSolution
+reveal_type(teacher.curve((1.0, 10.0)))  # BayesCurve
+reveal_type(ov.static.EqualReadouts(noise=0.5, activation={3: 1.0}).threshold)  # float
+data = np.zeros((36, 12)), np.zeros(36), np.eye(10, 12)
+reveal_type(ov.static.sample_posterior(teacher, d=12, nu=3.0, rng=1, data=data))  # PosteriorSample
+reveal_type(ov.static.train_student(teacher, d=12, n=36, width=4, rng=1))  # StudentRun
+reveal_type(features.solve(alpha=1.0, lam=0.1, loss="hinge"))  # SpikedClassifier
+reveal_type(features.curve([0.5, 1.0], lam=0.1))  # SpikedCurve
+reveal_type(features.optimal_lam(1.0))  # OptimalLam
+reveal_type(features.bounds())  # Bounds
+reveal_type(features.spectrum(alpha=1.0))  # FeatureSpectrum
+reveal_type(features.simulate(alpha=1.0, lam=0.1, d=50, rng=1))  # OneStepRuns
+reveal_type(ov.static.finite_batch_network(features, alpha=1.0, lam=0.1))  # CorrectedPoint
+reveal_type(ov.static.best_step(np.tanh, np.sin, alpha0=1.0, beta=0.5, alpha=1.0))  # BestStep
+reveal_type(ov.static.bounds_over_rate(np.tanh, np.sin))  # RateBounds
+several = ov.static.SpikedSubspace.after_steps(np.tanh, np.add, indices=2, eta_tilde=(1, 1), alpha0=8, beta=1.0)
+reveal_type(several.solve(alpha=2.0, lam=0.1))  # SpikedSolution
+
+mixture = ov.gaussian_mixture(2, weights=[0.5, 0.5], labels=[1, -1], means=np.eye(2, 8), eta=0.1)
+reveal_type(mixture)  # GaussianMixture
+reveal_type(ov.solve(mixture, mixture.random_start(N=800, rng=1), (0, 1)))  # Trajectory
+reveal_type(ov.gaussian_covariates(np.eye(9), np.eye(9, 4), np.eye(4), 2, 1, eta=0.1)[0])  # GaussianCovariates
+reveal_type(ov.fluctuations(traj, N=1000))  # Fluctuations
+reveal_type(ov.fluctuations(traj, N=1000).std("eps_g"))  # ndarray
+reveal_type(ov.theory.escape(model, start, 1000, 0.01))  # EscapeLaw
+reveal_type(ov.theory.stationary_points(model))  # list
+reveal_type(ov.schedule_gradient(model, start, ov.Schedule.cosine(10.0), 10.0)[0])  # float
+reveal_type(ov.compression_error(model, start, 8, [0.0, 1.0]))  # float

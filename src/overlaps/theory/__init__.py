@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, scaling
+    from .escape_time import escape
     from .stationary import stationary_points
 
 __all__ = [
     "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "scaling",
     "stationary_points",
 ]  # fmt: skip
+FUNCTIONS = {"escape": ".escape_time", "stationary_points": ".stationary"}  # the other names are modules
 
 
 def __getattr__(name: str) -> Any:
-    if name == "stationary_points":
-        return import_module(".stationary", __name__).stationary_points
-    if name == "escape":
-        return import_module(".escape_time", __name__).escape
+    if name in FUNCTIONS:
+        return getattr(import_module(FUNCTIONS[name], __name__), name)
     if name in __all__:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}.")

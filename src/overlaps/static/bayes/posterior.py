@@ -83,7 +83,7 @@ def sample_posterior(
     steps: int = 1000,
     warmup: int = 200,
     leapfrog: int = 20,
-    data: tuple[ArrayLike, ArrayLike] | None = None,
+    data: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
     progress: bool = False,
 ) -> "PosteriorSample":
     r"""Sample the posterior of the features at finite d and k by Hamiltonian Monte Carlo.
