@@ -90,7 +90,7 @@ def draw_law(ax):
             value, error = mean(turn(eta, N, runs, alpha, **options))
             ax.errorbar(eta, value, 2 * error, fmt="o", color=color, capsize=2, ms=4)
             print(f"eta = {eta}, {label}, N = {N}: SGD {value:.3f} +- {error:.3f}, law {law[eta]:.3f}")
-            assert abs(value - law[eta]) < 3 * error + 0.04 * law[eta]  # corrections of the law are of order 1/sqrt(N)
+            assert abs(value - law[eta]) < 3 * error + 0.04 * law[eta]  # corrections of the law are of order 1/N
     ax.axhline(0, color="k", lw=0.8)
     ax.text(0.03, 0.02, r"equations of $N \to \infty$", fontsize="small")
     ax.axhline(2, color="k", lw=0.8, ls=":")

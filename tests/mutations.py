@@ -65,6 +65,10 @@ FAULTS = {
         "theory/quadratic/selection.py", "noise_of_steps(u) * np.exp(-2 * gain)",
         "noise_of_steps(stable) * np.exp(-2 * rate * alpha)", "theory/quadratic/test_selection.py::test_golden_numbers",
     ),
+    "distances_three_percent_off": Fault(
+        "theory/quadratic/selection.py", "float(self._distances.mean())", "float(1.03 * self._distances.mean())",
+        "theory/quadratic/test_selection.py::test_law_of_sgd_to_three_percent",
+    ),
     "noise_of_the_plateau_alone": Fault(
         "theory/escape_time.py", "(-np.exp(-2 * rate * alpha) * G @ D[0] @ G.T)", "(0 * G @ D[0] @ G.T)",
         "theory/test_escape_time.py::test_law_from_a_symmetric_start",
