@@ -155,7 +155,7 @@ def test_short_chains_are_called_so():
 @pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # chains begin in equilibrium
 def test_nishimori():
     """E |y - f_W(X)|^2 / n = Delta at every d."""
-    found = sample_posterior(equal(3), d=30, nu=9, rng=7, runs=24, steps=60, warmup=40)
+    found = sample_posterior(equal(3), d=30, nu=9, rng=7, runs=24, steps=60, warmup=40, leapfrog=10)
     assert abs(found.noise - 0.5) < 4 * found.noise_err < 0.06
 
 
@@ -164,7 +164,7 @@ def test_nishimori():
 @pytest.mark.parametrize("k, A, d, eps", [(1, 6.0, 100, 0.2175468), (2, 3.0, 100, 0.5178986), (1, 3.0, 60, 0.6556683)])
 def test_sampled_errors_are_those_of_the_exact_channel(k, A, d, eps):
     """Ten data sets; the limits are those of test_exact.py."""
-    found = sample_posterior(equal(k), d=d, nu=A * k, rng=8, runs=10, steps=300, warmup=100)
+    found = sample_posterior(equal(k), d=d, nu=A * k, rng=8, runs=10, steps=300, warmup=100, leapfrog=10)
     assert abs(found.eps - eps) < 4 * found.eps_err < 0.2
 
 
@@ -173,7 +173,7 @@ def test_sampled_errors_are_those_of_the_exact_channel(k, A, d, eps):
 @pytest.mark.parametrize("k, d, eps", [(4, 60, 0.4116), (8, 80, 0.3423)])
 def test_sampled_errors_of_several_features(k, d, eps):
     """Limits for d -> infinity by the exact channel, see test_exact.py."""
-    found = sample_posterior(equal(k), d=d, nu=3.0 * k, rng=k, runs=6, steps=150, warmup=80)
+    found = sample_posterior(equal(k), d=d, nu=3.0 * k, rng=k, runs=6, steps=150, warmup=80, leapfrog=10)
     assert abs(found.eps - eps) < 4 * found.eps_err < 0.15
     assert abs(found.noise - 0.5) < 4 * found.noise_err
 
@@ -183,7 +183,7 @@ def test_sampled_errors_of_several_features(k, d, eps):
 def test_sampled_power_law():
     """Twenty features at d = 50: error and strong features as by the exact channel, not as by the Gaussian one."""
     teacher = HierarchicalTeacher(beta=1.0, k=20, noise=0.3**0.5, activation=HE3)
-    found = sample_posterior(teacher, d=50, nu=30, rng=4, runs=6, steps=120, warmup=60)
+    found = sample_posterior(teacher, d=50, nu=30, rng=4, runs=6, steps=120, warmup=60, leapfrog=10)
     assert abs(found.eps - 0.1827) < 4 * found.eps_err < 0.04
     exact = np.array([0.989, 0.955, 0.890])  # digits of the solution
     assert np.all(np.abs(found.q[:3] - exact) < 4 * found.q_err[:3] + 5e-4)

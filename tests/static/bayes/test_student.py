@@ -36,7 +36,8 @@ def test_one_feature_against_posterior_sampling(lam, expected):
     q = here.m(lam)
     eps = 1 - q**3
     assert (q, eps) == pytest.approx(expected, abs=2e-3)  # the theory's digits as given, eps from a rounded q
-    found = sample_posterior(here, d=60, nu=lam * (60 + eps), rng=1, runs=3, steps=150, warmup=150)
+    found = sample_posterior(here, d=60, nu=lam * (60 + eps), rng=1, runs=3, steps=150, warmup=50, leapfrog=6)
+    assert found.ess.sum() > 90
     # single runs scatter by 0.005 in q and 5 % in eps
     assert found.q[0] == pytest.approx(q, abs=0.01)
     assert found.eps == pytest.approx(eps, rel=0.1)
@@ -48,7 +49,7 @@ def test_equal_readouts_against_posterior_sampling():
     """Width d/2, Delta = 1/2, A = 5, d = 60: single runs give q = 0.947 and eps = 0.142, below and above the limit."""
     here = equal(30)
     theory = here.solve(nu=5.0 * 30)
-    found = sample_posterior(here, d=60, nu=5.0 * 30, rng=1, steps=60, warmup=60)
+    found = sample_posterior(here, d=60, nu=5.0 * 30, rng=1, steps=60, warmup=60, leapfrog=10)
     assert theory.q[0] == pytest.approx(0.9564, abs=1e-3) and theory.eps == pytest.approx(0.125, abs=1e-3)
     assert found.q.mean() == pytest.approx(theory.q[0], abs=0.015)
     assert found.eps == pytest.approx(theory.eps, rel=0.2)
@@ -62,7 +63,7 @@ def test_sampled_error_approaches_the_theory():
     for d in (40, 80):
         here = equal(d // 2)
         theory = here.solve(nu=1.5 * d)
-        found = sample_posterior(here, d=d, nu=1.5 * d, rng=2, steps=50, warmup=50)
+        found = sample_posterior(here, d=d, nu=1.5 * d, rng=2, steps=50, warmup=50, leapfrog=10)
         assert theory.eps == pytest.approx(0.251, abs=1e-3) and theory.q[0] == pytest.approx(0.908, abs=1e-3)
         ratios.append(found.eps / theory.eps)
     assert 1 < ratios[1] < ratios[0] < 1.8 and ratios[1] < 1.4
