@@ -38,12 +38,17 @@ FAILED = 1  # pytest's code for tests that ran and failed; a test that cannot be
 
 
 class Fault(NamedTuple):
-    """One line of a file under src/overlaps, and the tests (under tests/) that fail without it."""
+    """One line of a file under src/overlaps, and the tests (under tests/) that fail without it.
+
+    A kernel with a fault runs as plain Python, which costs less than to compile it and all that calls it, unless the
+    tests need it ``compiled``.
+    """
 
     file: str
     old: str
     new: str
     tests: str
+    compiled: bool = False
 
 
 PLOTS = "results/test_plotting.py::"
@@ -163,11 +168,11 @@ FAULTS = {
     ),
     "interpolated_records_of_compiled_steps": Fault(
         "integrators/_bdf.py", "interpolate(D, order, later, clock[H], time", "interpolate(D, order, later, h, time",
-        BDF + "test_compiled_steps_are_those_of_scipy",
+        BDF + "test_compiled_steps_are_those_of_scipy", compiled=True,
     ),
     "rates_after_a_jump_in_the_step_before_it": Fault(
         "integrators/_bdf.py", "work, min(t_new, clock[EDGE]), new", "work, t_new, new",
-        BDF + "test_compiled_steps_are_those_of_scipy",
+        BDF + "test_compiled_steps_are_those_of_scipy", compiled=True,
     ),
     "average_over_equal_students": Fault(
         "flow/twins.py", "return self.P @ A @ self.P, self.P @ B", "return A, self.P @ B",
@@ -329,10 +334,11 @@ FAULTS = {
     ),
     "turn_of_later_samples": Fault(
         "simulators/_reduced.py", "x[t, e, later, j + 1] = cos * b - sin * a", "x[t, e, later, j + 1] = cos * b",
-        "simulators/test_reduced.py",
+        "simulators/test_reduced.py", compiled=True,
     ),
     "minibatch_of_the_second_layer": Fault(
         "simulators/_sgd.py", "v[k] += dv[b, k] / (batch * N)", "v[k] += dv[b, k] / N", "simulators/test_direct.py",
+        compiled=True,
     ),
     "eigenvalues_of_few_latents": Fault(
         "manifold/marchenko_pastur.py", "[[0.0], x / ratio]", "[[0.0], x * ratio]",
@@ -402,6 +408,8 @@ def caught(name):
         copy_kernels(copy, reached(fault.file))
         env = os.environ | {"PYTHONPATH": folder, "MPLBACKEND": "agg"}
         env.pop("NUMBA_CACHE_DIR", None)  # kernels lie beside the copy, and go with it
+        if "@jit" in source and not fault.compiled:
+            env["NUMBA_DISABLE_JIT"] = "1"
         tests = ["tests/" + test for test in fault.tests.split()]
         command = [sys.executable, "-c", RUN, str(copy), *tests]
         done = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -66,7 +66,7 @@ CASES = {
 
 @pytest.fixture
 def short_runs(monkeypatch):
-    """Thousands of runs of a few steps from one start: its frames are computed once, and little more is drawn than used.
+    """Thousands of runs of a few steps: frames of a start are found once, and little more is drawn than is used.
 
     Other blocks of draws are another order of the same law.
     """
