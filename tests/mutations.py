@@ -223,7 +223,11 @@ FAULTS = {
     ),
     "classes_of_the_first_model": Fault(
         "integrators/many.py", "if first.classes is None else [*map(bind, models)]", "",
-        "test_solve_many.py::test_a_batch_is_what_solve_returns_one_by_one",
+        "test_solve_many.py::test_what_a_batch_of_classes_knows",
+    ),
+    "side_of_a_leaky_unit": Fault(
+        "activations/_class_relu.py", "(w[k] if s > 0.0 else 0.0)", "w[k]",
+        "activations/test_classes.py::test_kinks_against_quadrature_on_either_side",
     ),
     "mean_of_a_tilted_field": Fault(
         "activations/_classes.py", "m[i] -= row[i] * mean / s", "m[i] -= row[i] * mean",

@@ -146,9 +146,10 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
 def test_what_a_batch_of_classes_knows(tmp_path):
     models, alpha = classes(), [0.0, 1.0, 4.0]
     starts = starts_of(models)
-    batch = ov.solve_many(models, starts, alpha)
+    batch = ov.solve_many(4 * models, 4 * starts, alpha, threads=1)  # four at a time
     assert all(method.startswith("DOP853 (auto: not stiff") for method in batch.method)
     for i, traj in enumerate(one_by_one(models, starts, alpha)):
+        assert batch[i] == traj
         assert np.array_equal(batch.classification_error()[i], traj.classification_error())
     batch.save(tmp_path / "batch.npz")
     assert ov.load(tmp_path / "batch.npz") == batch

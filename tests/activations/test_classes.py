@@ -15,6 +15,7 @@ S = np.array([[0.9, 0.2, 0.3], [0.2, 0.7, -0.1], [0.3, -0.1, 1.1]])
 LEARNING = {"v": [0.6, -0.4], "v_star": [0.7], "eta": 0.5, "eta_v": 0.3, "noise": 0.2}
 BLOCKS = {"Q": S[:2, :2], "R": S[:2, 2:], "T": S[2:, 2:]}
 CLOSED = ov.linear, ov.quadratic, ov.relu, ov.erf
+LEAKY = ov.leaky_relu(0.3)
 GOLDEN = {
     ov.erf.name: (
         [0.0538027993, -0.0367375508], [-0.0600031814, 0.0385932451, -0.0319880400], [0.0558461535, -0.0397483005],
@@ -44,8 +45,8 @@ def test_golden_numbers(activation):
         assert value == pytest.approx(golden, abs=6e-11)  # ten printed digits
 
 
-@pytest.mark.parametrize("student", CLOSED, ids=str)
-@pytest.mark.parametrize("teacher", CLOSED, ids=str)
+@pytest.mark.parametrize("student", [*CLOSED, LEAKY, ov.absolute], ids=str)
+@pytest.mark.parametrize("teacher", [*CLOSED, LEAKY, ov.absolute], ids=str)
 def test_without_means_it_is_the_centred_closure(student, teacher):
     model = ov.committee_machine(2, 1, activation=student, teacher_activation=teacher, **LEARNING)
     shifted, centred = ov.closure(model, **BLOCKS, means=np.zeros(3)), ov.closure(model, **BLOCKS)
@@ -62,6 +63,53 @@ def test_smooth_pairs_against_gauss_hermite(student, teacher):
     x = np.stack([a.ravel() for a in np.meshgrid(u, u, u, indexing="ij")])
     p = (p[:, None, None] * p[:, None] * p).ravel() / p.sum() ** 3
     check_against(model, np.array(MU)[:, None] + np.linalg.cholesky(S) @ x, p, 1e-11)
+
+
+def halves(nodes=40):
+    """Nodes and weights of N(MU, S): Gauss-Legendre on either side of every kink, to 8.5 standard deviations."""
+    x, p = np.polynomial.legendre.leggauss(nodes)
+    lines = []
+    for mean, width in zip(MU, 8.5 * np.sqrt(np.diag(S)), strict=True):
+        parts = [((b - a) / 2 * x + (a + b) / 2, (b - a) / 2 * p) for a, b in ((mean - width, 0), (0, mean + width))]
+        lines.append([np.concatenate(values) for values in zip(*parts, strict=True)])
+    z = np.stack([a.ravel() for a in np.meshgrid(*(x for x, _ in lines), indexing="ij")])
+    weight = np.einsum("i,j,k->ijk", *(p for _, p in lines)).ravel()
+    moved = z - np.array(MU)[:, None]
+    density = np.exp(-np.sum(moved * np.linalg.solve(S, moved), axis=0) / 2)
+    return z, weight * density / np.sqrt(np.linalg.det(2 * np.pi * S))
+
+
+PAIRS = (
+    (LEAKY, LEAKY),
+    (ov.absolute, ov.relu),
+    (LEAKY, ov.erf),
+    (ov.erf, LEAKY),
+    (ov.quadratic, LEAKY),
+)
+
+
+@pytest.mark.parametrize("student, teacher", PAIRS, ids=str)
+def test_kinks_against_quadrature_on_either_side(student, teacher):
+    model = ov.committee_machine(2, 1, activation=student, teacher_activation=teacher, **LEARNING)
+    check_against(model, *halves(), 1e-10)
+
+
+def test_three_leaky_students_against_quadrature():
+    """Two other students inside of C, and labels alone."""
+    eta, v, noise = 0.3, np.array([0.5, 0.4, -0.6]), 0.1
+    model = ov.gaussian_mixture(
+        3, gram=[[[4.0]]], weights=[1.0], labels=[LABEL], activation=LEAKY, v=v, eta=eta, eta_v=0.2, noise=noise
+    )
+    rows, w = np.block([[S, np.array(MU)[:, None]], [np.array(MU), 4.0]]), np.append(v, 0.0)
+    A, f, C, dv = bind(model).arrays(rows, w)
+    z, p = halves()
+    error, slope = v @ LEAKY.g(z) - LABEL, v[:, None] * LEAKY.dg(z)
+    F = -eta * slope * error
+    assert f[:, 0] == pytest.approx(F @ p, abs=1e-11) and dv == pytest.approx(
+        -0.2 * (LEAKY.g(z) * error) @ p, abs=1e-11
+    )
+    assert A @ S == pytest.approx((F * p) @ z.T - np.outer(F @ p, MU), abs=1e-11)
+    assert C == pytest.approx(eta**2 * (slope * (error**2 + noise**2) * p) @ slope.T, abs=1e-11)
 
 
 @pytest.mark.slow
@@ -172,9 +220,10 @@ def test_functions_without_closed_forms(activation):
 
 
 @pytest.mark.slow
-def test_sgd_of_tanh_units_on_inputs_in_classes():
+@pytest.mark.parametrize("activation", [ov.tanh, LEAKY, ov.absolute], ids=str)
+def test_sgd_on_inputs_in_classes(activation):
     learning = {"v": [0.6, 0.4], "v_star": [0.7], "eta": 0.5, "eta_v": 0.2, "weights": [0.4, 0.6], "labels": [1, -1]}
-    model = ov.gaussian_mixture(2, 1, gram=[[[1, -0.5], [-0.5, 1]]], activation=ov.tanh, **learning)
+    model = ov.gaussian_mixture(2, 1, gram=[[[1, -0.5], [-0.5, 1]]], activation=activation, **learning)
     start = model.random_start(N=1000, rng=1)
     runs = ov.simulate(model, N=1000, alpha=[0, 2, 10], rng=1, runs=6, start=start)
     theory = ov.solve(model, start, runs.alpha)
@@ -184,9 +233,10 @@ def test_sgd_of_tanh_units_on_inputs_in_classes():
 
 
 def test_errors_name_what_came():
-    for activation, words in ((ov.leaky_relu(0.1), "leaky_relu.* has a kink"), (ov.absolute, "has a kink")):
-        model = ov.committee_machine(2, 1, activation=activation, **LEARNING)
-        with pytest.raises(ValueError, match=words + ".* fields that have means; expected smooth functions"):
+    words = "activation = {}.* has a kink.* fields that have means; expected smooth functions"
+    for name, *pair in (("leaky_relu", LEAKY, ov.tanh), ("relu", ov.tanh, ov.relu)):
+        model = ov.committee_machine(2, 1, activation=pair[0], teacher_activation=pair[1], **LEARNING)
+        with pytest.raises(ValueError, match=words.format(name)):
             ov.closure(model, **BLOCKS, means=MU)
     model = ov.committee_machine(2, 1, activation=ov.tanh, **LEARNING)
     with pytest.raises(ValueError, match="label = 1 without means"):

@@ -39,7 +39,7 @@ Q = np.array([[0.9, 0.3, 0.1], [0.3, 0.7, -0.2], [0.1, -0.2, 0.6]])
 M = np.array([0.5, -0.4, 0.6])
 
 
-@pytest.mark.parametrize("activation", [ov.erf, ov.relu, ov.linear, ov.quadratic], ids=str)
+@pytest.mark.parametrize("activation", [ov.erf, ov.relu, ov.linear, ov.quadratic, ov.leaky_relu(0.3)], ids=str)
 @pytest.mark.parametrize("K", [1, 2, 3])
 def test_against_samples(activation, K):
     for v in V[K]:
@@ -47,6 +47,14 @@ def test_against_samples(activation, K):
         value, error = found(model, state)
         assert abs(value - sampled(model, state)) < 4 * np.hypot(0.5 / np.sqrt(400_000), error) + 1e-12
         assert error < 1e-3
+
+
+@pytest.mark.parametrize("activation", [ov.tanh, ov.leaky_relu(-0.5), ov.polynomial([-0.5, 0.3, 1.0])], ids=str)
+def test_one_unit_without_a_formula(activation):
+    """Tanh has the sign of its field, a leaky unit of negative slope is positive, a polynomial has any."""
+    model, state = clusters(1, activation, [0.6], Q[:1, :1], M[:1])
+    value, error = found(model, state)
+    assert abs(value - sampled(model, state)) < 4 * np.hypot(0.5 / np.sqrt(400_000), error) + 1e-12
 
 
 def test_two_equal_erf_units_are_one():

@@ -1,11 +1,13 @@
-"""Matrix C of relu students whose fields have means.
+"""Matrix C of students a z + b relu(z) whose fields have means.
 
 On the quadrant z_k, z_l > 0 the integrand g'_k g'_l Delta^2 has no kink in z_k and z_l, and given these two the other
 fields are Gaussian with means affine in them, so that E[Delta^2 | z_k, z_l] is a sum of one- and two-point functions:
 
     z_k = mu_k + L11 x,   z_l = mu_l + L21 x + L22 y,   x > -mu_k / L11,   y > -(mu_l + L21 x) / L22,
 
-with L the Cholesky factor of their covariance and x, y ~ N(0, 1): Gauss-Legendre in both, whatever K and M.
+with L the Cholesky factor of their covariance and x, y ~ N(0, 1): Gauss-Legendre in both, whatever K and M.  The other
+quadrants, where relu is silent, are this one with fields of the other sign; g' is a + b or a there.  The linear parts
+of the other units are one more Gaussian field Y, and E[Y f(z)] = E[Y] E[f] + Cov(Y, z) E[f'].
 """
 
 import math
@@ -81,9 +83,15 @@ def _product_of_relu(ma, mb, root_a, root_b, c, ha, hb, da, db, Pa, Pb, sine, in
 
 
 @jit(bare=True)
-def _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P):
-    """E[(D + sum_o w_o g_o)^2] of the other fields with means m and covariance V."""
-    total = D * D
+def _square(D, m, units, given, rules, room):
+    """E[(D + sum_o linear_o z_o + w_o f_o)^2] of the other fields, with means m."""
+    w, linear, others, K, teacher = units
+    V, root, along, variance = given
+    sine, inverse = rules
+    h, d, P = room
+    for i in range(others.size):
+        D += linear[others[i]] * m[i]
+    total = D * D + variance
     pair = 0
     for i in range(others.size):
         student = others[i] < K
@@ -91,19 +99,19 @@ def _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P):
         if student and root[i] > 0.0:
             h[i] = m[i] / root[i]
             d[i], P[i] = phi(h[i]), Phi(h[i])
-            mean = root[i] * (h[i] * P[i] + d[i])
+            mean, slope = root[i] * (h[i] * P[i] + d[i]), P[i]
             own = V[i, i] * ((h[i] * h[i] + 1.0) * P[i] + h[i] * d[i])
         elif student:
-            mean = max(m[i], 0.0)
+            mean, slope = max(m[i], 0.0), 0.0
             own = mean * mean
         else:
-            mean = one_point(f, m[i], V[i, i])[0]
+            mean, slope, _, _, _ = one_point(f, m[i], V[i, i])
             own = product(f, f, m[i], m[i], V[i, i], V[i, i], V[i, i])
             if f == RELU:
                 s = math.sqrt(V[i, i])
                 x = m[i] / s if s > 0.0 else 0.0
                 own = V[i, i] * ((x * x + 1.0) * Phi(x) + x * phi(x)) if s > 0.0 else max(m[i], 0.0) ** 2
-        total += wi * (2.0 * D * mean + wi * own)
+        total += wi * (2.0 * (D * mean + along[i] * slope) + wi * own)
         for j in range(i):
             code = RELU if others[j] < K else teacher
             if student and sine[pair, 20] > 0.0:
@@ -146,14 +154,60 @@ def _bends(mu, slope, spread, others, K, teacher, at, width, count):
     return count
 
 
+@jit(bare=True)
+def _quadrant(mk, ml, L, gk, gl, alone, y, noise, mu, a, b, spread, rule, units, given, rules, room, places):
+    """E[theta(z_k) theta(z_l) (Delta_0^2 + noise^2)], where k and l say gk z_k + gl z_l; ``alone`` for k = l."""
+    L11, L21, L22 = L
+    _, _, others, K, teacher = units
+    root, (nodes, weights) = given[1], rule
+    m, at, width, edges, inner = places
+    for o in range(others.size):
+        m[o] = mu[others[o]]
+    low = min(max(-mk / L11, -REACH), REACH)
+    count = _bends(m, a, spread, others, K, teacher, at, width, 0)
+    if not alone and L22 < STEEP * abs(L21):
+        at[count], width[count] = -ml / L21, REACH * L22 / abs(L21)
+        count += 1
+    panels, total = _panels(low, REACH, at, width, count, edges), 0.0
+    for panel in range(panels):
+        length = edges[panel + 1] - edges[panel]
+        for i in range(nodes.size):
+            x = edges[panel] + length * nodes[i]
+            zk, shifted = mk + L11 * x, ml + L21 * x
+            factor = length * weights[i] * phi(x)
+            for o in range(others.size):
+                m[o] = mu[others[o]] + a[o] * x
+            if alone:
+                total += factor * (_square(gk * zk - y, m, units, given, rules, room) + noise * noise)
+                continue
+            bottom = -shifted / L22 if L22 > 0.0 else (-REACH if shifted > 0.0 else REACH)
+            bottom = min(max(bottom, -REACH), REACH)
+            at[0] = width[0] = 0.0  # a whole Gaussian in halves
+            count = _bends(m, b, root, others, K, teacher, at, width, 1 if bottom < -0.5 * REACH else 0)
+            for part in range(_panels(bottom, REACH, at, width, count, inner)):
+                height = inner[part + 1] - inner[part]
+                for j in range(nodes.size):
+                    t = inner[part] + height * nodes[j]
+                    for o in range(others.size):
+                        m[o] = mu[others[o]] + a[o] * x + b[o] * t
+                    D = gk * zk + gl * (shifted + L22 * t) - y
+                    square = _square(D, m, units, given, rules, room)
+                    total += factor * height * weights[j] * phi(t) * (square + noise * noise)
+    return total
+
+
 @jit
-def relu_class_C(mu, S, w, y, K, teacher, eta, noise, nodes, weights, C):
-    """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l (Delta_0^2 + noise^2)]; nodes and weights are those of [0, 1]."""
+def relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C):
+    """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l (Delta_0^2 + noise^2)] of units v g = linear z + w relu(z).
+
+    Nodes and weights are those of [0, 1]; ``teacher`` is the function of which teachers have w.
+    """
     n = mu.size
-    a, b, m, root, V = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((n, n))
-    h, d, P, spread = np.zeros(n), np.zeros(n), np.zeros(n), np.empty(n)
-    at, width, edges, inner = np.empty(n + 1), np.empty(n + 1), np.empty(3 * n + 5), np.empty(3 * n + 5)
-    sine, inverse = np.empty((n * n, 21)), np.empty((n * n, 21))
+    a, b, root, V = np.empty(n), np.empty(n), np.empty(n), np.empty((n, n))
+    a_signed, b_signed = np.empty(n), np.empty(n)
+    room, spread = (np.zeros(n), np.zeros(n), np.zeros(n)), np.empty(n)
+    places = np.empty(n), np.empty(n + 1), np.empty(n + 1), np.empty(3 * n + 5), np.empty(3 * n + 5)
+    rules, along = (np.empty((n * n, 21)), np.empty((n * n, 21))), np.empty(n)
     for k in range(K):
         for l in range(k + 1):
             others = np.empty(n - 2 if k != l else n - 1, np.int64)
@@ -164,41 +218,26 @@ def relu_class_C(mu, S, w, y, K, teacher, eta, noise, nodes, weights, C):
                     place += 1
                     students += o < K
             L11, L21, L22 = _condition(mu, S, w, (k, l), others, a, b, V)
+            variance = 0.0
             for i in range(others.size):
                 root[i] = math.sqrt(V[i, i])
                 spread[i] = math.hypot(b[i], root[i]) if k != l else root[i]
-                m[i] = mu[others[i]]
-            _prepare(V, students, sine, inverse)
-            low = min(max(-mu[k] / L11, -REACH), REACH)
-            count = _bends(m, a, spread, others, K, teacher, at, width, 0)
-            if k != l and L22 < STEEP * abs(L21):
-                at[count], width[count] = -mu[l] / L21, REACH * L22 / abs(L21)
-                count += 1
-            panels, total = _panels(low, REACH, at, width, count, edges), 0.0
-            for panel in range(panels):
-                length = edges[panel + 1] - edges[panel]
-                for i in range(nodes.size):
-                    x = edges[panel] + length * nodes[i]
-                    zk, ml = mu[k] + L11 * x, mu[l] + L21 * x
-                    factor = length * weights[i] * phi(x)
-                    for o in range(others.size):
-                        m[o] = mu[others[o]] + a[o] * x
-                    if k == l:
-                        D = w[k] * zk - y
-                        square = _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P)
-                        total += factor * (square + noise * noise)
+                along[i] = 0.0
+                for j in range(others.size):
+                    along[i] += V[i, j] * linear[others[j]]
+                variance += linear[others[i]] * along[i]
+            _prepare(V, students, rules[0], rules[1])
+            total = 0.0
+            for s in (1.0, -1.0):
+                for t in (1.0, -1.0):
+                    gk, gl = linear[k] + (w[k] if s > 0.0 else 0.0), linear[l] + (w[l] if t > 0.0 else 0.0)
+                    if gk * gl == 0.0 or (k == l and s != t):
                         continue
-                    bottom = -ml / L22 if L22 > 0.0 else (-REACH if ml > 0.0 else REACH)
-                    bottom = min(max(bottom, -REACH), REACH)
-                    at[0] = width[0] = 0.0  # a whole Gaussian in halves
-                    count = _bends(m, b, root, others, K, teacher, at, width, 1 if bottom < -0.5 * REACH else 0)
-                    for part in range(_panels(bottom, REACH, at, width, count, inner)):
-                        height = inner[part + 1] - inner[part]
-                        for j in range(nodes.size):
-                            t = inner[part] + height * nodes[j]
-                            for o in range(others.size):
-                                m[o] = mu[others[o]] + a[o] * x + b[o] * t
-                            D = w[k] * zk + w[l] * (ml + L22 * t) - y
-                            square = _square(D, m, w, V, root, others, K, teacher, sine, inverse, h, d, P)
-                            total += factor * height * weights[j] * phi(t) * (square + noise * noise)
-            C[k, l] = C[l, k] = eta * eta * w[k] * w[l] * total
+                    for i in range(others.size):
+                        a_signed[i], b_signed[i] = s * a[i], t * b[i]
+                    total += (gk * gl) * _quadrant(
+                        s * mu[k], t * mu[l], (L11, s * t * L21, L22), s * gk, t * gl, k == l, y, noise, mu, a_signed,
+                        b_signed, spread, (nodes, weights), (w, linear, others, K, teacher),
+                        (V, root, along, variance), rules, room, places,
+                    )  # fmt: skip
+            C[k, l] = C[l, k] = eta * eta * total

@@ -5,12 +5,14 @@ of the K + M fields the means of a field in every class, and column M + c of B i
 the mean is to the centroid what the covariance is to the teacher.  Eigenspaces whose variances differ between classes
 in the same way are a group; each has its own S, A, B, C, one below the other.
 
-With Delta_0 = sum_a w_a g_a - y, everything of first order in eta is mean gradient and mean Hessian,
+With Delta_0 = sum_i l_i z_i + w_i f_i(z_i) - y, everything of first order in eta is mean gradient and mean Hessian,
 
-    slope_i = E[g_i' Delta_0],  gradient_i = E[g_i Delta_0],
-    H_ij = w_i w_j E[g_i' g_j'] + [i = j] w_i E[g_i'' Delta_0];
+    slope_i = E[(l_i + w_i f_i') Delta_0],  gradient_i = E[f_i Delta_0],
+    H_ij = E[(l_i + w_i f_i') (l_j + w_j f_j')] + [i = j] w_i E[f_i'' Delta_0].
 
-and C = E[F F^T] follows from these for linear and quadratic students (Stein's lemma), for erf by tilting the measure,
+Units are functions f with codes and, where they are piecewise linear, l_i z_i besides (``shape_of``): one more Gaussian
+field Y = sum_i l_i z_i, whose mean is taken from y and which enters by E[Y f] = E[Y] E[f] + Cov(Y, z) E[f'].
+C = E[F F^T] follows from these for linear and quadratic students (Stein's lemma), for erf by tilting the measure,
 for relu from a smooth integral in two dimensions (``_class_relu``).
 """
 
@@ -23,12 +25,12 @@ from ..gaussian.shifted import one_point, product, shifted_pair, shifted_self
 from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU
 from ._class_relu import relu_class_C
 
-HEAD = 3  # numbers before weights, labels, ratios and the rule: student, classes, size of the rule
+HEAD = 8  # numbers before weights, labels, ratios and the rule: see ``Classes``
 
 
 @jit
-def class_first_order(mu, S, w, y, K, student, teacher, H, slope, gradient):
-    """Fill H (n, n), slope (n,), gradient (n,) at means mu and covariance S; return eps_g."""
+def _functions(mu, S, w, y, K, student, teacher, H, slope, gradient):
+    """Fill H (n, n), slope (n,), gradient (n,) of the functions alone; return eps_g."""
     n = mu.size
     eps_g = 0.5 * y * y
     for i in range(n):
@@ -52,16 +54,54 @@ def class_first_order(mu, S, w, y, K, student, teacher, H, slope, gradient):
             gradient[i] += w[j] * gg
             gradient[j] += w[i] * gg
             eps_g += both * gg
+    for i in range(n):
+        slope[i] *= w[i]
     return eps_g
 
 
 @jit
-def _square(mu, S, w, y, K, student, teacher):
+def class_first_order(mu, S, w, linear, y, K, student, teacher, H, slope, gradient, moment):
+    """Fill H (n, n), slope, gradient and, of units with linear parts, E[z_i Delta_0] (n,); return eps_g."""
+    n, mixed = mu.size, False
+    for i in range(n):
+        y -= linear[i] * mu[i]
+        mixed = mixed or linear[i] != 0.0
+    eps_g = _functions(mu, S, w, y, K, student, teacher, H, slope, gradient)
+    moment[:] = 0.0
+    if not mixed:
+        return eps_g
+    pull, mean = np.empty(n), -y
+    for i in range(n):
+        g, dg, d2g, d3g, _ = one_point(student if i < K else teacher, mu[i], S[i, i])
+        along = 0.0
+        for j in range(n):
+            along += S[i, j] * linear[j]
+        pull[i], mean = linear[i] + w[i] * dg, mean + w[i] * g
+        slope[i] += w[i] * along * d2g
+        gradient[i] += along * dg
+        H[i, i] += w[i] * along * d3g
+        eps_g += along * (w[i] * dg + 0.5 * linear[i])
+    for i in range(n):
+        slope[i] += linear[i] * mean
+        moment[i] = mu[i] * mean
+        for j in range(n):
+            moment[i] += S[i, j] * pull[j]
+            H[i, j] += pull[i] * pull[j] - (pull[i] - linear[i]) * (pull[j] - linear[j])
+    return eps_g
+
+
+@jit
+def _square(mu, S, w, linear, y, K, student, teacher):
     """E[Delta_0^2]."""
+    for i in range(mu.size):
+        y -= linear[i] * mu[i]
     total = y * y
     for i in range(mu.size):
-        f = student if i < K else teacher
-        total += w[i] * (w[i] * shifted_self(f, mu[i], S[i, i])[0] - 2 * y * one_point(f, mu[i], S[i, i])[0])
+        f, along = student if i < K else teacher, 0.0
+        for j in range(mu.size):
+            along += S[i, j] * linear[j]
+        g, dg, _, _, _ = one_point(f, mu[i], S[i, i])
+        total += w[i] * (w[i] * shifted_self(f, mu[i], S[i, i])[0] + 2 * (along * dg - y * g)) + linear[i] * along
         for j in range(i):
             h = student if j < K else teacher
             total += 2 * w[i] * w[j] * product(f, h, mu[i], mu[j], S[i, i], S[j, j], S[i, j])
@@ -69,7 +109,7 @@ def _square(mu, S, w, y, K, student, teacher):
 
 
 @jit
-def _erf_C(mu, S, w, y, K, teacher, eta, noise, C):
+def _erf_C(mu, S, w, linear, y, K, teacher, eta, noise, C):
     """g'_a g'_b = (2/pi) exp(-(z_a^2 + z_b^2)/2) tilts N(mu, S) into a narrower Gaussian with another mean.
 
     One field after the other: z_a^2 / 2 takes S_.a S_a. / (1 + S_aa) from S, S_.a mu_a / (1 + S_aa) from mu, and leaves
@@ -88,7 +128,7 @@ def _erf_C(mu, S, w, y, K, teacher, eta, noise, C):
                     m[i] -= row[i] * mean / s
                     for j in range(n):
                         V[i, j] -= row[i] * row[j] / s
-            square = _square(m, V, w, y, K, ERF, teacher) + noise * noise
+            square = _square(m, V, w, linear, y, K, ERF, teacher) + noise * noise
             C[a, b] = C[b, a] = eta * eta * w[a] * w[b] * factor * square
 
 
@@ -99,7 +139,7 @@ def _quadratic_C(mu, S, w, K, H, slope, square, eta, C):
     b, SH = np.zeros(n), np.zeros((K, n))
     for k in range(n):
         for i in range(n):
-            b[k] += 2 * S[k, i] * w[i] * slope[i]
+            b[k] += 2 * S[k, i] * slope[i]
             for j in range(n):
                 if k < K:
                     SH[k, j] += S[k, i] * H[i, j]
@@ -112,12 +152,12 @@ def _quadratic_C(mu, S, w, K, H, slope, square, eta, C):
 
 
 @jit
-def class_C(mu, S, w, y, K, student, teacher, eta, noise, eps_g, H, slope, nodes, weights, C):
+def class_C(mu, S, w, linear, y, K, student, teacher, eta, noise, eps_g, H, slope, nodes, weights, C):
     """Fill C (K, K) of one class."""
     if student == ERF:
-        _erf_C(mu, S, w, y, K, teacher, eta, noise, C)
+        _erf_C(mu, S, w, linear, y, K, teacher, eta, noise, C)
     elif student == RELU:
-        relu_class_C(mu, S, w, y, K, teacher, eta, noise, nodes, weights, C)
+        relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C)
     elif student == QUADRATIC:
         _quadratic_C(mu, S, w, K, H, slope, 2 * eps_g + noise * noise, eta, C)
     elif student == LINEAR:
@@ -129,16 +169,24 @@ def class_C(mu, S, w, y, K, student, teacher, eta, noise, eps_g, H, slope, nodes
 
 
 @jit
-def classes_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Fill A, B, C, dv, averaged over the classes; return eps_g.  Behind w: the numbers of ``Classes`` and a rule."""
+def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Fill A, B, C, dv, averaged over the classes; return eps_g.
+
+    Behind w (rows,): codes of student and teacher (``code`` is not asked), numbers of classes and of nodes, (a, b) of
+    units a z + b f(z), students and teachers, then the numbers of ``Classes`` and a rule.
+    """
     rows = S.shape[1]
     groups, own = S.shape[0] // rows, w[rows:]
-    student, classes, size = int(own[0]), int(own[1]), int(own[2])
+    student, teacher, classes, size = int(own[0]), int(own[1]), int(own[2]), int(own[3])
     pi, labels = own[HEAD:], own[HEAD + classes :]
     ratios, rule = own[HEAD + 2 * classes :], own[HEAD + (2 + groups) * classes :]
     n = rows - classes
     mu, V, H = np.empty(n), np.empty((n, n)), np.empty((n, n))
-    slope, gradient, Cc = np.empty(n), np.empty(n), np.zeros((K, K))
+    slope, gradient, moment, Cc = np.empty(n), np.empty(n), np.empty(n), np.zeros((K, K))
+    linear, bent = np.empty(n), np.empty(n)
+    for i in range(n):
+        kind = 4 if i < K else 6
+        linear[i], bent[i] = own[kind] * w[i], own[kind + 1] * w[i]
     A[:], B[:], C[:], dv[:], eps_g = 0.0, 0.0, 0.0, 0.0, 0.0
     for c in range(classes):
         y = labels[c]
@@ -149,14 +197,15 @@ def classes_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, 
                 mu[i] += S[g * rows + i, n + c]
                 for j in range(n):
                     V[i, j] += ratio * S[g * rows + i, j]
-        own_eps = class_first_order(mu, V, w, y, K, student, teacher, H, slope, gradient)
+        own_eps = class_first_order(mu, V, bent, linear, y, K, student, teacher, H, slope, gradient, moment)
         eps_g += pi[c] * own_eps
         if second_order:
             class_C(
-                mu, V, w, y, K, student, teacher, eta, noise, own_eps, H, slope, rule[:size], rule[size : 2 * size], Cc
-            )
+                mu, V, bent, linear, y, K, student, teacher, eta, noise, own_eps, H, slope, rule[:size],
+                rule[size : 2 * size], Cc,
+            )  # fmt: skip
         for k in range(K):
-            dv[k] -= eta_v * pi[c] * gradient[k]
+            dv[k] -= eta_v * pi[c] * (own[4] * moment[k] + own[5] * gradient[k])
             for g in range(groups):
                 share = pi[c] * ratios[c * groups + g]
                 for j in range(K):
@@ -164,5 +213,5 @@ def classes_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, 
                     C[g * K + k, j] += share * Cc[k, j]
                 for j in range(K, n):
                     B[g * K + k, j - K] -= eta * share * H[k, j]
-                B[g * K + k, n - K + c] = -eta * pi[c] * w[k] * slope[k]
+                B[g * K + k, n - K + c] = -eta * pi[c] * slope[k]
     return eps_g

@@ -6,8 +6,9 @@ import numpy as np
 
 from .._base import check
 from ..gaussian.rules import legendre
-from ..gaussian.two_point import RELU
+from ..gaussian.two_point import LINEAR, NUMERIC, RELU
 from ._classes import classes_closure
+from ._parts import parts_of
 from ._relu_derivatives import relu_alignment
 from .bound import NEARLY, Bound
 
@@ -23,8 +24,16 @@ class Classes(NamedTuple):
     ratios: Any
 
 
+def shape_of(activation):
+    """(code of f, a, b) of a function a z + b f(z) with closed forms: the code is NUMERIC for others."""
+    parts = parts_of(activation) if activation.code == NUMERIC else None
+    if parts is None or not parts.is_piecewise_linear:
+        return activation.code, 0.0, 1.0
+    return (RELU, parts.slope, parts.kink) if parts.kink else (LINEAR, 0.0, parts.slope)
+
+
 class ClassesClosure(Bound):
-    """Closure of fields that have means, averaged over classes, for erf, linear, quadratic, relu and their pairs.
+    """Closure of fields that have means, averaged over classes, for erf, quadratic, piecewise-linear units, any pair.
 
     ``S`` (groups (K + M + C), K + M + C) and ``w`` (K + M + C,) hold the centroids as further static rows; A, C
     (groups K, K) and B (groups K, M + C) lie one group below the other.
@@ -33,6 +42,7 @@ class ClassesClosure(Bound):
     def __init__(self, student, teacher, rule, classes):
         super().__init__(student, teacher, rule)
         self.classes, self.kinked = classes, bool(student.kinks)
+        self.shapes = shape_of(student), shape_of(teacher)
         self.groups = classes.ratios.shape[1]
         self._last: Any = None
         self._setup()
@@ -44,9 +54,11 @@ class ClassesClosure(Bound):
             self.compiled = classes_closure
 
     def _numbers(self, nodes):
-        x, p = legendre(nodes) if self.student.code == RELU else (np.empty(0), np.empty(0))
+        (student, *own), (teacher, *theirs) = self.shapes
+        x, p = legendre(nodes) if student == RELU else (np.empty(0), np.empty(0))
         weights, labels, ratios = map(np.ravel, self.classes)
-        return np.concatenate([[self.student.code, weights.size, x.size], weights, labels, ratios, x, p])
+        head = [student, teacher, weights.size, x.size, *own, *theirs]
+        return np.concatenate([head, weights, labels, ratios, x, p])
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
@@ -62,7 +74,7 @@ class ClassesClosure(Bound):
     @property
     def error(self):  # type: ignore[override]
         """Estimate of the absolute error of C at the last call: its change by a finer rule."""
-        if self.student.code != RELU or not self.rule.second_order or self._last is None:
+        if self.shapes[0][0] != RELU or not self.rule.second_order or self._last is None:
             return 0.0
         coarse, fine = (
             self._arrays(self._last[0], self._last[1], self._numbers(n))[2] for n in (NODES, round(FINER * NODES))

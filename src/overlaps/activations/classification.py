@@ -8,7 +8,7 @@ from scipy.special import erfinv, ndtr, ndtri
 from .._base import check
 from ..gaussian.rules import legendre
 from ..gaussian.shifted import both
-from ..gaussian.two_point import ERF, LINEAR, RELU
+from ..gaussian.two_point import ERF, LINEAR, NUMERIC, RELU
 from .closure import bind
 
 __all__ = ["misclassified"]
@@ -30,8 +30,9 @@ def misclassified(model, S, v):
         )
     means, V = bind(model, second_order=False).fields(S)
     signs = np.sign(model.labels)
-    if model.activation.code == LINEAR or model.K == 1 or (model.K == 2 and model.activation.code in (ERF, RELU)):
-        wrong = np.array([[_exact(model.activation.code, *x) for x in zip(m, C, strict=True)] for m, C in
+    code = model.activation.code
+    if code == LINEAR or (model.K == 1 and code != NUMERIC) or (model.K == 2 and code in (ERF, RELU)):
+        wrong = np.array([[_exact(code, *x) for x in zip(m, C, strict=True)] for m, C in
                           zip(means, _with(V, v), strict=True)])  # fmt: skip
         wrong, error = np.where(signs > 0, 1 - wrong, wrong), np.zeros(len(v))
         return wrong @ model.weights, error

@@ -79,7 +79,7 @@ def closure(
     v : array_like, shape (K,), optional
         Second layer; the model's by default.
     means : array_like, shape (K + M,), optional
-        Means of the student and teacher fields. For erf, linear, quadratic and relu units, and for smooth functions
+        Means of the student and teacher fields. For erf, quadratic and piecewise-linear units, and for smooth functions
         of at most four fields by quadrature.
     label : float
         The label y of the class, with ``means``.

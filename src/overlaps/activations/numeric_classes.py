@@ -4,11 +4,11 @@ import numpy as np
 
 from ..gaussian.rules import factor, widening
 from ..gaussian.two_point import NUMERIC
-from .classes import FINER, ClassesClosure
+from .classes import FINER, ClassesClosure, shape_of
 
 SIZES = {1: 96, 2: 64, 3: 40, 4: 24}  # nodes in each dimension, by the number of fields
 LIMIT = 1e-4  # largest error at a start, relative to the matrices, that is taken
-KINKED = "Piecewise-linear units in classes are ov.relu and ov.linear."
+KINKED = "Piecewise-linear units go with each other, ov.erf and ov.quadratic."
 
 
 class NumericClassesClosure(ClassesClosure):
@@ -48,7 +48,7 @@ class NumericClassesClosure(ClassesClosure):
         if n not in SIZES:
             raise ValueError(
                 f"{n} fields of {names} that have means; expected at most {max(SIZES)} without closed forms, or any "
-                "number of ov.erf, ov.linear, ov.quadratic, ov.relu."
+                "number of ov.erf, ov.linear, ov.quadratic, ov.relu, ov.leaky_relu."
             )
         if np.min(np.diagonal(self.fields(S)[1], axis1=1, axis2=2)[:, : self.rule.K]) <= 0:
             raise ValueError(f"a student of {names} has zero norm; expected positive Q_kk.")
@@ -106,5 +106,5 @@ def _nodes(mu, V, size):
 
 def bind_classes(student, teacher, rule, classes):
     """The closure of inputs in classes for these units: closed forms where both have them."""
-    closed = NUMERIC not in (student.code, teacher.code)
+    closed = NUMERIC not in (shape_of(student)[0], shape_of(teacher)[0])
     return (ClassesClosure if closed else NumericClassesClosure)(student, teacher, rule, classes)

@@ -250,8 +250,9 @@ def gaussian_mixture(
     ratios : array_like, shape (C, L) or (C, 1)
         Variances of the classes relative to the spectrum, rho_cl; one by default.
     activation, teacher_activation : Activation
-        ``erf``, ``linear``, ``quadratic`` or ``relu``, in any pair. Smooth functions without closed forms, as ``tanh``,
-        where K + M <= 4: by quadrature, a few milliseconds for each class and evaluation.
+        ``erf``, ``linear``, ``quadratic``, ``relu``, ``leaky_relu(slope)`` or ``absolute``, in any pair. Smooth functions
+        without closed forms, as ``tanh``, where K + M <= 4: by quadrature, a few milliseconds for each class and
+        evaluation.
     v, v_star : array_like, shape (K,), (M,)
         Second layers; all ones by default.
     eta, eta_v, noise, weight_decay, batch_size, gradient_flow
@@ -271,7 +272,7 @@ def gaussian_mixture(
     -----
     Exact for N -> infinity at fixed alpha = steps / N and fixed lengths of the class means: ``|mu_c|^2`` of order one,
     not N. Class covariances commute. All averages are closed forms for erf, linear and quadratic students; the matrix C
-    of relu students is a smooth integral, whose error is estimated.
+    of relu and leaky students is a smooth integral, whose error is estimated.
 
     References
     ----------
