@@ -250,9 +250,9 @@ def gaussian_mixture(
     ratios : array_like, shape (C, L) or (C, 1)
         Variances of the classes relative to the spectrum, rho_cl; one by default.
     activation, teacher_activation : Activation
-        ``erf``, ``linear``, ``quadratic``, ``relu``, ``leaky_relu(slope)`` or ``absolute``, in any pair. Smooth functions
-        without closed forms, as ``tanh``, where K + M <= 4: by quadrature, a few milliseconds for each class and
-        evaluation.
+        ``erf``, ``linear``, ``quadratic``, ``relu``, ``leaky_relu(slope)`` or ``absolute``, in any pair. Smooth
+        functions without closed forms, as ``tanh``, where K + M <= 4: by quadrature, a few milliseconds for each class
+        and evaluation.
     v, v_star : array_like, shape (K,), (M,)
         Second layers; all ones by default.
     eta, eta_v, noise, weight_decay, batch_size, gradient_flow
