@@ -1,3 +1,4 @@
+# pyright: strict
 """What a user writes, for type checkers: each ``reveal_type`` is compared with the comment behind it."""
 
 from typing import reveal_type
