@@ -116,13 +116,17 @@ def _erf_C(mu, S, w, linear, y, K, teacher, eta, noise, C):
     the factor exp(-mu_a^2 / 2 (1 + S_aa)) / sqrt(1 + S_aa).
     """
     n = mu.size
-    m, V = np.empty(n), np.empty((n, n))
+    m, V, row, factor = np.empty(n), np.empty((n, n)), np.empty(n), 0.0
     for a in range(K):
         for b in range(a + 1):
-            m[:], V[:], factor = mu, S, 2 / PI
+            for i in range(n):  # m[:] = mu takes seconds to compile
+                m[i], factor = mu[i], 2 / PI
+                for j in range(n):
+                    V[i, j] = S[i, j]
             for c in (a, b):
                 s, mean = 1.0 + V[c, c], m[c]
-                row = V[c].copy()
+                for i in range(n):
+                    row[i] = V[c, i]
                 factor *= math.exp(-0.5 * mean * mean / s) / math.sqrt(s)
                 for i in range(n):
                     m[i] -= row[i] * mean / s
