@@ -226,7 +226,7 @@ for alpha0, off in networks.items():
 #   the distance of the target from a plane in function space.
 
 # %%
-rates = np.geomspace(0.3, 30, 31)
+rates = np.geomspace(0.3, 30, 21)
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4))
 optimum = {}
 for i, alpha0 in enumerate((1.0, 4.0, 16.0, math.inf)):
@@ -245,17 +245,17 @@ left.axhline(best_linear, color="0.5", ls="--", lw=1.2, label="best linear predi
 left.set(xlabel=r"learning rate $\tilde\eta$", ylabel=r"test error at the best $\lambda$", title=r"$\alpha$ = 4")
 left.legend()
 
-spikes = np.geomspace(0.1, 5, 60)
+spikes = np.geomspace(0.1, 5, 43)
 aligned = [ov.static.SpikedRandomFeatures(STUDENT, TARGET, r=r, gamma=1.0, beta=WIDTH) for r in spikes]
 upper, lower, _ = np.transpose([one.bounds() for one in aligned])
 right.loglog(spikes, upper, "C0", label="upper bound $U$")
 right.loglog(spikes, lower, "C0--", label="lower bound $L$")
 between = []
 for marker, alpha, beta in (("v", 4.0, 1.0), ("o", 50.0, 10.0), ("^", 1000.0, 100.0)):
-    some = [ov.static.SpikedRandomFeatures(STUDENT, TARGET, r=r, gamma=1.0, beta=beta) for r in spikes[::4]]
+    some = [ov.static.SpikedRandomFeatures(STUDENT, TARGET, r=r, gamma=1.0, beta=beta) for r in spikes[::3]]
     found = [one.optimal_lam(alpha).mse for one in some]
-    between.append(np.all((found < upper[::4] * (1 + 1e-9)) & (found > lower[::4])))
-    right.loglog(spikes[::4], found, marker, ms=4, color="0.3", label=rf"$\alpha$ = {alpha:g}, $\beta$ = {beta:g}")
+    between.append(np.all((found < upper[::3] * (1 + 1e-9)) & (found > lower[::3])))
+    right.loglog(spikes[::3], found, marker, ms=4, color="0.3", label=rf"$\alpha$ = {alpha:g}, $\beta$ = {beta:g}")
 right.axhline(best_linear, color="0.5", ls="--", lw=1.2)
 right.set(xlabel="spike $r$", ylabel=r"test error at the best $\lambda$", ylim=(5e-6, 1))
 right.set_title(r"$\gamma = c = 1$: a perfect step")

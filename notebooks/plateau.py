@@ -270,7 +270,7 @@ def on_plateau(K, eta):
 
 
 SHOWN = [0.2, 0.5, 0.8, 1.1]
-fine = np.union1d(np.round(np.arange(0.02, 1.4, 0.04), 2), SHOWN)
+fine = np.union1d(np.round(np.arange(0.02, 1.4, 0.08), 2), SHOWN)
 heights, rates = np.transpose([on_plateau(3, eta) for eta in fine])
 
 fig, axes = plt.subplots(1, 3, figsize=(12.5, 3.9))
@@ -289,7 +289,7 @@ best = {}
 for i, size in enumerate((2, 3, 4)):
     one, ones = ov.committee_machine(size, size, eta=0.5), np.eye(size)
     limit = ov.critical_eta(one, ov.State.from_overlaps(one, Q=ones, R=ones, T=ones))  # student = teacher
-    etas = np.linspace(0.02, limit, 41)[:-1]
+    etas = np.linspace(0.02, limit, 25)[:-1]
     curve = np.array([on_plateau(size, eta)[1] for eta in etas])
     best[size] = etas[np.argmax(curve)] / limit
     axes[2].plot(etas / limit, curve, color=f"C{i}", label=rf"K = M = {size}, $\eta_c$ = {limit:.2f}")
@@ -315,7 +315,7 @@ fast = replace(model, eta=FAST)
 times = np.arange(10, 201, 10)
 begin = ov.State.from_overlaps(fast, Q=0.3 * np.eye(K), R=np.diag(np.linspace(0.02, 0.04, K)), T=np.eye(K))
 theory = ov.solve(fast, begin, np.arange(0, 201, 2))
-sgd = {N: ov.simulate(fast, N=N, alpha=times, rng=1, start=begin, runs=runs) for N, runs in ((400, 16), (1600, 16))}
+sgd = {N: ov.simulate(fast, N=N, alpha=times, rng=1, start=begin, runs=runs) for N, runs in ((300, 16), (1200, 16))}
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), sharex=True)
 left.semilogy(theory.alpha, theory.eps_g, "k", label=r"ODE, $N \to \infty$")
@@ -323,7 +323,7 @@ own, cross = np.eye(K, dtype=bool), ~np.eye(K, dtype=bool)
 for mask, text in ((own, "own teacher"), (cross, "other teachers")):
     right.plot(theory.alpha, theory.R[:, mask].mean(axis=1), "k", ls="-" if mask is own else "--", label=f"ODE, {text}")
 for color, (N, runs) in zip(("C0", "C3"), sgd.items(), strict=True):
-    shift = 0.8 if N == 1600 else -0.8  # side by side
+    shift = 0.8 if N == 1200 else -0.8  # side by side
     low, middle, high = runs.quantile("eps_g", [0.16, 0.5, 0.84])
     bars = [middle - low, high - middle]
     left.errorbar(times + shift, middle, bars, fmt="o", ms=3, color=color, lw=1, label=f"SGD, N = {N}")
@@ -337,7 +337,7 @@ left.legend()
 right.legend(loc="upper left")
 plt.show()
 spread = {N: runs.R[:, 1].std(axis=0).mean() for N, runs in sgd.items()}  # at alpha = 20
-print(f"fluctuations of R at alpha = 20: {spread[400]:.4f} (N = 400), {spread[1600]:.4f} (N = 1600)")
+print(f"fluctuations of R at alpha = 20: {spread[300]:.4f} (N = 300), {spread[1200]:.4f} (N = 1200)")
 
 # %% [markdown]
 # **How long is the plateau?** Random weights have overlaps of size $1/\sqrt N$, which have to grow to order one:
@@ -400,6 +400,6 @@ for size in SIZES:
 assert np.isclose(curvature, growth(K), rtol=1e-3) and np.isclose(fitted, growth(3), rtol=0.01)
 assert np.all(np.diff(heights) > 0) and heights[0] > height(3)  # the noise lifts the plateau
 assert all(0.4 < ratio < 0.9 for ratio in best.values())  # the fastest escape is below eta_c
-assert 1.5 < spread[400] / spread[1600] < 2.7  # 2 = sqrt(1600 / 400), within the error of 16 runs
+assert 1.5 < spread[300] / spread[1200] < 2.7  # 2 = sqrt(1200 / 300), within the error of 16 runs
 assert np.isclose(slope, 1 / (2 * rate), rtol=0.03)
 print("all checks passed")
