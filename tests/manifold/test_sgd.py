@@ -291,7 +291,7 @@ def test_inputs_have_to_be_centred(name, centred, uncentred):
 @pytest.mark.parametrize("name", ["erf", "relu"])
 def test_standardised_mixtures_follow_the_gaussian_theory_and_others_do_not(name):
     model = manifold(getattr(ov, name))
-    options = dict(N=500, alpha=discrepancy.log_times(20), runs=16, weights=random_weights(model, N=500, rng=3))
+    options = dict(N=500, alpha=discrepancy.log_times(20), weights=random_weights(model, N=500, rng=3))
     means = latents.uniform_means(9.0, 2, rng=6)
     laws = {
         "gaussian": None,
@@ -302,7 +302,8 @@ def test_standardised_mixtures_follow_the_gaussian_theory_and_others_do_not(name
     }
     found, theory = {}, None
     for i, (key, law) in enumerate(laws.items()):
-        runs = ov.simulate(model, rng=i, latents=law, test=0, **options)
+        count = 4 if key in ("shared", "raw") else 16  # what is wrong by a factor of five needs fewer
+        runs = ov.simulate(model, rng=i, runs=count, latents=law, test=0, **options)
         theory = theory or ov.solve(*runs.realisation(0, nodes=60), runs.alpha)
         found[key] = {x: ov.tlog_rmse(theory, runs).mean(x).mean() for x in ("Q", "R", "v")}
     for x, baseline in found["gaussian"].items():
