@@ -53,6 +53,7 @@ for script in sorted((HERE.parent / "notebooks").glob("*.py")):
 nb_execution_mode = "force"
 nb_execution_timeout = 600  # kernels are compiled on the way
 nb_execution_raise_on_error = True
+os.environ.pop("MPLBACKEND", None)  # kernels draw into the page; the gallery takes Agg by itself
 
 # docstrings: types are prose ("array_like, shape (L,)"), not links ----------------------------------------------------
 autodoc_typehints = "none"

@@ -121,8 +121,10 @@ plt.show()
 # independent from neuron to neuron, and its feature behaves like a Gaussian variable with the same first two moments
 # (conditional Gaussian equivalence):
 #
-# $$ \sigma(w_i^1 \cdot x) \simeq \mu_0(k) + \mu_1(k)\, (\text{bulk field}) + \mu_2(k)\, \xi_i, \qquad
-#    \mu_0(k) = E_z\, \sigma(r k + \sqrt c z), \quad \mu_1(k) = E_z\, \sigma'(r k + \sqrt c z) . $$
+# $$ \begin{gathered}
+#    \sigma(w_i^1 \cdot x) \simeq \mu_0(k) + \mu_1(k)\, (\text{bulk field}) + \mu_2(k)\, \xi_i, \\
+#    \mu_0(k) = E_z\, \sigma(r k + \sqrt c z), \qquad \mu_1(k) = E_z\, \sigma'(r k + \sqrt c z) .
+#    \end{gathered} $$
 #
 # The bulk row has a small component along $\hat v$, of order $1/\sqrt d$; but there are $p$ neurons, and the readout
 # can add these components up. What the network says on average, given $k$, is therefore

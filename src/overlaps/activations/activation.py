@@ -70,14 +70,14 @@ class Activation:
     """
 
     name: str
-    g: Callable
-    dg: Callable
-    d2g: Callable | None = None
+    g: Callable[..., Any]
+    dg: Callable[..., Any]
+    d2g: Callable[..., Any] | None = None
     code: int = NUMERIC
     mixture: Mixture | None = None
     second_order: str = "auto"
     tolerance: float = 1e-2
-    kinks: tuple = ()
+    kinks: tuple[float, ...] = ()
     kernels: Kernels | None = None
 
     def __post_init__(self):

@@ -5,6 +5,7 @@ A new activation enters here, or from outside of the package through :class:`ove
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from .._base import check
 from ..gaussian.two_point import CODES
@@ -70,12 +71,12 @@ class Kernels:
     ((0, 1, 2, 3), True, True)
     """
 
-    closure: Callable
+    closure: Callable[..., Any]
     teachers: tuple = ()
-    derivatives: Callable | None = None
-    differences: Callable | None = None
-    room: Callable | None = None
-    share: Callable | None = None
+    derivatives: Callable[..., Any] | None = None
+    differences: Callable[..., Any] | None = None
+    room: Callable[..., Any] | None = None
+    share: Callable[..., Any] | None = None
 
     def __post_init__(self):
         for role in ("closure", "derivatives", "differences", "room", "share"):

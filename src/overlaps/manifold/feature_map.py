@@ -90,7 +90,7 @@ class FeatureMap(Record):
     """
 
     name: str
-    function: Callable
+    function: Callable[..., Any]
     kinks: tuple[float, ...] = ()
     scale: float = 1.0
     statistics: FeatureStatistics = field(init=False, compare=False, repr=False)

@@ -123,7 +123,7 @@ class GaussianCovariates(Model):
 
 def gaussian_covariates(
     Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike, K: int, M: int, *, eta: float, **learning: Any
-) -> "tuple[GaussianCovariates, Callable]":
+) -> "tuple[GaussianCovariates, Callable[..., Any]]":
     r"""Two-layer student on inputs x, two-layer teacher on latents c, of any joint covariance.
 
     .. math:: \lambda = \frac{W x}{\sqrt N}, \quad \nu = \frac{W_* c}{\sqrt D}, \qquad

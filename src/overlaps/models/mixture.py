@@ -83,7 +83,7 @@ class GaussianMixture(Model):
         return self.latent
 
     @cached_property
-    def groups(self) -> list:
+    def groups(self) -> list[Any]:
         """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
         _, first, group = np.unique(self.ratios, axis=1, return_index=True, return_inverse=True)
         order = np.argsort(first)

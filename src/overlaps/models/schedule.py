@@ -63,7 +63,7 @@ class Schedule(Record):
     knots: Any
     values: Any
     kind: str = "linear"
-    factors: tuple = ()
+    factors: tuple[Any, ...] = ()
     function: Any = None
 
     def __post_init__(self):

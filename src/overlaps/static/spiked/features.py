@@ -103,8 +103,8 @@ class SpikedRandomFeatures(Record):
     SpikedSolution(alpha=1.3, lam=0.05, mse=0.0919348, train=0.0284783)
     """
 
-    student: Callable
-    target: Callable
+    student: Callable[..., Any]
+    target: Callable[..., Any]
     r: Any = field(kw_only=True)
     gamma: float = field(kw_only=True)
     c: Any = field(default=1.0, kw_only=True)
@@ -115,8 +115,8 @@ class SpikedRandomFeatures(Record):
     rows: str = field(default="iid", kw_only=True)
     bulk: Any = field(default=None, kw_only=True)
     offset: Any = field(default=0.0, kw_only=True)
-    breakpoints: tuple = field(default=(), kw_only=True)
-    student_breakpoints: tuple = field(default=(), kw_only=True)
+    breakpoints: tuple[float, ...] = field(default=(), kw_only=True)
+    student_breakpoints: tuple[float, ...] = field(default=(), kw_only=True)
     kap: float = field(default=0.0, kw_only=True)
     step: Any = field(default=None, kw_only=True)
     law: Any = field(default=None, kw_only=True)

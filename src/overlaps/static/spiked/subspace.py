@@ -77,8 +77,8 @@ class SpikedSubspace(Record):
     SpikedSolution(alpha=2, lam=0.1, mse=2.54073, train=1.45624)
     """
 
-    student: Callable
-    target: Callable
+    student: Callable[..., Any]
+    target: Callable[..., Any]
     r: Any = field(kw_only=True)
     gamma: Any = field(kw_only=True)
     c: Any = field(default=1.0, kw_only=True)
@@ -112,7 +112,7 @@ class SpikedSubspace(Record):
     def after_steps(
         cls,
         student: Activation | Function,
-        target: Callable,
+        target: Function,
         *,
         indices: int,
         eta_tilde: ArrayLike,
