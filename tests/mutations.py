@@ -202,7 +202,7 @@ FAULTS = {
         "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
     ),
     "weights_of_the_forces": Fault(
-        "activations/_classes.py", "-eta * pi[c] * w[k] * slope[k]", "-eta / classes * w[k] * slope[k]",
+        "activations/_classes.py", "-eta * pi[c] * slope[k]", "-eta / classes * slope[k]",
         "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
     ),
     "eigenvalue_before_a_centroid": Fault(
