@@ -72,10 +72,11 @@ def short_runs(monkeypatch):
     """
     found, frames = {}, reduced.frames
 
-    def once(start, *rest):
-        if id(start) not in found:
-            found[id(start)] = start, frames(start, *rest)
-        return [part.copy() for part in found[id(start)][1]]
+    def once(start, s, sizes, joint):
+        key = id(start), *sizes
+        if key not in found:
+            found[key] = start, frames(start, s, sizes, joint)
+        return [part.copy() for part in found[key][1]]
 
     monkeypatch.setattr(reduced, "frames", once)
     monkeypatch.setattr(reduced, "BLOCK", 2**8)
