@@ -24,8 +24,10 @@ LARGEST = 2000  # numbers that fluctuate: matrices of 32 MB
 NODES = 16  # intervals between them, halved where splines miss their middles
 MOST_NODES = {True: 1000, False: 120}
 SAMPLED = 10.0  # factor by which splines of sampled integrals may be worse
+ROUGH = 100.0  # times the rounding of C at which its products are rough: no nodes are spent on that
 FEW, COARSE = 24, 1e-5  # unknowns beyond which matrices of their size cost too much for more than this
 GOAL = {True: 1e-8, False: 1e-3}  # relative error of splines and of steps, where integrals are exact and sampled
+VANISHING = 1e-6  # tr C / eta^2 below which points give more digits of E[F F h h] than derivatives of C that cancel
 LARGE = 0.05  # variance, relative to the largest overlap, beyond which the expansion is no small correction
 NAMES = ("Q", "R", "v", "eps_g")
 
@@ -186,9 +188,10 @@ def fluctuations(
     -----
     Asymptotic: relative errors of O(1/N) while fluctuations are small. Where the gradient of
     eps_g vanishes (perfect solutions without noise) std("eps_g") is 0: the true one is of order 1/N, and mean("eps_g")
-    is the curvature term. Kinked students parallel to another unit have no second derivative: means are nan from there
-    on; and from where units other than erf, linear or quadratic are so nearly parallel (lowest eigenvalue of their
-    covariance about 0.01 of the largest) that differences find no room between possible overlaps. Where derivatives
+    is the curvature term; below eps_g of about 1e-11 rounding hides the noise of the steps. Kinked students parallel to
+    another unit have no second derivative: means are nan from there on; and from where units other than erf, linear or
+    quadratic are so nearly parallel (lowest eigenvalue of their covariance about 0.01 of the largest) that differences
+    find no room between possible overlaps. Where derivatives
     of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the accuracy.
 
     References
@@ -237,16 +240,14 @@ class Coefficients:
         values = []
         for tangent in tangents:
             size = max(np.trace(tangent.C), 0.0) + unknowns.model.eta**2 * tangent.floor
-            products, groups = product_covariance(unknowns.model, self.rule, tangent.S, tangent.v)
+            products = product_covariance(unknowns.model, self.rule, tangent.S, tangent.v)
             forces = None if self.rule.exact else tangent.force_products()
             if forces is not None:  # what remains to be sampled is of third order in eta
-                for found in (products, *groups):
-                    found[: len(forces), : len(forces)] = forces
-            blocks = unknowns.blocks(tangent.y)
-            D = self.increments(blocks, tangent.C, products)
-            # groups matter for the error only: one is the whole where nothing is sampled
-            parts = [D] if self.rule.exact else [self.increments(blocks, tangent.C, x) for x in groups]
-            values.append((tangent.dense(), D / size, np.array(parts) / size, np.log(size)))
+                share = 1 / (1 + VANISHING * unknowns.model.eta**2 / size)
+                found = products[:, : len(forces), : len(forces)]
+                found += share * (forces - found)
+            D, *groups = self.increments(unknowns.blocks(tangent.y), tangent.C, products) / size
+            values.append((tangent.dense(), D, np.array(groups), np.log(size)))
         return [(t, x, *v) for t, x, v in zip(times.tolist(), tangents, values, strict=True)]
 
     def _tabulated(self):
@@ -261,13 +262,15 @@ class Coefficients:
             new = np.array([(a + b) / 2 for a, b in open_])
             missed = np.zeros(len(new))
             found = self._table(new)
+            size, eta = np.exp([row[5] for row in found]), self.unknowns.model.eta
+            seen = size / (size + ROUGH * eta**2 * np.array([row[1].floor for row in found]))
             for column, curve in ((2, _spline), (3, self._curve)):
                 known = np.array([rows[x][column] for x in order])
                 there = np.array([row[column] for row in found])
                 gap = np.max(np.abs(curve(times, known)(np.array([row[0] for row in found])) - there), axis=(1, 2))
                 share = gap / max(np.max(np.abs(known)), 1e-300)
                 # integrals that are sampled differ by more than that from the true ones
-                missed = np.maximum(missed, share if column == 2 or self.rule.exact else share / SAMPLED)
+                missed = np.maximum(missed, share if column == 2 or self.rule.exact else seen * share / SAMPLED)
             rows.update(zip(new, found, strict=True))
             halves = zip(new, open_, missed > self.goal, strict=True)
             open_ = [half for m, (a, b), more in halves if more for half in ((a, m), (m, b))]

@@ -5,6 +5,7 @@ linear in phi and in the parts of h that lie in single blocks.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..activations.polynomials import Polynomial
 from ..gaussian.rules import gauss_hermite
 from ..gaussian.two_point import LINEAR, QUADRATIC
 
+upper = cache(np.triu_indices)  # NumPy takes as long for it as for the sums that it serves
 SCRAMBLES = 4  # of Sobol points: their spread is the error
 
 
@@ -53,7 +55,7 @@ class Rule:
 
 
 def product_covariance(model, rule, S, v):
-    """Cov(phi) at fields of covariance S and second layer v: the mean over groups, and that of each group.
+    """Cov(phi) at fields of covariance S and second layer v, of all points and then of each group.
 
     The order of phi is F_a h_c (K, K + M), the triangle of F_a F_c, and -eta_v g_a Delta (K). Label noise is averaged
     exactly.
@@ -63,12 +65,12 @@ def product_covariance(model, rule, S, v):
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     found = [_moments(model, root @ z, rule.weight, v) for z in rule.z]
     first, second = (np.mean(x, axis=0) for x in zip(*found, strict=True))
-    return second - np.outer(first, first), [y - np.outer(x, x) for x, y in found]
+    return np.array([y - np.outer(x, x) for x, y in [(first, second), *found]])
 
 
 def _moments(model, h, weight, v):
     """E[phi] and E[phi phi^T] at fields h (d, P): phi = a + x b + x^2 c, x the label noise, is averaged exactly."""
-    K, (i, j), variance = model.K, np.triu_indices(model.K), model.noise**2
+    K, (i, j), variance = model.K, upper(model.K), model.noise**2
     first, last = K * len(h), K * len(h) + len(i)  # of the rows that are squares
     n = last + K * model.trains_v
     g = model.activation.g(h[:K])
@@ -111,7 +113,7 @@ class Increments:
         self.size = K * d + len(triangle) + K
 
     def __call__(self, blocks, C, products):
-        """D (n, n) from s_l S^l (L, d, d), C and Cov(phi)."""
+        """D (..., n, n) from s_l S^l (L, d, d), C and Cov(phi), or several of them."""
         model, L, d = self.unknowns.model, len(self.s), blocks.shape[1]
         K, b, entries = model.K, model.batch_size, len(self.terms)
         share = self.shares(blocks)
@@ -124,8 +126,8 @@ class Increments:
         U = U.reshape(entries * L, -1)
         if model.trains_v:
             U = np.concatenate([U, np.eye(self.size)[-K:]])
-        n, D = len(U), np.zeros((self.unknowns.size,) * 2)
-        D[:n, :n] = U @ products @ U.T
+        n, D = len(U), np.zeros(products.shape[:-2] + (self.unknowns.size,) * 2)
+        D[..., :n, :n] = U @ products @ U.T
         if L > 1:
             self._add_rest(D, C, self.rest(blocks, share))
         return D / b
@@ -147,7 +149,7 @@ class Increments:
         L = len(self.s)
         for e, left in enumerate(self.terms):
             for f, right in enumerate(self.terms):
-                block = D[e * L : (e + 1) * L, f * L : (f + 1) * L]
+                block = D[..., e * L : (e + 1) * L, f * L : (f + 1) * L]
                 for a, b, scaled in left:
                     for c, d, other in right:
                         size = np.outer(self.s if scaled else np.ones(L), self.s if other else np.ones(L))

@@ -1,5 +1,7 @@
 """What fluctuates: the packed overlaps, and those of the teachers where they are random; with the flow around them."""
 
+from functools import cached_property
+
 import numpy as np
 
 from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
@@ -51,7 +53,7 @@ class Unknowns:
         """Changes dS (m, d, d) and dw (m, d) of the closure's arguments along vectors (m, d_g)."""
         K, M, triangle, entries = self.K, self.M, self.packing.triangle, self.packing.entries
         dS, dw = np.zeros((len(vectors), K + M, K + M)), np.zeros((len(vectors), K + M))
-        i, j = np.triu_indices(K)
+        i, j = self.packing.upper
         dS[:, i, j] = dS[:, j, i] = vectors[:, :triangle]
         dS[:, :K, K:] = vectors[:, triangle:entries].reshape(-1, K, M)
         dS[:, K:, :K] = np.swapaxes(dS[:, :K, K:], 1, 2)
@@ -70,14 +72,18 @@ class Tangent:
     def __init__(self, unknowns, y):
         self.unknowns, self.system, self.y = unknowns, unknowns.system, np.ascontiguousarray(y)
         self.v = self.system.unpack(self.y)[2]
-        try:
-            self.jacobian = Jacobian(self.system, self.y)
-        except ValueError:  # aligned units with kinks: first derivatives of a state nearby
-            self.jacobian = Jacobian(self.system, self.y, exact=False)
         self.eps_g = self.system.close(self.y)
         self.S, self.w = self.system.S.copy(), self.system.w.copy()
         self.A, self.B, self.C = self.system.A.copy(), self.system.B.copy(), self.system.C.copy()
         self.dv = self.system.dv.copy()
+
+    @cached_property
+    def jacobian(self):
+        """That of the flow; at aligned units with kinks, first derivatives of a state nearby."""
+        try:
+            return Jacobian(self.system, self.y)
+        except ValueError:
+            return Jacobian(self.system, self.y, exact=False)
 
     @property
     def floor(self):
@@ -97,6 +103,7 @@ class Tangent:
         A, B, C, dv, eps_g = np.split(values, np.cumsum([K * K, K * M, K * K, K]))
         return A.reshape(K, K), B.reshape(K, M), C.reshape(K, K), dv, eps_g[0]
 
+    @cached_property
     def along_teachers(self):
         """Derivatives (M (M + 1) / 2, ...) of the closure's vector along the triangle of T, by differences."""
         found, K = [], self.unknowns.K
@@ -120,9 +127,9 @@ class Tangent:
         if model.activation.kinks or model.teacher_activation.kinks or self.system.closure.by_quadrature:
             return None
         K, S, d = u.K, self.S, len(self.S)
-        taught = np.array([self._split(x)[2] for x in self.along_teachers()])
+        taught = np.array([self._split(x)[2] for x in self.along_teachers])
         dC = np.zeros((d, d, K, K))  # for a change of S_ij that leaves S_ji
-        i, j = np.triu_indices(K)
+        i, j = u.packing.upper
         n = len(i)
         dC[i, j] = self.jacobian.changes[2][:n]
         dC[:K, K:] = self.jacobian.changes[2][n : n + K * u.M].reshape(K, u.M, K, K)
@@ -152,7 +159,7 @@ class Tangent:
         n, L = len(J), u.L
         full = np.zeros((u.size, u.size))
         full[:n, :n] = J
-        for p, ((i, j), change) in enumerate(zip(u.pairs, self.along_teachers(), strict=True)):
+        for p, ((i, j), change) in enumerate(zip(u.pairs, self.along_teachers, strict=True)):
             column = n + p * L + np.arange(L)
             full[:n, column] = np.outer(self._flow(self.y, system.source, *self._split(change)[:4]), u.s)
             for k in range(u.K):
@@ -163,12 +170,12 @@ class Tangent:
     def gradient(self):
         """Gradient (n,) of eps_g; E[dDelta^2/2] with A and B as the mean Hessian."""
         u, model = self.unknowns, self.system.model
-        i, j = np.triu_indices(u.K)
+        i, j = u.packing.upper
         parts = [-np.where(i == j, 0.5, 1.0) * self.A[i, j] / model.eta, -self.B.ravel() / model.eta]
         if model.trains_v:
             parts.append(-self.dv / model.eta_v)
         if u.teachers:
-            parts.append(self.along_teachers()[:, -1])
+            parts.append(self.along_teachers[:, -1])
         return np.concatenate(parts) @ u.arguments
 
     def curvature(self, Sigma):
@@ -207,9 +214,8 @@ class Tangent:
         u, system = self.unknowns, self.system
         n, L = self.y.size, u.L
         bent = self._split(self.curvature(Sigma))
-        teacher_changes = self.along_teachers()
         changes = list(zip(*self.jacobian.changes, strict=True))
-        changes += [self._split(x)[:4] for x in teacher_changes] if u.teachers else []
+        changes += [self._split(x)[:4] for x in self.along_teachers] if u.teachers else []
         second = self._flow(self.y, system.source, *bent[:4])
         for row, change in zip(u.arguments @ Sigma, changes, strict=True):
             source = np.zeros_like(system.source)
@@ -219,20 +225,20 @@ class Tangent:
             second += 2 * self._flow(row[:n], source, A, B, np.zeros_like(C), np.zeros_like(dv))
         velocity = system.rhs(0.0, self.y)
         result = np.zeros(u.size)
-        result[:n] = second / 2 + self._steps(teacher_changes) - J[:n, :n] @ velocity / 2
+        result[:n] = second / 2 + self._steps() - J[:n, :n] @ velocity / 2
         return result, bent[-1]
 
-    def _steps(self, teacher_changes):
+    def _steps(self):
         """The vector c (n_y,): what one step does to the mean beyond the flow."""
         u, model = self.unknowns, self.system.model
-        K, b, i, j = u.K, model.batch_size, *np.triu_indices(u.K)
+        K, b, (i, j) = u.K, model.batch_size, u.packing.upper
         blocks = u.blocks(self.y)  # s_l S^l
         scaled = u.s[:, None, None] * blocks
         m, n = u.upper
         along = np.concatenate([scaled[:, i, j], scaled[:, :K, K:].reshape(u.L, -1)], axis=1)
         dC = self.jacobian.changes[2][: along.shape[1]]
         change = np.tensordot(along, dC, axes=1)
-        taught = np.array([self._split(x)[2] for x in teacher_changes])
+        taught = np.array([self._split(x)[2] for x in self.along_teachers])
         change += np.tensordot(scaled[:, K + m, K + n], taught, axes=1)
         AB = np.concatenate([self.A, self.B], axis=1)
         c = 2 / b * change + (1 - 1 / b) * u.s[:, None, None] * (AB @ blocks @ AB.T)
