@@ -289,7 +289,9 @@ def head(model):
     """What models of one and of several directions share: width, rows that fit into it, noise, bias."""
     beta = check.number("beta", model.beta, above=0, hint="beta is the width, p/d.")
     if check.choice("rows", model.rows, ROWS) == "orthonormal" and beta > 1:
-        raise ValueError(f"beta = {beta:g} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions.")
+        raise ValueError(
+            f"beta = {check.shown(beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
+        )
     noise = check.number("noise", model.noise, least=0, hint="noise is a standard deviation.")
     return {"beta": beta, "noise": noise, "bias": check.flag("bias", model.bias)}
 
