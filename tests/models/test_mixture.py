@@ -138,6 +138,21 @@ def test_velocities_where_variances_differ_by_eigenspace():
         assert np.allclose(value, expected, rtol=0, atol=1e-13)
 
 
+def test_a_group_without_weights_is_no_lost_student():
+    """No student has weights in the first eigenspace, whose variances differ: they do not matter."""
+    q, m = [np.zeros((2, 2)), [[0.6, 0.1], [0.1, 0.5]]], [np.zeros((2, 2)), [[0.3, -0.3], [-0.1, 0.1]]]
+    ends = []
+    for ratios in ([[1, 1], [3, 2]], [[1, 1], [2, 2]]):
+        model = ov.gaussian_mixture(
+            2, gram=np.array([0 * PAIR, PAIR]), weights=[0.4, 0.6], labels=[1, -1], spectrum=TWO, ratios=ratios,
+            activation=ov.relu, eta=0.5, v=[0.6, -0.4], gradient_flow=True,
+        )  # fmt: skip
+        traj = ov.solve(model, ov.State.from_blocks(model, q=q, m=m), [0.0, 3.0])
+        assert traj.success
+        ends.append([*traj.Q[-1].ravel(), traj.eps_g[-1]])
+    assert np.allclose(*ends, rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize("make", [three_clusters, five_blocks])
 def test_variances_that_differ_by_eigenspace_step_in_compiled_code(make, monkeypatch):
     """With the steps that the same method makes in Python, under a schedule, too: sums in another order."""

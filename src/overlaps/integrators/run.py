@@ -165,7 +165,7 @@ def _watch(run, system, alpha, y):
     K = system.model.K
     if K < 2 or not system.model.activation.kinks:
         return
-    Q, (i, j) = system.S[:K, :K], np.triu_indices(K, 1)
+    Q, (i, j) = _fields(system), np.triu_indices(K, 1)
     norms = np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny)
     sines = np.abs(1 - Q[i, j] ** 2 / norms)
     if system.twins is not None:  # they stay parallel, whatever rounding says
@@ -198,9 +198,10 @@ def _trouble(system, solver, failure, largest, options):
         )
     lost = _lost_direction(system, options.get("atol", check.ZERO_NORM))
     if lost is not None:
+        norm = _fields(system)[lost, lost]
         return (
-            f"student {lost} has shrunk to norm zero (Q_kk = {system.S[lost, lost]:.3g}). The gradient of a unit with "
-            "a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
+            f"student {lost} has shrunk to norm zero (Q_kk = {norm:.3g}). The gradient of a unit "
+            "with a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
             "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
         )
     rounding = max(check.PSD_TOLERANCE, 10 * options.get("rtol", 0.0))  # the tolerance excuses small variances
@@ -235,9 +236,14 @@ def _lost_direction(system, atol):
     model = system.model
     if system.second_order > 0 or not model.activation.kinks:
         return None
-    norms = np.diag(system.S)
+    norms = np.diag(_fields(system))
     k = int(np.argmin(norms[: model.K]))
     return k if norms[k] <= min(atol, check.ZERO_NORM * max(norms[model.K :].max(), 1.0)) else None
+
+
+def _fields(system):
+    """Overlaps of the fields at the last evaluation, of all groups of blocks together."""
+    return system.S.reshape(-1, *2 * system.S.shape[1:]).sum(axis=0)
 
 
 def _advance(system, method, options, t, y, target):
