@@ -41,7 +41,7 @@ class Fault(NamedTuple):
     """One line of a file under src/overlaps, and the tests (under tests/) that fail without it.
 
     A kernel with a fault runs as plain Python, which costs less than to compile it and all that calls it, unless the
-    tests need it ``compiled``.
+    tests need it ``compiled``: without a fault they pass as plain Python, too (``NUMBA_DISABLE_JIT=1``).
     """
 
     file: str
