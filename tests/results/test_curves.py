@@ -60,7 +60,8 @@ def test_tables_have_one_row_for_each_record(results):
 
 def test_a_data_set_brings_its_model(results):
     pytest.importorskip("xarray")
-    model_of = ov.results.labelled.model_of
+    from overlaps.results.labelled import model_of
+
     for result in results:
         data = result.to_xarray()
         assert model_of(data) == result.model
