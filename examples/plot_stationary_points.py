@@ -27,7 +27,7 @@ def trajectories():
     """Random starts, followed to rest; with the Hessian along the way."""
     for seed in range(RUNS):
         start = MODEL.random_start(N=10**6, rng=seed, student_scale=SMALL, teacher="ideal")
-        traj = ov.solve(MODEL, start, np.r_[0, np.geomspace(1, 4000, 200)])
+        traj = ov.solve(MODEL, start, np.r_[0, np.geomspace(0.01, 10, 40), np.linspace(15, 1500, 200), 4000])
         yield traj, np.sum(ov.hessian(MODEL, traj).outliers < -1e-6, axis=1)
 
 
@@ -43,7 +43,9 @@ def main():
         color = "C2" if point.eps_g < 1e-9 else "C3" if point.growing == 0 else "C0"
         ax.plot(eps_g, index, "o", color=color, markersize=9)
         name = next((text for x, text in NAMES.items() if abs(x - point.eps_g) < 1e-6), "")
-        ax.annotate(name, (eps_g, index), (9, 7), textcoords="offset points", fontsize="small", color=color)
+        below = name == "third student idle"  # its neighbours stand above
+        place = (0, -16) if below else (9, 7)
+        ax.annotate(name, (eps_g, index), place, textcoords="offset points", fontsize="small", color=color)
     ax.set(xscale="log", xlabel=r"generalisation error $\epsilon_g$ (far left: 0)", ylabel="directions down")
     ax.set_title("stationary points of a soft committee machine, erf, K = 3, M = 2")
     ax.grid(alpha=0.25)
