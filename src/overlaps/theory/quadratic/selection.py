@@ -63,7 +63,8 @@ class Selection(Record):
 
         points, found = qmc.Sobol(2 * self.K * self.M, seed=0), []
         for _ in range(PARTS):
-            normal = ndtri(points.random(DRAWS // PARTS)).reshape(-1, 2, self.K, self.M)
+            inside = np.clip(points.random(DRAWS // PARTS), 1e-12, 1 - 1e-12)  # a coordinate may be 0
+            normal = ndtri(inside).reshape(-1, 2, self.K, self.M)
             last, first = (_frames(x) for x in self._overlaps(normal[:, 0], normal[:, 1]))
             found.append(np.linalg.norm(last - first, axis=(1, 2)))
         return np.concatenate(found)
@@ -115,7 +116,7 @@ class Selection(Record):
 
 
 def _frames(R):
-    """Polar factors of many R (n, K, M) of full rank, from the small side: a fifth of what :func:`polar` costs."""
+    """Polar factors of many R (n, K, M) of full rank, from the small side, which costs less than :func:`polar`."""
     values, vectors = np.linalg.eigh(np.swapaxes(R, 1, 2) @ R)
     return R @ (vectors / np.sqrt(values)[:, None]) @ np.swapaxes(vectors, 1, 2)
 
