@@ -11,6 +11,7 @@ import scipy.integrate
 import overlaps as ov
 from overlaps.activations.closure import bind
 from overlaps.flow.system import System
+from overlaps.integrators._dop853 import floor
 from overlaps.integrators.dop853 import DOP853
 
 POWER_LAW = ov.power_law(beta=1.0, L=3)
@@ -147,6 +148,20 @@ def test_errors_of_eps_g_that_rounding_hides_cost_few_steps():
     ]
     (before, after), (ours_before, ours_after) = counts
     assert ours_after - ours_before < 2 * (after - before)  # 1360 and 740; rejected steps count
+
+
+def test_rounding_of_eps_g_is_that_of_all_groups_of_blocks(rng):
+    """In any order, and a group without weights adds nothing; terms of equal groups add up."""
+    S, A, B = rng.standard_normal((5, 5)), rng.standard_normal((2, 2)), rng.standard_normal((2, 3))
+
+    def of(*factors):
+        parts = (np.concatenate([f * x for f in factors]) for x in (S, A, B))
+        return floor(1e3, 1.0, *parts, 0.5)
+
+    one = of(1.0)
+    assert one > 2 * np.finfo(float).eps  # the part of the velocities decides
+    assert of(0.0, 1.0) == pytest.approx(one, rel=1e-14) == of(1.0, 0.0)
+    assert of(1.0, 1.0) == pytest.approx(4 * one, rel=1e-12)  # rate times terms
 
 
 def test_a_key_that_is_pressed_ends_compiled_steps():

@@ -50,14 +50,15 @@ def floor(h, eps_g, S, A, B, eta):
     ROUNDING is what Q and R resolve.  That of the velocities, h |A| of it with an error estimate's weights, moves the
     estimate whatever h does.  Where eps_g itself is hardly more than rounding of its terms, nothing sees smaller ones.
     """
-    K = A.shape[1]  # of several groups of blocks the first tells the size of what is rounded
+    K, n = A.shape[1], S.shape[1]
     terms = rate = 0.0
-    for i in range(K):
+    for row in range(A.shape[0]):  # of all groups of blocks
+        i = row // K * n + row % K
         for j in range(K):
-            rate += abs(A[i, j])
-            terms += abs(A[i, j] * S[i, j]) / (2 * eta)
+            rate += abs(A[row, j])
+            terms += abs(A[row, j] * S[i, j]) / (2 * eta)
         for m in range(B.shape[1]):
-            terms += abs(B[i, m] * S[i, K + m]) / eta
+            terms += abs(B[row, m] * S[i, K + m]) / eta
     hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300)) ** 2
     return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
 
