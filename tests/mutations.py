@@ -5,7 +5,7 @@
     python tests/mutations.py relu_relu newton_tolerance
 
 Each fault is written into a copy of the package in a temporary folder, and the tests named beside it must fail there.
-The long suite tries a random dozen (``tests/whole/test_mutations.py``).  A new formula deserves a line here if a fault
+The long suite tries a random few (``tests/whole/test_mutations.py``).  A new formula deserves a line here if a fault
 in it could hide in symmetric settings.
 """
 
@@ -328,9 +328,17 @@ FAULTS = {
         "results/staged.py", "self.parts[i - self._first].v[..., -1:, :]", "self.parts[i - self._first].v[..., :1, :]",
         "results/test_staged.py::test_three_stages_against_solutions_one_after_the_other",
     ),
-    "weight_decay_of_q": Fault(
-        "flow/_flow.py", "- 2 * kappa * own[l]", "- kappa * own[l]",
+    "weight_decay_of_q_in_few_blocks": Fault(
+        "flow/_flow.py", "noise) - 2 * kappa * y[at]", "noise) - kappa * y[at]",
         "test_solve.py::test_weight_decay_alone_is_an_exponential",
+    ),
+    "weight_decay_of_q_in_many_blocks": Fault(
+        "flow/_flow.py", "- 2 * kappa * own[l]", "- kappa * own[l]",
+        "flow/test_flow.py::test_flow_is_the_matrix_equation",
+    ),
+    "weight_decay_of_q_of_many_units": Fault(
+        "flow/_flow.py", "noise - 2 * kappa * y[at]", "noise - kappa * y[at]",
+        "flow/test_flow.py::test_flow_of_many_units_is_the_matrix_equation",
     ),
     "noise_of_a_block": Fault(
         "flow/_flow.py", "s[l] * (d[l] + p[l] * noise)", "s[l] * d[l] + p[l] * noise",
