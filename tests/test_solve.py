@@ -228,9 +228,11 @@ def test_progress_bar_reaches_the_end(capsys):
 # failures -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation, eta", [(ov.linear, 2.5), (ov.quadratic, 2.0)])
+@pytest.mark.parametrize(
+    "activation, eta", [(ov.linear, 2.5), (ov.quadratic, 2.0), (ov.polynomial([0, 0, 0, 1.0]), 0.1)], ids=str
+)
 def test_divergence_returns_the_computed_part(activation, eta):
-    """Linear: exponential growth above eta = 2.  Quadratic: blow-up in finite time."""
+    """Linear: exponential growth above eta = 2.  Quadratic and cubic: blow-up in finite time."""
     model = ov.committee_machine(1, 1, activation=activation, eta=eta)
     with pytest.warns(RuntimeWarning, match="stability limit|blow up"):
         traj = ov.solve(model, start_of(model), (0, 200))

@@ -98,7 +98,7 @@ def warm(students):
 
 KNOWN = {
     "linear": ov.linear, "quadratic": ov.quadratic, "relu": ov.relu, "erf": ov.erf, "tanh": ov.tanh,
-    "leaky_relu": ov.leaky_relu(0.1), "polynomial": ov.polynomial([0.0, 0.0, 0.0, 1.0]),
+    "leaky_relu": ov.leaky_relu(0.1), "polynomial": ov.polynomial([0.0, 0.5, 0.0, 0.05]),
 }  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def _integrations(named):
             yield partial(ov.solve, model, start, (0.0, 0.1), method=method)
         yield partial(_batch, model, start)
     for student in (KNOWN[name] for name in named if name in ("erf", "linear", "quadratic")):
-        model = ov.committee_machine(1, 1, activation=student, eta=0.5)
+        model = ov.committee_machine(1, 1, activation=student, eta=0.1)
         near = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.999]], T=[[1.0]])
         yield partial(ov.linearise, model, near)
         for method in ("DOP853", "structured"):

@@ -318,6 +318,14 @@ def test_methods_agree_at_late_times():
 # handing over ---------------------------------------------------------------------------------------------------------
 
 
+def test_divergence_of_the_differences_is_told():
+    model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.5)
+    start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.999]], T=[[1.0]])
+    with pytest.warns(RuntimeWarning, match="blow up in finite time"):
+        traj = ov.solve(model, start, np.linspace(0, 1, 6), method="structured", late=True)
+    assert not traj.success and len(traj) == 4 and np.isfinite(traj.eps_g).all()
+
+
 def test_handover_error_bounds_what_rounding_leaves(rng):
     model = ov.committee_machine(2, 2, eta=0.5)
     for delta in (1e-2, 1e-4, 1e-6):

@@ -47,7 +47,11 @@ class PolynomialClosure(Bound):
         return f"PolynomialClosure(K={self.rule.K}, degree={self.degree})"
 
     def __call__(self, S, w, A, B, C, dv):
-        """Fill A, B, C, dv; return eps_g."""
+        """Fill A, B, C, dv; return eps_g: all nan for the overlaps of a step too far, as in compiled closures."""
+        if not np.isfinite(S).all():
+            for each in (A, B, C, dv):
+                each[...] = np.nan
+            return np.nan
         K = self.rule.K
         variance = np.diag(S)
         parts = (self.student, variance[:K]), (self.teacher, variance[K:])

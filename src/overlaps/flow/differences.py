@@ -153,6 +153,10 @@ class DifferenceSystem(System):
         self.variance = np.concatenate([np.zeros(L * K * K), np.kron(diagonal, model.spectrum.s)])
         self.power = np.concatenate([np.ones(L * K * K), np.full(L * K * (K + 1) // 2, 2.0)])
 
+    def obstacle(self):
+        """Never any: only smooth units are followed by their differences."""
+        return ""
+
     def pack(self, state):
         """State -> y.  The only place where numbers of order one are subtracted."""
         s, inverse = self._eigenvalues()
@@ -269,7 +273,9 @@ class DifferenceSystem(System):
         K, x = self.model.K, self.x
         dd, da, aa = self.Z[:K, :K], self.Z[:K, K:], self.Z[K:, K:]
         R = (aa + x * da) @ self.inverse.T
-        return np.block([[aa + x * (da + da.T) + x * x * dd, R], [R.T, self.start.T]])
+        S = np.empty((K + self.start.M,) * 2)
+        S[:K, :K], S[:K, K:], S[K:, :K], S[K:, K:] = aa + x * (da + da.T) + x * x * dd, R, R.T, self.start.T
+        return S
 
     def errors(self, y):
         """Generalisation errors (...) of the packed states y (..., size)."""

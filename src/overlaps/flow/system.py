@@ -154,10 +154,14 @@ class System:
                 A[:], B[:], C[:], self.dv[:] = self.twins.average(A, B, C, self.dv)
         return eps_g
 
+    def obstacle(self):
+        """Why the closure has no derivatives where ``close`` was called last, or an empty string."""
+        return self.closure.obstacle(self.S)
+
     def derivatives(self, exact):
         """Response dA, dB, dC, ddv of the closure to its arguments, where ``close`` was called last."""
         if self.groups > 1:
-            raise ValueError(f"the flow has no structured Jacobian here: {self.closure.obstacle(self.S)}.")
+            raise ValueError(f"the flow has no structured Jacobian here: {self.obstacle()}.")
         changes = self.closure.derivatives(self.S, self.w, exact=exact)
         changes = changes if self.twins is None else self.twins.average(*changes)
         frozen = 0 if self.model.trains_v else self.model.K

@@ -189,7 +189,7 @@ def _trouble(system, solver, failure, largest, options):
     system.close(solver.y)
     if failure:
         vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
-        obstacle = system.closure.obstacle(system.S)
+        obstacle = system.obstacle()
         if obstacle:
             return f"{vanished} Here {obstacle}, which implicit methods need: try method='DOP853'."
         return (
