@@ -5,6 +5,8 @@
 then the kernel is compiled again in each process instead.
 ``bare=True`` is for kernels that make no arrays: numba then counts no references, which costs a kernel that hands on
 ten arrays 0.1 us, as much as the arithmetic of small networks.  Room that such a kernel needs belongs to its caller.
+Kernels fill arrays entry by entry (``flow.copy``): with ``y[:] = x`` numba compiles the text of an error about unequal
+shapes, which takes seconds, in every process that compiles one.
 ``fast=True`` allows fused multiply-adds and reordered sums but keeps nan and inf: a diverging run must show itself.
 ``nogil=True``: simulators may run in threads.
 """

@@ -104,7 +104,8 @@ def lattice_modes(f, w, alpha, beta, spread, u, v, xi, modes):
 @jit(fast=True)
 def hermite_weights(x, q, weights):
     """Fill weights[r, i] = q_i he_r(x_i)."""
-    weights[0] = q
+    for i in range(q.size):
+        weights[0, i] = q[i]
     for r in range(1, weights.shape[0]):
         root, over = math.sqrt(r - 1), 1 / math.sqrt(r)
         now, before = weights[r - 1], weights[max(r - 2, 0)]

@@ -82,4 +82,5 @@ def advance_blocks(r, q, s, p, tau, a, B, C, decay, drift, h, new_r, new_q):
                         e[i, l] * ahead[j, l] * r[i, m, l] * B[j, m] + e[j, l] * ahead[i, l] * r[j, m, l] * B[i, m]
                     )
                     row[l] += twice[l] * Bt[i, m, l] * B[j, m]
-            new_q[j, i] = row
+            for l in range(L):
+                new_q[j, i, l] = row[l]

@@ -35,7 +35,7 @@ STAGES = 12
 A, B, NODES = (np.ascontiguousarray(x[:STAGES]) for x in (DOP853.A, DOP853.B, DOP853.C))
 
 
-@jit
+@jit(bare=True)
 def velocity(flow, closure, constants, work, second, y, dy):
     """Fill dy with f1 + ``second`` f2 at y; return eps_g."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
@@ -46,7 +46,7 @@ def velocity(flow, closure, constants, work, second, y, dy):
     return eps_g
 
 
-@jit
+@jit(bare=True)
 def spread(s, K, M, trains_v, g, theta):
     """Add G^T g to theta; g along the triangle of Q, then R, then v, as the derivatives of a closure."""
     L, triangle, position = s.size, K * (K + 1) // 2, 0
@@ -63,7 +63,7 @@ def spread(s, K, M, trains_v, g, theta):
             theta[position + k] += g[triangle + K * M + k]
 
 
-@jit
+@jit(bare=True)
 def add_gradient(constants, work, weight, g, theta):
     """Add ``weight`` times the gradient of eps_g, at the last evaluation, to theta; g is room to work in."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
@@ -82,7 +82,7 @@ def add_gradient(constants, work, weight, g, theta):
     spread(s, K, M, trains_v, g, theta)
 
 
-@jit
+@jit(bare=True)
 def add_frozen(constants, work, mu, theta):
     """Add D^T mu to theta: the transpose of the flow at frozen closure, without its sources."""
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
@@ -118,7 +118,7 @@ def add_frozen(constants, work, mu, theta):
             theta[at + k] -= decay_v * mu[at + k]
 
 
-@jit
+@jit(bare=True)
 def advance(flow, closure, constants, work, length, h, t, first, last, y, Y, f):
     """One step: fill the stages Y (12, n) and their f (12, n), move y; u goes from ``first`` to ``last`` over [0, 1].
 

@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
+from ..flow import copy
 
 GAMMA = 1 - 1 / math.sqrt(2)
 AHEAD = (1 - GAMMA) / GAMMA  # the second stage starts from (1 - AHEAD) m + AHEAD Y_1
@@ -34,6 +35,15 @@ def solve(s, p, rate, second, h, back, x, room):
 
 
 @jit
+def advance(s, p, rate, second, noise2, h, i, m, y, room):
+    """Stage i of a step from m in place of y: from m itself, or from what the first stage left there."""
+    for l in range(s.size):
+        y[l] = m[l] if i == 0 else (1 - AHEAD) * m[l] + AHEAD * y[l]
+        y[l] += GAMMA * h * second * noise2 * s[l] * p[l]
+    solve(s, p, rate, second, h, False, y, room)
+
+
+@jit
 def forward(constants, knots, u, per, states, values):
     """Fill ``states`` (knots, L) from the first row on, and values = (eps_g at the end, its integral)."""
     s, p, eta, weight, noise2 = constants
@@ -46,15 +56,10 @@ def forward(constants, knots, u, per, states, values):
                 share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
                 rate = eta * (u[k] + share * (u[k + 1] - u[k]))
                 second = weight * rate**2
-                if i == 0:
-                    y[:] = m
-                else:
-                    y[:] = (1 - AHEAD) * m + AHEAD * y
-                y += GAMMA * h * second * noise2 * s * p
-                solve(s, p, rate, second, h, False, y, room)
+                advance(s, p, rate, second, noise2, h, i, m, y, room)
                 values[1] += h * ((1 - GAMMA) if i == 0 else GAMMA) * np.sum(s * y) / 2
-            m[:] = y
-        states[k + 1] = m
+            copy(y, m)
+        copy(m, states[k + 1])
     values[0] = np.sum(s * m) / 2
 
 
@@ -73,12 +78,9 @@ def backward(constants, knots, u, per, states, final, mean, gradient):
                 share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
                 rate = eta * (u[k] + share * (u[k + 1] - u[k]))
                 second = weight * rate**2
-                if i == 0:
-                    Y[step, 0] = m
-                else:
-                    Y[step, 1] = (1 - AHEAD) * m + AHEAD * Y[step, 0]
-                Y[step, i] += GAMMA * h * second * noise2 * s * p
-                solve(s, p, rate, second, h, False, Y[step, i], room)
+                if i == 1:
+                    copy(Y[step, 0], Y[step, 1])
+                advance(s, p, rate, second, noise2, h, i, m, Y[step, i], room)
             m = Y[step, 1].copy()
         for step in range(per[k] - 1, -1, -1):
             before = np.zeros(s.size)
@@ -86,7 +88,9 @@ def backward(constants, knots, u, per, states, final, mean, gradient):
                 share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
                 rate = eta * (u[k] + share * (u[k + 1] - u[k]))
                 second = weight * rate**2
-                mu[:] = (lam if i == 1 else AHEAD * mu) + mean * h * ((1 - GAMMA) if i == 0 else GAMMA) * s / 2
+                weight_of_eps = mean * h * ((1 - GAMMA) if i == 0 else GAMMA) / 2
+                for l in range(s.size):
+                    mu[l] = (lam[l] if i == 1 else AHEAD * mu[l]) + weight_of_eps * s[l]
                 solve(s, p, rate, second, h, True, mu, room)
                 before += (1 - AHEAD) * mu if i == 1 else mu
                 y = Y[step, i]

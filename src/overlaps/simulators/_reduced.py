@@ -18,7 +18,7 @@ from .._base.jit import jit
 from ..gaussian.tables import respond
 
 
-@jit
+@jit(bare=True)
 def fields(teachers, students, root_s, x, t, nu, lam):
     """nu_m (b, M) and lambda_k (b, K) of the samples of step t: sum_e sqrt(s_e) (coordinates of the unit) . x^e."""
     nu[:] = 0.0
@@ -35,7 +35,7 @@ def fields(teachers, students, root_s, x, t, nu, lam):
                     lam[i, k] += students[e, j, k] * xj
 
 
-@jit
+@jit(bare=True)
 def outputs(student, teacher, nu, lam, g_star, g, dg):
     """Fill g*(nu), g(lambda) and g'(lambda) for functions with these codes or tables."""
     for i in range(nu.shape[0]):
@@ -45,7 +45,7 @@ def outputs(student, teacher, nu, lam, g_star, g, dg):
             g[i, k], dg[i, k] = respond(student, lam[i, k])
 
 
-@jit
+@jit(bare=True)
 def forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F):
     """F_ik = -eta v_k g'_k Delta_i, then v_k <- decay_v v_k - eta_v sum_i g_k Delta_i.
 
@@ -83,7 +83,7 @@ def _turn_later(x, t, e, i, j, cos, sin):
         x[t, e, later, j + 1] = cos * b - sin * a
 
 
-@jit
+@jit(bare=True)
 def absorb(students, x, t, e, i, M, scale, F):
     """Students += scale F_i x_i^T in eigenspace e, then back to M + K frame vectors and to triangular form.
 
@@ -119,7 +119,7 @@ def absorb(students, x, t, e, i, M, scale, F):
         students[e, M + k + 1, k] = 0.0
 
 
-@jit
+@jit(bare=True)
 def update(students, root_s, x, t, M, F, decay):
     """w_k <- decay w_k + sum_i F_ik x_i / sqrt(N) in every eigenspace; F arrives divided by b N."""
     for e in range(students.shape[0]):
@@ -129,6 +129,19 @@ def update(students, root_s, x, t, M, F, decay):
                     students[e, j, k] *= decay
         for i in range(F.shape[0]):
             absorb(students, x, t, e, i, M, root_s[e], F)
+
+
+@jit(bare=True)
+def restore_norm(students, k, norm):
+    """Scale student k back to this squared norm, summed over the eigenspaces."""
+    square = 0.0
+    for e in range(students.shape[0]):
+        for j in range(students.shape[1]):
+            square += students[e, j, k] ** 2
+    factor = math.sqrt(norm / square)
+    for e in range(students.shape[0]):
+        for j in range(students.shape[1]):
+            students[e, j, k] *= factor
 
 
 @jit
@@ -149,4 +162,4 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
         forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
         update(students, root_s, x, t, rows, F, 1 - decay / N)
         for k in range(norms.size):
-            students[:, :, k] *= math.sqrt(norms[k] / np.sum(students[:, :, k] ** 2))
+            restore_norm(students, k, norms[k])

@@ -37,11 +37,9 @@ def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, pace)
     number of steps done since the start.
     """
     size, K = batches.shape[1], a.size
-    sample, target = np.empty((size, X.shape[1])), np.empty(size)
     outer, da = np.empty((size, K)), np.empty(K)
     for batch in batches:
-        for b, i in enumerate(batch):
-            sample[b], target[b] = X[i], y[i]
+        sample, target = X[batch], y[batch]
         Z = np.dot(sample, U.T)
         da[:] = 0.0
         for b in range(size):
@@ -60,5 +58,7 @@ def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, pace)
         adam(U, dU, moments_U[0], moments_U[1], now, correction1, correction2)
         adam(a, da, moments_a[0], moments_a[1], pace * now, correction1, correction2)
         for j in range(K):
-            U[j] /= math.sqrt(np.dot(U[j], U[j]))
+            norm = math.sqrt(np.dot(U[j], U[j]))
+            for i in range(U.shape[1]):
+                U[j, i] /= norm
     return step
