@@ -8,7 +8,7 @@ import pytest
 
 from overlaps.static import HierarchicalTeacher
 from overlaps.static.bayes.exact import ExactPoints
-from overlaps.static.bayes.labels import INTEGRATED, Labels
+from overlaps.static.bayes.labels import INTEGRATED, Labels, waves
 
 HE3 = {3: 1.0}
 DELTA = 0.5
@@ -165,6 +165,14 @@ def test_power_law():
     assert abs(found.eps - 0.1827) < 4 * math.hypot(5e-4, found.eps_err) and found.eps_err < 2e-3
     assert np.allclose(found.q[:5], [0.989, 0.955, 0.890, 0.795, 0.615], atol=0.02) and found.converged
     assert dataclasses.replace(teacher, channel="gaussian").solve(nu=30).eps < 0.17
+
+
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 500])
+def test_waves_are_exponentials(count, rng):
+    angle = rng.uniform(-3, 3, 7)
+    expected = np.exp(1j * np.multiply.outer(angle, np.arange(count)))
+    # both sides round angles up to 1500 to 1e-13
+    np.testing.assert_allclose(waves(angle, count), expected, atol=1e-12)
 
 
 def test_iteration_is_monotone():
