@@ -6,19 +6,24 @@ a network, missing or blank pictures, dead links, and objects that print as an a
 """
 
 import argparse
+import contextlib
 import re
 import shutil
 import sys
+import threading
 from collections import ChainMap, defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urlsplit
+from urllib.parse import quote, unquote, urldefrag, urlsplit
 
 import numpy as np
 
 WIDTHS = 1400, 400
 BROWSERS = 2  # at a time
+FROM_DISK = 10  # one page in so many is opened as a file, as offline, where scripts may do less
 INK = 0.025  # share of pixels unlike the corner's, below which a picture is blank: empty axes have 0.016
 REPR = re.compile(r"<(?:Figure size|matplotlib\.|Axes)[^>]*>|\bobject at 0x[0-9a-f]+|=<factory>")
 LOOK = """
@@ -78,16 +83,32 @@ def dead_links(folder):
 
 def blank_pictures(paths):
     """Those with (almost) nothing on them."""
-    from matplotlib.image import imread
+    from PIL import Image  # comes with Matplotlib
 
     def blank(path):
-        pixels = imread(path)[..., :3]
-        return np.mean(np.abs(pixels - pixels[0, 0]).max(axis=-1) > 0.05) < INK
+        pixels = np.asarray(Image.open(path).convert("RGB"), dtype=np.int16)
+        return np.mean(np.abs(pixels - pixels[0, 0]).max(axis=-1) > 12) < INK
 
     return [path for path in paths if blank(path)]
 
 
-def look(pages):
+class _Quiet(SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # one connection for all that a page asks for
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def served(folder):
+    """Address of the folder: a browser keeps what it parsed of scripts and styles for the next page, of files not."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def look(folder, home, pages):
     """{page: what is wrong in it, window by window}; one browser, every page is loaded once and then made narrow."""
     from playwright.sync_api import sync_playwright
 
@@ -97,12 +118,13 @@ def look(pages):
         tab = browser.new_page()
         asked: list[str] = []
         tab.on("request", lambda request: asked.append(request.url))
-        for page in pages:
+        for i, page in enumerate(pages):
             asked.clear()
+            address = home + quote(page.relative_to(folder).as_posix()) if i % FROM_DISK else page.as_uri()
             for width in WIDTHS:
                 tab.set_viewport_size({"width": width, "height": 1000})
                 if width == WIDTHS[0]:
-                    tab.goto(page.as_uri())
+                    tab.goto(address)
                 seen = tab.evaluate(LOOK)
                 found = [f"{seen['over']} px wider than the window: {seen['wide']}"] if seen["over"] > 1 else []
                 found += [f"formula not rendered: {x}" for x in seen["raw"] + seen["wrong"]]
@@ -110,7 +132,7 @@ def look(pages):
                 if "_modules" not in page.parts:
                     found += [f"prints as an object: {x}" for x in set(REPR.findall(seen["text"]))]
                 wrong[page] += [f"{width} px: {x}" for x in found]
-            outside = {x for x in asked if not x.startswith(("file:", "data:"))}
+            outside = {x for x in asked if not x.startswith((home, "file:", "data:"))}
             wrong[page] += [f"needs the network: {x}" for x in sorted(outside)]
         browser.close()
     return wrong
@@ -126,15 +148,30 @@ def _browser():
 def main():
     """Command line: print what is wrong, page by page, and exit with 1 if anything is."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, help="what sphinx built")
-    parser.add_argument("pictures", type=Path, nargs="*", help="further pictures: what the examples saved")
-    options = parser.parse_args()
-    folder = options.folder.resolve()
+    parser.add_argument("paths", type=Path, nargs="+", help="folders that sphinx built, and pictures")
+    paths = parser.parse_args().paths
+    for path in paths:
+        if not path.exists():
+            sys.exit(f"{path} does not exist; pages are built by python -m sphinx docs {path}")
+    pictures, faults = [path for path in paths if not path.is_dir()], 0
+    for folder in paths:
+        if folder.is_dir():
+            faults += faults_of(folder.resolve())
+            pictures += sorted((folder / "_images").glob("*.png"))
+    for picture in blank_pictures(pictures):
+        faults += 1
+        print(f"{picture}: blank")
+    print(f"{len(pictures)} pictures, {faults} faults")
+    sys.exit(faults > 0)
+
+
+def faults_of(folder):
+    """Print what is wrong with the pages of a folder; how much that is."""
     pages = sorted(folder.rglob("*.html"))
     if not pages:
-        sys.exit(f"folder = {folder} holds no pages; build them first: python -m sphinx docs {folder}")
-    with ThreadPoolExecutor(BROWSERS) as pool:
-        seen = ChainMap(*pool.map(look, (pages[i::BROWSERS] for i in range(BROWSERS))))
+        sys.exit(f"{folder} holds no pages; build them first: python -m sphinx docs {folder}")
+    with served(folder) as home, ThreadPoolExecutor(BROWSERS) as pool:
+        seen = ChainMap(*pool.map(partial(look, folder, home), (pages[i::BROWSERS] for i in range(BROWSERS))))
     dead = dead_links(folder)
     faults = 0
     for page in pages:
@@ -142,12 +179,8 @@ def main():
         faults += len(found)
         for fault in found:
             print(f"{page.relative_to(folder)}: {fault}")
-    pictures = [*sorted((folder / "_images").glob("*.png")), *options.pictures]
-    for picture in blank_pictures(pictures):
-        faults += 1
-        print(f"{picture}: blank")
-    print(f"{len(pages)} pages, {len(pictures)} pictures, {faults} faults")
-    sys.exit(faults > 0)
+    print(f"{len(pages)} pages")
+    return faults
 
 
 if __name__ == "__main__":
