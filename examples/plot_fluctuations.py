@@ -33,7 +33,7 @@ LEVEL, SIZE = 0.0173, 400
 slow = ov.committee_machine(2, 2, eta=1.5)
 plateau = ov.State.from_overlaps(slow, Q=[[0.5, 0.4], [0.4, 0.5]], R=[[0.3, 0.3], [0.3, 0.3]], T=np.eye(2))
 law = ov.theory.escape(slow, plateau, SIZE, LEVEL)
-escapes = ov.simulate(slow, N=SIZE, alpha=np.linspace(0, 160, 641), rng=2, runs=120, start=plateau)
+escapes = ov.simulate(slow, N=SIZE, alpha=np.linspace(0, 160, 321), rng=2, runs=120, start=plateau)
 below = escapes.eps_g < LEVEL
 left = np.where(below.any(axis=1), escapes.alpha[np.argmax(below, axis=1)], np.inf)
 print(f"escape: simulated median {np.median(left):.1f}, predicted {law.quantile(0.5):.1f}")

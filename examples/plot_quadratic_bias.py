@@ -78,9 +78,9 @@ def draw_closest(ax):
 def draw_law(ax):
     """Mean distance between start and end against eta: law and SGD."""
     sets = (
-        ("b = 1", {}, "C0", [(0.1, 400, 20, 250.0), (0.25, 400, 40, 120.0), (0.6, 800, 60, 60.0)]),
-        ("b = 4", {"batch_size": 4}, "C2", [(0.6, 800, 30, 60.0)]),
-        ("b = 1, label noise 1", {"noise": 1.0}, "C1", [(0.6, 800, 60, 70.0)]),
+        ("b = 1", {}, "C0", [(0.1, 400, 20, 250.0), (0.25, 400, 30, 120.0), (0.6, 800, 40, 60.0)]),
+        ("b = 4", {"batch_size": 4}, "C2", [(0.6, 800, 20, 60.0)]),
+        ("b = 1, label noise 1", {"noise": 1.0}, "C1", [(0.6, 800, 40, 70.0)]),
     )
     etas = np.array([0.03, 0.1, 0.25, 0.6, 0.8])
     for label, options, color, points in sets:
@@ -129,8 +129,8 @@ def draw_sizes(ax):
     """Mean distance against N, random weights and fixed overlaps."""
     R, sizes = 0.2 * np.random.default_rng(1).standard_normal((4, 2)), [200, 800, 3200]
     for label, style, start, runs in (
-        ("random weights", "C0o-", None, (60, 40, 10)),
-        (r"$R(0) \sim 0.2$", "C1x--", R, (20, 10, 5)),
+        ("random weights", "C0o-", None, (60, 30, 6)),
+        (r"$R(0) \sim 0.2$", "C1x--", R, (20, 8, 3)),
     ):
         values, errors = np.transpose([mean(turn(0.6, N, n, 60.0, start)) for N, n in zip(sizes, runs, strict=True)])
         ax.errorbar(sizes, values, 2 * errors, fmt=style, capsize=2, lw=1, label=label)

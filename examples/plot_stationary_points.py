@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 
 MODEL = ov.committee_machine(3, 2, eta=1.0, gradient_flow=True)
-RUNS, SMALL = 12, 0.05
+RUNS, SMALL = 8, 0.05
 ZERO = 5e-4  # where eps_g = 0 is drawn
 NAMES = {0.0: "solution", 0.0014955: "local minimum", 0.0126772: "all students equal", 0.0116307: "two students equal"}
 NAMES |= {0.0116108: "third student idle", 0.0301719: "two students cancel"}

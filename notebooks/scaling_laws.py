@@ -353,7 +353,7 @@ for beta, slope in slopes.items():
 # %%
 alpha, fine = np.array([0.3, 1, 3, 10]), np.geomspace(0.1, 10, 100)
 results = {}
-for n, repeats in ((64, 600), (1024, 10)):
+for n, repeats in ((64, 300), (1024, 10)):
     model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.6, spectrum=ov.power_law(beta=BETA, L=64))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -332,7 +332,7 @@ CASES = ["rank 3", "c = a", "c = -a", "c = 1.25 d", "c in span(a, b)", "c, d in 
 @pytest.mark.parametrize("case", [*CASES, "a = 1.25 b", "a = -1.25 b"])
 def test_dependent_fields_against_130_digits(case):
     rng = np.random.default_rng(5)
-    for _ in range(3):
+    for _ in range(2):
         X = np.array(dependent(case, rng))
         # S is exact here; rounded by 1e-16 it would move I4 by 1e-8 where a and b are parallel
         assert relu_I4(X @ X.T, 0, 1, 2, 3) == pytest.approx(mp_I4_of_vectors(X), abs=1e-14)

@@ -363,7 +363,7 @@ def test_law_of_direct_sgd(law):
     """Kolmogorov-Smirnov at two times and on the increments between them: 1e-3 with Bonferroni's correction."""
     case, options = LAWS[law]
     model, W_0, W_star, start = make(case, seed=6, **options)
-    N, runs, times = W_0.shape[1], 3000, [1, 40]  # nothing shows the law of |x| like a first step
+    N, runs, times = W_0.shape[1], 2000, [1, 40]  # nothing shows the law of |x| like a first step
     sizes, s = model.spectrum.block_sizes(N), model.spectrum.s
     rng = np.random.default_rng(7)
     W, v = np.repeat(W_0[None], runs, axis=0), np.repeat(model.v[None], runs, axis=0)

@@ -88,7 +88,7 @@ LATE = 0.09  # in units of 1/rate: what is left out of the law of random starts 
         (erf(), symmetric(erf()), 1000, 250, 100.0, PLATEAU / 2, 0.0),
         (erf(), ov.State.from_overlaps(erf(), **OFF), 500, 300, 90.0, PLATEAU / 2, 0.0),
         (erf(), "random", 500, 400, 90.0, PLATEAU / 2, LATE),
-        (QUADRATIC, UNTOUCHED, 1000, 400, 25.0, 0.6, 0.0),
+        (QUADRATIC, UNTOUCHED, 1000, 250, 25.0, 0.6, 0.0),
     ],
     ids=["symmetric", "off the symmetry", "random", "three modes"],
 )
