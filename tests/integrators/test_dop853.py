@@ -147,7 +147,8 @@ def test_errors_of_eps_g_that_rounding_hides_cost_few_steps():
         for m in (scipy.integrate.DOP853, "DOP853")
     ]
     (before, after), (ours_before, ours_after) = counts
-    assert ours_after - ours_before < 2 * (after - before)  # 1360 and 740; rejected steps count
+    # 1.7 to 2.1 times, as the rounding of a processor and a start have it, rejected steps counted; 12 without the floor
+    assert ours_after - ours_before < 3 * (after - before)
 
 
 def test_rounding_of_eps_g_is_that_of_all_groups_of_blocks(rng):
