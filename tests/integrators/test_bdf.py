@@ -52,7 +52,7 @@ def dense_jacobian(system, y):
     """J assembled column by column from the right-hand side's own kernel, which is linear in (y, tau) and (A, B, C)."""
     system.close(y)
     L, K, M = system.shape
-    s, p, tau = system.model.spectrum.s, system.model.spectrum.p, system.source
+    s, p, tau = system.s, system.p, system.source
     trains_v, rest = system.model.trains_v, (system.decay, system.decay_v, system.second_order)
     dA, dB, dC, ddv = system.derivatives(exact=False)
     J = np.empty((y.size, y.size))
@@ -202,7 +202,7 @@ def test_eps_g_keeps_rtol_as_it_falls(L, seed):
     model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=L))
     start = model.random_start(N=100 * L, rng=seed)
     alpha = np.geomspace(10, 6000, 12)
-    exact = ov.solve(model, start, alpha, method="DOP853", rtol=1e-12, late=True).eps_g
+    exact = ov.solve(model, start, alpha, method="DOP853", rtol=1e-9, late=True).eps_g  # 1e-12: 7e-10 less or more
     traj = ov.solve(model, start, alpha, method="structured", rtol=1e-6)
     seen = exact > 5e-10
     assert exact[seen][-1] < 1e-6

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mutations import FAULTS, PACKAGE, ROOT, caught
 
-FEW = 8  # of them in each run of the long tests: a compiled one takes half a minute
+FEW = 6  # of them in each run of the long tests: a compiled one takes half a minute
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -273,7 +273,8 @@ class _Inputs:
         if len(self.X) == 0 or changed:
             shape = max(1, self.block // batch), batch
             X, nu = self.samples.draw(self.rng, shape[0] * batch)
-            self.X, self.nu = X.reshape(*shape, -1), nu.reshape(*shape, -1)
+            self.X = np.ascontiguousarray(X.reshape(*shape, -1))  # data may come by columns, which kernels read slowly
+            self.nu = nu.reshape(*shape, -1)
             self.xi = self.noise * self.noise_rng.standard_normal(shape)
         parts = self.X[:steps], self.nu[:steps], self.xi[:steps]
         self.X, self.nu, self.xi = self.X[steps:], self.nu[steps:], self.xi[steps:]

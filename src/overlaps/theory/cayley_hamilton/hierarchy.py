@@ -68,6 +68,7 @@ class MomentSystem(System):
 
     def rhs(self, _, y):
         """dy/dalpha; the flow is autonomous."""
+        y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         moment_flow(
