@@ -324,6 +324,7 @@ def test_divergence_of_the_differences_is_told():
     with pytest.warns(RuntimeWarning, match="blow up in finite time"):
         traj = ov.solve(model, start, np.linspace(0, 1, 6), method="structured", late=True)
     assert not traj.success and len(traj) == 4 and np.isfinite(traj.eps_g).all()
+    assert "too large): try a smaller eta." in traj.message  # and no other method: this was the structured one
 
 
 def test_handover_error_bounds_what_rounding_leaves(rng):

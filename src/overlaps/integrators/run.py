@@ -192,10 +192,9 @@ def _trouble(system, solver, failure, largest, options):
         obstacle = system.obstacle()
         if obstacle:
             return f"{vanished} Here {obstacle}, which implicit methods need: try method='DOP853'."
-        return (
-            f"{vanished} They may blow up in finite time (eta = {eta:g} too large), or the problem is stiff: try a "
-            "smaller eta or method='structured'."
-        )
+        stiff = ", or the problem is stiff: try a smaller eta or method='structured'"
+        advice = stiff if isinstance(solver, ONE_STEP) else ": try a smaller eta"
+        return f"{vanished} They may blow up in finite time (eta = {eta:g} too large){advice}."
     lost = _lost_direction(system, options.get("atol", check.ZERO_NORM))
     if lost is not None:
         norm = _fields(system)[lost, lost]
