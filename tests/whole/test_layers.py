@@ -5,6 +5,7 @@ functions count: they are arrows, too.
 """
 
 import ast
+import functools
 import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -47,7 +48,10 @@ def imports(name, path):
             yield next((x for x in (f"{base}.{alias.name}", base) if x in MODULES), None)
 
 
-ARROWS = {name: {x for x in imports(name, path) if x and x != name} for name, path in MODULES.items()}
+@functools.cache
+def arrows():
+    """{module: modules of the package that it imports}."""
+    return {name: {x for x in imports(name, path) if x and x != name} for name, path in MODULES.items()}
 
 
 def room(name):
@@ -55,8 +59,8 @@ def room(name):
 
 
 def test_imports_are_found():
-    assert "overlaps.solve" in ARROWS["overlaps"] and "overlaps.integrators.evolve" in ARROWS["overlaps.solve"]
-    assert len(ARROWS) > 100 and sum(map(len, ARROWS.values())) > 300
+    assert "overlaps.solve" in arrows()["overlaps"] and "overlaps.integrators.evolve" in arrows()["overlaps.solve"]
+    assert len(arrows()) > 100 and sum(map(len, arrows().values())) > 300
 
 
 def test_the_diagram_shows_the_rooms_that_are_there():
@@ -67,14 +71,14 @@ def test_the_diagram_shows_the_rooms_that_are_there():
 
 def test_no_circles():
     try:
-        TopologicalSorter(ARROWS).prepare()
+        TopologicalSorter(arrows()).prepare()
     except CycleError as circle:
         pytest.fail(" -> ".join(circle.args[1]))
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_rooms_import_only_what_lies_below(name):
-    up = {x for x in ARROWS[name] if room(x) != room(name) and FLOOR[room(x)] >= FLOOR[room(name)]}
+    up = {x for x in arrows()[name] if room(x) != room(name) and FLOOR[room(x)] >= FLOOR[room(name)]}
     assert not up, f"{name} imports {up}, which are not below it"
 
 
@@ -82,7 +86,7 @@ def test_rooms_import_only_what_lies_below(name):
 def test_kernels_stay_in_their_room(name):
     """_name.py is known in its own folder only."""
     folder = name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
-    foreign = {x for x in ARROWS[name] if x.rpartition(".")[2].startswith("_") and x.rpartition(".")[0] != folder}
+    foreign = {x for x in arrows()[name] if x.rpartition(".")[2].startswith("_") and x.rpartition(".")[0] != folder}
     foreign -= {"overlaps._base"}
     assert not foreign, f"{name} imports {foreign}"
 
