@@ -12,7 +12,7 @@ from .solutions import OptimalLam, Readout, SpikedCurve, SpikedSolution
 
 LEVELS = 9  # rules over k, each about twice as fine as the one before
 RESOLVED = 1e-10  # relative change of V1, V2 by the next finer rule over k that is allowed
-DECADES = np.arange(-9.0, 9.01, 0.5)  # of lam, relative to the bulk's variance, in the search for its optimum
+DECADES = np.arange(-9.0, 9.01)  # of lam, relative to the bulk's variance, in the search for its optimum
 
 
 class Levels:
