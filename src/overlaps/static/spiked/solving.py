@@ -115,19 +115,21 @@ def optimal_lam(model, alpha, d):
 
     scan = [error(x) for x in logs]
     best = int(np.argmin(scan))
+    log_lam, mse = logs[best], scan[best]
+    if 0 < best < len(scan) - 1:
+        found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], options={"xatol": 1e-7})
+        log_lam, mse = found.x, float(found.fun)
     if math.isinf(d):
         what, limit = "mu0 alone", ridge.strong_ridge(table, model.noise, model.bias)
     else:
         mean = table.weight @ table.h if model.bias else 0.0
         what, limit = "nothing", float(table.weight @ table.hh - mean**2 + model.noise**2)
     rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
-    if best == len(scan) - 1 or scan[best] >= limit - rounding:
+    if best == len(scan) - 1 or mse >= limit - rounding:
         message = f"no finite lam is better than lam -> infinity, where {what} is fitted"
         return OptimalLam(math.inf, limit, message)
-    if best == 0:
-        return OptimalLam(math.exp(logs[0]), scan[0], "lam -> 0 is best: this is the least lam searched")
-    found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], options={"xatol": 1e-7})
-    return OptimalLam(math.exp(found.x), float(found.fun), "minimum at a finite lam")
+    message = "minimum at a finite lam" if best else "lam -> 0 is best: this is the least lam searched"
+    return OptimalLam(math.exp(log_lam), mse, message)
 
 
 def dimension(model, d):
