@@ -10,10 +10,6 @@ in it could hide in symmetric settings.
 """
 
 import argparse
-import ast
-import functools
-import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -369,46 +365,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@functools.cache
-def imports():
-    """Files under src/overlaps and those that each of them imports."""
-    files = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-    found = {}
-    for file, tree in files.items():
-        names = [
-            (file.parents[node.level - 1] / (node.module or "").replace(".", "/"), alias.name)
-            for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level for alias in node.names
-        ]  # fmt: skip
-        paths = {path for place, name in names for path in (place / name, place)}
-        found[file] = {end for path in paths for end in (Path(f"{path}.py"), path / "__init__.py")} & set(files)
-    return found
-
-
-def reached(file):
-    """The file and all that import it, directly or not: numba does not see that a kernel of another file changed."""
-    found, new = set(), {Path(file)}
-    while new:
-        found |= new
-        new = {user for user, used in imports().items() if used & new} - found
-    return found
-
-
-def copy_kernels(copy, stale):
-    """Compiled kernels of the installed package beside the files of a copy, but for those of files that are stale."""
-    installed = Path(importlib.util.find_spec("overlaps").origin).parent
-    for folder in {file.parent for file in imports()}:
-        kept = installed / folder / "__pycache__"
-        if "NUMBA_CACHE_DIR" in os.environ:  # where numba has a folder for each folder of sources
-            place = str(installed / folder)
-            name = f"{Path(place).name}_{hashlib.sha1(place.encode()).hexdigest()}"
-            kept = Path(os.environ["NUMBA_CACHE_DIR"]) / name
-        own = copy / folder / "__pycache__"
-        own.mkdir()
-        for kernel in kept.glob("*.nb[ic]"):
-            if folder / f"{kernel.name.partition('.')[0]}.py" not in stale:
-                shutil.copy2(kernel, own)
-
-
 def caught(name):
     """Whether the tests beside a fault fail with it; (answer, what pytest said)."""
     fault = FAULTS[name]
@@ -417,9 +373,7 @@ def caught(name):
         copy = Path(folder) / "overlaps"
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         (copy / fault.file).write_text(source.replace(fault.old, fault.new))
-        copy_kernels(copy, reached(fault.file))
         env = os.environ | {"PYTHONPATH": folder, "MPLBACKEND": "agg"}
-        env.pop("NUMBA_CACHE_DIR", None)  # kernels lie beside the copy, and go with it
         if "@jit" in source and not fault.compiled:
             env["NUMBA_DISABLE_JIT"] = "1"
         tests = ["tests/" + test for test in fault.tests.split()]

@@ -17,10 +17,13 @@ import numpy as np
 import overlaps as ov
 from overlaps._base.compiling import watch
 from overlaps._base.jit import cache_folder
+from overlaps._base.keeping import kernel_files
 from overlaps._base.progress import bar
 from overlaps._base.version import versions
 from overlaps.configuration import run
 from overlaps.flow import flow
+
+UNREAD = 60  # days after which ``warm --prune`` takes a kernel for one of old code: each load touches its file
 
 
 def demo(output):
@@ -70,10 +73,24 @@ def info():
     folder = cache_folder(flow)
     print(f"cores {os.cpu_count()}    jit {'on' if compiled else 'off'}")
     if folder is not None:
-        print(f"compiled kernels in {folder} (set NUMBA_CACHE_DIR to move them)")
+        files = kernel_files()
+        size = sum(path.stat().st_size for path in files)
+        print(
+            f"compiled kernels in {folder}: {len(files)} files, {size / 1e6:.1f} MB (set NUMBA_CACHE_DIR to move them)"
+        )
     elif compiled:
         print("compiled kernels are not kept: no cache folder can be written, so every process compiles anew; ", end="")
         print("set NUMBA_CACHE_DIR to a folder that can")
+
+
+def prune():
+    """Remove the compiled kernels that no process has read for ``UNREAD`` days: of older versions and of other code."""
+    oldest, removed = time.time() - 86400 * UNREAD, 0
+    for path in kernel_files():
+        if path.stat().st_mtime < oldest:
+            path.unlink(missing_ok=True)
+            removed += 1
+    print(f"{removed} kernels removed that were not read for {UNREAD} days; {len(kernel_files())} are kept")
 
 
 def warm(students):
@@ -162,11 +179,14 @@ def main(arguments=None):
     commands.add_parser("info", help="versions, cores, cache folder")
     job = commands.add_parser("warm", help="compile kernels into the cache, with a progress bar")
     job.add_argument("students", nargs="*", choices=[*KNOWN, "all"], default="erf", help="whose kernels (default: erf)")
+    job.add_argument("--prune", action="store_true", help=f"only remove kernels not read for {UNREAD} days")
     options = parser.parse_args(arguments)
     if options.command == "demo":
         demo(options.output)
     elif options.command == "run":
         _run(parser, options.config)
+    elif options.command == "warm" and options.prune:
+        prune()
     elif options.command == "warm":
         warm([options.students] if isinstance(options.students, str) else options.students)  # the default is no list
     else:

@@ -1,8 +1,8 @@
 """The one place where compilation policy is decided.
 
 ``error_model="numpy"``: a division by zero gives inf or nan, as in NumPy, and the loops stay free of branches.
-``cache=True``: a kernel compiles once per machine.  numba refuses to decorate when no cache folder is writable;
-then the kernel is compiled again in each process instead.
+Machine code is kept by content (``keeping``): a kernel compiles once per user, and again when it, or a kernel that it
+reaches, is edited.  Where no folder can be written it is compiled in each process instead.
 ``bare=True`` is for kernels that make no arrays: numba then counts no references, which costs a kernel that hands on
 ten arrays 0.1 us, as much as the arithmetic of small networks.  Room that such a kernel needs belongs to its caller.
 Kernels fill arrays entry by entry (``flow.copy``): with ``y[:] = x`` numba compiles the text of an error about unequal
@@ -11,9 +11,12 @@ shapes, which takes seconds, in every process that compiles one.
 ``nogil=True``: simulators may run in threads.
 """
 
+import threading
+
 from numba import njit
 
 from . import compiling as compiling  # says when it takes long
+from .keeping import keep
 
 FAST = {"contract", "arcp", "nsz", "reassoc"}
 
@@ -29,13 +32,28 @@ def jit(function=None, *, fast=False, inline=False, bare=False):
         "inline": "always" if inline else "never",
         "_nrt": not bare,
     }
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:  # "cannot cache function ...: no locator available"
-        return njit(**options)(function)
+    kernel = njit(**options)(function)
+    if hasattr(kernel, "compile"):  # without compilation kernels are plain functions
+        keep(kernel)
+    return kernel
+
+
+lock = threading.RLock()  # of all compilation that this package asks for: numba's own does not cover "is it compiled?"
+
+
+def compile_once(kernel, signature):
+    """Compile a kernel for its one signature, or read it from the disk, unless that was done; no other may follow.
+
+    Threads may ask at once: the one lock makes the others wait, where without it the second would find the kernel
+    closed to compilation before the first has filled it.
+    """
+    with lock:
+        if not kernel.signatures:
+            kernel.compile(signature)
+            kernel.disable_compile()
 
 
 def cache_folder(kernel):
-    """Folder where numba keeps a compiled kernel, or None where it found none that can be written."""
+    """Folder where compiled kernels are kept, or None where none can be written, or nothing is compiled."""
     stats = getattr(kernel, "stats", None)  # without compilation kernels are plain functions
     return None if stats is None else stats.cache_path

@@ -6,6 +6,7 @@ import numpy as np
 from numba import boolean, config, float64, int64, types
 
 from .._base import check
+from .._base.jit import compile_once
 from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
 from ._errors import errors_of
@@ -206,9 +207,7 @@ class KernelClosure(Bound):
         if self.compiled is None or len(S) < FEW:
             return super().errors(S, w)
         self._kernel.compile(CLOSURE.args)  # numba keeps what has a return type apart from what Python calls
-        if not errors_of.signatures:
-            errors_of.compile(ERRORS)
-            errors_of.disable_compile()
+        compile_once(errors_of, ERRORS)
         result = np.empty(len(S))
         errors_of(self._kernel, *self._arguments[:2], np.ascontiguousarray(S), np.ascontiguousarray(w), result)
         return result

@@ -6,7 +6,7 @@ from math import inf, sqrt
 import numpy as np
 from numba import types
 
-from .._base.jit import jit
+from .._base.jit import compile_once, jit
 from ..activations.bound import CLOSURE
 from ..flow import FLOW, gather_groups
 from ..models import factors
@@ -145,9 +145,7 @@ def notable(constants, work, control, y, eps_g):
 @cache
 def ready(flow, kernel, march, signature):
     """The kernels of a flow and a closure; ``march`` is compiled for the one signature, or read from the disk."""
-    if not march.signatures:
-        march.compile(signature)
-        march.disable_compile()
+    compile_once(march, signature)
     flow.compile(FLOW.args)  # with a return type numba would compile what Python calls once more
     kernel.compile(CLOSURE.args)
     return flow, kernel

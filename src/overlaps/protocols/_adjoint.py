@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from scipy.integrate import DOP853
 
-from .._base.jit import jit
+from .._base.jit import compile_once, jit
 from ..activations.bound import CLOSURE, MATRIX, VECTOR
 from ..flow import FLOW, add, clear, copy, dot, gather
 
@@ -229,9 +229,7 @@ def interpreted():
 def ready(flow, closure, derivatives):
     """Compile ``forward`` and ``backward`` for their signatures, or read them from the disk; and the three kernels."""
     for function, signature in ((forward, FORWARD), (backward, BACKWARD)):
-        if not function.signatures:
-            function.compile(signature)
-            function.disable_compile()
+        compile_once(function, signature)
     flow.compile(FLOW.args)
     closure.compile(CLOSURE.args)
     derivatives.compile(DERIVATIVES.args)

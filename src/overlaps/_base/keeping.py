@@ -1,0 +1,219 @@
+"""Where compiled kernels are kept: by the content they are compiled from, not by the place of their sources.
+
+numba keys its cache on the folder of a source file and on the text of that one file.  A second checkout, a new virtual
+environment or a container then compiles everything again, and an edit of a kernel is not noticed by the kernels of
+other files that it was compiled into.  Here the name of a file is a fingerprint of the kernel: its bytecode and
+constants, its options, the values of the globals that it reads, and the same of every kernel that it reaches.
+Comments, moved lines and other paths change nothing; an edit changes everything that it is part of.
+
+One file holds one kernel for one signature and one processor, ``<name>-<kernel>-<signature and processor>.nbc``.  It is
+written beside its place and moved there, so that processes may share the folder; versions of a kernel lie side by side.
+"""
+
+import hashlib
+import os
+import pickle
+import sys
+import uuid
+from contextlib import suppress
+from functools import cache, cached_property
+from pathlib import Path
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+
+import llvmlite
+import numba
+import numpy as np
+from numba.core import config
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, dumps
+from numba.core.dispatcher import Dispatcher
+
+PACKAGE = __name__.partition(".")[0]
+VERSIONS = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version_info[:2]}"
+KNOBS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK"  # of numba, which change machine code
+DIGITS = 24  # of a fingerprint, in a file's name: 96 bits
+
+
+@cache
+def folder():
+    """Folder of all kernels: in NUMBA_CACHE_DIR, or in the user's cache; None where none can be written."""
+    base = config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or _user_cache()
+    path = Path(base, PACKAGE, "kernels")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f"probe-{uuid.uuid4().hex}"
+        probe.touch()
+        probe.unlink()
+    except OSError:
+        return None
+    return str(path)
+
+
+def _user_cache():
+    if os.name == "nt":
+        return os.environ.get("LOCALAPPDATA") or os.path.join(os.path.expanduser("~"), "AppData", "Local")
+    return os.path.join(os.path.expanduser("~"), *(("Library", "Caches") if sys.platform == "darwin" else (".cache",)))
+
+
+# the fingerprint --------------------------------------------------------------------------------------------------------
+
+
+def fingerprint(kernel):
+    """Bytes that tell a kernel, and all that is compiled into it, from any other."""
+    known = vars(kernel).get("_fingerprint")
+    if known is None:
+        parts = {}
+        _collect(kernel, parts)
+        knobs = " ".join(f"{k}={getattr(config, k, None)}" for k in KNOBS)
+        text = b"".join(name.encode() + b"\0" + parts[name] for name in sorted(parts))
+        known = hashlib.sha256(f"{VERSIONS} {knobs} {_name(kernel)}".encode() + text).digest()
+        kernel._fingerprint = known
+    return known
+
+
+def _name(kernel):
+    return f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
+
+
+def _collect(kernel, parts):
+    """Add to ``parts`` the content of the kernel and of those that it reaches, by name."""
+    name = _name(kernel)
+    if name in parts:
+        return
+    if "_content" not in vars(kernel):
+        function = kernel.py_func
+        options = sorted((k, sorted(v) if isinstance(v, set) else v) for k, v in kernel.targetoptions.items())
+        texts, reached = [repr(options), *_of_code(function.__code__)], []
+        for key in sorted(_names(function.__code__)):
+            if key in function.__globals__:
+                texts.append(key + "=" + _of_value(function.__globals__[key], reached))
+        for value in (*(cell.cell_contents for cell in function.__closure__ or ()), *(function.__defaults__ or ())):
+            texts.append(_of_value(value, reached))
+        kernel._content = hashlib.sha256("\n".join(texts).encode()).digest(), reached
+    parts[name], reached = kernel._content
+    for other in reached:
+        _collect(other, parts)
+
+
+def _names(code):
+    """Names of globals that the code reads; those of attributes stand among them and do no harm."""
+    return {*code.co_names}.union(*(_names(const) for const in code.co_consts if isinstance(const, CodeType)))
+
+
+def _of_code(code):
+    yield code.co_code.hex()
+    yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
+    documented = code.co_consts and isinstance(code.co_consts[0], str)
+    for const in code.co_consts[1:] if documented else code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _of_code(const)
+        else:  # the order of a frozenset hangs on the process
+            yield repr(sorted(const, key=repr)) if isinstance(const, frozenset) else repr(const)
+
+
+def _of_value(value, reached):
+    """Text for the value of a global; kernels are added to ``reached``.  A value of an unknown kind is an error."""
+    if isinstance(value, Dispatcher):
+        reached.append(value)
+        return _name(value)
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
+    if isinstance(value, (tuple, list)):
+        return type(value).__name__ + "(" + ",".join(_of_value(x, reached) for x in value) + ")"
+    if value is None or isinstance(value, (bool, int, float, complex, str, np.generic)):
+        return type(value).__name__ + repr(value)
+    if getattr(value, "__module__", "").partition(".")[0] == PACKAGE and isinstance(value, FunctionType):
+        module = sys.modules[value.__module__]  # overloaded for kernels, by functions of its module
+        reached += [other for other in vars(module).values() if isinstance(other, Dispatcher)]
+        return _source(module)
+    if isinstance(value, ModuleType):
+        return _source(value) if value.__name__.partition(".")[0] == PACKAGE else value.__name__
+    if isinstance(value, (BuiltinFunctionType, FunctionType, type, np.ufunc)):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+    raise TypeError(f"a kernel reads a global of type {type(value).__name__}, whose content has no fingerprint")
+
+
+def _source(module):
+    return hashlib.sha256(Path(module.__file__).read_bytes()).hexdigest()
+
+
+# the files --------------------------------------------------------------------------------------------------------------
+
+
+class _Locator:
+    """Names the source, as numba's warnings want it."""
+
+    def __init__(self, kernel):
+        self._py_file = kernel.py_func.__code__.co_filename
+
+
+class _Impl(CompileResultCacheImpl):
+    """What numba does to machine code before it is written and after it is read."""
+
+    def __init__(self, kernel):
+        self._lineno, self._locator = kernel.py_func.__code__.co_firstlineno, _Locator(kernel)
+
+
+class KernelCache(FunctionCache):
+    """The cache of one kernel; nothing is read or computed before the kernel is wanted."""
+
+    def __init__(self, kernel):
+        self._name, self._py_func, self._kernel = repr(kernel.py_func), kernel.py_func, kernel
+        self._impl = _Impl(kernel)
+        self.enable()
+
+    @property
+    def _cache_path(self):
+        return folder()
+
+    @cached_property
+    def _stem(self):
+        name = self._py_func.__qualname__.replace("<", "").replace(">", "")
+        return f"{name}-{fingerprint(self._kernel).hex()[:DIGITS]}"
+
+    def file(self, sig, context):
+        """Path of the machine code for a signature on this processor, whether it is there or not."""
+        key = hashlib.sha256(repr((str(sig), context.codegen().magic_tuple())).encode()).hexdigest()
+        return Path(folder(), f"{self._stem}-{key[:DIGITS]}.nbc")
+
+    def flush(self):
+        """Forget what is kept of this kernel, for every signature."""
+        for path in Path(folder()).glob(f"{self._stem}-*.nbc") if folder() else ():
+            path.unlink(missing_ok=True)
+
+    def _load_overload(self, sig, context):
+        if not self._enabled or folder() is None:
+            return None
+        path = self.file(sig, context)
+        try:
+            result = self._impl.rebuild(context, pickle.loads(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except Exception:  # a damaged file, of which pickle and LLVM complain in any way: the kernel is compiled anew
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            return None
+        with suppress(OSError):
+            os.utime(path)  # ``prune`` goes by it
+        return result
+
+    def _save_overload(self, sig, data):
+        if not self._enabled or folder() is None or not self._impl.check_cachable(data):
+            return
+        path = self.file(sig, self._kernel.targetctx)
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        try:
+            part.write_bytes(dumps(self._impl.reduce(data)))
+            os.replace(part, path)
+        except OSError:  # a full disk, or a folder that vanished: this kernel serves this process only
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def kernel_files():
+    """All compiled kernels that are kept, those of other versions and of other checkouts among them."""
+    return sorted(Path(folder()).glob("*.nbc")) if folder() else []
+
+
+def keep(kernel):
+    """Keep compiled code of a kernel on the disk, if there is a folder for it."""
+    kernel._cache = KernelCache(kernel)
