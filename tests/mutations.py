@@ -143,7 +143,7 @@ FAULTS = {
         "theory/test_plateau.py",
     ),
     "rounding_floor": Fault(
-        "activations/closure.py", "(np.sum(w * size, axis=1) + labels) ** 2", "np.sum((w * size) ** 2, axis=1)",
+        "flow/closure.py", "(np.sum(w * size, axis=1) + labels) ** 2", "np.sum((w * size) ** 2, axis=1)",
         "test_solve.py::test_the_floor_sums_amplitudes_before_it_squares",
     ),
     "at_from_a_late_record": Fault(

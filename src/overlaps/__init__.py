@@ -9,12 +9,12 @@ from . import static, theory
 # what is learned
 from ._base.version import __version__ as __version__
 from .activations.activation import Activation
-
-# the closure, the solution, the simulation
-from .activations.closure import Closure, closure
 from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 from .compress import compress, compression_error
 from .finite_size import Fluctuations, fluctuations
+
+# the closure, the solution, the simulation
+from .flow.closure import Closure, closure
 from .landscape.hessian import HessianSpectrum, hessian
 from .manifold import covariates, latents
 from .manifold.ensemble import CovariatesEnsemble, ManifoldEnsemble

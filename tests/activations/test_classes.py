@@ -7,8 +7,8 @@ from scipy.special import ndtr
 import overlaps as ov
 from overlaps.activations.bound import Rule
 from overlaps.activations.classes import Classes, ClassesClosure
-from overlaps.activations.closure import bind
 from overlaps.activations.numeric_classes import NumericClassesClosure
+from overlaps.flow.closure import bind
 
 MU, LABEL = [0.5, -0.3, 0.8], 0.25
 S = np.array([[0.9, 0.2, 0.3], [0.2, 0.7, -0.1], [0.3, -0.1, 1.1]])

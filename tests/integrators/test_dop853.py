@@ -9,7 +9,7 @@ import pytest
 import scipy.integrate
 
 import overlaps as ov
-from overlaps.activations.closure import bind
+from overlaps.flow.closure import bind
 from overlaps.flow.system import System
 from overlaps.integrators._dop853 import floor
 from overlaps.integrators.dop853 import DOP853

@@ -13,8 +13,8 @@ import scipy.integrate
 import overlaps as ov
 from overlaps.activations import Kernels
 from overlaps.activations.bound import KernelClosure
-from overlaps.activations.closure import bind
 from overlaps.activations.numeric import NumericClosure
+from overlaps.flow.closure import bind
 from overlaps.flow.handover import can_hand_over
 from overlaps.flow.jacobian import jacobian
 from overlaps.flow.system import System

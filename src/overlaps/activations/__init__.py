@@ -1,21 +1,19 @@
 """A function and its closure: the first half of "closure x spectrum".
 
-``library`` holds the activations, ``kernels`` the registry of their compiled closures by code, ``closure`` binds one to
-a model. Files with an underscore are kernels and are known in this room only: one per activation. A new activation is
-one file of kernels and one record in ``kernels``; a function without closed forms needs neither (``numeric``).
+``library`` holds the activations, ``kernels`` the registry of their compiled closures by code, ``binding`` finds that
+of a pair of activations and a rule. Files with an underscore are kernels and are known in this room only: one per
+activation. A new activation is one file of kernels and one record in ``kernels``; a function without closed forms needs
+neither (``numeric``).
 """
 
 from .activation import Activation
-from .closure import Closure, closure
 from .kernels import Kernels
 from .library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
 
 __all__ = [
     "Activation",
-    "Closure",
     "Kernels",
     "absolute",
-    "closure",
     "erf",
     "leaky_relu",
     "linear",

@@ -9,7 +9,6 @@ from .._base import check
 from ..gaussian.rules import legendre
 from ..gaussian.shifted import both
 from ..gaussian.two_point import ERF, LINEAR, NUMERIC, RELU
-from .closure import bind
 
 __all__ = ["misclassified"]
 
@@ -18,25 +17,26 @@ PARTS = 6  # pieces of each panel of the integral over one field, 16 nodes each
 SCRAMBLES, POINTS = 8, 2**12  # of Sobol points, each taken with its opposite
 
 
-def misclassified(model, S, v):
+def misclassified(bound, S, v):
     """Probability (n,) that the sign of the output is wrong, a tie counted one half, and its standard error (n,).
 
-    At what the closure sees, S (n, ...), and second layers v (n, K).
+    At what a closure of inputs in classes sees, S (n, ...), and second layers v (n, K).
     """
-    if model.M or np.any(model.labels == 0):
+    weights, labels, _ = bound.classes
+    means, V = bound.fields(S)
+    K, M, code = bound.rule.K, means.shape[2] - bound.rule.K, bound.student.code
+    if M or np.any(labels == 0):
         raise ValueError(
-            f"M = {model.M} teachers and labels = {check.shown(model.labels.tolist())}; expected labels of "
+            f"M = {M} teachers and labels = {check.shown(labels.tolist())}; expected labels of "
             "either sign and no teacher: otherwise there is no sign to be right about."
         )
-    means, V = bind(model, second_order=False).fields(S)
-    signs = np.sign(model.labels)
-    code = model.activation.code
-    if code == LINEAR or (model.K == 1 and code != NUMERIC) or (model.K == 2 and code in (ERF, RELU)):
+    signs = np.sign(labels)
+    if code == LINEAR or (K == 1 and code != NUMERIC) or (K == 2 and code in (ERF, RELU)):
         wrong = np.array([[_exact(code, *x) for x in zip(m, C, strict=True)] for m, C in
                           zip(means, _with(V, v), strict=True)])  # fmt: skip
         wrong, error = np.where(signs > 0, 1 - wrong, wrong), np.zeros(len(v))
-        return wrong @ model.weights, error
-    found = np.array([_sampled(model, *x, signs) for x in zip(means, V, v, strict=True)])
+        return wrong @ weights, error
+    found = np.array([_sampled(bound.student.g, weights, *x, signs) for x in zip(means, V, v, strict=True)])
     return found.mean(axis=1), found.std(axis=1, ddof=1) / np.sqrt(SCRAMBLES)
 
 
@@ -107,12 +107,12 @@ def _points(K):
     return np.concatenate([z, -z], axis=1)
 
 
-def _sampled(model, means, V, v, signs):
+def _sampled(g, weights, means, V, v, signs):
     """Fraction of wrong signs in each scramble of points (scrambles,)."""
     total = np.zeros(SCRAMBLES)
-    for pi, m, C, sign in zip(model.weights, means, V, signs, strict=True):
+    for pi, m, C, sign in zip(weights, means, V, signs, strict=True):
         values, vectors = np.linalg.eigh(C)
         fields = m + _points(len(m)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        right = np.sign(sign * (model.activation.g(fields) @ v))
+        right = np.sign(sign * (g(fields) @ v))
         total += pi * 0.5 * (1 - right).mean(axis=1)
     return total

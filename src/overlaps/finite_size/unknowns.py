@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
-from ..activations.closure import rounding_floor
+from ..flow.closure import rounding_floor
 from ..flow.jacobian import Jacobian
 from ..flow.system import System
 from ..gaussian.two_point import ERF

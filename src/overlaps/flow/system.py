@@ -4,11 +4,11 @@ from functools import cached_property
 
 import numpy as np
 
-from ..activations.closure import bind
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.rows import parted, rows, second_layers, seen, source
 from ..models.state import State
 from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
+from .closure import bind
 from .packing import Packing
 
 

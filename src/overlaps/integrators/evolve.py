@@ -7,7 +7,7 @@ import numpy as np
 from .._base import check
 from .._base.pages import see
 from .._base.progress import bar
-from ..activations.closure import check_domain
+from ..flow.closure import check_domain
 from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
 from ..flow.system import System

@@ -9,8 +9,8 @@ import numpy as np
 from .._base import check
 from .._base.progress import bar
 from ..activations.bound import KernelClosure
-from ..activations.closure import bind, check_domain
 from ..flow import flow_for
+from ..flow.closure import bind, check_domain
 from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
 from ..flow.twins import twins
 from ..models.rows import rows, second_layers, seen, source

@@ -8,7 +8,7 @@ import numpy as np
 from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike, Floats, Numbers
-from ..activations.closure import bind, check_domain
+from ..flow.closure import bind, check_domain
 from ..models.model import Model
 from ..models.state import State, gram
 from ..results.trajectory import Trajectory

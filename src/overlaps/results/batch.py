@@ -8,7 +8,7 @@ import numpy as np
 from .._base import check
 from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
-from ..activations.closure import bind
+from ..flow.closure import bind
 from ..flow.packing import Packing
 from ..models.rows import parted, second_layers
 from ..models.schedule import Schedule

@@ -9,7 +9,7 @@ from .._base import check, html
 from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.classification import misclassified
-from ..activations.closure import generalisation_error
+from ..flow.closure import bind, generalisation_error
 from ..integrators.evolve import OVERFLOW
 from ..models.model import Model
 from ..models.rows import seen
@@ -89,8 +89,8 @@ class _Curves(Record):
         if self.model.classes is None:
             raise ValueError("the inputs of this model have no classes; expected one made by ov.gaussian_mixture.")
         if "misclassified" not in self._cache:
-            S, v = seen(self.model, self), self.v
-            both = misclassified(self.model, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))
+            S, v, bound = seen(self.model, self), self.v, bind(self.model, second_order=False)
+            both = misclassified(bound, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))
             self._cache["misclassified"] = [read_only(x.reshape(v.shape[:-1])) for x in both]
         return self._cache["misclassified"][part]
 

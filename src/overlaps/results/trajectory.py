@@ -7,7 +7,7 @@ import numpy as np
 
 from .._base import check
 from .._base.types import Floats
-from ..activations.closure import rounding_floor
+from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.rows import seen
 from ..models.state import State

@@ -8,7 +8,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 from .._base import check
 from .._base.record import Record
 from .._base.types import Floats
-from ..activations.closure import check_domain
+from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
 from ..models.model import Model

@@ -16,11 +16,11 @@ from scipy.special import ndtri
 from .._base import check
 from .._base.record import Record
 from .._base.types import Rng
-from ..activations.closure import generalisation_error
 from ..finite_size.expansion import Coefficients, checked_size, refuse_model, start_covariance
 from ..finite_size.noise import Rule, degree
 from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
+from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..gaussian.two_point import QUADRATIC
 from ..models.model import Model

@@ -25,8 +25,8 @@ from scipy.special import zeta
 from .._base import check
 from .._base.pages import see
 from .._base.types import ArrayLike, Floats
-from ..activations.closure import closure
 from ..activations.library import erf
+from ..flow.closure import closure
 from ..models.model import Model, committee_machine
 from ..models.state import State
 from .cayley_hamilton.bases import order_parameters

@@ -9,7 +9,7 @@ import numpy as np
 from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike, Rng
-from ..activations.closure import generalisation_error
+from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..flow.system import System
 from ..landscape.hessian import HessianSpectrum, hessian

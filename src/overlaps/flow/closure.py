@@ -1,21 +1,17 @@
-"""The activation's half of the theory: order parameters -> A, B, C, dv and eps_g."""
+"""The closure of a model: order parameters -> A, B, C, dv and eps_g."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike
+from ..activations import binding
+from ..activations.bound import Rule
+from ..activations.classes import Classes
 from ..gaussian.rules import gauss_hermite
-from .bound import KernelClosure, Rule
-from .classes import Classes
-from .numeric import bind_numeric
-from .numeric_classes import bind_classes
-
-if TYPE_CHECKING:
-    from ..models.model import Model
+from ..models.model import Model
 
 __all__ = ["Closure", "closure"]
 
@@ -52,14 +48,14 @@ class Closure(Record):
 
 
 def closure(
-    model: "Model",
+    model: Model,
     Q: ArrayLike,
     R: ArrayLike,
     T: ArrayLike,
     v: ArrayLike | None = None,
     means: ArrayLike | None = None,
     label: float = 0.0,
-) -> "Closure":
+) -> Closure:
     r"""Gaussian averages that drive the order parameters, at one state.
 
     .. math:: A_{kj} = E[\partial F_k/\partial\lambda_j], \quad B_{km} = E[\partial F_k/\partial\nu_m], \quad
@@ -146,7 +142,8 @@ def _closure_of_class(model, S, v, means, label):
     """The closure of fields with these means, as that of a single class."""
     K, M = model.K, model.M
     rule = Rule(K, model.eta, model.eta_v, model.noise, True)
-    bound = bind_classes(model.activation, model.teacher_activation, rule, Classes(np.ones(1), np.array([label]), ONE))
+    classes = Classes(np.ones(1), np.array([label]), ONE)
+    bound = binding.bind(model.activation, model.teacher_activation, rule, classes)
     rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
     w = np.concatenate([v, -model.v_star, [0.0]])
     bound.check(rows, w)
@@ -159,13 +156,8 @@ def bind(model, second_order=None):
     """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if second_order is None:
         second_order = not model.gradient_flow
-    student, teacher = model.activation, model.teacher_activation
     rule = Rule(model.K, model.eta, model.eta_v, model.noise, second_order)
-    if model.classes is not None:
-        return bind_classes(student, teacher, rule, model.classes)
-    kernels = student.closed_forms
-    own = kernels is not None and (teacher == student or teacher.code in kernels.teachers)
-    return (KernelClosure if own else bind_numeric)(student, teacher, rule)
+    return binding.bind(model.activation, model.teacher_activation, rule, model.classes)
 
 
 def check_domain(model, S, v):
