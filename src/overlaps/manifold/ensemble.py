@@ -1,18 +1,24 @@
 """Runs of SGD whose teacher sees latents; on the hidden manifold every run has features, and a spectrum, of its own."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .._base import check
+from ..models.model import Model
 from ..models.state import State
 from ..results.curves import Runs
-from .joint import GaussianCovariates
-from .model import HiddenManifold
-from .weights import Weights
 
-__all__ = ["CovariatesEnsemble", "ManifoldEnsemble"]
+__all__ = ["CovariatesEnsemble", "ManifoldEnsemble", "Weights"]
+
+
+class Weights(NamedTuple):
+    """Where a run begins: students W (K, N), teachers on the latents W_star (M, D), features F (N, D) of a manifold."""
+
+    W: Any
+    W_star: Any
+    F: Any = None
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -57,7 +63,6 @@ class CovariatesEnsemble(Runs):
     ((2, 2), State(L=40, K=2, M=1, ...))
     """
 
-    model: GaussianCovariates | HiddenManifold
     Q: np.ndarray
     R: np.ndarray
     W: np.ndarray
@@ -146,7 +151,6 @@ class ManifoldEnsemble(CovariatesEnsemble):
     ((3, 3, 2, 2), (3,))
     """
 
-    model: HiddenManifold
     F: np.ndarray
     moments: str
 
@@ -155,7 +159,7 @@ class ManifoldEnsemble(CovariatesEnsemble):
         run = check.index("run", run, len(self))
         return Weights(self.W[run], self.W_star[run], self.F[run])
 
-    def realisation(self, run: int = 0, *, nodes: int | None = None) -> tuple[HiddenManifold, State]:
+    def realisation(self, run: int = 0, *, nodes: int | None = None) -> tuple[Model, State]:
         """Model and state in which run number ``run`` began: what the ODE is to be started from for a comparison.
 
         Parameters
@@ -183,4 +187,5 @@ class ManifoldEnsemble(CovariatesEnsemble):
         (True, True)
         """
         weights = self.weights(run)._asdict()
-        return self.model.realisation(**weights, moments=self.moments, normalise_rows=False, nodes=nodes)
+        model: Any = self.model
+        return model.realisation(**weights, moments=self.moments, normalise_rows=False, nodes=nodes)

@@ -13,6 +13,7 @@ from ..models.model import Model, committee_machine
 from ..models.spectrum import Spectrum, _block_edges
 from ..models.start import warn_coarse_step
 from ..models.state import State
+from .ensemble import CovariatesEnsemble
 
 __all__ = ["GaussianCovariates", "gaussian_covariates"]
 
@@ -31,6 +32,11 @@ class GaussianCovariates(Model):
     Psi: Any = None
 
     latent_teacher: ClassVar[bool] = True
+
+    @property
+    def record(self) -> type[CovariatesEnsemble]:
+        """What its runs are kept in."""
+        return CovariatesEnsemble
 
     def __post_init__(self):
         Omega = check.array("Omega", self.Omega, ("N", "N"))

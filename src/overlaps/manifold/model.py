@@ -29,6 +29,7 @@ from ..models.spectrum import Spectrum
 from ..models.start import bartlett_factor, warn_coarse_step
 from ..models.state import State
 from .clusters import realise_clusters
+from .ensemble import ManifoldEnsemble
 from .feature_map import feature_map
 from .marchenko_pastur import feature_eigenvalues
 from .realisation import realise
@@ -59,6 +60,11 @@ class HiddenManifold(Model):
     latent_scale: float = 1.0
 
     latent_teacher: ClassVar[bool] = True
+
+    @property
+    def record(self) -> type[ManifoldEnsemble]:
+        """What its runs are kept in."""
+        return ManifoldEnsemble
 
     def __post_init__(self):
         scale = check.number("latent_scale", self.latent_scale, above=0)

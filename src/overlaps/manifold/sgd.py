@@ -13,7 +13,6 @@ from ..simulators.rates import Rates
 from ..simulators.records import follow, sound, stacked
 from ..simulators.reduced import reduced_run
 from .covariates import gaussian as joint_gaussian
-from .ensemble import CovariatesEnsemble, ManifoldEnsemble
 from .fresh import Pairs, Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
 from .joint import GaussianCovariates, drawn_weights
 from .latents import gaussian
@@ -118,7 +117,7 @@ def manifold_plan(
     if latents is not None:
         warn_of_moments(_start_deviation(model, starts[0], law, block), f"the latents {latents!r}")
     options = dict(law=law, block=block, dtype=dtype or "float32", test=test, pace=pace, keep=keep_weights)
-    gathered = partial(_gathered, record=ManifoldEnsemble, law=law, moments=moments)
+    gathered = partial(_gathered, law=law, moments=moments)
     return Plan("direct", partial(manifold_run, **options), starts, gathered)
 
 
@@ -159,12 +158,10 @@ def covariates_plan(
     if samples is not None:
         warn_of_moments(_start_deviation(model, starts[0], law, block), f"the samples {samples!r}")
     options = dict(law=law, block=block, dtype=dtype or "float64", test=test, pace=pace, keep=keep_weights)
-    return Plan(
-        "direct", partial(manifold_run, **options), starts, partial(_gathered, record=CovariatesEnsemble, law=law)
-    )
+    return Plan("direct", partial(manifold_run, **options), starts, partial(_gathered, law=law))
 
 
-def _gathered(records, starts, *, record, law, model, **common):
+def _gathered(records, starts, *, law, model, **common):
     """The record of all runs, with their weights and teacher covariances T."""
     Q, R, v, *rest = records
     final = rest.pop() if len(rest) % 2 else None
@@ -173,7 +170,7 @@ def _gathered(records, starts, *, record, law, model, **common):
     # runs that share weights share their memory: one copy here, which the record broadcasts
     common |= {x: np.stack(parts[:1] if all(w is parts[0] for w in parts) else parts) for x, parts in stack.items()}
     common |= dict(zip(("test_error", "test_error_se"), rest, strict=False))
-    found = record(model=model, Q=Q, R=R, v=v, T=T, final_W=None if final is None else final[:, 0], **common)
+    found = model.record(model=model, Q=Q, R=R, v=v, T=T, final_W=None if final is None else final[:, 0], **common)
     if rest:
         warn_of_errors(found.alpha, found.eps_g, *rest)
     return found

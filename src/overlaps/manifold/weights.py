@@ -2,24 +2,16 @@
 
 import warnings
 from fractions import Fraction
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._base import check
 from .._base.pages import see
+from .ensemble import Weights
 from .fresh import drawn
 from .realisation import check_ratio, normalise_feature_rows
 
 __all__ = ["Weights", "random_weights"]
-
-
-class Weights(NamedTuple):
-    """Where a run begins: students W (K, N), teachers on the latents W_star (M, D), features F (N, D) of a manifold."""
-
-    W: Any
-    W_star: Any
-    F: Any = None
 
 
 def random_weights(model, *, N, rng, student_scale=1.0, F=None):

@@ -1,7 +1,7 @@
 """The order parameters of one moment: block overlaps, teacher constants, second layer."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -9,12 +9,26 @@ from .._base import check, html
 from .._base.record import Record
 from .._base.types import ArrayLike, Floats
 
-if TYPE_CHECKING:
-    from .model import Model
-
 __all__ = ["State"]
 
 _MEANING = "Overlaps of real vectors always are; check signs and scales of Q, R, T."
+
+
+class Network(Protocol):
+    """What a state asks of a :class:`~overlaps.models.model.Model`: sizes, inputs, the second layer at the start."""
+
+    @property
+    def K(self) -> int: ...
+    @property
+    def M(self) -> int: ...
+    @property
+    def spectrum(self) -> Any: ...
+    @property
+    def v(self) -> Any: ...
+    @property
+    def classes(self) -> Any: ...
+    @property
+    def latent_teacher(self) -> bool: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,7 +183,7 @@ class State(Record):
 
     # checks ---------------------------------------------------------------------------------------------------------
 
-    def on(self, model: "Model") -> "State":
+    def on(self, model: Network) -> "State":
         """Return this state with the model's eigenvalues, after checking that the two fit together.
 
         Raises
@@ -205,7 +219,7 @@ class State(Record):
     @classmethod
     def from_overlaps(
         cls,
-        model: "Model",
+        model: Network,
         *,
         Q: ArrayLike,
         R: ArrayLike | None = None,
@@ -274,7 +288,7 @@ class State(Record):
     @classmethod
     def from_blocks(
         cls,
-        model: "Model",
+        model: Network,
         *,
         q: ArrayLike,
         r: ArrayLike | None = None,
@@ -328,7 +342,7 @@ class State(Record):
     @classmethod
     def from_weights(
         cls,
-        model: "Model",
+        model: Network,
         *,
         W: ArrayLike,
         W_star: ArrayLike | None = None,

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Executor
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -22,11 +22,6 @@ from ..results.ensemble import Ensemble
 from ..results.staged import StagedEnsemble, in_turn
 from .plan import SIMULATORS, plan_for
 from .rates import check_batches, first_step
-
-if TYPE_CHECKING:  # rooms above this one, for the eyes of type checkers only
-    from ..manifold.ensemble import CovariatesEnsemble, ManifoldEnsemble
-    from ..manifold.joint import GaussianCovariates
-    from ..manifold.model import HiddenManifold
 
 __all__ = ["simulate"]
 
@@ -47,19 +42,11 @@ class Options(TypedDict, total=False):
     keep_weights: bool
 
 
-class CovariatesOptions(Options, total=False):
-    """Those of given covariances beside them."""
+class LatentOptions(Options, total=False):
+    """Those of models whose teachers see latents beside them: given covariances, or a hidden manifold."""
 
     weights: Any
     samples: Function | None
-    block: int
-    test: int | None
-
-
-class ManifoldOptions(Options, total=False):
-    """Those of the hidden manifold beside them."""
-
-    weights: Any
     latents: Function | None
     center: bool
     block: int
@@ -70,23 +57,25 @@ class ManifoldOptions(Options, total=False):
 
 
 Times: TypeAlias = tuple[float, float] | ArrayLike
+Runs = TypeVar("Runs", covariant=True)
+
+
+class Recorded(Protocol[Runs]):
+    """A model with data of its own, which says what its runs are kept in."""
+
+    @property
+    def record(self) -> type[Runs]: ...
 
 
 @overload
 def simulate(model: Stages, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> StagedEnsemble: ...
-@overload  # a manifold is a model with another record
-def simulate(  # type: ignore[overload-overlap]
-    model: "HiddenManifold", *, N: int, alpha: Times, rng: Rng, **options: Unpack[ManifoldOptions]
-) -> "ManifoldEnsemble": ...
 @overload
-def simulate(  # type: ignore[overload-overlap]
-    model: "GaussianCovariates", *, N: int, alpha: Times, rng: Rng, **options: Unpack[CovariatesOptions]
-) -> "CovariatesEnsemble": ...
+def simulate(model: Recorded[Runs], *, N: int, alpha: Times, rng: Rng, **options: Unpack[LatentOptions]) -> Runs: ...
 @overload
 def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> Ensemble: ...
 
 
-def simulate(
+def simulate(  # type: ignore[misc]  # what is Recorded is a Model
     model: Model | Stages,
     *,
     N: int,
