@@ -81,6 +81,9 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
        \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_l + s_l p_l (a H + F) \sum_j s_j
        \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_j, \qquad a = \frac{2\eta}{\sqrt3\,\pi M}
 
+    Exact (linearisation at student = teacher); for general M derived here. [WR] (16), (118) with the matrices (119) and
+    (120), which are printed for M = 2, the entries of F permuted.
+
     Parameters
     ----------
     M : int
@@ -99,11 +102,6 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
     ------
     ValueError
         M < 2, eta <= 0, v and v_star differ.
-
-    Notes
-    -----
-    Exact (linearisation at student = teacher); for general M derived here. [WR] (16), (118) with the matrices (119) and
-    (120), which are printed for M = 2, the entries of F permuted.
 
     Examples
     --------
@@ -159,6 +157,8 @@ def generator(
 
     Its eigenvalues are those of ``ov.linearise`` at student = teacher in the permutation-symmetric sector.
 
+    Exact, as :func:`matrices`.
+
     Parameters
     ----------
     spectrum : Spectrum
@@ -167,10 +167,6 @@ def generator(
         As in :func:`matrices`.
     gradient_flow : bool
         Leave out F.
-
-    Notes
-    -----
-    Exact, as :func:`matrices`.
 
     Examples
     --------
@@ -188,6 +184,8 @@ def generator(
 def relaxation_rates(M: int) -> Floats:
     """Eigenvalues of G, in closed form: 1 - w/2, 1 + (M - 1) w/2 (of r), 2 - w, 2 + (M - 1) w (of q - 2 r).
 
+    Exact; [WR] have 2 + w for every M, and swap the labels of the groups between (17) and (122).
+
     Parameters
     ----------
     M : int
@@ -196,10 +194,6 @@ def relaxation_rates(M: int) -> Floats:
     Returns
     -------
     ndarray, shape (4,)
-
-    Notes
-    -----
-    Exact; [WR] have 2 + w for every M, and swap the labels of the groups between (17) and (122).
 
     Examples
     --------
@@ -220,6 +214,9 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
 
     with the noise :math:`f_i` that stands in the matrix F of :func:`matrices`.
 
+    Exact for N -> infinity and the same for every spectrum of mean one; derived here. At finite N expect it to drop
+    where the largest eigenvalue is not small against N.
+
     Parameters
     ----------
     M : int
@@ -231,11 +228,6 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
     -------
     float
         pi sqrt(5/3) for M = 1, to pi sqrt(3) for M -> infinity.
-
-    Notes
-    -----
-    Exact for N -> infinity and the same for every spectrum of mean one; derived here. At finite N expect it to drop
-    where the largest eigenvalue is not small against N.
 
     Examples
     --------
@@ -261,6 +253,19 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
 
     with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta that of v = 1/sqrt(M).
 
+    Exact to first order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out
+    for any activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
+    :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with
+    T = sum_l s_l t^l and <s> C in place of C. Every fixed point, its overlaps and its error depend on the spectrum
+    through T and <s> alone, and are those of isotropic inputs at the learning rate eta <s>. Rates of escape and of
+    approach are not.
+
+    K > M is no such case. With one superfluous student the point where it is switched off is stable; with two or more
+    it is unstable: superfluous students pair up with opposite signs and grow, where g' and hence the noise is smaller,
+    and eps_g keeps falling (K = 3, M = 1: by a factor of four between alpha = 1e3 and 1e6, no stationary value found).
+
+    Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
+
     Parameters
     ----------
     M : int
@@ -281,23 +286,6 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
     ------
     ValueError
         eta >= critical_eta(M).
-
-    Notes
-    -----
-    Exact to first order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out
-    for any activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
-    :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with
-    T = sum_l s_l t^l and <s> C in place of C. Every fixed point, its overlaps and its error depend on the spectrum
-    through T and <s> alone, and are those of isotropic inputs at the learning rate eta <s>. Rates of escape and of
-    approach are not.
-
-    K > M is no such case. With one superfluous student the point where it is switched off is stable; with two or more
-    it is unstable: superfluous students pair up with opposite signs and grow, where g' and hence the noise is smaller,
-    and eps_g keeps falling (K = 3, M = 1: by a factor of four between alpha = 1e3 and 1e6, no stationary value found).
-
-    References
-    ----------
-    Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
 
     Examples
     --------
@@ -385,6 +373,14 @@ def first_order(
     with u = x + (M-1) y and d = x - y at alpha = 0. Label noise keeps up x_l = p_l X, y_l = p_l Y: these are taken from
     x and y, and :func:`noise_floor` is added, which is thus approached as every other error decays.
 
+    Exact for the linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows
+    the decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
+    eps_g it is *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally
+    large. These contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in
+    the end: at the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents are not affected. In gradient flow at
+    beta = 1, M = 2, eps_1/eps_g tends to 2.61 for L = 1 and 1.12 for L = 3; for L = 9 it falls slowly, 1.10, 1.03,
+    1.020, 1.013 at eps_g = 1e-4, 1e-6, 1e-8, 1e-12. With the noise F it differs (L = 1, eta = 0.1: 2.55).
+
     Parameters
     ----------
     alpha : array_like
@@ -406,16 +402,6 @@ def first_order(
     -------
     ndarray
         Shape of alpha.
-
-    Notes
-    -----
-    Exact for the linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows
-    the decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
-    eps_g it is *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally
-    large. These contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in
-    the end: at the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents are not affected. In gradient flow at
-    beta = 1, M = 2, eps_1/eps_g tends to 2.61 for L = 1 and 1.12 for L = 3; for L = 9 it falls slowly, 1.10, 1.03,
-    1.020, 1.013 at eps_g = 1e-4, 1e-6, 1e-8, 1e-12. With the noise F it differs (L = 1, eta = 0.1: 2.55).
 
     Examples
     --------
@@ -446,6 +432,8 @@ def local_slope(
     Close to -beta/(1 + beta) inside the :func:`windows` of a power-law spectrum; steeper between them, where the modes
     that all students share are learned before their differences.
 
+    Exact derivative of the closed form.
+
     Parameters
     ----------
     alpha, spectrum, M, eta, x, y, v, v_star
@@ -455,10 +443,6 @@ def local_slope(
     -------
     ndarray
         Shape of alpha.
-
-    Notes
-    -----
-    Exact derivative of the closed form.
 
     Examples
     --------
@@ -491,6 +475,9 @@ def second_order(
     where pair (j, k) restricts :math:`\rho_j, \rho_k` and 1 + T to the teachers j and k; a pair (j, j) means two equal
     fields, 1 + 2 T_jj and 2 rho_jj^2/(1 + 2 T_jj).
 
+    Asymptotic: leading order in w - w* for any covariances, with relative corrections of the order of ``|w - w*|``.
+    Derived here; it completes [WR] (121).
+
     Parameters
     ----------
     Q, R, T : array_like, shape (..., M, M), (..., M, M), (M, M)
@@ -506,11 +493,6 @@ def second_order(
     ------
     ValueError
         Shapes differ, v and v_star differ.
-
-    Notes
-    -----
-    Asymptotic: leading order in w - w* for any covariances, with relative corrections of the order of ``|w - w*|``.
-    Derived here; it completes [WR] (121).
 
     Examples
     --------
@@ -543,14 +525,12 @@ def second_order(
 def exponent(beta: float) -> float:
     """Exponent of the late decay on a power-law spectrum, eps_g ~ alpha^-(beta/(1 + beta)): that of linear students.
 
+    Asymptotic, L -> infinity inside the :func:`windows`.
+
     Parameters
     ----------
     beta : float
         Exponent of the spectrum, s_l ~ l^-(1 + beta), > 0.
-
-    Notes
-    -----
-    Asymptotic, L -> infinity inside the :func:`windows`.
 
     Examples
     --------
@@ -567,6 +547,8 @@ def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v
     The power law holds well inside, from 1/(a g s_1) to about a thirtieth of 1/(a g s_L), with g = 2 + (M - 1) w for u
     (what all students share) and 2 - w for d (their differences), which lags behind.
 
+    Heuristic: the ends of asymptotic power laws.
+
     Parameters
     ----------
     spectrum, M, eta, v, v_star
@@ -576,10 +558,6 @@ def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v
     -------
     (Window, Window)
         Of u and of d.
-
-    Notes
-    -----
-    Heuristic: the ends of asymptotic power laws.
 
     Examples
     --------

@@ -82,6 +82,10 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
 
     with the plain overlaps; Q, R, T of the library are the level j = 1.
 
+    Exact.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, section 3.
+
     Parameters
     ----------
     state : State
@@ -98,14 +102,6 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     ------
     ValueError
         A level that is not an integer >= 0; a state without eigenvalues; a teacher hidden by s = 0.
-
-    Notes
-    -----
-    Exact.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, section 3.
 
     Examples
     --------
@@ -141,6 +137,11 @@ def characteristic_polynomial(s: ArrayLike) -> Floats:
 
     so that :math:`x^{(L)} = -\sum_{j<L} c_j x^{(j)}` closes the hierarchy of monomial moments.
 
+    Exact up to rounding: positive roots add terms of one sign, so every coefficient has all its digits. What fails in
+    float64 at large L is not the polynomial but the moments, which hardly depend on the small eigenvalues.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, below Eq. (4), and (31).
+
     Parameters
     ----------
     s : array_like, shape (L,)
@@ -149,15 +150,6 @@ def characteristic_polynomial(s: ArrayLike) -> Floats:
     Returns
     -------
     ndarray, shape (L + 1,)
-
-    Notes
-    -----
-    Exact up to rounding: positive roots add terms of one sign, so every coefficient has all its digits. What fails in
-    float64 at large L is not the polynomial but the moments, which hardly depend on the small eigenvalues.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, below Eq. (4), and (31).
 
     Examples
     --------
@@ -173,6 +165,10 @@ def companion_matrix(s: ArrayLike) -> Floats:
 
     .. math:: x^{(j+1)} = \sum_i H_{ji} x^{(i)}, \qquad H_{L-1,\,j} = -c_j
 
+    Exact.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (27), with other signs; eigenvectors (32), (33).
+
     Parameters
     ----------
     s : array_like, shape (L,)
@@ -182,14 +178,6 @@ def companion_matrix(s: ArrayLike) -> Floats:
     -------
     ndarray, shape (L, L)
         Its eigenvalues are s, its eigenvectors (1, s_l, s_l^2, ...): a Vandermonde matrix.
-
-    Notes
-    -----
-    Exact.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (27), with other signs; eigenvectors (32), (33).
 
     Examples
     --------
@@ -207,6 +195,14 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     .. math:: s \varphi_j = b_{j+1} \varphi_{j+1} + a_j \varphi_j + b_j \varphi_{j-1}, \qquad
               \sum_l p_l \varphi_i(s_l) \varphi_j(s_l) = \delta_{ij}
 
+    Exact up to rounding of order 1e-16 max(s), at any L: Householder's reduction of diag(s), bordered by sqrt(p), is
+    the Lanczos process without its loss of orthogonality. The leading (n, n) part belongs to the Gauss rule of p with n
+    nodes. Evolving the first n moments with it truncates the hierarchy: an approximation, exact in the moments of p of
+    degree below 2n. It knows nothing of overlaps that are not proportional to p_l; :func:`overlaps.compress` does, with
+    block Gauss rules of the overlaps themselves, and is the way to a reduced description.
+
+    Golub and Meurant, Matrices, Moments and Quadrature (2010), chapter 3.
+
     Parameters
     ----------
     s : array_like, shape (L,)
@@ -220,18 +216,6 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
         a on the diagonal, b > 0 beside it. Its eigenvalues are s, the squared first components of its eigenvectors p.
     values : ndarray, shape (L, L)
         phi_j(s_l) in row j.
-
-    Notes
-    -----
-    Exact up to rounding of order 1e-16 max(s), at any L: Householder's reduction of diag(s), bordered by sqrt(p), is
-    the Lanczos process without its loss of orthogonality. The leading (n, n) part belongs to the Gauss rule of p with n
-    nodes. Evolving the first n moments with it truncates the hierarchy: an approximation, exact in the moments of p of
-    degree below 2n. It knows nothing of overlaps that are not proportional to p_l; :func:`overlaps.compress` does, with
-    block Gauss rules of the overlaps themselves, and is the way to a reduced description.
-
-    References
-    ----------
-    Golub and Meurant, Matrices, Moments and Quadrature (2010), chapter 3.
 
     Examples
     --------
@@ -323,6 +307,11 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
     "orthonormal"   sum_l p_l phi_i phi_j = delta_ij   Jacobi matrix, symmetric tridiagonal
     ==============  =================================  =====================================
 
+    Exact. Powers form a Vandermonde matrix, whose condition number grows exponentially with L (scaled or not): 6e10
+    at L = 8 and 2e15 at L = 10 for beta = 1. That of the orthonormal basis is sqrt(max(p) / min(p)).
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, section 3 (monomials); orthonormal hierarchy: here.
+
     Parameters
     ----------
     spectrum : Spectrum
@@ -339,15 +328,6 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
     ------
     ValueError
         Unknown name, equal eigenvalues, p = 0 where it matters.
-
-    Notes
-    -----
-    Exact. Powers form a Vandermonde matrix, whose condition number grows exponentially with L (scaled or not): 6e10
-    at L = 8 and 2e15 at L = 10 for beta = 1. That of the orthonormal basis is sqrt(max(p) / min(p)).
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, section 3 (monomials); orthonormal hierarchy: here.
 
     Examples
     --------

@@ -168,6 +168,13 @@ def solve(
     with the closure A, B, C of :func:`overlaps.closure`. For monomials, :math:`H x` is
     :math:`x^{(1)}, \ldots, x^{(L-1)}, -\sum_j c_j x^{(j)}`: the printed equations and their closure.
 
+    Exact for N -> infinity: equal to :func:`overlaps.solve` up to rounding. Rounding is multiplied by the condition of
+    the basis and by the growth on a plateau. With powers, at rtol 1e-12 (K = M = 2, eta = 0.5, alpha <= 200), eps_g is
+    wrong by about 1e-8 at L = 8, 1e-5 at L = 10 and 0.1 at L = 12 for beta = 1 (rounding has no law: within a factor
+    of ten), while the orthonormal basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (4) and below.
+
     Parameters
     ----------
     model, start, alpha, stop
@@ -198,17 +205,6 @@ def solve(
     -----
     RuntimeWarning
         Once, with the message, when the integration did not succeed.
-
-    Notes
-    -----
-    Exact for N -> infinity: equal to :func:`overlaps.solve` up to rounding. Rounding is multiplied by the condition of
-    the basis and by the growth on a plateau. With powers, at rtol 1e-12 (K = M = 2, eta = 0.5, alpha <= 200), eps_g is
-    wrong by about 1e-8 at L = 8, 1e-5 at L = 10 and 0.1 at L = 12 for beta = 1 (rounding has no law: within a factor
-    of ten), while the orthonormal basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (4) and below.
 
     Examples
     --------

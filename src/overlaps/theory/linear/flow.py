@@ -24,6 +24,11 @@ def flow_error(
     .. math:: \epsilon_{\rm flow} = \frac{1+\sigma_J^2}{2} \sum_l p_l s_l\, e^{-2\eta s_l\alpha}
        \qquad \Big(\text{in general } \tfrac12 \sum_l s_l m_l(0)\, e^{-2\eta s_l\alpha}\Big)
 
+    *Asymptotic*: the terms of order eta^2 are dropped. In the power-law window the exact error is higher by
+    :func:`overlaps.theory.linear.amplitude`.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (8) = (47) = (66) = (67).
+
     Parameters
     ----------
     spectrum, eta, alpha, student_scale, m0
@@ -33,15 +38,6 @@ def flow_error(
     -------
     ndarray
         Shape of alpha.
-
-    Notes
-    -----
-    *Asymptotic*: the terms of order eta^2 are dropped. In the power-law window the exact error is higher by
-    :func:`overlaps.theory.linear.amplitude`.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (8) = (47) = (66) = (67).
 
     Examples
     --------
@@ -63,6 +59,11 @@ def flow_overlaps(
     .. math:: R = \langle s\rangle - \sum_l p_l s_l e^{-\eta s_l \alpha}, \qquad
        Q = \langle s\rangle + (1+\sigma_J^2) \sum_l p_l s_l e^{-2\eta s_l\alpha} - 2 \sum_l p_l s_l e^{-\eta s_l\alpha}
 
+    R is *exact* at any learning rate; Q is *asymptotic*, without the terms of order eta^2. Exactly,
+    Q = 2 eps_g + 2R - <s>.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (7); R is (38) = (64), Q is (46) = (65).
+
     Parameters
     ----------
     spectrum, eta, alpha, student_scale
@@ -72,15 +73,6 @@ def flow_overlaps(
     -------
     tuple of ndarray
         R and Q, of the shape of alpha.
-
-    Notes
-    -----
-    R is *exact* at any learning rate; Q is *asymptotic*, without the terms of order eta^2. Exactly,
-    Q = 2 eps_g + 2R - <s>.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (7); R is (38) = (64), Q is (46) = (65).
 
     Examples
     --------
@@ -113,6 +105,13 @@ def integral_error(
        \Big[\Gamma\Big(b, \frac{\zeta}{L^{1+\beta}}\Big) - \Gamma(b, \zeta)\Big],
        \qquad b = \frac{\beta}{1+\beta}, \quad \zeta = 2\eta s_1 \alpha
 
+    *Asymptotic* in l; :func:`integral_bound` bounds the error. For 0.3 <= beta <= 1 and L >= 128 the integral is 7 to
+    21 % low at zeta = 1, 1 % at 3, and within 0.9 % from 10 to the end of the window; with ``end_terms`` within 1 % at
+    zeta = 1, 0.6 to 4 % high at 3, within 0.2 % from 10 on. Large beta is worse: 2 % from 10 on at beta = 2.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (9) = (50); (52) drops the second gamma function. End
+    terms: the Euler-Maclaurin formula (48), the first of them (49).
+
     Parameters
     ----------
     beta : float
@@ -139,17 +138,6 @@ def integral_error(
     ------
     ValueError
         beta <= 0, L < 1, last outside 1..L.
-
-    Notes
-    -----
-    *Asymptotic* in l; :func:`integral_bound` bounds the error. For 0.3 <= beta <= 1 and L >= 128 the integral is 7 to
-    21 % low at zeta = 1, 1 % at 3, and within 0.9 % from 10 to the end of the window; with ``end_terms`` within 1 % at
-    zeta = 1, 0.6 to 4 % high at 3, within 0.2 % from 10 on. Large beta is worse: 2 % from 10 on at beta = 2.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (9) = (50); (52) drops the second gamma function. End
-    terms: the Euler-Maclaurin formula (48), the first of them (49).
 
     Examples
     --------
@@ -179,27 +167,19 @@ def integral_bound(beta: float, L: int, *, student_scale: float = 1.0, printed: 
 
     .. math:: \frac{(1+\sigma_J^2)\, s_1}{2L} \Big[\tfrac12 L^{-(1+\beta)} + \zeta(1+\beta) - \frac1\beta\Big]
 
+    Reached at alpha = 0, up to 3e-4 of the prefactor (L >= 16); later the difference is smaller. The paper's bound for
+    2 eta s_1 alpha > 1, half of the first summand, is an estimate only: the difference exceeds it by 1.5 %
+    (beta = 0.3) to 11 % (beta = 2) just there, and by any factor later. ``integral_error(..., end_terms=True)``
+    contains it.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, between (48) and (49); the sharper form is derived here.
+
     Parameters
     ----------
     beta, L, student_scale
         As in :func:`integral_error`.
     printed : bool
         The bound as printed, L^-(1+beta) without the factor 1/2.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    Reached at alpha = 0, up to 3e-4 of the prefactor (L >= 16); later the difference is smaller. The paper's bound for
-    2 eta s_1 alpha > 1, half of the first summand, is an estimate only: the difference exceeds it by 1.5 %
-    (beta = 0.3) to 11 % (beta = 2) just there, and by any factor later. ``integral_error(..., end_terms=True)``
-    contains it.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, between (48) and (49); the sharper form is derived here.
 
     Examples
     --------
@@ -219,6 +199,12 @@ def power_law_error(beta: float, L: int, eta: float, alpha: ArrayLike, *, studen
     .. math:: \epsilon \simeq \frac{(1+\sigma_J^2)\, s_1}{2L}\,
        \frac{\Gamma(b)}{1+\beta}\, (2\eta s_1\alpha)^{-b}, \qquad b = \frac{\beta}{1+\beta}
 
+    *Asymptotic*: inside :func:`window`, of a large L and not too small beta. At the upper end it is 4 to 5 times too
+    large, at a tenth of it 30 to 45 %, at a hundredth 7 to 11 % (1 <= beta <= 1.5, L >= 128; worse for smaller beta,
+    and beta = 0.01 never shows its exponent).
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (53), from (50) with (51).
+
     Parameters
     ----------
     beta, L, eta, alpha, student_scale
@@ -228,16 +214,6 @@ def power_law_error(beta: float, L: int, eta: float, alpha: ArrayLike, *, studen
     -------
     ndarray
         Shape of alpha.
-
-    Notes
-    -----
-    *Asymptotic*: inside :func:`window`, of a large L and not too small beta. At the upper end it is 4 to 5 times too
-    large, at a tenth of it 30 to 45 %, at a hundredth 7 to 11 % (1 <= beta <= 1.5, L >= 128; worse for smaller beta,
-    and beta = 0.01 never shows its exponent).
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (53), from (50) with (51).
 
     Examples
     --------
@@ -258,6 +234,8 @@ def window(beta: float, L: int, eta: float) -> tuple[float, float]:
 
     .. math:: 1 < 2\eta s_1\alpha < \Gamma\Big(\frac{2\beta+1}{1+\beta}\Big)^{(1+\beta)/\beta} L^{1+\beta}
 
+    Worschech and Rosenow (2024), arXiv:2410.09005, below Eq. (52).
+
     Parameters
     ----------
     beta, L, eta
@@ -267,10 +245,6 @@ def window(beta: float, L: int, eta: float) -> tuple[float, float]:
     -------
     tuple of float
         First and last alpha. The law is clean in the lower part only, see :func:`power_law_error`.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, below Eq. (52).
 
     Examples
     --------

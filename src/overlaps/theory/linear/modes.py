@@ -48,27 +48,19 @@ def modes(spectrum: Spectrum, eta: float) -> "Modes":
     .. math:: 1 = \frac{\eta}{2} \sum_l \frac{p_l s_l^2}{s_l - \mu_j}, \qquad
        c_j = \frac{2}{\eta}\, \frac{2/\eta - \langle s \rangle}{\mu_j \sum_l p_l s_l^2/(s_l - \mu_j)^2}
 
+    *Exact* for N -> infinity. L = 1e5 takes a few seconds.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6) = (56), with the polynomial (54), (55) and the coefficients
+    (57). Its eigenvalues and prefactor are misprinted: mu_k = -eig(A1 + eta U/2),
+    eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is derived here;
+    c_k = 2 b_k mu_k / (2 - eta).
+
     Parameters
     ----------
     spectrum : Spectrum
         Equal eigenvalues are merged, blocks with s = 0 or p = 0 left out: they add no mode.
     eta : float
         Learning rate (effective one, see :func:`reduce`). The last mu is 0 at :func:`eta_critical` and negative above.
-
-    Returns
-    -------
-    Modes
-
-    Notes
-    -----
-    *Exact* for N -> infinity. L = 1e5 takes a few seconds.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6) = (56), with the polynomial (54), (55) and the coefficients
-    (57). Its eigenvalues and prefactor are misprinted: mu_k = -eig(A1 + eta U/2),
-    eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is derived here;
-    c_k = 2 b_k mu_k / (2 - eta).
 
     Examples
     --------
@@ -99,6 +91,12 @@ def error(
        d_j = \frac{4}{\sum_l p_l s_l^2/(s_l - \mu_j)^2}, \quad
        a_j = \frac{d_j}{2\eta} \sum_l \frac{s_l m_l(0)}{s_l - \mu_j}
 
+    *Exact* for N -> infinity, at any L and eta. For K, M > 1 use the effective learning rate and variance of
+    :func:`reduce`; with ``normalised=True`` these are eta M/K and sigma_J^2 M/K.
+
+    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6): the solution (45) of the linear equations (5) = (26), which
+    are (24), (25) = (28), (29) for the error (23). The noise is derived here.
+
     Parameters
     ----------
     spectrum : Spectrum
@@ -124,16 +122,6 @@ def error(
     ValueError
         Negative or nan times, eta <= 0, m0 of another shape, negative, or nonzero in an empty block.
 
-    Notes
-    -----
-    *Exact* for N -> infinity, at any L and eta. For K, M > 1 use the effective learning rate and variance of
-    :func:`reduce`; with ``normalised=True`` these are eta M/K and sigma_J^2 M/K.
-
-    References
-    ----------
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6): the solution (45) of the linear equations (5) = (26), which
-    are (24), (25) = (28), (29) for the error (23). The noise is derived here.
-
     Examples
     --------
     >>> import overlaps as ov
@@ -154,6 +142,8 @@ def limit_error(spectrum: Spectrum, eta: float, *, noise: float) -> float:
 
     .. math:: \epsilon_\infty = \frac{\eta\langle s\rangle\sigma^2}{2(2 - \eta\langle s\rangle)}
 
+    *Exact* for N -> infinity; derived here.
+
     Parameters
     ----------
     spectrum : Spectrum
@@ -163,18 +153,10 @@ def limit_error(spectrum: Spectrum, eta: float, *, noise: float) -> float:
     noise : float
         Standard deviation of the label noise.
 
-    Returns
-    -------
-    float
-
     Raises
     ------
     ValueError
         eta at or above :func:`eta_critical`: there is no limit.
-
-    Notes
-    -----
-    *Exact* for N -> infinity; derived here.
 
     Examples
     --------
@@ -192,20 +174,14 @@ def eta_critical(spectrum: Spectrum, *, N: int | None = None) -> float:
     .. math:: \eta_c = \frac{2}{\langle s\rangle} \quad (N \to \infty), \qquad
        1 = \frac{\eta_c}{2} \sum_l \frac{p_l s_l}{1 - \eta_c s_l/N}
 
+    *Exact*; derived here. For K, M > 1 the value belongs to the effective learning rate of :func:`reduce`.
+
     Parameters
     ----------
     spectrum : Spectrum
         For N -> infinity its mean is all that matters: 2 for every power law.
     N : int, optional
         Input dimension. Where max(s)/N is of order one (L ~ N) the finite-N value is much lower than 2.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    *Exact*; derived here. For K, M > 1 the value belongs to the effective learning rate of :func:`reduce`.
 
     Examples
     --------
@@ -231,24 +207,18 @@ def amplitude(spectrum: Spectrum, eta: float) -> float:
 
     .. math:: \epsilon_g(\alpha) \to \frac{2}{2 - \eta\langle s\rangle}\,\epsilon_{g,\mathrm{flow}}(\alpha)
 
+    *Asymptotic*: inside the power-law window (:func:`overlaps.theory.linear.window`) of a large L. From the renewal
+    equation eps = eps_flow + k * eps, whose kernel k of integral eta <s>/2 decays faster than eps_flow; derived here.
+
     Parameters
     ----------
     spectrum, eta
         As in :func:`limit_error`.
 
-    Returns
-    -------
-    float
-
     Raises
     ------
     ValueError
         eta at or above :func:`eta_critical`.
-
-    Notes
-    -----
-    *Asymptotic*: inside the power-law window (:func:`overlaps.theory.linear.window`) of a large L. From the renewal
-    equation eps = eps_flow + k * eps, whose kernel k of integral eta <s>/2 decays faster than eps_flow; derived here.
 
     Examples
     --------
@@ -278,6 +248,9 @@ def sgd_mean(
 
     Diagonalised like :func:`error`, so that any number of steps costs the same.
 
+    *Exact* at any N, L and eta (Wick's theorem for one Gaussian input); derived here. Needed wherever L ~ N, where the
+    largest eigenvalue is a finite fraction of N.
+
     Parameters
     ----------
     spectrum, eta, student_scale, noise, m0
@@ -298,11 +271,6 @@ def sgd_mean(
     -----
     RuntimeWarning
         When eta max(s) / N > 0.05: the ODE is then not the limit of this mean.
-
-    Notes
-    -----
-    *Exact* at any N, L and eta (Wick's theorem for one Gaussian input); derived here. Needed wherever L ~ N, where the
-    largest eigenvalue is a finite fraction of N.
 
     Examples
     --------
@@ -334,6 +302,8 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
     Only the sum of the students matters: it learns the sum of the teachers. With ``normalised=True`` the effective
     learning rate is eta M/K; random weights have m_l = (sigma_J^2 sum v^2 + sum v*^2) p_l on average.
 
+    *Exact*.
+
     Parameters
     ----------
     model : Model
@@ -350,10 +320,6 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
     ------
     ValueError
         A model outside this theory.
-
-    Notes
-    -----
-    *Exact*.
 
     Examples
     --------

@@ -34,6 +34,10 @@ def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: floa
         \epsilon_g = m/2, \qquad m' = -2\eta m + \eta^2 (m + \sigma^2)/b, \qquad
         m = \frac{\sigma^2}{x}, \quad x + \ln x = b\alpha + x_0 + \ln x_0, \quad x_0 = \sigma^2/m_0
 
+    Exact: one variable and a flow that keeps the order of its solutions, so that the greedy rate :func:`optimal_eta` is
+    globally optimal. It falls as sigma^2 / (2 b alpha); the best constant rate loses a logarithm. Several units:
+    :func:`reduce`. Derived here; the Hamilton-Jacobi-Bellman equation holds for its value function.
+
     Parameters
     ----------
     alpha : array_like
@@ -55,12 +59,6 @@ def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: floa
     ValueError
         Negative times or noise, m0 <= 0.
 
-    Notes
-    -----
-    Exact: one variable and a flow that keeps the order of its solutions, so that the greedy rate :func:`optimal_eta` is
-    globally optimal. It falls as sigma^2 / (2 b alpha); the best constant rate loses a logarithm. Several units:
-    :func:`reduce`. Derived here; the Hamilton-Jacobi-Bellman equation holds for its value function.
-
     Examples
     --------
     >>> import overlaps as ov
@@ -74,6 +72,8 @@ def optimal_eta(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float 
     r"""The learning rate that leads to :func:`optimal_error` at every time.
 
     .. math:: \eta^*(\alpha) = \frac{b\, m}{m + \sigma^2} \to \frac1\alpha
+
+    Exact. Without noise it is the constant b.
 
     Parameters
     ----------
@@ -89,10 +89,6 @@ def optimal_eta(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float 
     ------
     ValueError
         As :func:`optimal_error`.
-
-    Notes
-    -----
-    Exact. Without noise it is the constant b.
 
     Examples
     --------

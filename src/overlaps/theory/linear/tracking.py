@@ -24,6 +24,13 @@ def tracking_error(
         2 \epsilon_g = \frac{\sum_l \frac{\delta\, s_l t_l}{\eta s_l + \delta} + \kappa \sigma^2}{1 - \kappa}, \qquad
         \kappa = \frac{\eta}{2b} \sum_l p_l s_l
 
+    Exact for N -> infinity: with :math:`r^l = \eta s_l^2 t_l/(\eta s_l + \delta)` the block distances are
+    :math:`m_l = \delta t_l/(\eta s_l + \delta) + (\eta p_l/2b)(2\epsilon_g + \sigma^2)`. Slow rates lag behind, fast
+    ones follow their own noise: the best one is finite even for sigma = 0. Several units as in :func:`reduce`. Derived
+    here; for isotropic inputs :math:`[2\delta t/(\eta + \delta) + \eta\sigma^2]/(2(2 - \eta))` at b = 1.
+
+    Biehl and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
+
     Parameters
     ----------
     spectrum : Spectrum
@@ -48,17 +55,6 @@ def tracking_error(
     ------
     ValueError
         A rate at which nothing is stationary; drift <= 0, negative noise, t of another shape.
-
-    Notes
-    -----
-    Exact for N -> infinity: with :math:`r^l = \eta s_l^2 t_l/(\eta s_l + \delta)` the block distances are
-    :math:`m_l = \delta t_l/(\eta s_l + \delta) + (\eta p_l/2b)(2\epsilon_g + \sigma^2)`. Slow rates lag behind, fast
-    ones follow their own noise: the best one is finite even for sigma = 0. Several units as in :func:`reduce`. Derived
-    here; for isotropic inputs :math:`[2\delta t/(\eta + \delta) + \eta\sigma^2]/(2(2 - \eta))` at b = 1.
-
-    References
-    ----------
-    Biehl and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
 
     Examples
     --------

@@ -39,6 +39,10 @@ def polar(R: ArrayLike) -> Floats:
     Conserved by the equations for N -> infinity, at any eta and with label noise, when :func:`conserves_polar`; a
     function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``.
 
+    Exact.
+
+    Bocchi et al. (2026), arXiv:2604.03068, (22) = (37).
+
     Parameters
     ----------
     R : array_like, shape (..., K, M)
@@ -53,14 +57,6 @@ def polar(R: ArrayLike) -> Floats:
     ------
     ValueError
         K < M (no zero-error solution exists), or R of rank below M (its polar factor is not unique).
-
-    Notes
-    -----
-    Exact.
-
-    References
-    ----------
-    Bocchi et al. (2026), arXiv:2604.03068, (22) = (37).
 
     Examples
     --------
@@ -88,6 +84,10 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 
     Closest in the Frobenius distance of the weights, whatever Q(0).
 
+    Exact. The equations for N -> infinity end there if :func:`conserves_polar`; SGD from random starts does not, at any
+    N: where it ends has the law of :func:`~overlaps.theory.quadratic.selected`. Bocchi et al. (2026), arXiv:2604.03068,
+    (19), (20), (21).
+
     Parameters
     ----------
     R : array_like, shape (K, M)
@@ -101,12 +101,6 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
     ------
     ValueError
         As in :func:`polar`.
-
-    Notes
-    -----
-    Exact. The equations for N -> infinity end there if :func:`conserves_polar`; SGD from random starts does not, at any
-    N: where it ends has the law of :func:`~overlaps.theory.quadratic.selected`. Bocchi et al. (2026), arXiv:2604.03068,
-    (19), (20), (21).
 
     Examples
     --------
@@ -124,6 +118,8 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
 
+    Exact: eps_g = 0 for any teachers. Bocchi et al. (2026), arXiv:2604.03068, (15), (16).
+
     Parameters
     ----------
     S : array_like, shape (K, M)
@@ -139,10 +135,6 @@ def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     ------
     ValueError
         K < M, or S without orthonormal columns.
-
-    Notes
-    -----
-    Exact: eps_g = 0 for any teachers. Bocchi et al. (2026), arXiv:2604.03068, (15), (16).
 
     Examples
     --------
@@ -162,6 +154,9 @@ def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
 
     .. math:: d^2 = {\rm tr}\,Q - 2\sqrt{K/M}\;{\rm tr}(S^T R) + K
 
+    Exact, for orthonormal teachers, (17) of Bocchi et al. (2026), arXiv:2604.03068; nan where the overlaps are (runs
+    that did not get there).
+
     Parameters
     ----------
     Q, R : array_like, shape (..., K, K), (..., K, M)
@@ -177,11 +172,6 @@ def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
     ------
     ValueError
         K < M, S without orthonormal columns, shapes that do not fit.
-
-    Notes
-    -----
-    Exact, for orthonormal teachers, (17) of Bocchi et al. (2026), arXiv:2604.03068; nan where the overlaps are (runs
-    that did not get there).
 
     Examples
     --------
@@ -211,6 +201,9 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
     eta = 0.6: about half as far from the closest solution as an unrelated one), nearby only for small eta or large
     batches. :func:`~overlaps.theory.quadratic.selected` is the law of where.
 
+    Exact for N -> infinity at fixed R. Bocchi et al. (2026), arXiv:2604.03068, state the conservation, (48), without
+    the condition.
+
     Parameters
     ----------
     Q, R : array_like, shape (K, K), (K, M)
@@ -218,19 +211,10 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
     T : array_like, shape (M, M), optional
         Teacher overlaps; the identity by default. A multiple of the identity is as good.
 
-    Returns
-    -------
-    bool
-
     Raises
     ------
     ValueError
         Overlaps that are not positive semi-definite, shapes that do not fit, K < M.
-
-    Notes
-    -----
-    Exact for N -> infinity at fixed R. Bocchi et al. (2026), arXiv:2604.03068, state the conservation, (48), without
-    the condition.
 
     Examples
     --------
@@ -280,6 +264,9 @@ def riccati_flow(Q: ArrayLike, R: ArrayLike, alpha: ArrayLike, *, eta: float, rt
     .. math:: V(t) &= e^{2b}\,[Q_0 + (e^{2ct}-1)\,R_0R_0^T], \qquad Z(t) = 1 + \tfrac{16}{K^2}\int_0^t V \\
               {\rm tr}\,Q^n &= {\rm tr}\,(Z^{-1}V)^n, \qquad R^TR = e^{2b+2ct}\,R_0^T Z^{-1} R_0
 
+    Exact for eta -> 0 at fixed eta alpha; derived here. Three scalars are integrated (b and the integrals of e^{2b} and
+    e^{2b+2ct}), whatever K and M.
+
     Parameters
     ----------
     Q, R : array_like, shape (K, K), (K, M)
@@ -291,19 +278,10 @@ def riccati_flow(Q: ArrayLike, R: ArrayLike, alpha: ArrayLike, *, eta: float, rt
     rtol : float
         Accuracy of the integration of b.
 
-    Returns
-    -------
-    RiccatiSolution
-
     Raises
     ------
     ValueError
         Overlaps that are not positive semi-definite, times out of order, or so long that exp(2ct) overflows.
-
-    Notes
-    -----
-    Exact for eta -> 0 at fixed eta alpha; derived here. Three scalars are integrated (b and the integrals of e^{2b} and
-    e^{2b+2ct}), whatever K and M.
 
     Examples
     --------

@@ -37,20 +37,14 @@ RANK = 1e-10  # of an eigenvalue of the teacher's form, relative to the largest,
 def eps_g(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None) -> float:
     r"""Generalisation error of explicit weights, :math:`\frac12({\rm tr} A)^2 + {\rm tr} A^2`.
 
+    Exact at every N (Wick). The risk of Bocchi et al. (2026), arXiv:2604.03068, eq. (23), is twice this.
+
     Parameters
     ----------
     W, W_star : array_like, shape (K, N), (M, N)
         Weights of student and teacher, W W^T = Q; any teacher.
     v, v_star : array_like, shape (K,), (M,), optional
         Second layers; 1/K and 1/M by default. Then A = W^T diag(v) W - W_star^T diag(v_star) W_star.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    Exact at every N (Wick). The risk of Bocchi et al. (2026), arXiv:2604.03068, eq. (23), is twice this.
 
     Examples
     --------
@@ -66,6 +60,8 @@ def eps_g(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star
 def gradient(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None) -> Floats:
     r"""Gradient of :func:`eps_g`, (K, N): row k is :math:`2v_k({\rm tr} A + 2A)\,w_k`.
 
+    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (24).
+
     Parameters
     ----------
     W, W_star : array_like, shape (K, N), (M, N)
@@ -76,10 +72,6 @@ def gradient(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_s
     Returns
     -------
     ndarray, shape (K, N)
-
-    Notes
-    -----
-    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (24).
 
     Examples
     --------
@@ -98,6 +90,8 @@ def hessian(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_st
 
     .. math:: H_{jk} = 4v_jv_k\,(Q_{jk} + w_jw_k^T + w_kw_j^T) + 2\delta_{jk}v_k\,({\rm tr} A + 2A)
 
+    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (25) (their plateau formula lacks a sum).
+
     Parameters
     ----------
     W, W_star : array_like, shape (K, N), (M, N)
@@ -108,10 +102,6 @@ def hessian(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_st
     Returns
     -------
     ndarray, shape (K N, K N)
-
-    Notes
-    -----
-    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (25) (their plateau formula lacks a sum).
 
     Examples
     --------
@@ -152,6 +142,9 @@ def stationary_points(N: int, K: int, M: int) -> list[tuple[int, int]]:
     r + s <= K, s <= M, r <= N - M, and r = 0 if s = M: (0, 0) is W = 0, (K, 0) the plateau, (0, min(K, M)) the minimum,
     all others are saddles.
 
+    Exact: the list is complete for the default second layers and orthonormal teachers. Derived here; Bocchi et al.
+    (2026), arXiv:2604.03068, leave out the mixed ones with r > 0 and s > 0.
+
     Parameters
     ----------
     N, K, M : int
@@ -160,11 +153,6 @@ def stationary_points(N: int, K: int, M: int) -> list[tuple[int, int]]:
     Returns
     -------
     list of (int, int)
-
-    Notes
-    -----
-    Exact: the list is complete for the default second layers and orthonormal teachers. Derived here; Bocchi et al.
-    (2026), arXiv:2604.03068, leave out the mixed ones with r > 0 and s > 0.
 
     Examples
     --------
@@ -184,6 +172,8 @@ def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None 
     with orthonormal columns O_K (K, r+s), and O_N (N, r+s): r directions orthogonal to the teacher (g2), s in its
     space (g1).
 
+    Exact; derived here. Bocchi et al. (2026), arXiv:2604.03068, (26), (28), (30), have (r, 0) and (0, s).
+
     Parameters
     ----------
     N, K, M : int
@@ -202,10 +192,6 @@ def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None 
     ------
     ValueError
         (r, s) is not a stationary point of these sizes.
-
-    Notes
-    -----
-    Exact; derived here. Bocchi et al. (2026), arXiv:2604.03068, (26), (28), (30), have (r, 0) and (0, s).
 
     Examples
     --------
@@ -230,18 +216,12 @@ def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
 
     Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does.
 
+    Exact; derived here. The risk of Bocchi et al. (2026), arXiv:2604.03068, is twice this.
+
     Parameters
     ----------
     K, M, r, s : int
         Widths and type of the point, as in :func:`stationary_point`.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    Exact; derived here. The risk of Bocchi et al. (2026), arXiv:2604.03068, is twice this.
 
     Examples
     --------
@@ -257,6 +237,10 @@ def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
 def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[float, int]]:
     """Eigenvalues of the Hessian of :func:`eps_g` at a stationary point, with multiplicities.
 
+    Exact; derived here for all (r, s). Eigenvalues of the risk of Bocchi et al. (2026), arXiv:2604.03068, are twice as
+    large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0), (0, M) and (0, 1); (29) is a
+    ratio of numbers at the plateau.
+
     Parameters
     ----------
     N, K, M, r, s : int
@@ -266,12 +250,6 @@ def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[fl
     -------
     list of (float, int)
         Distinct eigenvalues in increasing order and their multiplicities, which sum to K N.
-
-    Notes
-    -----
-    Exact; derived here for all (r, s). Eigenvalues of the risk of Bocchi et al. (2026), arXiv:2604.03068, are twice as
-    large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0), (0, M) and (0, 1); (29) is a
-    ratio of numbers at the plateau.
 
     Examples
     --------
@@ -325,18 +303,12 @@ def flat_directions(N: int, K: int, M: int, r: int, s: int) -> "FlatDirections":
     At a zero-error point (0, M) with K >= M, ``rotations`` is the dimension K M - M(M + 1)/2 of the manifold of
     solutions, of which M(M - 1)/2 remain at K = M, and ``overparametrisation`` is (N - M)(K - M).
 
+    Exact; derived here.
+
     Parameters
     ----------
     N, K, M, r, s : int
         As in :func:`stationary_point`.
-
-    Returns
-    -------
-    FlatDirections
-
-    Notes
-    -----
-    Exact; derived here.
 
     Examples
     --------
@@ -355,18 +327,12 @@ def degrees_of_freedom(N: int, K: int) -> int:
 
     N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N.
 
+    Exact; Bocchi et al. (2026), arXiv:2604.03068.
+
     Parameters
     ----------
     N, K : int
         Input dimension and width of the student.
-
-    Returns
-    -------
-    int
-
-    Notes
-    -----
-    Exact; Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------
@@ -391,6 +357,8 @@ def solution_dimension(
     others are students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k;
     there are none where v has one sign, and T, v then do not matter.
 
+    Exact. For v, v* > 0 and T = 1 Bocchi et al. (2026), arXiv:2604.03068; derived here otherwise.
+
     Parameters
     ----------
     N, K, M : int
@@ -409,10 +377,6 @@ def solution_dimension(
     ------
     ValueError
         No zero-error solution exists; teachers that are more than N and have v* of both signs, without T.
-
-    Notes
-    -----
-    Exact. For v, v* > 0 and T = 1 Bocchi et al. (2026), arXiv:2604.03068; derived here otherwise.
 
     Examples
     --------

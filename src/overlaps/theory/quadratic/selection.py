@@ -132,6 +132,12 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     sqrt(N) R(0) of entries N(0, q0), as large as the noise zeta that they meet: whatever N, start and end are the polar
     factors of two Gaussian matrices with the correlation rho = (1 + kappa/(a^2 q0))^(-1/2).
 
+    Asymptotic: N -> infinity, the law does not depend on N; means over runs differ by O(1/N). SGD leaves
+    the plateau earlier than the equations from the same start, by ln(1 + kappa/(a^2 q0))/(2 rate) on average. For
+    eta -> 0 the distance vanishes as sqrt(eta) only, for large batches as 1/sqrt(b). Starts whose overlaps stay fixed
+    as N -> infinity end closest to their start. Derived here: Bocchi et al. (2026), arXiv:2604.03068, state the
+    conservation of polar(R) for SGD.
+
     Parameters
     ----------
     K, M : int
@@ -155,14 +161,6 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     ------
     ValueError
         K < M; no plateau at this eta; a start beyond the unstable norm.
-
-    Notes
-    -----
-    Asymptotic: N -> infinity, the law does not depend on N; means over runs differ by O(1/N). SGD leaves
-    the plateau earlier than the equations from the same start, by ln(1 + kappa/(a^2 q0))/(2 rate) on average. For
-    eta -> 0 the distance vanishes as sqrt(eta) only, for large batches as 1/sqrt(b). Starts whose overlaps stay fixed
-    as N -> infinity end closest to their start. Derived here: Bocchi et al. (2026), arXiv:2604.03068, state the
-    conservation of polar(R) for SGD.
 
     Examples
     --------

@@ -7,7 +7,7 @@ The projection takes from every student half the relative growth of its norm: wi
 """
 
 from ..._base import check
-from .phases import Plateau, checked
+from .phases import Network, Plateau
 
 __all__ = ["sphere_eta_escape", "sphere_plateau"]
 
@@ -24,32 +24,19 @@ def sphere_plateau(
     of free students, at every norm; the noise slows it down. For q = 1 the bracket is
     :math:`2/K + 2/M + 8/K^2 + \sigma^2`.
 
+    Exact for N -> infinity and R -> 0; derived here.
+
     Parameters
     ----------
-    K, M : int
-        Widths of student and teacher.
-    eta : float
-        Learning rate.
+    K, M, eta, noise, gradient_flow
+        As in :func:`plateau`.
     q : float
         Squared norm of the students.
-    noise : float
-        Standard deviation of the label noise.
-    gradient_flow : bool
-        Drop the terms of order eta^2.
 
     Returns
     -------
     Plateau
         ``trace`` is 0: norms do not move. A negative ``escape`` says that teachers are never found.
-
-    Raises
-    ------
-    ValueError
-        An argument out of range.
-
-    Notes
-    -----
-    Exact for N -> infinity and R -> 0; derived here.
 
     Examples
     --------
@@ -58,9 +45,9 @@ def sphere_plateau(
     >>> round(free.escape, 6), round(sphere.escape, 6)
     (0.078798, 0.069136)
     """
-    K, M, eta, noise = checked(K, M, eta, noise)
+    K, M, _, noise, gradient_flow = net = Network.checked(K, M, eta, noise, gradient_flow)
     q = check.number("q", q, above=0)
-    h, delta, second = eta / (2 * K), 1 - q, 0.0 if check.flag("gradient_flow", gradient_flow) else 1.0
+    h, delta, second = net.h, 1 - q, 0.0 if gradient_flow else 1.0
     error = delta**2 + 2 * q**2 / K + 2 / M  # E Delta^2 without noise
     mu = 4 * h * (delta - 2 * q / K) + 8 * second * h**2 * _spread(K, M, q, noise)
     shape = 8 * h * (delta - 4 * q / K) + 16 * second * h**2 * (error + noise**2 - 8 * delta * q / K + 24 * q**2 / K**2)
@@ -73,30 +60,13 @@ def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> 
     .. math:: \eta = \frac{K}{M}\, \frac1{c_0 + \sigma^2 - 2u + c_2 u^2}, \qquad
               \frac{d\ln R}{d\alpha} = \frac{2\eta}{KM}
 
-    Above twice this rate teachers are never found.
+    Above twice this rate teachers are never found. Exact for N -> infinity and R -> 0; derived here. It may lie above :func:`eta_solution`, which is the limit of
+    stability of the solutions on spheres of norm q = 1, too.
 
     Parameters
     ----------
-    K, M : int
-        Widths of student and teacher.
-    q : float
-        Squared norm of the students.
-    noise : float
-        Standard deviation of the label noise.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        An argument out of range.
-
-    Notes
-    -----
-    Exact for N -> infinity and R -> 0; derived here. It may lie above :func:`eta_solution`, which is the limit of
-    stability of the solutions on spheres of norm q = 1, too.
+    K, M, q, noise
+        As in :func:`sphere_plateau`.
 
     Examples
     --------
@@ -105,7 +75,7 @@ def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> 
     >>> round(eta, 6), round(quadratic.sphere_plateau(3, 3, eta=eta).escape, 6)
     (0.45, 0.1)
     """
-    K, M, _, noise = checked(K, M, 1.0, noise)
+    K, M, _, noise, _ = Network.checked(K, M, noise=noise)
     return float(K / (M * _spread(K, M, check.number("q", q, above=0), noise)))
 
 

@@ -19,6 +19,8 @@ PATIENCE = 100.0  # time solved for at first, then ten times more, and so on
 def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> float:
     """Time at which eps_g has fallen to half of its initial value, by integrating the equations.
 
+    Exact for N -> infinity, to the accuracy of :func:`overlaps.solve`.
+
     Parameters
     ----------
     model, start : Model, State
@@ -30,10 +32,6 @@ def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> flo
     -------
     float
         alpha, or inf when eps_g does not halve: it stays above, or the integration diverges.
-
-    Notes
-    -----
-    Exact for N -> infinity, to the accuracy of :func:`overlaps.solve`.
 
     Examples
     --------
@@ -63,6 +61,10 @@ def eta_fastest(
 
     .. math:: \eta_{\rm fastest} = \arg\min_{\eta < \eta_{\rm solution}} \langle\alpha_{1/2}\rangle
 
+    A measurement: exact integration, minimised over eta between a quarter of the lesser of :func:`eta_escape` and
+    :func:`eta_solution`, and the latter. Half of the loss is not the end: near :func:`eta_solution`, where wide
+    students have their minimum, the other half takes very long (:func:`eta_optimal`).
+
     Parameters
     ----------
     K, M : int
@@ -89,12 +91,6 @@ def eta_fastest(
     ------
     ValueError
         K < M; overlaps too large for q0 (no vectors have them); or a learning time that is never finite.
-
-    Notes
-    -----
-    A measurement: exact integration, minimised over eta between a quarter of the lesser of :func:`eta_escape` and
-    :func:`eta_solution`, and the latter. Half of the loss is not the end: near :func:`eta_solution`, where wide
-    students have their minimum, the other half takes very long (:func:`eta_optimal`).
 
     Examples
     --------
@@ -128,6 +124,8 @@ def eta_from_paper(eta: float) -> float:
 
     Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units.
 
+    Bocchi et al. (2026), arXiv:2604.03068.
+
     Parameters
     ----------
     eta : float
@@ -137,10 +135,6 @@ def eta_from_paper(eta: float) -> float:
     -------
     float
         The library's, 2 eta.
-
-    References
-    ----------
-    Bocchi et al. (2026), arXiv:2604.03068.
 
     Examples
     --------

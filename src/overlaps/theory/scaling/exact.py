@@ -24,6 +24,9 @@ class _Exact(_Problem):
 
         What is frozen is a constant error, and acts on what is trained as label noise of variance 2F.
 
+        *Exact* for N -> infinity, at any eta, also where the error grows. Gradient flow without a source is
+        :func:`overlaps.theory.features.error`. Derived here.
+
         Parameters
         ----------
         alpha : array_like
@@ -40,11 +43,6 @@ class _Exact(_Problem):
         ------
         ValueError
             Negative times, N_l outside 1..L.
-
-        Notes
-        -----
-        *Exact* for N -> infinity, at any eta, also where the error grows. Gradient flow without a source is
-        :func:`overlaps.theory.features.error`. Derived here.
 
         Examples
         --------
@@ -66,6 +64,8 @@ class _Exact(_Problem):
     def sgd_mean(self, steps: ArrayLike, *, N: int, N_l: int | None = None) -> Floats:
         """Mean error of SGD itself at input dimension N, where eta s_1/N need not be small.
 
+        *Exact* at any N: :func:`overlaps.theory.linear.sgd_mean`, with what is frozen as label noise.
+
         Parameters
         ----------
         steps : array_like of int
@@ -85,10 +85,6 @@ class _Exact(_Problem):
         RuntimeWarning
             When eta max(s) / N > 0.05: the ODE is then not the limit of this mean.
 
-        Notes
-        -----
-        *Exact* at any N: :func:`overlaps.theory.linear.sgd_mean`, with what is frozen as label noise.
-
         Examples
         --------
         >>> import overlaps as ov
@@ -104,6 +100,9 @@ class _Exact(_Problem):
 
     def scheduled(self, alpha: ArrayLike, schedule: Schedule, *, N_l: int | None = None) -> Numbers:
         """Error at times alpha with the learning rate eta times the factors of a schedule.
+
+        *Exact* for N -> infinity up to a relative error of 1e-6, of the integration. The same flow as
+        ``ov.solve(..., schedule=schedule)``, with blocks in O(L) a step and without rounding of overlaps.
 
         Parameters
         ----------
@@ -124,11 +123,6 @@ class _Exact(_Problem):
         ValueError
             Times that are not finite; a rate at which errors grow.
 
-        Notes
-        -----
-        *Exact* for N -> infinity up to a relative error of 1e-6, of the integration. The same flow as
-        ``ov.solve(..., schedule=schedule)``, with blocks in O(L) a step and without rounding of overlaps.
-
         Examples
         --------
         >>> import overlaps as ov
@@ -140,6 +134,9 @@ class _Exact(_Problem):
 
     def decayed(self, alpha: ArrayLike, *, power: float, tau: float, N_l: int | None = None) -> Numbers:
         r"""Error at times alpha under the decaying rate eta (1 + alpha/tau)^-power.
+
+        As :meth:`scheduled` with ``Schedule.power(power, scale=tau)``. Without label noise a decay only slows down, to
+        g(1 - w); with it the exponent is min(w, g(1 - w)), best at w = g/(1 + g) = ``exponents.decayed``.
 
         Parameters
         ----------
@@ -157,11 +154,6 @@ class _Exact(_Problem):
         ndarray or float
             Shape of alpha.
 
-        Notes
-        -----
-        As :meth:`scheduled` with ``Schedule.power(power, scale=tau)``. Without label noise a decay only slows down, to
-        g(1 - w); with it the exponent is min(w, g(1 - w)), best at w = g/(1 + g) = ``exponents.decayed``.
-
         Examples
         --------
         >>> import overlaps as ov
@@ -174,6 +166,10 @@ class _Exact(_Problem):
 
     def annealed(self, horizon: ArrayLike, *, power: float, N_l: int | None = None) -> Numbers:
         r"""Error at the end of a run whose rate falls to zero there, eta (1 - alpha/horizon)^power.
+
+        As :meth:`scheduled` with ``Schedule.polynomial(horizon, power)``. Without label noise the exponent is g, and
+        the amplitude of the noise of the steps disappears. With label noise and eta fixed it is min(g, b, w/(1 + w)),
+        so that w > beta serves; with eta tuned to the horizon ``exponents.annealed``. Derived here.
 
         Parameters
         ----------
@@ -193,12 +189,6 @@ class _Exact(_Problem):
         ------
         ValueError
             A horizon that is not positive and finite, power < 0.
-
-        Notes
-        -----
-        As :meth:`scheduled` with ``Schedule.polynomial(horizon, power)``. Without label noise the exponent is g, and
-        the amplitude of the noise of the steps disappears. With label noise and eta fixed it is min(g, b, w/(1 + w)),
-        so that w > beta serves; with eta tuned to the horizon ``exponents.annealed``. Derived here.
 
         Examples
         --------

@@ -51,6 +51,11 @@ def fit(alpha: ArrayLike, eps: ArrayLike, *, decades: float = 1.0, drift: float 
     is at most ``drift`` times its slope is taken, else the one of least relative drift; there a straight line through
     the points of the curve is the answer.
 
+    *Heuristic*. The error contains what a straight line hides, a slope that is still changing; for noisy points that
+    change is partly noise, and the error cautious. The statistical part takes the points for independent. Windows hold
+    at least five points of the curve. A trajectory is ``fit(traj.alpha[1:], traj.eps_g[1:])``, a simulation
+    ``fit(runs.alpha[1:], runs.mean("eps_g")[1:])``.
+
     Parameters
     ----------
     alpha : array_like, shape (n,)
@@ -62,22 +67,11 @@ def fit(alpha: ArrayLike, eps: ArrayLike, *, decades: float = 1.0, drift: float 
     drift : float
         Largest change of slope across a clean window, relative to the slope.
 
-    Returns
-    -------
-    Fit
-
     Raises
     ------
     ValueError
         Fewer than 8 points; times that do not increase or are not positive; errors that are not positive and finite;
         less than ``decades`` of data.
-
-    Notes
-    -----
-    *Heuristic*. The error contains what a straight line hides, a slope that is still changing; for noisy points that
-    change is partly noise, and the error cautious. The statistical part takes the points for independent. Windows hold
-    at least five points of the curve. A trajectory is ``fit(traj.alpha[1:], traj.eps_g[1:])``, a simulation
-    ``fit(runs.alpha[1:], runs.mean("eps_g")[1:])``.
 
     Examples
     --------

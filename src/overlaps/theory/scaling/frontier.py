@@ -36,21 +36,15 @@ def best_eta(exponent: float, batch_size: int = 1) -> float:
 
     .. math:: \epsilon \sim \frac{\eta^{-g}}{2 - \eta/B} \quad\Rightarrow\quad \eta^* = \frac{2 B g}{1 + g}
 
+    *Asymptotic*: in the window of the power law, no label noise. At moderate times the best rate is somewhat larger.
+    Derived here.
+
     Parameters
     ----------
     exponent : float
         That of the bias in time, ``law.exponents.time``; on the compute-optimal frontier ``law.exponents.compute``.
     batch_size : int
         Samples in one step.
-
-    Returns
-    -------
-    float
-
-    Notes
-    -----
-    *Asymptotic*: in the window of the power law, no label noise. At moderate times the best rate is somewhat larger.
-    Derived here.
 
     Examples
     --------

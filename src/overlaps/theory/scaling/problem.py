@@ -65,6 +65,8 @@ class Phase(NamedTuple):
     steps   1 + beta < 2 delta           noise of steps, 1 + b 1 + beta
     ======= ============================ ===================== =====================
 
+    *Asymptotic*. At a border two terms share an exponent, and powers come with logarithms. Derived here.
+
     Attributes
     ----------
     name : {"bias", "basis", "steps"}
@@ -77,10 +79,6 @@ class Phase(NamedTuple):
         The same where directions of a random basis are trained; the smaller one, from 2 delta = 1 on.
     missing : str
         What :class:`overlaps.theory.scaling.Law` does not say in this phase; empty if nothing.
-
-    Notes
-    -----
-    *Asymptotic*. At a border two terms share an exponent, and powers come with logarithms. Derived here.
 
     Examples
     --------
@@ -172,6 +170,8 @@ class _Problem(Record):
         .. math:: P = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} p_l s_l\Big]^{-1}, \qquad
            P_N = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} \frac{p_l s_l}{1 - (1 + 1/B)\,\eta s_l/2N}\Big]^{-1}
 
+        *Asymptotic* for what varies in time, exact for the floor: P F is left of the frozen modes. Derived here.
+
         Parameters
         ----------
         N_l : int, optional
@@ -179,18 +179,10 @@ class _Problem(Record):
         N : int, optional
             Input dimension, for the mean of SGD at L ~ N; infinite by default.
 
-        Returns
-        -------
-        float
-
         Raises
         ------
         ValueError
             A learning rate at which the error does not decay.
-
-        Notes
-        -----
-        *Asymptotic* for what varies in time, exact for the floor: P F is left of the frozen modes. Derived here.
 
         Examples
         --------
