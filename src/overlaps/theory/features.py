@@ -7,7 +7,7 @@ rate and variance of :mod:`overlaps.theory.linear`.
 
 References
 ----------
-Worschech and Rosenow (2024), arXiv:2410.09005, Sec. 4 and App. B.3.
+Worschech and Rosenow (2024), arXiv:2410.09005, called [WR] below, Sec. 4 and App. B.3.
 """
 
 import numpy as np
@@ -31,10 +31,8 @@ def error(
     .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N}
        \Big[\sum_{k \le N_l} s_k e^{-2\eta s_k\alpha} + \sum_{k > N_l} s_k\Big]
 
-    *Asymptotic* in eta: terms of order eta^2 are dropped. Exact in N and N_l.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (10) = (78), from the overlaps (76), (77); at alpha = inf (71),
-    from (69), (70). The sums of (71) and (78) start at N_l + 1.
+    *Asymptotic* in eta: terms of order eta^2 are dropped. Exact in N and N_l. [WR], Eq. (10) = (78), from the overlaps
+    (76), (77); at alpha = inf (71), from (69), (70). The sums of (71) and (78) start at N_l + 1.
 
     Parameters
     ----------
@@ -50,11 +48,6 @@ def error(
         Input dimension; the number of eigenvalues by default.
     student_scale : float
         Standard deviation of the initial weights.
-
-    Returns
-    -------
-    ndarray
-        Shape of alpha.
 
     Raises
     ------
@@ -91,12 +84,9 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
        + \mathrm{tr}\big(\hat\Sigma - \Sigma_\times^T\tilde\Sigma^{-1}\Sigma_\times\big)\Big], \qquad
        \Sigma = \begin{pmatrix} \tilde\Sigma & \Sigma_\times \\ \Sigma_\times^T & \hat\Sigma \end{pmatrix}
 
-    The trained weights also learn what the frozen ones contribute along the trained inputs.
-
-    *Asymptotic* in eta, exact otherwise. The time dependence is derived here; alpha = inf is the printed asymptote.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005: the blocks (82), the solution (84) with its limit (85), and the
-    asymptote (88) from (86), (87).
+    The trained weights also learn what the frozen ones contribute along the trained inputs. *Asymptotic* in eta, exact
+    otherwise. The time dependence is derived here; alpha = inf is the printed asymptote. [WR]: the blocks (82), the
+    solution (84) with its limit (85), and the asymptote (88) from (86), (87).
 
     Parameters
     ----------
@@ -106,11 +96,6 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
         As in :func:`error`.
     N_l : int
         Number of trained coordinates, 1 to N.
-
-    Returns
-    -------
-    ndarray
-        Shape of alpha.
 
     Raises
     ------
@@ -151,9 +136,8 @@ def error_haar(spectrum: Spectrum, *, N_l: int, N: int | None = None, student_sc
 
     *Asymptotic*: N, N_l -> infinity at fixed ratio (free compression), with corrections of order 1/N_l: below the mean
     over sampled rotations by 1.3, 1.8, 2.2 % at N = 256, N_l = 50, beta = 1, 1.5, 2, about half of it at N_l = 100.
-    Derived here; it replaces an average over rotations of :func:`error_covariance` at alpha = inf.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 15 and 16, for the question.
+    Derived here; it replaces an average over rotations of :func:`error_covariance` at alpha = inf. [WR], Figs. 15 and
+    16, for the question.
 
     Parameters
     ----------
@@ -184,10 +168,8 @@ def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0
        \big[(N_l + \tfrac12)^{-\beta} - (N + \tfrac12)^{-\beta}\big]
 
     *Asymptotic* in N_l. At N = 256, beta = 1 it is 4e-5 (N_l = 50) to 5e-6 (N_l = 200) higher than :func:`error` at
-    alpha = inf; as printed, 1.2 % to 0.4 %.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (74), the sum (72) as an integral; the prefactor of
-    (73) is misprinted.
+    alpha = inf; as printed, 1.2 % to 0.4 %. [WR], Eq. (74), the sum (72) as
+    an integral; the prefactor of (73) is misprinted.
 
     Parameters
     ----------
@@ -201,11 +183,6 @@ def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0
         Standard deviation of the initial weights.
     half_integer : bool
         False: the printed limits N_l and N, whose sum would begin with half of the term N_l.
-
-    Returns
-    -------
-    ndarray
-        Shape of N_l.
 
     Examples
     --------
@@ -231,9 +208,8 @@ def power_law_error(
        + \frac{\zeta^{-b}}{1+\beta} \Big[\Gamma\Big(b, \frac{\zeta}{N_l^{1+\beta}}\Big) - \Gamma(b, \zeta)\Big]\Big\}
 
     *Asymptotic* in N_l and eta. *Corrected*: printed with N in place of N_l in the first gamma function, which lets the
-    frozen modes decay and counts them twice at alpha = 0.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (11) = (79).
+    frozen modes decay and counts them twice at alpha = 0. [WR], Eq. (11) =
+    (79).
 
     Parameters
     ----------
@@ -241,11 +217,6 @@ def power_law_error(
         As in :func:`asymptote` (its half-integer limits are used here).
     eta, alpha, end_terms
         As in :func:`overlaps.theory.linear.integral_error`.
-
-    Returns
-    -------
-    ndarray
-        Shape of alpha.
 
     Examples
     --------

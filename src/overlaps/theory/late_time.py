@@ -155,9 +155,8 @@ def generator(
 ) -> Floats:
     """Matrix (4 L, 4 L) of the linear equations of :func:`matrices`, blocks (r, g, q, c)_1, (r, g, q, c)_2, ...
 
-    Its eigenvalues are those of ``ov.linearise`` at student = teacher in the permutation-symmetric sector.
-
-    Exact, as :func:`matrices`.
+    Its eigenvalues are those of ``ov.linearise`` at student = teacher in the permutation-symmetric sector. Exact, as
+    :func:`matrices`.
 
     Parameters
     ----------
@@ -212,10 +211,9 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
     .. math:: \det\Big[ a \begin{pmatrix} 2 & (M-1)w \\ w & 2+(M-2)w \end{pmatrix}
        - \frac{4\eta^2}{\pi^2M^2} \begin{pmatrix} f_1 & f_2 \\ f_3 & f_4 \end{pmatrix} \Big] = 0
 
-    with the noise :math:`f_i` that stands in the matrix F of :func:`matrices`.
-
-    Exact for N -> infinity and the same for every spectrum of mean one; derived here. At finite N expect it to drop
-    where the largest eigenvalue is not small against N.
+    with the noise :math:`f_i` that stands in the matrix F of :func:`matrices`. Exact for N -> infinity and the same for
+    every spectrum of mean one; derived here. At finite N expect it to drop where the largest eigenvalue is not small
+    against N.
 
     Parameters
     ----------
@@ -251,19 +249,16 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
        \begin{pmatrix} X\\ Y \end{pmatrix} = \frac{2\eta^2\sigma^2}{\pi M v^2 M}
        \begin{pmatrix} 1/w\\ 1/2 \end{pmatrix}
 
-    with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta that of v = 1/sqrt(M).
-
-    Exact to first order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out
-    for any activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
-    :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with
-    T = sum_l s_l t^l and <s> C in place of C. Every fixed point, its overlaps and its error depend on the spectrum
-    through T and <s> alone, and are those of isotropic inputs at the learning rate eta <s>. Rates of escape and of
-    approach are not.
+    with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta that of v = 1/sqrt(M). Exact to first
+    order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out for any
+    activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
+    :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with T = sum_l
+    s_l t^l and <s> C in place of C. Every fixed point, its overlaps and its error depend on the spectrum through T and
+    <s> alone, and are those of isotropic inputs at the learning rate eta <s>. Rates of escape and of approach are not.
 
     K > M is no such case. With one superfluous student the point where it is switched off is stable; with two or more
     it is unstable: superfluous students pair up with opposite signs and grow, where g' and hence the noise is smaller,
     and eps_g keeps falling (K = 3, M = 1: by a factor of four between alpha = 1e3 and 1e6, no stationary value found).
-
     Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
 
     Parameters
@@ -371,15 +366,14 @@ def first_order(
        e^{-a(2+(M-1)w)s_l\alpha} + (M-1)(2w-3)\, d_l\, e^{-a(2-w)s_l\alpha} \Big]
 
     with u = x + (M-1) y and d = x - y at alpha = 0. Label noise keeps up x_l = p_l X, y_l = p_l Y: these are taken from
-    x and y, and :func:`noise_floor` is added, which is thus approached as every other error decays.
-
-    Exact for the linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows
-    the decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
-    eps_g it is *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally
-    large. These contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in
-    the end: at the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents are not affected. In gradient flow at
-    beta = 1, M = 2, eps_1/eps_g tends to 2.61 for L = 1 and 1.12 for L = 3; for L = 9 it falls slowly, 1.10, 1.03,
-    1.020, 1.013 at eps_g = 1e-4, 1e-6, 1e-8, 1e-12. With the noise F it differs (L = 1, eta = 0.1: 2.55).
+    x and y, and :func:`noise_floor` is added, which is thus approached as every other error decays. Exact for the
+    linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows the decay by a
+    fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of eps_g it is
+    *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally large. These
+    contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in the end: at
+    the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents are not affected. In gradient flow at beta = 1, M =
+    2, eps_1/eps_g tends to 2.61 for L = 1 and 1.12 for L = 3; for L = 9 it falls slowly, 1.10, 1.03, 1.020, 1.013 at
+    eps_g = 1e-4, 1e-6, 1e-8, 1e-12. With the noise F it differs (L = 1, eta = 0.1: 2.55).
 
     Parameters
     ----------
@@ -397,11 +391,6 @@ def first_order(
         Standard deviation of the label noise.
     v, v_star : float, optional
         As in :func:`matrices`.
-
-    Returns
-    -------
-    ndarray
-        Shape of alpha.
 
     Examples
     --------
@@ -430,19 +419,12 @@ def local_slope(
     r"""Logarithmic derivative :math:`d\ln\epsilon_1/d\ln\alpha` of :func:`first_order`.
 
     Close to -beta/(1 + beta) inside the :func:`windows` of a power-law spectrum; steeper between them, where the modes
-    that all students share are learned before their differences.
-
-    Exact derivative of the closed form.
+    that all students share are learned before their differences. Exact derivative of the closed form.
 
     Parameters
     ----------
     alpha, spectrum, M, eta, x, y, v, v_star
         As in :func:`first_order`; alpha > 0.
-
-    Returns
-    -------
-    ndarray
-        Shape of alpha.
 
     Examples
     --------
@@ -473,10 +455,8 @@ def second_order(
        \qquad m = Q - R - R^T + T, \quad \rho = R - T
 
     where pair (j, k) restricts :math:`\rho_j, \rho_k` and 1 + T to the teachers j and k; a pair (j, j) means two equal
-    fields, 1 + 2 T_jj and 2 rho_jj^2/(1 + 2 T_jj).
-
-    Asymptotic: leading order in w - w* for any covariances, with relative corrections of the order of ``|w - w*|``.
-    Derived here; it completes [WR] (121).
+    fields, 1 + 2 T_jj and 2 rho_jj^2/(1 + 2 T_jj). Asymptotic: leading order in w - w* for any covariances, with
+    relative corrections of the order of ``|w - w*|``. Derived here; it completes [WR] (121).
 
     Parameters
     ----------
@@ -545,9 +525,8 @@ def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v
     """Times between the decay of the largest and of the smallest eigenvalue, for u and d of :func:`first_order`.
 
     The power law holds well inside, from 1/(a g s_1) to about a thirtieth of 1/(a g s_L), with g = 2 + (M - 1) w for u
-    (what all students share) and 2 - w for d (their differences), which lags behind.
-
-    Heuristic: the ends of asymptotic power laws.
+    (what all students share) and 2 - w for d (their differences), which lags behind. Heuristic: the ends of asymptotic
+    power laws.
 
     Parameters
     ----------

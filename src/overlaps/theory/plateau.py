@@ -83,10 +83,8 @@ def plateau(
 
     .. math:: c\, A(Q, R) + B(Q, R) = 0, \qquad Q = c^T T c, \quad R = T c
 
-    with the closure A (a number), B (M,) of one student that stands for all: its weight is K v.
-
-    Exact for N -> infinity in gradient flow, for any blocks t^l with this T. Replaces the approximations (95), (96) of
-    [WR]; derived here.
+    with the closure A (a number), B (M,) of one student that stands for all: its weight is K v. Exact for N -> infinity
+    in gradient flow, for any blocks t^l with this T. Replaces the approximations (95), (96) of [WR]; derived here.
 
     Parameters
     ----------
@@ -341,11 +339,6 @@ def curvature(
     ndarray, shape (M, M)
         S; along its negative eigenvectors students come to differ.
 
-    Raises
-    ------
-    ValueError
-        As :func:`plateau`; K < 2.
-
     Examples
     --------
     >>> import numpy as np
@@ -385,10 +378,9 @@ def escape_matrix(
 
     .. math:: \Gamma = -\eta\, T^{(2)} S
 
-    with the curvature S of :func:`curvature` and :math:`\rho_k` as there.
-
-    Exact for N -> infinity in gradient flow, derived here. For symmetric teachers it is the growth of one number of
-    [WR] (14), (112), (114), at the rate eta g_r times the eigenvalue (113).
+    with the curvature S of :func:`curvature` and :math:`\rho_k` as there. Exact for N -> infinity in gradient flow,
+    derived here. For symmetric teachers it is the growth of one number of [WR] (14), (112), (114), at the rate eta g_r
+    times the eigenvalue (113).
 
     Parameters
     ----------
@@ -402,11 +394,6 @@ def escape_matrix(
     Returns
     -------
     ndarray, shape (M, M)
-
-    Raises
-    ------
-    ValueError
-        As :func:`curvature`; T2 of another shape, or not positive semi-definite.
 
     Examples
     --------
@@ -434,7 +421,6 @@ def escape_rates(
 
     Eigenvalues of :func:`escape_matrix`, real and at most M - 1 of them positive; each is (K - 1)-fold in the full
     dynamics. The largest decides when the plateau is left, the smaller ones are those of the plateaus that follow.
-
     Exact for N -> infinity in gradient flow, derived here. eps_g leaves the plateau at twice the rate.
 
     Parameters
@@ -488,11 +474,6 @@ def escape_time(
     T1, D1, K, v, v_star
         As in :func:`symmetric_plateau`; K >= 2.
 
-    Raises
-    ------
-    ValueError
-        As :func:`symmetric_plateau`; M or K below 2; T2 <= D2/(M - 1).
-
     Examples
     --------
     >>> from overlaps.theory import plateau
@@ -526,10 +507,9 @@ def descent_time(
               = \frac{a}{2} \sum_l s_l\, c^T t^l c\; e^{-2 \eta a s_l \alpha/K}
 
     with :math:`-\eta a/K` the coefficient A of a student on the plateau and c its heights. On power-law spectra with as
-    many eigenvalues as inputs, small eigenvalues make the descent as long as the plateau, or longer.
-
-    Asymptotic: linearised at the plateau, without the first fast modes; derived here. Within 5 % of the integrated
-    equations of equal students at K = 3, M = 2, L = N = 48, beta = 0.25.
+    many eigenvalues as inputs, small eigenvalues make the descent as long as the plateau, or longer. Asymptotic:
+    linearised at the plateau, without the first fast modes; derived here. Within 5 % of the integrated equations of
+    equal students at K = 3, M = 2, L = N = 48, beta = 0.25.
 
     Parameters
     ----------
@@ -546,11 +526,6 @@ def descent_time(
     -------
     float
         alpha; zero where small students start so near.
-
-    Raises
-    ------
-    ValueError
-        As :func:`plateau`; a state without eigenvalues, excess <= 0, a plateau without height (M = 1).
 
     Examples
     --------

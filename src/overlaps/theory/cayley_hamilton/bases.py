@@ -6,6 +6,8 @@ A function on L distinct eigenvalues is a polynomial of degree below L, so that 
 
 hold as much as the L blocks :math:`x^l` of the plain overlaps x = q, r, t, and multiplication by s closes in them:
 :math:`s \varphi_j = \sum_i H_{ji} \varphi_i` on the spectrum. This is the Cayley-Hamilton theorem.
+
+[WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
 
 from dataclasses import dataclass
@@ -80,11 +82,7 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     .. math:: Q^{(j)} = \frac1N W \Sigma^j W^T = \sum_l s_l^j q^l, \qquad R^{(j)} = \frac1N W \Sigma^j W_*^T, \qquad
               T^{(j)} = \frac1N W_* \Sigma^j W_*^T
 
-    with the plain overlaps; Q, R, T of the library are the level j = 1.
-
-    Exact.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, section 3.
+    with the plain overlaps; Q, R, T of the library are the level j = 1. Exact. [WR], section 3.
 
     Parameters
     ----------
@@ -135,12 +133,9 @@ def characteristic_polynomial(s: ArrayLike) -> Floats:
 
     .. math:: \prod_{l=1}^L (s - s_l) = \sum_{j=0}^L c_j s^j
 
-    so that :math:`x^{(L)} = -\sum_{j<L} c_j x^{(j)}` closes the hierarchy of monomial moments.
-
-    Exact up to rounding: positive roots add terms of one sign, so every coefficient has all its digits. What fails in
-    float64 at large L is not the polynomial but the moments, which hardly depend on the small eigenvalues.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, below Eq. (4), and (31).
+    so that :math:`x^{(L)} = -\sum_{j<L} c_j x^{(j)}` closes the hierarchy of monomial moments. Exact up to rounding:
+    positive roots add terms of one sign, so every coefficient has all its digits. What fails in float64 at large L is
+    not the polynomial but the moments, which hardly depend on the small eigenvalues. [WR], below Eq. (4), and (31).
 
     Parameters
     ----------
@@ -165,9 +160,7 @@ def companion_matrix(s: ArrayLike) -> Floats:
 
     .. math:: x^{(j+1)} = \sum_i H_{ji} x^{(i)}, \qquad H_{L-1,\,j} = -c_j
 
-    Exact.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (27), with other signs; eigenvectors (32), (33).
+    Exact. [WR], Eq. (27), with other signs; eigenvectors (32), (33).
 
     Parameters
     ----------
@@ -307,10 +300,9 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
     "orthonormal"   sum_l p_l phi_i phi_j = delta_ij   Jacobi matrix, symmetric tridiagonal
     ==============  =================================  =====================================
 
-    Exact. Powers form a Vandermonde matrix, whose condition number grows exponentially with L (scaled or not): 6e10
-    at L = 8 and 2e15 at L = 10 for beta = 1. That of the orthonormal basis is sqrt(max(p) / min(p)).
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, section 3 (monomials); orthonormal hierarchy: here.
+    Exact. Powers form a Vandermonde matrix, whose condition number grows exponentially with L (scaled or not): 6e10 at
+    L = 8 and 2e15 at L = 10 for beta = 1. That of the orthonormal basis is sqrt(max(p) / min(p)). [WR], section 3
+    (monomials); orthonormal hierarchy: here.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""Solutions of the hierarchy of order parameters: moments in place of blocks, by the one flow."""
+"""Solutions of the hierarchy of order parameters: moments in place of blocks, by the one flow.
+
+[WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
+"""
 
 import warnings
 from dataclasses import dataclass, fields, replace
@@ -165,15 +168,12 @@ def solve(
         dr^{(j)}/d\alpha &= \sum_i H_{ji}\,(A r^{(i)} + B t^{(i)}) \\
         dq^{(j)}/d\alpha &= \sum_i H_{ji}\,(A q^{(i)} + q^{(i)} A^T + B r^{(i)T} + r^{(i)} B^T + p^{(i)} C)
 
-    with the closure A, B, C of :func:`overlaps.closure`. For monomials, :math:`H x` is
-    :math:`x^{(1)}, \ldots, x^{(L-1)}, -\sum_j c_j x^{(j)}`: the printed equations and their closure.
-
-    Exact for N -> infinity: equal to :func:`overlaps.solve` up to rounding. Rounding is multiplied by the condition of
-    the basis and by the growth on a plateau. With powers, at rtol 1e-12 (K = M = 2, eta = 0.5, alpha <= 200), eps_g is
-    wrong by about 1e-8 at L = 8, 1e-5 at L = 10 and 0.1 at L = 12 for beta = 1 (rounding has no law: within a factor
-    of ten), while the orthonormal basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (4) and below.
+    with the closure A, B, C of :func:`overlaps.closure`. For monomials, :math:`H x` is :math:`x^{(1)}, \ldots,
+    x^{(L-1)}, -\sum_j c_j x^{(j)}`: the printed equations and their closure. Exact for N -> infinity: equal to
+    :func:`overlaps.solve` up to rounding. Rounding is multiplied by the condition of the basis and by the growth on a
+    plateau. With powers, at rtol 1e-12 (K = M = 2, eta = 0.5, alpha <= 200), eps_g is wrong by about 1e-8 at L = 8,
+    1e-5 at L = 10 and 0.1 at L = 12 for beta = 1 (rounding has no law: within a factor of ten), while the orthonormal
+    basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64. [WR], Eq. (4) and below.
 
     Parameters
     ----------

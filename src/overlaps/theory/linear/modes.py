@@ -6,6 +6,8 @@ With :math:`m_l = |P_l (w - w^*)|^2/N`, the block distances of student and teach
    \frac{dm_l}{d\alpha} = -2\eta s_l m_l + \eta^2 s_l p_l \Big(\sum_k s_k m_k + \sigma^2\Big),
 
 a diagonal plus a rank-one matrix, whose eigenvalues solve a secular equation.
+
+[WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
 
 from typing import NamedTuple
@@ -48,12 +50,10 @@ def modes(spectrum: Spectrum, eta: float) -> "Modes":
     .. math:: 1 = \frac{\eta}{2} \sum_l \frac{p_l s_l^2}{s_l - \mu_j}, \qquad
        c_j = \frac{2}{\eta}\, \frac{2/\eta - \langle s \rangle}{\mu_j \sum_l p_l s_l^2/(s_l - \mu_j)^2}
 
-    *Exact* for N -> infinity. L = 1e5 takes a few seconds.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6) = (56), with the polynomial (54), (55) and the coefficients
-    (57). Its eigenvalues and prefactor are misprinted: mu_k = -eig(A1 + eta U/2),
-    eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is derived here;
-    c_k = 2 b_k mu_k / (2 - eta).
+    *Exact* for N -> infinity. L = 1e5 takes a few seconds. [WR], Eq. (6) =
+    (56), with the polynomial (54), (55) and the coefficients (57). Its eigenvalues and prefactor are misprinted: mu_k =
+    -eig(A1 + eta U/2), eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is
+    derived here; c_k = 2 b_k mu_k / (2 - eta).
 
     Parameters
     ----------
@@ -92,10 +92,8 @@ def error(
        a_j = \frac{d_j}{2\eta} \sum_l \frac{s_l m_l(0)}{s_l - \mu_j}
 
     *Exact* for N -> infinity, at any L and eta. For K, M > 1 use the effective learning rate and variance of
-    :func:`reduce`; with ``normalised=True`` these are eta M/K and sigma_J^2 M/K.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (6): the solution (45) of the linear equations (5) = (26), which
-    are (24), (25) = (28), (29) for the error (23). The noise is derived here.
+    :func:`reduce`; with ``normalised=True`` these are eta M/K and sigma_J^2 M/K. [WR], Eq. (6): the solution (45) of
+    the linear equations (5) = (26), which are (24), (25) = (28), (29) for the error (23). The noise is derived here.
 
     Parameters
     ----------
@@ -111,11 +109,6 @@ def error(
         Standard deviation of the label noise.
     m0 : array_like, shape (L,), optional
         Block distances of the start, instead of their mean; :func:`reduce` gives those of a State.
-
-    Returns
-    -------
-    ndarray
-        Shape of alpha.
 
     Raises
     ------
@@ -246,10 +239,9 @@ def sgd_mean(
     .. math:: m_l \leftarrow \Big(1 - \frac{2\eta s_l}{N} + \Big(1 + \frac1B\Big)\frac{\eta^2 s_l^2}{N^2}\Big) m_l
        + \frac{\eta^2}{NB} s_l p_l \Big(\sum_k s_k m_k + \sigma^2\Big)
 
-    Diagonalised like :func:`error`, so that any number of steps costs the same.
-
-    *Exact* at any N, L and eta (Wick's theorem for one Gaussian input); derived here. Needed wherever L ~ N, where the
-    largest eigenvalue is a finite fraction of N.
+    Diagonalised like :func:`error`, so that any number of steps costs the same. *Exact* at any N, L and eta (Wick's
+    theorem for one Gaussian input); derived here. Needed wherever L ~ N, where the largest eigenvalue is a finite
+    fraction of N.
 
     Parameters
     ----------
@@ -261,11 +253,6 @@ def sgd_mean(
         Input dimension; the blocks n_l = p_l N must be integers.
     batch_size : int
         Samples B in one step.
-
-    Returns
-    -------
-    ndarray
-        Shape of steps.
 
     Warns
     -----
@@ -300,9 +287,7 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
            = v^T q^l v - 2 v^T r^l v^* + v^{*T} t^l v^*
 
     Only the sum of the students matters: it learns the sum of the teachers. With ``normalised=True`` the effective
-    learning rate is eta M/K; random weights have m_l = (sigma_J^2 sum v^2 + sum v*^2) p_l on average.
-
-    *Exact*.
+    learning rate is eta M/K; random weights have m_l = (sigma_J^2 sum v^2 + sum v*^2) p_l on average. *Exact*.
 
     Parameters
     ----------

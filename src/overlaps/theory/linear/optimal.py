@@ -49,11 +49,6 @@ def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: floa
     batch_size : float
         Samples in one step.
 
-    Returns
-    -------
-    ndarray or float
-        eps_g, of the shape of alpha.
-
     Raises
     ------
     ValueError
@@ -84,11 +79,6 @@ def optimal_eta(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float 
     -------
     ndarray or float
         eta, of the shape of alpha.
-
-    Raises
-    ------
-    ValueError
-        As :func:`optimal_error`.
 
     Examples
     --------

@@ -46,11 +46,6 @@ def tracking_error(
     t : array_like, shape (L,), optional
         Teacher overlaps W* P_l W*^T / N of the blocks; p_l by default, those of w* ~ N(0, 1).
 
-    Returns
-    -------
-    ndarray or float
-        Shape of eta.
-
     Raises
     ------
     ValueError

@@ -37,11 +37,8 @@ def polar(R: ArrayLike) -> Floats:
     r"""Orthonormal factor S = R (R^T R)^{-1/2} of the overlaps: the solution that R points to.
 
     Conserved by the equations for N -> infinity, at any eta and with label noise, when :func:`conserves_polar`; a
-    function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``.
-
-    Exact.
-
-    Bocchi et al. (2026), arXiv:2604.03068, (22) = (37).
+    function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``. Exact. Bocchi et
+    al., (22) = (37).
 
     Parameters
     ----------
@@ -82,11 +79,9 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 
     .. math:: S = R_0 (R_0^T R_0)^{-1/2}, \qquad R = \sqrt{K/M}\,S, \qquad Q = (K/M)\,S S^T
 
-    Closest in the Frobenius distance of the weights, whatever Q(0).
-
-    Exact. The equations for N -> infinity end there if :func:`conserves_polar`; SGD from random starts does not, at any
-    N: where it ends has the law of :func:`~overlaps.theory.quadratic.selected`. Bocchi et al. (2026), arXiv:2604.03068,
-    (19), (20), (21).
+    Closest in the Frobenius distance of the weights, whatever Q(0). Exact. The equations for N -> infinity end there if
+    :func:`conserves_polar`; SGD from random starts does not, at any N: where it ends has the law of
+    :func:`~overlaps.theory.quadratic.selected`. Bocchi et al., (19), (20), (21).
 
     Parameters
     ----------
@@ -96,11 +91,6 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
     Returns
     -------
     Q, R : ndarray, shape (K, K), (K, M)
-
-    Raises
-    ------
-    ValueError
-        As in :func:`polar`.
 
     Examples
     --------
@@ -118,7 +108,7 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
 
-    Exact: eps_g = 0 for any teachers. Bocchi et al. (2026), arXiv:2604.03068, (15), (16).
+    Exact: eps_g = 0 for any teachers. Bocchi et al., (15), (16).
 
     Parameters
     ----------
@@ -130,11 +120,6 @@ def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     Returns
     -------
     ndarray, shape (K, N)
-
-    Raises
-    ------
-    ValueError
-        K < M, or S without orthonormal columns.
 
     Examples
     --------
@@ -154,7 +139,7 @@ def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
 
     .. math:: d^2 = {\rm tr}\,Q - 2\sqrt{K/M}\;{\rm tr}(S^T R) + K
 
-    Exact, for orthonormal teachers, (17) of Bocchi et al. (2026), arXiv:2604.03068; nan where the overlaps are (runs
+    Exact, for orthonormal teachers, (17) of Bocchi et al.; nan where the overlaps are (runs
     that did not get there).
 
     Parameters
@@ -163,15 +148,6 @@ def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
         Overlaps, e.g. of a trajectory.
     S : array_like, shape (K, M)
         Orthonormal columns.
-
-    Returns
-    -------
-    ndarray, shape (...)
-
-    Raises
-    ------
-    ValueError
-        K < M, S without orthonormal columns, shapes that do not fit.
 
     Examples
     --------
@@ -197,12 +173,10 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
     starts tried, polar(R) drifts in proportion to the off-diagonal part.
 
     SGD at finite N adds noise of the size 1/sqrt(N) to R. It is small beside overlaps R(0) that do not shrink with N.
-    Beside those of random weights, R(0) ~ 1/sqrt(N), it is not, at any N: SGD then ends elsewhere (K = 4, M = 2,
-    eta = 0.6: about half as far from the closest solution as an unrelated one), nearby only for small eta or large
-    batches. :func:`~overlaps.theory.quadratic.selected` is the law of where.
-
-    Exact for N -> infinity at fixed R. Bocchi et al. (2026), arXiv:2604.03068, state the conservation, (48), without
-    the condition.
+    Beside those of random weights, R(0) ~ 1/sqrt(N), it is not, at any N: SGD then ends elsewhere (K = 4, M = 2, eta =
+    0.6: about half as far from the closest solution as an unrelated one), nearby only for small eta or large batches.
+    :func:`~overlaps.theory.quadratic.selected` is the law of where. Exact for N -> infinity at fixed R. Bocchi et al.,
+    state the conservation, (48), without the condition.
 
     Parameters
     ----------
@@ -210,11 +184,6 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
         Initial overlaps.
     T : array_like, shape (M, M), optional
         Teacher overlaps; the identity by default. A multiple of the identity is as good.
-
-    Raises
-    ------
-    ValueError
-        Overlaps that are not positive semi-definite, shapes that do not fit, K < M.
 
     Examples
     --------

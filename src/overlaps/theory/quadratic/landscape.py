@@ -37,7 +37,7 @@ RANK = 1e-10  # of an eigenvalue of the teacher's form, relative to the largest,
 def eps_g(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None) -> float:
     r"""Generalisation error of explicit weights, :math:`\frac12({\rm tr} A)^2 + {\rm tr} A^2`.
 
-    Exact at every N (Wick). The risk of Bocchi et al. (2026), arXiv:2604.03068, eq. (23), is twice this.
+    Exact at every N (Wick). The risk of Bocchi et al., eq. (23), is twice this.
 
     Parameters
     ----------
@@ -60,18 +60,12 @@ def eps_g(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star
 def gradient(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star: ArrayLike | None = None) -> Floats:
     r"""Gradient of :func:`eps_g`, (K, N): row k is :math:`2v_k({\rm tr} A + 2A)\,w_k`.
 
-    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (24).
+    Exact; twice as large for Bocchi et al., (24).
 
     Parameters
     ----------
-    W, W_star : array_like, shape (K, N), (M, N)
-        Weights of student and teacher, W W^T = Q; any teacher.
-    v, v_star : array_like, shape (K,), (M,), optional
-        Second layers; 1/K and 1/M by default.
-
-    Returns
-    -------
-    ndarray, shape (K, N)
+    W, W_star, v, v_star
+        As in :func:`eps_g`.
 
     Examples
     --------
@@ -90,18 +84,12 @@ def hessian(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_st
 
     .. math:: H_{jk} = 4v_jv_k\,(Q_{jk} + w_jw_k^T + w_kw_j^T) + 2\delta_{jk}v_k\,({\rm tr} A + 2A)
 
-    Exact; twice as large for Bocchi et al. (2026), arXiv:2604.03068, (25) (their plateau formula lacks a sum).
+    Exact; twice as large for Bocchi et al., (25) (their plateau formula lacks a sum).
 
     Parameters
     ----------
-    W, W_star : array_like, shape (K, N), (M, N)
-        Weights of student and teacher, W W^T = Q; any teacher.
-    v, v_star : array_like, shape (K,), (M,), optional
-        Second layers; 1/K and 1/M by default.
-
-    Returns
-    -------
-    ndarray, shape (K N, K N)
+    W, W_star, v, v_star
+        As in :func:`eps_g`.
 
     Examples
     --------
@@ -140,19 +128,13 @@ def stationary_points(N: int, K: int, M: int) -> list[tuple[int, int]]:
     """All types (r, s) of stationary points: r student directions off the teacher's space, s within it.
 
     r + s <= K, s <= M, r <= N - M, and r = 0 if s = M: (0, 0) is W = 0, (K, 0) the plateau, (0, min(K, M)) the minimum,
-    all others are saddles.
-
-    Exact: the list is complete for the default second layers and orthonormal teachers. Derived here; Bocchi et al.
-    (2026), arXiv:2604.03068, leave out the mixed ones with r > 0 and s > 0.
+    all others are saddles. Exact: the list is complete for the default second layers and orthonormal teachers. Derived
+    here; Bocchi et al., leave out the mixed ones with r > 0 and s > 0.
 
     Parameters
     ----------
     N, K, M : int
         Input dimension, widths of student and teacher, N >= M.
-
-    Returns
-    -------
-    list of (int, int)
 
     Examples
     --------
@@ -169,10 +151,8 @@ def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None 
 
     .. math:: W = O_K\,{\rm diag}(\sqrt g)\,O_N^T, \qquad g_2 = K\frac{1-s/M}{2+r+s}, \quad g_1 = g_2 + \frac KM
 
-    with orthonormal columns O_K (K, r+s), and O_N (N, r+s): r directions orthogonal to the teacher (g2), s in its
-    space (g1).
-
-    Exact; derived here. Bocchi et al. (2026), arXiv:2604.03068, (26), (28), (30), have (r, 0) and (0, s).
+    with orthonormal columns O_K (K, r+s), and O_N (N, r+s): r directions orthogonal to the teacher (g2), s in its space
+    (g1). Exact; derived here. Bocchi et al., (26), (28), (30), have (r, 0) and (0, s).
 
     Parameters
     ----------
@@ -187,11 +167,6 @@ def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None 
     -------
     W, W_star : ndarray, shape (K, N), (M, N)
         W W^T = Q, W_star W_star^T = identity.
-
-    Raises
-    ------
-    ValueError
-        (r, s) is not a stationary point of these sizes.
 
     Examples
     --------
@@ -214,14 +189,13 @@ def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None 
 def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
     r"""Generalisation error at a stationary point, :math:`(1-\frac sM)\big[\frac{1-s/M}{2+r+s} + \frac1M\big]`.
 
-    Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does.
-
-    Exact; derived here. The risk of Bocchi et al. (2026), arXiv:2604.03068, is twice this.
+    Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does. Exact; derived here. The risk of
+    Bocchi et al., is twice this.
 
     Parameters
     ----------
-    K, M, r, s : int
-        Widths and type of the point, as in :func:`stationary_point`.
+    K, M, r, s
+        As in :func:`stationary_point`.
 
     Examples
     --------
@@ -237,13 +211,13 @@ def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
 def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[float, int]]:
     """Eigenvalues of the Hessian of :func:`eps_g` at a stationary point, with multiplicities.
 
-    Exact; derived here for all (r, s). Eigenvalues of the risk of Bocchi et al. (2026), arXiv:2604.03068, are twice as
+    Exact; derived here for all (r, s). Eigenvalues of the risk of Bocchi et al., are twice as
     large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0), (0, M) and (0, 1); (29) is a
     ratio of numbers at the plateau.
 
     Parameters
     ----------
-    N, K, M, r, s : int
+    N, K, M, r, s
         As in :func:`stationary_point`.
 
     Returns
@@ -301,13 +275,11 @@ def flat_directions(N: int, K: int, M: int, r: int, s: int) -> "FlatDirections":
     """Number of zero eigenvalues of the Hessian, split into symmetry and overparametrisation.
 
     At a zero-error point (0, M) with K >= M, ``rotations`` is the dimension K M - M(M + 1)/2 of the manifold of
-    solutions, of which M(M - 1)/2 remain at K = M, and ``overparametrisation`` is (N - M)(K - M).
-
-    Exact; derived here.
+    solutions, of which M(M - 1)/2 remain at K = M, and ``overparametrisation`` is (N - M)(K - M). Exact; derived here.
 
     Parameters
     ----------
-    N, K, M, r, s : int
+    N, K, M, r, s
         As in :func:`stationary_point`.
 
     Examples
@@ -325,9 +297,7 @@ def flat_directions(N: int, K: int, M: int, r: int, s: int) -> "FlatDirections":
 def degrees_of_freedom(N: int, K: int) -> int:
     """Parameters of the function that a student computes, the dimension of the set of W^T W.
 
-    N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N.
-
-    Exact; Bocchi et al. (2026), arXiv:2604.03068.
+    N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N. Exact; Bocchi et al..
 
     Parameters
     ----------
@@ -355,9 +325,8 @@ def solution_dimension(
     teachers are linearly independent; :math:`k = \min(K_+ - a, K_- - b, N - m)` with the numbers :math:`K_\pm` of
     positive and negative v. The first two terms are the rotations (boosts, where v has both signs) of one solution. The
     others are students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k;
-    there are none where v has one sign, and T, v then do not matter.
-
-    Exact. For v, v* > 0 and T = 1 Bocchi et al. (2026), arXiv:2604.03068; derived here otherwise.
+    there are none where v has one sign, and T, v then do not matter. Exact. For v, v* > 0 and T = 1 Bocchi et al.;
+    derived here otherwise.
 
     Parameters
     ----------

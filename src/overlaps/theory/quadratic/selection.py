@@ -135,27 +135,17 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     Asymptotic: N -> infinity, the law does not depend on N; means over runs differ by O(1/N). SGD leaves
     the plateau earlier than the equations from the same start, by ln(1 + kappa/(a^2 q0))/(2 rate) on average. For
     eta -> 0 the distance vanishes as sqrt(eta) only, for large batches as 1/sqrt(b). Starts whose overlaps stay fixed
-    as N -> infinity end closest to their start. Derived here: Bocchi et al. (2026), arXiv:2604.03068, state the
+    as N -> infinity end closest to their start. Derived here: Bocchi et al., state the
     conservation of polar(R) for SGD.
 
     Parameters
     ----------
-    K, M : int
-        Widths of student and teacher, K >= M; orthonormal teachers, v = 1/K, v* = 1/M.
-    eta : float
-        Learning rate of the library, below :func:`eta_plateau`.
+    K, M, eta, noise
+        As in :func:`plateau`; K >= M, orthonormal teachers, v = 1/K, v* = 1/M.
     q0 : float
         Norm of the students at the start, Q(0) = q0 identity.
-    noise : float
-        Standard deviation of the label noise.
     batch_size : int
         Samples in one step.
-
-    Returns
-    -------
-    Selection
-        ``rate``, ``amplitude``, ``kappa``, ``correlation``, ``distance``, ``distance_std``, ``distance_rms``,
-        ``sample(n, rng)``.
 
     Raises
     ------

@@ -21,10 +21,8 @@ def sphere_plateau(
               h = \frac{\eta}{2K}, \quad u = \frac{K+2}{K}\,q
 
     with :math:`c_0 = 1 + 2/M`, :math:`c_2 = (K+4)/(K+2)`. Without the noise of SGD it is :math:`4\eta/(KM)`, the rate
-    of free students, at every norm; the noise slows it down. For q = 1 the bracket is
-    :math:`2/K + 2/M + 8/K^2 + \sigma^2`.
-
-    Exact for N -> infinity and R -> 0; derived here.
+    of free students, at every norm; the noise slows it down. For q = 1 the bracket is :math:`2/K + 2/M + 8/K^2 +
+    \sigma^2`. Exact for N -> infinity and R -> 0; derived here.
 
     Parameters
     ----------
@@ -60,8 +58,8 @@ def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> 
     .. math:: \eta = \frac{K}{M}\, \frac1{c_0 + \sigma^2 - 2u + c_2 u^2}, \qquad
               \frac{d\ln R}{d\alpha} = \frac{2\eta}{KM}
 
-    Above twice this rate teachers are never found. Exact for N -> infinity and R -> 0; derived here. It may lie above :func:`eta_solution`, which is the limit of
-    stability of the solutions on spheres of norm q = 1, too.
+    Above twice this rate teachers are never found. Exact for N -> infinity and R -> 0; derived here. It may lie above
+    :func:`eta_solution`, which is the limit of stability of the solutions on spheres of norm q = 1, too.
 
     Parameters
     ----------

@@ -74,11 +74,6 @@ class _Closed(_Problem):
         N_l : int, optional
             Trained features.
 
-        Returns
-        -------
-        ndarray
-            Shape of alpha.
-
         Examples
         --------
         >>> import overlaps as ov
@@ -160,12 +155,11 @@ class _Closed(_Problem):
            f = \frac{x^{-g/(2+\beta)}\,\Gamma(g, x)}{1+\beta} + \frac{x^{\gamma/(2+\beta)}}{\gamma}
 
         Training stops at a fixed x = zeta/N^(1 + beta), at the end of the window, where neither term is a power law:
-        balancing two power laws gives the right exponents and wrong constants.
-
-        *Asymptotic*: N_l ~ c^(1/(2 + beta)), eps ~ c^(-(beta + 2 delta)/(2 + beta)), corrections of order N_l^-beta.
-        With ``exact`` it is *exact* if the error has one minimum in N_l, as in all cases met (not proved); the ends 1
-        and L may be the answer. For 2 delta > 1 + beta the noise of the steps has to be outlived, N_l falls below the
-        closed form, and exponents approach their limit logarithmically. Derived here.
+        balancing two power laws gives the right exponents and wrong constants. *Asymptotic*: N_l ~ c^(1/(2 + beta)),
+        eps ~ c^(-(beta + 2 delta)/(2 + beta)), corrections of order N_l^-beta. With ``exact`` it is *exact* if the
+        error has one minimum in N_l, as in all cases met (not proved); the ends 1 and L may be the answer. For 2 delta
+        > 1 + beta the noise of the steps has to be outlived, N_l falls below the closed form, and exponents approach
+        their limit logarithmically. Derived here.
 
         Parameters
         ----------

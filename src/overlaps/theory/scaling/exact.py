@@ -22,9 +22,8 @@ class _Exact(_Problem):
            + \frac{\eta^2}{B} s_l p_l \Big(\sum_{k \le N_l} s_k m_k + \sigma^2 + 2F\Big), \qquad
            F = \tfrac12 \sum_{l > N_l} s_l m_l(0)
 
-        What is frozen is a constant error, and acts on what is trained as label noise of variance 2F.
-
-        *Exact* for N -> infinity, at any eta, also where the error grows. Gradient flow without a source is
+        What is frozen is a constant error, and acts on what is trained as label noise of variance 2F. *Exact* for N ->
+        infinity, at any eta, also where the error grows. Gradient flow without a source is
         :func:`overlaps.theory.features.error`. Derived here.
 
         Parameters
@@ -33,11 +32,6 @@ class _Exact(_Problem):
             Times >= 0; may be inf.
         N_l : int, optional
             Trained features.
-
-        Returns
-        -------
-        ndarray
-            Shape of alpha.
 
         Raises
         ------
@@ -75,11 +69,6 @@ class _Exact(_Problem):
         N_l : int, optional
             Trained features.
 
-        Returns
-        -------
-        ndarray
-            Shape of steps.
-
         Warns
         -----
         RuntimeWarning
@@ -113,11 +102,6 @@ class _Exact(_Problem):
         N_l : int, optional
             Trained features.
 
-        Returns
-        -------
-        ndarray or float
-            Shape of alpha.
-
         Raises
         ------
         ValueError
@@ -149,11 +133,6 @@ class _Exact(_Problem):
         N_l : int, optional
             Trained features.
 
-        Returns
-        -------
-        ndarray or float
-            Shape of alpha.
-
         Examples
         --------
         >>> import overlaps as ov
@@ -179,11 +158,6 @@ class _Exact(_Problem):
             Exponent w >= 0: 1 is linear, 0 a constant rate.
         N_l : int, optional
             Trained features.
-
-        Returns
-        -------
-        ndarray or float
-            Shape of horizon.
 
         Raises
         ------

@@ -13,9 +13,8 @@ class Law(_Exact, _Closed):
        m_l(0) = t_l + \sigma_J^2 p_l, \quad t_l \propto l^{-2\delta}, \quad \sum_l s_l t_l = 1
 
     Methods say what is exact and what is asymptotic; N -> infinity at fixed alpha = steps / N unless N is named.
-    ``N_l`` is everywhere the number of leading eigenvalues whose directions are trained, L by default.
-
-    Worschech and Rosenow (2024), arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
+    ``N_l`` is everywhere the number of leading eigenvalues whose directions are trained, L by default. Worschech and
+    Rosenow (2024), arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
 
     Parameters
     ----------
