@@ -4,8 +4,6 @@ from .bound import KernelClosure
 from .numeric import bind_numeric
 from .numeric_classes import bind_classes
 
-__all__ = ["bind"]
-
 
 def bind(student, teacher, rule, classes=None):
     """The closure of these units, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""

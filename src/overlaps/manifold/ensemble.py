@@ -10,7 +10,7 @@ from ..models.model import Model
 from ..models.state import State
 from ..results.curves import Runs
 
-__all__ = ["CovariatesEnsemble", "ManifoldEnsemble", "Weights"]
+__all__ = ["CovariatesEnsemble", "ManifoldEnsemble"]
 
 
 class Weights(NamedTuple):

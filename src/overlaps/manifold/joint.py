@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class GaussianCovariates(Model):
     Phi: Any = None
     Psi: Any = None
 
-    latent_teacher: ClassVar[bool] = True
+    latent_teacher = True
 
     @property
     def record(self) -> type[CovariatesEnsemble]:

@@ -59,7 +59,7 @@ class HiddenManifold(Model):
     nodes: int = 16
     latent_scale: float = 1.0
 
-    latent_teacher: ClassVar[bool] = True
+    latent_teacher = True
 
     @property
     def record(self) -> type[ManifoldEnsemble]:

@@ -78,7 +78,7 @@ class GaussianMixture(Model):
             raise ValueError("constraint and drift do not go together with classes; expected None and 0.")
 
     @property
-    def latent_teacher(self) -> bool:  # type: ignore[override]
+    def latent_teacher(self) -> bool:
         """Whether the teacher sees latents instead of the inputs."""
         return self.latent
 
@@ -90,7 +90,7 @@ class GaussianMixture(Model):
         return [np.flatnonzero(np.ravel(group) == g) for g in order]
 
     @cached_property
-    def classes(self) -> Any:  # type: ignore[override]
+    def classes(self) -> Any:
         """Probabilities, labels and ratios as the closure takes them."""
         return Classes(self.weights, self.labels, self.ratios[:, [blocks[0] for blocks in self.groups]])
 

@@ -1,7 +1,7 @@
 """Models: what is learned, from what data, by which rule."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,9 +42,6 @@ class Model(Record):
     constraint: str | None = None
     drift: float = 0.0
 
-    latent_teacher: ClassVar[bool] = False  # whether the teacher sees latents instead of the inputs
-    classes: ClassVar[Any] = None  # probabilities, labels and variances of classes of inputs, where there are any
-
     def __post_init__(self):
         for name in ("activation", "teacher_activation"):
             check.kind(name, getattr(self, name), Activation, "ov.erf, ov.relu, or ov.Activation.from_function(g, dg)")
@@ -82,6 +79,16 @@ class Model(Record):
     def M(self) -> int:
         """Number of teacher units."""
         return self.v_star.size
+
+    @property
+    def latent_teacher(self) -> bool:
+        """Whether the teacher sees latents instead of the inputs."""
+        return False
+
+    @property
+    def classes(self) -> Any:
+        """Probabilities, labels and variances of classes of inputs, where there are any."""
+        return None
 
     @property
     def trains_v(self) -> bool:
