@@ -3,7 +3,8 @@ r"""Late times of perfectly learnable erf networks on any spectrum: relaxation, 
 K = M students have found their teachers, orthonormal in every block (t^l = p_l identity, mean eigenvalue one). By
 permutation symmetry four deviations per block are left, (r, g, q, c)_l: diagonal and off-diagonal entries of
 :math:`r^l - t^l` and :math:`q^l - t^l`. Defaults are those of ``committee_machine(..., normalised=True)``,
-v = v* = 1/sqrt(M); other equal weights act as a learning rate M v^2 eta. w stands for sqrt(3).
+v = v* = 1/sqrt(M); other equal weights act as a learning rate M v^2 eta. w stands for sqrt(3). :func:`matrices` and
+:func:`first_order` explain the parameters that functions share; results at several times have the shape of alpha.
 
 References
 ----------
@@ -71,6 +72,75 @@ class Window(NamedTuple):
     end: float
 
 
+class Learned(NamedTuple):
+    """K = M students at their teachers: width, learning rate, and the one that v = v* = 1/sqrt(M) would need."""
+
+    M: int
+    eta: float
+    effective: float  # M v^2 eta
+
+    @classmethod
+    def checked(cls, M, eta, v=None, v_star=None, least=1):
+        """The same from what users pass."""
+        M, eta = check.count("M", M, least), check.number("eta", eta, above=0)
+        v = M**-0.5 if v is None else check.number("v", v, above=0)
+        v_star = M**-0.5 if v_star is None else check.number("v_star", v_star, above=0)
+        if abs(v - v_star) > 1e-12 * v_star:
+            raise ValueError(
+                f"v = {v:g} and v_star = {v_star:g}; expected equal output weights: the task is learnable."
+            )
+        return cls(M, eta, eta * M * v**2)
+
+    @property
+    def unit(self):
+        """Unit a of the rates."""
+        return 2 * self.effective / (W * np.pi * self.M)
+
+    @property
+    def relaxation(self):
+        """Relaxation (2, 2) of the differences (x, y) in units of a s_l."""
+        return np.array([[2, (self.M - 1) * W], [W, 2 + (self.M - 2) * W]])
+
+    @property
+    def response(self):
+        """Response (2, 2) of the diagonal and off-diagonal entries of C to the differences (x, y), over eta^2."""
+        M = self.M
+        f1, f2 = 1 / np.sqrt(5) + (M - 1) / 3, (M - 1) / np.sqrt(2) + (M - 1) * (M - 2) / (2 * W)
+        f3, f4 = 1 / np.sqrt(2) + (M - 2) / (2 * W), 2 / 3 + 2 * (M - 2) / W + (M - 2) * (M - 3) / 4
+        return 4 / (np.pi * M) ** 2 * np.array([[f1, f2], [f3, f4]])
+
+    @property
+    def groups(self):
+        """Rates of u and d of :func:`first_order`, over s_l."""
+        return self.unit * (2 + (self.M - 1) * W), self.unit * (2 - W)
+
+    def kept_up(self, noise):
+        """Differences (X, Y), summed over the blocks, that label noise keeps up."""
+        M, eta, effective = self
+        noise, critical = check.number("noise", noise, least=0), critical_eta(M)
+        if effective >= critical:
+            limit = critical * eta / effective
+            raise ValueError(
+                f"eta = {eta:g} is not below critical_eta = {limit:.6g}, where perfect learning is unstable."
+            )
+        n = min(M, 2)  # one student has no partner
+        source = 2 * effective**2 * noise**2 * eta / (np.pi * M * effective) * np.array([1 / W, 0.5])
+        balance = self.unit * self.relaxation - effective**2 * self.response
+        x, y = np.append(np.linalg.solve(balance[:n, :n], source[:n]), 0.0)[:2]
+        return x, y
+
+    def modes(self, spectrum, x=None, y=None, X=0.0, Y=0.0):
+        """(rates, amplitudes) of the 2 L exponentials of eps_1, with x - p X and y - p Y at the start."""
+        (s, p), M = _mean_one(spectrum), self.M
+        x = p if x is None else check.array("x", x, s.shape)
+        y = np.zeros_like(s) if y is None else check.array("y", y, s.shape)
+        x, y = x - p * X, y - p * Y
+        common = (2 * W + 3 * (M - 1)) * s * (x + (M - 1) * y)
+        single = (M - 1) * (2 * W - 3) * s * (x - y)
+        rates = np.concatenate([g * s for g in self.groups])
+        return rates, self.effective / self.eta / (6 * np.pi * M) * np.concatenate([common, single])
+
+
 # linear equations -----------------------------------------------------------------------------------------------------
 
 
@@ -81,7 +151,8 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
        \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_l + s_l p_l (a H + F) \sum_j s_j
        \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_j, \qquad a = \frac{2\eta}{\sqrt3\,\pi M}
 
-    Exact (linearisation at student = teacher); for general M derived here. [WR] (16), (118) with the matrices (119) and
+    F is the noise of SGD, of second order in eta; without it the equations are the gradient flow. Exact
+    (linearisation at student = teacher); for general M derived here. [WR] (16), (118) with the matrices (119) and
     (120), which are printed for M = 2, the entries of F permuted.
 
     Parameters
@@ -93,16 +164,6 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
     v, v_star : float, optional
         Output weights of all students and all teachers, equal to each other; 1/sqrt(M) by default.
 
-    Returns
-    -------
-    Matrices
-        F is the noise of SGD, of second order in eta; without it the equations are those of gradient flow.
-
-    Raises
-    ------
-    ValueError
-        M < 2, eta <= 0, v and v_star differ.
-
     Examples
     --------
     >>> from overlaps.theory import late_time
@@ -111,10 +172,10 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
     array([[1.   , 0.866],
            [0.866, 1.   ]])
     """
-    M, eta = _effective(M, eta, v, v_star, least=2)
+    M, _, eta = pairs = Learned.checked(M, eta, v, v_star, least=2)
     n = M - 1
     G = np.zeros((4, 4))
-    G[2:, 2:] = _relaxation(M)
+    G[2:, 2:] = pairs.relaxation
     G[2:, :2] = -G[2:, 2:]
     G[:2, :2] = G[2:, 2:] / 2
     H = np.zeros((4, 4))
@@ -122,37 +183,15 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
     H[1, 2] = W / 8
     H[2:] = 2 * H[:2]
     F = np.zeros((4, 4))
-    F[2:, 2:] = eta**2 * _noise(M)
+    F[2:, 2:] = eta**2 * pairs.response
     F[2:, :2] = -2 * F[2:, 2:]
-    return Matrices(_unit(M, eta), G, H, F)
-
-
-def _unit(M, eta):
-    """Unit a of the rates."""
-    return 2 * eta / (W * np.pi * M)
-
-
-def _relaxation(M):
-    """Relaxation (2, 2) of the differences (x, y) in units of a s_l."""
-    return np.array([[2, (M - 1) * W], [W, 2 + (M - 2) * W]])
-
-
-def _noise(M):
-    """Response (2, 2) of the diagonal and off-diagonal entries of C to the differences (x, y), over eta^2."""
-    f1, f2 = 1 / np.sqrt(5) + (M - 1) / 3, (M - 1) / np.sqrt(2) + (M - 1) * (M - 2) / (2 * W)
-    f3, f4 = 1 / np.sqrt(2) + (M - 2) / (2 * W), 2 / 3 + 2 * (M - 2) / W + (M - 2) * (M - 3) / 4
-    return 4 / (np.pi * M) ** 2 * np.array([[f1, f2], [f3, f4]])
+    return Matrices(pairs.unit, G, H, F)
 
 
 def generator(
-    spectrum: Spectrum,
-    M: int,
-    *,
-    eta: float,
-    v: float | None = None,
-    v_star: float | None = None,
+    spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v_star: float | None = None,
     gradient_flow: bool = False,
-) -> Floats:
+) -> Floats:  # fmt: skip
     """Matrix (4 L, 4 L) of the linear equations of :func:`matrices`, blocks (r, g, q, c)_1, (r, g, q, c)_2, ...
 
     Its eigenvalues are those of ``ov.linearise`` at student = teacher in the permutation-symmetric sector. Exact, as
@@ -160,10 +199,8 @@ def generator(
 
     Parameters
     ----------
-    spectrum : Spectrum
-        Eigenvalues of mean one, with their weights.
-    M, eta, v, v_star
-        As in :func:`matrices`.
+    spectrum, M, eta, v, v_star
+        As in :func:`first_order`.
     gradient_flow : bool
         Leave out F.
 
@@ -187,12 +224,8 @@ def relaxation_rates(M: int) -> Floats:
 
     Parameters
     ----------
-    M : int
-        Number of students and of teachers, >= 2.
-
-    Returns
-    -------
-    ndarray, shape (4,)
+    M
+        As in :func:`matrices`.
 
     Examples
     --------
@@ -217,10 +250,8 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
 
     Parameters
     ----------
-    M : int
-        Number of students and of teachers.
-    v, v_star : float, optional
-        As in :func:`matrices`. With v = v* = 1 the result is M times smaller.
+    M, v, v_star
+        As in :func:`matrices`; also M = 1. With v = v* = 1 the result is M times smaller.
 
     Returns
     -------
@@ -233,9 +264,9 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
     >>> [round(late_time.critical_eta(M), 6) for M in (1, 2, 5)]
     [4.055779, 4.613655, 5.082242]
     """
-    M, scale = _effective(M, 1.0, v, v_star)
-    n = min(M, 2)  # one student has no partner
-    roots = eigvals(_unit(M, 1.0) * _relaxation(M)[:n, :n], _noise(M)[:n, :n])
+    M, _, scale = Learned.checked(M, 1.0, v, v_star)
+    n, one = min(M, 2), Learned(M, 1.0, 1.0)  # one student has no partner
+    roots = eigvals(one.unit * one.relaxation[:n, :n], one.response[:n, :n])
     roots = roots.real[(np.abs(roots.imag) < 1e-9 * np.abs(roots)) & (roots.real > 0)]
     return float(roots.min() / scale)
 
@@ -253,34 +284,21 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
     order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out for any
     activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
     :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with T = sum_l
-    s_l t^l and <s> C in place of C. Every fixed point, its overlaps and its error depend on the spectrum through T and
-    <s> alone, and are those of isotropic inputs at the learning rate eta <s>. Rates of escape and of approach are not.
-
-    K > M is no such case. With one superfluous student the point where it is switched off is stable; with two or more
-    it is unstable: superfluous students pair up with opposite signs and grow, where g' and hence the noise is smaller,
-    and eps_g keeps falling (K = 3, M = 1: by a factor of four between alpha = 1e3 and 1e6, no stationary value found).
-    Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
+    s_l t^l and <s> C in place of C. So every fixed point depends on the spectrum through T and <s> alone; rates of
+    escape and of approach do not. With K > M superfluous students matter: see "Late times" on the page Power-law
+    spectra. Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
 
     Parameters
     ----------
-    M : int
-        Number of students and of teachers.
-    eta : float
-        Learning rate, below :func:`critical_eta`, where the floor diverges.
+    M, eta, v, v_star
+        As in :func:`matrices`; also M = 1, and eta < :func:`critical_eta`, where the floor diverges (``ValueError``).
     noise : float
         Standard deviation of the label noise.
-    v, v_star : float, optional
-        As in :func:`matrices`.
 
     Returns
     -------
     float
         eta sigma^2 M v^2/(2 pi sqrt 3) for small eta.
-
-    Raises
-    ------
-    ValueError
-        eta >= critical_eta(M).
 
     Examples
     --------
@@ -288,24 +306,9 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
     >>> [round(late_time.noise_floor(M, eta=0.5, noise=0.1), 10) for M in (2, 3)]
     [0.0005148714, 0.0005118533]
     """
-    # test: tests/theory/test_late_time.py::test_superfluous_students_and_noise
-    x, y = _stationary(M, eta, noise, v, v_star)
-    rates, amplitudes = _modes(isotropic(), M, eta, [x], [y], v, v_star)
-    return float(amplitudes.sum())
-
-
-def _stationary(M, eta, noise, v, v_star):
-    """Differences (X, Y), summed over the blocks, that label noise keeps up."""
-    M, effective = _effective(M, eta, v, v_star)
-    noise = check.number("noise", noise, least=0)
-    limit = critical_eta(M) * eta / effective
-    if effective >= critical_eta(M):
-        raise ValueError(f"eta = {eta:g} is not below critical_eta = {limit:.6g}, where perfect learning is unstable.")
-    n = min(M, 2)  # one student has no partner
-    source = 2 * effective**2 * noise**2 * eta / (np.pi * M * effective) * np.array([1 / W, 0.5])
-    balance = _unit(M, effective) * _relaxation(M) - effective**2 * _noise(M)
-    x, y = np.append(np.linalg.solve(balance[:n, :n], source[:n]), 0.0)[:2]
-    return x, y
+    pairs = Learned.checked(M, eta, v, v_star)
+    x, y = pairs.kept_up(noise)
+    return float(pairs.modes(isotropic(), [x], [y])[1].sum())
 
 
 # errors ---------------------------------------------------------------------------------------------------------------
@@ -320,11 +323,6 @@ def differences(state: State) -> tuple[Floats, Floats]:
     ----------
     state : State
         K = M, bound to a model (``traj[-1]``).
-
-    Raises
-    ------
-    ValueError
-        K differs from M, or the state does not know its eigenvalues.
 
     Examples
     --------
@@ -349,17 +347,9 @@ def differences(state: State) -> tuple[Floats, Floats]:
 
 
 def first_order(
-    alpha: ArrayLike,
-    spectrum: Spectrum,
-    M: int,
-    *,
-    eta: float,
-    x: ArrayLike | None = None,
-    y: ArrayLike | None = None,
-    noise: float = 0.0,
-    v: float | None = None,
-    v_star: float | None = None,
-) -> Floats:
+    alpha: ArrayLike, spectrum: Spectrum, M: int, *, eta: float, x: ArrayLike | None = None,
+    y: ArrayLike | None = None, noise: float = 0.0, v: float | None = None, v_star: float | None = None,
+) -> Floats:  # fmt: skip
     r"""Error of the differences (x, y) in closed form, without the squares of R - T.
 
     .. math:: \epsilon_1(\alpha) = \frac{M v^2}{6\pi M} \sum_l s_l \Big[ (2w + 3(M-1))\, u_l\,
@@ -370,10 +360,8 @@ def first_order(
     linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows the decay by a
     fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of eps_g it is
     *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally large. These
-    contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in the end: at
-    the rate 0.240 a instead of 0.268 a for L = 1, M = 2. Exponents are not affected. In gradient flow at beta = 1, M =
-    2, eps_1/eps_g tends to 2.61 for L = 1 and 1.12 for L = 3; for L = 9 it falls slowly, 1.10, 1.03, 1.020, 1.013 at
-    eps_g = 1e-4, 1e-6, 1e-8, 1e-12. With the noise F it differs (L = 1, eta = 0.1: 2.55).
+    contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in the end;
+    exponents are not affected. The page Power-law spectra has eps_1/eps_g.
 
     Parameters
     ----------
@@ -381,16 +369,12 @@ def first_order(
         Times since (x, y) were read.
     spectrum : Spectrum
         Eigenvalues of mean one, with their weights.
-    M : int
-        Number of students and of teachers.
-    eta : float
-        Learning rate.
+    M, eta, v, v_star
+        As in :func:`matrices`.
     x, y : array_like, shape (L,), optional
         Differences (:func:`differences`); by default unlearned modes, x = p and y = 0.
     noise : float
         Standard deviation of the label noise.
-    v, v_star : float, optional
-        As in :func:`matrices`.
 
     Examples
     --------
@@ -399,27 +383,21 @@ def first_order(
     >>> bool(np.all(np.diff(late) < 0))
     True
     """
-    X, Y = _stationary(M, eta, noise, v, v_star) if noise else (0.0, 0.0)
-    rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star, X, Y)
+    pairs = Learned.checked(M, eta, v, v_star)
+    X, Y = pairs.kept_up(noise) if noise else (0.0, 0.0)
+    rates, amplitudes = pairs.modes(spectrum, x, y, X, Y)
     decay = linear_flow.decay_sum(rates, amplitudes, check.times("alpha", alpha))
     return np.asarray(decay) + (noise_floor(M, eta=eta, noise=noise, v=v, v_star=v_star) if noise else 0.0)
 
 
 def local_slope(
-    alpha: ArrayLike,
-    spectrum: Spectrum,
-    M: int,
-    *,
-    eta: float,
-    x: ArrayLike | None = None,
-    y: ArrayLike | None = None,
-    v: float | None = None,
-    v_star: float | None = None,
-) -> Floats:
-    r"""Logarithmic derivative :math:`d\ln\epsilon_1/d\ln\alpha` of :func:`first_order`.
+    alpha: ArrayLike, spectrum: Spectrum, M: int, *, eta: float, x: ArrayLike | None = None,
+    y: ArrayLike | None = None, v: float | None = None, v_star: float | None = None,
+) -> Floats:  # fmt: skip
+    r"""Logarithmic derivative :math:`d\ln\epsilon_1/d\ln\alpha` of :func:`first_order`, exact for the closed form.
 
     Close to -beta/(1 + beta) inside the :func:`windows` of a power-law spectrum; steeper between them, where the modes
-    that all students share are learned before their differences. Exact derivative of the closed form.
+    that all students share are learned before their differences.
 
     Parameters
     ----------
@@ -434,7 +412,7 @@ def local_slope(
     >>> ov.theory.late_time.local_slope([slow.start * 1e3, fast.end], spectrum, 2, eta=0.25).round(2)
     array([-0.5 , -1.21])
     """
-    rates, amplitudes = _modes(spectrum, M, eta, x, y, v, v_star)
+    rates, amplitudes = Learned.checked(M, eta, v, v_star).modes(spectrum, x, y)
     alpha = check.times("alpha", alpha)
     if not np.all(np.isfinite(alpha)):
         raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
@@ -462,17 +440,8 @@ def second_order(
     ----------
     Q, R, T : array_like, shape (..., M, M), (..., M, M), (M, M)
         Overlaps, e.g. of a trajectory.
-    v, v_star : float, optional
+    v, v_star
         As in :func:`matrices`.
-
-    Returns
-    -------
-    ndarray, shape (...)
-
-    Raises
-    ------
-    ValueError
-        Shapes differ, v and v_star differ.
 
     Examples
     --------
@@ -486,7 +455,7 @@ def second_order(
     M = T.shape[-1] if T.ndim else 0
     if T.shape != (M, M) or Q.shape[-2:] != (M, M) or R.shape != Q.shape or M == 0:
         raise ValueError(f"Q, R, T have shapes {Q.shape}, {R.shape}, {T.shape}; expected (..., M, M) twice and (M, M).")
-    M, scale = _effective(M, 1.0, v, v_star)
+    M, _, scale = Learned.checked(M, 1.0, v, v_star)
     m, rho = Q - R - R.swapaxes(-1, -2) + T, R - T
     total = np.zeros(Q.shape[:-2])
     for j in range(M):
@@ -503,14 +472,12 @@ def second_order(
 
 
 def exponent(beta: float) -> float:
-    """Exponent of the late decay on a power-law spectrum, eps_g ~ alpha^-(beta/(1 + beta)): that of linear students.
-
-    Asymptotic, L -> infinity inside the :func:`windows`.
+    """Exponent beta/(1 + beta) of the late decay in the :func:`windows` of a power law, as of linear students.
 
     Parameters
     ----------
-    beta : float
-        Exponent of the spectrum, s_l ~ l^-(1 + beta), > 0.
+    beta
+        As in :func:`overlaps.theory.linear.exponent`.
 
     Examples
     --------
@@ -546,41 +513,10 @@ def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v
     (13.93, 262144)
     """
     s, _ = _mean_one(spectrum)
-    M, eta = _effective(M, eta, v, v_star)
     s = s[s > 0]
-    common, single = (Window(float(1 / (g * s.max())), float(1 / (g * s.min()))) for g in _groups(M, eta))
+    groups = Learned.checked(M, eta, v, v_star).groups
+    common, single = (Window(float(1 / (g * s.max())), float(1 / (g * s.min()))) for g in groups)
     return common, single
-
-
-def _groups(M, eta):
-    """Rates of u and d over s_l."""
-    return _unit(M, eta) * (2 + (M - 1) * W), _unit(M, eta) * (2 - W)
-
-
-def _modes(spectrum, M, eta, x, y, v, v_star, X=0.0, Y=0.0):
-    """(rates, amplitudes) of the 2 L exponentials of eps_1, with x - p X and y - p Y at the start."""
-    s, p = _mean_one(spectrum)
-    M, eta_M = _effective(M, eta, v, v_star)
-    x = p if x is None else check.array("x", x, s.shape)
-    y = np.zeros_like(s) if y is None else check.array("y", y, s.shape)
-    x, y = x - p * X, y - p * Y
-    common = (2 * W + 3 * (M - 1)) * s * (x + (M - 1) * y)
-    single = (M - 1) * (2 * W - 3) * s * (x - y)
-    rates = np.concatenate([g * s for g in _groups(M, eta_M)])
-    return rates, eta_M / eta / (6 * np.pi * M) * np.concatenate([common, single])
-
-
-# arguments ------------------------------------------------------------------------------------------------------------
-
-
-def _effective(M, eta, v, v_star, least=1):
-    """M, and the learning rate that v = v* = 1/sqrt(M) would need: M v^2 eta."""
-    M, eta = check.count("M", M, least), check.number("eta", eta, above=0)
-    v = M**-0.5 if v is None else check.number("v", v, above=0)
-    v_star = M**-0.5 if v_star is None else check.number("v_star", v_star, above=0)
-    if abs(v - v_star) > 1e-12 * v_star:
-        raise ValueError(f"v = {v:g} and v_star = {v_star:g}; expected equal output weights: the task is learnable.")
-    return M, eta * M * v**2
 
 
 def _mean_one(spectrum):
