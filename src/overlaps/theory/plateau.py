@@ -3,8 +3,9 @@ r"""The symmetric plateau of erf networks and the escape from it, for any spectr
 On the plateau all students are equal, :math:`w_k = \sum_n c_n w^*_n`: one student of weight K v at its fixed point. The
 dynamics enters through the moments of the teacher, :math:`T^{(j)} = \sum_l s_l^j t^l`: T = T^(1) sets the heights,
 T2 = T^(2) the rates of escape. Everything here is gradient flow (first order in eta), for students with equal output
-weights v. Defaults are those of ``committee_machine(..., normalised=True)``: K = M, v = sqrt(M)/K, v* = 1/sqrt(M); the
-library's soft committee machine has v = v* = 1.
+weights v, and exact for N -> infinity where no approximation is named. Defaults are those of
+``committee_machine(..., normalised=True)``: K = M, v = sqrt(M)/K, v* = 1/sqrt(M); the library's soft committee machine
+has v = v* = 1. :func:`plateau` and :func:`symmetric_plateau` explain the parameters that functions share.
 
 A *symmetric* teacher has equal diagonal entries T_nn = T1 and equal entries T_nm = D1/(M - 1) beside them: D1 is the
 sum of a row without its diagonal entry.
@@ -73,6 +74,54 @@ class Plateau(NamedTuple):
     eps_g: float
 
 
+class Committee(NamedTuple):
+    """Equal students before any teacher: covariance T (M, M) of its fields, K students of weight v, weights v* (M,)."""
+
+    T: np.ndarray
+    K: int
+    v: float
+    v_star: np.ndarray
+
+    @classmethod
+    def checked(cls, T, K, v, v_star):
+        """The same from what users pass."""
+        T = _moment("T", T, "M")
+        M = len(T)
+        K, v, v_star = _layers(M, K, v, v_star)
+        v_star = check.array("v_star", np.full(M, v_star) if np.ndim(v_star) == 0 else v_star, (M,))
+        if not np.any(v_star):
+            raise ValueError("v_star is zero; expected a teacher with an output.")
+        return cls(T, K, v, v_star)
+
+    def closure(self, Q, R):
+        """Closure of one student that stands for all equal ones, at eta = 1."""
+        K, v, v_star = self[1:]
+        one = committee_machine(1, len(self.T), activation=erf, v=[K * v], v_star=v_star, eta=1.0, gradient_flow=True)
+        return closure(one, [[Q]], [R], self.T)
+
+    def residual(self, c):
+        """Velocity of the heights c, which is zero on the plateau."""
+        f = self.closure(*moments(c, self.T))
+        return f.A[0, 0] * c + f.B[0]
+
+    def plateau(self):
+        """The heights, from those of the nearest symmetric teacher."""
+        T, v_star = self.T, self.v_star
+        T1, D1 = row_averages(T)
+        symmetric = _symmetric_c(len(T), max(T1, 1e-12), max(D1, -0.99 * max(T1, 1e-12)))
+        found = root(self.residual, symmetric * v_star / np.mean(np.abs(v_star)), tol=1e-15)
+        c = found.x
+        Q, R = moments(c, T)
+        error, f = np.max(np.abs(self.residual(c))), self.closure(Q, R)
+        if not error <= RESIDUAL * np.max(np.abs(f.B)):
+            raise ValueError(
+                f"no plateau of equal students was found: the residual is {error:.1e} "
+                f"({' '.join(found.message.split())}). Expected teachers with output weights of one sign; check T and "
+                "v_star."
+            )
+        return Plateau(c, float(Q), R, max(f.eps_g, 0.0))  # a difference, which rounding may make negative
+
+
 # heights --------------------------------------------------------------------------------------------------------------
 
 
@@ -83,8 +132,8 @@ def plateau(
 
     .. math:: c\, A(Q, R) + B(Q, R) = 0, \qquad Q = c^T T c, \quad R = T c
 
-    with the closure A (a number), B (M,) of one student that stands for all: its weight is K v. Exact for N -> infinity
-    in gradient flow, for any blocks t^l with this T. Replaces the approximations (95), (96) of [WR]; derived here.
+    with the closure A (a number), B (M,) of one student that stands for all: its weight is K v. Exact for any blocks
+    t^l with this T. Replaces the approximations (95), (96) of [WR]; derived here.
 
     Parameters
     ----------
@@ -110,53 +159,20 @@ def plateau(
     >>> round(point.Q, 12), point.R.round(6)  # 1/(2M - 1), 1/sqrt(M (2M - 1))
     (0.333333333333, array([0.408248, 0.408248]))
     """
-    T, K, v, v_star = _checked(T, K, v, v_star)
-    M = len(T)
-
-    def at(c):
-        Q, R = moments(c, T)
-        return _all_in_one(Q, R, T, K, v, v_star)
-
-    def residual(c):
-        f = at(c)
-        return f.A[0, 0] * c + f.B[0]
-
-    T1, D1 = row_averages(T)
-    symmetric = _symmetric_c(M, max(T1, 1e-12), max(D1, -0.99 * max(T1, 1e-12))) * v_star / np.mean(np.abs(v_star))
-    found = root(residual, symmetric, tol=1e-15)
-    c = found.x
-    error, f = np.max(np.abs(residual(c))), at(c)
-    if not error <= RESIDUAL * np.max(np.abs(f.B)):
-        raise ValueError(
-            f"no plateau of equal students was found: the residual is {error:.1e} ({' '.join(found.message.split())}). "
-            "Expected teachers with output weights of one sign; check T and v_star."
-        )
-    Q, R = moments(c, T)
-    return Plateau(c, float(Q), R, max(f.eps_g, 0.0))  # a difference, which rounding may make negative
-
-
-def _all_in_one(Q, R, T, K, v, v_star):
-    """Closure of one student that stands for all equal ones, at eta = 1."""
-    one = committee_machine(1, len(T), activation=erf, v=[K * v], v_star=v_star, eta=1.0, gradient_flow=True)
-    return closure(one, [[Q]], [R], T)
+    return Committee.checked(T, K, v, v_star).plateau()
 
 
 def symmetric_plateau(
-    M: int,
-    *,
-    T1: float = 1.0,
-    D1: float = 0.0,
-    K: int | None = None,
-    v: float | None = None,
+    M: int, *, T1: float = 1.0, D1: float = 0.0, K: int | None = None, v: float | None = None,
     v_star: float | None = None,
-) -> "Plateau":
+) -> "Plateau":  # fmt: skip
     r"""Heights of the plateau for a symmetric teacher, in closed form.
 
     .. math:: Q = \frac{T_1 + D_1}{M(1 + T_1) - T_1 - D_1}, \qquad R = \sqrt{(T_1 + D_1)\,Q/M}, \qquad
        \frac{\pi\,\epsilon_g}{M v_*^2} = \arcsin\frac{T_1}{1+T_1} + (M-1)\arcsin\frac{D_1}{(M-1)(1+T_1)}
        - M \arcsin\frac{T_1+D_1}{M(1+T_1)}
 
-    Exact for N -> infinity in gradient flow. [WR] Eqs. (13), (97) and (99), whose printed middle term depends on the
+    [WR] Eqs. (13), (97) and (99), whose printed middle term depends on the
     convention for D.
 
     Parameters
@@ -282,11 +298,6 @@ def plateau_state(model: Model, start: State) -> State:
     State
         A fixed point of the gradient flow; at finite eta a good guess for ``ov.fixed_point``.
 
-    Raises
-    ------
-    ValueError
-        The model is none of these.
-
     Examples
     --------
     >>> import overlaps as ov
@@ -347,10 +358,10 @@ def curvature(
     array([[-0.016437,  0.016437],
            [ 0.016437, -0.016437]])
     """
-    T, K, v, v_star = _checked(T, K, v, v_star)
+    T, K, v, v_star = setting = Committee.checked(T, K, v, v_star)
     if K < 2:
         raise ValueError(f"K = {K}; expected at least 2 students: one alone has no symmetry to break.")
-    c, Q, R, _ = plateau(T, K=K, v=v, v_star=v_star)
+    c, Q, R, _ = setting.plateau()
     one, c0 = 1 + np.diag(T), 2 / np.pi
     D = (1 + Q) * one - R**2
     # derivatives of E[F_k lambda_k], E[F_k nu_m] for students that differ, with respect to their own Q_kk, R_km
@@ -366,19 +377,14 @@ def curvature(
 
 
 def escape_matrix(
-    T: ArrayLike,
-    T2: ArrayLike,
-    *,
-    eta: float,
-    K: int | None = None,
-    v: float | None = None,
+    T: ArrayLike, T2: ArrayLike, *, eta: float, K: int | None = None, v: float | None = None,
     v_star: float | ArrayLike | None = None,
-) -> Floats:
+) -> Floats:  # fmt: skip
     r"""Matrix Gamma of the symmetry breaking, :math:`d\rho_k/d\alpha = \Gamma \rho_k` for every student k.
 
     .. math:: \Gamma = -\eta\, T^{(2)} S
 
-    with the curvature S of :func:`curvature` and :math:`\rho_k` as there. Exact for N -> infinity in gradient flow,
+    with the curvature S of :func:`curvature` and :math:`\rho_k` as there. Exact,
     derived here. For symmetric teachers it is the growth of one number of [WR] (14), (112), (114), at the rate eta g_r
     times the eigenvalue (113).
 
@@ -390,10 +396,6 @@ def escape_matrix(
         Learning rate.
     K, v, v_star
         As in :func:`plateau`; K >= 2.
-
-    Returns
-    -------
-    ndarray, shape (M, M)
 
     Examples
     --------
@@ -409,19 +411,14 @@ def escape_matrix(
 
 
 def escape_rates(
-    T: ArrayLike,
-    T2: ArrayLike,
-    *,
-    eta: float,
-    K: int | None = None,
-    v: float | None = None,
+    T: ArrayLike, T2: ArrayLike, *, eta: float, K: int | None = None, v: float | None = None,
     v_star: float | ArrayLike | None = None,
-) -> Floats:
+) -> Floats:  # fmt: skip
     """Growth rates of the differences of students, largest first (M,).
 
     Eigenvalues of :func:`escape_matrix`, real and at most M - 1 of them positive; each is (K - 1)-fold in the full
     dynamics. The largest decides when the plateau is left, the smaller ones are those of the plateaus that follow.
-    Exact for N -> infinity in gradient flow, derived here. eps_g leaves the plateau at twice the rate.
+    Exact, derived here. eps_g leaves the plateau at twice the rate.
 
     Parameters
     ----------
@@ -443,17 +440,9 @@ def escape_rates(
 
 
 def escape_time(
-    M: int,
-    *,
-    eta: float,
-    T2: float,
-    T1: float = 1.0,
-    D1: float = 0.0,
-    D2: float = 0.0,
-    K: int | None = None,
-    v: float | None = None,
-    v_star: float | ArrayLike | None = None,
-) -> float:
+    M: int, *, eta: float, T2: float, T1: float = 1.0, D1: float = 0.0, D2: float = 0.0, K: int | None = None,
+    v: float | None = None, v_star: float | ArrayLike | None = None,
+) -> float:  # fmt: skip
     r"""Escape time 1/gamma for a symmetric teacher, whose M - 1 rates coincide.
 
     .. math:: \gamma = \eta M v v_*\, \frac{2\,Y}{\pi \sqrt{X - Y}\,(X + Y)^{3/2}} \Big(T_2 - \frac{D_2}{M-1}\Big),
@@ -465,14 +454,12 @@ def escape_time(
 
     Parameters
     ----------
-    M : int
-        Number of teachers, >= 2.
     eta : float
         Learning rate.
     T2, D2 : float
         Diagonal entry of T^(2), and sum of the others in a row.
-    T1, D1, K, v, v_star
-        As in :func:`symmetric_plateau`; K >= 2.
+    M, T1, D1, K, v, v_star
+        As in :func:`symmetric_plateau`; M, K >= 2.
 
     Examples
     --------
@@ -493,14 +480,9 @@ def escape_time(
 
 
 def descent_time(
-    state: State,
-    *,
-    eta: float,
-    K: int | None = None,
-    v: float | None = None,
-    v_star: float | ArrayLike | None = None,
-    excess: float = 0.1,
-) -> float:
+    state: State, *, eta: float, K: int | None = None, v: float | None = None,
+    v_star: float | ArrayLike | None = None, excess: float = 0.1,
+) -> float:  # fmt: skip
     r"""Time until equal small students have come down to the plateau, eps_g = (1 + excess) of its height.
 
     .. math:: \epsilon_g(\alpha) - \epsilon_g^{\rm plateau}
@@ -508,17 +490,14 @@ def descent_time(
 
     with :math:`-\eta a/K` the coefficient A of a student on the plateau and c its heights. On power-law spectra with as
     many eigenvalues as inputs, small eigenvalues make the descent as long as the plateau, or longer. Asymptotic:
-    linearised at the plateau, without the first fast modes; derived here. Within 5 % of the integrated equations of
-    equal students at K = 3, M = 2, L = N = 48, beta = 0.25.
+    linearised at the plateau, without the first fast modes; derived here.
 
     Parameters
     ----------
-    state : State
-        Gives the blocks of the teacher; it must know its eigenvalues, as in :func:`teacher_moments`.
-    eta : float
-        Learning rate.
-    K, v, v_star
-        As in :func:`plateau`.
+    state
+        As in :func:`teacher_moments`.
+    eta, K, v, v_star
+        As in :func:`escape_matrix`.
     excess : float
         What counts as near, relative to the height.
 
@@ -535,11 +514,10 @@ def descent_time(
     >>> round(ov.theory.plateau.descent_time(state, eta=0.1), 1)
     164.9
     """
-    # test: tests/theory/test_plateau.py::test_descent_of_equal_students
     eta, excess = check.number("eta", eta, above=0), check.number("excess", excess, above=0)
-    T, K, v, v_star = _checked(teacher_moments(state, [1])[0], K, v, v_star)
-    point = plateau(T, K=K, v=v, v_star=v_star)
-    a = -_all_in_one(point.Q, point.R, T, K, v, v_star).A[0, 0]
+    setting = Committee.checked(teacher_moments(state, [1])[0], K, v, v_star)
+    point, K = setting.plateau(), setting.K
+    a = -setting.closure(point.Q, point.R).A[0, 0]
     weights, rates = 0.5 * a * state.s * (point.c @ state.plain[2] @ point.c), 2 * eta * a * state.s / K
     target, total = excess * point.eps_g, weights.sum()
     if point.eps_g <= RESIDUAL * total:
@@ -556,10 +534,9 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
     .. math:: \alpha_P - \alpha_0 = \frac1\gamma\Big(D + \tfrac12 \ln\frac{N}{\sigma_J^2}\Big)
 
     Heuristic ([WR] (12), (117)): differences grow from their initial size student_scale/sqrt(N) to order one at the
-    rate gamma. Measured up to eps_g = 0.9 of the plateau: D = -2 to 1 for L << N. For L ~ N it is no number of order
-    one: 5 to 11 in draws at M = 4, L = N = 512 (beta = 0.25). In four of five the descent is longer than the plateau;
-    the local slope of eps_g is then never flatter than alpha^-0.2. The worked
-    example of [WR] halves the escape time, which D = 2.47 makes up for.
+    rate gamma. D is -2 to 1 for L << N, up to eps_g = 0.9 of the plateau; for L ~ N it is no number of order one, and
+    often the descent is longer than the plateau (see the page Power-law spectra). The worked example of [WR] halves the
+    escape time, which D = 2.47 makes up for.
 
     Parameters
     ----------
@@ -585,9 +562,6 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
     >>> round(plateau.length(0.01, N=1000, student_scale=0.01), 1)
     805.9
     """
-    # test: tests/theory/test_plateau.py::test_length_of_the_plateau
-    # test: tests/theory/test_plateau.py::test_no_plateau_forms_where_length_warns
-    # test: tests/theory/test_plateau.py::test_length_warns_where_the_descent_merges_with_the_escape
     rate, N = check.number("rate", rate, above=0), check.count("N", N)
     scale = check.number("student_scale", student_scale, above=0, hint="Equal students would stay for ever.")
     alpha = float((check.number("D", D) + 0.5 * np.log(N / scale**2)) / rate)
@@ -609,12 +583,8 @@ def wide_escape_time(M: int, *, eta: float, T2: float) -> float:
 
     Parameters
     ----------
-    M : int
-        Number of students and of teachers.
-    eta : float
-        Learning rate.
-    T2 : float
-        Diagonal entry of T^(2).
+    M, eta, T2
+        As in :func:`escape_time`.
 
     Examples
     --------
@@ -663,16 +633,6 @@ def _layers(M, K, v, v_star):
     K = M if K is None else check.count("K", K)
     v = np.sqrt(M) / K if v is None else check.number("v", v, above=0, hint="One number: all v_k are equal.")
     return K, v, 1 / np.sqrt(M) if v_star is None else v_star
-
-
-def _checked(T, K, v, v_star):
-    T = _moment("T", T, "M")
-    M = len(T)
-    K, v, v_star = _layers(M, K, v, v_star)
-    v_star = check.array("v_star", np.full(M, v_star) if np.ndim(v_star) == 0 else v_star, (M,))
-    if not np.any(v_star):
-        raise ValueError("v_star is zero; expected a teacher with an output.")
-    return T, K, v, v_star
 
 
 def _moment(name, T, M):
