@@ -285,11 +285,11 @@ FAULTS = {
         "integrators/test_drift.py::test_tracking_error_is_where_the_flow_ends",
     ),
     "noise_of_frozen_features": Fault(
-        "theory/scaling/exact.py", "noise=np.sqrt(self.noise**2 + 2 * F),", "noise=np.sqrt(self.noise**2 + F),",
+        "theory/scaling/law.py", "noise=np.sqrt(self.noise**2 + 2 * F),", "noise=np.sqrt(self.noise**2 + F),",
         "theory/scaling/test_law.py::test_error_is_that_of_the_dense_equations",
     ),
     "border_of_a_phase": Fault(
-        "theory/scaling/problem.py", "twice <= 1 + self.beta", "twice <= 2 + self.beta",
+        "theory/scaling/law.py", "twice <= 1 + self.beta", "twice <= 2 + self.beta",
         "theory/scaling/test_law.py::test_phases_have_the_exponents_of_the_exact_errors",
     ),
     "amplitude_of_the_steps": Fault(

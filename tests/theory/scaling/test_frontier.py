@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from overlaps.theory.scaling import Law, best_eta
-from overlaps.theory.scaling.frontier import end_of_learning
+from overlaps.theory.scaling.terms import end_of_learning
 
 
 def operations(law, C):

@@ -13,9 +13,7 @@ derived here.
 """
 
 from .fit import Fit, fit
-from .frontier import Frontier, best_eta
-from .law import Law
-from .problem import Exponents, Phase
-from .terms import Terms
+from .law import Exponents, Law, Phase
+from .terms import Frontier, Terms, best_eta
 
 __all__ = ["Exponents", "Fit", "Frontier", "Law", "Phase", "Terms", "best_eta", "fit"]
