@@ -30,7 +30,7 @@ INNER = {
     "activations.classification", "flow.twins", "models.rows", "integrators.evolve", "results.certified",
     "results.descriptions", "simulators.classes", "simulators.direct", "simulators.rates",
     "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
-    "theory.linear.optimal", "theory.linear.tracking",
+    "theory.linear.data_set", "theory.linear.optimal", "theory.linear.tracking",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
     "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",
     "theory.quadratic.selection", "theory.quadratic.spheres",

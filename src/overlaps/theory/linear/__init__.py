@@ -15,7 +15,8 @@ initial distance    sigma_J^2 sum_k v_k^2 + sum_m v*_m^2  1 + sigma_J^2 M / K
 :func:`eta_critical`, :func:`sgd_mean`.  Gradient flow: :func:`flow_error`, :func:`flow_overlaps`.  Power-law spectra in
 gradient flow: :func:`integral_error`, :func:`integral_bound`, :func:`power_law_error`, :func:`window`,
 :func:`exponent`; a finite learning rate multiplies them by :func:`amplitude`.  The best learning rate under label
-noise: :func:`optimal_error`, :func:`optimal_eta`.  Behind a teacher that drifts: :func:`tracking_error`.
+noise: :func:`optimal_error`, :func:`optimal_eta`.  Behind a teacher that drifts: :func:`tracking_error`.  On a finite
+data set, where samples are seen again: :func:`seen_again`.
 
 The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.
 
@@ -24,11 +25,12 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
 """
 
-from . import flow, optimal, tracking
+from . import data_set, flow, optimal, tracking
 from . import modes as _modes
+from .data_set import *
 from .flow import *
 from .modes import *
 from .optimal import *
 from .tracking import *
 
-__all__ = [*flow.__all__, *_modes.__all__, *optimal.__all__, *tracking.__all__]
+__all__ = [*data_set.__all__, *flow.__all__, *_modes.__all__, *optimal.__all__, *tracking.__all__]
