@@ -437,7 +437,7 @@ class Law(Record):
         return four_terms(self, times, self.trained(N_l))
 
     def asymptote(self, alpha: ArrayLike, N_l: int | None = None) -> Floats:
-        """Sum of the four :meth:`terms`.
+        """Sum of the four :meth:`terms` at times alpha > 0.
 
         *Asymptotic*. At zeta = 1000, beta = 1, eta = 1, L = 4000 within 0.3 % of :meth:`error` for sources from 0 to 1.
 
