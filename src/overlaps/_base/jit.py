@@ -9,22 +9,23 @@ Kernels fill arrays entry by entry (``flow.copy``): with ``y[:] = x`` numba comp
 shapes, which takes seconds, in every process that compiles one.
 ``fast=True`` allows fused multiply-adds and reordered sums but keeps nan and inf: a diverging run must show itself.
 ``nogil=True``: simulators may run in threads.
+``cost``: estimated seconds of a call without compilation, a function of the arguments.  Calls from Python then run as
+Python until compilation pays (``tiers``); ``python`` is a form for that in place of its text, usually of NumPy.
 """
-
-import threading
 
 from numba import njit
 
 from . import compiling as compiling  # says when it takes long
 from .keeping import keep
+from .tiers import cold, lock
 
 FAST = {"contract", "arcp", "nsz", "reassoc"}
 
 
-def jit(function=None, *, fast=False, inline=False, bare=False):
+def jit(function=None, *, fast=False, inline=False, bare=False, cost=None, python=None):
     """Compile a module-level function with the options above."""
     if function is None:
-        return lambda f: jit(f, fast=fast, inline=inline, bare=bare)
+        return lambda f: jit(f, fast=fast, inline=inline, bare=bare, cost=cost, python=python)
     options = {
         "error_model": "numpy",
         "fastmath": FAST if fast else False,
@@ -35,10 +36,10 @@ def jit(function=None, *, fast=False, inline=False, bare=False):
     kernel = njit(**options)(function)
     if hasattr(kernel, "compile"):  # without compilation kernels are plain functions
         keep(kernel)
+        kernel.python = python
+        if cost is not None:
+            cold(kernel, cost)
     return kernel
-
-
-lock = threading.RLock()  # of all compilation that this package asks for: numba's own does not cover "is it compiled?"
 
 
 def compile_once(kernel, signature):

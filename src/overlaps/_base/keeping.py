@@ -175,6 +175,10 @@ class KernelCache(FunctionCache):
         key = hashlib.sha256(repr((str(sig), context.codegen().magic_tuple())).encode()).hexdigest()
         return Path(folder(), f"{self._stem}-{key[:DIGITS]}.nbc")
 
+    def holds(self, sig):
+        """Whether machine code for a signature lies on the disk."""
+        return folder() is not None and self.file(sig, self._kernel.targetctx).exists()
+
     def flush(self):
         """Forget what is kept of this kernel, for every signature."""
         for path in Path(folder()).glob(f"{self._stem}-*.nbc") if folder() else ():

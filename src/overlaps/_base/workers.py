@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .tiers import settle
+
 __all__ = ["WORKER_DIED", "evaluate", "in_threads", "run_here", "run_pool"]
 
 WORKER_DIED = (
@@ -22,6 +24,7 @@ WORKER_DIED = (
 
 def evaluate(function, point, seed):
     """(value, None) or (None, exception); runs in the worker, and nothing that happens in a point leaves it."""
+    settle()  # a point has the same digits in whatever worker it is evaluated
     extra = {} if seed is None else {"rng": np.random.default_rng(seed)}
     with _interrupts() as seen:
         try:

@@ -11,6 +11,7 @@ this is I_4 of Saad and Solla (1995), one arcsine per pair (c, d) instead of thr
 """
 
 import math
+from functools import cache
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from .._base.jit import jit
 from ..gaussian.elementary import HALF_PI, p
 from ..gaussian.two_point import ERF, PI, two_point
 from ._first_order import (
+    closure_cost,
+    derivatives_cost,
     fill_first_order,
     first_order_derivatives,
     mean_hessian,
@@ -85,7 +88,7 @@ def erf_C_derivatives(S, w, K, teacher, eta, noise, dC):
     readout_product(X, w, K, n, eta * eta, dC)
 
 
-@jit
+@jit(cost=derivatives_cost)
 def erf_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
     first_order_derivatives(S, w, K, ERF, teacher, eta, eta_v, dA, dB, ddv)
@@ -248,7 +251,43 @@ def _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, d
     return _closure_in(room, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
 
 
-@jit(bare=True)
+@cache
+def _pairs_of(K):
+    return np.tril_indices(K)
+
+
+def _erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    n = S.shape[0]
+    if teacher != ERF:
+        return _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
+    w, s = w[:n], S.diagonal()
+    one, ww = 1.0 + s, np.multiply.outer(w, w)
+    root = 1.0 / np.sqrt(np.add.outer(one, s) + (np.multiply.outer(s, s) - S * S))
+    gradient = (2 / PI) * (np.arcsin(S / np.sqrt(np.multiply.outer(one, one))) @ w)
+    H = (2 / PI) * (ww * root)
+    H.ravel()[:: n + 1] -= (2 / PI) * w / one * ((S * root) @ w)
+    A[:], B[:], dv[:] = -eta * H[:K, :K], -eta * H[:K, K:], -eta_v * gradient[:K]
+    if second_order:
+        a, b = _pairs_of(K)
+        det = np.where(a == b, one[a] + s[a], one[a] + s[b] + (s[a] * s[b] - S[a, b] ** 2))
+        first, inverse = 1.0 / one[a], 1.0 / np.sqrt(det)
+        e = S[a] * np.sqrt(first)[:, None]
+        f = (S[b] - (S[a, b] * first)[:, None] * S[a]) * (np.sqrt(one[a]) * inverse)[:, None]
+        St = S - e[:, :, None] * e[:, None] - f[:, :, None] * f[:, None]
+        norm = 1.0 / np.sqrt(1.0 + np.einsum("pii->pi", St))
+        St *= norm[:, :, None] * norm[:, None]
+        square = (2 / PI) * (np.arcsin(St).reshape(-1, n * n) @ ww.ravel())
+        C[a, b] = C[b, a] = eta * eta * (2 / PI) * ww[a, b] * (square + noise * noise) * inverse
+    return 0.5 * float(w @ gradient)
+
+
+def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
+    if teacher != ERF:
+        return closure_cost(S, w, K, teacher, eta, eta_v, noise, second_order)
+    return 6e-5 + 1e-8 * K * K * len(S) ** 2
+
+
+@jit(bare=True, python=_erf_closure, cost=_seconds)
 def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
     end = n + erf_room(n)

@@ -13,7 +13,20 @@ integer code of the teacher's activation (``two_point``).
 import numpy as np
 
 from .._base.jit import jit
+from .._base.tiers import small
 from ..gaussian.two_point import same_field, two_point, two_point_derivatives
+
+
+def closure_cost(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
+    """Seconds of a closure in closed form without compilation."""
+    n = len(S)
+    return 3e-5 + 4e-6 * n * n + (6e-6 * K * K * (3 + n * n / 10) if second_order else 0.0)
+
+
+def derivatives_cost(S, w, K, *_):
+    """Seconds of the derivatives of a closure without compilation."""
+    n = len(S)
+    return 1e-4 + 2e-5 * n * n * (1 + K * K / 2)
 
 
 @jit(bare=True)
@@ -69,7 +82,7 @@ def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv):
     return fill_first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H), H
 
 
-@jit(bare=True)
+@jit(bare=True, cost=small)
 def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
     """Fill A, B, dv from E[g_i g_j] (n, n), E[g_k' g_j'] (K, n), E[g_k'' g_j] (K, n); return eps_g."""
     n, eps_g = w.size, 0.0
@@ -90,7 +103,7 @@ def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
     return eps_g
 
 
-@jit(bare=True)
+@jit(bare=True, cost=small)
 def assemble_square(w, K, square, dd, eta, noise, C):
     """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l']."""
     for k in range(K):

@@ -4,7 +4,14 @@ import numpy as np
 
 from .._base.jit import jit
 from ..gaussian.two_point import LINEAR
-from ._first_order import eps_derivatives, first_order, first_order_derivatives, readout_product
+from ._first_order import (
+    closure_cost,
+    derivatives_cost,
+    eps_derivatives,
+    first_order,
+    first_order_derivatives,
+    readout_product,
+)
 
 
 @jit
@@ -15,7 +22,7 @@ def linear_C(w, K, eta, noise, eps_g, C):
             C[k, j] = eta * eta * w[k] * w[j] * (2 * eps_g + noise * noise)
 
 
-@jit
+@jit(cost=closure_cost)
 def linear_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     eps_g, _ = first_order(S, w, K, LINEAR, teacher, eta, eta_v, A, B, dv)
     if second_order:
@@ -34,7 +41,7 @@ def linear_C_derivatives(S, w, K, teacher, eta, noise, dC):
     readout_product(X, w, K, S.shape[0], eta * eta, dC)
 
 
-@jit
+@jit(cost=derivatives_cost)
 def linear_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
     first_order_derivatives(S, w, K, LINEAR, teacher, eta, eta_v, dA, dB, ddv)

@@ -5,6 +5,8 @@ import numpy as np
 from .._base.jit import jit
 from ..gaussian.two_point import QUADRATIC
 from ._first_order import (
+    closure_cost,
+    derivatives_cost,
     first_order,
     first_order_derivatives,
     loss_derivatives,
@@ -38,7 +40,7 @@ def quadratic_C(S, w, K, H, eta, noise, eps_g, C):
             C[k, j] = C[j, k] = 4 * eta * eta * w[k] * w[j] * total
 
 
-@jit
+@jit(cost=closure_cost)
 def quadratic_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     eps_g, H = first_order(S, w, K, QUADRATIC, teacher, eta, eta_v, A, B, dv)
     if second_order:
@@ -88,7 +90,7 @@ def quadratic_C_derivatives(S, w, K, teacher, eta, noise, where, value, count, d
     readout_product(X, w, K, n, 4 * eta * eta, dC)
 
 
-@jit
+@jit(cost=derivatives_cost)
 def quadratic_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
     where, value, count = first_order_derivatives(S, w, K, QUADRATIC, teacher, eta, eta_v, dA, dB, ddv)

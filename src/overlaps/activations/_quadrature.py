@@ -10,12 +10,14 @@ E[he_r(u) h(sigma_b u)], as long as it ends; the plane is integrated where wide 
 """
 
 import math
+from functools import cache
 
 import numpy as np
 
 from .._base.jit import jit
+from .._base.tiers import small
 from ..gaussian.rules import factor, graded, widening
-from ..gaussian.tables import NOTHING, read, read_both
+from ..gaussian.tables import NOTHING, read, read_array, read_both
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
 PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # the largest settle tanh at a variance of 60
@@ -39,7 +41,24 @@ def stein(table, integral, variance, covariance, slopes):
     return (integral - covariance * slopes) / variance if variance > 0.0 else np.nan
 
 
-@jit(fast=True)
+@cache
+def _hermite(n):
+    """Nodes (2 n,), their weights, and he_r there (n, 2 n), r! he_r^2 normalised to one."""
+    u = WIDE * ((2 * np.arange(2 * n) + 1) / (2 * n) - 1)
+    he, before = np.ones((n, 2 * n)), np.zeros(2 * n)
+    for r in range(n - 1):
+        he[r + 1] = (u * he[r] - math.sqrt(r) * before) / math.sqrt(r + 1)
+        before = he[r]
+    return u, WIDE / n * np.exp(-0.5 * u * u) / SQRT_2PI, he
+
+
+def _fill_modes(table, sigma, n, values, modes):
+    u, p, he = _hermite(n)
+    values[:] = p * read_array(table, sigma * u, 3)
+    modes[:] = values @ he.T
+
+
+@jit(fast=True, python=_fill_modes)
 def fill_modes(table, sigma, n, values, modes):
     """Fill values (3, 2 n) = p (g, g', g'') on 2 n nodes, and modes (3, n) = E[he_r(u) g(sigma u)] and so on."""
     N = 2 * n
@@ -64,7 +83,13 @@ def fill_modes(table, sigma, n, values, modes):
             he[i] = following
 
 
-@jit(fast=True)
+def _same(table, sigma, n, values):
+    g, dg = read_array(table, sigma * _hermite(n)[0], 2)
+    gg, dd, hh = values[0] @ g, values[1] @ dg, values[2] @ g
+    return gg, dd, stein(table, hh, sigma * sigma, sigma * sigma, dd)
+
+
+@jit(fast=True, python=_same)
 def same(table, sigma, n, values):
     """E[g g], E[g' g'], E[g'' g] of one field, from the values of its modes."""
     gg = dd = hh = 0.0
@@ -76,7 +101,17 @@ def same(table, sigma, n, values):
     return gg, dd, stein(table, hh, sigma * sigma, sigma * sigma, dd)
 
 
-@jit(fast=True)
+def _mehler_pair(f, h, saa, sbb, sab, x, y):
+    rho = sab / math.sqrt(saa * sbb) if saa > 0.0 and sbb > 0.0 else 0.0
+    power = min(max(rho, -1.0), 1.0) ** np.arange(x.shape[1])
+    terms = power * np.array([x[0] * y[0], x[1] * y[1], x[2] * y[0], x[0] * y[2]])
+    gg, dd, hf, fh = terms.sum(axis=1).tolist()
+    sizes = np.abs(terms).max(axis=0)
+    ended = not sizes[-4:].max() > TAIL * sizes.sum()
+    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd), ended
+
+
+@jit(fast=True, python=_mehler_pair)
 def mehler_pair(f, h, saa, sbb, sab, x, y):
     """E[f h], E[f' h'], E[f'' h], E[f h''] from modes x, y (3, n), and whether the sums have ended."""
     rho = sab / math.sqrt(saa * sbb) if saa > 0.0 and sbb > 0.0 else 0.0
@@ -98,7 +133,21 @@ def mehler_pair(f, h, saa, sbb, sab, x, y):
     return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd), not last > TAIL * size
 
 
-@jit(fast=True)
+def _plane_pair(f, h, saa, sbb, sab, n):
+    slope = sab / saa if saa > 0.0 else 0.0
+    spread = math.sqrt(max(sbb - slope * sab, 0.0))
+    m = n if spread > 0.0 else 1
+    u, p, _ = _hermite(n)
+    x = 9.0 * ((2 * np.arange(m) + 1) / m - 1)
+    q = 18.0 / m * np.exp(-0.5 * x * x) / SQRT_2PI if m > 1 else np.ones(1)
+    a = math.sqrt(saa) * u
+    h0, h1, h2 = read_array(h, slope * a[:, None] + spread * x, 3) @ q
+    g, dg, third = read_array(f, a, 3)
+    gg, dd, hf, fh = (p * g) @ h0, (p * dg) @ h1, (p * third) @ h0, (p * g) @ h2
+    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd)
+
+
+@jit(fast=True, python=_plane_pair)
 def plane_pair(f, h, saa, sbb, sab, n):
     """The same four integrals by the midpoint rule in the plane, on the nodes of ``same`` along a; saa >= sbb."""
     slope = sab / saa if saa > 0.0 else 0.0
@@ -175,7 +224,14 @@ def closed_pair(f, h, saa, sbb, sab):
     return gg, dd, hf, fh
 
 
-@jit
+def _tables_cost(S, K, student, teacher, student_mixture, teacher_mixture, n, u, *_):
+    """Seconds without compilation, most of them where a partner is a sum of closed forms."""
+    closed = (student_mixture.size > 0) + (teacher_mixture.size > 0)
+    size = len(S)
+    return size * size * (1e-4 + (2e-6 * u.size if closed == 1 else 0.0)) + size * 3e-4
+
+
+@jit(cost=_tables_cost)
 def fill_tables(S, K, student, teacher, student_mixture, teacher_mixture, n, u, p, gg, dd, hh):
     """Fill gg = E[g_i g_j] (n, n), dd = E[g_k' g_j'] (K, n), hh = E[g_k'' g_j] (K, n); (u, p) is a graded rule."""
     size = S.shape[0]
@@ -277,7 +333,7 @@ def tensor_square(S, w, K, student, teacher, n):
     return square
 
 
-@jit
+@jit(cost=small)
 def changed(S, scale, tested):
     """Whether S (n, n) and scale have left what ``tested`` = (variances, scale) says of all states nearby."""
     for i in range(S.shape[0]):

@@ -23,10 +23,11 @@ import math
 import numpy as np
 
 from .._base.jit import jit
+from .._base.tiers import small
 from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import orthants
 from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU, SQRT_2PI, known, two_point
-from ._first_order import first_order_derivatives, mean_hessian, readout_product, unknown_S, unknown_v
+from ._first_order import derivatives_cost, first_order_derivatives, mean_hessian, readout_product, unknown_S, unknown_v
 from ._relu import geometry, relu_C
 from ._relu_teachers import partial_arcsines
 
@@ -34,7 +35,7 @@ NONE = np.int64(-1)  # no step function in this place; no literal, for each of w
 TINY = 1e-100  # stands for a weight that is exactly zero: nothing in Delta, but it can be divided by
 
 
-@jit
+@jit(cost=small)
 def relu_alignment(S, K):
     """Smallest s / sqrt(S_kk S_jj) = sqrt(1 - correlation^2) between a student and any other unit."""
     s = geometry(S)[2]
@@ -300,7 +301,7 @@ def relu_C_derivatives(S, w, K, teacher, eta, noise, dC):
     readout_product(X, w, K, n, eta * eta, dC)
 
 
-@jit
+@jit(cost=derivatives_cost)
 def relu_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
     """Fill dA (d_g, K, K), dB (d_g, K, M), ddv (d_g, K) and, if second_order, dC (d_g, K, K)."""
     first_order_derivatives(S, w, K, RELU, teacher, eta, eta_v, dA, dB, ddv)

@@ -7,6 +7,7 @@ from numba import boolean, config, float64, int64, types
 
 from .._base import check
 from .._base.jit import compile_once
+from .._base.tiers import at_hand, spent
 from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
 from ._errors import errors_of
@@ -204,7 +205,7 @@ class KernelClosure(Bound):
 
     def errors(self, S, w):
         """As for any closure, in one compiled function."""
-        if self.compiled is None or len(S) < FEW:
+        if self.compiled is None or len(S) < FEW or (spent.patient and not at_hand(self.compiled, CLOSURE.args)):
             return super().errors(S, w)
         self._kernel.compile(CLOSURE.args)  # numba keeps what has a return type apart from what Python calls
         compile_once(errors_of, ERRORS)

@@ -5,10 +5,13 @@ it is trained.  Blocks run fastest: every inner loop is one over blocks and beco
 triangle is stored because an antisymmetric part of q, seeded by rounding, would grow.
 """
 
+from functools import cache
+
 import numpy as np
 from numba import boolean, float64, types
 
 from .._base.jit import jit
+from .._base.tiers import CALL, UNIT
 
 FEW = 4  # blocks below which vector instructions do not pay along them
 MANY = 20  # students from which they pay along units
@@ -25,28 +28,45 @@ def triangle(i, j, K):
     return i * K - i * (i - 1) // 2 + j - i if i <= j else j * K - j * (j - 1) // 2 + i - j
 
 
-@jit(bare=True)
+def _copy(x, y):
+    y[:] = x
+
+
+@jit(bare=True, python=_copy)
 def copy(x, y):
     """Fill y with x: ``y[:] = x`` takes seconds to compile, with the text of an error that cannot occur."""
     for l in range(y.size):
         y[l] = x[l]
 
 
-@jit(bare=True)
+def _clear(y):
+    y[:] = 0.0
+
+
+@jit(bare=True, python=_clear)
 def clear(y):
     """Fill y with zeros."""
     for l in range(y.size):
         y[l] = 0.0
 
 
-@jit(bare=True)
+def _add(c, x, y):
+    y += c * x
+
+
+@jit(bare=True, python=_add)
 def add(c, x, y):
     """Add c x to y."""
     for l in range(y.size):
         y[l] += c * x[l]
 
 
-@jit(fast=True, bare=True)
+def _mix(c, x, at, out):
+    for factor, first in zip(c.tolist(), at.tolist(), strict=True):
+        out += factor * x[first : first + out.size]
+
+
+@jit(fast=True, bare=True, python=_mix)
 def mix(c, x, at, out):
     """Add sum_k c_k x[at_k : at_k + L] to ``out`` (L,): four rows at a time, because memory is what costs."""
     n, L, k = at.size, out.size, 0
@@ -67,7 +87,11 @@ def mix(c, x, at, out):
             out[l] += c0 * x0[l]
 
 
-@jit(fast=True, bare=True)
+def _total(x):
+    return x.sum()
+
+
+@jit(fast=True, bare=True, python=_total)
 def total(x):
     """sum_l x_l."""
     result = 0.0
@@ -76,7 +100,11 @@ def total(x):
     return result
 
 
-@jit(fast=True, bare=True)
+def _dot(x, y):
+    return x @ y
+
+
+@jit(fast=True, bare=True, python=_dot)
 def dot(x, y):
     """sum_l x_l y_l."""
     result = 0.0
@@ -85,7 +113,7 @@ def dot(x, y):
     return result
 
 
-@jit(bare=True)
+@jit(bare=True, cost=lambda y, s, K, M, *_: 3 * CALL * K * (K + M))
 def gather(y, s, K, M, trains_v, S, w):
     """Fill the Q and R parts of S (n, n) and, when it is trained, the student part of w = (v, -v*)."""
     L = s.size
@@ -103,7 +131,7 @@ def gather(y, s, K, M, trains_v, S, w):
             w[k] = y[position + k]
 
 
-@jit(bare=True)
+@jit(bare=True, cost=lambda y, s, p, K, M, *_: 3 * CALL * K * (K + M) * (1 if p.size == s.size else s.size))
 def gather_groups(y, s, p, K, M, trains_v, S, w):
     """As :func:`gather`; of several groups of blocks one part of S below the other: see ``group_of``."""
     L, n, position = s.size, K + M, 0
@@ -177,6 +205,12 @@ def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
             dy[v + k] = dv[k] - decay_v * y[v + k]
 
 
+def _seconds(y, s, p, tau, A, B, *_):
+    """Of the blocks one after the other, without compilation."""
+    M, K = B.shape[1], A.shape[1]
+    return UNIT * s.size * K * (M * (K + M + 3) + (K + 1) * (K + M + 3))
+
+
 @jit(inline=True)
 def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
     """Fill the velocities of block l."""
@@ -208,7 +242,7 @@ def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
             at += L
 
 
-@jit(bare=True)
+@jit(bare=True, cost=_seconds)
 def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
     for l in range(s.size):
@@ -216,7 +250,7 @@ def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_
     finish(y, s.size, B.shape[0], B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
-@jit(bare=True)
+@jit(bare=True, cost=_seconds)
 def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """:func:`flow` where each group of blocks has its own A, B, C, one below the other: see ``group_of``."""
     K = A.shape[1]
@@ -227,7 +261,7 @@ def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trai
     finish(y, s.size, K, B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
-@jit(fast=True)
+@jit(fast=True, cost=_seconds)
 def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """:func:`flow` as products of matrices, row by row: faster where units are many and blocks few."""
     L, kappa = s.size, max(decay, 0.0)
@@ -269,7 +303,39 @@ def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
     finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
-@jit(bare=True)
+@cache
+def places(K):
+    """Rows of the triangle that make up a full matrix (K, K), and the entries of its upper triangle."""
+    i, j = np.triu_indices(K)
+    full = np.empty((K, K), np.int64)
+    full[i, j] = full[j, i] = np.arange(i.size)
+    return full, i, j
+
+
+def _flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
+    L, kappa = s.size, max(decay, 0.0)
+    K, M = B.shape
+    full, i, j = places(K)
+    first = K * M * L
+    r, q = y[:first].reshape(K, M, L), y[first : first + i.size * L].reshape(-1, L)
+    d = (A @ r.reshape(K, M * L)).reshape(K, M, L)
+    d *= s
+    d -= (kappa + drift) * r
+    d += (B @ tau.reshape(M, M * L)).reshape(K, M, L)
+    dy[:first] = d.ravel()
+    h = (A @ q[full].reshape(K, K * L)).reshape(K, K, L)
+    h *= s
+    h += np.matmul(B, r)
+    d = h[i, j] + h[j, i]
+    if second_order > 0:
+        d += (second_order * C[i, j])[:, None] * (s * p)
+    if kappa > 0.0:
+        d -= 2 * kappa * q
+    dy[first : first + i.size * L] = d.ravel()
+    finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
+
+
+@jit(bare=True, python=_flow_of_many, cost=lambda y, *_: 12 * CALL + 3e-9 * y.size)
 def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """All blocks of :func:`flow` at once: their loop is the inner one."""
     L, kappa = s.size, max(decay, 0.0)
@@ -305,7 +371,7 @@ def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains
     finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
-@jit(bare=True)
+@jit(bare=True, cost=_seconds)
 def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
 
@@ -332,7 +398,7 @@ def flow_for(L, K, groups=1):
     return flow_of_many if L >= FEW else flow_of_units if K >= MANY else flow_of_few
 
 
-@jit(bare=True)
+@jit(bare=True, cost=lambda eps_g, S, A, B, *_: 3 * UNIT * (A.size + B.size))
 def tightening(eps_g, S, A, B, eta, sensitive):
     """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling."""
     K, terms = A.shape[0], 0.0

@@ -19,10 +19,20 @@ dA, dB, dC, ddv) is J in this frame but for d(dv)/dg; ``newton`` = (small (d_g, 
 import numpy as np
 
 from .._base.jit import jit
-from ._flow import add, clear, copy, dot, mix, total, triangle
+from .._base.tiers import CALL
+from ._flow import add, clear, copy, dot, mix, places, total, triangle
 
 
-@jit(fast=True)
+def _rotate(y, V, r, q):
+    K, M, L = r.shape
+    first = K * M * L
+    full, i, _ = places(K)
+    r[:] = (V.T @ y[:first].reshape(K, M * L)).reshape(K, M, L)
+    half = (V.T @ y[first : first + i.size * L].reshape(-1, L)[full].reshape(K, K * L)).reshape(K, K, L)
+    q[:] = np.matmul(V.T, half)
+
+
+@jit(fast=True, python=_rotate, cost=lambda y, *_: 4 * CALL + 3e-9 * y.size)
 def rotate(y, V, r, q):
     """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y."""
     K, M, L = r.shape
@@ -48,7 +58,16 @@ def rotate(y, V, r, q):
             copy(q[i, j], q[j, i])
 
 
-@jit(fast=True)
+def _rotate_back(r, q, V, y):
+    K, M, L = r.shape
+    first = K * M * L
+    _, i, j = places(K)
+    y[:first] = (V @ r.reshape(K, M * L)).ravel()
+    half = (V @ q.reshape(K, K * L)).reshape(K, K, L)
+    y[first : first + i.size * L] = np.matmul(V, half)[i, j].ravel()
+
+
+@jit(fast=True, python=_rotate_back)
 def rotate_back(r, q, V, y):
     """Fill the r and q parts of the packed y: the inverse of :func:`rotate`."""
     K, M, L = r.shape
@@ -74,7 +93,13 @@ def rotate_back(r, q, V, y):
             position += L
 
 
-@jit(fast=True)
+def _divide(s, a, c, decay, drift, single, pair):
+    _, i, j = places(a.size)
+    single[:] = 1.0 / (1.0 - c * (a[:, None] * s - decay - drift))
+    pair[:] = 1.0 / (1.0 - c * ((a[i] + a[j])[:, None] * s - 2 * decay))
+
+
+@jit(fast=True, python=_divide)
 def divide(s, a, c, decay, drift, single, pair):
     """Fill single (K, L) = 1 / d_i and pair (K (K + 1) / 2, L) = 1 / d_ij."""
     K, u = a.size, 0
@@ -87,7 +112,27 @@ def divide(s, a, c, decay, drift, single, pair):
             u += 1
 
 
-@jit(fast=True)
+def _moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
+    K, M, L = r.shape
+    full = places(K)[0]
+    rB = np.matmul(B, r)
+    tauB = np.matmul(B, tau)
+    sd = s * single
+    RA[:] = (sd @ r.reshape(K * M, L).T).reshape(K, K, M)
+    RB[:] = (single @ tau.reshape(M * M, L).T).reshape(K, M, M)
+    sij = pair[full] * s
+    x = sij * s
+    QC[:] = x @ p
+    QA[:] = np.einsum("ijl,kjl->ijk", x, q)
+    QB[:] = np.einsum("ijl,jnl->ijn", sij, r)
+    factor = c * single[:, None]
+    x *= factor
+    sij *= factor
+    QA += np.einsum("ijl,kjl->ijk", x, rB)
+    QB += np.einsum("ijl,njl->ijn", sij, tauB)
+
+
+@jit(fast=True, python=_moments)
 def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
     """Fill the sums over blocks that G (1 - c D)^-1 F is made of; they do not depend on the column of F.
 
@@ -131,7 +176,16 @@ def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
                 QB[i, j, n] += dot(sij, tauB[n, j])
 
 
-@jit(fast=True)
+def _solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
+    x_r *= single[:, None]
+    dR[:] = x_r.sum(axis=2)
+    g = np.matmul(B, x_r)
+    x_q += c * (g + g.transpose(1, 0, 2))
+    x_q *= pair[places(len(x_q))[0]]
+    dQ[:] = x_q @ s
+
+
+@jit(fast=True, python=_solve_blocks)
 def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
     """Overwrite x by (1 - c D)^-1 x; fill dR = sum_l x_r (K, M), dQ = sum_l s_l x_q (K, K)."""
     K, M, L = x_r.shape
@@ -163,7 +217,24 @@ def pairs(i, j, c, B, L, at, along):
         along[m], along[M + m] = c * B[j, m], c * B[i, m]
 
 
-@jit(fast=True)
+def _add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
+    K, M, L = r.shape
+    added = (dA @ r.reshape(K, M * L)).reshape(K, M, L)
+    added *= s
+    added += (dB @ tau.reshape(M, M * L)).reshape(K, M, L)
+    added *= c * single[:, None]
+    x_r += added
+    g = np.matmul(dA, q)
+    g *= s
+    g += np.matmul(dB, r)
+    g += np.matmul(B, added)
+    g = g + g.transpose(1, 0, 2)
+    g += dC[:, :, None] * (p * s)
+    g *= pair[places(K)[0]]
+    x_q += c * g
+
+
+@jit(fast=True, python=_add_coupling)
 def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     """Add c (1 - c D)^-1 F g to x; dA, dB, dC is the change of the closure along g."""
     K, M, L = r.shape
@@ -257,7 +328,7 @@ def substitute(a, rows, x):
         x[k] = (x[k] - dot(a[k, k + 1 :], x[k + 1 :])) / a[k, k]
 
 
-@jit
+@jit(cost=lambda frozen, *_: 100 * CALL + 5 * CALL * frozen[5].size + 6e-8 * frozen[3].size)
 def factorise(frozen, spectrum, c, newton):
     """Fill ``newton`` for 1 - c J."""
     a, V, B, r, q, dA, dB, dC, ddv = frozen
@@ -284,7 +355,11 @@ def factorise(frozen, spectrum, c, newton):
     decompose(small, rows)
 
 
-@jit
+@jit(
+    cost=lambda frozen, spectrum, c, newton, *_: (
+        30 * CALL + 4 * CALL * newton[1].size * len(frozen[0]) + 2e-8 * frozen[3].size
+    )
+)
 def correct(frozen, spectrum, c, newton, b, x_r, x_q, x):
     """Fill x = (1 - c J)^-1 b, packed both; x_r (K, M, L) and x_q (K, K, L) are workspace."""
     a, V, B, r, q, dA, dB, dC, ddv = frozen

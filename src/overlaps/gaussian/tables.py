@@ -103,6 +103,19 @@ def read_both(table, x):
     return series(table[at + 2 : at + 2 + SIZE], t), series(table[at + 2 + SIZE : at + 2 + 2 * SIZE], t)
 
 
+def read_array(table, x, functions):
+    """Values (functions, *x.shape) of the first so many functions, nan beyond the table: ``read`` of an array."""
+    panels, known = int(table[1]), int(table[2])
+    edges, rows = table[EDGES : EDGES + panels + 1], table[EDGES + panels + 1 :].reshape(panels, 2 + known * SIZE)
+    i = np.clip(np.searchsorted(edges, x, "right") - 1, 0, panels - 1)
+    with np.errstate(invalid="ignore"):
+        t = np.where(np.abs(x) <= table[0], (x - rows[i, 0]) * rows[i, 1], np.nan)
+    powers = t[..., None] ** np.arange(SIZE)
+    c = rows[:, 2:].reshape(panels, known, SIZE)[i, : min(functions, known)]
+    found = np.moveaxis(np.einsum("...fp,...p->...f", c, powers), -1, 0)
+    return found if functions <= known else np.concatenate([found, (x * found[1])[None]])
+
+
 def respond(function, x):
     """g(x) and g'(x) of a function that comes as its code or as its table; kernels are compiled for each."""
     if isinstance(function, np.ndarray):

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.integrate import DOP853
 
 from .._base.jit import jit
+from .._base.tiers import small
 from ..flow import copy, gather_groups
 from ..models import reached
 from ._steps import (
@@ -63,7 +64,7 @@ def floor(h, eps_g, S, A, B, eta):
     return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
 
 
-@jit(bare=True)
+@jit(bare=True, cost=small)
 def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
     """Error of eps_g in units of its tolerance, and relative to it, from two estimates of its change per unit time.
 

@@ -4,6 +4,9 @@ from time import perf_counter
 
 import numpy as np
 
+from .._base.tiers import at_hand, spent
+from ..activations.bound import CLOSURE
+from ..flow import FLOW
 from ..flow.system import rates
 from . import _bdf, _dop853
 from ._dop853 import ROWS
@@ -11,6 +14,7 @@ from ._steps import LARGEST, VANISHED, ready
 
 FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
 ROOM = 250_000  # numbers in the records between two looks
+LEAST = 30  # evaluations of the shortest run that is worth a thought: fewer are two steps of DOP853
 
 
 def pieces(pace):
@@ -33,6 +37,8 @@ class Burst:
     prepares its arrays (``clock``, ``place``, ``y``, ``y_old``, ``out``) and calls its ``march``.
     """
 
+    patience: float  # seconds that a process spends without compilation before steps of this kind are compiled
+    marches: tuple  # compiled functions of the steps, with their signatures
     clock: np.ndarray
     place: np.ndarray
     y: np.ndarray
@@ -53,6 +59,18 @@ class Burst:
         self.out, self.stops = np.empty((min(ROOM // solver.n, 1000), solver.n + 2)), (stops, run.every_step)
         self.kernels = system.flow, solver.kernel
         self.prepare()
+
+    @classmethod
+    def pays(cls, solver):
+        """Whether compiled steps are at hand, or worth compiling: for what was spent, or will be in the first steps."""
+        kernels = (solver.system.flow, FLOW.args), (solver.kernel, CLOSURE.args), *cls.marches
+        dear = LEAST * getattr(solver.kernel, "last", 0.0) > cls.patience
+        return cls.due() or dear or all(at_hand(*kernel) for kernel in kernels)
+
+    @classmethod
+    def due(cls):
+        """Whether so much was spent without compiled steps that they are worth compiling."""
+        return not spent.patient or spent.seconds > cls.patience
 
     def step(self):
         """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""
@@ -90,18 +108,26 @@ class Burst:
 class RungeKutta(Burst):
     """Steps of ``DOP853``, onto all stops."""
 
+    patience = 1.5
+    marches = (_dop853.march, _dop853.SIGNATURE), (_dop853.begin, _dop853.BEGIN)
+
     def prepare(self):
         """Arrays that are kept between calls."""
-        n = self.solver.n
+        n, solver = self.solver.n, self.solver
         ready(*self.kernels, _dop853.march, _dop853.SIGNATURE)
-        self.clock, self.place = np.array([self.solver.t, self.first_step, 0.0, self.solver.t]), np.array([1, 0, 0])
-        self.y, self.y_old = np.array(self.solver.y), np.array(self.solver.y)
-        new, k, pace = np.empty(n), np.zeros((ROWS, n)), _paced(self.solver.system)
+        begun = solver.t > self.run.times[0]  # steps were made without compilation
+        self.clock = np.array([solver.t, self.first_step, solver.error, solver.t])
+        due = np.searchsorted(self.stops[0], solver.t, side="right")
+        self.place = np.array([due, 0, solver.nfev if begun else 0])
+        self.y, self.y_old = np.array(solver.y), np.array(solver.y)
+        new, k, pace = np.empty(n), np.zeros((ROWS, n)), _paced(solver.system)
         self.fixed = self.control, *self.stops, pace
         self.moving = self.y, self.y_old, new, k, self.clock, self.out, self.place
-        if not self.first_step:
+        if begun:
+            k[0] = solver.f
+        elif not self.first_step:
             ready(*self.kernels, _dop853.begin, _dop853.BEGIN)
-            system, (S, _, *rest), t, end = self.solver.system, self.work, self.solver.t, self.run.times[-1]
+            system, (S, _, *rest), t, end = solver.system, self.work, solver.t, self.run.times[-1]
             work = S, system.closure.extended(system.w), *rest
             self.clock[1] = _dop853.begin(
                 *self.kernels, self.constants, work, self.control, pace, end - t, t, self.y, new, k
@@ -115,6 +141,9 @@ class RungeKutta(Burst):
 
 class Backward(Burst):
     """Steps of ``StructuredBDF``; stops are interpolated."""
+
+    patience = 4.0
+    marches = (_bdf.march, _bdf.SIGNATURE), (_bdf.newton_iteration, _bdf.ITERATE)
 
     def prepare(self):
         """Arrays that are kept between calls."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._base import check
 from .._base.progress import bar
+from .._base.tiers import settle
 from ..activations.bound import KernelClosure
 from ..flow import flow_for
 from ..flow.closure import bind, check_domain
@@ -57,6 +58,7 @@ def evolve_many(
     progress=False, schedule=None, **options,
 ):  # fmt: skip
     """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`."""
+    settle()
     models, starts, schedules = paired(models, starts, schedule)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     check_blocks(models[0], blocks)

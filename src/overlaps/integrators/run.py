@@ -94,13 +94,17 @@ def _drive(run, system, y, method, options, crossing, leave):
     level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
 
     def compiled(solver):
-        if getattr(solver, "kernel", None) is not None:
-            return solver.burst(solver, run, largest, level, stops, options.get("first_step"))
+        if getattr(solver, "kernel", None) is not None and solver.burst.pays(solver):
+            first = options.get("first_step") if solver.t == times[0] else solver.h_abs
+            return solver.burst(solver, run, largest, level, stops, first)
+        return None
 
     burst = compiled(solver)
     # knots are landed on: a smooth step across one would not see what happens there
     bounds = np.union1d(knots, times[-1:]) if interpolates else times[-1:] if burst else stops[1:]
     for bound in bounds if len(times) > 1 else ():
+        if solver.t >= bound:  # passed by a burst that began on the way
+            continue
         jumped = system.enter(solver.t)
         if (one_step or issubclass(method, RETARGETABLE)) and not (jumped and solver.t > times[0]):
             solver.t_bound, solver.status = bound, "running"
@@ -113,6 +117,9 @@ def _drive(run, system, y, method, options, crossing, leave):
         while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
+            if burst is None and hasattr(solver, "burst") and solver.burst.due():
+                burst = compiled(solver)
+                bound = times[-1] if burst and not interpolates else bound
             if burst:
                 failure = burst.step()
                 before, y_before = burst.before if failure is None else (solver.t, solver.y)

@@ -1,0 +1,124 @@
+"""What runs before anything is compiled: kernels as the Python that they are written in.
+
+Compiling what one curve needs takes ten to thirty seconds; the curve itself takes a fraction of one without.  A kernel
+with a ``cost`` therefore begins ``Cold``: a call from Python runs it uncompiled, together with all that it calls, until
+machine code is at hand, from another kernel or from the disk, or until its account is spent.  What counts are seconds
+that ``cost`` estimates from the sizes of the arguments, not measured ones: the same program does the same each time.
+Then it becomes numba's own dispatcher, for good: a warm call costs nothing more.  ``OVERLAPS_JIT=always`` in the
+environment compiles every kernel at its first call.
+
+The Python form may stop with an arithmetic error where machine code answers inf or nan; the call is then repeated
+compiled.  So a kernel with a ``cost`` fills its outputs and never reads what it writes.
+"""
+
+import os
+from types import FunctionType
+
+import numpy as np
+from numba import typeof
+from numba.core.compiler_lock import global_compiler_lock as lock  # of all compilation, that of other packages, too
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUDispatcher
+
+MOST = 0.3  # seconds of one call: above, it is compiled at once
+PATIENCE = 3.0  # of all calls of one kernel: above, the kernel is compiled
+UNIT, CALL = 1.5e-7, 1.5e-6  # estimates for Python: an operation on scalars in a loop, one of NumPy
+PACKAGE = __name__.partition(".")[0]
+ARITHMETIC = (ArithmeticError, ValueError)  # of Python, where machine code answers inf or nan
+
+if hasattr(os, "register_at_fork"):  # a process that is forked while a thread compiles would wait for ever
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+class Spent:
+    """Seconds that this process has spent on uncompiled kernels, and whether it may; threads may lose some."""
+
+    def __init__(self):
+        self.seconds, self.patient = 0.0, os.environ.get("OVERLAPS_JIT", "auto") != "always"
+
+
+spent = Spent()
+
+
+def settle():
+    """From here on every kernel is compiled at its first call: for batches, pools and whoever compares digits."""
+    spent.patient = False
+
+
+class Cold(CPUDispatcher):
+    """A kernel that is not compiled yet; another thread may make it a dispatcher of numba in the middle of a call."""
+
+    cost = None  # a kernel that was unpickled has none: it is compiled at once
+
+    def __call__(self, *args):
+        form = _python(self, args)
+        if form is not None:
+            try:
+                with np.errstate(all="ignore"):
+                    return form(*args)
+            except ARITHMETIC:
+                pass
+        with lock:
+            self.__class__ = CPUDispatcher
+        return self(*args)
+
+
+def cold(kernel, cost):
+    """Make a kernel run in Python first."""
+    kernel.__class__ = Cold
+    # on the kernel, not on the class, which another thread may change
+    kernel.cost, kernel.seconds, kernel.last, kernel.kept, kernel.twin = cost, 0.0, 0.0, None, None
+
+
+def _python(kernel, args):
+    """The Python function that makes this call, with its seconds counted, or None: the call is to be compiled."""
+    if kernel.cost is None or not spent.patient:
+        return None
+    if kernel.kept is None or kernel.overloads:
+        kernel.kept = at_hand(kernel, tuple(typeof(x) for x in args))
+    kernel.last = seconds = kernel.cost(*args)
+    if kernel.kept or seconds > MOST or kernel.seconds > PATIENCE:
+        return None
+    kernel.seconds += seconds
+    spent.seconds += seconds
+    if kernel.twin is None:
+        kernel.twin = twin(kernel)
+    return kernel.twin
+
+
+def at_hand(kernel, signature):
+    """Whether machine code of a kernel for a signature is in memory or on the disk."""
+    return tuple(getattr(signature, "args", signature)) in kernel.overloads or kernel._cache.holds(signature)
+
+
+_worlds: dict[str, dict] = {}
+
+
+def twin(kernel):
+    """The Python function behind a kernel, or its ``python`` form, with twins in place of the kernels that it calls."""
+    with lock:
+        return _twin(kernel.python or kernel.py_func)
+
+
+def _twin(function):
+    world = _world(function.__module__, function.__globals__)
+    copy = FunctionType(function.__code__, world, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _world(module, names):
+    """The globals of a module with the twin of each kernel in its place."""
+    if module not in _worlds:
+        world = _worlds[module] = dict(names)
+        for name, value in names.items():
+            if isinstance(value, Dispatcher):
+                world[name] = _twin(getattr(value, "python", None) or value.py_func)
+            elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] == PACKAGE:
+                world[name] = _twin(value)
+    return _worlds[module]
+
+
+def small(*_):
+    """Cost of a function that takes microseconds."""
+    return 1e-5
