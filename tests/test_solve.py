@@ -10,6 +10,7 @@ from oracles import runge_kutta, saad_solla
 from scipy.linalg import expm
 
 import overlaps as ov
+from overlaps.activations import binding
 from overlaps.flow.system import System
 from overlaps.integrators.run import _trouble
 
@@ -556,3 +557,12 @@ def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
         sentence = _trouble(system, solver, "Required step size is too small.", 1e10, {})
         assert ("aligned with another unit" in sentence and "try method='DOP853'" in sentence) == named
         assert ("method='structured'" in sentence) != named
+
+
+@pytest.mark.parametrize("schedule", [None, ov.Schedule.cosine(30.0)])
+def test_a_solve_binds_its_closure_once(monkeypatch, schedule):
+    made, bind = [], binding.bind
+    monkeypatch.setattr(binding, "bind", lambda *x: made.append(x) or bind(*x))
+    model = ov.committee_machine(2, 3, eta=0.4, v=[0.7, 1.2], activation=ov.tanh)
+    assert ov.solve(model, model.random_start(N=500, rng=1), [0.3, 1.1], schedule=schedule).success
+    assert len(made) == 1

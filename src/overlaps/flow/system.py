@@ -10,6 +10,7 @@ from ..models.state import State
 from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind
 from .packing import Packing
+from .twins import twins
 
 
 class System:
@@ -56,6 +57,14 @@ class System:
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
         *_, self.decay, self.decay_v, self.second_order = rates(model)
+
+    @classmethod
+    def begin(cls, model, start, pace=None):
+        """The flow from a start whose equal students are to stay equal."""
+        equal = twins(model, start)
+        system = cls(model, start if equal is None else equal.state(model, start), pace)
+        system.twins = equal
+        return system
 
     def enter(self, alpha):
         """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""
@@ -256,7 +265,7 @@ def fastest_rate(system):
     model, start = system.model, system.start
     system.close(system.pack(start))
     largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, *2 * system.dv.shape))).max()
-    bound = bind(model, second_order=False)
+    bound = system.closure
     if not bound.by_quadrature and model.classes is None:
         unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
         A, B, C, dv = np.zeros_like(system.A), np.zeros_like(system.B), np.zeros_like(system.C), np.zeros(model.K)

@@ -8,6 +8,6 @@ True`` (needs the spectral basis), ``own`` (options that are not the user's), ``
 and ``kernel`` (a compiled closure: ``burst`` makes the steps of DOP853).
 """
 
-from .evolve import Solution, evolve
+from .evolve import evolve
 
-__all__ = ["Solution", "evolve"]
+__all__ = ["evolve"]

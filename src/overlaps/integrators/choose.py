@@ -1,7 +1,6 @@
 """What ``method="auto"`` chooses, and the sentence that says why."""
 
 from ..flow.system import fastest_rate
-from ..models.rows import seen
 
 MEMORY = 1e9  # bytes that the derivatives of the closure may take
 
@@ -35,4 +34,4 @@ def _obstacle(system):
     size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
     if size > MEMORY:
         return f"the closure has derivatives of {size / 1e9:.1f} GB"
-    return system.closure.obstacle(seen(system.model, system.start)) or None
+    return system.obstacle() or None

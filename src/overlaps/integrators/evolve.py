@@ -1,53 +1,28 @@
 """The engine of ``solve``: order parameters at the times asked for, as arrays."""
 
-from typing import Any, NamedTuple
+from types import SimpleNamespace
 
 import numpy as np
 
 from .._base import check
 from .._base.pages import see
 from .._base.progress import bar
-from ..flow.closure import check_domain
 from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
 from ..flow.system import System
-from ..flow.twins import twins
 from ..gaussian.two_point import LINEAR
-from ..models.rows import parted, seen
+from ..models.rows import parted
 from ..models.schedule import Pace
+from ..models.start import checked_start
+from ..models.times import output_times
 from .choose import choose_method
 from .methods import check_options, solver_class
 from .run import integrate
 
-__all__ = ["OVERFLOW", "Solution", "evolve"]
+__all__ = ["evolve"]
 
-OVERFLOW = 1e70  # overlaps whose products in the closure are not numbers any more
 PARALLEL = 1e-5  # sine^2 of the angle of two kinked students below which the run is checked for what it amplifies
 UNMET = 1e3  # rtol: an error of the overlaps that is no accuracy any more, beyond what plateaus of smooth units cost
-
-
-class Solution(NamedTuple):
-    """What a Trajectory is made of: records, the teacher's constants, and how they were obtained."""
-
-    alpha: Any
-    q: Any
-    r: Any
-    v: Any
-    tau: Any
-    T: Any
-    success: bool
-    message: str
-    nfev: int
-    method: str
-    rtol: float
-    atol: float
-    eps_late: Any
-    floor_late: Any
-    solver: Any
-    eps_error: Any
-    m: Any = None
-    h: Any = None
-    nu: Any = None
 
 
 def evolve(
@@ -56,7 +31,7 @@ def evolve(
 ):  # fmt: skip
     """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another.
 
-    A function given as ``progress`` is told the time after each step.
+    A function given as ``progress`` is told the time after each step. The records come as the fields of a Trajectory.
     """
     start = checked_start(model, start)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
@@ -66,16 +41,13 @@ def evolve(
         raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
     if check.flag("late", late) and not check.flag("blocks", blocks):
         raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
-    check_domain(model, seen(model, start), start.v)
     pace = None if schedule is None else Pace(model, schedule)
     largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
     if late and pace is not None and {*pace.named} - {"eta", "eta_v", "batch_size"}:
         raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
     if system is None:
-        equal = twins(model, start)
-        start = start if equal is None else equal.state(model, start)
-        system = System(model, start, pace)
-        system.twins = equal
+        system = System.begin(model, start, pace)
+    system.closure.check(system.S, system.w)
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
@@ -98,11 +70,11 @@ def evolve(
         q, r, v = system.twins.copied(q, r, v)
         run.message += system.twins.message
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
-    parts = {"r": r, "m": None} | parted(model, r)
-    return Solution(
-        np.array(run.alpha[first:]), q, parts["r"], v, start.tau, start.T, run.success,
-        run.message + closure_note(system.closure), run.nfev, solver.__name__ + why, rtol, atol,
-        eps_late, floor_late, solver, np.array(run.error[first:]), parts["m"], start.h, start.nu,
+    return SimpleNamespace(
+        model=model, schedule=schedule, alpha=np.array(run.alpha[first:]), q=q, v=v, **{"m": None} | parted(model, r),
+        tau=start.tau, T=start.T, h=start.h, nu=start.nu, success=run.success,
+        message=run.message + closure_note(system.closure), nfev=run.nfev, method=solver.__name__ + why, solver=solver,
+        rtol=rtol, atol=atol, eps_late=eps_late, floor_late=floor_late, eps_error=np.array(run.error[first:]),
     )  # fmt: skip
 
 
@@ -183,29 +155,6 @@ def check_blocks(model, blocks):
         raise ValueError("blocks=False with inputs in classes, whose errors need the overlaps of blocks; leave it out.")
 
 
-def checked_start(model, start):
-    """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
-    model = check.model(model, classes=True)
-    start = check.state(start).on(model)
-    largest = np.max(np.abs(start.S))
-    if not largest < OVERFLOW:
-        raise ValueError(
-            f"start: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
-            "still numbers. Check the scale of the weights."
-        )
-    if model.spherical and np.any(norms(start) <= 0):
-        raise ValueError(
-            f"start: squared norms sum_l q^l_kk = {check.shown(norms(start).tolist())} with constraint = 'sphere'; "
-            "expected all above 0: a student without weights has no direction to keep."
-        )
-    return start
-
-
-def norms(state):
-    """Squared norms |w_k|^2 / N of the students."""
-    return np.einsum("lkk->k", state.q)
-
-
 def checked_controls(rtol, atol, stop):
     """Tolerances and stop condition as ``integrate`` takes them."""
     rtol = check.number("rtol", rtol, above=0)
@@ -215,32 +164,3 @@ def checked_controls(rtol, atol, stop):
     if stop is not None and not callable(stop):
         stop = check.number("stop", stop, above=0, hint="A number means: stop where eps_g falls below it.")
     return rtol, atol, stop
-
-
-def output_times(alpha, begin):
-    """(times with the start first, whether every step is recorded) of an interval or an array of output times.
-
-    Everything begins at the time of the start, ``begin``.
-    """
-    if isinstance(alpha, tuple):
-        if len(alpha) != 2:
-            raise ValueError(f"alpha is a tuple of length {len(alpha)}; expected (from, to), or an array of times.")
-        first, last = (check.number("alpha", a, least=0) for a in alpha)
-        if not last > first:
-            raise ValueError(f"alpha = {alpha}; expected an interval with from < to.")
-        if first != begin:
-            raise ValueError(f"alpha = {alpha} begins at {first:g}; {_begins(begin, first)}")
-        return np.array([first, last]), True
-    times = check.array("alpha", np.atleast_1d(alpha), ("n",), "Try np.linspace(0, 100, 201).")
-    if times.size == 0 or times[0] < 0 or np.any(np.diff(times) <= 0):
-        raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
-    if times[0] < begin:
-        raise ValueError(f"alpha begins at {times[0]:g}; {_begins(begin, times[0])}")
-    return (times if times[0] == begin else np.concatenate([[begin], times])), False
-
-
-def _begins(begin, first):
-    return (
-        f"the start belongs to time {begin:g}, expected nothing before it and intervals from there on. A state that is "
-        f"meant to begin elsewhere: dataclasses.replace(state, alpha={first:g})."
-    )

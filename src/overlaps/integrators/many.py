@@ -16,11 +16,13 @@ from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
 from ..flow.twins import twins
 from ..models.rows import rows, second_layers, seen, source
 from ..models.schedule import Pace
+from ..models.start import checked_start
+from ..models.times import output_times
 from ._many import march_all, ready_all
 from .burst import pieces
 from .choose import choose_method
 from .dop853 import DOP853
-from .evolve import check_blocks, checked_controls, checked_start, closure_note, evolve, output_times
+from .evolve import check_blocks, checked_controls, closure_note, evolve
 from .methods import check_options, solver_class
 from .run import DIVERGED, reached
 

@@ -120,6 +120,25 @@ class Stages(Record):
             last = end if i + 1 == len(self) else min(end, land(self.until[i]))
             yield i, max(begin, land(self.begin(i))), last
 
+    def in_turn(self, start: Any, times: Any, wanted: Any, schedule: Any, parts: list, land: Function = float) -> Any:
+        """(model, start, times, schedule) of the stages one by one; who takes them appends the records to ``parts``.
+
+        Each stage goes on from the last of ``parts``, unless that stopped before its end. ``times`` begin with that of
+        the start, a State or one for each run; ``wanted`` are those to show, or None for an interval and all steps.
+        """
+        for i, first, last in self.legs(times[0], times[-1], land):
+            if parts:
+                part = parts[-1]
+                if not part.success or part.alpha[-1] < first:
+                    return
+                start = [part.state(run, -1) for run in range(len(part))] if part.is_ensemble else part[-1]
+            if parts or first <= self.begin(i):  # a record inside a stage has its head
+                many = isinstance(start, list | tuple)
+                start = [self.enter(i, state) for state in start] if many else self.enter(i, start)
+            inside = times[(times > first) & (times < last)]
+            alpha = (first, last) if wanted is None and last > first else np.unique(np.r_[first, inside, last])
+            yield self.models[i], start, alpha, self.paced(i, schedule)
+
     def paced(self, i: int, schedule: Any) -> Any:
         """The schedule of stage i: what it names, but for numbers that are zero in this stage alone."""
         if not isinstance(schedule, dict):

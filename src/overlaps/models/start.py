@@ -10,6 +10,7 @@ from .state import State
 
 __all__ = ["random_start"]
 
+OVERFLOW = 1e70  # overlaps whose products in the closure are not numbers any more
 COARSE_STEP = 0.05  # eta max(s) / N above which one step moves the top direction visibly
 
 
@@ -159,3 +160,26 @@ def warn_coarse_step(model, N, largest=1.0):
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def checked_start(model, start):
+    """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
+    model = check.model(model, classes=True)
+    start = check.state(start).on(model)
+    largest = np.max(np.abs(start.S))
+    if not largest < OVERFLOW:
+        raise ValueError(
+            f"start: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
+            "still numbers. Check the scale of the weights."
+        )
+    if model.spherical and np.any(norms(start) <= 0):
+        raise ValueError(
+            f"start: squared norms sum_l q^l_kk = {check.shown(norms(start).tolist())} with constraint = 'sphere'; "
+            "expected all above 0: a student without weights has no direction to keep."
+        )
+    return start
+
+
+def norms(state):
+    """Squared norms |w_k|^2 / N of the students."""
+    return np.einsum("lkk->k", state.q)

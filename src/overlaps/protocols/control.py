@@ -9,10 +9,10 @@ from .._base import check
 from .._base.types import Floats
 from ..flow.system import System, fastest_rate, rates
 from ..gaussian.two_point import LINEAR
-from ..integrators.evolve import checked_start
 from ..models import Stages
 from ..models.model import Model
 from ..models.schedule import Schedule
+from ..models.start import checked_start
 from ..models.state import State
 from . import _adjoint, _implicit
 

@@ -18,7 +18,7 @@ from ..models import Stages
 from ..models.model import Model
 from ..models.schedule import Schedule
 from ..models.state import State
-from ..results.staged import StagedTrajectory, in_turn
+from ..results.staged import StagedTrajectory, staged
 from ..results.trajectory import Trajectory
 from .control import MOST_STEPS, STIFFNESS, Control
 
@@ -277,15 +277,13 @@ def _schedule(control, u):
 
 def _along(control, schedule):
     """The adaptive solution along a schedule, recorded at the knots."""
-
-    def leg(model, start, alpha, schedule):
-        return Trajectory(
-            model=model, **evolve(model, start, alpha, schedule=schedule)._asdict(), schedule=schedule
-        )  # fmt: skip
-
+    times = schedule.knots
     if control.stages is None:
-        return leg(control.model, control.start, schedule.knots, schedule)
-    return in_turn(control.stages, control.start, schedule.knots, schedule.knots, schedule, leg)
+        return Trajectory(**vars(evolve(control.model, control.start, times, schedule=schedule)))
+    parts: list[Any] = []
+    for model, start, alpha, paced in control.stages.in_turn(control.start, times, times, schedule, parts):
+        parts.append(Trajectory(**vars(evolve(model, start, alpha, schedule=paced))))
+    return staged(control.stages, parts, times)
 
 
 def _result(control, limits, found, constant, tol, maxiter, gap):

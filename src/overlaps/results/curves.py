@@ -10,10 +10,10 @@ from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.classification import misclassified
 from ..flow.closure import bind, generalisation_error
-from ..integrators.evolve import OVERFLOW
 from ..models.model import Model
 from ..models.rows import seen
 from ..models.schedule import Schedule
+from ..models.start import OVERFLOW
 from ..models.state import gram
 
 

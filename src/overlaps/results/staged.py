@@ -1,7 +1,7 @@
 """Results of several tasks in a row: one record of a solution or of runs for each stage, read as one."""
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -262,23 +262,8 @@ class StagedEnsemble(Statistics, _Staged):
         return self.parts[0].start(run)
 
 
-def in_turn(stages, start, times, wanted, schedule, leg, land=float):
-    """The result of ``leg(model, state(s), times, schedule)`` through all stages, from ``start`` on.
-
-    ``times`` begin with that of the start; ``wanted`` are those to show, or None for an interval and all steps.
-    """
-    parts: list[Any] = []
-    for i, first, last in stages.legs(times[0], times[-1], land):
-        if parts or first <= stages.begin(i):  # a record inside a stage has its head
-            many = isinstance(start, list | tuple)
-            start = [stages.enter(i, state) for state in start] if many else stages.enter(i, start)
-        inside = times[(times > first) & (times < last)]
-        alpha = (first, last) if wanted is None and last > first else np.unique(np.r_[first, inside, last])
-        part = leg(stages.models[i], start, alpha, stages.paced(i, schedule))
-        parts.append(part)
-        if not part.success or part.alpha[-1] < last:
-            break
-        start = [part.state(run, -1) for run in range(len(part))] if part.is_ensemble else part[-1]
+def staged(stages, parts, wanted):
+    """The record of all stages, of which the times ``wanted`` are shown, or all of them."""
     reached = np.unique(np.concatenate([part.alpha for part in parts]))
     alpha = reached if wanted is None else reached[np.isin(reached, wanted)]
     return (StagedEnsemble if parts[0].is_ensemble else StagedTrajectory)(model=stages, alpha=alpha, parts=tuple(parts))

@@ -12,14 +12,14 @@ from .._base.pages import see
 from .._base.progress import bar
 from .._base.types import ArrayLike, Function, Rng
 from .._base.workers import WORKER_DIED, run_pool
-from ..integrators.evolve import output_times
 from ..models import Stages
 from ..models.model import Model
 from ..models.schedule import Pace, Schedule
 from ..models.start import warn_coarse_step
 from ..models.state import State
+from ..models.times import output_times
 from ..results.ensemble import Ensemble
-from ..results.staged import StagedEnsemble, in_turn
+from ..results.staged import StagedEnsemble, staged
 from .plan import SIMULATORS, plan_for
 from .rates import check_batches, first_step
 
@@ -251,13 +251,15 @@ def _through(stages, N, alpha, rng, start, schedule, options):
     begin, steps = recorded_steps(alpha, N, time)
     wanted, rngs = (begin + steps) / N, iter(check.generator(rng).spawn(len(stages)))
 
-    def leg(model, start, alpha, schedule):
-        return simulate(model, N=N, alpha=alpha, rng=next(rngs), start=start, schedule=schedule, **options)
+    parts: list[Any] = []
 
     def land(switch):
         return first_step(switch, N) / N
 
-    return in_turn(stages, start, np.r_[time, wanted[wanted > time]], wanted, schedule, leg, land)
+    for leg in stages.in_turn(start, np.r_[time, wanted[wanted > time]], wanted, schedule, parts, land):
+        model, start, times, paced = leg
+        parts.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=paced, **options))
+    return staged(stages, parts, wanted)
 
 
 def recorded_steps(alpha, N, begin=0.0):

@@ -226,13 +226,13 @@ def solve(
     controls = {"method": _general_solver(method), "rtol": rtol, "atol": atol, "stop": stop, "late": False}
     check_options(controls["method"], options)
     system = MomentSystem(model, start, polynomials)
-    found = evolve(model, start, alpha, system, progress=False, **controls, **options)._asdict()
-    if not found["success"]:
+    found = evolve(model, start, alpha, system, progress=False, **controls, **options)
+    if not found.success:
         if basis != "orthonormal":
-            found["message"] += f" {_FAILURE}"
-        warnings.warn(found["message"] + see("power_law", "The hierarchy of moments"), RuntimeWarning, stacklevel=2)
-    kept = {name: found[name] for name in MomentTrajectory.__dataclass_fields__ if name in found}
-    return MomentTrajectory(model=model, basis=polynomials, t=system.t, **kept)
+            found.message += f" {_FAILURE}"
+        warnings.warn(found.message + see("power_law", "The hierarchy of moments"), RuntimeWarning, stacklevel=2)
+    kept = {name: x for name, x in vars(found).items() if name in MomentTrajectory.__dataclass_fields__}
+    return MomentTrajectory(basis=polynomials, t=system.t, **kept)
 
 
 _FAILURE = (
