@@ -292,6 +292,39 @@ def test_ctrl_c_returns_what_is_finished(monkeypatch):
         assert batch[int(np.argmax(done))] == ov.solve(model, start, [0.0, 2000.0])
 
 
+def falls_silent(after):
+    """A schedule that answers the questions asked before the integration, and raises during it."""
+    calls = []
+
+    def factor(alpha):
+        calls.append(alpha)
+        if len(calls) > after:
+            raise ArithmeticError("no factor left")
+        return 0.8
+
+    return ov.Schedule.from_function(factor)
+
+
+def test_a_trajectory_that_raises_costs_no_other():
+    models = variants(MODEL, eta=[0.1, 0.3, 0.5])
+    start = MODEL.random_start(N=1200, rng=1)
+    alone = many(models[::2], start, ALPHA, threads=1)
+    with pytest.warns(RuntimeWarning, match="1 of 3 trajectories did not succeed; number 1: ArithmeticError: no fac"):
+        batch = ov.solve_many(models, start, ALPHA, threads=1, schedule=[None, falls_silent(300), None])
+    assert batch.success.tolist() == [True, False, True]
+    assert batch.message[1] == "ArithmeticError: no factor left" and np.isnan(batch.eps_g[1]).all()
+    assert batch[0] == alone[0] and batch[2] == alone[1]
+
+
+def test_the_exception_of_all_is_raised_with_its_cause():
+    start = MODEL.random_start(N=1200, rng=1)
+    with pytest.raises(RuntimeError, match="no trajectory succeeded; number 0: ArithmeticError") as caught:
+        ov.solve_many([MODEL] * 2, start, ALPHA, schedule=[falls_silent(300), falls_silent(300)])
+    assert isinstance(caught.value.__cause__, ArithmeticError)
+    with pytest.raises(ValueError, match="number 0: ValueError: stop returned nan"):
+        ov.solve_many(variants(MODEL, eta=[0.3, 0.5]), start, ALPHA, stop=lambda alpha, state: np.nan)
+
+
 def test_progress_counts_trajectories(capsys):
     ov.solve_many([MODEL] * 5, MODEL.random_start(N=1200, rng=1), ALPHA, progress=True)
     assert "5/5 trajectories" in capsys.readouterr().err

@@ -66,12 +66,14 @@ def solve_many(
     -------
     Batch
         With ``success``, ``message`` and ``end`` of each trajectory. Ctrl-C returns what is finished, the rest with
-        ``success=False``.
+        ``success=False``. A trajectory whose ``schedule`` or ``stop`` raises has the exception for a message.
 
     Raises
     ------
     ValueError
         Bad input, models that differ in shape (the first is named), or too little memory, before any integration.
+    RuntimeError, ValueError
+        Every trajectory raised; the exception of the first is the cause.
 
     Warns
     -----

@@ -1,20 +1,20 @@
-"""One point of a sweep, here or in a worker: its value, or what went wrong; parts of one task in threads."""
+"""Many jobs, here or on workers: what finished is kept, what failed is worded; parts of one task in threads."""
 
+import multiprocessing
 import os
 import pickle
 import signal
 import threading
+import time
 import traceback
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+from . import tiers
 
-from .tiers import settle
-
-__all__ = ["WORKER_DIED", "evaluate", "in_threads", "run_here", "run_pool"]
+__all__ = ["Outcome", "in_threads", "run_all", "worded"]
 
 WORKER_DIED = (
     " A worker process died: killed, out of memory, or its script starts the pool outside of"
@@ -22,20 +22,98 @@ WORKER_DIED = (
 )
 
 
-def evaluate(function, point, seed):
-    """(value, None) or (None, exception); runs in the worker, and nothing that happens in a point leaves it."""
-    settle()  # a point has the same digits in whatever worker it is evaluated
-    extra = {} if seed is None else {"rng": np.random.default_rng(seed)}
+class Outcome(NamedTuple):
+    """What became of jobs, by their index; those in neither were interrupted or not begun."""
+
+    results: dict[Any, Any]
+    errors: dict[Any, BaseException]
+
+
+def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False):
+    """Run ``{index: function of no argument}`` in turn, or on an executor, and keep what finished.
+
+    An exception, a dead worker and Ctrl-C cost the jobs that they hit.  ``tick(n)`` is told how many are done,
+    ``keep(index, value)`` each value at once.  ``cut(value)`` says whether a value is the part that Ctrl-C left of one:
+    it is kept, and nothing is begun after it.  ``needed`` raises what happened where no value came out of it; at once
+    where the first job fails here, whose arguments are those of all.
+    """
+    results: dict[Any, Any] = {}
+    errors: dict[Any, BaseException] = {}
+
+    def settle(i, value, error):
+        """Keep one outcome; whether Ctrl-C was pressed meanwhile."""
+        stopped = isinstance(error, KeyboardInterrupt)
+        if error is None or (stopped and cut is not None and value is not None):
+            results[i] = value
+            stopped = stopped or (cut is not None and cut(value))
+            if keep is not None:
+                keep(i, value)
+        elif not stopped:
+            errors[i] = error
+        if tick is not None:
+            tick(len(results) + len(errors))
+        return stopped
+
+    try:
+        if executor is not None:
+            _on_workers(executor, jobs, settle)
+        else:
+            for i, job in jobs.items():
+                first = needed and not (results or errors)
+                if settle(i, *((job(), None) if first else evaluate(job))):
+                    break
+    except KeyboardInterrupt:
+        if needed and not results:
+            raise
+    if needed and not results:
+        raise errors[min(errors)] if errors else KeyboardInterrupt
+    return Outcome(results, errors)
+
+
+def worded(said, errors, first, comma=", "):
+    """The sentence ``said``, with the number of errors and the first of them, which ``first(index)`` places."""
+    if errors:
+        i, error = min(errors.items())
+        said = f"{said}{comma}{len(errors)} failed, the first {first(i)}: {type(error).__name__}: {error}".rstrip(".")
+    return said + "." + (WORKER_DIED if any(isinstance(x, BrokenExecutor) for x in errors.values()) else "")
+
+
+def evaluate(job):
+    """(value, exception or None) of a job, here or in a worker: nothing that happens in it leaves it.
+
+    Where Ctrl-C was pressed the exception is KeyboardInterrupt, beside what a job made of it that caught it.
+    """
+    value = None
     with _interrupts() as seen:
         try:
-            value, error = function(**point, **extra), None
+            value, error = job(), None
         except KeyboardInterrupt as interrupt:
-            value, error = None, interrupt
+            error = interrupt
         except (Exception, SystemExit) as raised:
-            value, error = None, _portable(raised)
-        if seen:  # solve and simulate turn Ctrl-C into a partial result, which is no value of this point
-            value, error = None, KeyboardInterrupt()
-    return value, error
+            error = _portable(raised)
+    return value, KeyboardInterrupt() if seen else error
+
+
+def _on_worker(job, watched):
+    tiers.settle()  # a job has the same digits in whatever worker it is evaluated
+    if watched:
+        _end_with_parent(os.getpid())
+    return evaluate(job)
+
+
+@cache
+def _end_with_parent(process):
+    """End this worker when its parent is gone: a pool that was killed sends no more, and waits for no value."""
+    parent, above = multiprocessing.parent_process(), os.getppid()
+    if parent is None:
+        return
+
+    def watch():  # forked workers hold each other's pipes open, those of a fork server have another process above
+        while parent.is_alive() and os.getppid() == above:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="overlaps-parent", daemon=True).start()
 
 
 def _portable(error):
@@ -69,44 +147,34 @@ def _interrupts():
         signal.signal(signal.SIGINT, previous)
 
 
-def run_here(jobs, keep):
-    """Evaluate ``{index: (function, point, seed)}`` in a loop; ``keep(index, value, error)`` takes each outcome."""
-    for i, job in jobs.items():
-        value, error = evaluate(*job)
-        if isinstance(error, KeyboardInterrupt):
-            raise error
-        keep(i, value, error)
-
-
-def run_pool(executor, jobs, keep):
-    """The same on the workers of an executor, outcomes in the order in which they finish."""
+def _on_workers(executor, jobs, settle):
+    """The jobs on the workers of an executor, outcomes in the order in which they finish."""
     futures: dict[Any, int] = {}
+    watched = isinstance(executor, ProcessPoolExecutor)
     try:
         for i, job in jobs.items():
             try:
-                futures[executor.submit(evaluate, *job)] = i
+                futures[executor.submit(_on_worker, job, watched)] = i
             except BrokenExecutor as error:
-                keep(i, None, error)
+                settle(i, None, error)
         for future in as_completed(futures):
-            _collect(futures.pop(future), future, keep)
+            settle(futures.pop(future), *_collected(future))
     except KeyboardInterrupt:
         for future in futures:
             future.cancel()
         for future, i in futures.items():  # finished, but not collected when the interrupt came
             if future.done() and not future.cancelled() and future.exception() is None:
-                _collect(i, future, keep)
+                settle(i, *_collected(future))
         raise
 
 
-def _collect(i, future, keep):
+def _collected(future):
     try:
-        value, error = future.result()
+        return future.result()
     except KeyboardInterrupt:
         raise
     except BaseException as raised:  # the worker died, the value does not pickle, the client was closed
-        value, error = None, raised
-    if not isinstance(error, KeyboardInterrupt):  # Ctrl-C reached the worker: the point is missing
-        keep(i, value, error)
+        return None, raised
 
 
 def in_threads(task, parts):

@@ -1,7 +1,8 @@
 """The engine of ``solve_many``: chunks of trajectories in threads, compiled; what needs Python goes by ``evolve``."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from .._base import check
 from .._base.progress import bar
 from .._base.tiers import settle
+from .._base.workers import run_all
 from ..activations.bound import KernelClosure
 from ..flow import flow_for
 from ..flow.closure import bind, check_domain
@@ -27,7 +29,7 @@ from .methods import check_options, solver_class
 from .run import DIVERGED, reached
 
 CHUNK = 64  # trajectories that a thread takes at a time, at most
-FINISHED, OTHER = 1, 2  # what ``march_all`` says of a trajectory: done, or left to Python
+FINISHED = 1  # what ``march_all`` says of a trajectory that is done; 0 and 2 are left to Python
 ONE_BY_ONE = ("late", "certify")
 
 
@@ -80,22 +82,14 @@ def evolve_many(
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
     size = int(np.clip(len(models) // (4 * threads), 1, CHUNK))
-    done = 0
+    jobs = {i: partial(work.run, i, min(i + size, len(models))) for i in range(0, len(models), size)}
     with bar(progress, len(models), "trajectories") as tick, ThreadPoolExecutor(threads) as pool:
-        jobs: list[Any] = []
+        told = tick and (lambda done: tick(min(done * size, len(models))))
         try:
-            for first in range(0, len(models), size):
-                jobs.append(pool.submit(work.run, first, min(first + size, len(models))))
-            for job in as_completed(jobs):
-                done += job.result()
-                if tick is not None:
-                    tick(done)
-        except BaseException as error:  # what is under way stops at the next pause
-            work.halt[0] = 1
-            for job in jobs:
-                job.cancel()
-            if not isinstance(error, KeyboardInterrupt):
-                raise
+            failed = run_all(jobs, pool, told).errors
+        finally:
+            work.halt[0] = 1  # what is under way stops at the next pause
+    work.lose({i: error for first, error in failed.items() for i in range(first, min(first + size, len(models)))})
     return work.solutions(tuple(schedules) if isinstance(schedule, list | tuple) else schedule)
 
 
@@ -223,20 +217,24 @@ class _Work:
         self.ends, self.end = np.full((b, self.kept.size + 1), np.nan), np.zeros(b)
         self.success, self.nfev, self.state = np.zeros(b, bool), np.zeros(b, np.int64), np.zeros(b, np.int64)
         self.method, self.solvers = ["not begun"] * b, [self.solver or DOP853] * b
-        self.message = ["interrupted before it was finished; it has no records."] * b
+        self.message, self.errors = ["interrupted before it was finished; it has no records."] * b, {}
 
     def run(self, first, last):
-        """Solve the problems first ... last - 1; return their number."""
+        """Solve the problems first ... last - 1."""
         together: dict[Any, list[int]] = {}
         for i in range(first, last):
             if self.why[i] is not None:
                 together.setdefault((id(self.schedules[i]), _groups(self.models[i])), []).append(i)
         for (key, groups), here in together.items():
             self._march(here, self.paces[key][0], groups)
-        for i in range(first, last):
-            if self.state[i] != FINISHED and not self.halt[0]:
-                self._evolve(i)
-        return last - first
+        left = [i for i in range(first, last) if self.state[i] != FINISHED and not self.halt[0]]
+        self.lose(run_all({i: partial(self._evolve, i) for i in left}).errors)
+
+    def lose(self, errors):
+        """Say of trajectories that are not finished which exception ended them."""
+        for i, error in errors.items():
+            if self.state[i] != FINISHED:
+                self.errors[i], self.message[i] = error, f"{type(error).__name__}: {error}"
 
     def _march(self, here, pace, groups):
         """The compiled steps of those with one schedule; ``state`` says which of them they have finished."""
@@ -303,7 +301,11 @@ class _Work:
         self.success[i], self.message[i], self.state[i] = success, message, FINISHED
 
     def solutions(self, schedule):
-        """What a Batch is made of."""
+        """What a Batch is made of; where every trajectory failed there is none."""
+        if len(self.errors) == len(self.models):
+            error = self.errors[0]
+            kind = ValueError if isinstance(error, ValueError) else RuntimeError
+            raise kind(f"no trajectory succeeded; number 0: {self.message[0]}") from error
         n, different = len(self.starts), self.starts
         if all(x is self.starts[0] for x in self.starts):
             different = self.starts[:1]

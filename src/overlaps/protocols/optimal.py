@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy.integrate import solve_ivp
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
 
 from .._base import check
 from .._base.pages import see
 from .._base.progress import bar
 from .._base.record import Record
+from .._base.search import minimum
 from .._base.types import ArrayLike
 from ..integrators.evolve import evolve
 from ..models import Stages
@@ -122,13 +123,7 @@ class _Search:
             return np.log(value) if 0 < value < DIVERGED else np.log(DIVERGED)
 
         grid = np.linspace(np.log(low), np.log(high), SCAN)
-        values = [objective(x) for x in grid]
-        i = int(np.argmin(values))
-        around = grid[max(i - 1, 0)], grid[min(i + 1, SCAN - 1)]
-        if around[0] == around[1]:
-            return float(np.exp(grid[i])), float(np.exp(values[i]))
-        found = minimize_scalar(objective, bounds=around, method="bounded", options={"xatol": 1e-7})
-        x, value = min((found.fun, found.x), (values[i], grid[i]))[::-1]
+        x, value, _ = minimum(objective, grid, xatol=1e-7)
         return float(np.exp(x)), float(np.exp(value))
 
     def descend(self, u, tol, maxiter, tick):

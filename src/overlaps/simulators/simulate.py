@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
@@ -11,7 +12,7 @@ from .._base import check
 from .._base.pages import see
 from .._base.progress import bar
 from .._base.types import ArrayLike, Function, Rng
-from .._base.workers import WORKER_DIED, run_pool
+from .._base.workers import run_all, worded
 from ..models import Stages
 from ..models.model import Model
 from ..models.schedule import Pace, Schedule
@@ -293,48 +294,17 @@ def _common_time(start):
 
 def _map_runs(simulator, model, starts, N, steps, children, tick, executor):
     """({run: its three records}, {run: exception}); runs that Ctrl-C left undone are in neither."""
-    jobs = [(model, start, N, steps, child) for start, child in zip(starts, children, strict=True)]
-    results, errors = {}, {}
+    last = int(steps[-1])
 
-    def keep(i, result, error):
-        if error is None:
-            results[i] = result
-        else:
-            errors[i] = error
-        if tick is not None:
-            tick((len(results) + len(errors)) * int(steps[-1]))
+    def part(i):  # what a run tells while it is under way, here only
+        return None if tick is None or executor is not None else lambda n: tick(i * last + n)
 
-    try:
-        if executor is None:
-            _run_in_turn(simulator, jobs, tick, keep)
-        else:
-            points = ({"simulator": simulator, "arguments": job} for job in jobs)
-            run_pool(executor, {i: (_run, point, None) for i, point in enumerate(points)}, keep)
-    except KeyboardInterrupt:
-        if not results:
-            raise
-    if errors and not results:
-        raise next(iter(errors.values()))
-    return results, errors
-
-
-def _run(simulator, arguments):
-    return simulator(*arguments)
-
-
-def _run_in_turn(simulator, jobs, tick, keep):
-    for i, job in enumerate(jobs):
-        before = i * int(job[3][-1])
-        try:
-            result = simulator(*job, None if tick is None else (lambda n, before=before: tick(before + n)))
-        except Exception as error:
-            if i == 0:
-                raise
-            keep(i, None, error)
-            continue
-        keep(i, result, None)
-        if _interrupted(result, len(job[3])):
-            return
+    jobs = {
+        i: partial(simulator, model, start, N, steps, child, part(i))
+        for i, (start, child) in enumerate(zip(starts, children, strict=True))
+    }
+    told = tick and (lambda done: tick(done * last))
+    return run_all(jobs, executor, told, cut=partial(_interrupted, n=len(steps)), needed=True)
 
 
 def _interrupted(result, n):
@@ -352,11 +322,7 @@ def _outcome(model, results, errors, alpha, runs):
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
         message = f"{runs} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun"
-        if errors:
-            i, error = min(errors.items())
-            message += f", {len(errors)} failed, the first is run {i}: {type(error).__name__}: {error}".rstrip(".")
-        died = any(isinstance(error, BrokenExecutor) for error in errors.values())
-        message += "." + (WORKER_DIED if died else "")
+        message = worded(message, errors, lambda i: f"is run {i}")
         kept = " What they did not reach is nan." + see("start", "When something is wrong")
         warnings.warn(message + kept, RuntimeWarning, stacklevel=3)
     records = [np.stack([_padded(part, max(map(len, parts))) for part in parts]) for parts in zip(*rows, strict=True)]

@@ -7,7 +7,7 @@ import operator
 import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -19,8 +19,9 @@ from .._base import check
 from .._base.pages import see
 from .._base.progress import bar
 from .._base.record import Record
+from .._base.tiers import settle
 from .._base.types import Function, PathLike, Rng
-from .._base.workers import WORKER_DIED, run_here, run_pool
+from .._base.workers import run_all, worded
 from ..results.files import save
 from .checkpoint import open_checkpoint
 from .files import described, value_of
@@ -81,13 +82,7 @@ class Sweep(Record):
         parts = [f"{n - len(self.errors) - len(self.missing)} of {n} points of {self.function} finished"]
         if self.missing:
             parts.append(f"{len(self.missing)} were interrupted or not begun")
-        if self.errors:
-            i, error = next(iter(self.errors.items()))
-            parts.append(
-                f"{len(self.errors)} failed, the first at {self.points[i]}: {type(error).__name__}: {error}".rstrip(".")
-            )
-        hint = any(isinstance(error, BrokenExecutor) for error in self.errors.values())
-        return "; ".join(parts) + "." + (WORKER_DIED if hint else "")
+        return worded("; ".join(parts), self.errors, lambda i: f"at {self.points[i]}", "; ")
 
     def __len__(self) -> int:
         """Number of points."""
@@ -291,28 +286,16 @@ def sweep(
     seeds = _seeds(rng, len(points))
     _check_signature(function, points[0], seeds[0])
     _check_executor(executor, function, points[0])
-    values, errors = {}, {}
     places = (seed and list(seed.spawn_key) for seed in seeds)
     kept = open_checkpoint(checkpoint, _identity(function), seeds[0] and seeds[0].entropy, points, places)
     with kept as (finished, append), bar(progress, len(points), "points") as tick:
-        values.update(finished)
-
-        def keep(i, value, error):
-            if error is not None:
-                errors[i] = error
-            elif i not in values:
-                values[i] = value
-                append(i, value)
-            if tick is not None:
-                tick(len(values) + len(errors))
-
+        jobs = {i: functools.partial(_at, function, points[i], seeds[i]) for i in range(len(points))}
+        values = dict(finished)
         if tick is not None:
             tick(len(values))
-        jobs = {i: (function, points[i], seeds[i]) for i in range(len(points)) if i not in values}
-        try:
-            run_here(jobs, keep) if executor is None else run_pool(executor, jobs, keep)
-        except KeyboardInterrupt:
-            pass  # what is missing below says so
+        told = tick and (lambda done: tick(len(values) + done))
+        found, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, told, keep=append)
+    values = {**values, **found}
     result = Sweep(
         function=_name(function),
         grid=columns,
@@ -325,6 +308,12 @@ def sweep(
     if not result.success:
         warnings.warn(result.message + see("start", "A sweep"), RuntimeWarning, stacklevel=2)
     return result
+
+
+def _at(function, point, seed):
+    """The function at one point, with random numbers of its own, and digits that are those of every worker."""
+    settle()
+    return function(**point, **({} if seed is None else {"rng": np.random.default_rng(seed)}))
 
 
 # --- what came in ----------------------------------------------------------------------------------------------------

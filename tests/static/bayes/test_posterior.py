@@ -100,7 +100,7 @@ def test_errors_of_a_few_data_sets(between):
     for _ in range(repeats):
         x = lfilter([1.0], [1.0, -0.5], rng.normal(size=(2, 1, 200, 2)), axis=2)
         x += between * rng.normal(size=(2, 1, 1, 2))
-        found = _result(1, 1, x, list(x), [True], "")
+        found = _result(1, 1, x, list(x), [True], True, "")
         inside += (abs(found.eps) < found.eps_err) + (abs(found.noise) < found.noise_err)
     share, sd = inside / (2 * repeats), math.sqrt(0.68 * 0.32 / (2 * repeats))
     assert 0.68 - 3 * sd < share < 0.9  # the spread of two alone gives 0.50

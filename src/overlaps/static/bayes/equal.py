@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..._base import check
+from ..._base.search import minimum
 from ..._base.types import ArrayLike, Numbers
 from .channel import Jump, transitions
 from .power_law import Limit
@@ -132,10 +132,8 @@ class EqualReadouts(Limit):
         i = int(np.argmin(values))
         if i == 0 or self._continuous <= values[i]:
             return self._continuous, 0.0
-        bounds = grid[i - 1], grid[min(i + 1, grid.size - 1)]
-        found = minimize_scalar(lambda u: self._data(math.exp(u)), bounds=bounds, options={"xatol": 1e-9})
-        t = math.exp(found.x)
-        return float(found.fun), t / (1 + t)
+        u, least, _ = minimum(lambda u: self._data(math.exp(u)), grid, values, xatol=1e-9)
+        return least, math.exp(u) / (1 + math.exp(u))
 
     @property
     def _end(self):

@@ -9,7 +9,9 @@ import math
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
+
+from ..._base.search import minimum
 
 SAME = 1e-11  # relative distance in s of two solutions that are one
 SIDE = 1e-14  # relative distance in s of the two sides of a transition
@@ -219,9 +221,7 @@ class FixedPoints:
             a, b = s[max(i - 1, 0)], s[min(i + 1, s.size - 1)]
             if not thinned:
                 break
-        ends = math.log(a), math.log(b)
-        found = minimize_scalar(lambda u: sign * self.nu(math.exp(u)), bounds=ends, options={"xatol": 1e-9})
-        return sign * min(float(values[i]), float(found.fun))
+        return sign * minimum(lambda u: sign * self.nu(math.exp(u)), np.log(s), values, xatol=1e-9)[1]
 
 
 def overlapping(intervals):

@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..._base.pages import see
 from ..._base.progress import bar
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Rng
+from ..._base.workers import run_all, worded
 from ._posterior import respond
 from .exact import error
 from .teacher import HierarchicalTeacher
@@ -161,31 +163,36 @@ def sample_posterior(
     data = None if data is None else _data(data, teacher.k, d, runs)
     record = np.full((runs, chains, steps, teacher.k + 2), np.nan)
     accepted: list[bool] = []
-    done, message = 0, f"{runs * chains * steps} draws made."
     with bar(progress, runs * (warmup + steps), "draws") as tick:
-        try:
-            for i, child in enumerate(check.generator(rng).spawn(runs)):
-                problem = Problem(teacher, *(data or draw(teacher, d, n, child)))
+
+        def sample(i, child):
+            """Fill record[i]; whether Ctrl-C ended it."""
+            problem = Problem(teacher, *(data or draw(teacher, d, n, child)))
+            try:
                 walkers = [Chain(problem, start, x) for x in child.spawn(chains)]
                 for t in range(-warmup, steps):
-                    values = []
-                    for walker in walkers:
-                        accept = walker.step(leapfrog, t + warmup if t < 0 else None)
-                        values.append(problem.measure(walker.W, walker.squares))
-                        if t >= 0:
-                            accepted.append(accept)
+                    accept = [walker.step(leapfrog, t + warmup if t < 0 else None) for walker in walkers]
                     if t >= 0:
-                        record[i, :, t] = values
-                    done += 1
+                        record[i, :, t] = [problem.measure(walker.W, walker.squares) for walker in walkers]
+                        accepted.extend(accept)
                     if tick:
-                        tick(done)
-        except KeyboardInterrupt:
-            if np.sum(np.isfinite(record[0, 0, :, 0])) < 4:
-                raise
-            message = "Interrupted; the draws made are kept."
-            warnings.warn(message + see("start", "When something is wrong"), RuntimeWarning, stacklevel=2)
+                        tick(i * (warmup + steps) + warmup + t + 1)
+            except KeyboardInterrupt:
+                return True
+            return False
+
+        jobs = {i: partial(sample, i, child) for i, child in enumerate(check.generator(rng).spawn(runs))}
+        cut, errors = run_all(jobs, cut=bool, needed=True)
     rows = [x[:, np.isfinite(x[0, :, 0])] for x in record]
-    return _result(d, len(problem.y), record, [x for x in rows if x.shape[1] >= 4], accepted, message)
+    rows = [x for x in rows if x.shape[1] >= 4]
+    if not rows:
+        raise KeyboardInterrupt
+    success, message = len(cut) == runs and not any(cut.values()), f"{runs * chains * steps} draws made."
+    if not success:
+        said = "The draws made are kept" if errors else "Interrupted; the draws made are kept"
+        message = worded(said, errors, lambda i: f"is data set {i}")
+        warnings.warn(message + see("start", "When something is wrong"), RuntimeWarning, stacklevel=2)
+    return _result(d, n if data is None else len(data[1]), record, rows, accepted, success, message)
 
 
 def _data(data, k, d, runs):
@@ -292,7 +299,7 @@ def chains_agree(x):
     return float(min(x.size / max(correlated, 1 / x.size), x.size)), math.sqrt(total / within), math.sqrt(total)
 
 
-def _result(d, n, record, rows, accepted, message):
+def _result(d, n, record, rows, accepted, success, message):
     """The record of all runs that have draws, (chains, draws, values) each."""
     agree = np.array([[chains_agree(row[:, :, j]) for j in range(row.shape[2])] for row in rows])
     means = np.array([row.mean(axis=(0, 1)) for row in rows])
@@ -312,7 +319,6 @@ def _result(d, n, record, rows, accepted, message):
         "eps": float(value[0]), "eps_err": float(errors[0]), "noise": float(value[1]), "noise_err": float(errors[1]),
         "q": value[2:], "q_err": errors[2:], "ess": ess, "rhat": rhat, "acceptance": float(np.mean(accepted)),
     }  # fmt: skip
-    success = not message.startswith("Interrupted")
     return PosteriorSample(
         d=d, n=n, draws=record[..., 0], converged=converged, success=success, message=message, **numbers
     )

@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
 from ..._base import check
+from ..._base.search import minimum
 from .power_law import Limit, average, continuum_gap
 
 __all__ = ["Phase", "SubcriticalPowerLaw"]
@@ -138,7 +139,7 @@ class SubcriticalPowerLaw(Limit):
         lam = np.union1d(grid, [onset, *sides])
         fall = np.array([self._fall(x) for x in lam])
         peaks = [
-            minimize_scalar(lambda x: -self._fall(x), bounds=(lam[i - 1], lam[i + 1])).x
+            minimum(lambda x: -self._fall(x), lam[i - 1 : i + 2], -fall[i - 1 : i + 2], xatol=1e-5)[0]
             for i in range(1, lam.size - 1)
             if fall[i - 1] < fall[i] > max(fall[i + 1], ROUNDING / (self.beta * lam[i]))
             and not np.isin(lam[i - 1 : i + 2], sides).any()

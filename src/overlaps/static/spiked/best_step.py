@@ -8,9 +8,9 @@ import numpy as np
 
 from ..._base import check
 from ..._base.record import Record
+from ..._base.search import minimum
 from ..._base.types import ArrayLike, Function
 from ...activations.activation import Activation
-from .bounds import _refined
 from .features import SpikedRandomFeatures
 from .solving import dimension
 
@@ -130,12 +130,10 @@ def best_step(
     if rates.size < 3 or rates[0] <= 0:
         raise ValueError(f"rates = {check.shown(rates)}; expected at least 3 learning rates > 0.")
     errors = np.array([error(x) for x in rates])
-    i = int(np.argmin(errors))
-    if 0 < i < rates.size - 1:
-        (rate, mse), message = _refined(error, rates, errors), "a minimum"
-    else:
+    rate, mse, i = minimum(error, rates, errors, rtol=1e-6, ends=False)
+    message = "a minimum"
+    if not 0 < i < rates.size - 1:
         message = f"the error still falls at the {'largest' if i else 'smallest'} rate looked at"
-        rate, mse = float(rates[i]), float(errors[i])
     model = after(rate)
     penalty = model.optimal_lam(alpha, d).lam if lam is None else float(lam)
     return BestStep(rate, mse, penalty, model, rates, errors, message)

@@ -4,9 +4,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..._base import check
+from ..._base.search import minimum
 from ..._base.types import ArrayLike, Function
 from ...activations.activation import Activation
 from . import blocks
@@ -184,7 +184,8 @@ def bounds_over_rate(
         return basis_bounds(Features(table), noise)
 
     grid, values = _scanned(both)
-    (r_upper, upper), (r_lower, lower) = (_refined(lambda r, i=i: both(r)[i], grid, values[:, i]) for i in (0, 1))
+    found = (minimum(lambda r, i=i: both(r)[i], grid, values[:, i], rtol=1e-6) for i in (0, 1))
+    (r_upper, upper, _), (r_lower, lower, _) = found
     ends = [f"the {name} bound still falls at r = {grid[i]:.3g}, the {text} spike looked at"
             for name, i in zip(("upper", "lower"), np.argmin(values, axis=0), strict=True)
             for end, text in ((0, "smallest"), (len(grid) - 1, "largest")) if i == end]  # fmt: skip
@@ -208,11 +209,3 @@ def _scanned(both):
             grid, values = np.concatenate([grid, more]), np.concatenate([values, [both(r) for r in more]])
         else:
             return grid, values
-
-
-def _refined(f, grid, values):
-    """Minimum between the neighbours of the lowest grid point."""
-    i = int(np.argmin(values))
-    ends = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
-    found = minimize_scalar(f, bounds=ends, options={"xatol": 1e-6 * grid[i]})
-    return min((float(found.x), float(found.fun)), (float(grid[i]), float(values[i])), key=lambda pair: pair[1])

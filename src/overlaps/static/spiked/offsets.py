@@ -4,9 +4,9 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..._base import check
+from ..._base.search import minimum
 from .solutions import LearnedOffset
 
 REACH, POINTS = 4.0, 41  # biases looked at by default
@@ -77,21 +77,14 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
     bounds = np.array([x.model.bounds(d).lower for x in found])
     if not np.any(np.isfinite(values)):
         raise ValueError(f"offsets = {check.shown(offsets)}: no readout converged at any of them; try a larger lam.")
-    i, j = int(np.nanargmin(values)), int(np.argmin(bounds))
+
+    def bound(s):
+        return dataclasses.replace(model, offset=np.asarray(model.offset) + s).bounds(d).lower
+
+    where, _, i = minimum(lambda s: objective(solution(s)), shifts, values, xatol=1e-6, ends=False)
     message = "the least of the objective"
-    best, where, lower = found[i], float(shifts[i]), (float(bounds[j]), float(shifts[j]))
-    if 0 < i < shifts.size - 1:
-        ends = shifts[[i - 1, i + 1]]
-        near = minimize_scalar(lambda s: objective(solution(s)), bounds=ends, options={"xatol": 1e-6})
-        if near.fun < values[i]:
-            best, where = solution(near.x), float(near.x)
-    else:
+    if not 0 < i < shifts.size - 1:
         message = f"the objective still falls at the {'largest' if i else 'smallest'} bias looked at"
-    if 0 < j < shifts.size - 1:
-
-        def bound(s):
-            return dataclasses.replace(model, offset=np.asarray(model.offset) + s).bounds(d).lower
-
-        near = minimize_scalar(bound, bounds=shifts[[j - 1, j + 1]], options={"xatol": 1e-6})
-        lower = min(lower, (float(near.fun), float(near.x)))
-    return LearnedOffset(where, objective(best), best, shifts, values, *lower, message)
+    lower_at, lower, _ = minimum(bound, shifts, bounds, xatol=1e-6, ends=False)
+    best = found[i] if where == shifts[i] else solution(where)
+    return LearnedOffset(where, objective(best), best, shifts, values, lower, lower_at, message)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ from ..._base.pages import see
 from ..._base.progress import bar
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
-from ..._base.workers import WORKER_DIED, run_here, run_pool
+from ..._base.workers import run_all, worded
 from ._finite import ROWS, Setup, Step, network_draw, srf_draw
 from .blocks import law_of, shares
 from .losses import LOSSES
@@ -337,28 +337,9 @@ def _letters(fractions, p):
 def _runs(draw, setup, shape, rng, draws, progress, executor):
     check.executor(executor)
     children = check.generator(rng).spawn(check.count("draws", draws))
-    jobs = {i: (draw, {"child": child}, None) for i, child in enumerate(children)}
-    outcomes: dict[int, Any] = {}
-    errors: dict[int, BaseException] = {}
+    jobs = {i: partial(draw, child=child) for i, child in enumerate(children)}
     with bar(progress, len(jobs), "draws") as tick:
-
-        def keep(i, outcome, error):
-            if error is None:
-                outcomes[i] = outcome
-            elif executor is None and i == 0:  # a fault of the arguments, in all likelihood
-                raise error
-            else:
-                errors[i] = error
-            if tick:
-                tick(len(outcomes) + len(errors))
-
-        try:
-            run_here(jobs, keep) if executor is None else run_pool(executor, jobs, keep)
-        except KeyboardInterrupt:
-            if not outcomes:
-                raise
-    if not outcomes:
-        raise errors[min(errors)]
+        outcomes, errors = run_all(jobs, executor, tick, needed=True)
     ended = _ended(len(jobs), len(outcomes), errors)
     pattern = next(iter(outcomes.values()))  # lost draws are nan in the shape of a finished one
     nothing = [
@@ -373,11 +354,7 @@ def _ended(draws, finished, errors):
     """Whether all draws are there, and a sentence, which is a warning if they are not."""
     if finished == draws:
         return {"success": True, "message": f"{draws} draws finished."}
-    message = f"{finished} of {draws} draws finished"
-    if errors:
-        i, error = min(errors.items())
-        message += f", {len(errors)} failed, the first is draw {i}: {type(error).__name__}: {error}".rstrip(".")
-    message += "." + (WORKER_DIED if any(isinstance(error, BrokenExecutor) for error in errors.values()) else "")
+    message = worded(f"{finished} of {draws} draws finished", errors, lambda i: f"is draw {i}")
     warnings.warn(message + " The others are nan." + see("spiked", "Errors"), RuntimeWarning, stacklevel=4)
     return {"success": False, "message": message}
 

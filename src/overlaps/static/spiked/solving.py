@@ -4,9 +4,9 @@ import math
 from dataclasses import fields
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from ..._base import check
+from ..._base.search import minimum
 from . import blocks, ridge
 from .solutions import OptimalLam, Readout, SpikedCurve, SpikedSolution
 
@@ -113,19 +113,14 @@ def optimal_lam(model, alpha, d):
         near = found.v if found.converged else None
         return found.mse if math.isfinite(found.mse) else math.inf
 
-    scan = [error(x) for x in logs]
-    best = int(np.argmin(scan))
-    log_lam, mse = logs[best], scan[best]
-    if 0 < best < len(scan) - 1:
-        found = minimize_scalar(error, bounds=logs[[best - 1, best + 1]], options={"xatol": 1e-7})
-        log_lam, mse = found.x, float(found.fun)
+    log_lam, mse, best = minimum(error, logs, xatol=1e-7, ends=False)
     if math.isinf(d):
         what, limit = "mu0 alone", ridge.strong_ridge(table, model.noise, model.bias)
     else:
         mean = table.weight @ table.h if model.bias else 0.0
         what, limit = "nothing", float(table.weight @ table.hh - mean**2 + model.noise**2)
     rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
-    if best == len(scan) - 1 or mse >= limit - rounding:
+    if best == len(logs) - 1 or mse >= limit - rounding:
         message = f"no finite lam is better than lam -> infinity, where {what} is fitted"
         return OptimalLam(math.inf, limit, message)
     message = "minimum at a finite lam" if best else "lam -> 0 is best: this is the least lam searched"

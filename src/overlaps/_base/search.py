@@ -1,0 +1,19 @@
+"""The least value of a function of one number: a grid finds the valley, bounded minimisation its bottom."""
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+
+def minimum(f, grid, values=None, *, xatol=0.0, rtol=0.0, ends=True):
+    """(x, f(x), index of the lowest of the ascending grid): the minimum between the neighbours of that point.
+
+    ``values`` are those of f on the grid, where they are known; x is found to ``xatol``, or to ``rtol`` of itself.
+    Without ``ends`` a lowest point at an end of the grid is left as it is: the function may fall beyond it.
+    """
+    values = [f(x) for x in grid] if values is None else values
+    i, last = int(np.nanargmin(values)), len(grid) - 1
+    lowest, bounds = (float(values[i]), float(grid[i])), (grid[max(i - 1, 0)], grid[min(i + 1, last)])
+    if bounds[0] < bounds[1] and (ends or 0 < i < last):
+        found = minimize_scalar(f, bounds=bounds, options={"xatol": xatol + rtol * abs(grid[i])})
+        lowest = min(lowest, (float(found.fun), float(found.x)))
+    return lowest[1], lowest[0], i
