@@ -196,6 +196,21 @@ def test_aligned_units_leave_the_error_of_C_within_its_estimate(gap, mean):
     assert bound.error < 1e-11
 
 
+@pytest.mark.parametrize("seed", [8, 9])
+def test_the_error_of_C_is_estimated_where_the_rule_is_coarse(seed):
+    """Means of several standard deviations: the estimate is the difference from a rule of 150 nodes, to a tenth."""
+    rng = np.random.default_rng(seed)
+    X, mu = rng.normal(size=(3, 4)), 3 * rng.normal(size=3)
+    S, w = np.block([[X @ X.T / 3, mu[:, None]], [mu, 40.0]]), np.array([0.5, 0.4, -0.6, 0.0])
+    classes = Classes(np.array([1.0]), np.array([LABEL]), np.array([[1.0]]))
+    bound = ClassesClosure(ov.relu, ov.relu, Rule(3, 0.3, 0.2, 0.1, True), classes)
+    C = np.empty((3, 3))
+    bound(S, w, np.empty((3, 3)), np.empty((3, 1)), C, np.empty(3))
+    estimate = bound.error
+    bound.parameters = bound._numbers(150)
+    assert estimate == pytest.approx(np.abs(C - bound.arrays(S, w)[2]).max(), rel=0.1) and estimate > 1e-12
+
+
 def test_quadrature_of_classes_is_their_closed_form():
     """Two classes, two groups of eigenspaces: where both are known. 40 nodes in each dimension, 1e-9 of C."""
     rule, means = Rule(2, 0.5, 0.3, 0.2, True), np.array([[[0.4, -0.1], [0.3, 0.2], [-0.2, 0.5]], [[0.1, 0.6]] * 3])

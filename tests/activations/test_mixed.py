@@ -194,6 +194,22 @@ def test_cones_of_three_students_against_60_digits(kind, rng):
     np.testing.assert_allclose(found, expected, rtol=0, atol=limit * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("student", [LEAKY, STEEP, QUAD], ids=str)
+def test_the_scale_of_a_polynomial_teacher_is_that_of_its_field(student, rng):
+    """p(c z) of a field z is p of a field c z: nothing changes but B, which takes c; three students and two teachers."""
+    K, M, c, coefficients = 3, 2, 1.3, np.array([0.3, -0.2, 0.5, 0.2, 0.1])
+    S, w = covariance("generic", K, M, rng), np.array([1.1, -0.7, 0.6, 0.9, -0.4])
+    found = []
+    for scale in (1.0, c):
+        row = np.r_[np.ones(K), np.full(M, 1 / scale)]
+        teacher = ov.polynomial(coefficients * scale ** np.arange(5))
+        f = bind_numeric(student, teacher, Rule(K, 0.7, 1.0, 0.3, True))
+        found.append(evaluate(f, S * np.outer(row, row), w, K))
+    A, B, *rest = found[1]
+    for x, y in zip((A, B / c, *rest), found[0], strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * np.abs(y).max())
+
+
 def mp_sum(S, *lists):
     """E[f_1 f_2 ...] for functions given as (field, list of terms)."""
     fields = [field for field, _ in lists]

@@ -339,6 +339,48 @@ def test_two_point_integrals_settle_at_large_variances():
         np.testing.assert_allclose(found[key], mixture[key], rtol=0, atol=1e-4, err_msg=key)
 
 
+@pytest.mark.parametrize("variances", [(30.0, 5.0), (4.0, 0.7)])
+def test_permuted_students_have_permuted_matrices(variances):
+    """The wider field is integrated first, wherever it stands; nearly parallel ones in the plane, others by modes."""
+    Q = np.array([[variances[0], 0.0], [0.0, variances[1]]])
+    Q[0, 1] = Q[1, 0] = 0.97 * np.sqrt(variances[0] * variances[1])
+    R, T = np.array([[0.8], [0.3]]), np.array([[1.3]])
+    model = ov.committee_machine(
+        2, 1, activation=user("softplus"), teacher_activation=user("tanh"), eta=0.4, gradient_flow=True
+    )
+    v, turn = np.array([0.7, -0.4]), [1, 0]
+    one, two = ov.closure(model, Q, R, T, v), ov.closure(model, Q[::-1, ::-1], R[turn], T, v[turn])
+    np.testing.assert_allclose(two.A, one.A[::-1, ::-1], rtol=1e-9)
+    np.testing.assert_allclose(two.B, one.B[turn], rtol=1e-9)
+
+
+@pytest.mark.parametrize("slope", [0.2, -0.6])
+def test_second_derivatives_of_scaled_kinks_beside_a_user_function(slope):
+    """Leaky relu is a sum of relu at scales 1 and -1, whose g'' is (1 - slope) delta: a density times E[h | 0]."""
+    q, r, t, v, v_star, eta = 0.8, 0.5, 1.7, 0.7, 1.3, 0.4
+    model = ov.committee_machine(
+        1, 1, activation=ov.leaky_relu(slope), teacher_activation=user("softplus"), eta=eta, gradient_flow=True,
+        v=[v], v_star=[v_star],
+    )  # fmt: skip
+    x, p = np.polynomial.hermite_e.hermegauss(60)  # poles of softplus: 1e-9
+    at_zero = p @ softplus(np.sqrt(t - r * r / q) * x) / p.sum() / np.sqrt(2 * np.pi * q)
+    A = -eta * v * (v * (1 + slope**2) / 2 - v_star * (1 - slope) * at_zero)
+    assert ov.closure(model, [[q]], [[r]], [[t]]).A[0, 0] == pytest.approx(A, rel=1e-7)
+
+
+def test_the_error_of_a_sum_of_erf_falls_with_the_square_of_eta_and_bounds_that_of_C():
+    """Tanh as a sum of erf against quadrature of tanh itself."""
+    S, w = random_state(2, 1, 4)
+    shares = []
+    for eta in (0.3, 0.7):
+        rule = Rule(2, eta, 1.0, 0.0, True)
+        fitted, exact = bind_numeric(ov.tanh, ov.tanh, rule), bind_numeric(user("tanh"), user("tanh"), rule)
+        gap = np.abs(evaluate(fitted, S, 0.6 * w, 2)["C"] - evaluate(exact, S, 0.6 * w, 2)["C"]).max()
+        assert 0 < gap < fitted.error
+        shares.append(fitted.error / eta**2)
+    assert shares[0] == pytest.approx(shares[1], rel=1e-12)
+
+
 def test_default_tolerance_of_C_accepts_a_percent():
     # what the pages say: at variances of 10 a C that is known to 7e-3 is taken unless one asks for less
     S, w, K = 10 * (0.6 * np.eye(3) + 0.4), np.array([1.0, 1.0, -1.0]), 2

@@ -5,8 +5,10 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 import overlaps as ov
+from overlaps.finite_size import transport
 from overlaps.finite_size.noise import Increments, Rule, product_covariance
 from overlaps.finite_size.transport import Path
 from overlaps.finite_size.unknowns import Unknowns
@@ -144,6 +146,47 @@ def test_splitting_an_eigenvalue_changes_nothing():
         assert np.allclose(*shifts, rtol=1e-6, atol=1e-7)
 
 
+def test_larger_inputs_with_smaller_weights_change_nothing():
+    """Inputs times sqrt(a), all weights by sqrt(a), eta and decay by a: the same SGD, with random starts and teachers.
+
+    Exact; both are found to the tolerance of the solution.
+    """
+    a, learning = 1.7, dict(activation=ov.quadratic, noise=0.2, v=[0.6, 0.4], v_star=[0.8], batch_size=2)
+    found = []
+    for b in (1.0, a):
+        spectrum = ov.Spectrum(b * np.array([2.1, 0.4]), [0.3, 0.7])
+        model = ov.committee_machine(2, 1, spectrum=spectrum, eta=0.1 / b, weight_decay=0.3 * b, **learning)
+        start = ov.State.from_blocks(model, **{x: np.array(PARTS[x])[:2] / b for x in "qrt"})
+        fluct = ov.fluctuations(ov.solve(model, start, [0.0, 3.0], rtol=1e-11), 700, start="random")
+        found.append([f(x) for x in ("Q", "R", "eps_g") for f in (fluct.std, fluct.mean)])
+    for one, two in zip(*found, strict=True):
+        assert np.allclose(one, two, rtol=1e-8, atol=1e-12)
+
+
+def test_means_of_linear_students_are_those_of_a_recursion():
+    """Of SGD itself, for Gaussian inputs in two blocks, batches, decay; what 1/N^2 adds is 1e-3 of the shift."""
+    N, b, eta, kappa, sigma, v, v_star = 3000, 3, 0.7, 0.3, 0.4, np.array([0.8, 0.5]), 1.2
+    s, p = np.array([1.6, 0.3]), np.array([0.4, 0.6])
+    model = ov.committee_machine(
+        2, 1, activation=ov.linear, eta=eta, noise=sigma, v=v, v_star=[v_star], weight_decay=kappa, batch_size=b,
+        spectrum=ov.Spectrum(s, p),
+    )  # fmt: skip
+    q, r, t = (np.array(PARTS[x])[:2] for x in "qrt")
+    fluct = ov.fluctuations(ov.solve(model, ov.State.from_blocks(model, q=q, r=r, t=t), [0.0, 1.2], rtol=1e-11), N)
+    r, t, a, s = r[:, :, 0], t[:, 0, 0], 1 - eta * kappa / N, s[:, None]
+    for _ in range(round(1.2 * N)):  # w += -eta v (d.x - noise) x / N^(1/2) with d = v.w - v_star w_star
+        d_star, d_w = r @ v - v_star * t, q @ v - v_star * r
+        m = d_w @ v - v_star * d_star
+        pull = a * eta / N * s[:, :, None] * v[:, None] * d_w[:, None]
+        single = p * s[:, 0] * (s[:, 0] @ m + sigma**2) + 2 * s[:, 0] ** 2 * m / N
+        noise = eta**2 / N * (single + (b - 1) * s[:, 0] ** 2 * m / N) / b
+        q = a**2 * q - pull - pull.swapaxes(1, 2) + noise[:, None, None] * np.outer(v, v)
+        r = a * r - eta / N * s * v * d_star[:, None]
+    ode = fluct.trajectory.Q[-1]
+    wanted = np.einsum("l,lij", s[:, 0], q) - ode
+    assert np.allclose(fluct.mean("Q")[-1] - ode, wanted, rtol=0, atol=5e-3 * np.abs(wanted).max())
+
+
 def test_random_starts_have_the_covariance_of_wishart_matrices():
     """20000 draws of Gaussian weights in three blocks, N = 20: standard errors of a covariance are 1 % of its scale."""
     model = ov.committee_machine(2, 1, eta=0.5, spectrum=BLOCKS)
@@ -274,6 +317,21 @@ def test_noise_of_late_steps_is_no_rounding():
     variance = 400 * (fluct.std("eps_g")[1:] / fluct.trajectory.eps_g[1:]) ** 2
     line = variance[0] + np.arange(4) * (variance[1] - variance[0])
     assert np.allclose(variance, line, rtol=0.03) and line[-1] > 1.2 * line[0]
+
+
+def test_chunks_of_matrices_are_transported_as_one(monkeypatch):
+    """Constant coefficients: records of covariance and mean at unequal times against one exponential of Van Loan's."""
+    rng, mesh = np.random.default_rng(8), np.array([0.3, 0.5, 1.4, 1.9])
+    J, D, Sigma = rng.normal(size=(3, 3)), np.diag([0.7, 0.2, 0.4]), np.diag([0.3, 0.5, 0.1])
+    source, mean = rng.normal(size=3), rng.normal(size=3)
+    constant = lambda times: [np.repeat(x[None], len(times), axis=0) for x in (J, D, source)]  # noqa: E731
+    monkeypatch.setattr(transport, "TOGETHER", 5 * 9)  # chunks of 5 of 12 steps, 4 in each interval
+    covariances, means = (transport.propagate(mesh, 2, constant, Sigma, x) for x in (None, mean))
+    for t, found, at in zip(mesh - mesh[0], covariances, means, strict=True):
+        E = expm(t * np.block([[-J, D], [np.zeros((3, 3)), J.T]]))
+        assert np.allclose(found, E[3:, 3:].T @ (Sigma @ E[3:, 3:] + E[:3, 3:]), rtol=1e-12)
+        E = expm(t * np.block([[J, source[:, None]], [np.zeros((1, 4))]]))
+        assert np.allclose(at, E[:3, :3] @ mean + E[:3, 3], rtol=1e-12)
 
 
 def test_the_path_is_the_trajectory():

@@ -95,3 +95,18 @@ def test_one_field(f):
     assert dd + hg == pytest.approx(
         (shifted_self(f, mu + step, s)[3] - shifted_self(f, mu - step, s)[3]) / (2 * step), abs=1e-6
     )
+
+
+@pytest.mark.parametrize("c", [0.7, 0.3, 1.9, -0.6])
+@pytest.mark.parametrize("f, h", [(RELU, RELU), (RELU, ERF), (ERF, RELU), (ERF, ERF)])
+def test_a_field_and_its_multiple(f, h, c):
+    """B = c a, where rounding decides what one leaves of the other: integrals over one field."""
+    mu, s = 0.37, 0.83
+    x = 1e-3 * (np.arange(-9000, 10000) + 0.5)  # midpoints, the kink at an edge: the square of their width
+    p = 1e-3 * norm.pdf(x, mu, np.sqrt(s))
+    found = shifted_pair(f, h, mu, c * mu, s, c * c * s, c * s)
+    a, b = ([function(code, i, y) for i in (0, 1)] for code, y in ((f, x), (h, c * x)))
+    assert found[0] == pytest.approx(p @ (a[0] * b[0]), abs=1e-7)
+    assert found[1] == pytest.approx(p @ (a[1] * b[1]), abs=1e-7)
+    assert found[4] == pytest.approx(p @ (a[1] * b[0]), abs=1e-7)
+    assert found[5] == pytest.approx(p @ (a[0] * b[1]), abs=1e-7)

@@ -127,6 +127,25 @@ def test_the_search_finds_the_linear_optimum():
     np.testing.assert_allclose(LINEAR.eta * greedy(greedy.knots), expected, rtol=1e-6)
 
 
+def test_the_greedy_rate_knows_the_drift():
+    """Linear unit: m / (m + noise^2) with m = Q - 2 R + T along the solution that drifts under the schedule found."""
+    model = dataclasses.replace(LINEAR, drift=0.13)
+    greedy = ov.greedy_schedule(model, BEGIN, 8.0, knots=81)
+    traj = ov.solve(model, BEGIN, greedy.knots, schedule=greedy)
+    m = 2 * traj.eps_g
+    # lines between knots 0.1 apart miss the path of the greedy rate itself by the square of that
+    np.testing.assert_allclose(0.5 * greedy(greedy.knots), m / (m + 0.25), rtol=1e-3)
+
+
+def test_the_upper_bound_is_one_of_eta():
+    """Gradient flow, where faster is better: eta is 0.7 throughout, and no gradient at a bound counts."""
+    flow = dataclasses.replace(LINEAR, gradient_flow=True)
+    fastest = ov.optimal_schedule(flow, BEGIN, 2.0, knots=3, bounds=(0.0, 0.7))
+    np.testing.assert_allclose(fastest.eta, 0.7, rtol=1e-6)
+    assert fastest.value == pytest.approx(0.45 * np.exp(-2 * 0.7 * 2.0), rel=1e-6)
+    assert fastest.success and fastest.stationarity < 1e-6
+
+
 @pytest.mark.slow
 def test_the_best_constant_on_a_wide_spectrum():
     """Rates stay stable far beyond the time scale of the largest eigenvalue, which has few dimensions."""
@@ -227,6 +246,16 @@ def test_implicit_steps_of_wide_spectra_against_explicit_ones(objective, monkeyp
     # 48 steps in each of three intervals; with four times as many both gaps are 1/64
     assert value == pytest.approx(exact, rel=2e-6) and value != exact
     np.testing.assert_allclose(gradient, slopes, rtol=0, atol=1e-4 * np.abs(slopes).max())
+
+
+@pytest.mark.parametrize("option", [{"drift": 0.13}, {"weight_decay": (0.2, 0.0)}, {"eta_v": 0.3}])
+def test_values_on_wide_spectra_are_those_of_the_solution(option):
+    """With what implicit steps leave out: teachers that drift, decay, readouts that learn."""
+    model = dataclasses.replace(WIDE, **option)
+    start = model.random_start(N=96_000, rng=3, student_scale=0.5)
+    schedule = ov.Schedule([0.0, 0.3, 0.7], [1.0, 1.6, 0.4])
+    value, _ = ov.schedule_gradient(model, start, schedule, 0.7)
+    assert value == pytest.approx(ov.solve(model, start, [0.7], schedule=schedule).eps_g[0], rel=2e-6)
 
 
 def test_the_gradient_of_implicit_steps_is_that_of_their_value():

@@ -48,6 +48,30 @@ def test_gradients_through_switches_against_differences(heads, objective):
     assert found == pytest.approx(wanted, rel=rtol)
 
 
+def test_values_and_slopes_of_two_linear_tasks():
+    """Eigenvalues, noise and task change at a switch that is no knot; the student knows a little of both teachers."""
+    tasks = [
+        ov.committee_machine(
+            1, 2, activation=ov.linear, eta=0.6, noise=sigma, v_star=v_star, spectrum=ov.Spectrum(s, [0.3, 0.7])
+        )
+        for sigma, v_star, s in ((0.5, [0.9, 0.2], [2.0, 0.6]), (0.2, [-0.3, 1.1], [0.5, 1.3]))
+    ]  # fmt: skip
+    start = ov.State.from_blocks(
+        tasks[0], q=[[[0.3]], [[0.4]]], r=[[[0.1, -0.2]], [[0.2, 0.3]]], t=[0.3 * np.eye(2), 0.8 * np.eye(2)]
+    )
+    stages, knots, u = ov.Stages(tasks, until=[1.3, 3.0]), np.array([0.0, 0.8, 2.1]), np.array([1.1, 0.5, 0.8])
+    times = np.unique(np.r_[np.linspace(0.0, 2.1, 1501), 1.3 - 1e-12, 1.3])  # eps_g jumps there
+    solved = ov.solve(stages, start, times, schedule=ov.Schedule(knots, u), rtol=1e-10).eps_g
+    # the trapezoidal rule of step 1.4e-3 leaves its square
+    for objective, wanted in (("final", solved[-1]), ("mean", np.trapezoid(solved, times) / 2.1)):
+        value = lambda x: ov.schedule_gradient(stages, start, ov.Schedule(knots, x), 2.1, objective=objective)  # noqa: B023, E731
+        assert value(u)[0] == pytest.approx(wanted, rel=1e-5)
+        along, h = np.array([0.3, -0.7, 0.4]), 1e-3
+        slope = (value(u + h * along)[0] - value(u - h * along)[0]) / (2 * h)
+        # differences of second order, h^2 times third derivatives; rounding 1e-13
+        assert 0.6 * value(u)[1] @ along == pytest.approx(slope, rel=1e-5)
+
+
 @pytest.mark.slow
 def test_the_best_rate_of_two_noisy_tasks_beats_every_constant():
     """Linear units, two teachers: the closed form of one task bounds what is possible at the end of the second."""
