@@ -65,6 +65,19 @@ def kinked():
     return variants(dataclasses.replace(MODEL, activation=ov.relu, teacher_activation=ov.relu), eta=[0.1, 0.3, 0.5])
 
 
+def teachers():
+    """Second layers of the teacher and rates of every size, on one spectrum: eight, which one thread takes by twos."""
+    model = dataclasses.replace(MODEL, spectrum=ov.Spectrum([1.7, 0.3], [0.4, 0.6]))
+    v_star = np.random.default_rng(5).uniform(0.3, 2.0, (8, 3))
+    return variants(model, v_star=list(v_star), eta=list(np.geomspace(0.03, 1.2, 8)))
+
+
+def fast():
+    """Rates far from 1, with small readouts: what is stiff is eta v^2 s."""
+    model = ov.committee_machine(1, 1, v=[0.1], v_star=[0.7], eta=1.0, spectrum=ov.power_law(beta=1.2, L=12))
+    return variants(model, eta=[0.7, 60.0, 90.0])
+
+
 def stiff():
     """The structured BDF serves the second, DOP853 the first."""
     model = dataclasses.replace(MODEL, spectrum=ov.power_law(beta=1.5, L=24))
@@ -115,6 +128,8 @@ CASES = {
     "RK45": (rates, {"method": "RK45"}),
     "trained second layer": (trained, {}),
     "kinks": (kinked, {}),
+    "teachers": (teachers, {"threads": 1}),
+    "fast": (fast, {"alpha": [0.0, 10.0, 2000.0]}),
     "stiff": (stiff, {"alpha": [0.0, 10.0, 2000.0]}),
     "sums of a level": (rates, {"blocks": False, "stop": 0.1}),
     "functions": (python, {}),
@@ -128,7 +143,8 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
     models = make()
     starts = starts_of(models)
     options = {"alpha": ALPHA} | options
-    batch, reference = many(models, starts, threads=2, **options), one_by_one(models, starts, **options)
+    threads = options.pop("threads", 2)
+    batch, reference = many(models, starts, threads=threads, **options), one_by_one(models, starts, **options)
     for i, traj in enumerate(reference):
         assert batch[i] == traj and batch[i].solver is traj.solver
         n = np.isin(batch.alpha, traj.alpha)
@@ -139,7 +155,7 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
             assert np.all(np.isnan(getattr(batch, curve)[i, ~n]))
     if name.startswith("divergence"):
         assert batch.success.tolist() == [True, False, False] and "diverge" in batch.message[2]
-    if name == "stiff":
+    if name in ("stiff", "fast"):
         assert batch.method[0].startswith("DOP853") and batch.method[1].startswith("StructuredBDF")
 
 

@@ -196,7 +196,7 @@ def test_cones_of_three_students_against_60_digits(kind, rng):
 
 @pytest.mark.parametrize("student", [LEAKY, STEEP, QUAD], ids=str)
 def test_the_scale_of_a_polynomial_teacher_is_that_of_its_field(student, rng):
-    """p(c z) of a field z is p of a field c z: nothing changes but B, which takes c; three students and two teachers."""
+    """p(c z) of a field z is p of a field c z: nothing changes but B, which takes a factor of c."""
     K, M, c, coefficients = 3, 2, 1.3, np.array([0.3, -0.2, 0.5, 0.2, 0.1])
     S, w = covariance("generic", K, M, rng), np.array([1.1, -0.7, 0.6, 0.9, -0.4])
     found = []

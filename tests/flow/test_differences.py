@@ -262,6 +262,20 @@ def test_quadratic_network_in_an_orthogonal_frame(v):
     assert ends[0] == pytest.approx(ends[1], rel=1e-5)
 
 
+@pytest.mark.parametrize("v", [[0.5, 1.5], [1.2, 0.7]])
+def test_a_new_frame_changes_no_overlap(v, rng):
+    """Of unequal second layers and eigenvalues, where a rotation and its inverse differ."""
+    model = ov.committee_machine(2, 2, activation=ov.quadratic, v=v, v_star=v, eta=0.02, spectrum=SPECTRUM)
+    start, _, _ = near_teacher(model, 0.1, rng, N=300)
+    system = DifferenceSystem(model, start, np.eye(2))
+    y = system.pack(start)
+    turned, z = system.realigned(y)
+    assert turned is not system and np.abs(turned.frame - np.eye(2)).max() > 1e-2
+    for found, wanted in zip(turned.unpack(z), (start.q, start.r, start.v), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-14)
+    assert turned.close(z) == pytest.approx(system.close(y), rel=1e-12)
+
+
 # the structured BDF ---------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +374,7 @@ def test_students_are_matched_with_signs(rng):
         ({"eta_v": 0.1}, "second layer"),
         ({"noise": 0.1}, "noise"),
         ({"weight_decay": 0.1}, "weight_decay"),
+        ({"weight_decay": (0.03, 0.0)}, "weight_decay = 0.03"),
         ({"v_star": [1.0, 0.9]}, "does not reproduce"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from oracles import right_hand_side
 
 import overlaps as ov
+from overlaps.flow.jacobian import jacobian
 from overlaps.flow.system import System
 
 
@@ -42,6 +43,20 @@ def test_flow_is_the_matrix_equation(activation, rng):
         np.testing.assert_allclose(dq, expected_q, rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(dr, expected_r, rtol=1e-11, atol=1e-13)
         np.testing.assert_allclose(dv, c.dv - model.eta_v * model.weight_decay[1] * state.v, rtol=1e-12)
+
+
+@pytest.mark.parametrize("constraint", [None, "sphere"])
+def test_jacobian_is_the_derivative_of_the_flow(constraint, rng):
+    """Differences of second order, on spheres, too; eigenvalues whose mean is not 1, batches, two layers."""
+    spectrum = ov.Spectrum([2.1, 0.4], [0.7, 0.3])  # mean 1.59
+    options = dict(spectrum=spectrum, eta=0.7, eta_v=0.3, noise=0.4, batch_size=3, constraint=constraint)
+    model = ov.committee_machine(3, 2, v=[1.3, 0.7, -0.4], v_star=[0.8, 0.6], **options)
+    start = model.random_start(N=300, rng=rng)
+    system = System(model, start)
+    y, h = system.pack(start), 1e-6
+    J = jacobian(system, y)
+    rows = [(system.rhs(0.0, y + h * e) - system.rhs(0.0, y - h * e)) / (2 * h) for e in np.eye(y.size)]
+    np.testing.assert_allclose(J, np.transpose(rows), rtol=0, atol=1e-8)  # rounding 1e-16 / h
 
 
 @pytest.mark.parametrize("L", [1, 3])

@@ -82,6 +82,22 @@ def test_all_five_factors_against_runs_one_after_the_other(method):
     np.testing.assert_allclose(traj.v[0], expected.v, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("method", ["DOP853", "RK45"])
+def test_jumps_cost_nothing_but_new_starts(method):
+    """No stage of a step that ends at a jump sees the rate after it, none after it the velocity before."""
+    schedule, edges, rates = S.step([1.7, 4.1], [0.3, 1.6]), [1.7, 4.1, 6.0], [1.0, 0.3, 1.6]
+    traj = ov.solve(BASE, START, [6.0], schedule=schedule, method=method)
+    state, nfev = START, 0
+    for end, rate in zip(edges, rates, strict=True):
+        part = ov.solve(dataclasses.replace(BASE, eta=rate), state, [end], method=method)
+        state, nfev = part[0], nfev + part.nfev
+    exact = chained(BASE, START, 6.0, [(t, {"eta": f}) for t, f in zip(edges, rates, strict=True)], rtol=1e-12)
+    error, own = (abs(ov.closure(BASE, x.Q, x.R, x.T).eps_g - traj.eps_g[0]) for x in (exact, state))
+    assert traj.nfev < 1.15 * nfev + 20  # first steps are chosen anew, or go on from before the jump
+    # both err by a few of the tolerance; RK45 controls Q and R alone
+    assert max(error, own) < (3e-9 if method == "DOP853" else 1e-7)
+
+
 @pytest.mark.parametrize("method", ["DOP853", "structured"])
 def test_gradient_flow_under_a_schedule_is_a_change_of_time(method):
     model = dataclasses.replace(RICH, gradient_flow=True, eta_v=0.5)

@@ -34,6 +34,18 @@ def test_a_file_gives_back_an_equal_batch(blocks, tmp_path, batch):
         ov.load(tmp_path / "batch.npz", model=[batch.models[0]] * 6)
 
 
+@pytest.mark.parametrize("blocks", [True, False])
+def test_each_teacher_has_an_error_of_its_own(blocks):
+    """Second layers that differ: errors of the batch against closures, trajectory by trajectory."""
+    v_stars = [[0.7, 0.4, -0.3], [1.6, 0.2, 0.5], [0.3, -0.8, 1.2]]
+    models = [dataclasses.replace(MODEL, v_star=v_star, eta_v=0.0) for v_star in v_stars]
+    found = ov.solve_many(models, MODEL.random_start(N=1101, rng=1), [0.0, 2.0], blocks=blocks)
+    for i, model in enumerate(models):
+        wanted = [ov.closure(model, found.Q[i, n], found.R[i, n], found.T[i], found.v[i, n]).eps_g for n in range(2)]
+        np.testing.assert_allclose(found.eps_g[i], wanted, rtol=1e-12)
+        np.testing.assert_allclose(found[i].eps_g, wanted, rtol=1e-12)
+
+
 def test_labels_are_those_of_a_grid_or_of_trajectories(batch):
     pytest.importorskip("xarray")
     grid = batch.to_xarray(eta=ETAS, noise=NOISES)

@@ -32,6 +32,25 @@ def test_a_changed_copy_has_an_error_of_its_own(results):
     assert changed.eps_g[-1] == pytest.approx(expected, rel=1e-12) and changed.eps_g[-1] != before[-1]
 
 
+def test_final_weights_are_a_network_with_the_last_error():
+    """Fresh inputs, 4 standard errors: of both layers, which have moved."""
+    model = ov.committee_machine(
+        2, 1, eta=0.3, eta_v=0.6, noise=0.2, v=[1.4, 0.6], spectrum=ov.Spectrum([1.6, 0.4], [0.4, 0.6])
+    )
+    W_star = np.random.default_rng(3).standard_normal((1, 20))
+    start = ov.State.from_weights(model, W=0.3 * np.random.default_rng(4).standard_normal((2, 20)), W_star=W_star)
+    runs = ov.simulate(model, N=20, alpha=[0, 1, 9], rng=1, runs=2, start=start, method="direct", keep_weights=True)
+    for run in range(2):
+        W, v = runs.final_weights(run)
+        Q = W * np.repeat(model.spectrum.s, [8, 12]) @ W.T / 20
+        lam = np.random.default_rng(5).standard_normal((100_000, 2)) @ np.linalg.cholesky(Q).T
+        found = (ov.erf.g(lam) @ v) ** 2
+        S = runs.Q[run, -1] / np.sqrt(np.outer(1 + np.diag(runs.Q[run, -1]), 1 + np.diag(runs.Q[run, -1])))
+        wanted = runs.v[run, -1] @ (2 / np.pi * np.arcsin(S)) @ runs.v[run, -1]
+        assert abs(found.mean() - wanted) < 4 * found.std() / np.sqrt(100_000)
+        assert np.abs(v - runs.v[run, 0]).max() > 0.1
+
+
 def test_statistics_of_runs(results):
     _, sim = results
     np.testing.assert_allclose(sim.mean("Q"), sim.Q.mean(axis=0))
