@@ -141,7 +141,7 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
     """To the last bit: the compiled steps are one piece of machine code, and what is not compiled goes by ``solve``."""
     make, options = CASES[name]
     models = make()
-    starts = starts_of(models)
+    starts = starts_of(models, 24_000 if name == "fast" else 1200)
     options = {"alpha": ALPHA} | options
     threads = options.pop("threads", 2)
     batch, reference = many(models, starts, threads=threads, **options), one_by_one(models, starts, **options)

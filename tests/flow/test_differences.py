@@ -266,7 +266,8 @@ def test_quadratic_network_in_an_orthogonal_frame(v):
 def test_a_new_frame_changes_no_overlap(v, rng):
     """Of unequal second layers and eigenvalues, where a rotation and its inverse differ."""
     model = ov.committee_machine(2, 2, activation=ov.quadratic, v=v, v_star=v, eta=0.02, spectrum=SPECTRUM)
-    start, _, _ = near_teacher(model, 0.1, rng, N=300)
+    root, c, s = np.sqrt(v), np.cos(0.06), np.sin(0.06)
+    start, _, _ = near_teacher(model, 0.03, rng, np.array([[c, s], [-s, c]]) * root / root[:, None], N=300)
     system = DifferenceSystem(model, start, np.eye(2))
     y = system.pack(start)
     turned, z = system.realigned(y)
