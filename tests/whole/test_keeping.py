@@ -1,0 +1,223 @@
+"""Compiled kernels are kept by content: names of files, edits, folders that are not as they should be."""
+
+import importlib
+import json
+import math
+import os
+import pkgutil
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+from numba.core import config
+from numba.core.dispatcher import Dispatcher
+
+import overlaps as ov
+from overlaps import __main__ as command
+from overlaps._base import keeping
+from overlaps._base.jit import jit
+from overlaps.gaussian import elementary
+
+SOURCE = Path(ov.__file__).parent
+LEAF = "low = ((_P0 + _P1 * z)"  # of p(z) = asin(x) / x, z = x^2
+FINGERPRINTS = """
+import json, sys
+sys.path.insert(0, {tests!r})
+from test_keeping import prints
+print(json.dumps(prints()))
+"""
+
+
+@cache
+def kernels():
+    """All kernels of the package, by module and name."""
+    found = {}
+    for found_module in pkgutil.walk_packages(ov.__path__, "overlaps."):
+        for value in vars(importlib.import_module(found_module.name)).values():
+            if isinstance(value, Dispatcher) and value.py_func.__module__.startswith("overlaps."):
+                found[f"{value.py_func.__module__}.{value.py_func.__qualname__}"] = value
+    return found
+
+
+def prints():
+    return {name: keeping.fingerprint(kernel).hex() for name, kernel in kernels().items()}
+
+
+def called(kernel):
+    """Kernels that one names, and all kernels of modules whose functions, overloaded for kernels, it names."""
+    function = kernel.py_func
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, Dispatcher):
+            yield value
+        elif isinstance(value, FunctionType) and value.__module__.startswith("overlaps."):
+            yield from (x for x in vars(sys.modules[value.__module__]).values() if isinstance(x, Dispatcher))
+
+
+def reaching(leaf):
+    """Names of the kernels that reach a leaf through any number of calls."""
+    found, size = {leaf}, 0
+    while len(found) > size:
+        size = len(found)
+        found |= {kernel for kernel in kernels().values() if any(x in found for x in called(kernel))}
+    return {name for name, kernel in kernels().items() if kernel in found}
+
+
+def copied(tmp_path, *edits):
+    """A copy of the sources with edits (file, old, new); its parent folder."""
+    shutil.copytree(SOURCE, tmp_path / "overlaps", ignore=shutil.ignore_patterns("__pycache__"))
+    for file, old, new in edits:
+        path = tmp_path / "overlaps" / file
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+    return tmp_path
+
+
+def python(code, sources, **environment):
+    env = os.environ | {"PYTHONPATH": str(sources)} | environment
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=sources)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_kernel_has_a_fingerprint_of_its_own():
+    """A kernel that reads a global of an unknown kind raises TypeError."""
+    found = prints()
+    assert len(found) > 200 and len({*found.values()}) == len(found)
+
+
+@pytest.mark.slow
+def test_a_fingerprint_holds_the_code_that_is_reached_and_nothing_else(tmp_path):
+    """Another place, a comment and moved lines change no kernel; an edited leaf changes exactly those that reach it."""
+    comment = "flow/_flow.py", "@jit(bare=True)\ndef triangle", "# a comment\n\n@jit(bare=True)\ndef triangle"
+    edit = "gaussian/elementary.py", LEAF, LEAF.replace("_P0", "2 * _P0")
+    code = FINGERPRINTS.format(tests=str(Path(__file__).parent))
+    here, there = prints(), json.loads(python(code, copied(tmp_path, comment, edit)))
+    assert here.keys() == there.keys()
+    changed = {name for name in here if here[name] != there[name]}
+    assert changed == reaching(elementary.p)
+    assert {"overlaps.activations._erf.erf_closure", "overlaps.gaussian.elementary.p"} < changed
+    assert not any(name.startswith("overlaps.flow.") for name in changed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_edit_of_an_imported_kernel_is_noticed(tmp_path):
+    """asin(x) / x + 1/4 in place of asin(x) / x, where the cache holds the closure of erf that was made before."""
+    Q, R, T = 0.7, 0.2, 0.8
+    code = (
+        "import overlaps as ov\n"
+        "model = ov.committee_machine(1, 1, activation=ov.erf, eta=0.5)\n"
+        f"print(ov.closure(model, [[{Q}]], [[{R}]], [[{T}]]).eps_g)\n"
+    )
+    folder = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    sines = Q / (1 + Q), T / (1 + T), R / math.sqrt((1 + Q) * (1 + T))
+    before, after = ([asin(x) for x in sines] for asin in (math.asin, lambda x: math.asin(x) + x / 4))
+    before, after = ((q + t - 2 * r) / math.pi for q, t, r in (before, after))  # Saad and Solla (1995)
+    assert float(python(code, SOURCE.parent, **folder)) == pytest.approx(before, rel=1e-13)
+    kept = {path.name for path in tmp_path.rglob("*.nbc")}
+    edited = copied(tmp_path / "edited", ("gaussian/elementary.py", LEAF, LEAF.replace("_P0", "1.25 * _P0")))
+    assert float(python(code, edited, **folder)) == pytest.approx(after, rel=1e-13)
+    assert float(python(code, SOURCE.parent, **folder)) == pytest.approx(before, rel=1e-13)
+    assert kept < {path.name for path in tmp_path.rglob("*.nbc")}  # side by side
+
+
+# one small kernel, compiled again by each dispatcher, and found where one before it has kept it
+
+
+def _shift(x):
+    return 3.0 * x + 0.5
+
+
+def answer():
+    """(Value at 2, whether it was found on the disk) of a fresh kernel."""
+    kernel = jit(_shift)
+    value = kernel(2.0)
+    return value, sum(kernel.stats.cache_hits.values()) == 1
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache folder of the test's own, empty."""
+    monkeypatch.setattr(keeping, "folder", lambda: str(tmp_path))
+    return tmp_path
+
+
+def test_what_was_compiled_is_found(folder):
+    assert answer() == (6.5, False)
+    assert answer() == (6.5, True)
+    (file,) = folder.iterdir()
+    assert file.name.startswith("_shift-") and file.suffix == ".nbc"
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[::-1], lambda b: b"\x80\x05N."]
+)
+def test_a_damaged_file_is_replaced(folder, damage):
+    answer()
+    (file,) = folder.iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    assert answer() == (6.5, False)
+    assert answer() == (6.5, True)
+
+
+def test_a_file_of_another_kernel_does_not_pass_for_this_one(folder):
+    """Names hold what is in them; a renamed file is the user's doing, and what numba makes of it is no crash."""
+    answer()
+    (file,) = folder.iterdir()
+    os.rename(file, folder / f"other-{file.name}")
+    assert answer() == (6.5, False)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+def test_a_full_disk_costs_the_file_only(folder):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # bytes
+    try:
+        assert answer() == (6.5, False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [*folder.iterdir()] == []
+    assert answer() == (6.5, False)
+    assert answer() == (6.5, True)
+
+
+def test_where_nothing_can_be_written_each_process_compiles(tmp_path, monkeypatch):
+    """A file lies where the folder would be made, which stops the super-user, too."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(keeping, "folder", keeping.folder.__wrapped__)
+    assert keeping.folder() is None and keeping.kernel_files() == []
+    assert answer() == answer() == (6.5, False)
+
+
+def test_another_numba_keeps_its_own(folder, monkeypatch):
+    answer()
+    monkeypatch.setattr(keeping, "VERSIONS", "another")
+    assert answer() == (6.5, False)
+    assert len([*folder.iterdir()]) == 2
+
+
+def test_info_and_prune(folder, monkeypatch, capsys):
+    monkeypatch.setattr(command, "UNREAD", 30)
+    answer()
+    (read,) = folder.iterdir()
+    old, notes = folder / "old-1-1.nbc", folder / "notes.txt"
+    old.write_text("")
+    notes.write_text("")
+    for path in (old, notes):
+        os.utime(path, 2 * (time.time() - 86400 * 31,))
+    os.utime(read, 2 * (time.time() - 86400 * 31,))
+    assert answer() == (6.5, True)  # read: young again
+    command.main(["info"])
+    assert f"compiled kernels in {folder}: 2 files" in capsys.readouterr().out
+    command.main(["warm", "--prune"])
+    assert "1 kernels removed that were not read for 30 days; 1 are kept" in capsys.readouterr().out
+    assert {*folder.iterdir()} == {read, notes}
