@@ -12,7 +12,8 @@ from ..flow.system import System
 from ..models.model import Model
 from ..models.state import State
 from .fixed_points import fixed_point
-from .linear import ZERO, Linearisation, bound, check_dense, linearise
+from .kinked import Differences, learned
+from .linear import SECOND, ZERO, Linearisation, bound, check_dense, linearise
 
 __all__ = ["CriticalEta", "critical_eta"]
 
@@ -103,8 +104,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     ------
     ValueError
         Bad input; a gradient flow; a state that is no fixed point; a fixed point that is unstable in all of the range
-        searched (plateaus are, at every eta); a closure that has no derivative at the state (:func:`linearise`): relu,
-        leaky relu and absolute value at student = teacher, above all.
+        searched (plateaus are, at every eta); a closure that has no derivative at the state (:func:`linearise`).
     RuntimeError
         Stability changes between two learning rates, but the fixed point cannot be followed from one to the other.
 
@@ -115,6 +115,10 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     A fixed point that merges with another one and hands its stability on (a pitchfork: much noise erases what was
     specialised) is followed onto the other one. The least label noise turns the crossing of perfect learning into a
     bend, at which the fixed point leaves its place fast, but stable: the limit without noise is what matters there.
+
+    Relu, leaky relu and |x| that have learned all teachers are served in closed form, to leading order in their
+    distance from the teachers (:func:`linearise`); eta_c = 3 - sqrt(3) for two orthonormal relu units. Label noise
+    keeps students at a distance there, which diverges at the same eta_c.
 
     References
     ----------
@@ -138,6 +142,8 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
             "the model is a gradient flow, whose stability does not depend on eta; expected gradient_flow=False."
         )
     low, high = (1e-3 * model.eta, 1e3 * model.eta) if search is None else _interval(search, model.eta)
+    if learned(model, system.start):
+        return _of_differences(system, y, low, high)
     branch = _Branch(model, system.start)
     sides = max(low, model.eta / NEAR), min(high, model.eta * NEAR)
     rates = np.array([branch.rate(eta) for eta in sides])
@@ -163,6 +169,21 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
         f"the fixed point is unstable for all eta tried in [{before:.4g}, {model.eta:.4g}], at the end of {why}; "
         "plateaus are, at every eta. Start at a lower eta, or widen search=(low, high), if you know better."
     )
+
+
+def _of_differences(system, y, low, high):
+    """Kinked units at perfect learning, which is a fixed point at every eta without noise."""
+    model, start = system.model, system.start
+    eta, eps_g = Differences(model, start).eta_critical(), float(system.close(y))
+    if eta < low:
+        raise ValueError(
+            f"the fixed point is unstable for all eta in [{low:.4g}, {model.eta:.4g}]: it loses stability at "
+            f"{eta:.10g}. Widen search=(low, high)."
+        )
+    inside = eta <= high
+    there = replace(model, eta=eta if inside else high)
+    kind = "crossing" if inside else f"none below {high:.4g}"
+    return CriticalEta(eta if inside else np.nan, kind, start, eps_g, linearise(there, start, count=1), SECOND)
 
 
 def _interval(search, eta):

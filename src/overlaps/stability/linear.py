@@ -14,12 +14,14 @@ from ..flow.system import System
 from ..models.model import Model
 from ..models.rows import parted, seen
 from ..models.state import State
+from .kinked import Differences, learned
 
 __all__ = ["Linearisation", "linearise"]
 
 DENSE = 3000  # dimension up to which all eigenvalues are computed
 LEADING = 6  # eigenvalues looked for beyond
 RESTARTS = 10  # of the Arnoldi method
+SECOND = "perfect learning of units with a kink: the modes are overlaps of differences, of second order in them"
 ZERO = 1e-9  # modulus of an eigenvalue, relative to the Jacobian, that counts as zero
 
 
@@ -60,6 +62,8 @@ class Linearisation(Record):
         Real parts below it count as zero.
     dimension : int
         Number of order parameters, hence of eigenvalues.
+    message : str
+        Of kinked units at perfect learning: that the eigenvalues are those of second order. Empty otherwise.
     """
 
     model: Model
@@ -72,6 +76,7 @@ class Linearisation(Record):
     floor: float
     dimension: int
     dm: np.ndarray | None = None
+    message: str = ""
 
     @property
     def rate(self) -> float:
@@ -126,8 +131,8 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     Raises
     ------
     ValueError
-        Bad input; a closure that has no derivative at this state: aligned relu units (students equal to each other or
-        to a teacher), user functions whose finite differences do not settle.
+        Bad input; a closure that has no derivative at this state: aligned relu units (students equal to each other, or
+        some of them to a teacher), user functions whose finite differences do not settle.
     RuntimeError
         The Arnoldi method did not converge.
 
@@ -136,6 +141,10 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     Exact for erf, linear, quadratic and relu students (analytic derivatives of the closure). Other activations are
     differenced: about 1e-9 for those in closed form (``ov.tanh``, ``ov.polynomial``), otherwise limited by their
     quadrature, 1e-6 for A and B, and to 1e-4 where the Arnoldi method is used.
+
+    Students with a kink (relu, leaky relu, |x|) that have learned all teachers have no Jacobian: their distance d from
+    the teachers is a square root of overlaps. To leading order the overlaps d d^T/N outside the teachers' span obey a
+    linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, and ``message`` says so.
 
     A growing mode need not be reachable from a given start: equal students, for instance, stay equal. Directions that
     the flow conserves have eigenvalue zero.
@@ -156,6 +165,8 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     array([-0.5 , -0.75])
     """
     system, y = bound(model, state)
+    if learned(model, system.start):
+        return _of_differences(system, y, count)
     n = y.size
     if count is None:
         count = n if n <= DENSE else LEADING
@@ -175,6 +186,19 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     dq, rows, dv = _matrices(system, vectors)
     parts = {f"d{name}": x for name, x in parted(model, rows).items()}
     return Linearisation(model, system.start, values, dq, dv=dv, residual=residual, floor=floor, dimension=n, **parts)
+
+
+def _of_differences(system, y, count):
+    """The same for kinked units at perfect learning: the flow of the overlaps of their differences."""
+    model, start = system.model, system.start
+    values, dq = Differences(model, start).modes(model.eta)
+    n = values.size
+    count = n if count is None else check.count("count", count)
+    if count > n:
+        raise ValueError(f"count = {count}; the differences have {n} overlaps, expected count <= {n}.")
+    residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * np.max(np.abs(values)))
+    dr, dv = np.zeros((count, *start.r.shape)), np.zeros((count, model.K))
+    return Linearisation(model, start, values[:count], dq[:count], dr, dv, residual, floor, n, message=SECOND)
 
 
 def _matrices(system, vectors):
