@@ -202,11 +202,11 @@ FAULTS = {
         "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
     ),
     "eigenvalue_before_a_centroid": Fault(
-        "models/rows.py", "np.ones((s.size, classes))", "np.tile(s, classes)",
+        "models/model.py", "np.ones((s.size, self.C))", "np.tile(s, self.C)",
         "simulators/test_classes.py::test_sgd_follows_the_cluster_equations",
     ),
     "teachers_beside_the_centroids": Fault(
-        "models/rows.py", "gram(record.tau, record.h, model.gram)", "gram(record.tau, 0 * record.h, model.gram)",
+        "models/mixture.py", "gram(record.tau, record.h, self.gram)", "gram(record.tau, 0 * record.h, self.gram)",
         "models/test_mixture.py::test_three_clusters_with_covariances_of_their_own",
     ),
     "means_of_other_groups": Fault(
@@ -218,7 +218,7 @@ FAULTS = {
         "models/test_mixture.py::test_velocities_where_variances_differ_by_eigenspace",
     ),
     "classes_of_the_first_model": Fault(
-        "integrators/many.py", "if first.classes is None else [*map(bind, models)]", "",
+        "integrators/many.py", "[*map(bind, models)] if first.C else ", "",
         "test_solve_many.py::test_what_a_batch_of_classes_knows",
     ),
     "side_of_a_leaky_unit": Fault(

@@ -150,7 +150,7 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
         n = np.isin(batch.alpha, traj.alpha)
         kept = np.isin(traj.alpha, batch.alpha)
         assert batch.end[i] == traj.alpha[-1] and batch.success[i] == traj.success
-        for curve in ("Q", "R", "v", "eps_g", *(["mean_fields"] if models[0].classes is not None else [])):
+        for curve in ("Q", "R", "v", "eps_g", *(["mean_fields"] if models[0].C else [])):
             assert np.array_equal(getattr(batch, curve)[i, n], getattr(traj, curve)[kept])
             assert np.all(np.isnan(getattr(batch, curve)[i, ~n]))
     if name.startswith("divergence"):

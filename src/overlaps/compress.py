@@ -12,7 +12,6 @@ from ._base.types import ArrayLike
 from .flow.system import System, fastest_rate
 from .integrators import evolve
 from .models.model import Model
-from .models.rows import plain, second_layers
 from .models.spectrum import Spectrum
 from .models.state import State
 
@@ -97,12 +96,12 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     # test: tests/test_compress.py::test_many_units_behind_a_plateau_need_more_than_a_few_dozen_nodes
     check.model(model, classes=True)
     state = check.state(state, "state").on(model)
-    if model.classes is not None and len(model.groups) > 1:  # type: ignore[attr-defined]
+    if len(model.groups) > 1:
         raise ValueError(
             "the classes have variances whose ratios differ between eigenspaces; expected ratios of shape (C, 1): each "
             "group of eigenspaces would need a rule of its own."
         )
-    width = model.K + second_layers(model).size
+    width = model.K + model.second_layers.size
     nodes = check.count("nodes", nodes)
     until = None if until is None else check.number("until", until, above=0)
     if nodes < width + 1:
@@ -112,7 +111,7 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
         return model, state
     steps = nodes // (width + 1)
     slowest = 0.0 if until is None else _slowest(model, state, until)
-    modes, Z, lengths = _roots(s, plain(model, state))
+    modes, Z, lengths = _roots(s, model.plain(state))
     theta, Z = _gauss_rule(modes, Z, steps, slowest)
     rho, root = _gauss_rule(s, np.sqrt(p)[:, None], nodes - width * steps, slowest)
     new_s = np.concatenate([theta, rho])
@@ -123,7 +122,7 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     W, W_star, centroids = np.split(Z, [model.K, model.K + model.M], axis=1)
     W_star = new_s[:, None] * W_star
     small, parts = {"spectrum": Spectrum(new_s, new_p / new_p.sum())}, {}
-    if model.classes is not None:
+    if model.C:
         small |= {"means": None, "gram": _outer(centroids, centroids), "ratios": model.ratios[:, :1]}  # type: ignore
         parts = {"m": _outer(W, centroids), "h": _outer(W_star, centroids), "nu": state.nu}
     parts |= {"q": _outer(W, W), "r": _outer(W, W_star), "tau": _outer(W_star, W_star)}

@@ -177,19 +177,19 @@ def solve(
     # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
     controls = {"method": method, "rtol": rtol, "atol": atol, "stop": stop, "late": late, "blocks": blocks, **options}
     controls["progress"], certify = progress, check.flag("certify", certify)
-    if isinstance(model, Stages):
+    if not isinstance(model, Stages):
+        traj = _solved(model, start, alpha, schedule, controls)
+        traj = _certified(traj, start, options) if certify else traj
+    else:
         for name, value, plain in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
             if value is not plain:
                 raise ValueError(f"{name} = {check.shown(value)} with Stages; expected {plain}, or a stage at a time.")
         times, every_step = output_times(alpha, check.state(start).alpha)
         parts: list[Trajectory] = []
         wanted = None if every_step else np.ravel(alpha)
-        for task, begin, inside, paced in model.in_turn(start, times, wanted, schedule, parts):
-            parts.append(_solved(task, begin, inside, paced, controls))
+        for leg in model.in_turn(start, times, wanted, schedule, parts):
+            parts.append(_solved(*leg, controls))
         traj = staged(model, parts, wanted)
-    else:
-        traj = _solved(model, start, alpha, schedule, controls)
-        traj = _certified(traj, start, options) if certify else traj
     if not traj.success:
         warnings.warn(traj.message + see("integration", "When it does not end well"), RuntimeWarning, stacklevel=2)
     return traj
@@ -210,9 +210,9 @@ def _certified(traj, start, options):
         "rtol": rtol,
         "atol": atol,
         "late": late,
-        "blocks": late or traj.model.classes is not None,  # whose errors need them
+        "blocks": late or traj.model.C > 0,  # whose errors need them
     }
-    names = ("Q", "R", "v") if traj.model.classes is None else ("Q", "R", "v", "mean_fields")
+    names = ("Q", "R", "v", "mean_fields") if traj.model.C else ("Q", "R", "v")
     other = _solved(traj.model, start, traj.alpha, traj.schedule, controls | options)
     n, error = len(other), {}
     for name in names:

@@ -7,7 +7,6 @@ from scipy.stats import norm
 import overlaps as ov
 from overlaps.activations.classification import misclassified
 from overlaps.flow.closure import bind
-from overlaps.models.rows import seen
 
 PAIR = np.array([[1.0, -1.0], [-1.0, 1.0]])
 
@@ -31,7 +30,7 @@ def sampled(model, state, n=400_000):
 
 
 def found(model, state):
-    value, error = misclassified(bind(model), seen(model, state)[None], state.v[None])
+    value, error = misclassified(bind(model), model.seen(state)[None], state.v[None])
     return float(value[0]), float(error[0])
 
 

@@ -80,7 +80,7 @@ def record(name, value, cls, example=None):
 def model(value, name="model", *, classes=False):
     """A Model, and one without classes of inputs unless these are known here."""
     value = record(name, value, "Model")
-    if value.classes is not None and not classes:
+    if value.C and not classes:
         raise ValueError(
             f"{name} = {shown(value)}; expected inputs without classes here. Classes are known to solve, simulate, "
             "compress, linearise, fixed_point, critical_eta and closure; ov.sweep over ov.solve takes many of them."

@@ -1,13 +1,16 @@
 """The one seam between functions and the rest: two activations and a rule of learning -> the closure that fits them."""
 
 from .bound import KernelClosure
+from .classes import Classes
 from .numeric import bind_numeric
 from .numeric_classes import bind_classes
 
+NONE = Classes()
 
-def bind(student, teacher, rule, classes=None):
+
+def bind(student, teacher, rule, classes=NONE):
     """The closure of these units, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
-    if classes is not None:
+    if classes.C:
         return bind_classes(student, teacher, rule, classes)
     kernels = student.closed_forms
     own = kernels is not None and (teacher == student or teacher.code in kernels.teachers)

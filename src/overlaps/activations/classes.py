@@ -19,9 +19,14 @@ FINER = 1.5  # times as many, for the estimate of its error
 class Classes(NamedTuple):
     """Classes of inputs: probabilities (C,), labels (C,), and variances relative to the spectrum's (C, groups)."""
 
-    weights: Any
-    labels: Any
-    ratios: Any
+    weights: Any = np.empty(0)
+    labels: Any = np.empty(0)
+    ratios: Any = np.empty((0, 1))
+
+    @property
+    def C(self) -> int:
+        """Their number; 0 of inputs without."""
+        return len(self.weights)
 
 
 def shape_of(activation):
@@ -67,7 +72,7 @@ class ClassesClosure(Bound):
 
     def _fill(self, parameters, S, w, A, B, C, dv):
         K, eta, eta_v, noise, second_order = self.rule
-        centroids = np.zeros(len(self.classes.weights))
+        centroids = np.zeros(self.classes.C)
         w = np.concatenate([w[: S.shape[1] - centroids.size], centroids, parameters])
         return classes_closure(S, w, K, self.teacher.code, eta, eta_v, noise, second_order, A, B, C, dv)
 
@@ -102,7 +107,7 @@ class ClassesClosure(Bound):
 
     def fields(self, S):
         """(means (C, K + M), covariances (C, K + M, K + M)) of the fields in each class, at S of any leading axes."""
-        rows, C = S.shape[-1], len(self.classes.weights)
+        rows, C = S.shape[-1], self.classes.C
         n = rows - C
         S = S.reshape(*S.shape[:-2], -1, rows, rows)
         means = np.swapaxes(S[..., :n, n:].sum(axis=-3), -1, -2)
@@ -118,7 +123,7 @@ class ClassesClosure(Bound):
         """Why there are no derivatives at S, or an empty string."""
         if self.groups > 1:
             return "eigenspaces whose variances differ between classes in their own ways"
-        n = len(S) - len(self.classes.weights)
+        n = len(S) - self.classes.C
         if self.kinked and relu_alignment(np.ascontiguousarray(S[:n, :n]), self.rule.K) < least:
             return "a student with a kink is aligned with another unit, where the closure has no derivatives"
         return ""

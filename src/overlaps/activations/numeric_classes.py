@@ -43,7 +43,7 @@ class NumericClassesClosure(ClassesClosure):
 
     def check(self, S, w):
         """Raise ``ValueError`` where there are too many fields, or the integrals do not settle."""
-        n = S.shape[1] - len(self.classes.weights)
+        n = S.shape[1] - self.classes.C
         names = " and ".join(dict.fromkeys([str(self.student), str(self.teacher)]))
         if n not in SIZES:
             raise ValueError(

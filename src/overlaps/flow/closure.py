@@ -174,7 +174,7 @@ def generalisation_error(model, S, v):
 def rounding_floor(model, S, v):
     """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
     x, weight = gauss_hermite(40)
-    if model.classes is None:
+    if not model.C:
         means, S = np.zeros((len(S), 1, S.shape[1])), S[:, None]
     else:
         means, S = bind(model, second_order=False).fields(S)
@@ -183,5 +183,5 @@ def rounding_floor(model, S, v):
     g = np.concatenate([model.activation.g(fields[:, :, :K]), model.teacher_activation.g(fields[:, :, K:])], axis=2)
     size = np.sqrt(np.max(np.square(g) @ weight, axis=1))
     w = np.concatenate([np.abs(v), np.broadcast_to(np.abs(model.v_star), (len(v), model.M))], axis=1)
-    labels = 0.0 if model.classes is None else np.max(np.abs(model.labels))
+    labels = np.max(np.abs(model.classes.labels), initial=0.0)
     return np.finfo(float).eps * (np.sum(w * size, axis=1) + labels) ** 2

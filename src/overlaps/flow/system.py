@@ -5,7 +5,6 @@ from functools import cached_property
 import numpy as np
 
 from ..gaussian.two_point import LINEAR, QUADRATIC
-from ..models.rows import parted, rows, second_layers, seen, source
 from ..models.state import State
 from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind
@@ -40,31 +39,25 @@ class System:
     twins = None  # the equal students of the start that are to stay equal
     refusal = ""  # of a factor that is none, met on the way
 
-    def __init__(self, model, start, pace=None):
+    def __init__(self, model, start, pace=None, *, keep_equal=False):
+        if keep_equal and (equal := twins(model, start)) is not None:
+            start, self.twins = equal.settled(model, start), equal
         self.model, self.start, self.pace = model, start, pace
-        static = second_layers(model)
+        static = model.second_layers
         K, M, L = model.K, static.size, model.spectrum.L
         self.shape = L, K, M  # of static rows: teachers, and the centroids of inputs in classes
         self.packing = Packing(L, K, M, model.trains_v)
         self.s, self.p = weights_of(model)
-        self.source = blocks_last(source(model, start))
-        self.S = np.array(seen(model, start), order="C")
+        self.source = blocks_last(model.source(start))
+        self.S = np.array(model.seen(start), order="C")
         self.w = np.concatenate([start.v, static])
         G = self.groups = len(self.S) // (K + M)
         self.A, self.B, self.C, self.dv = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K)), np.zeros(K)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
         self.eps_g = np.nan  # at the last evaluation
+        *_, self.decay, self.decay_v, self.second_order = rates(model)
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
-        *_, self.decay, self.decay_v, self.second_order = rates(model)
-
-    @classmethod
-    def begin(cls, model, start, pace=None):
-        """The flow from a start whose equal students are to stay equal."""
-        equal = twins(model, start)
-        system = cls(model, start if equal is None else equal.state(model, start), pace)
-        system.twins = equal
-        return system
 
     def enter(self, alpha):
         """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""
@@ -118,7 +111,7 @@ class System:
 
     def pack(self, state):
         """State -> y."""
-        return self.packing.pack(state.q, rows(state), state.v)
+        return self.packing.pack(state.q, self.model.rows(state), state.v)
 
     def unpack(self, y):
         """Arrays (q, r, v) of y, which may have leading axes: y (..., size)."""
@@ -150,7 +143,7 @@ class System:
         q, r, v = self.unpack(y)
         start = self.start
         constant = {"tau": start.tau, "T": start.T, "s": start.s, "h": start.h, "nu": start.nu}
-        return State(q=q, v=v, alpha=alpha, **parted(self.model, r), **constant)
+        return State(q=q, v=v, alpha=alpha, **self.model.parted(r), **constant)
 
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
@@ -246,10 +239,10 @@ def weights_of(model):
 
     Where blocks are of several groups, the group of each lies behind p.
     """
-    number, groups = np.zeros(model.spectrum.L), [] if model.classes is None else model.groups
-    for i, blocks in enumerate(groups):
+    number = np.zeros(model.spectrum.L)
+    for i, blocks in enumerate(model.groups):
         number[blocks] = i
-    return np.array(model.spectrum.s), np.append(model.spectrum.p, number if len(groups) > 1 else ())
+    return np.array(model.spectrum.s), np.append(model.spectrum.p, number if len(model.groups) > 1 else ())
 
 
 def blocks_last(x):
@@ -266,7 +259,7 @@ def fastest_rate(system):
     system.close(system.pack(start))
     largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, *2 * system.dv.shape))).max()
     bound = system.closure
-    if not bound.by_quadrature and model.classes is None:
+    if not bound.by_quadrature and not model.C:
         unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
         A, B, C, dv = np.zeros_like(system.A), np.zeros_like(system.B), np.zeros_like(system.C), np.zeros(model.K)
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])

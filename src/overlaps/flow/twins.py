@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..models.rows import parted, rows, source
-
 __all__ = ["Twins", "twins"]
 
 ROUNDING = 4 * np.finfo(float).eps  # of the overlaps of equal weights, relative to their norms
@@ -34,10 +32,10 @@ class Twins:
         parts = q[..., i[:, None], i] * np.outer(sign, sign), r[..., i, :] * sign[:, None], v[..., i] * self.sign_v
         return tuple(map(np.ascontiguousarray, parts))
 
-    def state(self, model, start):
+    def settled(self, model, start):
         """The start, with equal students equal to the last digit."""
-        q, r, v = self.copied(start.q, rows(start), start.v)
-        return replace(start, q=q, v=v, **parted(model, r))
+        q, r, v = self.copied(start.q, model.rows(start), start.v)
+        return replace(start, q=q, v=v, **model.parted(r))
 
     @property
     def message(self):
@@ -65,6 +63,6 @@ def twins(model, start):
 
 def _equal(model, start, i, j, s):
     """Whether w_j = s w_i in every block, of students whose overlap is that of their norms up to its sign."""
-    scale, r = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", source(model, start))), rows(start)
+    scale, r = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", model.source(start))), model.rows(start)
     aligned = np.all(s * start.q[:, i, j] >= 0)
     return aligned and np.all(np.abs(r[:, j] - s * r[:, i]) <= ROUNDING * scale)

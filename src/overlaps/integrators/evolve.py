@@ -11,7 +11,6 @@ from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
-from ..models.rows import parted
 from ..models.schedule import Pace
 from ..models.start import checked_start
 from ..models.times import output_times
@@ -34,19 +33,18 @@ def evolve(
     A function given as ``progress`` is told the time after each step. The records come as the fields of a Trajectory.
     """
     start = checked_start(model, start)
-    rtol, atol, stop = checked_controls(rtol, atol, stop)
     times, every_step = output_times(alpha, start.alpha)
+    pace = None if schedule is None else Pace(model, schedule)
+    largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
+    system = System(model, start, pace, keep_equal=True) if system is None else system
+    rtol, atol, stop = checked_controls(rtol, atol, stop)
     check_blocks(model, blocks)
-    if model.classes is not None and check.flag("late", late):
+    if model.C and check.flag("late", late):
         raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
     if check.flag("late", late) and not check.flag("blocks", blocks):
         raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
-    pace = None if schedule is None else Pace(model, schedule)
-    largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
     if late and pace is not None and {*pace.named} - {"eta", "eta_v", "batch_size"}:
         raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
-    if system is None:
-        system = System.begin(model, start, pace)
     system.closure.check(system.S, system.w)
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
@@ -71,7 +69,7 @@ def evolve(
         run.message += system.twins.message
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     return SimpleNamespace(
-        model=model, schedule=schedule, alpha=np.array(run.alpha[first:]), q=q, v=v, **{"m": None} | parted(model, r),
+        model=model, schedule=schedule, alpha=np.array(run.alpha[first:]), q=q, v=v, **{"m": None} | model.parted(r),
         tau=start.tau, T=start.T, h=start.h, nu=start.nu, success=run.success,
         message=run.message + closure_note(system.closure), nfev=run.nfev, method=solver.__name__ + why, solver=solver,
         rtol=rtol, atol=atol, eps_late=eps_late, floor_late=floor_late, eps_error=np.array(run.error[first:]),
@@ -151,7 +149,7 @@ def closure_note(closure):
 
 def check_blocks(model, blocks):
     """Refuse to drop the overlaps of blocks where errors need them."""
-    if model.classes is not None and not check.flag("blocks", blocks):
+    if model.C and not check.flag("blocks", blocks):
         raise ValueError("blocks=False with inputs in classes, whose errors need the overlaps of blocks; leave it out.")
 
 

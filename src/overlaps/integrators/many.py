@@ -16,7 +16,6 @@ from ..flow import flow_for
 from ..flow.closure import bind, check_domain
 from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
 from ..flow.twins import twins
-from ..models.rows import rows, second_layers, seen, source
 from ..models.schedule import Pace
 from ..models.start import checked_start
 from ..models.times import output_times
@@ -143,7 +142,7 @@ def _model(value, name):
 SHAPE = {
     "K": lambda model: model.K,
     "M": lambda model: model.M,
-    "C": lambda model: None if model.classes is None else model.labels.size,
+    "C": lambda model: model.C,
     "L": lambda model: model.spectrum.L,
     "activation": lambda model: model.activation,
     "teacher_activation": lambda model: model.teacher_activation,
@@ -167,14 +166,16 @@ class _Work:
         bound = bind(models[0])
         self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
         by_python = self.kernel is None or callable(stop) or self.solver not in (None, DOP853)
-        every = self.kernel is None or models[0].classes is not None
+        every = self.kernel is None or models[0].C > 0
         checked = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
         for model, start in checked.values():
-            check_domain(model, seen(model, start), start.v)
+            check_domain(model, model.seen(start), start.v)
         if self.kernel is not None:
             check_options(DOP853, options)
             L, K = models[0].spectrum.L, models[0].K
-            self.compiled = {n: ready_all(flow_for(L, K, n), self.kernel) for n in {*map(_groups, models)}}
+            self.compiled = {
+                n: ready_all(flow_for(L, K, n), self.kernel) for n in {len(model.groups) for model in models}
+            }
         self.why = [None] * len(models) if by_python else self._methods()
         if models[0].K > 1:
             equal = {_key(*pair): twins(*pair) is not None for pair in zip(models, self.starts, strict=True)}
@@ -224,7 +225,7 @@ class _Work:
         together: dict[Any, list[int]] = {}
         for i in range(first, last):
             if self.why[i] is not None:
-                together.setdefault((id(self.schedules[i]), _groups(self.models[i])), []).append(i)
+                together.setdefault((id(self.schedules[i]), len(self.models[i].groups)), []).append(i)
         for (key, groups), here in together.items():
             self._march(here, self.paces[key][0], groups)
         left = [i for i in range(first, last) if self.state[i] != FINISHED and not self.halt[0]]
@@ -242,11 +243,11 @@ class _Work:
         models, first, packed = [model for model, _ in pairs], pairs[0][0], {}
         for model, x in pairs:
             if _key(model, x) not in packed:
-                y = self.packing.pack(x.q, rows(x), x.v)
-                packed[_key(model, x)] = y, blocks_last(source(model, x)), seen(model, x)
+                y = self.packing.pack(x.q, model.rows(x), x.v)
+                packed[_key(model, x)] = y, blocks_last(model.source(x)), model.seen(x)
         y, tau, S = (np.array(x) for x in zip(*(packed[_key(*pair)] for pair in pairs), strict=True))
-        own = [bind(first)] * len(here) if first.classes is None else [*map(bind, models)]  # numbers behind w
-        w = np.array([one.extended([*x.v, *second_layers(model)]) for one, (model, x) in zip(own, pairs, strict=True)])
+        own = [*map(bind, models)] if first.C else [bind(first)] * len(here)  # numbers behind w
+        w = np.array([one.extended([*x.v, *model.second_layers]) for one, (model, x) in zip(own, pairs, strict=True)])
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
@@ -288,7 +289,7 @@ class _Work:
             rtol=self.rtol, atol=self.atol, stop=self.stop, blocks=self.blocks, progress=halt,
             schedule=self.schedules[i], **self.options,
         )  # fmt: skip
-        packed = [self.kept.pack(*x) for x in zip(found.q, rows(found), found.v, strict=True)]
+        packed = [self.kept.pack(*x) for x in zip(found.q, self.models[i].rows(found), found.v, strict=True)]
         found_rows = np.column_stack([packed, found.eps_error])
         at = np.isin(found.alpha, self.times[self.skipped :])
         records = np.full_like(self.records[i], np.nan)
@@ -324,12 +325,7 @@ FREE = {"max_step": np.inf, "first_step": 0.0}
 
 def _key(model, start):
     """What closures know of a pair of model and start: classes are those of the model."""
-    return id(start), None if model.classes is None else id(model)
-
-
-def _groups(model):
-    """Number of groups of blocks, each with its own A, B, C."""
-    return 1 if model.classes is None else len(model.groups)
+    return id(start), id(model) if model.C else None
 
 
 def _once(known, i, model, start):

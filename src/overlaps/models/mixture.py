@@ -14,7 +14,7 @@ from ..activations.library import erf
 from .model import Model
 from .spectrum import Spectrum, isotropic
 from .start import bartlett_factor, overlap_factor, warn_coarse_step
-from .state import State
+from .state import State, gram
 
 __all__ = ["GaussianMixture", "gaussian_mixture"]
 
@@ -83,16 +83,56 @@ class GaussianMixture(Model):
         return self.latent
 
     @cached_property
-    def groups(self) -> list[Any]:
+    def groups(self) -> list[Any]:  # type: ignore[override]  # computed once
         """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
         _, first, group = np.unique(self.ratios, axis=1, return_index=True, return_inverse=True)
         order = np.argsort(first)
         return [np.flatnonzero(np.ravel(group) == g) for g in order]
 
     @cached_property
-    def classes(self) -> Any:
+    def classes(self) -> Classes:  # type: ignore[override]  # computed once
         """Probabilities, labels and ratios as the closure takes them."""
         return Classes(self.weights, self.labels, self.ratios[:, [blocks[0] for blocks in self.groups]])
+
+    # A centroid mu_c is one more static row sqrt(N) mu_c beside the teachers, whose overlaps with the students are the
+    # means of their fields.  In the arrays of the flow, rows [r, m] and sources [[tau, h], [h^T, G]], teachers carry
+    # the eigenvalue of their block and centroids do not; then the one right-hand side serves both.
+
+    def rows(self, record: Any) -> Floats:
+        """Overlaps of students and static rows (..., L, K, M + C)."""
+        return np.concatenate([record.r, record.m], axis=-1)
+
+    def parted(self, joint: Floats) -> dict[str, Floats]:
+        """The parts r and m of overlaps with static rows (..., M + C), by name."""
+        return {"r": joint[..., : self.M], "m": joint[..., self.M :]}
+
+    def source(self, record: Any) -> Floats:
+        """Overlaps of static rows with each other (..., L, M + C, M + C)."""
+        return gram(record.tau, record.h, self.gram)
+
+    def seen(self, record: Any) -> Floats:
+        """What the closure sees of a state or of records: covariances of all fields, and their means.
+
+        Shape (..., groups n, n), n = K + M + C: for each group of blocks the covariance and, in the rows and columns of
+        the centroids, the means.  The corner is what makes it a Gram matrix.
+        """
+        T = record.T if record.is_state else np.expand_dims(record.T, -3)
+        nu = record.nu if record.is_state else np.expand_dims(record.nu, -3)
+        s, parts = self.spectrum.s, []
+        inverse = 1 / np.maximum(s, 1e-9 * s.max())
+        for blocks in self.groups:
+            Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
+            R, m = record.r[..., blocks, :, :].sum(axis=-3), record.m[..., blocks, :, :].sum(axis=-3)
+            corner = np.tensordot(inverse[blocks], self.gram[blocks], axes=1)
+            own_T, own_nu = T, nu
+            if len(self.groups) > 1:
+                own_T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
+                own_nu = np.einsum("l,...lij->...ij", inverse[blocks], record.h[..., blocks, :, :])
+                own_T, own_nu = (x if record.is_state else np.expand_dims(x, -3) for x in (own_T, own_nu))
+            fields = gram(Q, R, own_T)
+            means = np.concatenate([m, np.broadcast_to(own_nu, (*m.shape[:-2], *own_nu.shape[-2:]))], axis=-2)
+            parts.append(gram(fields, means, corner))
+        return np.concatenate(parts, axis=-2)
 
     def means_at(self, N: int) -> Floats:
         """The class means (C, N) of a model that was made of them.

@@ -7,12 +7,14 @@ import numpy as np
 
 from .._base import check, html
 from .._base.record import Record
-from .._base.types import ArrayLike, Rng
+from .._base.types import ArrayLike, Floats, Rng
 from ..activations.activation import Activation
+from ..activations.binding import NONE as NO_CLASSES
+from ..activations.classes import Classes
 from ..activations.library import erf, quadratic
 from .spectrum import Spectrum, isotropic
 from .start import random_start
-from .state import State
+from .state import State, gram
 
 __all__ = ["Model", "committee_machine", "quadratic_network"]
 
@@ -85,10 +87,57 @@ class Model(Record):
         """Whether the teacher sees latents instead of the inputs."""
         return False
 
+    # classes of inputs, of which there are none; a GaussianMixture has them ----------------------------------------
+
     @property
-    def classes(self) -> Any:
-        """Probabilities, labels and variances of classes of inputs, where there are any."""
-        return None
+    def classes(self) -> Classes:
+        """Probabilities, labels and variances of the classes of inputs."""
+        return NO_CLASSES
+
+    @property
+    def C(self) -> int:
+        """Number of classes of inputs, 0 without."""
+        return self.classes.C
+
+    @property
+    def groups(self) -> list[Any]:
+        """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
+        return [np.arange(self.spectrum.L)]
+
+    # static rows: teachers, and centroids beside them, which do not learn but are seen by students --------------------
+
+    @property
+    def second_layers(self) -> Floats:
+        """Second layers of static rows (M + C,) as the closure takes them: -v* of teachers, 0 of centroids."""
+        return np.append(-self.v_star, np.zeros(self.C))
+
+    @property
+    def carried(self) -> Floats:
+        """What static rows carry in each block (L, M + C): teachers the eigenvalue, centroids 1."""
+        s = self.spectrum.s[:, None]
+        return np.concatenate([np.tile(s, self.M), np.ones((s.size, self.C))], axis=1)
+
+    def rows(self, record: Any) -> Floats:
+        """Overlaps of students and static rows (..., L, K, M + C)."""
+        return record.r
+
+    def parted(self, joint: Floats) -> dict[str, Floats]:
+        """The parts r and m of overlaps with static rows (..., M + C), by name."""
+        return {"r": joint}
+
+    def source(self, record: Any) -> Floats:
+        """Overlaps of static rows with each other (..., L, M + C, M + C)."""
+        return record.tau
+
+    def plain(self, state: State) -> Floats:
+        """Plain overlaps (L, K + M + C, K + M + C) of students and static rows in each block."""
+        with np.errstate(divide="ignore"):
+            inverse = np.where(self.carried > 0, 1 / self.carried, 0.0)[:, None]
+        return gram(state.q, self.rows(state) * inverse, self.source(state) * inverse * inverse.swapaxes(1, 2))
+
+    def seen(self, record: Any) -> Floats:
+        """What the closure sees of a state or of records: covariances (..., K + M, K + M) of all fields."""
+        return record.S
 
     @property
     def trains_v(self) -> bool:

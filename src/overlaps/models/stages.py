@@ -1,5 +1,6 @@
 """Several tasks one after the other: a model for each stretch of the learning time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,7 +121,9 @@ class Stages(Record):
             last = end if i + 1 == len(self) else min(end, land(self.until[i]))
             yield i, max(begin, land(self.begin(i))), last
 
-    def in_turn(self, start: Any, times: Any, wanted: Any, schedule: Any, parts: list, land: Function = float) -> Any:
+    def in_turn(
+        self, start: Any, times: Any, wanted: Any, schedule: Any, parts: list, land: Function = float
+    ) -> Iterator[tuple[Model, Any, Any, Any]]:
         """(model, start, times, schedule) of the stages one by one; who takes them appends the records to ``parts``.
 
         Each stage goes on from the last of ``parts``, unless that stopped before its end. ``times`` begin with that of

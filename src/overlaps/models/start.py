@@ -140,7 +140,7 @@ def overlap_factor(joint, n, block=0):
 def warn_coarse_step(model, N, largest=1.0):
     """Warn once where N is known and a step, of ``largest`` times eta, is too large for the ODE to be its limit."""
     step = largest * model.eta * model.spectrum.s.max() / N
-    if model.classes is not None:
+    if model.C:
         lengths = np.einsum("lcc->c", model.gram)
         mean_step = largest * model.eta * lengths.max() / N
         if mean_step > COARSE_STEP:

@@ -26,7 +26,7 @@ class Network(Protocol):
     @property
     def v(self) -> Any: ...
     @property
-    def classes(self) -> Any: ...
+    def C(self) -> int: ...
     @property
     def latent_teacher(self) -> bool: ...
 
@@ -197,16 +197,14 @@ class State(Record):
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
             )
         state = replace(self, s=model.spectrum.s)
-        if (model.classes is None) != (self.m is None):
+        if (model.C == 0) != (self.m is None):
             found, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
             raise ValueError(f"the state has overlaps with class means: {found}; this model expects {wanted}.")
         if self.m is None:
             check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
         else:
-            if self.m.shape[2] != model.classes.labels.size:
-                raise ValueError(
-                    f"m has shape {self.m.shape}; expected (L, K, C) with C = {model.classes.labels.size} classes."
-                )
+            if self.m.shape[2] != model.C:
+                raise ValueError(f"m has shape {self.m.shape}; expected (L, K, C) with C = {model.C} classes.")
             joint = gram(gram(state.q, state.r, state.tau), np.concatenate([state.m, state.h], axis=1), model.gram)  # type: ignore[attr-defined]  # with classes
             check.positive_semidefinite("[[q, r, m], [., tau, h], [., ., G]]", joint, _MEANING)
         check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
@@ -276,11 +274,8 @@ class State(Record):
                 "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T say nothing about the "
                 "weights; expected s > 0. Use State.from_blocks or State.from_weights."
             )
-        classes = None if model.classes is None else model.classes.labels.size
-        m, n = (
-            x if x is None else check.array(name, x, (k, classes))[None] for name, x, k in (("m", m, K), ("n", n, M))
-        )
-        means = _means(model, m, n)
+        given, C = (("m", m, K), ("n", n, M)), model.C or "C"
+        means = _means(model, *(x if x is None else check.array(name, x, (k, C))[None] for name, x, k in given))
         return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v), alpha=alpha, **means).on(
             model
         )
@@ -388,13 +383,13 @@ class State(Record):
         if W.shape[1] != W_star.shape[1]:
             raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
         sizes, basis, M, static = model.spectrum.block_sizes(W.shape[1]), model.spectrum.basis, model.M, W_star
-        if model.classes is not None:
+        if model.C:
             means_at = model.means_at  # type: ignore[attr-defined]  # a model with classes
             static = np.concatenate([W_star, np.sqrt(W.shape[1]) * means_at(W.shape[1])])
         if basis is not None:
             W, static = W @ basis, static @ basis
         q, r, t = block_overlaps(W, static, sizes)
-        means = {} if model.classes is None else {"m": r[..., M:], "n": t[..., :M, M:]}
+        means = {"m": r[..., M:], "n": t[..., :M, M:]} if model.C else {}
         return cls.from_blocks(model, q=q, r=r[..., :M], t=t[..., :M, :M], v=v, alpha=alpha, **means)
 
     def __repr__(self):
@@ -446,11 +441,11 @@ def _teacher(model, **parts):
 
 def _means(model, m, n):
     """The arrays m, h, nu of a state from plain overlaps with the centroids."""
-    if model.classes is None:
+    if not model.C:
         if m is not None or n is not None:
             raise ValueError("m and n belong to inputs in classes; expected a model made by ov.gaussian_mixture.")
         return {}
-    L, K, M, C = model.spectrum.L, model.K, model.M, model.classes.labels.size
+    L, K, M, C = model.spectrum.L, model.K, model.M, model.C
     m = check.array("m", m, (L, K, C), "Overlaps of students and class means.")
     n = check.array("n", np.zeros((L, 0, C)) if n is None and M == 0 else n, (L, M, C))
     return {"m": m, "h": model.spectrum.s[:, None, None] * n, "nu": n.sum(axis=0)}

@@ -10,7 +10,6 @@ from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
 from ..flow.closure import bind
 from ..flow.packing import Packing
-from ..models.rows import parted, second_layers
 from ..models.schedule import Schedule
 from ..models.state import gram
 from .trajectory import SummedTrajectory, Trajectory
@@ -97,7 +96,7 @@ class Batch(Record):
     @property
     def _packing(self):
         first = self.models[0]
-        whole = Packing(first.spectrum.L, first.K, second_layers(first).size, first.trains_v)
+        whole = Packing(first.spectrum.L, first.K, first.second_layers.size, first.trains_v)
         return whole if self.blocks else whole.summed
 
     def _sums(self, records, eigenvalues):
@@ -138,7 +137,7 @@ class Batch(Record):
     @property
     def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (b, n)."""
-        if "eps_g" not in self._cache and self.models[0].classes is not None:
+        if "eps_g" not in self._cache and self.models[0].C:
             self._cache["eps_g"] = self._each(lambda traj: traj.eps_g)
         if "eps_g" not in self._cache:
             result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
@@ -168,7 +167,7 @@ class Batch(Record):
         return self._each(lambda traj: traj.classification_error())
 
     def _check_classes(self, name):
-        if self.models[0].classes is None:
+        if not self.models[0].C:
             raise AttributeError(f"{name}: the inputs of these models have no classes; see ov.gaussian_mixture.")
 
     def _each(self, curve):
@@ -200,7 +199,7 @@ class Batch(Record):
         if self.h is not None and self.nu is not None:
             common |= {"h": self.h[i], "nu": self.nu[i]}
         if self.blocks:
-            return Trajectory(q=q, tau=self.tau[i], **parted(model, r), **common)
+            return Trajectory(q=q, tau=self.tau[i], **model.parted(r), **common)
         return SummedTrajectory(Q=q[:, 0], R=r[:, 0], **common)
 
     def save(self, path: PathLike) -> None:

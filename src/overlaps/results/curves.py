@@ -11,7 +11,6 @@ from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.classification import misclassified
 from ..flow.closure import bind, generalisation_error
 from ..models.model import Model
-from ..models.rows import seen
 from ..models.schedule import Schedule
 from ..models.start import OVERFLOW
 from ..models.state import gram
@@ -56,7 +55,7 @@ class _Curves(Record):
         value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
         """
         if "eps_g" not in self._cache:
-            S, v = seen(self.model, self), self.v
+            S, v = self.model.seen(self), self.v
             n = S.shape[-2:]
             flat = generalisation_error(self.model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
             largest = np.max(np.abs(S.reshape(-1, n[0] * n[1])), axis=1)
@@ -86,10 +85,10 @@ class _Curves(Record):
         return self._misclassified(1)
 
     def _misclassified(self, part):
-        if self.model.classes is None:
+        if not self.model.C:
             raise ValueError("the inputs of this model have no classes; expected one made by ov.gaussian_mixture.")
         if "misclassified" not in self._cache:
-            S, v, bound = seen(self.model, self), self.v, bind(self.model, second_order=False)
+            S, v, bound = self.model.seen(self), self.v, bind(self.model, second_order=False)
             both = misclassified(bound, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))
             self._cache["misclassified"] = [read_only(x.reshape(v.shape[:-1])) for x in both]
         return self._cache["misclassified"][part]

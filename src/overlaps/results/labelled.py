@@ -95,7 +95,7 @@ def from_curves(result):
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
-    if result.model.classes is not None:
+    if result.model.C:
         coords |= {"label": ("c", result.model.labels), "weight": ("c", result.model.weights)}
     return _dataset(result, variables, coords, {"model_json": model_text(result.model)})
 
@@ -280,7 +280,7 @@ def from_batch(batch, coords=None):
     if clash := set(axes) & {"alpha", "trajectory", *"klmn", *DIMS, "success", "end", "nfev"}:
         raise ValueError(f"{sorted(clash)} are names of coordinates and of what the batch holds; rename the first.")
     names = {name: ("alpha", *DIMS[name]) for name in ("eps_g", "Q", "R", "v")}
-    if batch.models[0].classes is not None:
+    if batch.models[0].C:
         names["mean_fields"] = "alpha", *DIMS["mean_fields"]
     names |= dict.fromkeys(("success", "end", "nfev"), ())
     variables = {}

@@ -9,7 +9,6 @@ from .._base import check
 from .._base.types import Floats
 from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
-from ..models.rows import seen
 from ..models.state import State
 from .curves import _Blocks, _Curves
 
@@ -74,7 +73,7 @@ class Solved(_Curves):
         An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
         the escape from a plateau is not in it.
         """
-        floor = rounding_floor(self.model, seen(self.model, self), self.v)
+        floor = rounding_floor(self.model, self.model.seen(self), self.v)
         if self.eps_error is not None:
             floor = np.maximum(floor, self.eps_error * np.maximum(super().eps_g, floor))
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)

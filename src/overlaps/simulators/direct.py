@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..models.rows import factors, plain
 from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
@@ -47,13 +46,13 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     """
     sizes = model.spectrum.block_sizes(N)
     K, M = model.K, model.M
-    joint = plain(model, start)
-    if model.classes is None or model.means is None:
+    joint = model.plain(start)
+    if not model.C or model.means is None:
         W, static = weights_with_overlaps(start, sizes, rng, joint)
     else:  # kept weights are to lie as they should beside the given means
         W, static = weights_beside(model.means_at(N), model.spectrum.basis, joint, sizes, rng, K)
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
-    factor, v, carried = np.ones(1), np.array(start.v), factors(model)
+    factor, v, carried = np.ones(1), np.array(start.v), model.carried
     norms = kept_norms(model, W)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
     inputs = _Inputs(model, sizes, rng, dtype, rates.batch, static[M:] / np.sqrt(N))
@@ -89,7 +88,7 @@ class _Inputs:
     """Inputs x, label noise and labels in blocks; the stream does not depend on how it is cut."""
 
     def __init__(self, model, sizes, rng, dtype, batch, centroids):
-        self.rng, self.noise_rng, *rest = rng.spawn(2 if model.classes is None else 3)
+        self.rng, self.noise_rng, *rest = rng.spawn(3 if model.C else 2)
         block = np.repeat(np.arange(len(sizes)), sizes)
         self.draws = Draws(model, rest[0], centroids, block) if rest else None
         self.noise = model.noise

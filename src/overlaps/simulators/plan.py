@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
-from ..models.rows import parted, second_layers
 from ..results.ensemble import Ensemble
 from .direct import direct_run
 from .reduced import reduced_run
@@ -40,7 +39,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
             "ov.simulate(ov.hidden_manifold(...), latents=...)."
         )
     sizes = model.spectrum.block_sizes(N)
-    if model.classes is not None:
+    if model.C:
         model.check_size(N)
     if method == "reduced" and model.drift:
         raise ValueError(
@@ -48,7 +47,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
             "expected 'direct'."
         )
     if method == "auto":
-        smallest, own = sizes[sizes > 0].min(), model.K + second_layers(model).size
+        smallest, own = sizes[sizes > 0].min(), model.K + model.second_layers.size
         fits = not (model.drift or keep_weights or dtype == "float32") and smallest > own
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], pace=pace)
@@ -78,9 +77,9 @@ def _options(function):
 def ensemble(records, starts, **common):
     """The record of runs that begin at States: q, r, v of all of them, with the teachers' constants."""
     (q, r, v, *final), model = records, common["model"]
-    names = ("tau", "T") if model.classes is None else ("tau", "T", "h", "nu")
+    names = ("tau", "T", "h", "nu") if model.C else ("tau", "T")
     parts: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
-    parts |= parted(model, r) | {"final_W": final[0][:, 0] if final else None}
+    parts |= model.parted(r) | {"final_W": final[0][:, 0] if final else None}
     return Ensemble(q=q, v=v, **parts, **common)
 
 

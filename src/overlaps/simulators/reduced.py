@@ -8,7 +8,6 @@ approximation.  Inputs with a covariance spectrum: one frame per eigenspace.
 
 import numpy as np
 
-from ..models.rows import factors, plain
 from ..models.start import overlap_factor
 from ..models.state import gram
 from . import _reduced
@@ -55,13 +54,13 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         No weights in this dimension have the overlaps of ``start``.
     """
     s = np.array(model.spectrum.s, dtype=float)
-    sizes, joint, carried, M = _sizes(model, N), plain(model, start), factors(model), model.M
+    sizes, joint, carried, M = _sizes(model, N), model.plain(start), model.carried, model.M
     static, L = carried.shape[1], len(s)
     if model.latent_teacher:
         s, sizes, joint = _with_unseen(start, s, sizes, joint)
     teachers, students = frames(start, s, sizes, joint)
     v, classes = np.array(start.v, dtype=float), None
-    if model.classes is not None:  # coordinates of inputs are those of x, and of its Gaussian part otherwise
+    if model.C:  # coordinates of inputs are those of x, and of its Gaussian part otherwise
         centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
         classes = Draws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
     advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v)

@@ -297,7 +297,7 @@ class _Branch:
     def excess(self, eta):
         """The students' squared weights in units of the teachers', or of squared labels."""
         state, v_star = self.known[eta], self.model.v_star
-        labels = [] if self.model.classes is None else self.model.labels
+        labels = self.model.classes.labels
         students, targets = state.v**2 * np.diag(state.Q), np.square([*v_star * np.sqrt(np.diag(state.T)), *labels])
         return np.max(students) / max(np.max(targets), 1e-300)
 

@@ -12,7 +12,6 @@ from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
 from ..models.model import Model
-from ..models.rows import parted, seen
 from ..models.state import State
 from .kinked import Differences, learned
 
@@ -30,7 +29,7 @@ def bound(model, state):
     check.model(model, classes=True)
     check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
-    check_domain(model, seen(model, state), state.v)
+    check_domain(model, model.seen(state), state.v)
     system = System(model, state)
     return system, system.pack(state)
 
@@ -184,7 +183,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
         values, vectors = values.real, vectors.real
     residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * derivative.scale)
     dq, rows, dv = _matrices(system, vectors)
-    parts = {f"d{name}": x for name, x in parted(model, rows).items()}
+    parts = {f"d{name}": x for name, x in model.parted(rows).items()}
     return Linearisation(model, system.start, values, dq, dv=dv, residual=residual, floor=floor, dimension=n, **parts)
 
 
