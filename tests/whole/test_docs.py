@@ -36,8 +36,8 @@ INNER = {
     "theory.quadratic.selection", "theory.quadratic.spheres",
     "theory.quadratic.times", "theory.scaling.fit", "theory.scaling.law", "theory.scaling.schedules",
     "theory.scaling.terms",
-    "static.spiked.blocks", "static.spiked.directions", "static.spiked.features", "static.spiked.giant_steps",
-    "static.spiked.losses", "static.spiked.subspace",
+    "static.spiked.blocks", "static.spiked.directions", "static.spiked.features",
+    "static.spiked.losses", "static.spiked.model", "static.spiked.subspace",
 }  # fmt: skip
 
 

@@ -104,11 +104,6 @@ def spectrum(value, name="spectrum"):
     return record(name, value, "Spectrum")
 
 
-def spiked_features(value, name="model"):
-    """A SpikedRandomFeatures."""
-    return record(name, value, "SpikedRandomFeatures")
-
-
 def choice(name, value, known, hint=""):
     """One of some names."""
     if not isinstance(value, str) or value not in known:

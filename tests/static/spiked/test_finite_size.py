@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from overlaps.static import SpikedRandomFeatures, finite_batch_network, gaussian_rows
-from overlaps.static.spiked import ridge, solving
+from overlaps.static.spiked import ridge
 
 SHAPE = {"c": 1.1, "gamma": 0.9, "beta": 0.8}
 POINT = {"alpha": 1.3, "lam": 0.05}
@@ -89,7 +89,7 @@ def test_crossover_is_one_direction():
     assert curve[0] == pytest.approx(curve[1], rel=1e-5)  # corrections of order r^2 = 4/d
     direct = weak(1e-9)
     K = np.array([[direct.c + 4.0]])  # the readout's direction has this variance over d
-    rows = solving.response(direct, POINT["lam"])
+    rows = direct.response(POINT["lam"])
 
     def response(Vh):
         found = rows(Vh)

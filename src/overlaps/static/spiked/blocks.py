@@ -18,14 +18,11 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from ..._base import check
-from ..._base.pages import see
 from ...gaussian.rules import legendre
-from .averages import ODD, even_part, function_of
 from .ridge import Packing, Response
 
-__all__ = ["checked", "given_rows", "head", "iid_rows", "letters", "neurons", "orthonormal_rows", "several"]
+__all__ = ["given_rows", "iid_rows", "letters", "orthonormal_rows"]
 
-ROWS = ("iid", "orthonormal")
 ITERATIONS = 100  # of the inner equation for g
 
 
@@ -261,83 +258,3 @@ def shares(name, size, fractions):
             f"entry of {name}."
         )
     return parts / parts.sum()
-
-
-def neurons(model, d):
-    """Neurons of each block (B,), rho_b beta d, infinite at d = infinity; a continuous law needs no whole ones."""
-    size = d
-    if np.ndim(d) or d != math.inf:
-        size = check.number("d", d, above=0, hint="d is the dimension of the inputs; math.inf is the limit.")
-    found = np.atleast_1d(1.0 if model.fractions is None else model.fractions) * model.beta * size
-    if model.law is not None:
-        if math.isinf(size):
-            raise ValueError(
-                "d = inf with a continuous law of the readout: as d -> infinity the mu0 of all letters are fitted "
-                "freely, whatever their number; expected the input dimension d of the experiment."
-                + see("spiked", "Continuous readouts")
-            )
-        return found
-    if np.any(found < 1):
-        raise ValueError(
-            f"d = {check.shown(d)} leaves {np.min(found):.2g} neurons to one of {found.size} blocks; expected at least "
-            f"one in each, d >= {math.ceil(size / np.min(found))}." + see("spiked", "Finite d")
-        )
-    return found
-
-
-def head(model):
-    """What models of one and of several directions share: width, rows that fit into it, noise, bias."""
-    beta = check.number("beta", model.beta, above=0, hint="beta is the width, p/d.")
-    if check.choice("rows", model.rows, ROWS) == "orthonormal" and beta > 1:
-        raise ValueError(
-            f"beta = {check.shown(beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
-        )
-    noise = check.number("noise", model.noise, least=0, hint="noise is a standard deviation.")
-    return {"beta": beta, "noise": noise, "bias": check.flag("bias", model.bias)}
-
-
-def several(model, r, offset):
-    """Variances and fractions of blocks with spikes r (B, R) and biases (B,): positive, and no two blocks the same."""
-    c = check.array("c", np.full(len(r), model.c) if np.ndim(model.c) == 0 else model.c, (len(r),))
-    if len(r) == 0 or np.any(c <= 0):
-        raise ValueError(f"c = {check.shown(model.c)}; expected at least one block, and variances > 0.")
-    odd = even_part(function_of(model.student, "student")) < ODD
-    inner = np.column_stack([r, offset])
-    first = inner[np.arange(len(r)), np.argmax(inner != 0, axis=1)]
-    names = np.column_stack([np.where((first < 0) & odd, -1.0, 1.0)[:, None] * inner, c])
-    if len(np.unique(names, axis=0)) < len(r):
-        raise ValueError(
-            f"r = {check.shown(model.r)}, c = {check.shown(model.c)} has equal blocks"
-            f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
-            "their fractions."
-        )
-    return {"c": c, "fractions": shares("r", len(r), model.fractions)}
-
-
-def checked(model):
-    """r, c, offset and fractions of a model: numbers for one block, arrays (B,) for several."""
-    law = {}
-    if model.bulk is not None:
-        bulk = check.array("bulk", model.bulk, ("p",), hint="It lists the eigenvalues of W0 W0^T.")
-        rank = np.mean(bulk > 1e-10) * model.beta if bulk.size else math.nan
-        if bulk.size == 0 or np.any(bulk < 0) or abs(bulk.mean() - 1) > 1e-6 or rank > 1 + 1e-9:
-            raise ValueError(
-                f"bulk = {check.shown(model.bulk)}; expected eigenvalues >= 0 of mean 1 (rows of norm 1), at most "
-                f"the fraction 1/beta = {1 / model.beta:.4g} of them not zero."
-            )
-        if model.rows != "iid":
-            raise ValueError(f"rows = {model.rows!r} with bulk=; expected one of the two: bulk is the law of the rows.")
-        law = {"bulk": bulk}
-    if np.ndim(model.r) == 0 and np.ndim(model.c) == 0:
-        if model.fractions is not None:
-            raise ValueError(
-                f"fractions = {check.shown(model.fractions)} with a single block; expected r as a sequence."
-            )
-        one = {"r": check.number("r", model.r), "c": check.number("c", model.c, above=0, hint="c is a variance.")}
-        return law | one | {"offset": check.number("offset", model.offset, hint="Several go with r as a sequence.")}
-    r = check.array("r", model.r, ("B",), hint="One spike for each block.")
-    offset = model.offset
-    if np.ndim(offset) == 0:
-        offset = np.full(r.shape, check.number("offset", offset))
-    offset = check.array("offset", offset, r.shape, hint="One for each block.")
-    return law | {"r": r, "offset": offset, **several(model, r[:, None], offset)}

@@ -9,7 +9,6 @@ from ..._base import check
 from ..._base.search import minimum
 from ..._base.types import ArrayLike, Function
 from ...activations.activation import Activation
-from . import blocks
 from .conditional import conditional
 from .one_step import student_moments, target_moments
 from .ridge import Features, explained, strong_ridge
@@ -97,9 +96,9 @@ def bounds(model, d=math.inf):
     """
     table = model.coefficients
     features = Features(table)
-    neurons = blocks.neurons(model, d)
+    neurons = model.neurons(d)
     least = features.S[features.packing.pairs :] @ table.weight / neurons
-    linear = np.atleast_1d(model.c) * (features.mu1**2 @ table.weight) / neurons
+    linear = model.variances * (features.mu1**2 @ table.weight) / neurons
     upper, lower = basis_bounds(features, model.noise, model.bias, least + linear, least)
     return Bounds(upper, lower, linear_error(table, model.gamma, model.noise, model.bias))
 

@@ -29,9 +29,10 @@ RESOLVED = 1e-7  # change of the same by rules twice as fine
 LEVELS = 5
 ROUNDS, STEPS, DAMPING = 10, 25, 0.6  # of damped iteration; after each round Powell's method, once it is near
 LONGEST, NEAR, CLOSE = 3.0, 0.3, 1e-2
+ERRORS = "wrong", "train_wrong", "test_loss", "train_loss"
 
 
-class Problem:
+class Equations:
     """The equations at one point: features on a rule over k, rows, loss, labels, sizes."""
 
     def __init__(self, features, k, gamma, response, loss, labels, kappa, beta, bias, d):
@@ -121,21 +122,23 @@ class Problem:
             free, theta = np.full(int(self.bias), found.b0), np.concatenate([found.m, theta])
         return self.join(found.v, found.q, free, theta, found.psi)
 
-    def described(self, x):
-        """Errors, losses, and the readout's mean m, theta, b0 at a solution."""
-        _, _, free, theta, _ = unknowns = self.split(x)
+    def described(self, x, model, residual, count):
+        """Errors, losses and order parameters at a solution, by name."""
+        v, q, free, theta, psi = unknowns = self.split(x)
         m0, m, _, _, weight, chance, _ = self.samples(unknowns)
 
         def mean(values):
             return float(np.einsum("k,yki,yki,yki->", self.features.weight, weight, chance, values))
 
+        errors = mean(m0 < 0), mean(m < 0), mean(self.loss.value(m0)), mean(self.loss.value(m))
         B = self.packing.B
-        found, b0 = np.zeros(B), float(free[-1]) if self.bias else 0.0
+        means, b0 = np.zeros(B), float(free[-1]) if self.bias else 0.0
         if len(theta) > B:
-            found, theta = theta[:B], theta[B:]
+            means, theta = theta[:B], theta[B:]
         else:
-            found[self.features.spiked] = free[: len(free) - self.bias]
-        return mean(m0 < 0), mean(m < 0), mean(self.loss.value(m0)), mean(self.loss.value(m)), found, theta, b0
+            means[self.features.spiked] = free[: len(free) - self.bias]
+        fit = ridge.Fit(math.nan, math.nan, means, theta, psi, b0, v, q, True, residual, count)
+        return dict(zip(ERRORS, errors, strict=True)) | solving.parts(model, fit)
 
 
 def solved(problem, x):
@@ -173,11 +176,11 @@ def classify(model, alpha, lam, d, loss):
             "target, and noise in front of the sign is not part of the theory." + see("spiked", "What is not covered")
         )
     labels, levels = model._labelled
-    kappa, rows, x = alpha / model.beta, solving.response(model, lam), None
+    kappa, rows, x = alpha / model.beta, model.response(lam), None
     options = model.gamma, rows, LOSSES[loss], labels, kappa, model.beta, model.bias, d
 
     def problem(n):
-        return Problem(levels[n], levels.tables[n].k, *options)
+        return Equations(levels[n], levels.tables[n].k, *options)
 
     count = 0
     with np.errstate(all="ignore"):
@@ -190,15 +193,10 @@ def classify(model, alpha, lam, d, loss):
                 break
             finer = problem(n + 1)
             if np.max(np.abs(finer(x, 2 * PARTS))) < RESOLVED:
-                v, q, _, _, psi = here.split(x)
-                *errors, m, theta, b0 = here.described(x)
-                known: tuple = *errors, *solving.parts(model, m, theta, psi, v, q), b0, True, residual, count
-                return SpikedClassifier(model, alpha, lam, d, loss, *known)
+                return SpikedClassifier(model, alpha, lam, d, **here.described(x, model, residual, count), loss=loss)
             here = finer
     message = f"no solution found: the equations hold to {residual:.2g}"
     if here.told(loss):
         message = "the mean activation mu0 alone tells the labels: no finite m as d -> infinity. Give a finite d."
-    no = ridge.failed(here.packing, math.nan, 0)
-    nothing: tuple = *[math.nan] * 4, *solving.parts(model, no.m, no.theta, no.psi, no.v, no.q), math.nan
-    end: tuple = False, residual, count, message
-    return SpikedClassifier(model, alpha, lam, d, loss, *nothing, *end)
+    nothing = dict.fromkeys(ERRORS, math.nan) | solving.parts(model, ridge.failed(here.packing, residual, count))
+    return SpikedClassifier(model, alpha, lam, d, **nothing, loss=loss, message=message)

@@ -77,8 +77,8 @@ class Coefficients(Record):
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What the tables depend on; ``step`` is relative to the scales of the functions."""
+class OneSpike:
+    """Functions and spike that the tables depend on; ``step`` is relative to the scales of the functions."""
 
     student: Callable
     target: Callable
@@ -202,34 +202,34 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     student, target = function_of(student, "student"), function_of(target, "target")
     spikes, variances = (tuple(np.atleast_1d(x).astype(float).tolist()) for x in (r, c))
     offsets = tuple(np.broadcast_to(np.asarray(offset, dtype=float), len(spikes)).tolist())
-    setting = Setting(student, target, spikes, variances, float(gamma), *kinks, float(kap), np.ndim(r) > 0, offsets)
-    setting.check_size()
+    spike = OneSpike(student, target, spikes, variances, float(gamma), *kinks, float(kap), np.ndim(r) > 0, offsets)
+    spike.check_size()
     check_growth("target", target, 1.0)
     far = max(map(abs, offsets))
     check_growth(
         "student", lambda x: student(x + far), math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True)))
     )
-    coarse, step = setting.table(*setting.rule(1.0), 1.0), 1.0
+    coarse, step = spike.table(*spike.rule(1.0), 1.0), 1.0
     for _ in range(REFINEMENTS):
         step *= FINER
-        fine = setting.table(*setting.rule(step), step)
-        errors = differences(setting, coarse, fine)
+        fine = spike.table(*spike.rule(step), step)
+        errors = differences(spike, coarse, fine)
         if max(errors.values()) <= TOLERANCE:
             return fine
         coarse = fine
     raise unresolved(max(errors, key=errors.__getitem__), errors)
 
 
-def differences(setting, coarse, fine):
+def differences(spike, coarse, fine):
     """Differences of two tables relative to the size of the functions, by the argument at fault."""
     probe = np.array([-2.71, -1.618, -0.577, 0.0113, 0.3181, 0.9159, 1.2021, 2.2360, 3.1416])
-    tables = [(setting.table(probe, None, table.step), table) for table in (coarse, fine)]
+    tables = [(spike.table(probe, None, table.step), table) for table in (coarse, fine)]
     features, labels = zip(*(summary(*pair) for pair in tables), strict=True)
     return {"student": relative(*features), "target": relative(*labels)}
 
 
 def summary(probe, table):
-    """Values at a few points and averages over k: of what needs the features only, and of what needs the target too."""
+    """Values at a few points and averages over k: those of the features alone, and those with the target."""
     second = table.mu0**2 + np.reshape(table.mu1, np.shape(table.mu0)) ** 2 + table.mu2_squared
     size = np.sqrt(np.sum(second @ table.weight)) or 1.0
     features = {x: np.atleast_2d(getattr(table, x)) / size for x in ("mu0", "mu1", "u")}

@@ -1,8 +1,8 @@
-"""Conditional Gaussian coefficients of spikes in several directions: k has one column for each of them."""
+"""Spikes in several directions: their conditional Gaussian coefficients, and how giant gradient steps make them."""
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -30,8 +30,8 @@ def product_rule(nodes, weight, rank):
     return nodes[kept], weights / weights.sum()
 
 
-class Setting(NamedTuple):
-    """What the tables depend on, as in ``conditional``; k has one column for each direction of the spikes."""
+class SeveralSpikes(NamedTuple):
+    """Functions and spikes that the tables depend on; k has one column for each direction of the spikes."""
 
     student: Callable
     target: Callable
@@ -47,7 +47,7 @@ class Setting(NamedTuple):
         seen = values > 1e-13
         return vectors[:, seen] * np.sqrt(values[seen])
 
-    def rule(self, step):
+    def rule(self, step) -> tuple[Any, Any]:
         """Points k (n, rank) and weights."""
         k, weight = trapezoid(COARSEST * step)
         return product_rule(k, weight, self.r.shape[1])
@@ -97,36 +97,72 @@ class Setting(NamedTuple):
         found = np.concatenate(parts).T
         return found[0], found[1:-1], found[-1]
 
+    def resolved(self):
+        """A table whose integrals agree with those of a coarser one to 1e-8."""
+        before, step = None, 1.0
+        for _ in range(REFINEMENTS + 2):
+            table = self.table(*self.rule(step), step)
+            of_student = np.concatenate([table.mu0, table.u, table.mu2_squared, table.mu1])
+            rows = np.concatenate([of_student, table.h[None], table.h1, table.hh[None]]) * np.sqrt(table.weight)
+            gram, size = rows @ rows.T, len(of_student)
+            if before is not None:
+                length = np.sqrt(np.diag(gram))
+                length = np.maximum(length, 1e-6 * length.max())  # a function that vanishes has only rounding
+                error = np.abs(gram - before) / np.outer(length, length)
+                if np.max(error) <= TOLERANCE:
+                    return table
+            before, step = gram, step * RATIO
+        at_fault = "student" if np.max(error[:size, :size]) > TOLERANCE else "target"
+        raise ValueError(
+            f"{at_fault}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) "
+            f"between two rules, expected {TOLERANCE:g}. With several directions functions must be smooth: no jumps or "
+            "kinks." + see("spiked", "What is not covered")
+        )
 
-def conditional(setting):
-    """A table whose integrals agree with those of a coarser one to 1e-8."""
-    before, step = None, 1.0
-    for _ in range(REFINEMENTS + 2):
-        table = setting.table(*setting.rule(step), step)
-        of_student = np.concatenate([table.mu0, table.u, table.mu2_squared, table.mu1])
-        rows = np.concatenate([of_student, table.h[None], table.h1, table.hh[None]]) * np.sqrt(table.weight)
-        gram, size = rows @ rows.T, len(of_student)
-        if before is not None:
-            length = np.sqrt(np.diag(gram))
-            length = np.maximum(length, 1e-6 * length.max())  # a function that vanishes has only rounding
-            error = np.abs(gram - before) / np.outer(length, length)
-            if np.max(error) <= TOLERANCE:
-                return table
-        before, step = gram, step * RATIO
-    at_fault = "student" if np.max(error[:size, :size]) > TOLERANCE else "target"
-    raise ValueError(
-        f"{at_fault}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) between "
-        f"two rules, expected {TOLERANCE:g}. With several directions functions must be smooth: no jumps or kinks."
-        + see("spiked", "What is not covered")
-    )
 
-
-def setting(student, target, r, c, gamma):
-    """The functions of a model as a :class:`Setting`, or refuse them."""
+def several_spikes(student, target, r, c, gamma):
+    """The functions of a model as :class:`SeveralSpikes`, or refuse them."""
     kinks, f = kinks_of(student, (), "student"), function_of(student, "student")
     if not callable(target):
         raise ValueError(f"target = {check.shown(target)}; expected a function of {len(gamma)} arrays.")
     for j in range(len(gamma)):
         check_growth("target", lambda x, j=j: target(*(x if i == j else 0.5 * x for i in range(len(gamma)))), 1.0)
     check_growth("student", f, math.sqrt(np.max(np.sum(r**2, axis=1) + c)))
-    return Setting(f, target, r, c, gamma, kinks)
+    return SeveralSpikes(f, target, r, c, gamma, kinks)
+
+
+class GiantSteps(NamedTuple):
+    """Spikes (B, D) of the blocks between steps, and c (B,); the first coordinates are the target's directions."""
+
+    S: np.ndarray
+    c: np.ndarray
+
+    def basis(self):
+        """Spikes (B, R) in an orthonormal basis (R, D) of their span."""
+        left, size, right = np.linalg.svd(self.S, full_matrices=False)
+        rank = int(np.sum(size > 1e-9 * max(size.max(), 1.0)))
+        if rank > RANK:
+            raise ValueError(
+                f"readout leaves spikes in {rank} directions, one for each of {len(self.S)} letters; expected at most "
+                f"{RANK}. Try fewer letters, or one step." + see("spiked", "Several directions, several steps")
+            )
+        sign = np.where(left[:, :rank].sum(axis=0) < 0, -1.0, 1.0)
+        return left[:, :rank] * size[:rank] * sign, right[:rank] * sign[:, None]
+
+    def step(self, f, derivative, target, m, tau, weight, alpha0, noise):
+        """After a step of rates tau (B,); the network's output is the sum over blocks of weight mu0."""
+        r, basis = self.basis()
+        spikes = several_spikes(f, target, r, self.c, basis[:, :m].T)
+        table = spikes.resolved()
+        mu1, bend, _, left = spikes.of_neurons(derivative, table.k, table.step)  # bend is sqrt(c) E[sigma'']
+        F = weight @ table.mu0
+        e, square = table.h - F, table.hh - 2 * F * table.h + F**2 + noise**2
+        along, across = mu1 * table.weight @ (e[:, None] * table.k), mu1 * table.weight @ table.h1.T
+        H = spikes.rest
+        zeta = (H / np.sum(H**2, axis=0)).T @ (np.eye(m, basis.shape[1]) - basis[:, :m].T @ basis)
+        common = np.linalg.eigh((mu1 * (table.weight * square)) @ mu1.T / alpha0)
+        fresh = common[1] * np.sqrt(np.maximum(common[0], 0.0))
+        S = np.hstack([self.S + tau[:, None] * (along @ basis + across @ zeta), tau[:, None] * fresh])
+        own = (bend**2 + left) @ (table.weight * square) / alpha0
+        grown = np.sqrt(self.c) * (1 + tau * (bend @ (table.weight * e)) / np.sqrt(self.c))
+        return GiantSteps(S, grown**2 + tau**2 * own)

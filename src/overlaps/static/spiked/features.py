@@ -1,38 +1,33 @@
 """Random features with a spike: test error of a two-layer network after one giant gradient step."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from ..._base import check
 from ..._base.pages import see
-from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
-from . import blocks, classifier, simulation, solving
+from . import blocks, classifier, solving
 from . import bounds as spiked_bounds
 from . import offsets as _offsets
-from . import spectrum as spiked_spectrum
 from .averages import kinks_of
 from .conditional import conditional
 from .losses import Labels
+from .model import Levels
 from .one_step import one_step, target_moments
-
-if TYPE_CHECKING:
-    from .bounds import Bounds
-    from .simulation import OneStepRuns
-    from .solutions import LearnedOffset, OptimalLam, SpikedClassifier, SpikedCurve, SpikedSolution
-    from .spectrum import FeatureSpectrum
+from .simulation import OneStepRuns, simulate_srf
+from .solutions import LearnedOffset, SpikedClassifier, SpikedSolution
+from .spectrum import FeatureSpectrum, feature_spectrum
 
 __all__ = ["SpikedRandomFeatures"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpikedRandomFeatures(Record):
+class SpikedRandomFeatures(solving.Solvable):
     r"""Ridge regression on random features with a spike, sigma(W x), learning a single-index target.
 
     .. math::
@@ -103,16 +98,6 @@ class SpikedRandomFeatures(Record):
     SpikedSolution(alpha=1.3, lam=0.05, mse=0.0919348, train=0.0284783)
     """
 
-    student: Callable[..., Any]
-    target: Callable[..., Any]
-    r: Any = field(kw_only=True)
-    gamma: float = field(kw_only=True)
-    c: Any = field(default=1.0, kw_only=True)
-    beta: float = field(kw_only=True)
-    noise: float = field(default=0.0, kw_only=True)
-    bias: bool = field(default=False, kw_only=True)
-    fractions: Any = field(default=None, kw_only=True)
-    rows: str = field(default="iid", kw_only=True)
     bulk: Any = field(default=None, kw_only=True)
     offset: Any = field(default=0.0, kw_only=True)
     breakpoints: tuple[float, ...] = field(default=(), kw_only=True)
@@ -123,12 +108,12 @@ class SpikedRandomFeatures(Record):
 
     def __post_init__(self):
         checked = {
-            **blocks.head(self),
+            **self._width(),
             "gamma": check.number("gamma", self.gamma, hint="gamma is an overlap."),
             "kap": check.number("kap", self.kap),
             "breakpoints": kinks_of(self.target, self.breakpoints, "breakpoints"),
             "student_breakpoints": kinks_of(self.student, self.student_breakpoints, "student_breakpoints"),
-            **blocks.checked(self),
+            **self._neurons(),
         }
         if abs(checked["gamma"]) > 1:
             raise ValueError(
@@ -138,6 +123,36 @@ class SpikedRandomFeatures(Record):
         if not self.bias:
             target_moments(self.target, self.breakpoints)  # refuses one that is not centred
         self.coefficients  # noqa: B018 - built now, so that bad functions are refused here
+
+    def _neurons(self):
+        """Checked bulk, r, c, offset and fractions: numbers for one block, arrays (B,) for several."""
+        law = {}
+        if self.bulk is not None:
+            bulk = check.array("bulk", self.bulk, ("p",), hint="It lists the eigenvalues of W0 W0^T.")
+            rank = np.mean(bulk > 1e-10) * self.beta if bulk.size else math.nan
+            if bulk.size == 0 or np.any(bulk < 0) or abs(bulk.mean() - 1) > 1e-6 or rank > 1 + 1e-9:
+                raise ValueError(
+                    f"bulk = {check.shown(self.bulk)}; expected eigenvalues >= 0 of mean 1 (rows of norm 1), at most "
+                    f"the fraction 1/beta = {1 / self.beta:.4g} of them not zero."
+                )
+            if self.rows != "iid":
+                raise ValueError(
+                    f"rows = {self.rows!r} with bulk=; expected one of the two: bulk is the law of the rows."
+                )
+            law = {"bulk": bulk}
+        if np.ndim(self.r) == 0 and np.ndim(self.c) == 0:
+            if self.fractions is not None:
+                raise ValueError(
+                    f"fractions = {check.shown(self.fractions)} with a single block; expected r as a sequence."
+                )
+            one = {"r": check.number("r", self.r), "c": check.number("c", self.c, above=0, hint="c is a variance.")}
+            return law | one | {"offset": check.number("offset", self.offset, hint="Several go with r as a sequence.")}
+        r = check.array("r", self.r, ("B",), hint="One spike for each block.")
+        offset = self.offset
+        if np.ndim(offset) == 0:
+            offset = np.full(r.shape, check.number("offset", offset))
+        offset = check.array("offset", offset, r.shape, hint="One for each block.")
+        return law | {"r": r, "offset": offset, **self._blocks(r[:, None], offset)}
 
     @classmethod
     def after_one_step(
@@ -244,27 +259,23 @@ class SpikedRandomFeatures(Record):
     @cached_property
     def coefficients(self):
         """Tables of the conditional Gaussian coefficients over k; independent of alpha, lam and beta."""
-        points = self.breakpoints, self.student_breakpoints
-        return conditional(
-            self.student, self.target, self.r, self.c, self.gamma, *points, kap=self.kap, offset=self.offset
-        )
+        return self._table(self.target, self.breakpoints)
 
-    @cached_property
-    def _levels(self):
-        return solving.Levels(self.coefficients)
+    def _table(self, target, breakpoints):
+        options = {"kap": self.kap, "offset": self.offset}
+        points = breakpoints, self.student_breakpoints
+        return conditional(self.student, target, self.r, self.c, self.gamma, *points, **options)
 
     @cached_property
     def _labelled(self):
         """Labels sign(target), and features with tables of these in place of the target."""
         labels = Labels(self.target, self.breakpoints)
-        points = labels.zeros, self.student_breakpoints
-        table = conditional(self.student, labels, self.r, self.c, self.gamma, *points, kap=self.kap, offset=self.offset)
-        return labels, solving.Levels(table)
+        return labels, Levels(self._table(labels, labels.zeros))
 
     @overload
     def solve(
         self, *, alpha: float, lam: float, d: float = math.inf, loss: None = None, iterations: int = 100
-    ) -> "SpikedSolution": ...
+    ) -> SpikedSolution: ...
 
     @overload
     def solve(
@@ -275,7 +286,7 @@ class SpikedRandomFeatures(Record):
         d: float = math.inf,
         loss: Literal["square", "logistic", "hinge"],
         iterations: int = 100,
-    ) -> "SpikedClassifier": ...
+    ) -> SpikedClassifier: ...
 
     def solve(
         self,
@@ -285,7 +296,7 @@ class SpikedRandomFeatures(Record):
         d: float = math.inf,
         loss: Literal["square", "logistic", "hinge"] | None = None,
         iterations: int = 100,
-    ) -> "SpikedSolution | SpikedClassifier":
+    ) -> SpikedSolution | SpikedClassifier:
         r"""Test and training error, and order parameters, of the trained readout.
 
         Parameters
@@ -341,66 +352,6 @@ class SpikedRandomFeatures(Record):
         fit = solving.fit(self, alpha, lam, d, iterations=check.count("iterations", iterations))
         return solving.described(self, alpha, lam, d, fit)
 
-    def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> "SpikedCurve":
-        """Solutions at several sample sizes, each started from the one before.
-
-        Parameters
-        ----------
-        alphas : array_like, shape (n,)
-            Samples, n/d > 0.
-        lam : float or array_like, shape (n,)
-            Ridge penalty > 0, common or one for each point.
-        d : float
-            Input dimension, as in :meth:`solve`.
-
-        Returns
-        -------
-        SpikedCurve
-
-        Raises
-        ------
-        ValueError
-            alphas or lam that are not positive, or of different lengths.
-
-        Examples
-        --------
-        >>> import numpy as np, overlaps as ov
-        >>> model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, beta=1.0)
-        >>> model.curve([0.5, 1.0, 2.0], lam=0.1).mse.round(6).tolist()
-        [0.096505, 0.083744, 0.068]
-        """
-        return solving.curve(self, alphas, lam, d)
-
-    def optimal_lam(self, alpha: float, d: float = math.inf) -> "OptimalLam":
-        """Ridge penalty of least test error.
-
-        Parameters
-        ----------
-        alpha : float
-            Samples, n/d > 0.
-        d : float
-            Input dimension, as in :meth:`solve`.
-
-        Returns
-        -------
-        OptimalLam
-            ``lam`` is infinite where no finite penalty beats the limit: there the readout uses the mean activation
-            mu0 alone, and ``mse`` is the upper bound of Cui et al., eq. (26); at finite d it uses nothing.
-
-        Notes
-        -----
-        *Asymptotic*, as the solution. 18 decades of lam are scanned; the best stretch is refined by SciPy.
-
-        Examples
-        --------
-        >>> import numpy as np, overlaps as ov
-        >>> model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, beta=1.0)
-        >>> best = model.optimal_lam(2.0)
-        >>> bool(best.mse < model.solve(alpha=2.0, lam=0.1).mse)
-        True
-        """
-        return solving.optimal_lam(self, alpha, d)
-
     def learn_offset(
         self,
         *,
@@ -409,23 +360,23 @@ class SpikedRandomFeatures(Record):
         d: float = math.inf,
         loss: Literal["square", "logistic", "hinge"] | None = None,
         offsets: ArrayLike | None = None,
-    ) -> "LearnedOffset":
+    ) -> LearnedOffset:
         """Bias trained with the readout; see :func:`overlaps.static.spiked.offsets.learn_offset`."""
         return _offsets.learn_offset(self, alpha=alpha, lam=lam, d=d, loss=loss, offsets=offsets)
 
-    def bounds(self, d: float = math.inf) -> "Bounds":
+    def bounds(self, d: float = math.inf) -> spiked_bounds.Bounds:
         """Bounds on the test error at this spike; see :func:`overlaps.static.spiked.bounds.bounds`."""
         return spiked_bounds.bounds(self, d)
 
-    def spectrum(self, *, alpha: float, points: int = 400) -> "FeatureSpectrum":
+    def spectrum(self, *, alpha: float, points: int = 400) -> FeatureSpectrum:
         """Eigenvalues of the features; see :func:`overlaps.static.spiked.spectrum.feature_spectrum`."""
-        return spiked_spectrum.feature_spectrum(self, alpha=alpha, points=points)
+        return feature_spectrum(self, alpha=alpha, points=points)
 
     def simulate(
         self, *, alpha: float | ArrayLike, lam: float | ArrayLike, d: int, rng: Rng, **options: Any
-    ) -> "OneStepRuns":
+    ) -> OneStepRuns:
         """Draws of these features at finite size; see :func:`overlaps.static.spiked.simulation.simulate_srf`."""
-        return simulation.simulate_srf(self, alpha=alpha, lam=lam, d=d, rng=rng, **options)
+        return simulate_srf(self, alpha=alpha, lam=lam, d=d, rng=rng, **options)
 
     def __repr__(self):
         names = ", ".join(getattr(f, "__name__", str(f)) for f in (self.student, self.target))

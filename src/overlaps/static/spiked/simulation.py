@@ -5,7 +5,7 @@ import warnings
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,9 +18,7 @@ from ..._base.workers import run_all, worded
 from ._finite import ROWS, Setup, Step, network_draw, srf_draw
 from .blocks import law_of, shares
 from .losses import LOSSES
-
-if TYPE_CHECKING:
-    from .features import SpikedRandomFeatures
+from .model import Spiked
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
 
@@ -217,7 +215,7 @@ def simulate_one_step(
 
 
 def simulate_srf(
-    model: "SpikedRandomFeatures",
+    model: Spiked,
     *,
     alpha: float | ArrayLike,
     lam: float | ArrayLike,
@@ -265,7 +263,7 @@ def simulate_srf(
     >>> ov.static.simulate_srf(model, alpha=1.0, lam=0.1, d=60, rng=1).mse.shape
     (5,)
     """
-    check.spiked_features(model)
+    check.record("model", model, "SpikedRandomFeatures")
     r, c = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (model.r, model.c))
     parts = shares("r", r.size, model.fractions) if model.law is None else np.ones(1)
     if rows is None:

@@ -1,15 +1,13 @@
 """What is known of a trained readout on spiked random features: at one point, along a curve, of a classifier."""
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._base.record import Record
-
-if TYPE_CHECKING:
-    from .features import SpikedRandomFeatures
+from .model import Spiked
 
 __all__ = ["LearnedOffset", "OptimalLam", "SpikedClassifier", "SpikedCurve", "SpikedSolution"]
 
@@ -26,27 +24,47 @@ class OptimalLam(NamedTuple):
 class Readout(Record):
     """What is known of a trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
 
-    model: "SpikedRandomFeatures"
+    model: Spiked
     alpha: Any
     lam: Any
     d: Any
-    mse: Any
-    train: Any
-    m: Any
-    theta: Any
-    psi: Any
-    q1: Any
-    q2: Any
-    V1: Any
-    V2: Any
-    b0: Any
-    converged: Any
-    residual: Any
-    iterations: Any
+    m: Any = field(kw_only=True)
+    theta: Any = field(kw_only=True)
+    psi: Any = field(kw_only=True)
+    q1: Any = field(kw_only=True)
+    q2: Any = field(kw_only=True)
+    V1: Any = field(kw_only=True)
+    V2: Any = field(kw_only=True)
+    b0: Any = field(kw_only=True)
+    converged: Any = field(kw_only=True)
+    residual: Any = field(kw_only=True)
+    iterations: Any = field(kw_only=True)
+
+
+class Point(Readout):
+    """A readout at one point."""
+
+    def C(self, k):
+        r"""Mean prediction given the projection k on the spike, of the shape of k: the learned function.
+
+        .. math:: C(k) = m\,\mu_0(k) + \theta\,k\mu_1(k) + b_0
+
+        Its target is h(k) of :attr:`SpikedRandomFeatures.coefficients`. Sums over blocks where there are several.
+        """
+        k, directions = np.asarray(k, dtype=float), np.shape(self.model.r)[1:]
+        table = self.model.coefficients.at(k.reshape(-1, *directions))
+        m, theta = np.atleast_1d(self.m), np.ravel(self.theta)
+        predicted = m @ np.atleast_2d(table.mu0) + theta @ np.atleast_2d(table.u) + self.b0
+        return predicted.reshape(k.shape[: k.ndim - len(directions)])[()]
+
+    def _line(self, shown):
+        size = "" if math.isinf(self.d) else f", d={self.d:g}"
+        result = shown if self.converged else "not converged"
+        return f"alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {result})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpikedSolution(Readout):
+class SpikedSolution(Point):
     r"""Ridge readout on spiked random features; made by :meth:`SpikedRandomFeatures.solve`.
 
     Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
@@ -80,23 +98,11 @@ class SpikedSolution(Readout):
         Newton iterations.
     """
 
-    def C(self, k):
-        r"""Mean prediction given the projection k on the spike, of the shape of k: the learned function.
-
-        .. math:: C(k) = m\,\mu_0(k) + \theta\,k\mu_1(k) + b_0
-
-        Its target is h(k) of :attr:`SpikedRandomFeatures.coefficients`. Sums over blocks where there are several.
-        """
-        k, directions = np.asarray(k, dtype=float), np.shape(self.model.r)[1:]
-        table = self.model.coefficients.at(k.reshape(-1, *directions))
-        m, theta = np.atleast_1d(self.m), np.ravel(self.theta)
-        found = m @ np.atleast_2d(table.mu0) + theta @ np.atleast_2d(table.u) + self.b0
-        return found.reshape(k.shape[: k.ndim - len(directions)])[()]
+    mse: float = field(kw_only=True)
+    train: float = field(kw_only=True)
 
     def __repr__(self):
-        found = f"mse={self.mse:.6g}, train={self.train:.6g}" if self.converged else "not converged"
-        size = "" if math.isinf(self.d) else f", d={self.d:g}"
-        return f"SpikedSolution(alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {found})"
+        return f"SpikedSolution({self._line(f'mse={self.mse:.6g}, train={self.train:.6g}')}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,6 +112,9 @@ class SpikedCurve(Readout):
     Every attribute of :class:`SpikedSolution` with a leading axis (n,); points that failed hold nan and have
     ``converged`` False.
     """
+
+    mse: np.ndarray = field(kw_only=True)
+    train: np.ndarray = field(kw_only=True)
 
     def __len__(self):
         return self.alpha.size
@@ -117,7 +126,7 @@ class SpikedCurve(Readout):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpikedClassifier(Record):
+class SpikedClassifier(Point):
     r"""Readout trained with a convex loss on labels sign(target); made by :meth:`SpikedRandomFeatures.solve`.
 
     Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
@@ -140,34 +149,16 @@ class SpikedClassifier(Record):
         What went wrong, or "".
     """
 
-    model: "SpikedRandomFeatures"
-    alpha: float
-    lam: float
-    d: float
-    loss: str
-    wrong: float
-    train_wrong: float
-    test_loss: float
-    train_loss: float
-    m: Any
-    theta: Any
-    psi: Any
-    q1: Any
-    q2: Any
-    V1: Any
-    V2: Any
-    b0: float
-    converged: bool
-    residual: float
-    iterations: int
-    message: str = ""
-
-    C = SpikedSolution.C
+    loss: str = field(kw_only=True)
+    wrong: float = field(kw_only=True)
+    train_wrong: float = field(kw_only=True)
+    test_loss: float = field(kw_only=True)
+    train_loss: float = field(kw_only=True)
+    message: str = field(default="", kw_only=True)
 
     def __repr__(self):
-        found = f"wrong={self.wrong:.6g}, train_wrong={self.train_wrong:.6g}" if self.converged else "not converged"
-        size = "" if math.isinf(self.d) else f", d={self.d:g}"
-        return f"SpikedClassifier({self.loss!r}, alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {found})"
+        shown = f"wrong={self.wrong:.6g}, train_wrong={self.train_wrong:.6g}"
+        return f"SpikedClassifier({self.loss!r}, {self._line(shown)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,45 +7,22 @@ import numpy as np
 
 from ..._base import check
 from ..._base.search import minimum
-from . import blocks, ridge
-from .solutions import OptimalLam, Readout, SpikedCurve, SpikedSolution
+from ..._base.types import ArrayLike
+from . import ridge
+from .model import Spiked
+from .solutions import OptimalLam, SpikedCurve, SpikedSolution
 
 LEVELS = 9  # rules over k, each about twice as fine as the one before
 RESOLVED = 1e-10  # relative change of V1, V2 by the next finer rule over k that is allowed
 DECADES = np.arange(-9.0, 9.01)  # of lam, relative to the bulk's variance, in the search for its optimum
 
 
-class Levels:
-    """Tables and features on finer and finer rules over k, made when a sharp fixed point asks for them."""
-
-    def __init__(self, table):
-        self.tables, self.features = [table], [ridge.Features(table)]
-
-    def __getitem__(self, n):
-        while len(self.features) <= n:
-            self.tables.append(self.tables[0].refined(len(self.tables)))
-            self.features.append(ridge.Features(self.tables[-1]))
-        return self.features[n]
-
-
-def response(model, lam):
-    """How the resolvent of the model's rows answers to the data."""
-    c, fractions = np.atleast_1d(model.c), np.ones(1) if model.fractions is None else model.fractions
-    if model.bulk is not None:
-        return blocks.given_rows(c, model.beta, lam, model.bulk, fractions)
-    if np.ndim(model.r) == 0 and model.rows == "iid":
-        return ridge.marchenko_pastur(model.c, model.beta, lam)
-    rows = blocks.iid_rows if model.rows == "iid" else blocks.orthonormal_rows
-    found = rows(c, model.beta, lam, fractions)
-    return found if np.ndim(model.r) < 2 else blocks.along(found, model.r.shape[1])
-
-
-def fit(model, alpha, lam, d, start=None, iterations=100):
+def fit(model: Spiked, alpha, lam, d, start=None, iterations=100):
     """The fixed point; den(k) = 1/(1 + V(k)) may be far sharper than the tables, seldom more than one round."""
-    kappa, rows, levels = alpha / model.beta, response(model, lam), model._levels
+    kappa, rows, levels = alpha / model.beta, model.response(lam), model._levels
     options = {"lam": lam, "kappa": kappa, "beta": model.beta, "noise": model.noise, "bias": model.bias, "d": d}
     misfit = math.nan
-    for n in range(LEVELS // rank(model)):
+    for n in range(LEVELS // model.spikes.shape[1]):
         found = ridge.fit(levels[n], rows, **options, start=start, iterations=iterations)
         if not found.converged:
             return found
@@ -55,26 +32,23 @@ def fit(model, alpha, lam, d, start=None, iterations=100):
     return ridge.failed(levels[0].packing, misfit, found.iterations)
 
 
-def rank(model):
-    """Directions of the spikes."""
-    return model.r.shape[1] if np.ndim(model.r) == 2 else 1
-
-
-def parts(model, m, theta, psi, v, q) -> tuple:
-    """Order parameters m, theta, psi, q1, q2, V1, V2 of a fit: numbers for one block."""
+def parts(model, fit):
+    """Order parameters and bias of a fit, by name: numbers for one block."""
     packing = model._levels[0].packing
-    (V1, V2), (q1, q2) = packing.unpack(v), packing.unpack(q)
+    (V1, V2), (q1, q2) = packing.unpack(fit.v), packing.unpack(fit.q)
+    theta, psi = fit.theta, fit.psi
     if np.ndim(model.r) == 2:
         theta, psi = theta.reshape(packing.B, -1), psi.reshape(packing.B, -1)
-    several = m, theta, psi, q1, q2, V1, V2
-    return tuple(float(x.item()) for x in several) if np.ndim(model.r) == 0 else several
+    order = {"m": fit.m, "theta": theta, "psi": psi, "q1": q1, "q2": q2, "V1": V1, "V2": V2}
+    if np.ndim(model.r) == 0:
+        order = {name: float(x.item()) for name, x in order.items()}
+    ended = {"b0": fit.b0, "converged": fit.converged, "residual": fit.residual, "iterations": fit.iterations}
+    return order | ended
 
 
 def described(model, alpha, lam, d, found):
     """A fit as the record that users hold."""
-    order = parts(model, found.m, found.theta, found.psi, found.v, found.q)
-    end: tuple = found.b0, found.converged, found.residual, found.iterations
-    return SpikedSolution(model, alpha, lam, d, found.mse, found.train, *order, *end)
+    return SpikedSolution(model, alpha, lam, d, mse=found.mse, train=found.train, **parts(model, found))
 
 
 def curve(model, alphas, lam, d):
@@ -92,7 +66,7 @@ def curve(model, alphas, lam, d):
             found = fit(model, alpha, one, d)
         start = found.v if found.converged else None
         points.append(described(model, alpha, one, d, found))
-    stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(Readout)[1:]}
+    stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(SpikedCurve)[1:]}
     return SpikedCurve(model, **stacked)
 
 
@@ -129,7 +103,7 @@ def optimal_lam(model, alpha, d):
 
 def dimension(model, d):
     """The checked input dimension: every block has a neuron."""
-    blocks.neurons(model, d)
+    model.neurons(d)
     return float(d)
 
 
@@ -141,3 +115,59 @@ def positive_alpha(alpha):
 def positive_lam(lam):
     """The checked ridge penalty."""
     return check.number("lam", lam, above=0, hint="lam is the ridge penalty of sum (y - yhat)^2 + lam |a|^2; try 1e-8.")
+
+
+class Solvable(Spiked):
+    """A model with readouts along a curve and at the best penalty, whatever the directions of its spikes."""
+
+    def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> SpikedCurve:
+        """Solutions at several sample sizes, each started from the one before.
+
+        Parameters
+        ----------
+        alphas : array_like, shape (n,)
+            Samples, n/d > 0.
+        lam : float or array_like, shape (n,)
+            Ridge penalty > 0, common or one for each point.
+        d : float
+            Input dimension, as in ``solve``.
+
+        Raises
+        ------
+        ValueError
+            alphas or lam that are not positive, or of different lengths.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, beta=1.0)
+        >>> model.curve([0.5, 1.0, 2.0], lam=0.1).mse.round(6).tolist()
+        [0.096505, 0.083744, 0.068]
+        """
+        return curve(self, alphas, lam, d)
+
+    def optimal_lam(self, alpha: float, d: float = math.inf) -> OptimalLam:
+        """Ridge penalty of least test error, *asymptotic* as the solution: the best of 18 decades, refined by SciPy.
+
+        Parameters
+        ----------
+        alpha : float
+            Samples, n/d > 0.
+        d : float
+            Input dimension, as in ``solve``.
+
+        Returns
+        -------
+        OptimalLam
+            ``lam`` is infinite where no finite penalty beats the limit: there the readout uses the mean activation
+            mu0 alone, and ``mse`` is the upper bound of Cui et al., eq. (26); at finite d it uses nothing.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, beta=1.0)
+        >>> best = model.optimal_lam(2.0)
+        >>> bool(best.mse < model.solve(alpha=2.0, lam=0.1).mse)
+        True
+        """
+        return optimal_lam(self, alpha, d)

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, root
@@ -13,10 +13,8 @@ from ..._base.pages import see
 from ..._base.record import Record
 from ...gaussian.rules import trapezoid
 from .blocks import directions
+from .model import Spiked
 from .ridge import Features
-
-if TYPE_CHECKING:
-    from .features import SpikedRandomFeatures
 
 __all__ = ["FeatureSpectrum", "Outlier", "feature_spectrum"]
 
@@ -169,8 +167,8 @@ class _Law:
     """
 
     def __init__(self, model, alpha):
-        self.model, self.kappa, self.c = model, alpha / model.beta, np.atleast_1d(model.c)
-        self.rho = np.ones(1) if model.fractions is None else model.fractions
+        self.model, self.kappa, self.c = model, alpha / model.beta, model.variances
+        self.rho = model.shares
         self.share = model.beta if model.rows == "iid" and model.bulk is None else 0.0
         k, weight = trapezoid(model.coefficients.source.spacing * model.coefficients.step * FINER)
         self.unbounded = grows_with_k(model.coefficients, self.c)
@@ -394,7 +392,7 @@ class _Interval:
         return total, lambda s: total * (primitive(s) - start) / size
 
 
-def feature_spectrum(model: "SpikedRandomFeatures", *, alpha: float, points: int = 400) -> "FeatureSpectrum":
+def feature_spectrum(model: Spiked, *, alpha: float, points: int = 400) -> FeatureSpectrum:
     r"""Limiting eigenvalue density of X^T X / p, X the n x p features, after one giant step.
 
     .. math:: \frac1p {\rm tr}\,(X^\top X/p + \lambda)^{-1} \to V_2(\lambda), \qquad
@@ -438,7 +436,7 @@ def feature_spectrum(model: "SpikedRandomFeatures", *, alpha: float, points: int
     """
     alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over the dimension, n/d.")
     points = check.count("points", points, least=16)
-    check.spiked_features(model)
+    check.record("model", model, "SpikedRandomFeatures")
     if model.bulk is not None and np.ndim(model.r):
         raise ValueError(
             f"bulk = {check.shown(model.bulk)} with several blocks; expected one, or rows='iid' or 'orthonormal': "

@@ -1,35 +1,29 @@
 """Several spikes: random features whose spikes span up to three directions, and targets of several indices."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ..._base import check
 from ..._base.pages import see
-from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
 from . import blocks, simulation, solving
 from ._finite import slope, subspace_draw
 from .averages import function_of, kinks_of
 from .bounds import Bounds, basis_bounds
-from .directions import RANK, conditional, setting
-from .giant_steps import Spikes
+from .directions import RANK, GiantSteps, several_spikes
 from .one_step import student_moments
-
-if TYPE_CHECKING:
-    from .simulation import OneStepRuns
-    from .solutions import OptimalLam, SpikedCurve, SpikedSolution
+from .solutions import SpikedSolution
 
 __all__ = ["SpikedSubspace"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SpikedSubspace(Record):
+class SpikedSubspace(solving.Solvable):
     r"""Ridge regression on random features with spikes in several directions, learning a target of several indices.
 
     .. math::
@@ -77,18 +71,6 @@ class SpikedSubspace(Record):
     SpikedSolution(alpha=2, lam=0.1, mse=2.54073, train=1.45624)
     """
 
-    student: Callable[..., Any]
-    target: Callable[..., Any]
-    r: Any = field(kw_only=True)
-    gamma: Any = field(kw_only=True)
-    c: Any = field(default=1.0, kw_only=True)
-    beta: float = field(kw_only=True)
-    noise: float = field(default=0.0, kw_only=True)
-    bias: bool = field(default=False, kw_only=True)
-    fractions: Any = field(default=None, kw_only=True)
-    rows: str = field(default="iid", kw_only=True)
-    law, bulk = None, None  # of the readout and the rows: not for several directions
-
     def __post_init__(self):
         r = check.array("r", self.r, ("B", "R"), hint="One row for each block, one column for each direction.")
         gamma = check.array("gamma", self.gamma, ("m", r.shape[1]), hint="One row for each index of the target.")
@@ -102,7 +84,7 @@ class SpikedSubspace(Record):
                 f"gamma = {check.shown(self.gamma)} has the singular value {np.linalg.norm(gamma, 2):.6g}; expected at "
                 "most 1, overlaps of orthonormal vectors."
             )
-        self.settle(r=r, gamma=gamma, **blocks.head(self), **blocks.several(self, r, np.zeros(len(r))))
+        self.settle(r=r, gamma=gamma, **self._width(), **self._blocks(r, np.zeros(len(r))))
         table = self.coefficients
         mean, second = table.weight @ table.h, table.weight @ table.hh
         if not self.bias and abs(mean) > 1e-8 * math.sqrt(second):
@@ -201,7 +183,7 @@ class SpikedSubspace(Record):
         check.choice("scaling", scaling, ("d", "p"))
         beta = check.number("beta", beta, above=0, hint="beta is the width, p/d.")
         f, derivative = function_of(student, "student"), slope(student)
-        state = Spikes(np.zeros((t.size, m)), np.ones(t.size))
+        state = GiantSteps(np.zeros((t.size, m)), np.ones(t.size))
         for rate, size in zip(rates, samples, strict=True):
             rate = check.number("eta_tilde", rate, least=0) / (beta if scaling == "d" else 1.0)
             size = size if size == math.inf else check.number("alpha0", size, above=0)
@@ -221,13 +203,9 @@ class SpikedSubspace(Record):
 
         k has shape (n, R), u (B R, n), h1 (J, n): one row for each direction of the target orthogonal to the spikes.
         """
-        return conditional(setting(self.student, self.target, self.r, self.c, self.gamma))
+        return several_spikes(self.student, self.target, self.r, self.c, self.gamma).resolved()
 
-    @cached_property
-    def _levels(self):
-        return solving.Levels(self.coefficients)
-
-    def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> "SpikedSolution":
+    def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> SpikedSolution:
         """Test and training error, and order parameters, of ridge regression.
 
         Parameters
@@ -251,33 +229,7 @@ class SpikedSubspace(Record):
         fit = solving.fit(self, alpha, lam, d, iterations=check.count("iterations", iterations))
         return solving.described(self, alpha, lam, d, fit)
 
-    def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> "SpikedCurve":
-        """Solutions at several sample sizes, each started from the one before.
-
-        Parameters
-        ----------
-        alphas : array_like, shape (n,)
-            Samples, n/d > 0.
-        lam : float or array_like, shape (n,)
-            Ridge penalty > 0, common or one for each point.
-        d : float
-            Input dimension, as in :meth:`solve`.
-        """
-        return solving.curve(self, alphas, lam, d)
-
-    def optimal_lam(self, alpha: float, d: float = math.inf) -> "OptimalLam":
-        """Ridge penalty of least test error; infinite where no finite penalty beats the limit.
-
-        Parameters
-        ----------
-        alpha : float
-            Samples, n/d > 0.
-        d : float
-            Input dimension, as in :meth:`solve`.
-        """
-        return solving.optimal_lam(self, alpha, d)
-
-    def bounds(self) -> "Bounds":
+    def bounds(self) -> Bounds:
         """Bounds on the test error at these spikes, d -> infinity; see :func:`overlaps.static.spiked.bounds.bounds`."""
         table, features = self.coefficients, self._levels[0]
         slopes = [table.weight @ (x * table.h) for x in table.k.T] + [table.weight @ x for x in table.h1]
@@ -295,7 +247,7 @@ class SpikedSubspace(Record):
         rng: Rng,
         draws: int = 5,
         test: int | None = None,
-    ) -> "OneStepRuns":
+    ) -> simulation.OneStepRuns:
         """Draws of these features at finite size, as :func:`overlaps.static.simulate_srf`.
 
         Parameters
@@ -324,7 +276,7 @@ class SpikedSubspace(Record):
         options = target, self.noise, d, self.beta, rows, alpha, lam, self.fractions, test, None
         setup, shape = simulation._setup(function_of(self.student, "student"), *options)
         setup = setup._replace(bias=self.bias)
-        H = setting(self.student, self.target, self.r, self.c, self.gamma).rest
+        H = several_spikes(self.student, self.target, self.r, self.c, self.gamma).rest
         draw = partial(subspace_draw, setup, self.r, self.gamma, self.c, H)
         return simulation._runs(draw, setup, shape, rng, draws, False, None)
 

@@ -73,10 +73,25 @@ class Network(NamedTuple):
         eta, noise = check.number("eta", eta, above=0), check.number("noise", noise, least=0)
         return cls(K, M, eta, noise, check.flag("gradient_flow", gradient_flow))
 
-    h = property(lambda self: self.eta / (2 * self.K))
-    c0 = property(lambda self: 1 + 2 / self.M)
-    c2 = property(lambda self: (self.K + 4) / (self.K + 2))
-    second = property(lambda self: 0.0 if self.gradient_flow else 16 * self.h**2)  # weight of the terms of order eta^2
+    @property
+    def h(self):
+        """The rate eta / (2 K)."""
+        return self.eta / (2 * self.K)
+
+    @property
+    def c0(self):
+        """The number 1 + 2/M."""
+        return 1 + 2 / self.M
+
+    @property
+    def c2(self):
+        """The number (K + 4)/(K + 2)."""
+        return (self.K + 4) / (self.K + 2)
+
+    @property
+    def second(self):
+        """Weight of the terms of order eta^2."""
+        return 0.0 if self.gradient_flow else 16 * self.h**2
 
     def norms(self):
         """Stable and unstable u of the plateau at finite eta."""

@@ -1,0 +1,137 @@
+"""The ground of both models: spikes, bulk and blocks of the neurons, and the response of their rows."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..._base import check
+from ..._base.pages import see
+from ..._base.record import Record
+from . import blocks, ridge
+from .averages import ODD, even_part, function_of
+
+__all__ = ["Spiked"]
+
+ROWS = ("iid", "orthonormal")
+
+
+class Levels:
+    """Tables and features on finer and finer rules over k, made when a sharp fixed point asks for them."""
+
+    def __init__(self, table):
+        self.tables, self.features = [table], [ridge.Features(table)]
+
+    def __getitem__(self, n):
+        while len(self.features) <= n:
+            self.tables.append(self.tables[0].refined(len(self.tables)))
+            self.features.append(ridge.Features(self.tables[-1]))
+        return self.features[n]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Spiked(Record):
+    """Random features with spikes: base of :class:`.SpikedRandomFeatures` and :class:`.SpikedSubspace`, who explain it.
+
+    A single block of neurons has numbers r and c and no fractions; B blocks have arrays. ``spikes``, ``variances`` and
+    ``shares`` are the same for all of them.
+    """
+
+    student: Callable[..., Any]
+    target: Callable[..., Any]
+    r: Any = field(kw_only=True)
+    gamma: Any = field(kw_only=True)
+    c: Any = field(default=1.0, kw_only=True)
+    beta: float = field(kw_only=True)
+    noise: float = field(default=0.0, kw_only=True)
+    bias: bool = field(default=False, kw_only=True)
+    fractions: Any = field(default=None, kw_only=True)
+    rows: str = field(default="iid", kw_only=True)
+    law, bulk, offset, kap = None, None, 0.0, 0.0  # fields of the models that have them
+
+    @property
+    def variances(self):
+        """Variances of the bulk, (B,)."""
+        return np.atleast_1d(self.c)
+
+    @property
+    def shares(self):
+        """Fractions of the neurons in each block, (B,)."""
+        return np.ones(1) if self.fractions is None else self.fractions
+
+    @property
+    def spikes(self):
+        """Spikes of the blocks along R orthonormal directions, (B, R)."""
+        return np.reshape(self.r, (self.variances.size, -1))
+
+    @property
+    def coefficients(self):
+        """Tables of the conditional Gaussian coefficients over k; independent of alpha, lam and beta."""
+        raise NotImplementedError
+
+    @cached_property
+    def _levels(self):
+        return Levels(self.coefficients)
+
+    def response(self, lam):
+        """Answer of the rows' resolvent to the data at the penalty ``lam``: a function Vh -> ``ridge.Response``."""
+        c, fractions, rank = self.variances, self.shares, self.spikes.shape[1]
+        if self.bulk is not None:
+            return blocks.given_rows(c, self.beta, lam, self.bulk, fractions)
+        if np.ndim(self.r) == 0 and self.rows == "iid":
+            return ridge.marchenko_pastur(self.c, self.beta, lam)
+        rows = blocks.iid_rows if self.rows == "iid" else blocks.orthonormal_rows
+        response = rows(c, self.beta, lam, fractions)
+        return response if rank == 1 else blocks.along(response, rank)
+
+    def neurons(self, d):
+        """Neurons of each block (B,) at input dimension ``d``, rho_b beta d; a continuous law needs no whole ones."""
+        size = d
+        if np.ndim(d) or d != math.inf:
+            size = check.number("d", d, above=0, hint="d is the dimension of the inputs; math.inf is the limit.")
+        neurons = self.shares * self.beta * size
+        if self.law is not None:
+            if math.isinf(size):
+                raise ValueError(
+                    "d = inf with a continuous law of the readout: as d -> infinity the mu0 of all letters are fitted "
+                    "freely, whatever their number; expected the input dimension d of the experiment."
+                    + see("spiked", "Continuous readouts")
+                )
+            return neurons
+        if np.any(neurons < 1):
+            raise ValueError(
+                f"d = {check.shown(d)} leaves {np.min(neurons):.2g} neurons to one of {neurons.size} blocks; expected "
+                f"at least one in each, d >= {math.ceil(size / np.min(neurons))}." + see("spiked", "Finite d")
+            )
+        return neurons
+
+    def _width(self):
+        """Checked width, rows that fit into it, noise, bias."""
+        beta = check.number("beta", self.beta, above=0, hint="beta is the width, p/d.")
+        if check.choice("rows", self.rows, ROWS) == "orthonormal" and beta > 1:
+            raise ValueError(
+                f"beta = {check.shown(beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
+            )
+        noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation.")
+        return {"beta": beta, "noise": noise, "bias": check.flag("bias", self.bias)}
+
+    def _blocks(self, r, offset):
+        """Checked variances and fractions of blocks with spikes r (B, R) and biases (B,), no two of them the same."""
+        B = len(r)
+        c = check.array("c", np.full(B, self.c) if np.ndim(self.c) == 0 else self.c, (B,))
+        if B == 0 or np.any(c <= 0):
+            raise ValueError(f"c = {check.shown(self.c)}; expected at least one block, and variances > 0.")
+        odd = even_part(function_of(self.student, "student")) < ODD
+        inner = np.column_stack([r, offset])
+        first = inner[np.arange(B), np.argmax(inner != 0, axis=1)]
+        names = np.column_stack([np.where((first < 0) & odd, -1.0, 1.0)[:, None] * inner, c])
+        if len(np.unique(names, axis=0)) < B:
+            raise ValueError(
+                f"r = {check.shown(self.r)}, c = {check.shown(self.c)} has equal blocks"
+                f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
+                "their fractions."
+            )
+        return {"c": c, "fractions": blocks.shares("r", B, self.fractions)}
