@@ -203,6 +203,22 @@ def test_density_is_one_and_finds_the_bulk(rng):
     np.testing.assert_allclose(found.negative_fraction, model.spectrum.p @ np.mean(found.bulk < 0, axis=1))
 
 
+def test_density_of_outliers_is_their_number(rng):
+    """Between eigenvalues: how many of the K N lie there; with the default width where the whole bulk is one point."""
+    model, state, _ = draw("erf", TWO_BLOCKS, 18, False, rng)
+    found, N = ov.hessian(model, state), 45
+    above = np.append(found.bulk.max(), found.outliers[found.outliers > found.bulk.max()])
+    i = np.argmax(np.diff(above))  # the widest gap, of 16 peaks to either side of its middle
+    x = np.linspace((above[i] + above[i + 1]) / 2, above[-1] + 1, 20001)
+    weight = np.trapezoid(found.density(x, N, width=(above[i + 1] - above[i]) / 32), x)
+    assert above.size > 2 and weight == pytest.approx((above.size - 1 - i) / (2 * N), rel=1e-6)
+    plain = ov.quadratic_network(2, 1, eta=0.1)
+    plateau = ov.State.from_overlaps(plain, Q=np.eye(2) / 2, R=np.zeros((2, 1)), T=[[1.0]])
+    flat, x = ov.hessian(plain, plateau), np.linspace(-3, 3, 6001)
+    assert np.ptp(flat.bulk) < 1e-12
+    np.testing.assert_allclose(np.trapezoid(flat.density(x), x), 1.0, rtol=1e-9)
+
+
 def test_what_is_refused(rng):
     model, state, _ = draw("erf", TWO_BLOCKS, 18, False, rng)
     found = ov.hessian(model, state)

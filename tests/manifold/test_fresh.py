@@ -8,7 +8,7 @@ from manifolds import manifold
 from matplotlib import pyplot as plt
 
 import overlaps as ov
-from overlaps.manifold import latents
+from overlaps.manifold import fresh, latents
 from overlaps.manifold.weights import random_weights
 
 
@@ -31,6 +31,18 @@ def test_the_error_on_fresh_samples_is_the_obvious_average(rng):
     assert np.all(np.abs(runs.test_error[:, 0] - truth) < 4 * scatter / np.sqrt(6000))
     np.testing.assert_allclose(runs.test_error_se[:, 0], scatter / np.sqrt(6000), rtol=0.2)  # tails: 5 % a set
     assert runs.test_error[0, 0] != runs.test_error[1, 0]  # a set for every run
+
+
+def test_the_standard_error_is_the_spread_of_errors_of_many_sets(rng):
+    """400 sets of 50 samples: a standard deviation is known to 3.5 %, the mean square of the errors to less."""
+    model = manifold()
+    weights = random_weights(model, N=40, rng=rng)
+    samples = fresh.Samples.of(model, weights, latents.gaussian())
+    one = np.array(model.v)[None]
+    mean, se = np.array([fresh.sample_error(model, samples, weights.W[None], one, 50, 50, rng) for _ in range(400)]).T[
+        0
+    ]
+    assert np.sqrt(np.mean(se**2)) == pytest.approx(mean.std(ddof=1), rel=0.14)
 
 
 @pytest.mark.parametrize("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], ids=["erf", "user"])

@@ -250,6 +250,15 @@ def test_mean_and_variance_of_random_starts(N, ratio):
     np.testing.assert_allclose(T[:, 0, 1].var(), sigma**4 / (ratio * N), rtol=0.3)
 
 
+def test_mean_of_random_starts_whose_nodes_have_few_directions():
+    """E q^l = sigma^2 p_l, although p_l N is no integer, and smaller than the number of units for most nodes."""
+    model, scale, rng = two_by_two("relu", 0.7, nodes=5), 0.6, np.random.default_rng(5)
+    drawn = np.array([model.random_start(N=13, rng=rng, student_scale=scale).q for _ in range(300)])
+    mean = scale**2 * model.spectrum.p[:, None, None] * np.eye(2)
+    assert np.any(np.abs(13 * model.spectrum.p % 1 - 0.5) < 0.3)
+    assert np.all(np.abs(drawn.mean(axis=0) - mean) < 4.5 * drawn.std(axis=0) / np.sqrt(300) + 1e-15)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("N", "D"), [(400, 200), (200, 300)])
 def test_law_of_random_starts_is_that_of_random_weights(N, D):

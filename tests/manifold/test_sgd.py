@@ -14,6 +14,18 @@ from overlaps.manifold.realisation import second_moments
 from overlaps.manifold.weights import random_weights
 from overlaps.results import discrepancy
 
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_a_seed_is_one_run_whatever_is_drawn_at_once(batch_size):
+    """With label noise: neither inputs nor noise hang on the size of the blocks, or on each other."""
+    quiet, loud = (manifold(noise=noise, batch_size=batch_size) for noise in (0.0, 0.7))
+    options = dict(N=30, alpha=[0, 2], rng=1, dtype="float64")
+    few, many = (ov.simulate(loud, block=block, **options) for block in (12, 1200))
+    np.testing.assert_allclose(few.Q, many.Q, rtol=1e-12)  # matrix products of other widths
+    np.testing.assert_allclose(few.v, many.v, rtol=1e-12)
+    assert np.abs(few.Q - ov.simulate(quiet, block=12, **options).Q).max() > 1e-3
+
+
 # the runs ------------------------------------------------------------------------------------------------------------
 
 MEAN = {"sign": 0.0, "relu": 1 / np.sqrt(2 * np.pi), "tanh": 0.0}

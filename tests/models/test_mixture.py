@@ -226,6 +226,22 @@ def test_random_starts_have_the_law_of_weights():
         assert np.all(np.abs(np.log(ratio)) < 10 / np.sqrt(runs))
 
 
+def test_mean_of_random_starts_near_the_number_of_classes():
+    """E q^l = sigma^2 p_l and E t^l = p_l where the class means take up most of the dimensions."""
+    rng, scale, p = np.random.default_rng(9), 0.7, np.array([0.5, 0.5])[:, None, None]
+    means = np.random.default_rng(8).standard_normal((3, 8)) / 3
+    model = ov.gaussian_mixture(
+        2, 1, means=means, weights=[0.3, 0.3, 0.4], labels=[0.2, 1, -1], eta=0.05, v_star=[0.7],
+        spectrum=ov.Spectrum([1.5, 0.4], [0.5, 0.5]),
+    )  # fmt: skip
+    drawn = [model.random_start(N=8, rng=rng, student_scale=scale) for _ in range(300)]
+    for values, mean in (
+        (np.array([state.q for state in drawn]), scale**2 * p * np.eye(2)),
+        (np.array([state.tau for state in drawn]), p * np.array([1.5, 0.4])[:, None, None] ** 2),
+    ):
+        assert np.all(np.abs(values.mean(axis=0) - mean) < 4.5 * values.std(axis=0) / np.sqrt(300))
+
+
 def test_files(tmp_path):
     model, start = three_clusters()
     traj = ov.solve(model, start, [0, 1])

@@ -83,6 +83,20 @@ def test_random_start_has_the_law_of_random_weights():
             assert np.all(np.abs(gap) < 4.5 * error)  # 42 comparisons, seeded
 
 
+def test_mean_of_few_dimensions():
+    """E q^l = sigma^2 p_l and E t^l = p_l for blocks with more, as many, and fewer dimensions than units."""
+    model, N, scale = (
+        ov.committee_machine(2, 3, eta=0.05, spectrum=ov.Spectrum([1.4, 0.6, 0.2], [0.2, 0.3, 0.5])),
+        10,
+        0.7,
+    )
+    rng, p = np.random.default_rng(7), model.spectrum.p[:, None, None]
+    drawn = [model.random_start(N=N, rng=rng, student_scale=scale).plain for _ in range(300)]
+    means = scale**2 * p * np.eye(2), np.zeros((3, 2, 3)), p * np.eye(3)
+    for values, mean in zip(map(np.array, zip(*drawn, strict=True)), means, strict=True):
+        assert np.all(np.abs(values.mean(axis=0) - mean) < 4.5 * values.std(axis=0) / np.sqrt(300))
+
+
 @pytest.mark.slow
 def test_variance_of_teacher_moments():
     """Var T_mn = (1 + delta_mn) <s^2> / N."""

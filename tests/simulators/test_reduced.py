@@ -142,14 +142,23 @@ def frame_of(coordinates, rows):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("activation", [ov.erf, ov.relu, ov.quadratic, SMOOTH], ids=str)
 def test_path_of_explicit_weights(case, activation):
+    follow_the_path(case, activation, 100)
+
+
+@pytest.mark.parametrize("case", ["batch, blocks", "batch > dof"])
+def test_path_of_a_batch(case):
+    follow_the_path(case, ov.erf, 12)
+
+
+def follow_the_path(case, activation, steps):
     """Inputs in R^N with the drawn coordinates in an explicit frame: direct SGD makes the same overlaps."""
     options = {"eta": 0.05, "eta_v": 0.05} if activation is ov.quadratic else {}  # stable
     model, W, W_star, start = make(case, seed=1, activation=activation, **options)
     N, d = W.shape[1], model.K + model.M
-    machine = Machine(model, start, N, 100, np.random.default_rng(2))
+    machine = Machine(model, start, N, steps, np.random.default_rng(2))
     W, v = W[None], np.array(model.v)[None]
     edges = np.concatenate([[0], np.cumsum(machine.sizes)])
-    for t in range(100):
+    for t in range(steps):
         x = np.empty((model.batch_size, N))
         for e, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
             used = machine.normal[e, 0, :d]
@@ -171,6 +180,17 @@ def test_path_of_explicit_weights(case, activation):
         np.testing.assert_allclose(machine.v, v[0], rtol=0, atol=1e-12)
     asleep = not (start.q.any() or activation.dg(np.zeros(1))[0])  # relu and quadratic students of zero weight
     assert asleep or np.abs(got_r - start.r).max() > 1e-3
+
+
+@pytest.mark.parametrize("sizes", [[9, 4], [5, 2]])
+def test_products_of_samples_are_those_of_gaussian_vectors(sizes):
+    """E[x_i.x_j] = n delta_ij and E[(x_i.x_j)^2] = n, or n (n + 2) for i = j, in blocks of n and batches of 4."""
+    normal, dof = reduced._random_parts(sizes, 2, 1, 4)
+    x = reduced.draw(np.random.default_rng(3), 4000, normal, dof, 0.3)[0]
+    gram, same = x @ x.swapaxes(2, 3), np.eye(4)
+    for n, found in zip(sizes, np.moveaxis(gram, 1, 0), strict=True):
+        for values, mean in ((found, n * same), (found**2, n + (n * n + n) * same)):
+            assert np.all(np.abs(values.mean(axis=0) - mean) < 4.5 * values.std(axis=0) / np.sqrt(4000))
 
 
 @pytest.mark.slow

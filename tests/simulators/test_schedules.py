@@ -59,12 +59,11 @@ def test_batches_change_at_knots_and_records_do_not_matter(method):
     assert not np.array_equal(runs.q[:, 2], plain.q[:, 2])
 
 
-def test_a_run_goes_on_in_its_schedule():
+@pytest.mark.parametrize("method", ["reduced", "direct"])
+def test_a_run_goes_on_in_its_schedule(method):
     """A start at alpha_0 begins with step alpha_0 N: here the second half of a schedule."""
-    schedule = S.step([1.0, 2.0], [0.0, 1.0])
-    later = ov.simulate(
-        MODEL, N=60, alpha=[1.0, 2.0, 3.0], rng=1, start=dataclasses.replace(START, alpha=1.0), schedule=schedule
-    )
+    schedule, start = S.step([1.0, 2.0], [0.0, 1.0]), dataclasses.replace(START, alpha=1.0)
+    later = ov.simulate(MODEL, N=60, alpha=[1.0, 2.0, 3.0], rng=1, start=start, schedule=schedule, method=method)
     np.testing.assert_allclose(later.v[0, :2], np.tile(START.v, (2, 1)), rtol=0, atol=0)
     assert np.all(later.v[0, 2] != START.v)
     np.testing.assert_array_equal(later.eta, [0.0, 0.7, 0.7])

@@ -382,6 +382,17 @@ def test_trained_second_layer_and_weight_decay():
     assert abs(point.state.v[0] - 1) > 1e-3
 
 
+def test_equal_students_of_unequal_readouts_part():
+    """Fixed readouts tell them apart: from equal students as a guess to the end of a trajectory of unequal ones."""
+    model = ov.committee_machine(2, 1, eta=0.4, v=[1.3, 0.6], v_star=[0.9], weight_decay=0.07)
+    guess = ov.State.from_overlaps(model, Q=0.3 * np.ones((2, 2)), R=0.4 * np.ones((2, 1)), T=[[1.2]])
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.3]], R=[[0.4], [0.3]], T=[[1.2]])
+    point, end = ov.fixed_point(model, guess), ov.solve(model, start, [800.0], rtol=1e-11)[0]
+    assert point.converged and abs(end.Q[0, 0] - end.Q[1, 1]) > 0.05
+    np.testing.assert_allclose(point.state.Q, end.Q, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(point.state.R, end.R, rtol=0, atol=1e-8)
+
+
 def test_failure_is_reported():
     """Above eta = 2 a linear unit with noise has no fixed point: the root of its equations has negative norm."""
     model = ov.committee_machine(1, 1, activation=ov.linear, eta=2.5, noise=0.4)
@@ -612,6 +623,18 @@ def test_fixed_point_that_ends_in_a_fold():
     assert below < found.eps_g and above > 10 * found.eps_g
     again = ov.critical_eta(dataclasses.replace(model, eta=float(found)), found.state)
     assert again == pytest.approx(found, rel=1e-8) and again.kind == "fold"
+
+
+@pytest.mark.parametrize("v", [0.01, 30.0])
+def test_the_kind_does_not_hang_on_the_scale_of_a_unit(v):
+    """Relu: weights by 1/v, eta by 1/v^2, the readout by v is the same network."""
+    kinds = []
+    for scale in (1.0, v):
+        model = ov.committee_machine(1, 1, activation=ov.relu, eta=2.0 / scale**2, noise=0.5, v=[scale])
+        guess = ov.State.from_overlaps(model, Q=[[5.0 / scale**2]], R=[[1.7 / scale]], T=[[1.0]])
+        found = ov.critical_eta(model, ov.fixed_point(model, guess).state)
+        kinds.append((found.kind, pytest.approx(found * scale**2, rel=1e-5)))
+    assert kinds[0][0] == kinds[1][0] == "fold" and float(kinds[0][1].expected) == kinds[1][1]
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6])
