@@ -455,6 +455,22 @@ def test_records_and_arrays_may_be_parameters_of_a_checkpointed_sweep(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_arrays_of_other_shapes_or_types_are_other_points(tmp_path):
+    """The same bytes in each pair; the second time all of them are found, and are what they were."""
+    x = np.arange(1.0, 7.0)
+    arrays = [x.reshape(2, 3), x.reshape(3, 2), x, x.view(np.int64), x.reshape(1, 6)]
+    calls = []
+
+    def shape(x):
+        calls.append(x)
+        return len(x) + 10 * x.ndim + 100 * (x.dtype.kind == "i")
+
+    for _ in range(2):
+        found = ov.sweep(shape, {"x": arrays}, checkpoint=tmp_path / "points")
+        assert list(found.values) == [22, 23, 16, 116, 21]
+    assert len(calls) == 5
+
+
 def test_a_value_that_does_not_pickle_is_kept_in_memory(tmp_path):
     with pytest.warns(RuntimeWarning, match=r"at \{'x': 1\} cannot be pickled.*kept in memory only") as caught:
         result = ov.sweep(lambda x: (lambda: x) if x else x, {"x": [0, 1, 2, 0.0]}, checkpoint=tmp_path / "points")

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.linalg import logm
 
 from overlaps.static import HierarchicalTeacher
 from overlaps.static.bayes.pair import Pair
@@ -43,6 +44,19 @@ def test_information_is_the_slope_of_the_entropy():
     for change in ([[1, 0], [0, 0]], [[0, 1], [1, 0]]):
         up, down = (pair.information(Q + sign * step * np.array(change))[1] for sign in (1, -1))
         assert np.sum(G * change) == pytest.approx(-math.log(up / down) / (2 * step), rel=5e-3)  # second order; bins
+
+
+def test_potential_is_a_trace_a_determinant_and_an_entropy_power():
+    teacher, nu, q = (
+        HierarchicalTeacher(v2=[0.7, 0.3], noise=3.0, activation=HE3, channel="exact"),
+        3.7,
+        [0.6, 0.15, 0.4],
+    )
+    pair, Q = Pair(teacher), np.array([[q[0], q[1]], [q[1], q[2]]])
+    found = pair._found(nu, -logm(np.eye(2) - Q)[[0, 1, 0], [0, 1, 1]], 0.0)
+    np.testing.assert_allclose(found.Q, Q, rtol=1e-12)
+    phi = np.trace(Q) + np.log(np.linalg.det(np.eye(2) - Q)) - nu * np.log(found.power[0])
+    assert found.phi[0] == pytest.approx(phi, rel=1e-12)
 
 
 @pytest.mark.slow

@@ -123,6 +123,16 @@ def test_learned_biases_of_classifiers():
     assert s.model.offset == found.offset and found.objective <= np.nanmin(found.objectives)
 
 
+@pytest.mark.parametrize("loss, share", [(None, 1.0), ("logistic", 0.5)])
+def test_objectives_of_biases_are_those_of_their_solutions(loss, share):
+    """Training error, or loss, of n samples and the penalty of p weights; the loss has its least at an end."""
+    model = SpikedRandomFeatures(np.tanh, target, r=1.2, gamma=0.9, beta=0.6)
+    found = model.learn_offset(alpha=2.3, lam=0.4, loss=loss, offsets=[-0.5, -0.3, -0.2])
+    end = found.solution
+    train = end.train if loss is None else end.train_loss
+    assert found.objective == pytest.approx(train * 2.3 / 0.6 + share * 0.4 * np.sum(end.q2), rel=1e-10)
+
+
 def test_learned_biases_that_cannot_be():
     """An objective that falls to the end says so; two biases are too few."""
     model = SpikedRandomFeatures(np.tanh, target, r=1.2, gamma=0.9, beta=0.6)

@@ -399,6 +399,18 @@ def test_noise_and_bias():
 # what the model omits -------------------------------------------------------------------------------------------------
 
 
+def test_gaussian_rows_scale_with_the_argument_of_the_student():
+    """Rows times a, and a student of x / a: the same features; dc scales as a^2."""
+    a, found = 1.6, []
+    for scale in (1.0, a):
+        student = lambda x, scale=scale: np.tanh(x / scale)  # noqa: E731
+        model = SpikedRandomFeatures(student, np.sin, r=1.3 * scale, c=1.19 * scale**2, gamma=0.8, beta=0.7)
+        found.append(gaussian_rows(model, alpha=2.3, lam=0.1))
+    one, two = found
+    assert two.change == pytest.approx(one.change, rel=1e-6) and two.mse == pytest.approx(one.mse, rel=1e-8)
+    assert_allclose(two.theta, [one.theta[0] * a, one.theta[1] * a**2], rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_gaussian_rows_are_not_unit_rows():
     """Paired differences on the same data; the errors themselves scatter by ten times the effect."""

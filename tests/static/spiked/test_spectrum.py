@@ -291,6 +291,26 @@ def test_outlier_of_blocks():
     assert abs(np.mean(found) - outlier.mean) < 4 * outlier.sd / np.sqrt(60)
 
 
+def test_principal_functions_are_mixed_by_samples():
+    """Rows that are all spike: X^T X is a sum of squares of two functions of k; its largest eigenvalue, sampled."""
+    r, alpha, d, draws = np.array([0.5, 2.0]), 2.0, 200, 3000
+    model = SpikedRandomFeatures(np.tanh, np.sin, r=r, c=1e-10, gamma=0.9, beta=1.0, fractions=[0.3, 0.7])
+    f = np.sqrt([0.3, 0.7])[:, None] * np.tanh(r[:, None] * NODES)
+    vectors = np.linalg.eigh((f * WEIGHTS) @ f.T)[1]
+    k = np.random.default_rng(2).standard_normal((draws, round(alpha * d)))
+    F = vectors.T @ (np.sqrt([0.3, 0.7])[:, None] * np.tanh(r[:, None] * k[:, None]))
+    sums = F @ F.swapaxes(1, 2)
+    mixing = (
+        np.linalg.eigvalsh(sums)[:, -1] - sums[:, 1, 1]
+    )  # what is left of the sum of the strongest function's squares
+    spectrum = ov.static.spiked.spectrum.FeatureSpectrum(model, alpha, *[None] * 8, True)
+    first = alpha * d * np.linalg.eigvalsh((f * WEIGHTS) @ f.T)[-1]
+    # four standard errors, and what the next order of 1/n leaves
+    found = spectrum.outlier(d).mean - first
+    assert found == pytest.approx(mixing.mean(), abs=4 * mixing.std() / np.sqrt(draws) + 0.02 * mixing.mean())
+    assert mixing.mean() > 20 * mixing.std() / np.sqrt(draws)
+
+
 def test_bad_input():
     model = features(1.0, 1.0, 1.0)
     with pytest.raises(ValueError, match="alpha = 0"):

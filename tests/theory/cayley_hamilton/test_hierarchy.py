@@ -449,6 +449,22 @@ def test_stop_conditions_and_intervals():
     assert by_state.Q[-1, 0, 0] == pytest.approx(0.5, abs=1e-8)
 
 
+@pytest.mark.parametrize("basis", BASES)
+def test_a_solution_goes_on_from_a_record(basis, rng):
+    """With teachers that drift, decay of both layers and batches; its times and overlaps are those of solve."""
+    model = ov.committee_machine(
+        2, 3, eta=0.6, eta_v=0.3, v=[1.3, 0.6], noise=0.4, drift=0.13, weight_decay=(0.2, 0.1), batch_size=3,
+        spectrum=ov.Spectrum(s=[2.1, 0.2, 1.2], p=[0.2, 0.5, 0.3]),
+    )  # fmt: skip
+    start = random_weights(rng, model, 40)
+    whole = ov.solve(model, start, [0.7, 2.3], rtol=1e-10)
+    middle = ch.solve(model, start, [0.3, 0.7], basis=basis, rtol=1e-10)[1]
+    later = ch.solve(model, middle, [0.7, 2.3], basis=basis, rtol=1e-10)
+    assert middle.alpha == 0.7 and later[1].alpha == 2.3
+    for name in ("Q", "R", "v", "eps_g"):
+        np.testing.assert_allclose(getattr(later, name), getattr(whole, name), rtol=0, atol=1e-8)
+
+
 def test_implicit_solvers_of_scipy():
     """BDF takes the Jacobian from differences; its global error at rtol 1e-8 is about 1e-7."""
     model = ov.committee_machine(1, 1, eta=0.5, spectrum=ov.power_law(beta=1.5, L=16))

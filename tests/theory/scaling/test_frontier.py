@@ -53,6 +53,17 @@ def test_closed_frontier_is_close(beta, source):
         assert slope == pytest.approx(-law.exponents.compute, rel=0.05)
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_batch_at_a_rate_is_one_sample_at_a_smaller_rate(exact):
+    """B samples at rate eta in time alpha are one sample at rate eta/B in time B alpha: as much compute."""
+    law = Law(0.8, 0.25, L=900, eta=1.3, batch_size=3)
+    single, compute = dataclasses.replace(law, eta=1.3 / 3, batch_size=1), np.array([30.0, 700.0])
+    one, many = single.frontier(compute, exact=exact), law.frontier(compute, exact=exact)
+    np.testing.assert_allclose(many.N_l, one.N_l, rtol=1e-12)
+    np.testing.assert_allclose(3 * many.alpha, one.alpha, rtol=1e-12)
+    np.testing.assert_allclose(many.eps, one.eps, rtol=1e-10)
+
+
 def test_two_power_laws_would_stop_elsewhere():
     """Balancing bias and floor as power laws has another optimum: wrong by a factor in N_l."""
     law = Law(1.0, L=3000, eta=0.5)

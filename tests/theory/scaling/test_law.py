@@ -161,6 +161,18 @@ def test_amplitude_at_finite_size():
     assert law.amplitude() == pytest.approx(4 / 3, rel=1e-12)
 
 
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+def test_frozen_modes_are_raised_by_the_amplitude_at_finite_size(batch_size):
+    """Where the recursion of the mean of SGD rests; without label noise that is the amplitude times their error."""
+    law, N, N_l = Law(0.9, 0.3, L=30, eta=0.7, batch_size=batch_size), 60, 13
+    s, r = law.spectrum.s, np.where(np.arange(30) < N_l, 0.7 * law.spectrum.s / N, 0.0)
+    A = np.diag(2 * r - (1 + 1 / batch_size) * r**2) - 0.7 / batch_size * np.outer(r / 30, s)
+    A[N_l:] = np.eye(30)[N_l:]
+    m = np.linalg.solve(A, np.where(np.arange(30) < N_l, 0.0, law.m0))
+    assert 0.5 * s @ m / law.frozen(N_l) == pytest.approx(law.amplitude(N_l, N), rel=1e-10)
+    assert abs(law.amplitude(N_l, N) / law.amplitude(N_l) - 1) > 1e-3
+
+
 # random bases --------------------------------------------------------------------------------------------------------
 
 

@@ -119,6 +119,17 @@ def test_annealing_from_the_best_rate(source, expected):
     assert local_exponent(tuned, law, 1e4, 1e5) == pytest.approx(expected, abs=0.02)
 
 
+def test_annealing_gains_nothing_from_the_best_rate_where_there_is_no_source():
+    """Exponent g for source < 0, where the bias falls more slowly than the noise of a constant rate."""
+    law = Law(1.0, -0.2, L=1000, eta=0.5, noise=0.1)
+
+    def tuned(T):
+        return min(dataclasses.replace(law, eta=eta).annealed(T, power=3.0) for eta in (0.5, 0.9))
+
+    # the constant that a finite L subtracts, L^-0.6 of zeta^-0.3, makes it 0.32
+    assert law.exponents.annealed == pytest.approx(local_exponent(tuned, law, 30, 300), abs=0.05)
+
+
 def test_leading_term_of_annealed_label_noise():
     """e0 + (sigma^2/2) eta (u/2) Gamma(1 + b) zeta_T^-b / (a (W - b)), W = w/(1 + w), small eta; above at finite L."""
     law, w, a, b = Law(1.0, 0.25, L=3000, eta=0.02, noise=0.5), 3.0, 2.0, 0.5
