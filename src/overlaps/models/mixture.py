@@ -99,19 +99,19 @@ class GaussianMixture(Model):
     # the eigenvalue of their block and centroids do not; then the one right-hand side serves both.
 
     def rows(self, record: Any) -> Floats:
-        """Overlaps of students and static rows (..., L, K, M + C)."""
+        """Overlaps (..., L, K, M + C) of students and static rows in ``record``, a state or records."""
         return np.concatenate([record.r, record.m], axis=-1)
 
     def parted(self, joint: Floats) -> dict[str, Floats]:
-        """The parts r and m of overlaps with static rows (..., M + C), by name."""
+        """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint[..., : self.M], "m": joint[..., self.M :]}
 
     def source(self, record: Any) -> Floats:
-        """Overlaps of static rows with each other (..., L, M + C, M + C)."""
+        """Overlaps (..., L, M + C, M + C) of static rows with each other in ``record``."""
         return gram(record.tau, record.h, self.gram)
 
     def seen(self, record: Any) -> Floats:
-        """What the closure sees of a state or of records: covariances of all fields, and their means.
+        """Covariances of all fields in ``record``, and their means, as the closure sees them.
 
         Shape (..., groups n, n), n = K + M + C: for each group of blocks the covariance and, in the rows and columns of
         the centroids, the means.  The corner is what makes it a Gram matrix.

@@ -118,25 +118,25 @@ class Model(Record):
         return np.concatenate([np.tile(s, self.M), np.ones((s.size, self.C))], axis=1)
 
     def rows(self, record: Any) -> Floats:
-        """Overlaps of students and static rows (..., L, K, M + C)."""
+        """Overlaps (..., L, K, M + C) of students and static rows in ``record``, a state or records."""
         return record.r
 
     def parted(self, joint: Floats) -> dict[str, Floats]:
-        """The parts r and m of overlaps with static rows (..., M + C), by name."""
+        """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint}
 
     def source(self, record: Any) -> Floats:
-        """Overlaps of static rows with each other (..., L, M + C, M + C)."""
+        """Overlaps (..., L, M + C, M + C) of static rows with each other in ``record``."""
         return record.tau
 
     def plain(self, state: State) -> Floats:
-        """Plain overlaps (L, K + M + C, K + M + C) of students and static rows in each block."""
+        """Plain overlaps (L, K + M + C, K + M + C) of students and static rows in each block of ``state``."""
         with np.errstate(divide="ignore"):
             inverse = np.where(self.carried > 0, 1 / self.carried, 0.0)[:, None]
         return gram(state.q, self.rows(state) * inverse, self.source(state) * inverse * inverse.swapaxes(1, 2))
 
     def seen(self, record: Any) -> Floats:
-        """What the closure sees of a state or of records: covariances (..., K + M, K + M) of all fields."""
+        """Covariances (..., K + M, K + M) of all fields in ``record``, as the closure sees them."""
         return record.S
 
     @property
