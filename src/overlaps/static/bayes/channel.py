@@ -1,31 +1,20 @@
 """One feature: its overlap as a function of its signal-to-noise ratio, with all transitions."""
 
-import itertools
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, root
 
 from ..._base import check
-from ._features import correlation, entropy, overlaps, totals
+from ._features import correlation, overlaps, totals
+from .branches import transitions
 from .correlation import Correlation
 
-__all__ = ["Channel", "Jump", "channel_of"]
+__all__ = ["Channel", "channel_of"]
 
 GRID = 20_000  # points of the search for transitions, 1e-8 <= t <= 1e12
 NODES = 4_000  # of the table of a branch
-FLAT = 1e-12  # relative fall of L(t) that may be rounding
 SMALLEST, LARGEST = 1e-8, 1e16  # t at the ends of the table
-
-
-class Jump(NamedTuple):
-    """A first-order transition: signal-to-noise ratio, overlap below, overlap above."""
-
-    lam: float
-    below: float
-    above: float
 
 
 class Channel:
@@ -127,68 +116,3 @@ class Channel:
 def channel_of(g):
     """The channel of a correlation function, computed once."""
     return Channel(g)
-
-
-def transitions(climb, snr, points, end):
-    """First-order transitions of the argmax over q of lam x(q) + q + ln(1 - q), for an increasing x(q), x(0) = 0.
-
-    Bridges of the convex hull of (x, -q - ln(1 - q)) over t = q / (1 - q) = 0 and a grid from 1e-8 to ``end``,
-    polished; bridges over increasing L(t) are rounding.
-
-    Parameters
-    ----------
-    climb : callable
-        x(b) - x(a) between two values a < b of t.
-    snr : callable
-        L(t) = t / x'(q), the lam at which t is stationary.
-    """
-    t = np.concatenate([[0.0], np.geomspace(1e-8, end, points)])
-    widths = np.array([climb(a, b) for a, b in itertools.pairwise(t)])
-    price = np.array([entropy(x) for x in t])
-    steep = np.array([snr(x) for x in t[1:]])
-    found = []
-    for i, j in bridges(widths, np.diff(price)):
-        inside = steep[max(i - 1, 0) : j]
-        if np.any(inside < (1 - FLAT) * np.maximum.accumulate(inside)):
-            found.append(from_zero(climb, snr, t, j) if i == 0 else between(climb, snr, t[i], t[j]))
-    return tuple(found)
-
-
-def from_zero(climb, snr, t, j):
-    """The transition from q = 0 to a q near node j."""
-
-    def excess(u):  # rises through 0 where -s/x is least
-        y = math.exp(u)
-        return math.log(snr(y) * climb(0.0, y) / entropy(y))
-
-    above = math.exp(brentq(excess, math.log(t[j - 1]), math.log(t[j + 1]), xtol=1e-15, rtol=1e-15))
-    return Jump(entropy(above) / climb(0.0, above), 0.0, above / (1 + above))
-
-
-def between(climb, snr, below, above):
-    """The transition between two positive overlaps, near the given t."""
-
-    def conditions(u):
-        a, b = np.exp(u)
-        lam = snr(a)
-        return [math.log(snr(b) / lam), lam * climb(a, b) - entropy(b) + entropy(a)]
-
-    a, b = np.exp(root(conditions, np.log([below, above]), tol=1e-15).x)
-    return Jump(snr(a), float(a / (1 + a)), float(b / (1 + b)))
-
-
-def bridges(widths, heights):
-    """Maxwell's construction: the pieces (i, j) of a curve that its lower convex hull bridges, j > i + 1.
-
-    The curve is given by its steps, widths >= 0; neighbours are merged until the slopes heights / widths ascend.
-    Sums of steps do not cancel as differences of coordinates would.
-    """
-    blocks: list[tuple] = []
-    for i, (x, y) in enumerate(zip(widths.tolist(), heights.tolist(), strict=True)):
-        start = i
-        while blocks and blocks[-1][2] * x >= y * blocks[-1][1]:
-            start, left, low = blocks.pop()
-            x, y = left + x, low + y
-        blocks.append((start, x, y))
-    ends = [block[0] for block in blocks[1:]] + [len(widths)]
-    return [(block[0], end) for block, end in zip(blocks, ends, strict=True) if end > block[0] + 1]

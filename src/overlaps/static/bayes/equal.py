@@ -10,7 +10,7 @@ import numpy as np
 from ..._base import check
 from ..._base.search import minimum
 from ..._base.types import ArrayLike, Numbers
-from .channel import Jump, transitions
+from .branches import Jump, transitions
 from .power_law import Limit
 
 __all__ = ["EqualReadouts"]

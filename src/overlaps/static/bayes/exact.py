@@ -5,11 +5,11 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtr, stdtrit
 
 from ..._base.pages import see
 from ._features import entropy
+from .branches import crossings
 from .labels import Information, Labels
 from .solutions import BayesSolution, FixedPoint
 
@@ -83,9 +83,8 @@ class ExactPoints:
             return float(self._image(nu, np.array([x]), 0)[0]) - x
 
         x = np.linspace(0, top, SCAN + 1)
-        f = [excess(y) for y in x]
-        pairs = [i for i in range(SCAN) if f[i] >= 0 > f[i + 1]]
-        return [np.array([brentq(excess, x[i], x[i + 1], xtol=1e-12, rtol=1e-12)]) for i in pairs]
+        below = np.array([excess(y) for y in x]) < 0
+        return [np.array([y]) for y in crossings(excess, x, below, xtol=1e-12, rtol=1e-12)]
 
     def _between(self, nu, top, low, high):
         """Solutions reached from the first features known and the others unknown."""

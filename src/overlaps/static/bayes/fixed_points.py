@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..._base.search import minimum
+from .branches import SAME, crossings, merge, overlapping
 
-SAME = 1e-11  # relative distance in s of two solutions that are one
 SIDE = 1e-14  # relative distance in s of the two sides of a transition
 POINTS = 400  # of the scan between the least and the largest solution
 TRANSITIONS = 2_000  # positions in the scan; more are thinned out, and looked at again near the best solution
@@ -207,8 +207,7 @@ class FixedPoints:
         return self._with_last(nu, found or [min((low, high), key=lambda s: abs(self.nu(s) - nu))])
 
     def _crossings(self, nu, s, values):
-        rising = np.flatnonzero((values[:-1] < nu) & (values[1:] >= nu))
-        roots = [brentq(lambda x: self.nu(x) - nu, s[i], s[i + 1], xtol=1e-300, rtol=1e-15) for i in rising]
+        roots = crossings(lambda x: self.nu(x) - nu, s, values >= nu, xtol=1e-300, rtol=1e-15)
         return [s for s in roots if abs(self.nu(s) - nu) <= 1e-9 * nu]  # not at a jump within a thinned-out interval
 
     def _extreme(self, a, b, sign):
@@ -222,24 +221,3 @@ class FixedPoints:
             if not thinned:
                 break
         return sign * minimum(lambda u: sign * self.nu(math.exp(u)), np.log(s), values, xatol=1e-9)[1]
-
-
-def overlapping(intervals):
-    """Groups of intervals (low, high, ...), ascending in low, that overlap."""
-    groups: list[list] = []
-    end = -math.inf
-    for interval in intervals:
-        if interval[0] > end:
-            groups.append([])
-        groups[-1].append(interval)
-        end = max(end, interval[1])
-    return groups
-
-
-def merge(first, second):
-    """Both lists of solutions in order, those that agree once."""
-    result: list[float] = []
-    for s in sorted([*first, *second]):
-        if not result or s > result[-1] * (1 + SAME):
-            result.append(s)
-    return result
