@@ -362,6 +362,153 @@ FAULTS = {
     "checksum_of_a_line": Fault(
         "sweeps/checkpoint.py", 'or check != b"%d}" % zlib.crc32(body)', "or not check", "sweeps/test_sweep.py",
     ),
+    # what a mean of one, equal entries, one block, one chunk or no drift would hide
+    "records_in_chunks_of_matrices": Fault(
+        "finite_size/transport.py", "if (first + k + 1) % fine == 0:", "if (k + 1) % fine == 0:",
+        "finite_size/test_fluctuations.py::test_chunks_of_matrices_are_transported_as_one",
+    ),
+    "eigenvalue_of_a_random_teacher": Fault(
+        "finite_size/unknowns.py",
+        "source[i, j] = source[j, i] = u.s**2 * dt",
+        "source[i, j] = source[j, i] = u.s * dt",
+        "finite_size/test_fluctuations.py::test_larger_inputs_with_smaller_weights_change_nothing",
+    ),
+    "decay_beside_the_force": Fault(
+        "finite_size/unknowns.py", "- decay * (H + np.swapaxes(H, 1, 2))", "+ decay * (H + np.swapaxes(H, 1, 2))",
+        "finite_size/test_fluctuations.py::test_means_of_linear_students_are_those_of_a_recursion",
+    ),
+    "eigenvalue_of_a_random_start": Fault(
+        "finite_size/expansion.py",
+        "np.where((a < K) & (b >= K), unknowns.s[:, None], 1.0)",
+        "np.where(b >= K, unknowns.s[:, None], 1.0)",
+        "finite_size/test_fluctuations.py::test_larger_inputs_with_smaller_weights_change_nothing",
+    ),
+    "greedy_rate_without_drift": Fault(
+        "protocols/optimal.py", "dy[:crossed] -= self.model.drift", "dy[:crossed] += self.model.drift",
+        "protocols/test_control.py::test_the_greedy_rate_knows_the_drift",
+    ),
+    "drift_in_implicit_steps": Fault(
+        "protocols/control.py", "any(model.weight_decay) or model.drift)", "any(model.weight_decay))",
+        "protocols/test_control.py::test_values_on_wide_spectra_are_those_of_the_solution",
+    ),
+    "eigenvalues_at_a_switch_backwards": Fault(
+        "protocols/control.py", "pack(q, ratio * r, v if goes_on", "pack(q, r, v if goes_on",
+        "protocols/test_stages.py::test_values_and_slopes_of_two_linear_tasks",
+    ),
+    "mean_error_over_tasks": Fault(
+        "protocols/control.py", "integral, y = integral + area, states[-1]", "integral, y = area, states[-1]",
+        "protocols/test_stages.py::test_values_and_slopes_of_two_linear_tasks",
+    ),
+    "upper_bound_of_eta": Fault(
+        "protocols/optimal.py", "return low / model.eta, high / model.eta", "return low / model.eta, high",
+        "protocols/test_control.py::test_the_upper_bound_is_one_of_eta",
+    ),
+    "square_of_eta_in_the_error_of_C": Fault(
+        "activations/sums.py", "return 2 * weight**2 * np.sqrt", "return 2 * weight * np.sqrt",
+        "activations/test_quadrature.py::test_the_error_of_a_sum_of_erf_falls_with_the_square_of_eta_and_bounds_that_of_C",
+    ),
+    "variance_of_a_polynomial_teacher": Fault(
+        "activations/_cones.py",
+        "images.append((r - 1) * variance * images[r - 2])",
+        "images.append((r - 1) * images[r - 2])",
+        "activations/test_mixed.py::test_the_scale_of_a_polynomial_teacher_is_that_of_its_field",
+    ),
+    "rates_after_a_jump_in_python": Fault(
+        "flow/system.py",
+        "self.edge = np.nextafter(later[0], -np.inf) if later.size",
+        "self.edge = later[0] if later.size",
+        "integrators/test_schedules.py::test_jumps_cost_nothing_but_new_starts",
+    ),
+    "second_layers_of_a_batch": Fault(
+        "integrators/many.py",
+        "*model.second_layers]) for one, (model, x)",
+        "*first.second_layers]) for one, (model, x)",
+        "test_solve_many.py::test_a_batch_is_what_solve_returns_one_by_one",
+    ),
+    "rate_of_stiffness_of_a_batch": Fault(
+        "integrators/many.py", "2 * (model.eta * h + decay), largest)", "2 * (h + decay), largest)",
+        "test_solve_many.py::test_a_batch_is_what_solve_returns_one_by_one",
+    ),
+    "overlaps_in_a_new_frame": Fault(
+        "flow/differences.py",
+        "(e - turn @ self.tau * inverse) @ rotation.T",
+        "(e - turn @ self.tau * inverse) @ rotation",
+        "flow/test_differences.py::test_a_new_frame_changes_no_overlap",
+    ),
+    "mean_eigenvalue_on_spheres": Fault(
+        "flow/jacobian.py",
+        "system.second_order * spectrum.mean * np.diag(system.C) / 2",
+        "system.second_order * np.diag(system.C) / 2",
+        "flow/test_flow.py::test_jacobian_is_the_derivative_of_the_flow",
+    ),
+    "stream_of_label_noise": Fault(
+        "manifold/sgd.py",
+        "self.noise * self.noise_rng.standard_normal(shape)",
+        "self.noise * self.rng.standard_normal(shape)",
+        "manifold/test_sgd.py::test_a_seed_is_one_run_whatever_is_drawn_at_once",
+    ),
+    "schedule_of_a_later_start": Fault(
+        "simulators/direct.py", "Rates(model, N, np.rint(start.alpha * N), pace)", "Rates(model, N, 0, pace)",
+        "simulators/test_schedules.py::test_a_run_goes_on_in_its_schedule",
+    ),
+    "width_of_a_degenerate_bulk": Fault(
+        "landscape/hessian.py",
+        "span = max(np.ptp(np.append(self.bulk, self.outliers)), 1e-300)",
+        "span = max(np.ptp(self.bulk), 1e-300)",
+        "landscape/test_hessian.py::test_density_of_outliers_is_their_number",
+    ),
+    "readouts_tell_students_apart": Fault(
+        "stability/fixed_points.py", "if system.model.trains_v or np.ptp(start.v):", "if system.model.trains_v:",
+        "stability/test_stability.py::test_equal_students_of_unequal_readouts_part",
+    ),
+    "readouts_of_students_at_infinity": Fault(
+        "stability/critical.py",
+        "students, targets = state.v**2 * np.diag(state.Q),",
+        "students, targets = np.diag(state.Q),",
+        "stability/test_stability.py::test_the_kind_does_not_hang_on_the_scale_of_a_unit",
+    ),
+    "samples_mix_principal_functions": Fault(
+        "static/spiked/spectrum.py",
+        "value += np.sum((f2[:-1] @ (law.weight * f2[-1]))",
+        "value -= np.sum((f2[:-1] @ (law.weight * f2[-1]))",
+        "static/spiked/test_spectrum.py::test_principal_functions_are_mixed_by_samples",
+    ),
+    "batch_of_the_closed_frontier": Fault(
+        "theory/scaling/terms.py",
+        "C = 2 * law.eta / law.batch_size * law.spectrum.s[0]",
+        "C = 2 * law.eta * law.spectrum.s[0]",
+        "theory/scaling/test_frontier.py::test_a_batch_at_a_rate_is_one_sample_at_a_smaller_rate",
+    ),
+    "shape_in_a_checkpoint": Fault(
+        "sweeps/checkpoint.py", 'f"{value.dtype.str} {value.shape} "', 'f"{value.dtype.str} "',
+        "sweeps/test_sweep.py::test_arrays_of_other_shapes_or_types_are_other_points",
+    ),
+    "teachers_of_a_batch": Fault(
+        "results/batch.py", "-v_star[part, None]", "-v_star[:1, None]",
+        "results/test_batch.py::test_each_teacher_has_an_error_of_its_own",
+    ),
+    "time_of_a_record_of_moments": Fault(
+        "theory/cayley_hamilton/hierarchy.py",
+        "self.T, self.v[i])), alpha=self.alpha[i])",
+        "self.T, self.v[i])), alpha=0.0)",
+        "theory/cayley_hamilton/test_hierarchy.py::test_a_solution_goes_on_from_a_record",
+    ),
+    "rounding_between_parallel_fields": Fault(
+        "gaussian/shifted.py", "(1.0 - PARALLEL * PARALLEL) * s_b, TINY))", "TINY))",
+        "gaussian/test_shifted.py::test_a_field_and_its_multiple",
+    ),
+    "dimensions_beside_class_means": Fault(
+        "models/mixture.py", "bartlett_factor(rng, P, n - X.shape[1])", "bartlett_factor(rng, P, n)",
+        "models/test_mixture.py::test_mean_of_random_starts_near_the_number_of_classes",
+    ),
+    "later_samples_of_a_batch": Fault(
+        "simulators/reduced.py", "dof[block, i] = max(rest - i, 0)", "dof[block, i] = max(rest, 0)",
+        "simulators/test_reduced.py::test_products_of_samples_are_those_of_gaussian_vectors",
+    ),
+    "norms_of_gaussian_rows": Fault(
+        "static/spiked/network_correction.py", "np.diag([0.0, 2 * model.c**2])", "np.diag([0.0, 2 * model.c])",
+        "static/spiked/test_simulation.py::test_gaussian_rows_scale_with_the_argument_of_the_student",
+    ),
 }  # fmt: skip
 
 

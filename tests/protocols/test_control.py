@@ -144,6 +144,7 @@ def test_the_upper_bound_is_one_of_eta():
     np.testing.assert_allclose(fastest.eta, 0.7, rtol=1e-6)
     assert fastest.value == pytest.approx(0.45 * np.exp(-2 * 0.7 * 2.0), rel=1e-6)
     assert fastest.success and fastest.stationarity < 1e-6
+    assert fastest.constant == pytest.approx((0.7, fastest.value), rel=1e-6)
 
 
 @pytest.mark.slow
