@@ -155,8 +155,12 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
               \nabla^2\epsilon_g = H_{KK}\otimes\Omega + V^T\,\frac{\partial^2\epsilon_g}{\partial u\,\partial u'}\,V,
 
     where u are the entries of Q and R (and v, where it is trained) and V = du/dw lives in the span of students and
-    teachers. Outside of that span, of K + M dimensions in every eigenspace of the inputs, the Hessian is
-    :math:`s_l H_{KK}`: a bulk. In it there is a block of (K + M) K L numbers that the derivatives of the closure give.
+    teachers. Outside of that span, of K + M dimensions in every eigenspace of the inputs, the Hessian is :math:`s_l
+    H_{KK}`: a bulk. In it there is a block of (K + M) K L numbers that the derivatives of the closure give. Exact at
+    every N for Gaussian inputs, where each eigenspace has K + M dimensions or more. For functions with a kink it is the
+    Hessian of the mean, which is smooth where the loss of a sample is not. Derivatives of the closure are exact for
+    erf, linear, quadratic and relu students, differences otherwise (as in :func:`overlaps.linearise`). Derived here;
+    Bocchi et al. (2026), arXiv:2604.03068, (25), is the case of quadratic students (of the risk, twice as large).
 
     Parameters
     ----------
@@ -176,17 +180,6 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     ValueError
         Bad input; a closure without derivative (kinked students aligned with each other or with a teacher); a block of
         more than 3000 numbers a side.
-
-    Notes
-    -----
-    Exact at every N for Gaussian inputs, where each eigenspace has K + M dimensions or more. For functions with a kink
-    it is the Hessian of the mean, which is smooth where the loss of a sample is not. Derivatives of the closure are
-    exact for erf, linear, quadratic and relu students, differences otherwise (as in :func:`overlaps.linearise`).
-
-    References
-    ----------
-    Derived here; Bocchi et al. (2026), arXiv:2604.03068, (25), is the case of quadratic students (of the risk, twice
-    as large).
 
     Examples
     --------

@@ -53,6 +53,9 @@ def from_data(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) 
 
     .. math:: \Omega = \frac1n X^T X, \qquad \Phi = \frac1n X^T C, \qquad \Psi = \frac1n C^T C
 
+    Exact for the data as a population. As estimates of another one they are sample covariances: at n of the order of N
+    their eigenvalues spread.
+
     Parameters
     ----------
     X : array_like, shape (n, N)
@@ -72,11 +75,6 @@ def from_data(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) 
     ------
     ValueError
         Shapes that differ, nan, no rows.
-
-    Notes
-    -----
-    Exact for the data as a population. As estimates of another one they are sample covariances: at n of the order of N
-    their eigenvalues spread.
 
     Examples
     --------
@@ -99,15 +97,6 @@ def rows(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) -> Ro
     X, C, centre
         As in :func:`from_data`, whose covariances are exactly those of this sampler.
 
-    Returns
-    -------
-    Rows
-
-    Raises
-    ------
-    ValueError
-        As :func:`from_data`.
-
     Examples
     --------
     >>> import numpy as np
@@ -126,10 +115,6 @@ def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> Gaussian:
     ----------
     Omega, Phi, Psi : array_like, shape (N, N), (N, D), (D, D)
         Covariances of the inputs, of inputs and latents, of the latents.
-
-    Returns
-    -------
-    Gaussian
 
     Examples
     --------

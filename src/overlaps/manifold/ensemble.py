@@ -25,6 +25,8 @@ class Weights(NamedTuple):
 class CovariatesEnsemble(Runs):
     """Independent runs of SGD whose teacher sees latents, at common times; made by :func:`overlaps.simulate`.
 
+    The weights are exact at finite N; that fields are Gaussian is exact for Gaussian samples, *heuristic* for others.
+
     Attributes
     ----------
     model : GaussianCovariates
@@ -47,10 +49,6 @@ class CovariatesEnsemble(Runs):
         Input dimension.
     success, message, method
         Whether all runs reached the end, a sentence about it, the simulator.
-
-    Notes
-    -----
-    The weights are exact at finite N; that fields are Gaussian is exact for Gaussian samples, *heuristic* for others.
 
     Examples
     --------
@@ -113,6 +111,9 @@ class CovariatesEnsemble(Runs):
 class ManifoldEnsemble(CovariatesEnsemble):
     """Independent runs of SGD on the hidden manifold, recorded at common times; made by :func:`overlaps.simulate`.
 
+    The weights are exact at finite N; that fields have these covariances is exact for "exact" moments and Gaussian
+    latents, asymptotic in D otherwise.
+
     Attributes
     ----------
     model : HiddenManifold
@@ -136,11 +137,6 @@ class ManifoldEnsemble(CovariatesEnsemble):
         Input dimension; "ge" or "exact" second moments in Q and R.
     success, message, method
         Whether all runs reached the end, a sentence about it, the simulator.
-
-    Notes
-    -----
-    The weights are exact at finite N; that fields have these covariances is exact for "exact" moments and Gaussian
-    latents, asymptotic in D otherwise.
 
     Examples
     --------

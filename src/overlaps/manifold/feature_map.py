@@ -188,6 +188,14 @@ def statistics(features, kinks=(), scale=1.0):
     .. math:: a = E[f(u)], \quad b = E[z f(\sigma z)], \quad c = E[f(u)^2], \qquad
               u = \sigma z,\ z \sim N(0, 1)
 
+    Exact for the named maps; other functions by adaptive quadrature to 1e-12.
+
+    The theory is for **centred** inputs, x = f(U) - a. Uncentred ones have a mean vector of squared norm a^2 N: the
+    mean of a student's field then jumps by a^2 F_k, of order one, in every single step, a noise that never averages
+    out, and no closed equation in alpha = steps / N describes it. A smaller learning rate does not cure it. Goldt,
+    Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
+    arXiv:2405.00642, (12) = (S13).
+
     Parameters
     ----------
     features : str, callable or FeatureMap
@@ -201,24 +209,6 @@ def statistics(features, kinks=(), scale=1.0):
     -------
     FeatureStatistics
         ``(a, b, c)``, with ``zeta`` = c - a^2 - b^2.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`feature_map`.
-
-    Notes
-    -----
-    Exact for the named maps; other functions by adaptive quadrature to 1e-12.
-
-    The theory is for **centred** inputs, x = f(U) - a. Uncentred ones have a mean vector of squared norm a^2 N: the
-    mean of a student's field then jumps by a^2 F_k, of order one, in every single step, a noise that never averages
-    out, and no closed equation in alpha = steps / N describes it. A smaller learning rate does not cure it.
-
-    References
-    ----------
-    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
-    arXiv:2405.00642, (12) = (S13).
 
     Examples
     --------

@@ -115,10 +115,6 @@ class GaussianCovariates(Model):
             Standard deviation of the student's weights, >= 0.
         teacher, students : {"random"}
             Others are for models whose teacher acts on the inputs.
-
-        Returns
-        -------
-        State
         """
         check.choice("teacher", teacher, ("random",), "start(W_star=...) fixes the teacher.")
         check.choice("students", students, ("random",), "start(W=...) fixes the students.")
@@ -138,6 +134,12 @@ def gaussian_covariates(
     Student, teacher and SGD are those of :func:`overlaps.committee_machine`; only the fields differ. Where they are
     Gaussian, the three matrices are all that the dynamics knows of inputs and latents: features of any generator, any
     data set (:func:`overlaps.manifold.covariates.from_data`), the hidden manifold (which calls the same code).
+
+    The overlaps are exact. The dynamics is exact for jointly Gaussian (x, c) and N -> infinity; what in nu is not
+    linear in x enters through T alone. For other inputs it is *heuristic* (Gaussian equivalence), and fails by tens of
+    percent on images: ``simulate(..., samples=)`` measures the true error beside it. Goldt, Loureiro, Reeves, Krzakala,
+    Mezard and Zdeborova (2022), arXiv:2006.14709, for generators; Loureiro et al. (2021), arXiv:2102.08127, for the
+    Gaussian covariate model; Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500, for the dynamics.
 
     Parameters
     ----------
@@ -166,18 +168,6 @@ def gaussian_covariates(
     ------
     ValueError
         Shapes that do not fit, matrices that are not symmetric, a joint covariance that is not positive semi-definite.
-
-    Notes
-    -----
-    The overlaps are exact. The dynamics is exact for jointly Gaussian (x, c) and N -> infinity; what in nu is not
-    linear in x enters through T alone. For other inputs it is *heuristic* (Gaussian equivalence), and fails by tens of
-    percent on images: ``simulate(..., samples=)`` measures the true error beside it.
-
-    References
-    ----------
-    Goldt, Loureiro, Reeves, Krzakala, Mezard and Zdeborova (2022), arXiv:2006.14709, for generators; Loureiro et al.
-    (2021), arXiv:2102.08127, for the Gaussian covariate model; Goldt, Mezard, Krzakala and Zdeborova (2020),
-    arXiv:1909.11500, for the dynamics.
 
     Examples
     --------

@@ -14,8 +14,10 @@ def mp_gauss(y, nodes):
     .. math:: \rho(x) = \frac{\sqrt{(x_+ - x)(x - x_-)}}{2\pi y x}, \quad x_\pm = (1 \pm \sqrt y)^2, \qquad
               \sum_i w_i f(x_i) = \int \rho(x) f(x)\, dx
 
-    Its recurrence coefficients are constant: the nodes are the eigenvalues of the tridiagonal matrix with diagonal
-    (1, 1 + y, 1 + y, ...) and sqrt(y) beside it, the weights the squared first components of the eigenvectors.
+    Its recurrence coefficients are constant: the nodes are the eigenvalues of the tridiagonal matrix with diagonal (1,
+    1 + y, 1 + y, ...) and sqrt(y) beside it, the weights the squared first components of the eigenvectors. Exact for
+    polynomials of degree up to 2 n - 1. Marchenko and Pastur (1967), Math. USSR Sb. 1, 457; Golub and Welsch (1969),
+    Math. Comp. 23, 221.
 
     Parameters
     ----------
@@ -33,14 +35,6 @@ def mp_gauss(y, nodes):
     ------
     ValueError
         y outside (0, 1], nodes < 1.
-
-    Notes
-    -----
-    Exact for polynomials of degree up to 2 n - 1.
-
-    References
-    ----------
-    Marchenko and Pastur (1967), Math. USSR Sb. 1, 457; Golub and Welsch (1969), Math. Comp. 23, 221.
 
     Examples
     --------
@@ -61,7 +55,8 @@ def mp_gauss(y, nodes):
 def feature_eigenvalues(ratio, nodes):
     r"""Gauss nodes of the eigenvalues of F F^T / D, for a feature matrix F (N, D) of independent entries.
 
-    Below ratio one, N - D eigenvalues are zero: an atom that comes first.
+    Below ratio one, N - D eigenvalues are zero: an atom that comes first. Exact for N -> infinity at fixed D / N, up to
+    the Gauss rule.
 
     Parameters
     ----------
@@ -79,10 +74,6 @@ def feature_eigenvalues(ratio, nodes):
     ------
     ValueError
         ratio <= 0, nodes < 1.
-
-    Notes
-    -----
-    Exact for N -> infinity at fixed D / N, up to the Gauss rule.
 
     Examples
     --------

@@ -101,6 +101,8 @@ class HiddenManifold(Model):
         .. math:: q^l = p_l P, \qquad r^l = G \tau^l, \qquad
                   \tau^l = b^2 \mu_l \frac{p_l}{\delta}\, \sigma^2 T, \qquad \delta = D/N
 
+        *Asymptotic*: N -> infinity. Overlaps of one realisation differ from these by O(1 / sqrt(N)).
+
         Parameters
         ----------
         P : array_like, shape (K, K)
@@ -112,10 +114,6 @@ class HiddenManifold(Model):
         v : array_like, shape (K,), optional
             Second layer; the model's by default.
 
-        Returns
-        -------
-        State
-
         Raises
         ------
         ValueError
@@ -126,10 +124,6 @@ class HiddenManifold(Model):
         RuntimeWarning
             When two students are exchanged by a symmetry of the state: they then stay equivalent for ever and never
             specialise, unlike any finite network.
-
-        Notes
-        -----
-        *Asymptotic*: N -> infinity. Overlaps of one realisation differ from these by O(1 / sqrt(N)).
 
         Examples
         --------
@@ -171,6 +165,9 @@ class HiddenManifold(Model):
         and T is the sum of the M-blocks before their factor :math:`b^2 \mu_l`, plus the Wishart matrix of the D - N
         latent directions that no input shows where D > N.
 
+        Weights at given eigenvalues: exact in law. The eigenvalues themselves are those of the limit; their own
+        fluctuations are O(1 / N), those of the weights O(1 / sqrt(N)).
+
         Parameters
         ----------
         N : int
@@ -182,10 +179,6 @@ class HiddenManifold(Model):
         teacher, students : {"random"}
             Others are for :meth:`limit_start`.
 
-        Returns
-        -------
-        State
-
         Raises
         ------
         ValueError
@@ -195,11 +188,6 @@ class HiddenManifold(Model):
         -----
         RuntimeWarning
             When eta max(s) / N > 0.05, see :func:`overlaps.models.start.random_start`.
-
-        Notes
-        -----
-        Weights at given eigenvalues: exact in law. The eigenvalues themselves are those of the limit; their own
-        fluctuations are O(1 / N), those of the weights O(1 / sqrt(N)).
 
         Examples
         --------
@@ -244,7 +232,8 @@ class HiddenManifold(Model):
         .. math:: q^l = a_l a_l^T, \quad r^l = a_l h_l^T, \quad \tau^l = h_l h_l^T, \qquad
                   a_l = W U_l/\sqrt N, \quad h_l = W_* \Phi^T U_l/\sqrt D
 
-        and equal eigenvalues merged, as the N - D of the directions that no latent reaches.
+        and equal eigenvalues merged, as the N - D of the directions that no latent reaches. Exact overlaps. The inputs
+        are taken as Gaussian with these second moments, *asymptotic* in D.
 
         Parameters
         ----------
@@ -276,10 +265,6 @@ class HiddenManifold(Model):
         ValueError
             Shapes that do not fit together or to the model, rows of F that are not normalised where they must be.
 
-        Notes
-        -----
-        Exact overlaps. The inputs are taken as Gaussian with these second moments, *asymptotic* in D.
-
         Examples
         --------
         >>> import numpy as np, overlaps as ov
@@ -303,7 +288,11 @@ class HiddenManifold(Model):
                   \Phi_c = \mathrm{diag}(E f'(\beta + s u))\, s^2 F/\sqrt D
 
         and the fields are Gaussian in each class: a mixture of inputs (:func:`overlaps.gaussian_mixture`) with a
-        teacher of the latents.
+        teacher of the latents. *Asymptotic* in D inside each class. The class means have length O(sqrt N): the mean
+        fields relax within O(1) steps, and the equations follow what is slow, up to fluctuations of relative order eta.
+        At K = M = 2, N = 400 they predict the error on fresh samples within 10 %, where ``eps_g`` of the Gaussian
+        theory is wrong by a factor above ten. Refinetti, Goldt, Krzakala and Zdeborova (2021), arXiv:2102.11742, for
+        the equations of a mixture.
 
         Parameters
         ----------
@@ -326,17 +315,6 @@ class HiddenManifold(Model):
         ValueError
             Other latents; classes whose covariances differ by more than 1e-8: features that are not odd, as "relu" and
             "abs"; rows of F with a correlation above 0.94.
-
-        Notes
-        -----
-        *Asymptotic* in D inside each class. The class means have length O(sqrt N): the mean fields relax within O(1)
-        steps, and the equations follow what is slow, up to fluctuations of relative order eta. At K = M = 2, N = 400
-        they predict the error on fresh samples within 10 %, where ``eps_g`` of the Gaussian theory is wrong by a factor
-        above ten.
-
-        References
-        ----------
-        Refinetti, Goldt, Krzakala and Zdeborova (2021), arXiv:2102.11742, for the equations of a mixture.
 
         Examples
         --------
@@ -375,8 +353,19 @@ def hidden_manifold(
 
     .. math:: s = \zeta + b^2 \mu, \qquad \mu \text{ an eigenvalue of } F F^T/D,
 
-    which follows the Marchenko-Pastur law; its integrals are taken by Gauss nodes, with an atom of weight 1 - D/N at
-    mu = 0 where D < N.
+    which follows the Marchenko-Pastur law; its integrals are taken by Gauss nodes, with an atom of weight 1 - D/N at mu
+    = 0 where D < N. *Asymptotic*: N, D -> infinity at fixed D / N, alpha = steps / N, F of independent entries with
+    rows of squared length D. Gaussian equivalence needs latents that are nearly independent, not Gaussian.
+
+    Inputs must be **centred**, x = f(U) - a, in simulations too. Otherwise they have a mean vector of squared norm
+    a^2 N, and no closed equation in alpha describes the run (see :func:`overlaps.manifold.feature_map.statistics`).
+
+    Dictionary to the density form of the papers: for eigenvalues rho = (D/N) mu of F^T F / N, and p_l = 1/N,
+    sigma_kl(rho) = N rho q^l, r_km(rho) = (D/b) r^l, d(rho) = (D/N) s_l, Sigma = sum_l mu_l q^l, W = sum_l q^l, Q =
+    zeta W + b^2 Sigma. The module's docstring lists what is misprinted there. Goldt, Mezard, Krzakala and Zdeborova
+    (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024), arXiv:2405.00642: model (1), (2), (3);
+    order parameters (9), (10), (11) = (S22), (S23), (S24); equations (4) = (S47), (S41), (S43), (S46); density of rho
+    (S40).
 
     Parameters
     ----------
@@ -416,24 +405,6 @@ def hidden_manifold(
     -----
     RuntimeWarning
         When f has no linear part (b = 0, as "abs"): the student then sees nothing of the teacher, R = 0 for ever.
-
-    Notes
-    -----
-    *Asymptotic*: N, D -> infinity at fixed D / N, alpha = steps / N, F of independent entries with rows of squared
-    length D. Gaussian equivalence needs latents that are nearly independent, not Gaussian.
-
-    Inputs must be **centred**, x = f(U) - a, in simulations too. Otherwise they have a mean vector of squared norm
-    a^2 N, and no closed equation in alpha describes the run (see :func:`overlaps.manifold.feature_map.statistics`).
-
-    Dictionary to the density form of the papers: for eigenvalues rho = (D/N) mu of F^T F / N, and p_l = 1/N,
-    sigma_kl(rho) = N rho q^l, r_km(rho) = (D/b) r^l, d(rho) = (D/N) s_l, Sigma = sum_l mu_l q^l, W = sum_l q^l,
-    Q = zeta W + b^2 Sigma. The module's docstring lists what is misprinted there.
-
-    References
-    ----------
-    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
-    arXiv:2405.00642: model (1), (2), (3); order parameters (9), (10), (11) = (S22), (S23), (S24); equations (4) =
-    (S47), (S41), (S43), (S46); density of rho (S40).
 
     Examples
     --------

@@ -76,8 +76,18 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
 
     .. math:: \max_{\lambda \ne 0} \mathrm{Re}\, \lambda(J(\eta_c)) = 0
 
-    The noise of SGD, the term C of order eta^2, destabilises what gradient flow would reach. From ``model.eta`` on
-    the learning rate is raised while the fixed point is stable, or lowered while it is not, until that changes.
+    The noise of SGD, the term C of order eta^2, destabilises what gradient flow would reach. From ``model.eta`` on the
+    learning rate is raised while the fixed point is stable, or lowered while it is not, until that changes. Exact up to
+    rounding. Eigenvalues that vanish at every eta belong to manifolds of fixed points and conserved directions and are
+    left out; a fixed point that is unstable only by nonlinear terms along them counts as stable. A fixed point that
+    merges with another one and hands its stability on (a pitchfork: much noise erases what was specialised) is followed
+    onto the other one. The least label noise turns the crossing of perfect learning into a bend, at which the fixed
+    point leaves its place fast, but stable: the limit without noise is what matters there.
+
+    Relu, leaky relu and |x| that have learned all teachers are served in closed form, to leading order in their
+    distance from the teachers (:func:`linearise`); eta_c = 3 - sqrt(3) for two orthonormal relu units. Label noise
+    keeps students at a distance there, which diverges at the same eta_c. Bocchi et al. (2026), arXiv:2604.03068
+    (quadratic networks; their learning rate is half of this one).
 
     Parameters
     ----------
@@ -107,22 +117,6 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
         searched (plateaus are, at every eta); a closure that has no derivative at the state (:func:`linearise`).
     RuntimeError
         Stability changes between two learning rates, but the fixed point cannot be followed from one to the other.
-
-    Notes
-    -----
-    Exact up to rounding. Eigenvalues that vanish at every eta belong to manifolds of fixed points and conserved
-    directions and are left out; a fixed point that is unstable only by nonlinear terms along them counts as stable.
-    A fixed point that merges with another one and hands its stability on (a pitchfork: much noise erases what was
-    specialised) is followed onto the other one. The least label noise turns the crossing of perfect learning into a
-    bend, at which the fixed point leaves its place fast, but stable: the limit without noise is what matters there.
-
-    Relu, leaky relu and |x| that have learned all teachers are served in closed form, to leading order in their
-    distance from the teachers (:func:`linearise`); eta_c = 3 - sqrt(3) for two orthonormal relu units. Label noise
-    keeps students at a distance there, which diverges at the same eta_c.
-
-    References
-    ----------
-    Bocchi et al. (2026), arXiv:2604.03068 (quadratic networks; their learning rate is half of this one).
 
     Examples
     --------

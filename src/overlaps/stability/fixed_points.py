@@ -56,7 +56,13 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     .. math:: \frac{dy}{d\alpha}(y) = 0, \qquad \text{step } \delta y = -J^+ \frac{dy}{d\alpha}
 
     The pseudo-inverse takes the shortest of all Newton steps: along directions that the flow conserves (J is singular
-    there, and fixed points form manifolds) the guess is kept. Steps that do not reduce the velocity are halved.
+    there, and fixed points form manifolds) the guess is kept. Steps that do not reduce the velocity are halved. Exact
+    up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
+    students; following the second in eta by continuation may fall onto the first, the end of a trajectory does not. At
+    a degenerate fixed point (one that is approached algebraically, e.g. more quadratic students than teachers)
+    convergence is linear and the overlaps are known to about sqrt(tol).
+
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (plateaus).
 
     Parameters
     ----------
@@ -89,17 +95,6 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
         The velocity did not vanish, or the overlaps found are not positive semi-definite; ``converged`` is False. Or
         the students of the guess have vanished (quadratic students have this trivial fixed point at every learning
         rate) or grown without bound (saturated units move no more): fixed points, but not what was looked for.
-
-    Notes
-    -----
-    Exact up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
-    students; following the second in eta by continuation may fall onto the first, the end of a trajectory does not. At
-    a degenerate fixed point (one that is approached algebraically,
-    e.g. more quadratic students than teachers) convergence is linear and the overlaps are known to about sqrt(tol).
-
-    References
-    ----------
-    Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (plateaus).
 
     Examples
     --------

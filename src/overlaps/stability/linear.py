@@ -110,6 +110,19 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     .. math:: y = (r^l, q^l, v), \qquad \frac{d\,\delta y}{d\alpha} = J\,\delta y, \qquad J = D + F G
 
     D acts inside the blocks (closure frozen); F G, of rank at most K(K+1)/2 + KM + K, is the response of the closure.
+    Exact for erf, linear, quadratic and relu students (analytic derivatives of the closure). Other activations are
+    differenced: about 1e-9 for those in closed form (``ov.tanh``, ``ov.polynomial``), otherwise limited by their
+    quadrature, 1e-6 for A and B, and to 1e-4 where the Arnoldi method is used.
+
+    Students with a kink (relu, leaky relu, |x|) that have learned all teachers have no Jacobian: their distance d from
+    the teachers is a square root of overlaps. To leading order the overlaps d d^T/N outside the teachers' span obey a
+    linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, and ``message`` says so.
+
+    A growing mode need not be reachable from a given start: equal students, for instance, stay equal. Directions that
+    the flow conserves have eigenvalue zero.
+
+    Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (escape from plateaus); Worschech and Rosenow (2024),
+    arXiv:2410.09005 (escape rates for power-law spectra).
 
     Parameters
     ----------
@@ -134,24 +147,6 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
         some of them to a teacher), user functions whose finite differences do not settle.
     RuntimeError
         The Arnoldi method did not converge.
-
-    Notes
-    -----
-    Exact for erf, linear, quadratic and relu students (analytic derivatives of the closure). Other activations are
-    differenced: about 1e-9 for those in closed form (``ov.tanh``, ``ov.polynomial``), otherwise limited by their
-    quadrature, 1e-6 for A and B, and to 1e-4 where the Arnoldi method is used.
-
-    Students with a kink (relu, leaky relu, |x|) that have learned all teachers have no Jacobian: their distance d from
-    the teachers is a square root of overlaps. To leading order the overlaps d d^T/N outside the teachers' span obey a
-    linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, and ``message`` says so.
-
-    A growing mode need not be reachable from a given start: equal students, for instance, stay equal. Directions that
-    the flow conserves have eigenvalue zero.
-
-    References
-    ----------
-    Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (escape from plateaus); Worschech and Rosenow (2024),
-    arXiv:2410.09005 (escape rates for power-law spectra).
 
     Examples
     --------

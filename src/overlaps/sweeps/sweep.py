@@ -218,6 +218,8 @@ def sweep(
 ) -> "Sweep":
     """Call a function at every point of a grid; one failed point does not lose the others.
 
+    ``success`` speaks of exceptions only: a diverged Trajectory is a value, with a ``success`` of its own.
+
     Parameters
     ----------
     function : callable
@@ -259,10 +261,6 @@ def sweep(
         Once, when points failed or were not reached; once, when the checkpoint can be written no longer (a full disk):
         the values are then kept in memory, and the result is complete if the process lives; when points in the
         checkpoint cannot be read (they are computed again); for each value that does not pickle.
-
-    Notes
-    -----
-    ``success`` speaks of exceptions only: a diverged Trajectory is a value, with a ``success`` of its own.
 
     Examples
     --------

@@ -22,7 +22,8 @@ class Channel:
 
     Stationary overlaps obey :math:`\lambda = L(t) = t / g'(q)`, t = q / (1 - q). The maximum follows L upwards and
     jumps over what the lower convex hull of the curve (g(q), -q - ln(1-q)) leaves out: Maxwell's construction, which
-    also finds transitions between two non-zero overlaps.
+    also finds transitions between two non-zero overlaps. *Exact* for the scalar problem: m to rounding (a table and one
+    Newton step).
 
     Parameters
     ----------
@@ -37,10 +38,6 @@ class Channel:
         lambda above which q > 0: that of the first jump from zero, or 1/(2 c_2) where the overlap grows continuously.
     convex : bool
         Whether the gap g(1) - g(m(lambda)) is a convex function between neighbouring jumps.
-
-    Notes
-    -----
-    *Exact* for the scalar problem: m to rounding (a table and one Newton step).
 
     Examples
     --------

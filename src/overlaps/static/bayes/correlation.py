@@ -84,6 +84,10 @@ class Correlation:
 def correlation_of(activation, *, remove=None, allow_degree2=False):
     r"""Correlation function of an activation, without the components that carry no information on single features.
 
+    Degree 0 is a constant. Degree 1 sums to one linear direction, learned from n ~ d samples, and says nothing about
+    single features. Degree 2 sums to a matrix of extensive rank: at n ~ d^2 its features do not decouple, and the
+    theory is only an *approximation* (exact for k << d with distinct readouts).
+
     Parameters
     ----------
     activation : Activation, callable, dict or Correlation
@@ -103,12 +107,6 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
     ValueError
         Nothing of degree 3 or more, a component of degree 2 that was not asked for, negative coefficients, or a Hermite
         series that does not converge.
-
-    Notes
-    -----
-    Degree 0 is a constant. Degree 1 sums to one linear direction, learned from n ~ d samples, and says nothing about
-    single features. Degree 2 sums to a matrix of extensive rank: at n ~ d^2 its features do not decouple, and the
-    theory is only an *approximation* (exact for k << d with distinct readouts).
 
     Examples
     --------

@@ -20,6 +20,13 @@ __all__ = ["EqualReadouts"]
 class EqualReadouts(Limit):
     r"""All readouts equal, v_i^2 = 1/k: all features are learned at once. Data are counted as A = nu/k = alpha/gamma.
 
+    *Exact* given the (heuristic) fixed-point equations, for every k. *Corrected* against the paper: its Eq. (36) is the
+    end of the uninformed branch (``uninformed_until``); the Bayes-optimal transition comes earlier, because a finite
+    fraction of the features is learned at once and lowers the error that all of them see.
+
+    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
+    Eq. (36); the thresholds are derived here.
+
     Parameters
     ----------
     noise : float
@@ -31,17 +38,6 @@ class EqualReadouts(Limit):
     ------
     ValueError
         A parameter out of range.
-
-    Notes
-    -----
-    *Exact* given the (heuristic) fixed-point equations, for every k. *Corrected* against the paper: its Eq. (36) is the
-    end of the uninformed branch (``uninformed_until``); the Bayes-optimal transition comes earlier, because a finite
-    fraction of the features is learned at once and lowers the error that all of them see.
-
-    References
-    ----------
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
-    Eq. (36); the thresholds are derived here.
 
     Examples
     --------

@@ -58,6 +58,9 @@ class Labels:
         p(y|V) = \frac{1}{2\pi} \int d\tau\, e^{-i \tau y - \Delta \tau^2/2} \prod_i \chi_i(\tau), \qquad
         \chi_i = E_\xi\, e^{i \tau v_i \sigma(\sqrt{q_i} V_i + \sqrt{1-q_i}\, \xi)}
 
+    The information about feature i is integrated over all nodes of V_i; all other V are drawn, stratified by the
+    variance of the label that they leave.
+
     Parameters
     ----------
     g : Correlation
@@ -75,11 +78,6 @@ class Labels:
     rng : numpy.random.Generator
     grids : Grids, optional
         Other than the usual ones.
-
-    Notes
-    -----
-    The information about feature i is integrated over all nodes of V_i; all other V are drawn, stratified by the
-    variance of the label that they leave.
     """
 
     def __init__(self, g, v, group, Delta, reference, samples, rng, grids=None):

@@ -94,6 +94,11 @@ def sample_posterior(
         U(W) = \frac{1}{2\Delta} \sum_{\mu \le n} \Big(y_\mu - \sum_i v_i\, \sigma(x_\mu \cdot w_i/|w_i|)\Big)^2 +
         \frac{|W|^2}{2}, \qquad w_i \in R^d
 
+    *Sampled*: exact at finite d and k up to the error bars, overlaps between different features included. Directions
+    of Gaussian vectors are uniform on the sphere, which is the prior. A chain may stay in one of several modes, and
+    chains that begin together do not notice (R-hat is 1): from the teacher eps is then too small, with any number of
+    data sets. Where both starts agree within their errors nothing was missed on the way between them.
+
     Parameters
     ----------
     teacher : HierarchicalTeacher
@@ -133,13 +138,6 @@ def sample_posterior(
     -----
     RuntimeWarning
         A run has R-hat > 1.1 or an effective size below 50, or Ctrl-C was pressed: the draws made are kept.
-
-    Notes
-    -----
-    *Sampled*: exact at finite d and k up to the error bars, overlaps between different features included. Directions
-    of Gaussian vectors are uniform on the sphere, which is the prior. A chain may stay in one of several modes, and
-    chains that begin together do not notice (R-hat is 1): from the teacher eps is then too small, with any number of
-    data sets. Where both starts agree within their errors nothing was missed on the way between them.
 
     Examples
     --------

@@ -76,6 +76,12 @@ class ScalingLaw(NamedTuple):
 class PowerLawLimit(Limit):
     r"""Laws of large k and d for power-law readouts :math:`v_i^2 = i^{-2\beta}/z_k`.
 
+    *Asymptotic*, within the (heuristic) fixed-point equations of ``HierarchicalTeacher``; lambda_sigma stands for the
+    onset where the overlap grows continuously.
+
+    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
+    Eqs. (39), (41), (42); the refined form and the collapse constants are derived here.
+
     Parameters
     ----------
     beta : float
@@ -89,16 +95,6 @@ class PowerLawLimit(Limit):
     ------
     ValueError
         A parameter out of range.
-
-    Notes
-    -----
-    *Asymptotic*, within the (heuristic) fixed-point equations of ``HierarchicalTeacher``; lambda_sigma stands for the
-    onset where the overlap grows continuously.
-
-    References
-    ----------
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
-    Eqs. (39), (41), (42); the refined form and the collapse constants are derived here.
 
     Examples
     --------
@@ -171,9 +167,8 @@ class PowerLawLimit(Limit):
             z_k\, \epsilon = k_c^{1-2\beta} I + g(1) \frac{k_c^{1-2\beta} - k^{1-2\beta}}{2\beta - 1}
 
         Beyond k_c = k the second equation becomes :math:`k^{1-2\beta} E(\lambda_k)/z_k`, lambda_k that of the weakest
-        feature, and eps -> Delta k/(nu - k).
-
-        *Asymptotic*, derived here: features become a continuum, the error is of order 1/k_c.
+        feature, and eps -> Delta k/(nu - k). *Asymptotic*, derived here: features become a continuum, the error is of
+        order 1/k_c.
         """
         nu, k = check.number("nu", nu, above=0), check.count("k", k)
         weakest = float(power_law_readouts(self.beta, k)[-1])  # k^(-2 beta) / z_k

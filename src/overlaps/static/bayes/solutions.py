@@ -101,16 +101,13 @@ class BayesSolution(Record):
 
         .. math:: \epsilon(k_s) = \sum_{i \le k_s} v_i^2\,(g(1) - g(q_i)) + g(1) \sum_{i > k_s} v_i^2
 
-        Flat beyond k_c: a student wider than the effective width gains nothing.
+        Flat beyond k_c: a student wider than the effective width gains nothing. *Heuristic*: derived from the
+        decoupling of the features, not part of the fixed-point equations.
 
         Parameters
         ----------
         k_s : array_like of int
             Widths of the student, from 0 to k.
-
-        Notes
-        -----
-        *Heuristic*: derived from the decoupling of the features, not part of the fixed-point equations.
         """
         k = self.q.size
         try:

@@ -71,6 +71,9 @@ def train_student(
     Features, and readouts unless they are fixed, are trained on minibatches of the n samples; the rate falls to zero as
     a cosine.
 
+    *Experiment*: Adam has no guarantee of reaching the Bayes error. From random starts a few features stay unlearned,
+    with fixed readouts many more: it gets stuck.
+
     Parameters
     ----------
     teacher : HierarchicalTeacher
@@ -90,19 +93,10 @@ def train_student(
     progress : bool
         Show a progress bar.
 
-    Returns
-    -------
-    StudentRun
-
     Raises
     ------
     ValueError
         An argument out of range, or an activation that is not a dict.
-
-    Notes
-    -----
-    *Experiment*: Adam has no guarantee of reaching the Bayes error. From random starts a few features stay unlearned,
-    with fixed readouts many more: it gets stuck.
 
     Examples
     --------

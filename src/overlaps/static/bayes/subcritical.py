@@ -38,6 +38,14 @@ class SubcriticalPowerLaw(Limit):
         \alpha(\lambda) &= \frac{\gamma \lambda\,(\Delta + \epsilon(\lambda))}{1-2\beta}, \qquad
         \frac{k_c}{k} = \min\!\left(1, (\lambda/\lambda_\sigma)^{1/(2\beta)}\right)
 
+    *Asymptotic*, within the (heuristic) fixed-point equations. *Corrected* against the paper, which states a unique
+    solution: it is unique only for Delta >= Delta_c(beta) (``critical_noise``). Below, stable branches coexist between
+    spinodals, the error jumps at Maxwell points, and ``alpha_star`` is no longer the Bayes threshold.
+    Both directions are exact: alpha(lam) rises where Delta exceeds the bracket of ``critical_noise``, and only there.
+
+    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
+    Eqs. (44), (45), (46); the form above, Delta_c, spinodals and Maxwell point are derived here.
+
     Parameters
     ----------
     beta : float
@@ -53,18 +61,6 @@ class SubcriticalPowerLaw(Limit):
     ------
     ValueError
         A parameter out of range.
-
-    Notes
-    -----
-    *Asymptotic*, within the (heuristic) fixed-point equations. *Corrected* against the paper, which states a unique
-    solution: it is unique only for Delta >= Delta_c(beta) (``critical_noise``). Below, stable branches coexist between
-    spinodals, the error jumps at Maxwell points, and ``alpha_star`` is no longer the Bayes threshold.
-    Both directions are exact: alpha(lam) rises where Delta exceeds the bracket of ``critical_noise``, and only there.
-
-    References
-    ----------
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
-    Eqs. (44), (45), (46); the form above, Delta_c, spinodals and Maxwell point are derived here.
 
     Examples
     --------

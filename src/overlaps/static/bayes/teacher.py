@@ -56,6 +56,10 @@ class HierarchicalTeacher(Teacher):
     nu = n/d is the amount of data, g the correlation function of sigma (degrees 0, 1, 2 removed), q_i the overlap of a
     posterior sample with feature i. A feature is learned in a sharp transition; k_c counts those learned.
 
+    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026). The
+    potential, the selection, the parametric form nu(s) = s (Delta + eps(s)) and the exact channel are derived here; for
+    the replica-symmetric formula of generalised linear models see Barbier et al. (2019), arXiv:1708.03395.
+
     Parameters
     ----------
     v2 : array_like, shape (k,), optional
@@ -105,12 +109,6 @@ class HierarchicalTeacher(Teacher):
     overlap at k >= 2 are no predictions; ``information(q).cross`` says how much is left out. sigma has all Hermite
     coefficients >= 0, and v_i > 0. :attr:`m`, :attr:`thresholds`, :attr:`onset` and :meth:`window` are those of the
     Gaussian channel.
-
-    References
-    ----------
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026). The
-    potential, the selection, the parametric form nu(s) = s (Delta + eps(s)) and the exact channel are derived here; for
-    the replica-symmetric formula of generalised linear models see Barbier et al. (2019), arXiv:1708.03395.
 
     Examples
     --------
@@ -218,6 +216,13 @@ class HierarchicalTeacher(Teacher):
     ) -> BayesSolution:
         """Overlaps and Bayes error at nu = n/d.
 
+        Exact channel: the least and the greatest solution are limits of a monotone iteration; between them solutions
+        are sought on a grid (equal readouts) or from the first m features known. Not all may be found.
+
+        Without noise and for nu > k the teacher is learned perfectly: eps = 0, s = phi = infinity; errors below 1e-304
+        are 0, too. With more than 2000 transitions between the least and the largest solution, neighbouring ones far
+        from the best are not listed.
+
         Parameters
         ----------
         nu : float
@@ -234,10 +239,6 @@ class HierarchicalTeacher(Teacher):
         rng : int or numpy.random.Generator
             Seed of these samples.
 
-        Returns
-        -------
-        BayesSolution
-
         Raises
         ------
         ValueError
@@ -248,15 +249,6 @@ class HierarchicalTeacher(Teacher):
         -----
         RuntimeWarning
             The potentials of two solutions of the exact channel are closer than three error bars.
-
-        Notes
-        -----
-        Exact channel: the least and the greatest solution are limits of a monotone iteration; between them solutions
-        are sought on a grid (equal readouts) or from the first m features known. Not all may be found.
-
-        Without noise and for nu > k the teacher is learned perfectly: eps = 0, s = phi = infinity; errors below 1e-304
-        are 0, too. With more than 2000 transitions between the least and the largest solution, neighbouring ones far
-        from the best are not listed.
         """
         nu = check.number("nu", nu, above=0, hint="nu is the number of samples over the input dimension, n/d.")
         check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
@@ -348,10 +340,6 @@ class HierarchicalTeacher(Teacher):
         samples, rng
             As in :meth:`solve`: with the exact channel each point is one solution, the Bayes-optimal one.
 
-        Returns
-        -------
-        BayesCurve
-
         Raises
         ------
         ValueError
@@ -412,6 +400,10 @@ class HierarchicalTeacher(Teacher):
 
         .. math:: \Big[\min_{s > s_i} \nu(s),\ \max_{s < s_i} \nu(s)\Big], \qquad s_i = \lambda_\sigma / v_i^2
 
+        *Exact* given the fixed-point equations. The Bayes-optimal transition lies between the two ends. Both are
+        information-theoretic: at the upper end no solution is left in which every other feature sits at its own best
+        and this one is unknown. That says nothing about what an algorithm finds.
+
         Parameters
         ----------
         feature : int
@@ -423,12 +415,6 @@ class HierarchicalTeacher(Teacher):
             Where the solutions with the feature begin and where those without it end; the width is
             lambda_sigma g(q_sigma) for a single feature, that times their number for a group of equal readouts, and
             more where the windows of similar readouts merge.
-
-        Notes
-        -----
-        *Exact* given the fixed-point equations. The Bayes-optimal transition lies between the two ends. Both are
-        information-theoretic: at the upper end no solution is left in which every other feature sits at its own best
-        and this one is unknown. That says nothing about what an algorithm finds.
         """
         if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < self.k:
             raise ValueError(

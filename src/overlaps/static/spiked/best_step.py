@@ -67,7 +67,10 @@ def best_step(
     .. math:: \min_{\tilde\eta}\ E(y - \hat y)^2 \qquad \mbox{at } \alpha_0 = n_0/d,\ \alpha = n/d,\ \beta = p/d
 
     Larger rates make larger spikes r, which bend what the network can learn along its spike, and a larger bulk c where
-    the step has few samples, which is noise.
+    the step has few samples, which is noise. *Asymptotic* at d = infinity, *heuristic* at finite d, as the errors of
+    which it is the minimum; of the spiked random features, not the network itself, which differs by some per cent
+    (:func:`finite_batch_network`). The rate is good to about 1e-5, relative. Only the lowest of the rates looked at is
+    refined. Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
 
     Parameters
     ----------
@@ -84,24 +87,10 @@ def best_step(
     **options
         As in :meth:`SpikedRandomFeatures.after_one_step`.
 
-    Returns
-    -------
-    BestStep
-
     Raises
     ------
     ValueError
         No step (alpha0 = 0), fewer than 3 rates, rates that are not positive, all else that the step refuses.
-
-    Notes
-    -----
-    *Asymptotic* at d = infinity, *heuristic* at finite d, as the errors of which it is the minimum; of the spiked
-    random features, not the network itself, which differs by some per cent (:func:`finite_batch_network`). The rate is
-    good to about 1e-5, relative. Only the lowest of the rates looked at is refined.
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
 
     Examples
     --------

@@ -59,6 +59,13 @@ def bounds(model, d=math.inf):
     :math:`m_b` on block b pays :math:`m_b^2 E[c_b \mu_{1,b}^2 + \mu_{2,b}^2] / (\rho_b p)` if it is constant there,
     and never less than :math:`m_b^2 E[\mu_{2,b}^2] / (\rho_b p)`. U and L are least squares with these costs.
 
+    *Asymptotic*, d -> infinity: exact there, for any width. At finite d L is a bound on what
+    :meth:`SpikedRandomFeatures.solve` gives for any alpha and lam at this d and beta, and U the error of the best
+    readout that is constant on each block, which a ridge 1 << lam << n comes close to. *Heuristic* as that. Both limits
+    vanish, and learning can be perfect, where gamma = 1 and mu0(k) is proportional to the target: sigma = erf(x/sqrt 2)
+    learns erf(w x/sqrt 2) at r = w sqrt(1 + c). Cui et al. (2024), arXiv:2402.04980, (26) and (27) for gamma = 1; gamma
+    < 1 is derived here.
+
     Parameters
     ----------
     model : SpikedRandomFeatures
@@ -74,18 +81,6 @@ def bounds(model, d=math.inf):
     ------
     ValueError
         A d at which a block has less than one neuron.
-
-    Notes
-    -----
-    *Asymptotic*, d -> infinity: exact there, for any width. At finite d L is a bound on what
-    :meth:`SpikedRandomFeatures.solve` gives for any alpha and lam at this d and beta, and U the error of the best
-    readout that is constant on each block, which a ridge 1 << lam << n comes close to. *Heuristic* as that.
-    Both limits vanish, and learning can be perfect, where gamma = 1 and mu0(k) is proportional to the target:
-    sigma = erf(x/sqrt 2) learns erf(w x/sqrt 2) at r = w sqrt(1 + c).
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980, (26) and (27) for gamma = 1; gamma < 1 is derived here.
 
     Examples
     --------
@@ -133,6 +128,11 @@ def bounds_over_rate(
 
     .. math:: \min_r U(r), \quad \min_r L(r) \qquad \mbox{at } \gamma = c = 1, \quad r = \tau\, h_1 |h_1^*|
 
+    *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over r to 1e-6 relative: spikes from 0.05 to 8 are looked at,
+    and as many more, down to about 0.001 and up to about 40, as it takes to have the minimum inside. A target that
+    jumps has none with a saturating student, nor has a linear one: larger, or smaller, spikes are always better;
+    ``message`` says so. Cui et al. (2024), arXiv:2402.04980, (28).
+
     Parameters
     ----------
     student, target : Activation or callable
@@ -142,25 +142,10 @@ def bounds_over_rate(
     breakpoints, student_breakpoints : sequence of float
         Jumps and kinks, as in :class:`SpikedRandomFeatures`.
 
-    Returns
-    -------
-    RateBounds
-
     Raises
     ------
     ValueError
         A target without linear part: no step finds its direction.
-
-    Notes
-    -----
-    *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over r to 1e-6 relative: spikes from 0.05 to 8 are looked at,
-    and as many more, down to about 0.001 and up to about 40, as it takes to have the minimum inside. A
-    target that jumps has none with a saturating student, nor has a linear one: larger, or smaller, spikes are always
-    better; ``message`` says so.
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980, (28).
 
     Examples
     --------

@@ -36,7 +36,13 @@ class SpikedRandomFeatures(solving.Solvable):
         a = \mathop{\rm argmin} \sum_{\mu\le n} (y_\mu - \hat y_\mu)^2 + \lambda |a|^2
 
     x is N(0, 1) in d dimensions; the p rows of W_0 are uniform on the unit sphere, v and zeta orthonormal. This is the
-    first layer after one giant gradient step: see :meth:`after_one_step`.
+    first layer after one giant gradient step: see :meth:`after_one_step`. *Asymptotic*, d -> infinity at fixed n/d,
+    p/d, and exact there, given the conditional Gaussian equivalence (confirmed by simulation, not proven). r = 0, plain
+    random features, is not the limit r -> 0: an infinitesimal spike has the norm sqrt(p) r, and at finite d the
+    crossover lies at r ~ 1/sqrt(d): ``solve(..., d=)``. *Derived* here: blocks with independent rows without a trace of
+    large matrices, orthonormal rows, the bias. Cui et al. (2024), arXiv:2402.04980, Results 3.1, 3.2 and 3.3, model
+    (6), (7), error (25), and Appendix D. *Corrected*: the readout along the bulk's component on the spike (theta) does
+    not vanish; the spectra of large matrices are eliminated.
 
     Parameters
     ----------
@@ -76,19 +82,6 @@ class SpikedRandomFeatures(solving.Solvable):
     ValueError
         Parameters out of range, a target of nonzero mean without bias, functions that jump elsewhere or grow too fast
         for Gaussian integrals, blocks that are equal.
-
-    Notes
-    -----
-    *Asymptotic*, d -> infinity at fixed n/d, p/d, and exact there, given the conditional Gaussian equivalence
-    (confirmed by simulation, not proven). r = 0, plain random features, is not the limit r -> 0: an infinitesimal spike
-    has the norm sqrt(p) r, and at finite d the crossover lies at r ~ 1/sqrt(d): ``solve(..., d=)``.
-    *Derived* here: blocks with independent rows without a trace of large matrices, orthonormal rows, the bias.
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980, Results 3.1, 3.2 and 3.3, model (6), (7), error (25), and Appendix D.
-    *Corrected*: the readout along the bulk's component on the spike (theta) does not vanish; the spectra of large
-    matrices are eliminated.
 
     Examples
     --------
@@ -177,6 +170,10 @@ class SpikedRandomFeatures(solving.Solvable):
             r = \tau h_1 A, \quad \gamma = h_1^*/A, \quad c = 1 + \tau^2\,\mathrm{Var}[\sigma']\,h_2^*/\alpha_0, \quad
             A = \sqrt{h_1^{*2} + h_2^*/\alpha_0}, \quad \tau = \tilde\eta/\beta
 
+        *Asymptotic* and exact for r, c, gamma. The network itself also has correlations of order 1/sqrt(d) that this
+        model omits: their effect on the test error is below 10 % in the settings tested (alpha0 >= 1) and grows with
+        c - 1 and as alpha0 falls; :func:`overlaps.static.finite_batch_network` has it.
+
         Parameters
         ----------
         student, target : Activation or callable
@@ -211,12 +208,6 @@ class SpikedRandomFeatures(solving.Solvable):
         ------
         ValueError
             A student that is not odd, a target of nonzero mean, parameters out of range, a law without density.
-
-        Notes
-        -----
-        *Asymptotic* and exact for r, c, gamma. The network itself also has correlations of order 1/sqrt(d) that this
-        model omits: their effect on the test error is below 10 % in the settings tested (alpha0 >= 1) and grows with
-        c - 1 and as alpha0 falls; :func:`overlaps.static.finite_batch_network` has it.
 
         Examples
         --------
@@ -299,6 +290,13 @@ class SpikedRandomFeatures(solving.Solvable):
     ) -> SpikedSolution | SpikedClassifier:
         r"""Test and training error, and order parameters, of the trained readout.
 
+        *Asymptotic*: the solution for d -> infinity, unique for lam > 0, to about 1e-12. With ``d``: exact where d ->
+        infinity at fixed r sqrt(d), the crossover from random to spiked features; *heuristic* elsewhere: of all terms
+        of order 1/d it holds the one that close or weak spikes make large. Classifiers are solved to 1e-9. Where the
+        mean activation alone tells the labels (gamma = 1 and an odd target such as sign), m is infinite as d ->
+        infinity for logistic and hinge loss: ``converged`` is False there, finite d has a solution. Cui et al. (2024),
+        arXiv:2402.04980, Result 3.3; (118), (119), (120) for the losses.
+
         Parameters
         ----------
         alpha : float
@@ -326,18 +324,6 @@ class SpikedRandomFeatures(solving.Solvable):
         ValueError
             alpha or lam that are not positive, a d at which a block has less than one neuron, a loss that is not one
             of these, label noise with a loss, a target whose sign changes too often.
-
-        Notes
-        -----
-        *Asymptotic*: the solution for d -> infinity, unique for lam > 0, to about 1e-12. With ``d``: exact where
-        d -> infinity at fixed r sqrt(d), the crossover from random to spiked features; *heuristic* elsewhere: of all
-        terms of order 1/d it holds the one that close or weak spikes make large. Classifiers are solved to 1e-9. Where
-        the mean activation alone tells the labels (gamma = 1 and an odd target such as sign), m is infinite as
-        d -> infinity for logistic and hinge loss: ``converged`` is False there, finite d has a solution.
-
-        References
-        ----------
-        Cui et al. (2024), arXiv:2402.04980, Result 3.3; (118), (119), (120) for the losses.
 
         Examples
         --------

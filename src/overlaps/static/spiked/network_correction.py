@@ -35,6 +35,10 @@ def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
     .. math:: |w_i^1 - r\hat v|^2 = 1 + \kappa\, w_i \cdot \hat v, \qquad \kappa = 2 \tau |h_1^*| h_3, \qquad
               h_3 = E[\sigma'''], \qquad u = k\mu_1 + \kappa\, E[\sigma''(rk + z)]/2 \ \mbox{ replaces }\ k\mu_1
 
+    *Asymptotic*: exact for the network as d -> infinity after alpha0 -> infinity; tanh learning sin (beta = 1)
+    changes by -9 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0:
+    :func:`finite_batch_network`.
+
     Parameters
     ----------
     model : SpikedRandomFeatures
@@ -49,12 +53,6 @@ def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
     ------
     ValueError
         Another model, or several blocks of neurons.
-
-    Notes
-    -----
-    *Asymptotic*: exact for the network as d -> infinity after alpha0 -> infinity; tanh learning sin (beta = 1)
-    changes by -9 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0:
-    :func:`finite_batch_network`.
 
     Examples
     --------
@@ -78,8 +76,10 @@ def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
 def gaussian_rows(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: float = math.inf) -> "CorrectedPoint":
     r"""Spiked random features whose rows have Gaussian entries instead of unit norm.
 
-    Their squared norms c + dc_i, Var dc_i = 2c^2/d, act as one more feature with the function
-    :math:`E[\sigma''(rk + \sqrt c z)]/2`. What the norms of a model with ``kap`` have in common with the spike stays.
+    Their squared norms c + dc_i, Var dc_i = 2c^2/d, act as one more feature with the function :math:`E[\sigma''(rk +
+    \sqrt c z)]/2`. What the norms of a model with ``kap`` have in common with the spike stays. *Asymptotic* and exact.
+    *Corrected* against Cui et al. (2024), arXiv:2402.04980, who take Gaussian and unit rows as equivalent: that holds
+    for the spectrum only, or without a spike.
 
     Parameters
     ----------
@@ -97,11 +97,6 @@ def gaussian_rows(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: f
     ------
     ValueError
         Several blocks, orthonormal rows, alpha, lam or d out of range.
-
-    Notes
-    -----
-    *Asymptotic* and exact. *Corrected* against Cui et al. (2024), arXiv:2402.04980, who take Gaussian and unit rows
-    as equivalent: that holds for the spectrum only, or without a spike.
 
     Examples
     --------
@@ -145,6 +140,10 @@ def finite_batch_network(
 
     between the directions of the spike (there without the penalty of V1 on itself) and of the rest of the target, which
     the covariance correlates. The norms of the rows are one more feature, as in :func:`large_batch_network`.
+    *Asymptotic*, derived here; confirmed by simulation and not proved. Of the norms it leaves out what the third moment
+    of sigma' - E[sigma'] correlates with the samples, an effect below that of the norms themselves. As alpha0 ->
+    infinity it becomes :func:`large_batch_network`. Traces and elements of N follow from leave-one-out equations, which
+    are averages over one label.
 
     Parameters
     ----------
@@ -153,21 +152,10 @@ def finite_batch_network(
     alpha, lam, d : float
         Samples n/d, ridge penalty, input dimension (as in :meth:`SpikedRandomFeatures.solve`).
 
-    Returns
-    -------
-    CorrectedPoint
-
     Raises
     ------
     ValueError
         Another model, several blocks, alpha, lam or d out of range.
-
-    Notes
-    -----
-    *Asymptotic*, derived here; confirmed by simulation and not proved. Of the norms it leaves out what the third moment
-    of sigma' - E[sigma'] correlates with the samples, an effect below that of the norms themselves. As alpha0 ->
-    infinity it becomes :func:`large_batch_network`. Traces and elements of N follow from leave-one-out equations, which
-    are averages over one label.
 
     Examples
     --------
@@ -257,7 +245,8 @@ def row_covariance(model):
                 + \tau^4 \Big(\frac{E[y^4]}{\alpha_0^3} {\rm Var}\, s^2 + \frac{2 h_2^{*2}}{\alpha_0^2} E[s^2]^2\Big),
         \qquad s = \sigma'(z) - h_1, \ h_3 = E[s z^2], \ \kappa = 2\tau A h_3
 
-    k is the projection of a fresh input; that of an input of the step itself is larger by y/(alpha0 A).
+    k is the projection of a fresh input; that of an input of the step itself is larger by y/(alpha0 A). *Asymptotic*, d
+    -> infinity. Spiked random features have K_bb = c and nothing else.
 
     Parameters
     ----------
@@ -267,10 +256,6 @@ def row_covariance(model):
     Returns
     -------
     ndarray, shape (2, 2)
-
-    Notes
-    -----
-    *Asymptotic*, d -> infinity. Spiked random features have K_bb = c and nothing else.
     """
     h3 = _third(model)
     step, c, gamma = model.step, model.c, model.gamma

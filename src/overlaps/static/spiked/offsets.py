@@ -20,6 +20,11 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
 
     At each s the readout is that of :meth:`SpikedRandomFeatures.solve`, whose least objective e(s) does not fluctuate
     as d -> infinity: the s that training selects is the least of e. (For ridge regression twice this objective.)
+    *Asymptotic*, as the readouts. The objective need not be convex in s: only the lowest of those looked at is refined,
+    to about 1e-6, while training by gradients may end in another minimum. For an odd student and an odd target s and -s
+    are equally good. Cui et al. state that the free energy is stationary in s. With little data the bias that fits the
+    training samples best may well raise the test error. Cui et al. (2024), arXiv:2402.04980, Appendix C.8: (130),
+    (131), and the bound (132).
 
     Parameters
     ----------
@@ -38,17 +43,6 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
     ------
     ValueError
         Fewer than 3 biases, and what the model refuses.
-
-    Notes
-    -----
-    *Asymptotic*, as the readouts. The objective need not be convex in s: only the lowest of those looked at is refined,
-    to about 1e-6, while training by gradients may end in another minimum. For an odd student and an odd target s and
-    -s are equally good. Cui et al. state that the free energy is stationary in s. With little data the bias that fits
-    the training samples best may well raise the test error.
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980, Appendix C.8: (130), (131), and the bound (132).
 
     Examples
     --------

@@ -52,7 +52,9 @@ def one_step(
         A = \sqrt{h_1^{*2} + h_2^*/\alpha_0}, \qquad r = \tau h_1 A, \qquad \gamma = h_1^*/A, \qquad
         c = 1 + \tau^2\,\mathrm{Var}[\sigma']\, h_2^*/\alpha_0
 
-    with tau = eta_tilde / beta for a learning rate eta_tilde d, and tau = eta_tilde for eta_tilde p.
+    with tau = eta_tilde / beta for a learning rate eta_tilde d, and tau = eta_tilde for eta_tilde p. *Asymptotic*: d ->
+    infinity at fixed p/d, n0/d; initial rows uniform on the sphere, initial readout 1/sqrt(p). Cui et al. (2024),
+    arXiv:2402.04980, Result 3.1: (9), (10), (11), (12); derivation in Appendix A.
 
     Parameters
     ----------
@@ -79,14 +81,6 @@ def one_step(
     ------
     ValueError
         A student that is not odd or jumps, a target of nonzero mean, parameters out of range.
-
-    Notes
-    -----
-    *Asymptotic*: d -> infinity at fixed p/d, n0/d; initial rows uniform on the sphere, initial readout 1/sqrt(p).
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980, Result 3.1: (9), (10), (11), (12); derivation in Appendix A.
 
     Examples
     --------

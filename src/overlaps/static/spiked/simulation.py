@@ -125,6 +125,12 @@ def simulate_one_step(
         \hat a &= {\rm argmin}_a \sum_{\mu \le n} \Big(y_\mu - \frac{1}{\sqrt p} \sum_i a_i\, \sigma(w_i \cdot x_\mu)
               \Big)^2 + \lambda |a|^2 \quad \mbox{on fresh samples.}
 
+    *Exact* at finite size; nothing is approximated (with ``alpha0=inf``: Hermite orders up to five in the overlaps of
+    rows, which are 1/sqrt(d)). The theory of :class:`SpikedRandomFeatures` describes this network within 10 % in the
+    settings tested (alpha0 >= 1), better where c - 1 is small, worse where few samples make large steps: it keeps r,
+    gamma and c and drops neuron-dependent features of size 1/sqrt(d) of the gradient. :func:`finite_batch_network` has
+    them all. Cui et al. (2024), arXiv:2402.04980.
+
     Parameters
     ----------
     student, target : callable
@@ -163,26 +169,10 @@ def simulate_one_step(
         Draws are submitted to it; results do not depend on it. Draws that are lost (Ctrl-C, an exception, a dead
         worker) are nan, with a warning, a sentence in ``message`` and ``success=False``; the others are kept.
 
-    Returns
-    -------
-    OneStepRuns
-
     Raises
     ------
     ValueError
         An argument out of range, orthonormal rows with p > d.
-
-    Notes
-    -----
-    *Exact* at finite size; nothing is approximated (with ``alpha0=inf``: Hermite orders up to five in the overlaps of
-    rows, which are 1/sqrt(d)). The theory of :class:`SpikedRandomFeatures` describes this network within 10 % in
-    the settings tested (alpha0 >= 1), better where c - 1 is small, worse where few samples make large steps: it
-    keeps r, gamma and c and drops neuron-dependent features of size 1/sqrt(d) of the gradient.
-    :func:`finite_batch_network` has them all.
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980.
 
     Examples
     --------
@@ -230,6 +220,12 @@ def simulate_srf(
 ) -> "OneStepRuns":
     r"""Spiked random features at finite size: rows r v + sqrt(c) w0, ridge regression of the readout.
 
+    *Exact* at finite size. Draws scatter, and their mean differs from the theory by O(1/d): m^2 E[c mu1^2 + mu2^2]/p
+    and more. With blocks that is the sum over b of m_b^2 E[c_b mu1_b^2 + mu2_b^2]/(rho_b p): blocks of similar
+    spikes, whose mu0 are almost proportional, have m_b of order ten and opposite signs, and the limit is then reached
+    only where this is small against the error (d > 10^4 in bad cases). ``rows="gaussian"`` is not described by the
+    theory where r > 0: fluctuating norms of rows act as one more feature (:func:`gaussian_rows`).
+
     Parameters
     ----------
     model : SpikedRandomFeatures
@@ -239,22 +235,10 @@ def simulate_srf(
     alpha, lam, d, rng, draws, loss, test, progress, executor
         As in :func:`simulate_one_step`.
 
-    Returns
-    -------
-    OneStepRuns
-
     Raises
     ------
     ValueError
         An argument out of range, orthonormal rows with p > d.
-
-    Notes
-    -----
-    *Exact* at finite size. Draws scatter, and their mean differs from the theory by O(1/d): m^2 E[c mu1^2 + mu2^2]/p
-    and more. With blocks that is the sum over b of m_b^2 E[c_b mu1_b^2 + mu2_b^2]/(rho_b p): blocks of similar
-    spikes, whose mu0 are almost proportional, have m_b of order ten and opposite signs, and the limit is then reached
-    only where this is small against the error (d > 10^4 in bad cases). ``rows="gaussian"`` is not described by the
-    theory where r > 0: fluctuating norms of rows act as one more feature (:func:`gaussian_rows`).
 
     Examples
     --------

@@ -99,16 +99,13 @@ class FeatureSpectrum(Record):
         .. math:: \lambda_{\rm out} = n E[\mu_0^2] + \kappa E[t] + E[\mu_0^2 t]/E[\mu_0^2] + o(1), \qquad
                   t(k) = c\,\mu_1^2 + \mu_2^2
 
-        With several blocks mu0 is the strongest of the principal components of sqrt(rho_b) mu0_b(k).
+        With several blocks mu0 is the strongest of the principal components of sqrt(rho_b) mu0_b(k). *Asymptotic*, d ->
+        infinity. In units of (1/n) X^T X this is p E[mu0^2], an eigenvalue of the population.
 
         Returns
         -------
         Outlier
             Mean, and standard deviation sqrt(n Var mu0^2) over samples; None without a spike (r = 0).
-
-        Notes
-        -----
-        *Asymptotic*, d -> infinity. In units of (1/n) X^T X this is p E[mu0^2], an eigenvalue of the population.
         """
         law, n = _Law(self.model, self.alpha), self.alpha * check.count("d", d)
         mu0 = np.sqrt(law.rho)[:, None] * law.features.mu0
@@ -127,16 +124,13 @@ class FeatureSpectrum(Record):
         .. math:: 1 + \kappa\beta c\, V_2(-x) \Big( E[u^2 {\rm den}] - \frac{E[u \mu_0 {\rm den}]^2}
                   {E[\mu_0^2 {\rm den}]} \Big) = 0
 
-        With ``kap``, u = k mu1 + kap dmu0. With orthonormal rows beta c V2 is divided by 1 - beta c V2 Vh1.
+        With ``kap``, u = k mu1 + kap dmu0. With orthonormal rows beta c V2 is divided by 1 - beta c V2 Vh1. *Derived*:
+        in most cases the left side stays close to 1.
 
         Parameters
         ----------
         reach : float
             Largest x looked at, over the upper edge; a bulk without upper edge has nothing above it.
-
-        Notes
-        -----
-        *Derived*: in most cases the left side stays close to 1.
         """
         law = _Law(self.model, self.alpha)
 
@@ -398,6 +392,12 @@ def feature_spectrum(model: Spiked, *, alpha: float, points: int = 400) -> Featu
     .. math:: \frac1p {\rm tr}\,(X^\top X/p + \lambda)^{-1} \to V_2(\lambda), \qquad
               \rho(x) = \frac1\pi\,{\rm Im}\, V_2(-x - i0)
 
+    *Asymptotic*, d -> infinity. The equations of V1 and V2 are solved at real x by Newton's method, followed from the
+    complex plane: no smoothing parameter. Edges are double roots of the real equations. Where the bulk has no upper
+    edge, single samples of large k make its tail, whose density is resolved worse: ``mass`` tells how well. Cui et al.
+    (2024), arXiv:2402.04980, Appendix F, (189), (190); their outlier (191) is p E[mu0^2] in units of the covariance,
+    here with the next order (:meth:`FeatureSpectrum.outlier`).
+
     Parameters
     ----------
     model : SpikedRandomFeatures
@@ -407,25 +407,10 @@ def feature_spectrum(model: Spiked, *, alpha: float, points: int = 400) -> Featu
     points : int
         Size of the grid on each interval of the bulk.
 
-    Returns
-    -------
-    FeatureSpectrum
-
     Raises
     ------
     ValueError
         alpha that is not positive.
-
-    Notes
-    -----
-    *Asymptotic*, d -> infinity. The equations of V1 and V2 are solved at real x by Newton's method, followed from the
-    complex plane: no smoothing parameter. Edges are double roots of the real equations. Where the bulk has no upper
-    edge, single samples of large k make its tail, whose density is resolved worse: ``mass`` tells how well.
-
-    References
-    ----------
-    Cui et al. (2024), arXiv:2402.04980, Appendix F, (189), (190); their outlier (191) is p E[mu0^2] in units of the
-    covariance, here with the next order (:meth:`FeatureSpectrum.outlier`).
 
     Examples
     --------

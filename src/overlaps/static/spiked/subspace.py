@@ -34,6 +34,8 @@ class SpikedSubspace(solving.Solvable):
     The theory is that of :class:`SpikedRandomFeatures` with functions of the projections :math:`k \in R^R` on the
     spikes: the mean activation :math:`\mu_{0,b}(r_b \cdot k)`, the linear part, which is read out along each direction
     by :math:`k_a \mu_{1,b}`, and the part of the target that is linear in each direction orthogonal to the spikes.
+    *Asymptotic*, d -> infinity, and derived here; exact given the conditional Gaussian equivalence. With one direction
+    and one index it is :class:`SpikedRandomFeatures`; directions that carry no spike may be counted among them or not.
 
     Parameters
     ----------
@@ -55,11 +57,6 @@ class SpikedSubspace(solving.Solvable):
     ValueError
         More than three directions, overlaps that orthonormal vectors cannot have, equal blocks, functions with jumps or
         kinks or a mean, parameters out of range.
-
-    Notes
-    -----
-    *Asymptotic*, d -> infinity, and derived here; exact given the conditional Gaussian equivalence. With one direction
-    and one index it is :class:`SpikedRandomFeatures`; directions that carry no spike may be counted among them or not.
 
     Examples
     --------
@@ -118,7 +115,8 @@ class SpikedSubspace(solving.Solvable):
 
         The first step finds F = 0 and :math:`\mu_1 = E\sigma'`: all spikes are multiples of the mean of y x, whatever
         the number of indices. Further steps see what the first ones left; neurons whose readouts t differ move in
-        different directions, at most as many as there are letters.
+        different directions, at most as many as there are letters. *Asymptotic* for spikes, overlaps and c. As after
+        one step, the network has correlations of order 1/sqrt(d) of its rows that the features leave out.
 
         Parameters
         ----------
@@ -135,19 +133,10 @@ class SpikedSubspace(solving.Solvable):
         **options
             ``rows``, ``bias``, as in the class.
 
-        Returns
-        -------
-        SpikedSubspace
-
         Raises
         ------
         ValueError
             Spikes in more than three directions, a student that is not odd, what the class refuses.
-
-        Notes
-        -----
-        *Asymptotic* for spikes, overlaps and c. As after one step, the network has correlations of order 1/sqrt(d) of
-        its rows that the features leave out.
 
         Examples
         --------
