@@ -8,8 +8,10 @@ from . import static, theory
 
 # what is learned
 from ._base.version import __version__ as __version__
+from .activations import rules
 from .activations.activation import Activation
 from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
+from .activations.rule import Rule
 from .compress import compress, compression_error
 from .finite_size import Fluctuations, fluctuations
 
@@ -20,6 +22,7 @@ from .manifold import covariates, latents
 from .manifold.ensemble import CovariatesEnsemble, ManifoldEnsemble
 from .manifold.joint import GaussianCovariates, gaussian_covariates
 from .manifold.model import HiddenManifold, hidden_manifold
+from .models.learner import Learner, learner
 from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import Model, committee_machine, quadratic_network
 
@@ -62,10 +65,12 @@ __all__ = [
     "GaussianMixture",
     "HessianSpectrum",
     "HiddenManifold",
+    "Learner",
     "Linearisation",
     "ManifoldEnsemble",
     "Model",
     "OptimalSchedule",
+    "Rule",
     "Schedule",
     "Spectrum",
     "Stages",
@@ -90,6 +95,7 @@ __all__ = [
     "isotropic",
     "latents",
     "leaky_relu",
+    "learner",
     "linear",
     "linearise",
     "load",
@@ -99,6 +105,7 @@ __all__ = [
     "quadratic",
     "quadratic_network",
     "relu",
+    "rules",
     "save",
     "schedule_gradient",
     "simulate",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -79,6 +79,8 @@ class Activation:
     tolerance: float = 1e-2
     kinks: tuple[float, ...] = ()
     kernels: Kernels | None = None
+
+    learning: ClassVar[Any] = None  # the rule of a model that has no activation, in whose place this one stands
 
     def __post_init__(self):
         if not isinstance(self.name, str):

@@ -63,6 +63,10 @@ class Bound:
         The kernel, where the closure is one that compiled code can call.
     parameters : ndarray
         Numbers that the kernel finds behind w (n,), see ``extended``.
+    period : int
+        Evaluations in compiled code after which Python is to look at the closure; 0 for any number.
+    gradient_rate : float
+        What A, B divided by it are the gradient of eps_g, up to the sign; inf where they are no gradient of it.
     """
 
     error = 0.0
@@ -71,9 +75,15 @@ class Bound:
     kinked = False
     compiled = None
     parameters = NOTHING
+    period = 0
 
     def __init__(self, student, teacher, rule):
         self.student, self.teacher, self.rule = student, teacher, rule
+
+    @property
+    def gradient_rate(self):
+        """The learning rate, because the loss is the error that is recorded."""
+        return self.rule.eta
 
     def __repr__(self):
         return f"{type(self).__name__}({self.student!r}, {self.teacher!r}, K={self.rule.K})"

@@ -402,6 +402,8 @@ def flow_for(L, K, groups=1):
 def tightening(eps_g, S, A, B, eta, sensitive):
     """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling."""
     K, terms = A.shape[0], 0.0
+    if eta == np.inf:  # A and B are no gradient of eps_g
+        return 1.0
     for i in range(K):
         for j in range(K):
             terms += 0.5 * abs(A[i, j] * S[i, j])

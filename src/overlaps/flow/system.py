@@ -172,20 +172,23 @@ class System:
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.
 
-        d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v.
+        d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v. 0 where A, B are no
+        gradient of eps_g.
         """
         _, K, M = self.shape
-        model = self.model
+        model, rate = self.model, self.closure.gradient_rate
+        if rate == np.inf:
+            return 0.0
         gather_groups(dy, self.s, self.p, K, M, model.trains_v, self.dS, self.dw)
         A, B, dS = (x.reshape(self.groups, -1, x.shape[1]) for x in (self.A, self.B, self.dS))
-        change = -(np.sum(A * dS[:, :K, :K]) / 2 + np.sum(B * dS[:, :K, K:])) / model.eta
+        change = -(np.sum(A * dS[:, :K, :K]) / 2 + np.sum(B * dS[:, :K, K:])) / rate
         return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
 
     def tightening(self, y):
         """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""
         eps_g, G = self.close(y), self.groups
         parts = zip(*(np.split(x, G) for x in (self.S, self.A, self.B)), strict=True)
-        return min(tightening(eps_g, *part, self.model.eta, self.sensitive) for part in parts)
+        return min(tightening(eps_g, *part, self.closure.gradient_rate, self.sensitive) for part in parts)
 
     @property
     def polynomial(self):
@@ -259,7 +262,7 @@ def fastest_rate(system):
     system.close(system.pack(start))
     largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, *2 * system.dv.shape))).max()
     bound = system.closure
-    if not bound.by_quadrature and not model.C:
+    if not bound.by_quadrature and not model.C and bound.gradient_rate < np.inf:
         unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
         A, B, C, dv = np.zeros_like(system.A), np.zeros_like(system.B), np.zeros_like(system.C), np.zeros(model.K)
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])

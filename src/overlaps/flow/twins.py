@@ -46,6 +46,8 @@ class Twins:
 
 def twins(model, start):
     """The equal students of a start, or None: those whose overlaps differ by rounding, with equal second layers."""
+    if model.activation.learning is not None:  # a rule need not treat its units alike
+        return None
     K, q = model.K, start.q
     norms = np.einsum("lkk->lk", q)
     same = np.abs(np.abs(q) - norms[:, None]) <= ROUNDING * norms[:, None]  # |q_ij| = q_jj in every block

@@ -225,7 +225,7 @@ def march(iterate, flow, closure, constants, work, control, pace, spectrum, froz
     eps_g), ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of Newton's iteration,
     rounding of its solution, level of eps_g below which steps are smaller).
     """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
     base_rtol, base_atol, least_factor, least_atol, _, _, sensitive = tolerances
     max_step = control[2]
     n, finish, bound = rows.shape[1], place[EVALUATIONS] + budget, clock[BOUND]
@@ -235,7 +235,7 @@ def march(iterate, flow, closure, constants, work, control, pace, spectrum, froz
     while True:
         t, h, order = clock[T], clock[H], place[ORDER]
         least = 10 * (np.nextafter(t, inf) - t)
-        factor = max(tightening(eps_g, work[0], work[2], work[3], eta, sensitive), least_factor)
+        factor = max(tightening(eps_g, work[0], work[2], work[3], gradient, sensitive), least_factor)
         rtol, atol = factor * base_rtol, max(factor * base_atol, least_atol)
         current, again = place[ASKED] == 1, place[ASKED] == 1
         place[ASKED] = 0

@@ -134,7 +134,7 @@ def march(flow, closure, constants, work, control, times, every_step, pace, budg
     max_step, largest overlap, whether students have kinks, level of eps_g).
     """
     rtol, atol, max_step, largest, kinks, level = control
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
     S = work[0]
     n, end, knots = y.size, place[2] + budget, pace[4]
     err5, err3, zero = k[13], k[14], k[15]

@@ -23,7 +23,7 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
               halt, S, w, y, records, nfev, state):  # fmt: skip
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
-    ``rates`` (b, 9) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v;
+    ``rates`` (b, 10) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate;
     ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step);
     ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.  ``records``
     (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over blocks if
@@ -40,9 +40,10 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
     y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((stops.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
-        eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v = rates[b]
+        eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = rates[b]
         constants = (
             K, teacher, eta, eta_v, noise, s[b], p[b], tau[b], decay, decay_v, second_order, trains_v, drift,
+            gradient,
         )  # fmt: skip
         pace = channels, codes, edges, data, knots, kappa, kappa_v, driving
         work = S[b], w[b], A, B, C, dv, dS, dw

@@ -13,7 +13,7 @@ from ..models import factors
 
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
 VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
-CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL])
+CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
 CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
 PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL, types.Tuple([VECTOR, MATRIX, MATRIX, VECTOR])])
@@ -27,7 +27,7 @@ NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step
 @jit(inline=True)
 def close(closure, constants, work, louder, y):
     """Evaluate the closure at y into the work arrays, with ``louder`` times the noise; return eps_g."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
     S, w, A, B, C, dv = work[:6]
     gather_groups(y, s, p, K, B.shape[1], trains_v, S, w)
     return closure(S, w, K, teacher, eta, eta_v, noise * louder, second_order > 0, A, B, C, dv)
@@ -41,7 +41,7 @@ def velocity(flow, closure, constants, pace, work, t, y, dy):
     if there are any, and room: they scale copies of A, B, dv, which keep the numbers of the model, as a factor may be
     zero, and the error control divides.
     """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
     channels, codes, edges, data, knots, kappa, kappa_v, driving = pace
     S, w, Am, Bm, C, dv = work[:6]
     scale, Au, Bu, dvu = driving
@@ -69,16 +69,18 @@ def velocity(flow, closure, constants, pace, work, t, y, dy):
 @jit(bare=True)
 def change_of_eps_g(constants, work, dy):
     """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
+    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
     S, w, Am, Bm, C, dv, dS, dw = work
     M, change = Bm.shape[1], 0.0
+    if gradient == inf:
+        return change
     gather_groups(dy, s, p, K, M, trains_v, dS, dw)
     for i in range(len(Am)):
         row = i + i // K * M  # of the group of A, in S
         for j in range(K):
-            change -= Am[i, j] * dS[row, j] / (2 * eta)
+            change -= Am[i, j] * dS[row, j] / (2 * gradient)
         for m in range(M):
-            change -= Bm[i, m] * dS[row, K + m] / eta
+            change -= Bm[i, m] * dS[row, K + m] / gradient
     if trains_v:
         for i in range(K):
             change -= dv[i] * dw[i] / eta_v

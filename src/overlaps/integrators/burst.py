@@ -46,12 +46,12 @@ class Burst:
 
     def __init__(self, solver, run, largest, level, stops, first_step=None):
         self.solver, self.run, self.first_step = solver, run, first_step or 0.0
-        # rules of quadrature are tested in Python, after every step
-        self.budget = 1 if solver.system.closure.by_quadrature else FIRST
+        self.budget = self.pause(FIRST)
         system, model = solver.system, solver.system.model
         self.constants = (
             model.K, model.teacher_activation.code, model.eta, model.eta_v, model.noise, system.s, system.p,
             np.array(system.source), system.decay, system.decay_v, rates(model)[-1], model.trains_v, model.drift,
+            system.closure.gradient_rate,
         )  # fmt: skip
         self.work = system.S, system.w, system.A, system.B, system.C, system.dv, system.dS, system.dw
         self.control = *solver.asked, float(solver.max_step), largest, bool(model.activation.kinks), level
@@ -88,8 +88,13 @@ class Burst:
             solver.error, solver.nfev = float(self.clock[2]), int(self.place[2])
             solver.y = self.y.copy()
         speed = (solver.nfev - spent) / max(perf_counter() - began, 1e-9)
-        self.budget = 1 if system.closure.by_quadrature else int(np.clip(PATIENCE * speed, 12, LARGEST))
+        self.budget = self.pause(int(np.clip(PATIENCE * speed, 12, LARGEST)))
         return solver.TOO_SMALL_STEP if code == VANISHED else None
+
+    def pause(self, budget):
+        """Evaluations to the next look: rules of quadrature are tested in Python, after every step or now and then."""
+        closure = self.solver.system.closure
+        return 1 if closure.by_quadrature else min(budget, closure.period or budget)
 
     def prepare(self):
         """Arrays that are kept between calls."""

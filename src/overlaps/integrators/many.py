@@ -165,7 +165,8 @@ class _Work:
             check_options(self.solver, options)
         bound = bind(models[0])
         self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
-        by_python = self.kernel is None or callable(stop) or self.solver not in (None, DOP853)
+        watched = self.kernel is None or bound.period > 0  # by Python, now and then
+        by_python = watched or callable(stop) or self.solver not in (None, DOP853)
         every = self.kernel is None or models[0].C > 0
         checked = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
         for model, start in checked.values():
@@ -258,7 +259,8 @@ class _Work:
         records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)
         march_all(
             *self.compiled[groups], first.K, first.teacher_activation.code, first.trains_v,
-            np.array([(*rates(model), model.drift, *model.weight_decay) for model in models]), s, p, tau, controls,
+            np.array([(*rates(x), x.drift, *x.weight_decay, bind(x).gradient_rate) for x in models]),
+            s, p, tau, controls,
             pieces(pace), np.array(stops), places, self.halt, S, w, y, records, nfev, state,
         )  # fmt: skip
         for row, i in enumerate(here):

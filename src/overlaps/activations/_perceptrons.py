@@ -1,0 +1,258 @@
+"""Rules for one student and one teacher in closed form: forces, and closures with the signature of all others.
+
+Derived with Q = J^2, rho = R / sqrt(Q T), theta the angle of the weights, sigma = sgn nu flipped with probability p,
+m = 1 - 2 p. Forces find the numbers of their rule behind theta, closures behind w. Values of the noise are signs.
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+from ..gaussian.rules import graded
+from ..gaussian.shifted import Phi, both, phi
+from ..gaussian.tables import read
+
+U, P = (np.array(x[len(x) // 2 :]) for x in graded(24))  # u > 0, panels that shrink towards 0, where layers lie
+FAR = 10.0  # argument from which the hazard of the normal distribution is a continued fraction
+SMALL = 0.05  # angle below which theta - sin cos loses digits
+DIGITS = 36.0  # of the trapezoid rule, in powers of e
+WIDEST = 6.0  # strip about the real axis that it sees; the normal density grows beyond
+LOGS = 11.9  # |log(s / scale)| where tables of robust rules end
+
+
+@jit(bare=True)
+def sign(x):
+    """1 or -1, 0 at 0."""
+    return 1.0 if x > 0.0 else -1.0 if x < 0.0 else 0.0
+
+
+@jit(bare=True)
+def logistic(x):
+    """1 / (1 + e^-x)."""
+    return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0
+
+
+@jit(bare=True)
+def hazard(x):
+    """phi(x) / Phi(x)."""
+    if x > -FAR:
+        return phi(x) / Phi(x)
+    y = tail = -x
+    for n in range(20, 0, -1):
+        tail = y + n / tail
+    return tail
+
+
+@jit(bare=True)
+def angles(S):
+    """(J, sqrt T, angle, its sine, its cosine)."""
+    c, r = math.sqrt(max(S[0, 0] * S[1, 1] - S[0, 1] * S[0, 1], 0.0)), S[0, 1]
+    theta, size = math.atan2(c, r), math.hypot(c, r)
+    if size == 0.0:
+        return math.sqrt(S[0, 0]), math.sqrt(S[1, 1]), 0.5 * math.pi, 1.0, 0.0
+    return math.sqrt(S[0, 0]), math.sqrt(S[1, 1]), theta, c / size, r / size
+
+
+@jit(bare=True)
+def slack(theta):
+    """What an angle exceeds its sine times cosine by."""
+    if theta < SMALL:
+        square = theta * theta
+        return 2 / 3 * theta * square * (1 - square / 5 * (1 - 2 * square / 21))
+    return theta - math.sin(theta) * math.cos(theta)
+
+
+@jit(bare=True)
+def fill(eta, a, b, c, A, B, C, dv):
+    """A, B, C of one student and one teacher at rate eta; rules without theta."""
+    A[0, 0], B[0, 0], C[0, 0], dv[0] = eta * a, eta * b, eta * eta * c, 0.0
+
+
+@jit
+def wrong(lam, nu, theta):
+    """0/1 error of one student and one teacher."""
+    return 1.0 if lam[0] * nu[0] < 0.0 else 0.0
+
+
+@jit
+def distance(lam, nu, theta):
+    """Half the squared difference of the fields."""
+    return (lam[0] - nu[0]) ** 2 / 2
+
+
+@jit
+def hebb_force(lam, nu, xi, theta, S, F, G):
+    F[0] = xi * sign(nu[0])
+
+
+@jit
+def hebb(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    fill(eta, 0.0, (1 - 2 * w[2]) * math.sqrt(2 / math.pi) / root_t, 1.0, A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def perceptron_force(lam, nu, xi, theta, S, F, G):
+    F[0] = (xi * sign(nu[0]) - sign(lam[0])) / 2
+
+
+@jit
+def perceptron(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    p, one = w[2], 1 / math.sqrt(2 * math.pi)
+    fill(eta, -one / J, (1 - 2 * p) * one / root_t, p + (1 - 2 * p) * angle / math.pi, A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def adatron_force(lam, nu, xi, theta, S, F, G):
+    F[0] = -lam[0] if xi * nu[0] * lam[0] < 0.0 else 0.0
+
+
+@jit
+def adatron(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    p = w[2]
+    m = (1 - 2 * p) / math.pi
+    fill(eta, -p - m * angle, m * J / root_t * sin, J * J * (p + m * slack(angle)), A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def hinge_force(lam, nu, xi, theta, S, F, G):
+    F[0] = sign(nu[0]) if sign(nu[0]) * lam[0] < theta[1] else 0.0
+
+
+@jit
+def hinge(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    h, sin = w[2] / J, max(sin, 1e-300)
+    a = -2 * phi(h) / J * Phi(cos * h / sin)
+    b = 2 * Phi(h / sin) / math.sqrt(2 * math.pi) / root_t
+    fill(eta, a, b, 1 - 2 * both(0.0, -h, cos)[0], A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def logistic_force(lam, nu, xi, theta, S, F, G):
+    label = xi * sign(nu[0])
+    F[0] = label * logistic(-label * lam[0])
+
+
+@jit
+def logistic_sign(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    slope = square = 0.0
+    for i in range(len(U)):
+        up, down = logistic(J * U[i]), logistic(-J * U[i])
+        right = Phi(cos / max(sin, 1e-300) * U[i])
+        slope += 2 * P[i] * up * down
+        square += 2 * P[i] * (right * down * down + (1 - right) * up * up)
+    fill(eta, -slope, 1 / math.sqrt(2 * math.pi) / root_t, square, A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def chance_logistic(nu, theta, p):
+    """Label 1 with probability logistic(beta nu)."""
+    p[0] = logistic(theta[1] * nu[0])
+    p[1] = 1 - p[0]
+
+
+@jit
+def logistic_label_force(lam, nu, xi, theta, S, F, G):
+    F[0] = xi * logistic(-xi * lam[0])
+
+
+@jit(bare=True)
+def step_for(slope):
+    """Step of a trapezoid rule for logistic(slope u) and its normal weight: poles lie at i pi / slope."""
+    strip = min(WIDEST, 0.95 * math.pi / max(slope, 1e-300))
+    return 2 * math.pi * strip / (DIGITS + strip * strip / 2)
+
+
+@jit(bare=True)
+def mean_slope(slope):
+    """E[s'(slope u)] of the logistic function s."""
+    h, total = step_for(slope), 0.0
+    for i in range(int(8.6 / h) + 1):
+        weight = h * phi(i * h) * (1.0 if i == 0 else 2.0)
+        total += weight * logistic(slope * i * h) * logistic(-slope * i * h)
+    return total
+
+
+@jit
+def logistic_logistic(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    steep, square = w[2] * root_t, 0.0
+    h, k = step_for(max(J, abs(steep * cos))), step_for(abs(steep * sin))
+    n, m = int(8.6 / h) + 1, int(8.6 / k) + 1
+    if second_order:  # C = 2 E[s(beta nu) s(-lambda)^2]
+        for i in range(-n, n + 1):
+            down, mean = logistic(-J * i * h), 0.0
+            for j in range(-m, m + 1):
+                mean += k * phi(j * k) * logistic(steep * (cos * i * h + sin * j * k))
+            square += 2 * h * phi(i * h) * down * down * mean
+    fill(eta, -mean_slope(J), w[2] * mean_slope(abs(steep)), square, A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def least_squares_force(lam, nu, xi, theta, S, F, G):
+    F[0] = xi * sign(nu[0]) - lam[0]
+
+
+@jit
+def least_squares(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    b = (1 - 2 * w[2]) * math.sqrt(2 / math.pi) / root_t
+    fill(eta, -1.0, b, 1 - 2 * b * S[0, 1] + S[0, 0], A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def optimal_force(lam, nu, xi, theta, S, F, G):
+    J, root_t, angle, sin, cos = angles(S)
+    label = sign(nu[0])
+    F[0] = J * sin / cos * label * hazard(label * cos * lam[0] / (J * max(sin, 1e-300)))
+
+
+@jit
+def optimal(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    J, root_t, angle, sin, cos = angles(S)
+    H, steep = 0.0, cos / max(sin, 1e-300)
+    for i in range(len(U)):
+        for x in (steep * U[i], -steep * U[i]):
+            H += 2 * P[i] * phi(x) * hazard(x)
+    c = J * J * (sin / cos) ** 2 * H
+    along = cos * c * root_t / J / (J * root_t * sin) ** 2
+    fill(eta, -along * S[0, 1], along * S[0, 0], c, A, B, C, dv)
+    return angle / math.pi
+
+
+@jit
+def residual_force(lam, nu, xi, theta, S, F, G):
+    D, clip = lam[0] - nu[0] - xi, theta[1]
+    F[0] = -sign(D) if clip == 0.0 else -min(max(D, -clip), clip)
+
+
+@jit
+def residual(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Behind w: clip, scale of the law, and the table of (a, E[psi^2]) as functions of log(s / scale)."""
+    square = max(S[0, 0] - 2 * S[0, 1] + S[1, 1], 0.0)
+    x = min(max(math.log(max(square, 1e-300)) / 2 - math.log(w[3]), -LOGS), LOGS)
+    a, c = read(w[4:], 0, x), read(w[4:], 1, x)
+    fill(eta, -a, a, c, A, B, C, dv)
+    return square / 2
+
+
+@jit
+def mean_of_table(table, number, s, u, p):
+    """E[f(asinh(s u))] of a function that a table knows, at each s (n,)."""
+    result = np.zeros(s.size)
+    for i in range(s.size):
+        for j in range(u.size):
+            result[i] += p[j] * read(table, number, math.asinh(s[i] * u[j]))
+    return result

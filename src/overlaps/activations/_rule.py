@@ -1,0 +1,220 @@
+"""The closure of any force, a first-class function: averages over the fields, nodes by nodes.
+
+Behind w (n,) lie HEAD numbers and the arrays that they measure (``packed``): the numbers of the rule, values of the
+noise with their probabilities, planes on which the force breaks, cuts of a continuous noise, and the
+rule of quadrature.
+"""
+
+import math
+
+import numpy as np
+from numba import float64, types
+
+from .._base.jit import compile_once, jit
+from ..gaussian.iterated import cut, nodes
+from ..gaussian.tables import read
+from .bound import CLOSURE
+
+VECTOR, MATRIX = float64[::1], float64[:, ::1]
+FORCE = types.void(VECTOR, VECTOR, float64, VECTOR, MATRIX, VECTOR, VECTOR)  # (lam, nu, xi, theta, S, F, G)
+ERROR = float64(VECTOR, VECTOR, VECTOR)  # (lam, nu, theta)
+CHANCE = types.void(VECTOR, VECTOR, VECTOR)  # (nu, theta, p)
+FUNCTIONS = tuple(types.FunctionType(x) for x in (FORCE, ERROR, CHANCE))
+SIGNATURE = float64(*FUNCTIONS, *CLOSURE.args)
+
+HEAD = 11
+DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
+PANEL = 2.5  # length of panels of a continuous noise, in t = asinh((xi - median) / scale)
+
+
+def packed(numbers, values, chances, by_chance, normal, planes, cuts, law, rule):
+    """One array of all that the kernel needs: see the order in ``rule_closure``."""
+    points, weights, given, width, x, p = rule
+    sizes = numbers.size, values.size, by_chance, normal, len(planes), len(cuts), law.size, given, len(points), x.size
+    parts = numbers, values, chances, planes.ravel(), cuts.ravel(), law, x, p, weights, points.ravel()
+    return np.concatenate([[*sizes, width], *parts])
+
+
+@jit
+def root_of(S, extra):
+    """A root (n + extra, n + extra) of the fields' covariance, and its left inverse; unit variance of extra fields.
+
+    Correlations are decomposed: a student may be much smaller than a teacher.
+    """
+    n = S.shape[0]
+    scaled, root, inverse = np.empty((n, n)), np.zeros((n + extra, n + extra)), np.zeros((n + extra, n))
+    for i in range(n):
+        for j in range(n):
+            sizes = S[i, i] * S[j, j]
+            scaled[i, j] = S[i, j] / math.sqrt(sizes) if sizes > 0.0 else 0.0
+    values, vectors = np.linalg.eigh(scaled)
+    for a in range(n):
+        if values[a] > DROPPED * values[n - 1]:
+            for i in range(n):
+                size = math.sqrt(S[i, i])
+                root[i, a] = size * vectors[i, a] * math.sqrt(values[a])
+                inverse[a, i] = vectors[i, a] / (size * math.sqrt(values[a])) if size > 0.0 else 0.0
+    for a in range(n, n + extra):
+        root[a, a] = 1.0
+    return root, inverse
+
+
+@jit
+def across(planes, root):
+    """Planes (c, t) of the fields, c . z = t, as planes of z = root u."""
+    m, d = len(planes), root.shape[0]
+    forms, offsets = np.zeros((m, d)), np.zeros(m)
+    for i in range(m):
+        size = 0.0
+        for l in range(d):
+            variance = 0.0
+            for j in range(d):
+                forms[i, j] += planes[i, l] * root[l, j]
+                variance += root[l, j] * root[l, j]
+            size += planes[i, l] * planes[i, l] * variance
+        for j in range(d):
+            forms[i, j] /= math.sqrt(size) if size > 0.0 else 1.0
+        offsets[i] = planes[i, d] / math.sqrt(size) if size > 0.0 else 0.0
+    return forms, offsets
+
+
+@jit
+def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
+    """Nodes of a continuous noise, cut where c . z + t says; return their number."""
+    median, scale, low, high = law[0], law[1], law[2], law[3]
+    for i in range(len(cuts)):
+        place = cuts[i, z.size]
+        for l in range(z.size):
+            place += cuts[i, l] * z[l]
+        places[i] = math.asinh((place - median) / scale)
+    count = 0
+    for k in range(cut(z, 0, cuts, places, low, high, edges) - 1):
+        parts = int(math.ceil((edges[k + 1] - edges[k]) / PANEL))
+        h = (edges[k + 1] - edges[k]) / max(parts, 1)
+        for part in range(parts):
+            for b in range(x.size):
+                t = edges[k] + h * (part + x[b])
+                xs[count] = median + scale * math.sinh(t)
+                ps[count] = h * p[b] * read(law[4:], 0, t)
+                count += 1
+    return count
+
+
+@jit
+def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
+
+    ``force`` fills F and G, which come as zeros.
+    """
+    M, n, at = B.shape[1], S.shape[0], S.shape[0] + HEAD
+    if not w[n] >= 0.0:  # refused
+        A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
+        return np.nan
+    numbers, m, by_chance, extra = int(w[n]), int(w[n + 1]), w[n + 2] > 0.0, int(w[n + 3])
+    d = n + extra
+    theta = np.empty(K + numbers)
+    for k in range(K):
+        theta[k] = w[k]
+    for k in range(numbers):
+        theta[K + k] = w[at + k]
+    at += numbers
+    values, chances = w[at : at + m], w[at + m : at + 2 * m].copy()
+    at += 2 * m
+    rows, cut_rows, size = int(w[n + 4]), int(w[n + 5]), int(w[n + 6])
+    planes = w[at : at + rows * (d + 1)].copy().reshape(rows, d + 1)
+    at += rows * (d + 1)
+    cuts = w[at : at + cut_rows * (n + 1)].copy().reshape(cut_rows, n + 1)
+    at += cut_rows * (n + 1)
+    law = w[at : at + size]
+    given, count, q = int(w[n + 7]), int(w[n + 8]), int(w[n + 9])
+    at += size
+    x, p = w[at : at + q], w[at + q : at + 2 * q]
+    at += 2 * q
+    weights, points = w[at : at + count], w[at + count : at + count * (1 + d)].copy().reshape(count, d)
+    root, inverse = root_of(S, extra)
+    forms, offsets = across(planes, root)
+    points, weights, R = nodes(forms, offsets, points, weights, given, w[n + 10], x, p)
+    root = root @ R.T
+    if cut_rows > 0:
+        m = (int((law[3] - law[2]) / PANEL) + 2 + cut_rows) * q
+        values, chances = np.empty(m), np.empty(m)
+    lam, nu, z, F, G = np.empty(K), np.empty(M), np.empty(d), np.empty(K), np.empty(K)
+    places, edges = np.empty(cut_rows), np.empty(cut_rows + 2)
+    P, g, eps_g = np.zeros((K, d)), np.zeros(K), 0.0
+    for k in range(K):
+        for j in range(K):
+            C[k, j] = 0.0
+    for i in range(len(points)):
+        for a in range(d):
+            z[a] = 0.0
+            for j in range(d):
+                z[a] += root[a, j] * points[i, j]
+        for k in range(K):
+            lam[k] = z[k]
+        for k in range(M):
+            nu[k] = z[K + k]
+        eps_g += weights[i] * error(lam, nu, theta)
+        if by_chance:
+            chance(nu, theta, chances)
+        elif cut_rows > 0:
+            m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
+        for c in range(m):
+            for k in range(K):
+                F[k] = G[k] = 0.0
+            force(lam, nu, z[n] if extra > 0 else values[c], theta, S, F, G)
+            weight = weights[i] * chances[c]
+            for k in range(K):
+                g[k] += weight * G[k]
+                for j in range(d):
+                    P[k, j] += weight * F[k] * points[i, j]
+                if second_order:
+                    for j in range(k, K):
+                        C[k, j] += weight * F[k] * F[j]
+    P = P @ R
+    for k in range(K):
+        dv[k] = eta_v * g[k]
+        for j in range(k, K):
+            C[k, j] = C[j, k] = eta * eta * C[k, j]
+        for i in range(n):
+            total = 0.0
+            for j in range(n):
+                total += P[k, j] * inverse[j, i]
+            if i < K:
+                A[k, i] = eta * total
+            else:
+                B[k, i - K] = eta * total
+    return eps_g
+
+
+@jit
+def no_error(lam, nu, theta):
+    """The error of a rule that records none."""
+    return 0.0
+
+
+@jit
+def no_chance(nu, theta, p):
+    """Probabilities that do not depend on the fields are filled beforehand."""
+
+
+class _Address(types.WrapperAddressProtocol):
+    """A compiled kernel as a pointer: what calls it directly would be optimised together with it, for seconds."""
+
+    def __init__(self, kernel, signature):
+        self.kernel, self.own = kernel, signature
+
+    def __wrapper_address__(self):
+        compiled = self.kernel.overloads[self.own.args]
+        return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+
+    def signature(self):
+        """The signature of the kernel."""
+        return self.own
+
+
+def first_class():
+    """``rule_closure`` as compiled code calls it without being compiled together with it."""
+    if not hasattr(rule_closure, "compile"):
+        return rule_closure
+    compile_once(rule_closure, SIGNATURE)
+    return _Address(rule_closure, SIGNATURE)

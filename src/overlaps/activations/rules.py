@@ -1,0 +1,348 @@
+"""Rules of learning in closed form, for one student and one teacher: perceptrons and robust regression."""
+
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from ..gaussian.rules import graded, legendre
+from ..gaussian.tables import tabulate
+from . import _perceptrons as forms
+from .rule import Rule
+
+__all__ = ["adatron", "hebb", "hinge", "least_squares", "logistic", "optimal", "perceptron", "residual"]
+
+END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)
+LABELS = np.array([1.0, -1.0])
+LAMBDA, NU = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)  # planes on which labels jump
+
+
+def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=(NU,), error=forms.wrong, uses_overlaps=False):
+    name = f"{recipe[0]}({', '.join(f'{x:g}' if isinstance(x, float) else str(x) for x in recipe[1:])})"
+    return Rule(
+        force, K=1, M=1, error=error, noise=noise, breaks=breaks, uses_overlaps=uses_overlaps, name=name,
+        numbers=np.array(numbers, float), closed=kernel, recipe=recipe,
+    )  # fmt: skip
+
+
+def _flipped(kernel, force, flip, breaks):
+    p = check.number("flip", flip, least=0)
+    if p >= 0.5:
+        raise ValueError(f"flip = {flip}; expected a probability below 1/2: from there on labels teach the opposite.")
+    noise = LABELS, np.array([1 - p, p])
+    return _closed(kernel, force, (kernel.__name__, p), [p], noise=noise, breaks=breaks)
+
+
+@cache
+def hebb(flip: float = 0.0) -> Rule:
+    r"""Hebb's rule, :math:`F = \sigma`, with labels sgn nu flipped with probability ``flip``.
+
+    .. math:: A = 0, \quad B = m\sqrt{2/(\pi T)}, \quad C = 1, \quad m = 1 - 2\,\mathrm{flip}
+
+    Parameters
+    ----------
+    flip : float
+        Probability below 1/2 that a label is wrong.
+
+    Returns
+    -------
+    Rule
+        With its closure in closed form, exact; eps_g is the 0/1 error.
+
+    Raises
+    ------
+    ValueError
+        A probability that is none.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.rules.hebb(flip=0.1)
+    hebb(0.1)
+    """
+    return _flipped(forms.hebb, forms.hebb_force, flip, (LAMBDA, NU))
+
+
+@cache
+def perceptron(flip: float = 0.0) -> Rule:
+    r"""Rosenblatt's perceptron, :math:`F = \sigma\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
+
+    .. math:: A = -\frac{1}{\sqrt{2\pi Q}}, \quad B = \frac{m}{\sqrt{2\pi T}}, \quad C = p + m\epsilon
+
+    Parameters
+    ----------
+    flip : float
+        Probability p below 1/2 that a label is wrong.
+
+    Returns
+    -------
+    Rule
+        With its closure in closed form, exact; eps_g is the 0/1 error.
+
+    Raises
+    ------
+    ValueError
+        A probability that is none. Models: a student of zero norm.
+
+    References
+    ----------
+    Biehl and Riegler (1994), Europhys. Lett. 28, 525.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.learner(ov.rules.perceptron(), eta=1.0)
+    >>> start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.2]], T=[[1.0]])
+    >>> print(round(ov.solve(model, start, [0, 1e4]).eps_g[-1] * 1e4 ** (1 / 3), 3))
+    0.278
+    """
+    return _flipped(forms.perceptron, forms.perceptron_force, flip, (LAMBDA, NU))
+
+
+@cache
+def adatron(flip: float = 0.0) -> Rule:
+    r"""AdaTron, :math:`F = -\lambda\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
+
+    .. math:: A = -(p + m\epsilon), \quad B = m\sqrt{Q/T}\,\frac{\sin\theta}{\pi}, \quad
+              C = Q\Big(p + \frac m\pi(\theta - \sin\theta\cos\theta)\Big)
+
+    Parameters
+    ----------
+    flip : float
+        Probability p below 1/2 that a label is wrong.
+
+    Returns
+    -------
+    Rule
+        With its closure in closed form, exact; eps_g = theta/pi is the 0/1 error.
+
+    Raises
+    ------
+    ValueError
+        A probability that is none.
+
+    References
+    ----------
+    Biehl and Riegler (1994), Europhys. Lett. 28, 525.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.rules.adatron()
+    adatron(0)
+    """
+    return _flipped(forms.adatron, forms.adatron_force, flip, (LAMBDA, NU))
+
+
+@cache
+def hinge(margin: float = 1.0) -> Rule:
+    r"""Hinge loss, :math:`F = \sigma\,[\sigma\lambda < \mathrm{margin}]` with labels sgn nu.
+
+    Parameters
+    ----------
+    margin : float
+        Distance >= 0 that is asked of every sample; 0 is the perceptron.
+
+    Returns
+    -------
+    Rule
+        With its closure in closed form (C is a bivariate normal probability), exact; eps_g is the 0/1 error.
+
+    Raises
+    ------
+    ValueError
+        A negative margin. Models: a student of zero norm.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.rules.hinge(0.5)
+    hinge(0.5)
+    """
+    k = check.number("margin", margin, least=0)
+    breaks = (LAMBDA, NU, (1.0, 0.0, k), (1.0, 0.0, -k))
+    return _closed(forms.hinge, forms.hinge_force, ("hinge", k), [k], breaks=breaks)
+
+
+@cache
+def logistic(beta: float | None = None) -> Rule:
+    r"""Logistic regression, :math:`F = \sigma\, s(-\sigma\lambda)`, :math:`s(x) = 1/(1 + e^{-x})`.
+
+    .. math:: A = -E[s'(\lambda)], \quad B = \frac{1}{\sqrt{2\pi T}} \ \text{ or } \ \beta\,E[s'(\beta\nu)], \quad
+              C = E[s(-\sigma\lambda)^2]
+
+    Parameters
+    ----------
+    beta : float, optional
+        Labels are 1 with probability s(beta nu); they are sgn nu by default.
+
+    Returns
+    -------
+    Rule
+        With A, B, C by one- and two-dimensional sums that are exact to rounding; eps_g is the 0/1 error.
+
+    Raises
+    ------
+    ValueError
+        A beta that is no number > 0.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.rules.logistic(beta=1.5)
+    logistic(1.5)
+    """
+    if beta is None:
+        noise = np.ones(1), np.ones(1)
+        return _closed(forms.logistic_sign, forms.logistic_force, ("logistic",), [], noise=noise, breaks=(LAMBDA, NU))
+    beta = check.number("beta", beta, above=0)
+    noise = LABELS, forms.chance_logistic
+    return _closed(
+        forms.logistic_logistic, forms.logistic_label_force, ("logistic", beta), [beta], noise=noise,
+        breaks=(LAMBDA, NU),
+    )  # fmt: skip
+
+
+@cache
+def least_squares(flip: float = 0.0) -> Rule:
+    r"""Squared loss on labels, :math:`F = \sigma - \lambda`; labels as in :func:`hebb`.
+
+    .. math:: A = -1, \quad B = m\sqrt{2/(\pi T)}, \quad C = 1 - 2BR + Q
+
+    Parameters
+    ----------
+    flip : float
+        Probability below 1/2 that a label is wrong.
+
+    Returns
+    -------
+    Rule
+        With its closure in closed form, exact; eps_g is the 0/1 error.
+
+    Raises
+    ------
+    ValueError
+        A probability that is none.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.rules.least_squares()
+    least_squares(0)
+    """
+    return _flipped(forms.least_squares, forms.least_squares_force, flip, (LAMBDA, NU))
+
+
+@cache
+def optimal() -> Rule:
+    r"""The force that learns a perceptron fastest, with labels sgn nu; it knows the overlaps.
+
+    .. math:: F = \frac{J\sin\theta}{\rho}\,\sigma\, h\Big(\frac{\sigma\rho\lambda}{J\sin\theta}\Big),
+              \qquad h = \phi/\Phi
+
+    Returns
+    -------
+    Rule
+        Maximises the gain of rho per sample at eta = 1, for isotropic inputs. eps_g is the 0/1 error.
+
+    Raises
+    ------
+    ValueError
+        Of models: R <= 0, where the sign of the first step is a convention.
+
+    References
+    ----------
+    Kinouchi and Caticha (1992), J. Phys. A 25, 6243.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.rules.optimal()
+    optimal()
+    """
+    return _closed(forms.optimal, forms.optimal_force, ("optimal",), [], breaks=(LAMBDA, NU), uses_overlaps=True)
+
+
+def residual(law: Any, clip: float = 0.0) -> Rule:
+    r"""Robust regression, :math:`F = -\psi(\lambda - \nu - \xi)` with :math:`\psi` the residual clipped at +- clip.
+
+    .. math:: -A = B = a = P(|D - \xi| < c), \quad C = E[\psi^2], \qquad D = \lambda - \nu \sim N(0, s^2)
+
+    and with :math:`\psi = \mathrm{sgn}` for clip = 0 (least absolute deviations), a = 2 E[density of xi at D]. As the
+    gradient is the residual times x, clipping it at c sqrt N is this rule.
+
+    Parameters
+    ----------
+    law : frozen continuous distribution of scipy.stats
+        Of the label noise xi; symmetric about 0, such as ``scipy.stats.cauchy(scale=0.5)``.
+    clip : float
+        c >= 0; 0 means the sign of the residual.
+
+    Returns
+    -------
+    Rule
+        With a and C as tables of s, made once, to 1e-12; eps_g = s^2/2, without the noise.
+
+    Raises
+    ------
+    ValueError
+        A law that is none, or not symmetric; a negative clip.
+
+    References
+    ----------
+    Marshall et al. (2025), arXiv:2406.11733 (clipping).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from scipy import stats
+    >>> rule = ov.rules.residual(stats.cauchy(scale=0.5))
+    >>> model = ov.learner(rule, eta=0.4)
+    >>> print(round(ov.closure(model, Q=[[0.8]], R=[[0.5]], T=[[1.2]]).B[0, 0] / 0.4, 10))
+    0.5579109408
+    """
+    clip = check.number("clip", clip, least=0)
+    known = getattr(getattr(law, "dist", None), "name", None)
+    if known is None or not hasattr(law, "pdf"):
+        raise ValueError(
+            f"law = {check.shown(law)}; expected a frozen continuous distribution such as "
+            "scipy.stats.cauchy(scale=0.5)."
+        )
+    x = np.abs(law.ppf([0.6, 0.9, 0.99]))
+    if not np.allclose(law.cdf(-x), law.sf(x), rtol=1e-10) or not np.allclose(law.cdf(x) + law.cdf(-x), 1, rtol=1e-10):
+        raise ValueError(f"law = {known} is not symmetric about 0; expected loc = 0: ov.Rule takes any law.")
+    return _residual(known, tuple(map(float, law.args)), tuple(sorted(law.kwds.items())), clip)
+
+
+@lru_cache(maxsize=64)
+def _residual(name, args, kwds, clip):
+    from scipy import stats  # half a second that only these rules pay
+
+    law = getattr(stats, name)(*args, **dict(kwds))
+    scale = float(law.ppf(0.75))
+    given = tabulate([lambda x, i=i: _given(law, clip, scale, x)[i] for i in (0, 1)], f"the law {name}").data
+    u, p = (np.array(x) for x in graded(72))
+
+    def mean(t, i):
+        s = np.exp(np.where(np.abs(t) <= END, t, np.nan))  # where tables shall end
+        return forms.mean_of_table(given, i, np.ascontiguousarray(s).ravel(), u, p).reshape(t.shape)
+
+    table = tabulate([lambda t, i=i: mean(t, i) for i in (0, 1)], f"the law {name}").data
+    recipe = "residual", f"{name}{args or ''}{dict(kwds) or ''}", clip
+    breaks = [(1.0, -1.0, -1.0, clip), (1.0, -1.0, -1.0, -clip)][: 2 if clip else 1]
+    numbers = [clip, scale, *table]
+    return _closed(
+        forms.residual, forms.residual_force, recipe, numbers, noise=law, breaks=breaks, error=forms.distance
+    )
+
+
+def _given(law, clip, scale, x):
+    """(P(|D - xi| < clip), E[psi^2]) at D = scale sinh x; twice the density and 1 without a clip."""
+    D = scale * np.sinh(np.where(np.abs(x) <= FARTHEST, x, np.nan))
+    if clip == 0:
+        return 2 * law.pdf(D), np.ones_like(D)
+    y, weight = (np.tile(x, 3) for x in legendre(20))
+    y, weight = (np.repeat(np.arange(3), 20) + y) / 3 * clip, weight / 3 * clip
+    beyond = law.sf(D[..., None] + y) + law.cdf(D[..., None] - y)
+    return law.cdf(D + clip) - law.cdf(D - clip), 2 * beyond @ (y * weight)

@@ -1,0 +1,198 @@
+"""Nodes of the iterated piecewise rule: Gaussian variables one after the other, each cut where the integrand breaks.
+
+Breaks are planes a . u = t.  The axis that is integrated first is one that crosses all of them; along it they are
+points, u_d = c . u_<d + t, and where two of these meet, the rest of the integrand breaks: planes of one dimension less.
+Between breaks every integrand is analytic, however close two planes are.
+"""
+
+import math
+
+import numpy as np
+
+from .._base.jit import jit
+
+REACH = 8.6  # standard deviations: 8e-18 of the probability lies beyond
+EQUAL = 1e-12  # distance of two breaks that are one
+FAINT = 1e-18  # weight of a node, of all, below which it is left out: those beyond the reach lose more
+ANGLES = 48  # directions that are tried in the plane
+SIGNED = 8  # planes of which all signed sums of normals are tried
+
+
+@jit
+def axis_across(a, m):
+    """The unit vector e with the largest min_i |a_i . e| among signed sums of the unit normals a (m, d)."""
+    d = a.shape[1]
+    best, e, trial = -1.0, np.zeros(d), np.zeros(d)
+    e[d - 1] = 1.0
+    trials = ANGLES if d == 2 else 2 ** (min(m, SIGNED) - 1)
+    if m == 0 or d == 1:
+        return e
+    for number in range(trials):
+        if d == 2:
+            trial[0], trial[1] = math.cos(math.pi * number / ANGLES), math.sin(math.pi * number / ANGLES)
+        else:
+            for j in range(d):
+                trial[j] = a[0, j]
+                for i in range(1, min(m, SIGNED)):
+                    trial[j] += a[i, j] * (1.0 if number >> (i - 1) & 1 else -1.0)
+        size = 0.0
+        for j in range(d):
+            size += trial[j] * trial[j]
+        least = 1.0
+        for i in range(m):
+            along = 0.0
+            for j in range(d):
+                along += a[i, j] * trial[j]
+            least = min(least, abs(along) / math.sqrt(size)) if size > EQUAL else 0.0
+        if least > best:
+            best = least
+            for j in range(d):
+                e[j] = trial[j] / math.sqrt(size)
+    return e
+
+
+@jit
+def turn(x, rows, e):
+    """Reflect the first e.size entries of each row so that e becomes the last axis of these."""
+    d = e.size
+    v = np.copy(e)
+    v[d - 1] -= 1.0
+    size = 0.0
+    for j in range(d):
+        size += v[j] * v[j]
+    if size < 1e-300:
+        return
+    for i in range(rows):
+        along = 0.0
+        for j in range(d):
+            along += x[i, j] * v[j]
+        for j in range(d):
+            x[i, j] -= 2.0 * along / size * v[j]
+
+
+@jit
+def insert(a, t, m, row, offset, d, plane):
+    """Add the plane row . u = offset, with a unit normal, or the break u = row . u + offset; return their number."""
+    size = 0.0
+    for j in range(d):
+        size += row[j] * row[j]
+    size = math.sqrt(size) if plane else 1.0
+    if plane and size < EQUAL:
+        return m
+    for i in range(m):
+        for sign in (1.0, -1.0):
+            gap = abs(sign * offset / size - t[i])
+            for j in range(d):
+                gap = max(gap, abs(sign * row[j] / size - a[i, j]))
+            if gap < EQUAL and (plane or sign > 0):
+                return m
+    for j in range(d):
+        a[m, j] = row[j] / size
+    t[m] = offset / size
+    return m + 1
+
+
+@jit
+def levels(planes, offsets, outermost):
+    """Breaks of each variable from the last to number ``outermost``, and the rotation R (d, d), u -> R u.
+
+    Row i of those of variable j, ``starts[j]`` <= i < ``starts[j] + counts[j]``: u_j = breaks[i, :j] . u + at[i].
+    """
+    m, d = planes.shape
+    room, size = 0, m
+    for _ in range(d - outermost):
+        room += size
+        size += size * (size - 1) // 2
+    breaks, at = np.zeros((room, d)), np.zeros(room)
+    starts, counts = np.zeros(d, np.int64), np.zeros(d, np.int64)
+    R = np.eye(d)
+    a, t, m = np.zeros((max(m, 1), d)), np.zeros(max(m, 1)), 0
+    for i in range(len(planes)):
+        m = insert(a, t, m, planes[i], offsets[i], d, True)
+    used = 0
+    for j in range(d - 1, outermost - 1, -1):
+        e = axis_across(a[:m, : j + 1].copy(), m)
+        turn(a, m, e)
+        turn(breaks, used, e)  # of the variables before, which see this one and those that follow
+        columns = R.T.copy()
+        turn(columns, d, e)
+        R = columns.T.copy()
+        later, later_t, more = np.zeros((m + m * (m - 1) // 2 + 1, d)), np.zeros(m + m * (m - 1) // 2 + 1), 0
+        own, own_t, n = breaks[used:], at[used:], 0
+        row = np.zeros(d)
+        for i in range(m):
+            if abs(a[i, j]) < EQUAL:
+                more = insert(later, later_t, more, a[i], t[i], j, True)
+            else:
+                for l in range(j):
+                    row[l] = -a[i, l] / a[i, j]
+                n = insert(own, own_t, n, row, t[i] / a[i, j], j, False)
+        for i in range(n):
+            for k in range(i):
+                for l in range(j):
+                    row[l] = own[i, l] - own[k, l]
+                more = insert(later, later_t, more, row, own_t[k] - own_t[i], j, True)
+        starts[j], counts[j] = used, n
+        used += n
+        a, t, m = later, later_t, more
+    return breaks, at, starts, counts, R
+
+
+@jit
+def cut(u, j, breaks, at, low, high, edges):
+    """Fill ``edges`` with the sorted breaks of variable j at the point u, between the ends; return their number."""
+    n = 1
+    edges[0] = low
+    for i in range(len(at)):
+        place = at[i]
+        for l in range(j):
+            place += breaks[i, l] * u[l]
+        if low < place < high:
+            k = n
+            while k > 1 and edges[k - 1] > place:
+                edges[k] = edges[k - 1]
+                k -= 1
+            edges[k] = place
+            n += 1
+    edges[n] = high
+    return n + 1
+
+
+@jit
+def continued(points, weights, j, breaks, at, width, x, p):
+    """Every point (u_0, ..., u_j-1) with all nodes of u_j: panels of at most this width, the rule (x, p) on [0, 1]."""
+    d, q = points.shape[1], x.size
+    most = len(points) * (int(2 * REACH / width) + 2 + len(at)) * q
+    more, their, edges, n = np.empty((most, d)), np.empty(most), np.empty(len(at) + 2), 0
+    for i in range(len(points)):
+        for k in range(cut(points[i], j, breaks, at, -REACH, REACH, edges) - 1):
+            parts = int(math.ceil((edges[k + 1] - edges[k]) / width))
+            h = (edges[k + 1] - edges[k]) / max(parts, 1)
+            for part in range(parts):
+                for b in range(q):
+                    u = edges[k] + h * (part + x[b])
+                    weight = weights[i] * h * p[b] * math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi)
+                    if weight > FAINT:
+                        for l in range(j):
+                            more[n, l] = points[i, l]
+                        more[n, j] = u
+                        their[n] = weight
+                        n += 1
+    return more[:n], their[:n]
+
+
+@jit
+def nodes(planes, offsets, points, weights, given, width, x, p):
+    """Points (P, d), weights (P,) and the rotation R of a rule for E f(u), u ~ N(0, 1), broken at planes . u = offsets.
+
+    The first ``given`` coordinates come as ``points`` with ``weights``; the others are integrated one after the other.
+    Nodes are those of R u.
+    """
+    d = points.shape[1]
+    if given == d:
+        return points, weights, np.eye(d)
+    breaks, at, starts, counts, R = levels(planes, offsets, given)
+    for j in range(given, d):
+        own = slice(starts[j], starts[j] + counts[j])
+        points, weights = continued(points, weights, j, breaks[own], at[own], width, x, p)
+    return points, weights, R

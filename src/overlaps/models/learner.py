@@ -1,0 +1,112 @@
+"""Students that learn by a rule of their own, in place of the descent of a squared loss."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from .._base import check
+from .._base.types import ArrayLike
+from ..activations.rule import Rule
+from .model import Model
+from .spectrum import Spectrum, isotropic
+
+__all__ = ["Learner", "learner"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Learner(Model):
+    """Students, teachers, inputs, and a :class:`overlaps.Rule`; made by :func:`learner`, which explains it.
+
+    What other models call the second layer, ``v``, is the parameter theta of the rule; ``eta_v`` is its rate.
+    """
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.activation.learning is None or self.activation != self.teacher_activation:
+            raise ValueError("a Learner has a rule in place of its activations; expected ov.learner(rule, ...).")
+        if self.noise:
+            raise ValueError(f"noise = {self.noise:g}; expected 0: the noise of a learner is that of its rule.")
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of learning."""
+        return self.activation.learning
+
+    def __repr__(self):
+        text = super().__repr__()
+        return text.replace(f"{self.activation.name}/{self.activation.name}", self.activation.name, 1)
+
+
+def learner(
+    rule: Rule,
+    *,
+    theta: ArrayLike | None = None,
+    eta: float,
+    eta_theta: float = 0.0,
+    spectrum: Spectrum | None = None,
+    weight_decay: float | tuple[float, float] = 0.0,
+    batch_size: int = 1,
+    gradient_flow: bool = False,
+    constraint: Literal["sphere"] | None = None,
+    drift: float = 0.0,
+) -> Learner:
+    r"""Students that learn by any local rule, on Gaussian inputs.
+
+    .. math:: w_k \mathrel{+}= \eta F_k\, x/\sqrt N, \qquad \theta_k \mathrel{+}= (\eta_\theta/N)\, G_k
+
+    and with A = E[dF/dlambda], B = E[dF/dnu], C = E[F F^T] of :class:`overlaps.Rule` the overlaps follow the flow of
+    every other model of this library.
+
+    Parameters
+    ----------
+    rule : Rule
+        One of :mod:`overlaps.rules`, or ``ov.Rule(force, K=, M=)``.
+    theta : array_like, shape (K,), optional
+        Initial parameters of the rule, zeros by default: a second layer, offsets, or a rate that sees the gradients.
+        They are ``State.v`` and ``traj.v``.
+    eta, eta_theta : float
+        Rates of weights and parameters.
+    spectrum : Spectrum
+        Covariance of x; isotropic by default.
+    weight_decay, batch_size, gradient_flow, constraint, drift
+        As in :func:`overlaps.committee_machine`.
+
+    Returns
+    -------
+    Learner
+        A Model: ``solve``, ``simulate`` and the others take it.
+
+    Raises
+    ------
+    ValueError
+        An argument out of range; the message names it.
+
+    Notes
+    -----
+    Exact for N -> infinity at fixed alpha = steps / N. A and B are the gradient of the recorded error only if the rule
+    descends it: theories of this library that rely on it refuse learners.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.learner(ov.rules.hebb(), eta=1.0)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.0]], R=[[0.0]], T=[[1.0]])
+    >>> print(round(ov.solve(model, start, [0, 100.0]).eps_g[-1], 5))  # arctan(sqrt(pi / 200)) / pi
+    0.03969
+    """
+    check.kind("rule", rule, Rule, "ov.rules.perceptron(), or ov.Rule(force, K=1, M=1)")
+    return Learner(
+        activation=rule.activation,
+        teacher_activation=rule.activation,
+        spectrum=isotropic() if spectrum is None else spectrum,
+        v=np.zeros(rule.K) if theta is None else check.array("theta", theta, (rule.K,)),
+        v_star=np.ones(rule.M),
+        eta=eta,
+        eta_v=check.number("eta_theta", eta_theta, least=0),
+        weight_decay=weight_decay,  # type: ignore[arg-type]  # a pair once it is checked
+        batch_size=batch_size,
+        gradient_flow=gradient_flow,
+        constraint=constraint,
+        drift=drift,
+    )

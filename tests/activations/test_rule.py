@@ -1,0 +1,191 @@
+"""Any force: its closure by quadrature, and what is refused before any step."""
+
+import math
+
+import numpy as np
+import pytest
+from numba import njit
+from scipy import stats
+
+import overlaps as ov
+
+ROOT2 = math.sqrt(2)
+THREE = dict(Q=[[0.9, 0.2], [0.2, 0.7]], R=[[0.3], [-0.1]], T=[[1.1]])
+
+
+def phase(lam, nu, xi, theta, S, F, G):
+    F[0] = -2 * lam[0] * (lam[0] ** 2 - nu[0] ** 2)
+
+
+def quartic(lam, nu, theta):
+    return (lam[0] ** 2 - nu[0] ** 2) ** 2 / 2
+
+
+def offset(lam, nu, xi, theta, S, F, G):
+    delta = math.erf((lam[0] + theta[0]) / ROOT2) - math.erf((nu[0] + 0.7) / ROOT2)
+    slope = math.sqrt(2 / math.pi) * math.exp(-((lam[0] + theta[0]) ** 2) / 2)
+    F[0] = G[0] = -slope * delta
+
+
+def signs(lam, nu, xi, theta, S, F, G):
+    y, vote = np.sign(nu[0]), np.sign(lam[0]) + np.sign(lam[1])
+    for k in range(2):
+        if y * vote < 0 and y * lam[k] < 0:
+            F[k] = y
+
+
+def dropout(lam, nu, xi, theta, S, F, G):
+    mask, out = int(xi), 0.0
+    for k in range(2):
+        out += (mask >> k & 1) / 0.8 * math.erf(lam[k] / ROOT2)
+    for k in range(2):
+        slope = math.sqrt(2 / math.pi) * math.exp(-(lam[k] ** 2) / 2)
+        F[k] = -(mask >> k & 1) / 0.8 * slope * (out - math.erf(nu[0] / ROOT2))
+
+
+def noisy(lam, nu, xi, theta, S, F, G):
+    F[0] = -(lam[0] - nu[0] - 0.3 * xi)
+    G[0] = F[0] ** 2
+
+
+def step(lam, nu, xi, theta, S, F, G):
+    F[0] = np.sign(nu[0]) if lam[0] * nu[0] < 0 else 0.0
+
+
+def squared(lam, nu, xi, theta, S, F, G):
+    F[0] = -(lam[0] - nu[0] - xi)
+
+
+SIGNS = dict(force=signs, K=2, M=1, breaks=[[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
+
+
+def closure(rule, theta=None, **overlaps):
+    overlaps = overlaps or dict(Q=[[0.8]], R=[[0.5]], T=[[1.2]])
+    return ov.closure(ov.learner(rule, eta=1.0, eta_theta=1.0, theta=theta), **overlaps)
+
+
+def test_phase_retrieval():
+    c = closure(ov.Rule(phase, K=1, M=1, error=quartic))
+    np.testing.assert_allclose([c.A[0, 0], c.B[0, 0], c.C[0, 0]], [-2.4, 2, 21.312], rtol=1e-10)
+    assert c.eps_g == pytest.approx((3 * 0.64 - 2 * (0.96 + 0.5) + 3 * 1.44) / 2, rel=1e-10)  # by Wick's theorem
+
+
+def test_offset():
+    c = closure(ov.Rule(offset, K=1, M=1), theta=[0.3])
+    known = [-0.31500907711461, 0.293948905532211, 0.137466986037221, 0.128866326137187]
+    np.testing.assert_allclose([c.A[0, 0], c.B[0, 0], c.C[0, 0], c.dv[0]], known, rtol=0, atol=1e-8)
+
+
+def test_committee_of_signs():
+    c = closure(ov.Rule(**SIGNS), **THREE)
+    np.testing.assert_allclose(c.A, np.tile([-0.238013330947681, -0.18519776877109], (2, 1)), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(c.B, np.full((2, 1), 0.227369449449699), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(c.C, np.full((2, 2), 0.259971574823363), rtol=0, atol=1e-8)
+
+
+def test_dropout():
+    masks = [0, 1, 2, 3], [0.04, 0.16, 0.16, 0.64]
+    c = closure(ov.Rule(dropout, K=2, M=1, noise=masks), **THREE)
+    A = [[-0.263677952882694, -0.356438642875029], [-0.356438642875029, -0.240377565307209]]
+    np.testing.assert_allclose(c.A, A, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(c.B[:, 0], [0.322364952670246, 0.337407804539884], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(c.C[np.triu_indices(2)], [0.468127211, 0.342687356037, 0.452659153], rtol=0, atol=1e-8)
+
+
+def test_normal_noise_is_one_more_field():
+    """Linear regression: A, B = -1, 1, and C = s^2 + sigma^2."""
+    c = closure(ov.Rule(noisy, K=1, M=1, noise="normal"))
+    known = [-1, 1, 0.8 - 1 + 1.2 + 0.09, 0.8 - 1 + 1.2 + 0.09]
+    np.testing.assert_allclose([c.A[0, 0], c.B[0, 0], c.C[0, 0], c.dv[0]], known, rtol=1e-8)
+
+
+def test_scale_of_a_force_is_that_of_eta():
+    scaled = njit(lambda lam, nu, xi, theta, S, F, G: _tripled(lam, nu, xi, theta, S, F, G))
+    one = ov.closure(ov.learner(ov.Rule(step, K=1, M=1, breaks=WEDGE), eta=0.6), Q=[[0.8]], R=[[0.5]], T=[[1.2]])
+    other = ov.Rule(scaled, K=1, M=1, breaks=WEDGE)
+    other = ov.closure(ov.learner(other, eta=0.2), Q=[[0.8]], R=[[0.5]], T=[[1.2]])
+    for x, y in ((one.A, other.A), (one.B, other.B), (one.C, other.C)):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+@njit
+def _tripled(lam, nu, xi, theta, S, F, G):
+    F[0] = 3 * np.sign(nu[0]) if lam[0] * nu[0] < 0 else 0.0
+
+
+WEDGE = [[1, 0, 0], [0, 1, 0]]
+
+
+def not_compilable(lam, nu, xi, theta, S, F, G):
+    F[0] = open("file")
+
+
+def idle(lam, nu, xi, theta, S, F, G):
+    pass
+
+
+def undefined(lam, nu, xi, theta, S, F, G):
+    F[0] = math.sqrt(lam[0])
+
+
+def wrong_chance(nu, theta, p):
+    p[0] = p[1] = 0.7
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(force="hebb"), "force = 'hebb'; expected a function force"),
+        (dict(force=not_compilable), "numba cannot compile force .* Expected force"),
+        (dict(force=idle), "fills neither F nor G"),
+        (dict(force=undefined), "expected finite numbers"),
+        (dict(breaks=[[1, 0]]), r"breaks has shape \(1, 2\); expected rows \(c, t\) of length 3"),
+        (dict(breaks=[[1, 0, 0], [0, 0, 0.3]]), r"breaks\[1\] .* has no coefficients"),
+        (dict(noise=([1, -1], [0.8, 0.3])), "expected probabilities >= 0 that sum to 1"),
+        (dict(noise=([1, -1], [1.2, -0.2])), "expected probabilities >= 0 that sum to 1"),
+        (dict(noise=([1, -1], wrong_chance)), "chance fills .* expected probabilities"),
+        (dict(noise="gauss"), "noise = 'gauss'; expected None, 'normal'"),
+        (dict(noise=([1, -1], [1.0])), "probabilities has shape"),
+        (dict(K=5, M=4), r"K \+ M = 9 fields; expected at most 8"),
+        (dict(error=3.0), "error = 3.0; expected a function"),
+        (dict(tolerance=0.0), "tolerance = 0.0; expected a finite number > 0"),
+    ],
+)
+def test_bad_rules(options, message):
+    with pytest.raises(ValueError, match=message):
+        ov.Rule(**{"force": step, "K": 1, "M": 1, **options})
+
+
+def test_an_undeclared_jump_is_refused_with_the_declaration_that_is_missing():
+    with pytest.raises(ValueError, match=r"do not settle: sizes differ by .* declare breaks=\[...\]"):
+        closure(ov.Rule(step, K=1, M=1))
+    with pytest.raises(ValueError, match="do not settle"):
+        closure(ov.Rule(**{**SIGNS, "breaks": SIGNS["breaks"][:2]}), **THREE)
+
+
+def test_a_force_of_infinite_variance_is_refused():
+    with pytest.raises(ValueError, match=r"second moment .* expected a bounded force: clip="):
+        closure(ov.Rule(squared, K=1, M=1, noise=stats.cauchy(scale=0.5)))
+
+
+def test_theta_of_the_wrong_length():
+    with pytest.raises(ValueError, match=r"theta has shape \(2,\); expected \(1,\)"):
+        ov.learner(ov.rules.hebb(), eta=1.0, theta=[0.1, 0.2])
+
+
+def test_more_fields_by_one_exact_variable():
+    """Four fields with breaks, by Sobol points, against three whose closure is exact: an idle teacher."""
+
+    def with_idle(lam, nu, xi, theta, S, F, G):
+        y, vote = np.sign(nu[0]), np.sign(lam[0]) + np.sign(lam[1])
+        for k in range(2):
+            if y * vote < 0 and y * lam[k] < 0:
+                F[k] = y
+
+    breaks = [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, 0]]
+    overlaps = dict(Q=THREE["Q"], R=[[0.3, 0.1], [-0.1, 0.2]], T=[[1.1, 0.15], [0.15, 0.8]])
+    found = closure(ov.Rule(with_idle, K=2, M=2, breaks=breaks), **overlaps)
+    known = closure(ov.Rule(**SIGNS), **THREE)
+    np.testing.assert_allclose(found.A, known.A, rtol=0, atol=1e-3)  # of 16,384 points
+    np.testing.assert_allclose(found.C, known.C, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(found.B, np.column_stack([known.B, [0, 0]]), rtol=0, atol=1e-3)

@@ -1,0 +1,120 @@
+"""Rules in closed form: against printed numbers, and against the same rule by quadrature of a force written here."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import overlaps as ov
+
+R = ov.rules
+CAUCHY, NORMAL, STUDENT = stats.cauchy(scale=0.5), stats.norm(scale=0.5), stats.t(3, scale=0.6)
+
+# A, B, C at unit rate, Q = .8, R = .5, T = 1.2 (1 for the optimal rule): an oracle that shares nothing with the library
+GOLDEN = {
+    "hebb": (lambda: R.hebb(0.1), 0, 0.5826924963157756, 1),
+    "perceptron": (lambda: R.perceptron(0.1), -0.4460310290381928, 0.2913462481578878, 0.3636244218598319),
+    "adatron": (lambda: R.adatron(0.1), -0.3636244218598319, 0.1788084516844894, 0.2014953116456208),
+    "hinge": (lambda: R.hinge(0.7), -0.4458071604034777, 0.5962391818328545, 0.6616007801304069),
+    "logistic": (lambda: R.logistic(), -0.2132045456225075, 0.3641828101973597, 0.2082381796412325),
+    "logistic labels": (lambda: R.logistic(1.5), -0.2132045456225075, 0.2534307958124037, 0.2324422691915937),
+    "least squares": (lambda: R.least_squares(0.1), -1, 0.5826924963157756, 1.217307503684224),
+    "least deviations": (lambda: R.residual(CAUCHY), -0.5579109407785887, 0.5579109407785887, 1),
+    "clipped normal": (lambda: R.residual(NORMAL, 0.7), -0.4687500140051517, 0.4687500140051517, 0.3329498625622209),
+    "clipped Student": (lambda: R.residual(STUDENT, 0.8), -0.4692268880550101, 0.4692268880550101, 0.4341828875983538),
+    "optimal": (lambda: R.optimal(), -0.5502643297932636, 0.8804229276692218, 0.9684652204361438),
+}
+
+
+def numbers(rule, Q=0.8, R=0.5, T=1.2, **options):
+    c = ov.closure(ov.learner(rule, eta=1.0, **options), Q=[[Q]], R=[[R]], T=[[T]])
+    return np.array([c.A[0, 0], c.B[0, 0], c.C[0, 0]]), c.eps_g
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_numbers(name):
+    make, *known = GOLDEN[name]
+    found, error = numbers(make(), T=1.0 if name == "optimal" else 1.2)
+    np.testing.assert_allclose(found, known, rtol=0, atol=1e-10)
+    if name not in ("optimal", "least deviations", "clipped normal", "clipped Student"):
+        assert error == pytest.approx(0.3295305273247899, abs=1e-14)
+
+
+def hinge(lam, nu, xi, theta, S, F, G):
+    label = 1.0 if nu[0] > 0 else -1.0
+    if label * lam[0] < 0.7:
+        F[0] = label
+
+
+def flipped_adatron(lam, nu, xi, theta, S, F, G):
+    if xi * nu[0] * lam[0] < 0:
+        F[0] = -lam[0]
+
+
+def chance(nu, theta, p):
+    p[0] = 1 / (1 + math.exp(-1.5 * nu[0]))
+    p[1] = 1 - p[0]
+
+
+def regression(lam, nu, xi, theta, S, F, G):
+    F[0] = xi / (1 + math.exp(xi * lam[0]))
+
+
+def clipped(lam, nu, xi, theta, S, F, G):
+    F[0] = -min(max(lam[0] - nu[0] - xi, -0.8), 0.8)
+
+
+WEDGE = [[1, 0, 0], [0, 1, 0]]
+BY_HAND = {
+    "hinge": dict(force=hinge, breaks=[[0, 1, 0], [1, 0, 0.7], [1, 0, -0.7]]),
+    "adatron": dict(force=flipped_adatron, noise=([1, -1], [0.9, 0.1]), breaks=WEDGE),
+    "logistic labels": dict(force=regression, noise=([1, -1], chance)),
+    "clipped Student": dict(force=clipped, noise=STUDENT, breaks=[[1, -1, -1, 0.8], [1, -1, -1, -0.8]]),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=pytest.mark.slow) if x == "clipped Student" else x for x in BY_HAND]
+)
+@pytest.mark.parametrize("Q, r, T", [(0.8, 0.5, 1.2), (2.7, -0.9, 0.6), (1.3, 1.3 * (1 - 1e-6), 1.3)])
+def test_the_same_rule_written_by_hand(name, Q, r, T):
+    """Nearly aligned, too. Relative to the largest entry: A and B grow like 1 / sqrt(1 - rho^2) with rounding of P."""
+    mine = ov.Rule(**{"K": 1, "M": 1, **BY_HAND[name]})
+    known, found = numbers(GOLDEN[name][0](), Q, r, T)[0], numbers(mine, Q, r, T)[0]
+    np.testing.assert_allclose(found, known, rtol=0, atol=1e-8 * max(1, np.max(np.abs(known))))
+
+
+@pytest.mark.parametrize("name", ["hebb", "perceptron", "adatron", "hinge", "logistic", "least squares"])
+def test_drift_at_exact_alignment(name):
+    """Where student and teacher are one, only A + B counts: S has one direction, and any left inverse serves."""
+    rule = GOLDEN[name][0]()
+    known, found = (numbers(x, 1.3, 1.3, 1.3)[0] for x in (rule, replace(rule, closed=None)))
+    assert found[0] + found[1] == pytest.approx(known[0] + known[1], abs=1e-9)
+    assert found[2] == pytest.approx(known[2], abs=1e-9)
+
+
+def test_optimal_refuses_a_student_that_points_away():
+    with pytest.raises(ValueError, match=r"R = -0\.5 .* expected R > 0"):
+        numbers(R.optimal(), R=-0.5)
+
+
+def test_a_perceptron_needs_a_direction():
+    with pytest.raises(ValueError, match="Q = 0 with the rule perceptron"):
+        numbers(R.perceptron(), Q=0.0, R=0.0)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: R.hebb(0.5), "flip = 0.5; expected a probability below 1/2"),
+        (lambda: R.hinge(-1.0), "margin = -1.0; expected a finite number >= 0"),
+        (lambda: R.logistic(0.0), "beta = 0.0; expected a finite number > 0"),
+        (lambda: R.residual(stats.norm(loc=1.0)), "not symmetric about 0"),
+        (lambda: R.residual("cauchy"), "frozen continuous distribution"),
+    ],
+)
+def test_wrong_numbers_of_rules(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
