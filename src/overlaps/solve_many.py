@@ -101,7 +101,7 @@ def solve_many(
     controls: dict[str, Any] = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks}
     controls |= {"progress": progress, "schedule": schedule}
     found = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
-    batch = Batch(**found._asdict())
+    batch = Batch(**vars(found))
     lost = np.flatnonzero(~batch.success)
     if lost.size:
         warnings.warn(

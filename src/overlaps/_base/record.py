@@ -24,7 +24,12 @@ def read_only(array):
 
 
 class Record:
-    """Base of the frozen dataclasses: two records are equal when all their fields are."""
+    """Base of the frozen dataclasses: two records are equal when all their fields are, and ``shows`` is their text."""
+
+    shows: ClassVar[str] = ""  # in the notation of ``str.format``, of the record 0
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.shows.format(self)})"
 
     def __eq__(self, other):
         if type(self) is not type(other):

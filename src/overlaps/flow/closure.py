@@ -1,6 +1,7 @@
 """The closure of a model: order parameters -> A, B, C, dv and eps_g."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -43,8 +44,7 @@ class Closure(Record):
     eps_g: float
     f: np.ndarray | None = None
 
-    def __repr__(self):
-        return f"Closure(K={self.B.shape[0]}, M={self.B.shape[1]}, eps_g={self.eps_g:.6g})"
+    shows: ClassVar[str] = "K={0.B.shape[0]}, M={0.B.shape[1]}, eps_g={0.eps_g:.6g}"
 
 
 def closure(

@@ -3,7 +3,8 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -30,30 +31,6 @@ from .run import DIVERGED, reached
 CHUNK = 64  # trajectories that a thread takes at a time, at most
 FINISHED = 1  # what ``march_all`` says of a trajectory that is done; 0 and 2 are left to Python
 ONE_BY_ONE = ("late", "certify")
-
-
-class Solutions(NamedTuple):
-    """What a Batch is made of; ``records`` (b, n, size + 1) and ``ends`` (b, size + 1) are packed, with an error."""
-
-    models: Any
-    alpha: Any
-    records: Any
-    ends: Any
-    end: Any
-    start_v: Any
-    tau: Any
-    T: Any
-    success: Any
-    message: Any
-    nfev: Any
-    method: Any
-    solver: Any
-    rtol: float
-    atol: float
-    blocks: bool
-    schedule: Any
-    h: Any = None
-    nu: Any = None
 
 
 def evolve_many(
@@ -304,7 +281,7 @@ class _Work:
         self.success[i], self.message[i], self.state[i] = success, message, FINISHED
 
     def solutions(self, schedule):
-        """What a Batch is made of; where every trajectory failed there is none."""
+        """The fields of a Batch; where every trajectory failed there is none."""
         if len(self.errors) == len(self.models):
             error = self.errors[0]
             kind = ValueError if isinstance(error, ValueError) else RuntimeError
@@ -313,12 +290,13 @@ class _Work:
         if all(x is self.starts[0] for x in self.starts):
             different = self.starts[:1]
         names = ["v", "tau", "T"] if different[0].h is None else ["v", "tau", "T", "h", "nu"]
-        stacked = (np.array([getattr(x, name) for x in different]) for name in names)
-        v, tau, T, *classes = (np.broadcast_to(x, (n, *x.shape[1:])) for x in stacked)
-        return Solutions(
-            tuple(self.models), self.times[self.skipped :], self.records, self.ends, self.end, v, tau, T, self.success,
-            tuple(self.message), self.nfev, tuple(self.method), tuple(self.solvers), self.rtol, self.atol, self.blocks,
-            schedule, *classes,
+        stacked = {name: np.array([getattr(x, name) for x in different]) for name in names}
+        constants = {name: np.broadcast_to(x, (n, *x.shape[1:])) for name, x in stacked.items()}
+        return SimpleNamespace(
+            models=tuple(self.models), alpha=self.times[self.skipped :], records=self.records, ends=self.ends,
+            end=self.end, start_v=constants.pop("v"), **constants, success=self.success, message=tuple(self.message),
+            nfev=self.nfev, method=tuple(self.method), solver=tuple(self.solvers), rtol=self.rtol, atol=self.atol,
+            blocks=self.blocks, schedule=schedule,
         )  # fmt: skip
 
 

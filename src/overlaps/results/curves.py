@@ -16,8 +16,60 @@ from ..models.start import OVERFLOW
 from ..models.state import gram
 
 
+class Views(Record):
+    """What results give for keeping and looking: a file, labelled arrays, a table, a picture."""
+
+    _labels: ClassVar[str] = "from_curves"  # which of the functions in ``labelled`` and ``plotting``
+    _picture: ClassVar[str] = "plot"
+
+    def save(self, path: PathLike) -> None:
+        """Write one ``.npz`` file with the arrays, the model's parameters and the version.
+
+        :func:`overlaps.load` reads it. The file appears complete at ``path``, or not at all.
+        """
+        from .files import save
+
+        save(self, path)
+
+    def to_xarray(self) -> Any:
+        """Label the arrays by alpha, run and units; see :func:`overlaps.results.labelled.from_curves`.
+
+        Needs the extra ``overlaps[xarray]``.
+        """
+        from . import labelled
+
+        return getattr(labelled, self._labels)(self)
+
+    def to_pandas(self) -> Any:
+        """One row for each record (and run); see :func:`overlaps.results.labelled.frame`.
+
+        Needs the extra ``overlaps[pandas]``.
+        """
+        from .labelled import frame
+
+        return frame(self)
+
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """Draw eps_g and the overlaps against alpha; see :func:`overlaps.results.plotting.plot`.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or pair of Axes, optional
+            Where to draw: a pair for eps_g and overlaps, or one Axes for eps_g only.
+        **style
+            Passed to matplotlib, e.g. ``marker="o"``.
+
+        Returns
+        -------
+        The axes, so that another result can be drawn on top: ``ax = traj.plot(); runs.plot(ax=ax)``.
+        """
+        from . import plotting
+
+        return getattr(plotting, self._picture)(self, ax=ax, **style)
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Curves(Record):
+class _Curves(Views):
     """What the records of solutions and of runs share: parameters, how it ended, and what follows from Q, R, T, v."""
 
     model: Model
@@ -99,51 +151,6 @@ class _Curves(Record):
         rows = {"model": self.model} | runs | {"alpha": f"{self.alpha[0]:g} … {self.alpha[-1]:g}"}
         rows |= {"method": self.method, "eps_g": html.curve(self.alpha, mean), "": self.message}
         return html.table(type(self).__name__, rows)
-
-    def save(self, path: PathLike) -> None:
-        """Write one ``.npz`` file with the arrays, the model's parameters and the version.
-
-        :func:`overlaps.load` reads it. The file appears complete at ``path``, or not at all.
-        """
-        from .files import save
-
-        save(self, path)
-
-    def to_xarray(self) -> Any:
-        """Label the arrays by alpha, run and units; see :func:`overlaps.results.labelled.from_curves`.
-
-        Needs the extra ``overlaps[xarray]``.
-        """
-        from .labelled import from_curves
-
-        return from_curves(self)
-
-    def to_pandas(self) -> Any:
-        """One row for each record (and run); see :func:`overlaps.results.labelled.frame`.
-
-        Needs the extra ``overlaps[pandas]``.
-        """
-        from .labelled import frame
-
-        return frame(self)
-
-    def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw eps_g and the overlaps against alpha; see :func:`overlaps.results.plotting.plot`.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, or pair of Axes, optional
-            Where to draw: a pair for eps_g and overlaps, or one Axes for eps_g only.
-        **style
-            Passed to matplotlib, e.g. ``marker="o"``.
-
-        Returns
-        -------
-        The axes, so that another result can be drawn on top: ``ax = traj.plot(); runs.plot(ax=ax)``.
-        """
-        from .plotting import plot
-
-        return plot(self, ax=ax, **style)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

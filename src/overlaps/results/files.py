@@ -17,19 +17,10 @@ from .._base.version import __version__
 from ..integrators.methods import solver_class
 from ..models import Stages
 from .descriptions import FORMAT, Refused, check_model, described, model_of, models_of, schedule_of, schedule_recipe
+from .fields import FIELDS
 
 __all__ = ["load", "save"]
 
-# shapes of the arrays of results: runs, times, blocks L, units K and M, dimensions N and D; no runs in a Trajectory
-SHAPES = {
-    "alpha": "t", "v": "rtK", "q": "rtLKK", "r": "rtLKM", "Q": "rtKK", "R": "rtKM", "tau": "rLMM", "T": "rMM",
-    "eps_late": "t", "floor_late": "t", "eps_error": "t", "error_Q": "tKK", "error_R": "tKM", "error_v": "tK",
-    "error_eps_g": "t", "error_mean_fields": "tKC",
-    "records": "rtz", "ends": "rz", "end": "r", "start_v": "rK", "success": "r", "nfev": "r",
-    "m": "rtLKC", "h": "rLMC", "nu": "rMC",
-    "test_error": "rt", "test_error_se": "rt", "W": "rKN", "W_star": "rMD", "F": "rND",
-    "final_W": "rKN",
-}  # fmt: skip
 WEIGHTS = {"W", "W_star", "F"}
 BARE = {"State", "FixedPoint"}  # records without a model
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
@@ -297,7 +288,7 @@ def _check_result(result):
             raise TypeError(f"{f.name} = {check.shown(value)}")
         if not isinstance(value, np.ndarray):
             continue
-        letters = SHAPES[f.name] if many else SHAPES[f.name].removeprefix("r")
+        letters = FIELDS[f.name].letters if many else FIELDS[f.name].letters.removeprefix("r")
         shape = tuple(sizes.setdefault(x, n) for x, n in zip(letters, value.shape, strict=False))
         if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != KINDS.get(f.name, "f"):
             raise ValueError(f"{f.name} is of shape {value.shape} and type {value.dtype}")

@@ -12,40 +12,9 @@ import numpy as np
 from .._base.version import __version__
 from ..models import Stages
 from .descriptions import model_from_text, model_text
+from .fields import FIELDS, LABELLED, dims
 
 __all__ = ["frame", "model_of", "from_batch", "from_curves", "from_stages", "from_sweep"]
-
-LONG_NAMES = {
-    "alpha": "learning time, steps / N",
-    "eps_g": "generalisation error",
-    "error": "generalisation error on each task",
-    "eta": "learning rate",
-    "stage": "index of the stage",
-    "task": "index of the stage that learns the task",
-    "test_error": "error on fresh samples",
-    "test_error_se": "standard error of test_error",
-    "Q": "covariance of the student fields",
-    "R": "covariance of student and teacher fields",
-    "v": "second layer of the student",
-    "q": "block overlaps of the students, W P_l W^T / N",
-    "r": "block overlaps of students and teachers, s_l W P_l W*^T / N",
-    "T": "covariance of the teacher fields",
-    "tau": "teacher source, s_l^2 W* P_l W*^T / N",
-    "m": "block overlaps of students and class means, W P_l mu / sqrt N",
-    "mean_fields": "means of the student fields in each class",
-    "h": "block overlaps of teachers and class means, s_l W* P_l mu / sqrt N",
-    "nu": "means of the teacher fields in each class",
-    "label": "labels of the classes",
-    "weight": "probabilities of the classes",
-    "s": "eigenvalues of the input covariance",
-    "p": "weights of the eigenvalues",
-    "success": "whether the integration succeeded",
-    "end": "time of the last record",
-    "nfev": "evaluations of the right-hand side",
-}
-DIMS = {"eps_g": "", "test_error": "", "test_error_se": "", "Q": "kl", "R": "km", "v": "k", "q": "ekl", "r": "ekm"}
-DIMS |= {"m": "ekc", "mean_fields": "kc"}
-CONSTANT_DIMS = {"T": "mn", "tau": "emn", "h": "emc", "nu": "mc"}
 
 
 def _xarray():
@@ -87,11 +56,9 @@ def from_curves(result):
     """
     runs = ("run",) if result.is_ensemble else ()
     blocks = hasattr(result, "q")
-    all_dims = {name: (*runs, "alpha", *dims) for name, dims in DIMS.items()}
-    all_dims |= {name: (*runs, *dims) for name, dims in CONSTANT_DIMS.items()}
     # runs on the hidden manifold have no blocks in common, others no test error
-    known = {name: dims for name, dims in all_dims.items() if getattr(result, name, None) is not None}
-    variables = {name: (dims, getattr(result, name)) for name, dims in known.items()}
+    known = {name: x for name in LABELLED if (x := getattr(result, name, None)) is not None}
+    variables = {name: (dims(name, *runs), x) for name, x in known.items()}
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
@@ -108,7 +75,7 @@ def _dataset(result, variables, coords, of_model):
         attributes["N"] = result.N
     data = _xarray().Dataset(variables, coords, attributes)
     for name in data.variables:
-        data[name].attrs["long_name"] = LONG_NAMES[name]
+        data[name].attrs["long_name"] = FIELDS[name].words
     return data
 
 
@@ -144,7 +111,7 @@ def from_stages(result):
     True
     """
     runs, stages = ("run",) if result.is_ensemble else (), result.model
-    variables = {name: ((*runs, "alpha", *DIMS[name]), getattr(result, name)) for name in ("eps_g", "Q", "R", "v")}
+    variables = {name: (dims(name, *runs), getattr(result, name)) for name in ("eps_g", "Q", "R", "v")}
     errors = np.array([result.error(i) for i in range(len(stages))])
     variables |= {"error": (("task", *runs, "alpha"), errors), "eta": (("alpha",), result.eta)}
     coords = {"alpha": result.alpha, "stage": ("alpha", result.stage), "task": np.arange(len(stages))}
@@ -276,18 +243,18 @@ def from_batch(batch, coords=None):
             f"coordinates of lengths {dict(zip(axes, lengths, strict=True))} for {b} trajectories; expected the axes "
             "of a grid of that many points, or one value for each."
         )
-    dims, shape = (tuple(axes), tuple(lengths)) if grid else (("trajectory",), (b,))
-    if clash := set(axes) & {"alpha", "trajectory", *"klmn", *DIMS, "success", "end", "nfev"}:
+    which, shape = (tuple(axes), tuple(lengths)) if grid else (("trajectory",), (b,))
+    if clash := set(axes) & {"alpha", "trajectory", *"klmn", *LABELLED, "success", "end", "nfev"}:
         raise ValueError(f"{sorted(clash)} are names of coordinates and of what the batch holds; rename the first.")
-    names = {name: ("alpha", *DIMS[name]) for name in ("eps_g", "Q", "R", "v")}
-    if batch.models[0].C:
-        names["mean_fields"] = "alpha", *DIMS["mean_fields"]
-    names |= dict.fromkeys(("success", "end", "nfev"), ())
     variables = {}
-    for name, own in names.items():
+    for name in ("eps_g", "Q", "R", "v", *["mean_fields"] * bool(batch.models[0].C), "success", "end", "nfev"):
         values = getattr(batch, name)
         values = values.astype(np.int8) if name == "success" else values  # netCDF knows no bool
-        variables[name] = (dims + own, values.reshape(shape + values.shape[1:]), {"long_name": LONG_NAMES[name]})
+        variables[name] = (
+            dims(name, *which),
+            values.reshape(shape + values.shape[1:]),
+            {"long_name": FIELDS[name].words},
+        )
     labels = {name: (name if grid else "trajectory", values) for name, values in axes.items()}
     labels |= {"alpha": ("alpha", batch.alpha)}
     return xr.Dataset(variables, labels, {"models": f"{b} x {batch.models[0]}", "version": __version__})

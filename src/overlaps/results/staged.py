@@ -6,21 +6,23 @@ from typing import ClassVar
 import numpy as np
 
 from .._base import check
-from .._base.record import Record, read_only
+from .._base.record import read_only
 from ..models.stages import Stages
-from .curves import Statistics
+from .curves import Statistics, Views
 
 __all__ = ["StagedEnsemble", "StagedTrajectory"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Staged(Record):
+class _Staged(Views):
     """What solutions and runs of Stages share: ``parts`` one after the other, of which the times in alpha are shown."""
 
     model: Stages
     alpha: np.ndarray
     parts: tuple
     is_ensemble: ClassVar[bool] = False
+    _labels: ClassVar[str] = "from_stages"
+    _picture: ClassVar[str] = "plot_stages"
 
     def __post_init__(self):
         self.settle(alpha=read_only(self.alpha))
@@ -127,30 +129,6 @@ class _Staged(Record):
     def method(self):
         """How each of the stages was computed."""
         return "; ".join(dict.fromkeys(part.method for part in self.parts))
-
-    def save(self, path):
-        """Write one ``.npz`` file, as :meth:`overlaps.Trajectory.save` does; :func:`overlaps.load` reads it."""
-        from .files import save
-
-        save(self, path)
-
-    def to_xarray(self):
-        """Label the arrays by alpha, run, task and units; see :func:`overlaps.results.labelled.from_stages`."""
-        from .labelled import from_stages
-
-        return from_stages(self)
-
-    def to_pandas(self):
-        """One row for each record (and run); see :func:`overlaps.results.labelled.frame`."""
-        from .labelled import frame
-
-        return frame(self)
-
-    def plot(self, ax=None, **style):
-        """Draw the errors on all tasks, with the switches, and the overlaps; as :meth:`overlaps.Trajectory.plot`."""
-        from .plotting import plot_stages
-
-        return plot_stages(self, ax=ax, **style)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

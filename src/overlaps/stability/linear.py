@@ -1,6 +1,7 @@
 """The flow linearised around a state: rates, modes, stability."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
@@ -97,11 +98,7 @@ class Linearisation(Record):
         """Modes in R, sum_l dr^l (n, K, M)."""
         return self.dr.sum(axis=1)
 
-    def __repr__(self):
-        return (
-            f"Linearisation({self.unstable} growing modes of {self.dimension}, rate={self.rate:.6g}, "
-            f"residual={self.residual:.1e})"
-        )
+    shows: ClassVar[str] = "{0.unstable} growing modes of {0.dimension}, rate={0.rate:.6g}, residual={0.residual:.1e}"
 
 
 def linearise(model: Model, state: State, *, count: int | None = None) -> "Linearisation":
@@ -178,7 +175,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
         values, vectors = values.real, vectors.real
     residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * derivative.scale)
     dq, rows, dv = _matrices(system, vectors)
-    parts = {f"d{name}": x for name, x in model.parted(rows).items()}
+    parts: dict[str, Any] = {f"d{name}": x for name, x in model.parted(rows).items()}
     return Linearisation(model, system.start, values, dq, dv=dv, residual=residual, floor=floor, dimension=n, **parts)
 
 

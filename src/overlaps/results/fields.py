@@ -1,0 +1,55 @@
+"""The arrays of results by name: the letters of their axes, and what they are; read by files and by labels."""
+
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """Axes: r runs or trajectories, t times, L blocks, K students, M teachers, C classes, N and D inputs and latents.
+
+    A single solution has the same arrays without r. Fields without words stay in files and have no label.
+    """
+
+    letters: str
+    words: str = ""
+
+
+FIELDS = {
+    "alpha": Field("t", "learning time, steps / N"),
+    "eps_g": Field("rt", "generalisation error"),
+    "error": Field("rt", "generalisation error on each task"),
+    "eta": Field("t", "learning rate"),
+    "stage": Field("t", "index of the stage"),
+    "task": Field("", "index of the stage that learns the task"),
+    "test_error": Field("rt", "error on fresh samples"),
+    "test_error_se": Field("rt", "standard error of test_error"),
+    "Q": Field("rtKK", "covariance of the student fields"),
+    "R": Field("rtKM", "covariance of student and teacher fields"),
+    "v": Field("rtK", "second layer of the student"),
+    "q": Field("rtLKK", "block overlaps of the students, W P_l W^T / N"),
+    "r": Field("rtLKM", "block overlaps of students and teachers, s_l W P_l W*^T / N"),
+    "m": Field("rtLKC", "block overlaps of students and class means, W P_l mu / sqrt N"),
+    "mean_fields": Field("rtKC", "means of the student fields in each class"),
+    "T": Field("rMM", "covariance of the teacher fields"),
+    "tau": Field("rLMM", "teacher source, s_l^2 W* P_l W*^T / N"),
+    "h": Field("rLMC", "block overlaps of teachers and class means, s_l W* P_l mu / sqrt N"),
+    "nu": Field("rMC", "means of the teacher fields in each class"),
+    "label": Field("C", "labels of the classes"),
+    "weight": Field("C", "probabilities of the classes"),
+    "s": Field("L", "eigenvalues of the input covariance"),
+    "p": Field("L", "weights of the eigenvalues"),
+    "success": Field("r", "whether the integration succeeded"),
+    "end": Field("r", "time of the last record"),
+    "nfev": Field("r", "evaluations of the right-hand side"),
+}
+FIELDS |= {name: Field("t") for name in ("eps_late", "floor_late", "eps_error", "error_eps_g")}
+FIELDS |= {f"error_{name}": Field(FIELDS[name].letters.removeprefix("r")) for name in ("Q", "R", "v", "mean_fields")}
+FIELDS |= {"W": Field("rKN"), "W_star": Field("rMD"), "F": Field("rND"), "final_W": Field("rKN")}
+FIELDS |= {"records": Field("rtz"), "ends": Field("rz"), "start_v": Field("rK")}
+LABELLED = ("eps_g", "test_error", "test_error_se", "Q", "R", "v", "q", "r", "m", "mean_fields", "T", "tau", "h", "nu")
+
+
+def dims(name, *runs):
+    """Dimensions of an array under the letters of the notation, those of ``runs`` in the place of r."""
+    letters = FIELDS[name].letters.removeprefix("r")
+    named = letters.replace("KK", "kl").replace("MM", "mn").replace("L", "e").lower()
+    return (*runs, *("alpha" if x == "t" else x for x in named))
