@@ -332,6 +332,13 @@ def test_a_trajectory_that_raises_costs_no_other():
     assert batch[0] == alone[0] and batch[2] == alone[1]
 
 
+def test_no_trajectory_begins_where_one_is_refused(monkeypatch):
+    models = [MODEL, MODEL, dataclasses.replace(MODEL, constraint="sphere")]
+    monkeypatch.setattr(overlaps.integrators.many, "run_all", None)
+    with pytest.raises(ValueError, match=r"models\[2\] = .*fixed norm.*unknown to method = 'exponential'"):
+        ov.solve_many(models, MODEL.random_start(N=1200, rng=1), ALPHA, method="exponential")
+
+
 def test_the_exception_of_all_is_raised_with_its_cause():
     start = MODEL.random_start(N=1200, rng=1)
     with pytest.raises(RuntimeError, match="no trajectory succeeded; number 0: ArithmeticError") as caught:

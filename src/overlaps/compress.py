@@ -94,13 +94,8 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     # test: tests/test_compress.py::test_two_thousand_given_weights
     # test: tests/test_compress.py::test_a_horizon_saves_nodes
     # test: tests/test_compress.py::test_many_units_behind_a_plateau_need_more_than_a_few_dozen_nodes
-    check.model(model, classes=True)
+    check.needs(model, "compress")
     state = check.state(state, "state").on(model)
-    if len(model.groups) > 1:
-        raise ValueError(
-            "the classes have variances whose ratios differ between eigenspaces; expected ratios of shape (C, 1): each "
-            "group of eigenspaces would need a rule of its own."
-        )
     width = model.K + model.second_layers.size
     nodes = check.count("nodes", nodes)
     until = None if until is None else check.number("until", until, above=0)

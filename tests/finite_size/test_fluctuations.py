@@ -285,7 +285,7 @@ def test_an_unknown_start_and_a_hidden_manifold_are_refused():
         ov.fluctuations(traj, 100, start="gaussian")
     manifold = ov.hidden_manifold(2, 1, ratio=0.5, eta=0.2)
     path = ov.solve(manifold, manifold.random_start(N=200, rng=1), [0.0, 0.5])
-    with pytest.raises(ValueError, match="hidden manifold"):
+    with pytest.raises(ValueError, match="a teacher of latents, unknown to fluctuations"):
         ov.fluctuations(path, 100)
 
 

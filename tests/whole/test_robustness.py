@@ -517,7 +517,7 @@ TABLE = [
     ("hierarchy of no model", lambda: hierarchy(None), V, ["model = None", "a Model"]),
     ("hierarchy from nowhere", lambda: hierarchy(start=None), V, ["start = None", "a State"]),
     ("hierarchy on the manifold", lambda: hierarchy(MANIFOLD, MANIFOLD.random_start(N=20, rng=1)), V,
-     ["teacher of latents", "overlaps.solve"]),
+     ["teacher of latents", "known to solve"]),
     ("hierarchy in another basis", lambda: hierarchy(basis="best"), V, ["basis = 'best'", "'orthonormal'"]),
     ("hierarchy of too many powers", lambda: hierarchy(machine(1, 1, spectrum=ov.power_law(beta=1.0, L=9)),
      machine(1, 1, spectrum=ov.power_law(beta=1.0, L=9)).random_start(N=90, rng=1), basis="monomial"), V,
@@ -742,7 +742,7 @@ def no_work(monkeypatch):
     for module, *names in (
         ("integrators.run", "_drive"),
         ("simulators.simulate", "_map_runs"),
-        ("sweeps.sweep", "run_here", "run_pool"),
+        ("sweeps.sweep", "run_all"),
         ("static.bayes.student", "train"),
         ("static.bayes.posterior", "leap"),
         ("static.spiked.simulation", "network_draw", "srf_draw"),

@@ -77,21 +77,58 @@ def record(name, value, cls, example=None):
     return kind(name, value, Record.kinds[cls], example or EXAMPLES[cls])
 
 
-def model(value, name="model", *, classes=False):
-    """A Model, and one without classes of inputs unless these are known here."""
-    value = record(name, value, "Model")
-    if value.C and not classes:
-        raise ValueError(
-            f"{name} = {shown(value)}; expected inputs without classes here. Classes are known to solve, simulate, "
-            "compress, linearise, fixed_point, critical_eta and closure; ov.sweep over ov.solve takes many of them."
-        )
+def model(value, name="model"):
+    """A Model."""
+    return record(name, value, "Model")
+
+
+# Who takes models, and what each does not take: whoever is new enters here.
+EVERYONE = "solve", "solve_many", "simulate", "closure", "compress", "linearise", "fixed_point", "critical_eta"
+NOISE, LINEAR = ("fluctuations", "theory.escape"), ("theory.linear.reduce", "theory.linear.seen_again")
+OF_BLOCKS = "theory.plateau.plateau_state", "theory.cayley_hamilton.solve", *LINEAR
+VERBS = *EVERYONE, "hessian", "optimal_schedule", "Stages", "theory.stationary_points", *NOISE, *OF_BLOCKS
+IMPLICIT = "method = 'structured'", "method = 'exponential'"
+UNKNOWN = {  # whether a model has it, in words, and who refuses it
+    "classes": (lambda model: model.C > 0, "inputs in classes", VERBS[len(EVERYONE) :]),
+    "latents": (lambda model: model.latent_teacher, "a teacher of latents", (*NOISE, *OF_BLOCKS)),
+    "sphere": (
+        lambda model: model.constraint is not None,
+        "students of fixed norm (constraint = 'sphere')",
+        ("optimal_schedule", *NOISE, *OF_BLOCKS, *IMPLICIT),
+    ),
+    "drift": (
+        lambda model: model.drift > 0,
+        "teachers that drift (drift > 0)",
+        (*NOISE, OF_BLOCKS[0], *LINEAR, "method = 'reduced'"),
+    ),
+    "trained_v": (lambda model: model.trains_v, "a trained second layer (eta_v > 0)", (OF_BLOCKS[0], *LINEAR)),
+    "flow": (lambda model: model.gradient_flow, "no SGD noise (gradient_flow=True)", NOISE),
+    "decay": (lambda model: any(model.weight_decay), "weight decay (weight_decay > 0)", LINEAR[:1]),
+    "batches": (lambda model: model.batch_size > 1, "batches (batch_size > 1)", LINEAR[:1]),
+    "groups": (
+        lambda model: len(model.groups) > 1,
+        "classes whose variances differ between eigenspaces in their own ways",
+        ("compress", *IMPLICIT),
+    ),
+}
+INSTEAD = (
+    dict.fromkeys(IMPLICIT, " Try 'DOP853', or 'LSODA' of SciPy.")
+    | dict.fromkeys(NOISE, " Simulate: ov.simulate(model, N=, alpha=, rng=, runs=).")
+    | {"method = 'reduced'": " Try 'direct'."}
+)
+
+
+def needs(value, who, name="model"):
+    """A Model that has nothing which ``who`` does not know."""
+    value = model(value, name)
+    there = [(words, refused) for has, words, refused in UNKNOWN.values() if has(value)]
+    for words, refused in there:
+        if who in refused:
+            known = ", ".join(verb for verb in VERBS if all(verb not in refused for _, refused in there))
+            raise ValueError(
+                f"{name} = {shown(value)} has {words}, unknown to {who}; it is known to {known}.{INSTEAD.get(who, '')}"
+            )
     return value
-
-
-def free(model, what):
-    """Refuse students of fixed norm where the equations are those of free ones."""
-    if model.constraint is not None:
-        raise ValueError(f"model has constraint = {model.constraint!r}; {what}.")
 
 
 def state(value, name="start", example=None):

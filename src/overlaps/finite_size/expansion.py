@@ -364,34 +364,14 @@ def checked(trajectory, N):
     """The model of a trajectory whose fluctuations are known, and N."""
     check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
     model = trajectory.model
-    refuse_model(model)
+    check.needs(model, "fluctuations")
     if trajectory.schedule is not None:
         raise ValueError("the trajectory has a schedule; fluctuations are known for constant numbers only. Simulate.")
     if not trajectory.success:
         raise ValueError(f"the trajectory did not succeed ({trajectory.message}); expected one that did.")
-    if model.drift:
-        raise ValueError(
-            f"the teachers drift (drift = {model.drift:g}), which is noise of its own; expected 0. Simulate."
-        )
     if not trajectory[0].sees_inputs:
         raise ValueError("the teacher acts on latents; expected one that acts on the inputs x.")
     return model, checked_size(model, N)
-
-
-def refuse_model(model):
-    """Refuse models whose fluctuations are not those of the closed equations."""
-    if model.latent_teacher:
-        raise ValueError(
-            "model is a hidden manifold, whose weights, features and latents fluctuate together: not covered. Simulate "
-            "realisations."
-        )
-    check.model(model)
-    check.free(model, "its fluctuations keep norms, which the expansion does not know; simulate")
-    if model.gradient_flow:
-        raise ValueError(
-            "the model has gradient_flow=True: no SGD noise; fluctuations need the full closure. Expected "
-            "gradient_flow=False."
-        )
 
 
 def checked_size(model, N):

@@ -113,7 +113,9 @@ def closure(
     >>> ov.closure(model, Q=[[1.0]], R=[[0.5]], T=[[1.0]]).eps_g
     0.5
     """
-    check.model(model, classes=means is not None)
+    check.model(model)
+    if model.C and means is None:
+        raise ValueError("model has inputs in classes; expected means= of the fields in one of them, and its label=.")
     K, M = model.K, model.M
     Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):

@@ -103,7 +103,7 @@ class Jacobian:
 
     def factorised(self, c):
         """1 - c J, with a method ``solve``; O(L) in time and memory."""
-        check.free(self.system.model, "expected free students: on spheres no frame makes the Jacobian diagonal")
+        check.needs(self.system.model, "method = 'structured'")  # on spheres no frame makes the Jacobian diagonal
         return NewtonMatrix(self.rotated, self.unit, c)
 
     def __rmul__(self, c):

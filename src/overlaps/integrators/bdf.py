@@ -6,7 +6,6 @@ import numpy as np
 from scipy.integrate import BDF
 from scipy.sparse import csc_matrix
 
-from .._base import check
 from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
 from ._bdf import STALE
@@ -91,7 +90,6 @@ class StructuredBDF(BDF):
     def __init__(self, fun, t0, y0, t_bound, *, rtol=1e-8, atol=1e-12, **options):
         self.system, self.asked = system_of(fun), (rtol, atol)
         self.shares = self.system.shares
-        check.free(self.system.model, "method = 'structured' expects free students; try 'DOP853', or 'LSODA' of SciPy")
         # order 5 with a local error of tol per step has a global error of order tol^(5/6)
         rtol, atol = max((SHARE * rtol) ** 1.2, LEAST_RTOL), max(atol * rtol**0.2, LEAST_ATOL)
         # an empty sparse Jacobian keeps BDF from allocating a dense identity matrix; ours takes its place below

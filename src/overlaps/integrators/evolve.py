@@ -15,7 +15,7 @@ from ..models.schedule import Pace
 from ..models.start import checked_start
 from ..models.times import output_times
 from .choose import choose_method
-from .methods import check_options, solver_class
+from .methods import check_model, check_options, solver_class
 from .run import integrate
 
 __all__ = ["evolve"]
@@ -50,6 +50,7 @@ def evolve(
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
     check_options(solver, options)
+    check_model(solver, model)
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     keep, close, unpack = np.array, system.close, system.unpack
     if not blocks:

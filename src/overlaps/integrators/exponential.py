@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from scipy.integrate import OdeSolver
 
-from .._base import check
 from ..flow import rotate, rotate_back
 from ..flow.system import system_of
 from ._exponential import advance_blocks
@@ -88,11 +87,6 @@ class ExponentialMidpoint(OdeSolver):
     ):
         super().__init__(fun, t0, y0, t_bound, vectorized)
         self.system = system_of(fun)
-        check.free(self.system.model, "method = 'exponential' expects free students; try 'DOP853', or 'LSODA' of SciPy")
-        if self.system.groups > 1:
-            raise ValueError(
-                "method = 'exponential' expects one set of ratios of variances for all eigenspaces; try 'DOP853'."
-            )
         for name, value in (("max_step", max_step), ("first_step", first_step)):
             if value is not None and not value > 0:
                 raise ValueError(f"{name} = {value!r}; expected a positive number.")

@@ -25,7 +25,7 @@ from .burst import pieces
 from .choose import choose_method
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
-from .methods import check_options, solver_class
+from .methods import check_model, check_options, solver_class
 from .run import DIVERGED, reached
 
 CHUNK = 64  # trajectories that a thread takes at a time, at most
@@ -85,7 +85,7 @@ def paired(models, starts, schedule=None):
     """Lists of models, starts and schedules of equal length; one alone serves all."""
     lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts, schedule)]
     models, starts, schedules = lists
-    for name, values, single in (("models", models, _model), ("starts", starts, check.state)):
+    for name, values, single in (("models", models, check.model), ("starts", starts, check.state)):
         if not values:
             raise ValueError(f"{name} is empty; expected at least one.")
         for i, value in enumerate(values):
@@ -112,10 +112,6 @@ def paired(models, starts, schedule=None):
     return models, starts, schedules
 
 
-def _model(value, name):
-    return check.model(value, name, classes=True)
-
-
 SHAPE = {
     "K": lambda model: model.K,
     "M": lambda model: model.M,
@@ -140,6 +136,8 @@ class _Work:
         self.solver = None if self.automatic else solver_class(method)
         if self.solver is not None:
             check_options(self.solver, options)
+            for i, model in enumerate(models):
+                check_model(self.solver, model, f"models[{i}]")
         bound = bind(models[0])
         self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
         watched = self.kernel is None or bound.period > 0  # by Python, now and then

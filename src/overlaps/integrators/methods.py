@@ -42,6 +42,13 @@ def check_options(method, options):
             check.number(name, value, above=0)
 
 
+def check_model(method, model, name="model"):
+    """Refuse a model that a solver of this library does not know."""
+    for own, cls in OWN.items():
+        if issubclass(method, cls):
+            check.needs(model, f"method = {own!r}", name)
+
+
 def solver_class(method):
     """OdeSolver subclass for a name of ``solve_ivp`` or a class."""
     if isinstance(method, str):

@@ -194,7 +194,7 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     >>> spectrum.bulk.round(12) + 0.0
     array([[0., 0.]])
     """
-    check.model(model)
+    check.needs(model, "hessian")
     if hasattr(state, "alpha") and hasattr(state, "__getitem__"):
         records = [(alpha, state[i]) for i, alpha in enumerate(np.asarray(state.alpha))]
         parts = [_at(model, record, float(alpha)) for alpha, record in records]

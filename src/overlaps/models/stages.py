@@ -72,7 +72,7 @@ class Stages(Record):
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or not list(self.models):
             raise ValueError(f"models = {check.shown(self.models)}; expected a sequence of models, one for each stage.")
-        models = tuple(check.model(model, f"models[{i}]") for i, model in enumerate(self.models))
+        models = tuple(check.needs(model, "Stages", f"models[{i}]") for i, model in enumerate(self.models))
         until = check.array("until", self.until, (len(models),), "One end for each of the models.")
         if until[0] <= 0 or np.any(np.diff(until) <= 0):
             raise ValueError(f"until = {check.shown(until.tolist())}; expected increasing times > 0.")

@@ -164,7 +164,7 @@ def warn_coarse_step(model, N, largest=1.0):
 
 def checked_start(model, start):
     """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
-    model = check.model(model, classes=True)
+    model = check.model(model)
     start = check.state(start).on(model)
     largest = np.max(np.abs(start.S))
     if not largest < OVERFLOW:

@@ -191,7 +191,7 @@ class State(Record):
         ValueError
             Sizes differ from the model's, or overlaps are not positive semi-definite.
         """
-        if (self.L, self.K, self.M) != (check.model(model, classes=True).spectrum.L, model.K, model.M):
+        if (self.L, self.K, self.M) != (check.model(model).spectrum.L, model.K, model.M):
             raise ValueError(
                 f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
@@ -419,7 +419,7 @@ def _check_unseen(state):
 
 def _check_teacher(model):
     """These constructors take overlaps of teachers that act on x."""
-    if check.model(model, classes=True).latent_teacher:
+    if check.model(model).latent_teacher:
         raise ValueError(
             "the teacher acts on the latents, so overlaps with x-space teachers do not determine the state; use "
             "model.limit_start, model.random_start, model.realisation (of a hidden manifold), model.start (of given "

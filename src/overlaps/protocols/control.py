@@ -31,7 +31,7 @@ class Leg:
     """The flow of one model on a fixed grid, and the adjoint of its steps, by :mod:`._adjoint`; compiled if may be."""
 
     def __init__(self, model, start, grid, weights):
-        check.free(model, "expected free students: gradients along schedules are those of the free flow")
+        check.needs(model, "optimal_schedule")
         self.model, self.grid, self.weights = model, grid, weights  # u on the grid = weights @ u at the knots
         self.system = System(model, start)
         self.fastest_rate = fastest_rate(self.system)
@@ -137,7 +137,8 @@ class Control:
 
     def __init__(self, model, start, horizon, knots, objective):
         self.stages: Any = model if isinstance(model, Stages) else None
-        self.model, self.start = check.model(model.models[0] if self.stages else model), check.state(start)
+        self.model = check.needs(model.models[0] if self.stages else model, "optimal_schedule")
+        self.start = check.state(start)
         self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
         self.horizon = horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
         if np.ndim(knots) == 0:

@@ -188,7 +188,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     path = _path(path)
     several = model if isinstance(model, list | tuple) else getattr(model, "models", None)
     for one in several if several is not None else [] if model is None else [model]:
-        check.model(one, classes=True)
+        check.model(one)
     data = _arrays(path)
     try:
         head = json.loads(str(data.pop("header")))

@@ -41,11 +41,8 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     sizes = model.spectrum.block_sizes(N)
     if model.C:
         model.check_size(N)
-    if method == "reduced" and model.drift:
-        raise ValueError(
-            f"method = 'reduced' with drift = {model.drift:g}: teachers that wander leave the frame that it keeps; "
-            "expected 'direct'."
-        )
+    if method == "reduced":
+        check.needs(model, "method = 'reduced'")
     if method == "auto":
         smallest, own = sizes[sizes > 0].min(), model.K + model.second_layers.size
         fits = not (model.drift or keep_weights or dtype == "float32") and smallest > own

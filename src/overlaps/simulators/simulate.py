@@ -208,7 +208,7 @@ def simulate(  # type: ignore[misc]  # what is Recorded is a Model
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
         return _through(model, N, alpha, rng, start, schedule, options | data)
-    check.model(model, classes=True)
+    check.model(model)
     if not isinstance(method, str) or method not in ("auto", *SIMULATORS):
         raise ValueError(f"method = {check.shown(method)}; expected 'auto' or one of {sorted(SIMULATORS)}.")
     if dtype is not None and not (isinstance(dtype, str) and dtype in ("float64", "float32")):

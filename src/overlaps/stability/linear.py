@@ -27,7 +27,7 @@ ZERO = 1e-9  # modulus of an eigenvalue, relative to the Jacobian, that counts a
 
 def bound(model, state):
     """(System, packed y) of a checked state."""
-    check.model(model, classes=True)
+    check.model(model)
     check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
     check_domain(model, model.seen(state), state.v)

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from .._base import check
 from .._base.record import Record
 from .._base.types import Rng
-from ..finite_size.expansion import Coefficients, checked_size, refuse_model, start_covariance
+from ..finite_size.expansion import Coefficients, checked_size, start_covariance
 from ..finite_size.noise import Rule, degree
 from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
@@ -141,7 +141,7 @@ def escape(
     >>> law.modes, round(law.rate, 8)
     (1, 0.076364)
     """
-    refuse_model(check.model(model))
+    check.needs(model, "theory.escape")
     N = checked_size(model, N)
     level, scale = check.number("level", level, above=0), check.number("student_scale", student_scale, least=0)
     points, rng = check.count("points", points, least=64), check.generator(rng)

@@ -306,12 +306,12 @@ def plateau_state(model: Model, start: State) -> State:
     >>> bool(ov.linearise(model, state).residual < 1e-14)
     True
     """
-    check.free(check.model(model), "expected free students: on the plateau they all have the norm that it has")
+    check.needs(model, "theory.plateau.plateau_state")
     codes = model.activation.code, model.teacher_activation.code  # not the names, which anything may have
-    if codes != (erf.code, erf.code) or model.trains_v or np.ptp(model.v) or model.drift:
+    if codes != (erf.code, erf.code) or np.ptp(model.v):
         raise ValueError(
             f"model = {model} with v = {model.v}; expected erf students and teachers (overlaps.erf itself), equal "
-            "v_k > 0, a fixed second layer and no drift."
+            "v_k > 0."
         )
     t = check.state(start).on(model).plain[2]
     T = np.tensordot(model.spectrum.s, t, axes=1)

@@ -146,7 +146,7 @@ def stationary_points(
     >>> [(round(x.eps_g, 6), x.growing) for x in ov.theory.stationary_points(model, starts=30)]
     [(0.0, 0), (0.011611, 1)]
     """
-    if check.model(model).spectrum.L != 1:
+    if check.needs(model, "theory.stationary_points").spectrum.L != 1:
         raise ValueError(
             f"model has L = {model.spectrum.L} eigenvalues of the inputs; expected one. Call ov.fixed_point on guesses "
             "of your own, such as the slowest record of a trajectory."

@@ -389,7 +389,7 @@ START = MODEL.random_start(N=100, rng=0)
         ),
         (
             lambda: linear.reduce(ov.committee_machine(2, 2, eta=0.1, activation=ov.linear, batch_size=2), START),
-            "batch_size = 1",
+            "batch_size > 1",
         ),
     ],
 )

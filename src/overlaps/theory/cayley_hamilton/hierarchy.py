@@ -220,7 +220,7 @@ def solve(
     """
     # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_breakdown_of_powers
     # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_orthonormal_hierarchy_at_64_eigenvalues
-    check.model(model)
+    check.needs(model, "theory.cayley_hamilton.solve")
     start = check.state(start).on(model)
     polynomials = _usable(model, basis, check.count("limit", limit))
     controls = {"method": _general_solver(method), "rtol": rtol, "atol": atol, "stop": stop, "late": False}
@@ -244,9 +244,6 @@ _FAILURE = (
 def _usable(model, name, limit):
     """The basis of that name, unless it is one of powers and too large for float64."""
     L = model.spectrum.L
-    if model.latent_teacher:
-        raise ValueError(f"{model} has a teacher of latents; expected one that acts on x. Use overlaps.solve.")
-    check.free(model, "expected free students; use overlaps.solve")
     if check.choice("basis", name, BASES) in ("monomial", "scaled") and L > limit:
         raise ValueError(
             f"basis = {check.shown(name)} with L = {L} eigenvalues; expected L <= {limit}, where float64 holds them. "

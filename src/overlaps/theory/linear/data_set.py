@@ -149,15 +149,10 @@ class _Problem:
     """A checked model and start in the units of the student's output v w: rates, overlaps per block, c = N/n."""
 
     def __init__(self, model, start, ratio):
-        check.model(model)
-        if model.latent_teacher:
-            raise ValueError(f"{model} has a teacher of latents; expected one of the inputs.")
+        check.needs(model, "theory.linear.seen_again")
         start = check.state(start).on(model)
         if model.K > 1 or model.M > 1 or not model.activation == model.teacher_activation == linear_activation:
             raise ValueError(f"{model}; expected activation=ov.linear for student and teacher, and K = M = 1.")
-        check.free(model, "expected a free student, whose weights are a linear function of the labels")
-        if model.trains_v or model.drift:
-            raise ValueError(f"{model}; expected eta_v = 0 and a teacher that does not drift.")
         self.v, self.v_star = float(start.v[0]), float(model.v_star[0])
         if self.v == 0.0 or self.v_star == 0.0:
             raise ValueError(f"v = {self.v:g}, v_star = {self.v_star:g}; expected second layers that are not zero.")

@@ -314,17 +314,10 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
     >>> round(eta, 10), m0.shape
     (0.4, (1,))
     """
-    check.model(model)
-    if model.latent_teacher:
-        raise ValueError(f"{model} has a teacher of latents, not all of it linear in x. Use ov.solve instead.")
+    check.needs(model, "theory.linear.reduce")
     start = check.state(start).on(model)
     if not (model.activation == model.teacher_activation == linear_activation):
         raise ValueError(f"{model} is not linear; expected activation=ov.linear for student and teacher.")
-    check.free(model, "expected free students, whose sum obeys a linear equation. Use ov.solve instead")
-    if model.trains_v or any(model.weight_decay) or model.batch_size > 1 or model.drift:
-        raise ValueError(
-            f"{model}: expected eta_v = 0, weight_decay = 0, batch_size = 1 and no drift. Use ov.solve instead."
-        )
     q, r, t = start.plain
     v, v_star = start.v, model.v_star
     m0 = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
