@@ -280,17 +280,17 @@ def test_solutions_obey_the_equations_term_by_term():
         assert phi - 1300 * math.log(0.1 + eps) == pytest.approx(point.phi, rel=1e-11)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("nu", [3.7, 60.0])
-def test_a_solution_is_what_its_information_says(nu):
+@pytest.mark.parametrize("selection", ["uninformed", "bayes", "informed"])
+def test_a_solution_is_what_its_information_says(selection):
     """q_i / (1 - q_i) = nu h_i at every solution, with features that are known and others that are not."""
-    problem = teacher(0.7, 9, 0.4, {3: 0.6, 4: 0.3, 2: 0.1})
-    for found in problem.solve(nu=nu).solutions:
-        known = problem.information(found.q)
-        np.testing.assert_allclose(found.q / (1 - found.q), nu * known.h, rtol=1e-9, atol=1e-12)
-        assert known.power == pytest.approx(0.4 + found.eps, rel=1e-9)
+    problem, nu = teacher(0.7, 9, 0.4, {3: 0.6, 4: 0.4}), 14.0
+    found = problem.solve(nu=nu, selection=selection)
+    known = problem.information(found.q)
+    np.testing.assert_allclose(found.q / (1 - found.q), nu * known.h, rtol=1e-9, atol=1e-12)
+    assert known.power == pytest.approx(0.4 + found.eps, rel=1e-9) and 0 < found.k_c < 9
 
 
+@pytest.mark.slow
 def test_selection_against_the_largest_potential():
     """Two features: the free entropy on a grid of 1500^2 overlaps, also where there are several solutions."""
     v2, Delta = np.array([0.52, 0.48]), 0.1
