@@ -35,7 +35,7 @@ def demo(output):
     model = ov.committee_machine(2, 2, activation=ov.erf, eta=1.5)
     start = ov.State.from_overlaps(model, Q=[[0.5, 0.0], [0.0, 0.4]], R=[[0.06, 0.0], [0.0, 0.08]], T=np.eye(2))
     alpha = np.linspace(0, 70, 71)
-    fluct = ov.fluctuations(ov.solve(model, start, alpha), N=1000)
+    fluct = ov.fluctuations(ov.solve(model, start, alpha), N=400)  # normal draws are most of the time: N^2 of them
     sgd = partial(ov.simulate, model, N=fluct.N, alpha=alpha, start=start, method="direct")
     with ThreadPoolExecutor(2) as pool:
         runs = list(pool.map(lambda seed: sgd(rng=seed), range(8)))
@@ -153,7 +153,7 @@ def _simulations(named):
 
 
 EXAMPLES = """
-  python -m overlaps demo               SGD in the band predicted for it, a minute the first time
+  python -m overlaps demo               SGD in the band predicted for it, in seconds
   python -m overlaps run config.toml    one run: trajectory, figure and configuration in a folder
   python -m overlaps info               versions, cores, cache folder: what a report needs
   python -m overlaps warm erf relu      kernels of these students compiled ahead

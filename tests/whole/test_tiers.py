@@ -1,0 +1,246 @@
+"""Kernels that begin as Python: what runs, what is counted, when they are compiled; first calls of fresh processes."""
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numba.core.registry import CPUDispatcher
+
+from overlaps._base import keeping, tiers
+from overlaps._base.jit import jit
+
+# in one process: kernels of the tests' own --------------------------------------------------------------------------
+
+
+def _inverse(x):
+    return 1.0 / x
+
+
+def _twice_inverse(x):
+    return 2.0 * inverse(x)
+
+
+inverse = jit(_inverse)
+
+
+def cheap(*_):
+    return 0.1
+
+
+@pytest.fixture
+def patient(tmp_path, monkeypatch):
+    """The state of a fresh process with an empty cache."""
+    monkeypatch.setattr(keeping, "folder", lambda: str(tmp_path))
+    monkeypatch.setattr(tiers.spent, "patient", True)
+    monkeypatch.setattr(tiers.spent, "seconds", 0.0)
+    return tmp_path
+
+
+def compiled(kernel):
+    return type(kernel) is CPUDispatcher and len(kernel.signatures) == 1
+
+
+def test_a_cheap_call_runs_as_python_and_is_counted(patient):
+    kernel = jit(_twice_inverse, cost=cheap)
+    assert kernel(0.7) == 2 / 0.7 and kernel(0.3) == 2 / 0.3
+    assert isinstance(kernel, tiers.Cold) and not kernel.signatures and not inverse.signatures
+    assert tiers.spent.seconds == kernel.seconds == 0.2
+
+
+def test_a_form_runs_in_place_of_the_text(patient):
+    kernel = jit(_twice_inverse, cost=cheap, python=lambda x: np.float64(17.0))
+    assert kernel(0.7) == 17.0
+    tiers.settle()
+    assert kernel(0.7) == 2 / 0.7 and compiled(kernel)
+
+
+@pytest.mark.parametrize("reason", ["one call", "all calls", "settled", "found"])
+def test_it_is_compiled_for_good(patient, monkeypatch, reason):
+    if reason == "found":
+        jit(_twice_inverse)(0.7)
+    kernel = jit(_twice_inverse, cost=lambda x: x)
+    if reason == "settled":
+        tiers.settle()
+    if reason == "all calls":
+        monkeypatch.setattr(tiers, "PATIENCE", 0.5)
+        for x in (0.2, 0.2, 0.2):
+            kernel(x)
+            assert isinstance(kernel, tiers.Cold)
+    assert kernel(0.4 if reason == "one call" else 0.2) == 2 / (0.4 if reason == "one call" else 0.2)
+    assert compiled(kernel)
+    assert sum(kernel.stats.cache_hits.values()) == (reason == "found")
+
+
+def test_machine_code_of_other_types_leaves_a_kernel_cold(patient):
+    kernel = jit(_twice_inverse, cost=cheap)
+    kernel.compile((tiers.typeof(2),))
+    assert kernel(0.5) == 4.0 and isinstance(kernel, tiers.Cold)
+    assert kernel(2) == 1.0 and type(kernel) is CPUDispatcher
+
+
+def test_arithmetic_that_python_refuses_is_that_of_machine_code(patient):
+    kernel = jit(_twice_inverse, cost=cheap)
+    assert kernel(0.0) == math.inf and compiled(kernel)
+
+
+def test_a_kernel_survives_pickling(patient):
+    kernel = jit(_twice_inverse, cost=cheap)
+    kernel(0.7)
+    assert pickle.loads(pickle.dumps(kernel))(0.7) == 2 / 0.7
+
+
+# in processes of their own ------------------------------------------------------------------------------------------
+
+START = """
+import hashlib, threading
+import numpy as np, overlaps as ov
+from overlaps._base import compiling, tiers
+
+def digits(*arrays):
+    return hashlib.sha256(b"".join(np.ascontiguousarray(x).tobytes() for x in arrays)).hexdigest()
+
+def two(activation=ov.erf, **rest):
+    m = ov.committee_machine(2, 2, activation=activation, eta=0.5, **rest)
+    return m, ov.State.from_overlaps(m, Q=[[.5, .0], [.0, .4]], R=[[.1, .02], [.03, .12]], T=np.eye(2))
+
+def last(eta):
+    return float(ov.solve(ov.committee_machine(2, 2, eta=eta), two()[1], (0, 3.0)).eps_g[-1])
+
+def power(L=32):
+    m = ov.committee_machine(2, 2, eta=0.2, spectrum=ov.power_law(beta=1.0, L=L))
+    return m, m.random_start(N=100 * L, rng=1)
+"""
+
+
+def words(code, **environment):
+    """What a fresh process prints."""
+    env = {name: value for name, value in (os.environ | environment).items() if value is not None}
+    done = subprocess.run([sys.executable, "-c", START + code], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout.split()
+
+
+@pytest.fixture
+def cold(tmp_path):
+    """Environment of a process with an empty cache."""
+    return dict(OVERLAPS_JIT=None, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_DISABLE_JIT="0")
+
+
+FIRST = {
+    "erf": "*two(), (0, 100.0)",
+    "relu": "*two(ov.relu), (0, 30.0)",
+    "a function": "*two(ov.Activation.from_function(np.sin, np.cos, name='sine'), gradient_flow=True), (0, 5.0)",
+    "power law": "*power(), (0, 1e4)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_curve_compiles_nothing_and_is_right(name, cold):
+    """Within rounding of the compiled one; two such processes give the same bits; estimates are near what was spent."""
+    code = f"""
+from time import process_time
+begin = process_time()
+t = ov.solve({FIRST[name]})
+spent = process_time() - begin
+assert t.success
+print(digits(t.Q, t.R, t.eps_g), compiling.watch.count, tiers.spent.seconds / spent, t.nfev, *t.Q[-1].ravel())
+"""
+    one, two, warm = words(code, **cold), words(code, **cold), words(code, OVERLAPS_JIT="always")
+    assert one[:2] == two[:2] and one[1] == "0" and one[3:] == two[3:]
+    np.testing.assert_allclose([float(x) for x in one[4:]], [float(x) for x in warm[4:]], rtol=0, atol=1e-12)
+    assert abs(int(one[3]) - int(warm[3])) <= 0.01 * int(warm[3])
+    assert 0.25 < float(one[2]) < 4  # sizes stand for seconds of an idle machine of this decade
+
+
+@pytest.mark.slow
+def test_the_import_touches_no_kernel(cold):
+    code = """
+from overlaps._base import jit
+from numba.core.dispatcher import Dispatcher
+from overlaps.flow import flow
+print(compiling.watch.count, tiers.spent.seconds, "_fingerprint" in vars(flow), isinstance(flow, tiers.Cold))
+"""
+    assert words(code, **cold) == ["0", "0.0", "False", "True"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_threads_of_a_cold_process_switch_together(cold):
+    """Eight curves at once, long enough that all go on in compiled code: each is right."""
+    code = """
+from overlaps.integrators.burst import RungeKutta
+RungeKutta.patience, found = 0.2, []
+barrier = threading.Barrier(8)
+def work(i):
+    barrier.wait()
+    found.append(ov.solve(*two(ov.linear), (0, 60.0)))
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert len(found) == 8 and all(t.success for t in found) and compiling.watch.count > 10
+Q = np.array([t.Q[-1] for t in found])
+print(np.ptp(Q, axis=0).max(), *Q[0].ravel())
+"""
+    spread, *Q = map(float, words(code, **cold))
+    assert spread < 1e-12
+    exact = [float(x) for x in words("print(*ov.solve(*two(ov.linear), (0, 60.0)).Q[-1].ravel())")]
+    np.testing.assert_allclose(Q, exact, rtol=0, atol=1e-12)
+
+
+# Every public function that integrates, in threads that begin at once as the first thing in a process.  Each group is a
+# process; what its functions compile, or read from the disk, they do not share.
+GROUPS = {
+    "dop853": [
+        "ov.solve(*two(), (0, 3.0)).eps_g",
+        "ov.solve_many([two()[0]] * 3, two()[1], [0.0, 3.0], threads=2).eps_g",
+    ],
+    "structured": [
+        "ov.solve(*power(), (0, 1e3), method='structured').eps_g",
+        "ov.solve_many([power()[0]] * 3, power()[1], [0.0, 1e3]).eps_g",
+        "ov.fixed_point(two()[0], ov.solve(*two(), (0, 300.0))[-1]).state.q",
+    ],
+    "batch": [
+        "ov.solve_many([power()[0]] * 4, power()[1], [0.0, 1e3], method='DOP853', threads=2).eps_g",
+        "ov.solve(*two(ov.relu), (0, 3.0), certify=True).eps_g",
+    ],
+    "schedules": [
+        "ov.schedule_gradient(*two(), ov.Schedule([0, 2, 4], [1.0, 0.8, 0.5]), 4.0)[1]",
+        "ov.optimal_schedule(*two(), 2.0, knots=4, tol=1e-2).eta",
+        "ov.greedy_schedule(*two(ov.linear), 2.0, knots=4).values",
+    ],
+    "finite size": [
+        "ov.fluctuations(ov.solve(*two(), [0.0, 2.0]), N=1000).std('eps_g')",
+        "ov.simulate(two()[0], N=20, alpha=[0, 2], rng=1, start=two()[1], method='direct').Q",
+        "ov.simulate(power()[0], N=320, alpha=[0, 1], rng=1, method='reduced').Q",
+    ],
+    "sweep": [
+        "ov.sweep(last, {'eta': [.3, .4, .5, .6]}, executor=pool).array()",
+        "ov.solve(*two(ov.tanh), (0, 2.0)).eps_g",
+    ],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("group", GROUPS)
+def test_threads_of_a_fresh_process_find_compiled_code(group, threads):
+    code = f"""
+from concurrent.futures import ThreadPoolExecutor
+pool, n = ThreadPoolExecutor({threads}), {threads}
+barrier = threading.Barrier(n)
+def begin(job, i):
+    barrier.wait()
+    return eval(job)
+for job in {GROUPS[group]!r}:
+    with ThreadPoolExecutor(n) as workers:
+        found = [digits(x) for x in workers.map(lambda i: begin(job, i), range(n))]
+    alone = digits(eval(job))
+    print(len({{*found, alone}}))
+"""
+    assert words(code, OVERLAPS_JIT="always") == ["1"] * len(GROUPS[group])
