@@ -103,25 +103,10 @@ class FeatureMap(Record):
         """f(u), elementwise."""
         return self.function(u)
 
-    @property
-    def a(self):
-        """Mean E[f(u)], which is subtracted from the inputs."""
-        return self.statistics.a
-
-    @property
-    def b(self):
-        """Linear part E[z f(scale z)], z ~ N(0, 1)."""
-        return self.statistics.b
-
-    @property
-    def c(self):
-        """Second moment E[f(u)^2]."""
-        return self.statistics.c
-
-    @property
-    def zeta(self):
-        """Variance of the part of f that is not linear, c - a^2 - b^2."""
-        return self.statistics.zeta
+    a = property(lambda self: self.statistics.a, doc="Mean E[f(u)], which is subtracted from the inputs.")
+    b = property(lambda self: self.statistics.b, doc="Linear part E[z f(scale z)], z ~ N(0, 1).")
+    c = property(lambda self: self.statistics.c, doc="Second moment E[f(u)^2].")
+    zeta = property(lambda self: self.statistics.zeta, doc="Variance of what is not linear in f, c - a^2 - b^2.")
 
     @property
     def named(self):

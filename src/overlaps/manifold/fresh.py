@@ -133,7 +133,7 @@ def warn_of_moments(deviation, law):
             "and eps_g are those of the model's Gaussian fields and do not describe what is learned. Use test_error."
             + see("hidden_manifold", "Mixtures in place of Gaussian latents"),
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

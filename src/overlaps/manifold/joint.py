@@ -10,7 +10,7 @@ from .._base import check
 from .._base.types import ArrayLike, Rng
 from ..compress import compress
 from ..models.model import Model, committee_machine
-from ..models.spectrum import Spectrum, _block_edges
+from ..models.spectrum import Spectrum, block_edges
 from ..models.start import warn_coarse_step
 from ..models.state import State
 from .ensemble import CovariatesEnsemble
@@ -238,7 +238,7 @@ def on_modes(s, U, rest, W, seen):
         q = np.concatenate([q, [unseen @ unseen.T]])
         r, tau = (np.concatenate([part, np.zeros((1, *part.shape[1:]))]) for part in (r, tau))
     order = np.argsort(-s, kind="stable")
-    edges = _block_edges(s[order])
+    edges = block_edges(s[order])
     q, r, tau = (np.add.reduceat(part[order], edges, axis=0) for part in (q, r, tau))
     n, s = np.add.reduceat(p[order], edges), np.add.reduceat((p * s)[order], edges)
     return s / n, n / n.sum(), q, r, tau

@@ -10,7 +10,7 @@ from ..models.state import gram
 from ..simulators.direct import advance, kept_norms
 from ..simulators.plan import Plan, ensemble, plan, starts_of
 from ..simulators.rates import Rates
-from ..simulators.records import follow, sound, stacked
+from ..simulators.records import Blocks, follow, sound, stacked
 from ..simulators.reduced import reduced_run
 from .covariates import gaussian as joint_gaussian
 from .fresh import Pairs, Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
@@ -18,7 +18,7 @@ from .joint import GaussianCovariates, drawn_weights
 from .latents import gaussian
 from .model import HiddenManifold
 from .realisation import second_moments
-from .weights import Weights, _check_inputs, _given_weights, random_weights
+from .weights import Weights, check_inputs, given_weights, random_weights
 
 __all__ = ["manifold_run"]
 
@@ -109,16 +109,12 @@ def manifold_plan(
         starts = [draw(rng=children[0])]
         starts += [draw(rng=child, F=starts[0].F if share_features else None) for child in children[1:]]
     else:
-        starts = _given_weights(model, N, weights, len(children), normalise_rows)
-    test = _test_size(test, latents)
+        starts = given_weights(model, N, weights, len(children), normalise_rows)
     law = gaussian(model.latent_scale) if latents is None else latents
-    _check_inputs(model, starts[0].F.shape[1], law, center, block)
-    law = Features(law, center, moments)
-    if latents is not None:
-        warn_of_moments(_start_deviation(model, starts[0], law, block), f"the latents {latents!r}")
-    options = dict(law=law, block=block, dtype=dtype or "float32", test=test, pace=pace, keep=keep_weights)
-    gathered = partial(_gathered, law=law, moments=moments)
-    return Plan("direct", partial(manifold_run, **options), starts, gathered)
+    check_inputs(model, starts[0].F.shape[1], law, center, block)
+    named = None if latents is None else f"the latents {latents!r}"
+    options = {"block": block, "dtype": dtype or "float32", "pace": pace, "keep": keep_weights}
+    return _planned(model, starts, Features(law, center, moments), named, test, options, moments=moments)
 
 
 @plan.register
@@ -148,17 +144,27 @@ def covariates_plan(
     if weights is None:
         starts = [Weights(*drawn_weights(model, N, child, student_scale)) for child in children]
     else:
-        starts = _given_weights(model, N, weights, len(children))
+        starts = given_weights(model, N, weights, len(children))
     if samples is not None and not callable(samples):
         raise ValueError(
             f"samples = {check.shown(samples)}; expected a callable (rng, n) -> (X, C) such as covariates.rows(X, C)."
         )
-    test = _test_size(test, samples)
     law = Data(joint_gaussian(model.Omega, model.Phi, model.Psi) if samples is None else samples)
-    if samples is not None:
-        warn_of_moments(_start_deviation(model, starts[0], law, block), f"the samples {samples!r}")
-    options = dict(law=law, block=block, dtype=dtype or "float64", test=test, pace=pace, keep=keep_weights)
-    return Plan("direct", partial(manifold_run, **options), starts, partial(_gathered, law=law))
+    named = None if samples is None else f"the samples {samples!r}"
+    options = {"block": block, "dtype": dtype or "float64", "pace": pace, "keep": keep_weights}
+    return _planned(model, starts, law, named, test, options)
+
+
+def _planned(model, starts, law, named, test, options, **recorded):
+    """The Plan of runs from these weights on this law; ``named`` is how messages call a law that the user gave."""
+    if test is None:
+        test = 0 if named is None else TEST
+    if check.count("test", test, least=0) == 1:
+        raise ValueError("test = 1; expected at least 2 fresh samples, for a standard error, or 0 for no test.")
+    if named:
+        warn_of_moments(_start_deviation(model, starts[0], law, options["block"]), named)
+    run = partial(manifold_run, law=law, test=test, **options)
+    return Plan("direct", run, starts, partial(_gathered, law=law, **recorded))
 
 
 def _gathered(records, starts, *, law, model, **common):
@@ -174,16 +180,6 @@ def _gathered(records, starts, *, law, model, **common):
     if rest:
         warn_of_errors(found.alpha, found.eps_g, *rest)
     return found
-
-
-def _test_size(test, law):
-    """Fresh samples of each run."""
-    if test is None:
-        return 0 if law is None else TEST
-    test = check.count("test", test, least=0)
-    if test == 1:
-        raise ValueError("test = 1; expected at least 2 fresh samples, for a standard error, or 0 for no test.")
-    return test
 
 
 def _start_deviation(model, weights, law, block):
@@ -229,7 +225,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
     norms = kept_norms(model, W)
     samples = law.samples(model, weights, dtype)
     rates = Rates(model, N, 0, pace)
-    inputs = _Inputs(model, samples, rng, block, rates.batch, N, dtype)
+    inputs = _Taught(samples, rng, block, model.noise)
 
     def step(limit):
         limit, changed = rates.left(limit)
@@ -253,26 +249,16 @@ def _overlaps(W, W_star, Omega, Phi):
     return (Q + Q.swapaxes(1, 2)) / 2, W @ (Phi @ W_star.T) / np.sqrt(N * D)
 
 
-class _Inputs:
-    """Centred features, teacher fields and label noise in blocks; the stream does not depend on how it is cut."""
+class _Taught(Blocks):
+    """Inputs X (., batch, N), teacher fields nu (., batch, M) and label noise (., batch) in blocks of given size."""
 
-    def __init__(self, model, samples, rng, block, batch, N, dtype):
+    def __init__(self, samples, rng, block, noise):
         self.rng, self.noise_rng = rng.spawn(2)
-        self.samples, self.block, self.noise = samples, block, model.noise
-        self.X = np.empty((0, batch, N), dtype=dtype)
-        self.nu = self.xi = np.empty((0, batch))
+        self.samples, self.block, self.noise = samples, block, noise
 
-    def take(self, steps, changed, batch):
-        """At most ``steps`` further inputs X (., batch, N), teacher fields nu (., batch, M), noises xi (., batch).
-
-        All of them are new if ``changed``.
-        """
-        if len(self.X) == 0 or changed:
-            shape = max(1, self.block // batch), batch
-            X, nu = self.samples.draw(self.rng, shape[0] * batch)
-            self.X = np.ascontiguousarray(X.reshape(*shape, -1))  # data may come by columns, which kernels read slowly
-            self.nu = nu.reshape(*shape, -1)
-            self.xi = self.noise * self.noise_rng.standard_normal(shape)
-        parts = self.X[:steps], self.nu[:steps], self.xi[:steps]
-        self.X, self.nu, self.xi = self.X[steps:], self.nu[steps:], self.xi[steps:]
-        return parts
+    def draw(self, batch):
+        """A block of samples."""
+        shape = max(1, self.block // batch), batch
+        X, nu = self.samples.draw(self.rng, shape[0] * batch)
+        X = np.ascontiguousarray(X.reshape(*shape, -1))  # data may come by columns, which kernels read slowly
+        return X, nu.reshape(*shape, -1), self.noise * self.noise_rng.standard_normal(shape)

@@ -71,7 +71,7 @@ def _latent_dimension(N, ratio):
     return D
 
 
-def _given_weights(model, N, weights, runs, normalise_rows=True):
+def given_weights(model, N, weights, runs, normalise_rows=True):
     """One checked tuple per run: (W, W_star, F) of a manifold, (W, W_star) of others."""
     names = ("W", "W_star", "F") if hasattr(model, "features") else ("W", "W_star")
     sequence = isinstance(weights, tuple | list) and len(weights) > 0
@@ -105,7 +105,7 @@ def _checked_weights(model, N, weights, normalise_rows, known):
     return Weights(W, check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}."), F)
 
 
-def _check_inputs(model, D, latents, center, block):
+def check_inputs(model, D, latents, center, block):
     """Refuse, before any run, what would end one."""
     check.count("block", block)
     if not callable(latents):

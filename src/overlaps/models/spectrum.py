@@ -159,7 +159,7 @@ class Spectrum(Record):
         values = (1 - shrinkage) * values + shrinkage * values.mean()
         if rank < N:
             values[rank:] = values[rank:].mean()
-        edges = _block_edges(values)
+        edges = block_edges(values)
         s, n = np.add.reduceat(values, edges), np.diff([*edges, N])
         return cls(s / n, n / N, f"from_covariance(N={N}, L={len(n)})", vectors)
 
@@ -213,7 +213,7 @@ def _covariance(data, centre):
     return X.T @ X / len(X)
 
 
-def _block_edges(values):
+def block_edges(values):
     """First index of each group of equal entries in a descending array."""
     edges = [0]
     for i, value in enumerate(values):

@@ -7,7 +7,7 @@ from ..models.state import block_overlaps, gram
 from . import _sgd
 from .classes import Draws
 from .rates import Rates
-from .records import follow, sound, stacked
+from .records import Blocks, follow, sound, stacked
 
 RANK = 1e-10  # of class means: singular values, relative to the largest, that are rounding
 BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
@@ -55,7 +55,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     factor, v, carried = np.ones(1), np.array(start.v), model.carried
     norms = kept_norms(model, W)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
-    inputs = _Inputs(model, sizes, rng, dtype, rates.batch, static[M:] / np.sqrt(N))
+    inputs = _Inputs(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
     wanderings = _Wanderings(model, start, sizes, rng, dtype) if model.drift else None
 
     def step(limit):
@@ -84,31 +84,25 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     return (*found, last if basis is None else last @ basis.T) if keep else found
 
 
-class _Inputs:
-    """Inputs x, label noise and labels in blocks; the stream does not depend on how it is cut."""
+class _Inputs(Blocks):
+    """Inputs x (., batch, N), label noise and labels (., batch)."""
 
-    def __init__(self, model, sizes, rng, dtype, batch, centroids):
+    def __init__(self, model, sizes, rng, dtype, centroids):
         self.rng, self.noise_rng, *rest = rng.spawn(3 if model.C else 2)
         block = np.repeat(np.arange(len(sizes)), sizes)
         self.draws = Draws(model, rest[0], centroids, block) if rest else None
         self.noise = model.noise
-        self.N = int(np.sum(sizes))
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
-        self.X = np.empty((0, batch, self.N), dtype=dtype)
-        self.xi = self.labels = np.empty((0, batch))
 
-    def take(self, steps, changed, batch):
-        """At most ``steps`` further inputs X (., batch, N), noises and labels (., batch); all new if ``changed``."""
-        if len(self.X) == 0 or changed:
-            length = max(1, BLOCK // (self.N * batch))
-            self.X = self.rng.standard_normal((length, batch, self.N), dtype=self.X.dtype)
-            if np.any(self.root != 1):
-                self.X *= self.root
-            self.labels = np.zeros((length, batch)) if self.draws is None else self.draws.enter(self.X)
-            self.xi = self.noise * self.noise_rng.standard_normal((length, batch))
-        taken = self.X[:steps], self.xi[:steps], self.labels[:steps]
-        self.X, self.xi, self.labels = self.X[steps:], self.xi[steps:], self.labels[steps:]
-        return taken
+    def draw(self, batch):
+        """A block of about as many normals as the cache holds."""
+        N = len(self.root)
+        length = max(1, BLOCK // (N * batch))
+        X = self.rng.standard_normal((length, batch, N), dtype=self.root.dtype)
+        if np.any(self.root != 1):
+            X *= self.root
+        labels = np.zeros((length, batch)) if self.draws is None else self.draws.enter(X)
+        return X, self.noise * self.noise_rng.standard_normal((length, batch)), labels
 
 
 class _Wanderings:

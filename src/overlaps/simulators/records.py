@@ -1,6 +1,24 @@
-"""Records of simulated runs: step until a record is due, stop at nan, keep what there is on Ctrl-C."""
+"""Simulated runs: samples drawn in blocks, steps until a record is due, an end at nan or Ctrl-C that keeps the rest."""
 
 import numpy as np
+
+
+class Blocks:
+    """Samples drawn in blocks and taken in pieces; the stream does not depend on how it is cut."""
+
+    left: tuple = ()
+
+    def draw(self, batch):
+        """Arrays (length, batch, ...) of the next block."""
+        raise NotImplementedError
+
+    def take(self, steps, changed, batch):
+        """The next entries of each array of ``draw``, at most ``steps``; all of them are new if ``changed``."""
+        if changed or not self.left or len(self.left[0]) == 0:
+            self.left = self.draw(batch)
+        taken = tuple(x[:steps] for x in self.left)
+        self.left = tuple(x[steps:] for x in self.left)
+        return taken
 
 
 def follow(steps, step, record, tick=None):
