@@ -289,6 +289,39 @@ def test_an_unknown_start_and_a_hidden_manifold_are_refused():
         ov.fluctuations(path, 100)
 
 
+@pytest.mark.parametrize("teachers", [False, True])
+def test_the_gradient_of_the_error_is_that_of_its_differences(teachers):
+    """By all that fluctuates: overlaps of two blocks, readouts at a rate of their own, random teachers."""
+    model = ov.committee_machine(
+        2, 1, eta=0.7, eta_v=0.3, v=[1.3, 0.6], v_star=[0.8], spectrum=ov.Spectrum([2.1, 0.4], [0.3, 0.7])
+    )
+    start = ov.State.from_blocks(model, **{x: np.array(PARTS[x])[:2] for x in "qrt"})
+    unknowns = Unknowns(model, start, teachers)
+    y = unknowns.system.pack(start)
+    z, h = np.append(y, np.ravel(start.plain[2]) if teachers else []), 1e-5
+
+    def error(z):
+        q, r, v = unknowns.system.unpack(np.ascontiguousarray(z[: y.size]))
+        t = z[y.size :] if teachers else np.ravel(start.plain[2])
+        s = model.spectrum.s
+        return ov.closure(model, np.tensordot(s, q, 1), r.sum(axis=0), [[s @ t]], v).eps_g
+
+    slopes = [(error(z + h * e) - error(z - h * e)) / (2 * h) for e in np.eye(z.size)]
+    # differences of second order; of the closure by the teachers in the gradient itself, 1e-9
+    assert np.allclose(unknowns.at(y).gradient(), slopes, rtol=0, atol=1e-8)
+
+
+def test_large_fluctuations_are_large_in_units_of_the_overlaps():
+    """Weights of variance 4: a variance 2 4^2 / N is 0.05 times 4 at N = 160."""
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    mean = ov.State.from_overlaps(model, Q=[[4.0]], R=[[0.0]], T=[[4.0]])
+    traj = ov.solve(model, mean, [0.0])
+    quiet = ov.fluctuations(traj, 180, start="random")  # a warning would fail the test
+    assert np.isclose(quiet.std("Q")[0, 0, 0] ** 2, 32 / 180)
+    with pytest.warns(RuntimeWarning, match="exceeds 0.05"):
+        ov.fluctuations(traj, 140, start="random")
+
+
 def test_a_plateau_is_left_with_a_warning():
     """From a start without asymmetry the growing mode holds nothing but noise."""
     model = ov.committee_machine(2, 2, eta=1.5)

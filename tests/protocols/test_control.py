@@ -147,6 +147,16 @@ def test_the_upper_bound_is_one_of_eta():
     assert fastest.constant == pytest.approx((0.7, fastest.value), rel=1e-6)
 
 
+def test_the_lower_bound_is_one_of_eta():
+    """Rates below 0.9 would be better from the start on: dm/dalpha = -2 eta m + eta^2 (m + noise^2) at eta = 0.9."""
+    slowest = ov.optimal_schedule(LINEAR, BEGIN, 3.0, knots=3, bounds=(0.9, 1.2))
+    np.testing.assert_allclose(slowest.eta, 0.9, rtol=1e-6)
+    rest = 0.9 * 0.25 / (2 - 0.9)
+    value = (rest + (0.9 - rest) * np.exp(-0.9 * (2 - 0.9) * 3.0)) / 2
+    assert slowest.value == pytest.approx(value, rel=1e-6)
+    assert slowest.success and slowest.stationarity < 1e-6
+
+
 @pytest.mark.slow
 def test_the_best_constant_on_a_wide_spectrum():
     """Rates stay stable far beyond the time scale of the largest eigenvalue, which has few dimensions."""

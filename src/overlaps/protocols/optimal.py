@@ -283,7 +283,8 @@ def _along(control, schedule):
 
 def _result(control, limits, found, constant, tol, maxiter, gap):
     model, trouble = control.model, ""
-    if found is None or not found[0] <= constant[1]:
+    # where a constant is best, both are the same up to their grids
+    if found is None or not found[0] <= (1 + AGREEMENT) * constant[1]:
         trouble = "every start of the search diverged" if found is None else "nothing better than a constant was found"
         trouble += "; the best constant rate is returned. Try initial=, bounds=, or a shorter horizon."
         u = np.full(control.knots.size, constant[0])

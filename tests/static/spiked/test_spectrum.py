@@ -308,6 +308,8 @@ def test_principal_functions_are_mixed_by_samples():
     # four standard errors, and what the next order of 1/n leaves
     found = spectrum.outlier(d).mean - first
     assert found == pytest.approx(mixing.mean(), abs=4 * mixing.std() / np.sqrt(draws) + 0.02 * mixing.mean())
+    # of a standard deviation: 1/sqrt(2 draws), 1.3 %
+    assert spectrum.outlier(d).sd == pytest.approx(np.linalg.eigvalsh(sums)[:, -1].std(), rel=0.06)
     assert mixing.mean() > 20 * mixing.std() / np.sqrt(draws)
 
 
