@@ -281,7 +281,7 @@ FAULTS = {
         "simulators/test_drift.py",
     ),
     "tracking_error": Fault(
-        "theory/linear/tracking.py", "(drift * s * t /", "(drift * t /",
+        "theory/linear/optimal.py", "(drift * s * t /", "(drift * t /",
         "integrators/test_drift.py::test_tracking_error_is_where_the_flow_ends",
     ),
     "noise_of_frozen_features": Fault(

@@ -21,7 +21,7 @@ from .._base import check
 from .._base.types import ArrayLike, Floats
 from ..models.spectrum import Spectrum, isotropic
 from ..models.state import State
-from .linear import flow as linear_flow
+from .linear.flow import decay_sum, exponent
 
 __all__ = [
     "Matrices",
@@ -386,7 +386,7 @@ def first_order(
     pairs = Learned.checked(M, eta, v, v_star)
     X, Y = pairs.kept_up(noise) if noise else (0.0, 0.0)
     rates, amplitudes = pairs.modes(spectrum, x, y, X, Y)
-    decay = linear_flow.decay_sum(rates, amplitudes, check.times("alpha", alpha))
+    decay = decay_sum(rates, amplitudes, check.times("alpha", alpha))
     return np.asarray(decay) + (noise_floor(M, eta=eta, noise=noise, v=v, v_star=v_star) if noise else 0.0)
 
 
@@ -469,23 +469,6 @@ def second_order(
 
 
 # power laws -----------------------------------------------------------------------------------------------------------
-
-
-def exponent(beta: float) -> float:
-    """Exponent beta/(1 + beta) of the late decay in the :func:`windows` of a power law, as of linear students.
-
-    Parameters
-    ----------
-    beta
-        As in :func:`overlaps.theory.linear.exponent`.
-
-    Examples
-    --------
-    >>> from overlaps.theory import late_time
-    >>> late_time.exponent(1.0)
-    0.5
-    """
-    return linear_flow.exponent(beta)
 
 
 def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v_star: float | None = None) -> Any:

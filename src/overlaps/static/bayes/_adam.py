@@ -1,4 +1,4 @@
-"""Kernels of the student experiment: one pass of Adam through the samples, with features kept on the sphere."""
+"""Kernels of the experiments: Adam on samples, with features on the sphere; residuals of a posterior sampler."""
 
 import math
 
@@ -62,3 +62,19 @@ def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, pace)
             for i in range(U.shape[1]):
                 U[j, i] /= norm
     return step
+
+
+@jit
+def respond(Z, c, v, y):
+    """Sum of squares of r = v.sigma(z) - y over the samples; every z_i of Z is replaced by r v_i sigma'(z_i)."""
+    total = 0.0
+    for b in range(y.size):
+        r = -y[b]
+        for i in range(v.size):
+            value, slope = polynomial(c, Z[b, i])
+            r += v[i] * value
+            Z[b, i] = v[i] * slope
+        total += r * r
+        for i in range(v.size):
+            Z[b, i] *= r
+    return total

@@ -14,7 +14,7 @@ from ..._base.progress import bar
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Rng
 from ..._base.workers import run_all, worded
-from ._posterior import respond
+from ._adam import respond
 from .exact import error
 from .teacher import HierarchicalTeacher
 

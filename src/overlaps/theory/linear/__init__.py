@@ -25,12 +25,11 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
 """
 
-from . import data_set, flow, optimal, tracking
+from . import data_set, flow, optimal
 from . import modes as _modes
 from .data_set import *
 from .flow import *
 from .modes import *
 from .optimal import *
-from .tracking import *
 
-__all__ = [*data_set.__all__, *flow.__all__, *_modes.__all__, *optimal.__all__, *tracking.__all__]
+__all__ = [*data_set.__all__, *flow.__all__, *_modes.__all__, *optimal.__all__]
