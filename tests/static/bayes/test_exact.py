@@ -240,3 +240,12 @@ def test_bad_calls():
         equal(1, Delta=1e-10).solve(nu=1.0)
     with pytest.raises(ValueError, match=r"0 different readouts|201 different readouts"):
         HierarchicalTeacher(beta=1.0, k=201, noise=1.0, activation=HE3, channel="exact").information(np.zeros(201))
+
+
+def test_potential_of_equal_readouts_counts_each_of_them():
+    """Phi = sum_i q_i + ln(1 - q_i) - nu ln(power); both tables, made for other overlaps, are known to 1e-4."""
+    teacher = HierarchicalTeacher(v2=[0.4, 0.3, 0.3], noise=1.7, activation={3: 1.0}, channel="exact")
+    found = teacher.solve(nu=30.0, selection="informed")
+    power = teacher.information(found.q).power
+    wanted = np.sum(found.q + np.log1p(-found.q)) - 30.0 * np.log(power)
+    assert found.phi == pytest.approx(wanted, abs=30 * 2e-4) and found.q.min() > 0.5

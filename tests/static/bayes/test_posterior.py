@@ -18,7 +18,7 @@ def equal(k, Delta=0.5, **options):
 
 
 def problem(seed=1):
-    teacher = HierarchicalTeacher(v2=[0.7, 0.3], noise=1.0, activation={3: 0.5, 4: 0.5})
+    teacher = HierarchicalTeacher(v2=[0.7, 0.3], noise=1.3, activation={3: 0.5, 4: 0.5})
     return Problem(teacher, *draw(teacher, 5, 40, np.random.default_rng(seed)))
 
 
