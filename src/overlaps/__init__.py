@@ -3,10 +3,11 @@
 Every model is an activation closure times a covariate spectrum, integrated by one right-hand side.
 """
 
-# laws of latent variables; what is known in closed form, loaded when first used; fixed points
-from . import static, theory
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 # what is learned
+from ._base.record import Record
 from ._base.version import __version__ as __version__
 from .activations import rules
 from .activations.activation import Activation
@@ -17,11 +18,6 @@ from .finite_size import Fluctuations, fluctuations
 
 # the closure, the solution, the simulation
 from .flow.closure import Closure, closure
-from .landscape.hessian import HessianSpectrum, hessian
-from .manifold import covariates, latents
-from .manifold.ensemble import CovariatesEnsemble, ManifoldEnsemble
-from .manifold.joint import GaussianCovariates, gaussian_covariates
-from .manifold.model import HiddenManifold, hidden_manifold
 from .models.learner import Learner, learner
 from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import Model, committee_machine, quadratic_network
@@ -33,8 +29,6 @@ from .models.schedule import Schedule
 from .models.spectrum import Spectrum, isotropic, power_law
 from .models.stages import Stages
 from .models.state import State
-from .protocols.control import schedule_gradient
-from .protocols.optimal import OptimalSchedule, greedy_schedule, optimal_schedule
 from .results import discrepancy as discrepancy
 from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
@@ -50,6 +44,43 @@ from .stability.critical import CriticalEta, critical_eta
 from .stability.fixed_points import FixedPoint, fixed_point
 from .stability.linear import Linearisation, linearise
 from .sweeps.sweep import Sweep, sweep
+
+# rooms that are loaded when one of their names is first used, and these names
+_LATER = {
+    "manifold": {
+        *("HiddenManifold", "hidden_manifold", "ManifoldEnsemble", "latents"),
+        *("GaussianCovariates", "gaussian_covariates", "CovariatesEnsemble", "covariates"),
+    },
+    "landscape": {"HessianSpectrum", "hessian"},
+    "protocols": {"OptimalSchedule", "greedy_schedule", "optimal_schedule", "schedule_gradient"},
+    "theory": set(),
+    "static": set(),
+}
+Record.kinds.later += [f"{__name__}.{room}" for room in _LATER]
+
+if TYPE_CHECKING:
+    from . import static, theory
+    from .landscape import HessianSpectrum, hessian
+    from .manifold import (
+        CovariatesEnsemble,
+        GaussianCovariates,
+        HiddenManifold,
+        ManifoldEnsemble,
+        covariates,
+        gaussian_covariates,
+        hidden_manifold,
+        latents,
+    )  # fmt: skip
+    from .protocols import OptimalSchedule, greedy_schedule, optimal_schedule, schedule_gradient
+else:
+
+    def __getattr__(name):
+        for room, names in _LATER.items():
+            if name == room or name in names:
+                module = import_module(f".{room}", __name__)
+                return globals().setdefault(name, module if name == room else getattr(module, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; dir({__name__}) shows those it has.")
+
 
 __all__ = [
     "Activation",

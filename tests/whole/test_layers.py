@@ -107,6 +107,7 @@ def test_a_door_is_a_table_of_contents(name):
 
 def test_dir_shows_the_vocabulary():
     assert {name for name in dir(overlaps) if not name.startswith("__")} == set(overlaps.__all__)
+    assert all(hasattr(overlaps, name) for name in overlaps.__all__)  # those of rooms that are loaded later, too
 
 
 def test_only_plotting_and_the_demo_touch_matplotlib():

@@ -1,6 +1,7 @@
 """Frozen records that hold arrays: equality, checked fields, and all kinds of them by name."""
 
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,25 @@ def read_only(array):
     view = array.view()
     view.setflags(write=False)
     return view
+
+
+class Kinds(dict):
+    """Every record of the library by name: who checks, saves or loads one asks here."""
+
+    def __init__(self):
+        super().__init__()
+        self.later: list[str] = []  # rooms that are loaded when a name is first asked for
+
+    def __missing__(self, name):
+        self.complete()
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
+
+    def complete(self):
+        """Load the rooms that were left for later."""
+        while self.later:
+            import_module(self.later.pop())
 
 
 class Record:
@@ -47,8 +67,7 @@ class Record:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
-    # every record of the library by name: who checks, saves or loads one asks here
-    kinds: ClassVar[dict[str, Any]] = {}
+    kinds: ClassVar[Kinds] = Kinds()
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)

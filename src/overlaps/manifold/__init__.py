@@ -5,6 +5,7 @@ given covariances (and what a realisation calls), ``sgd`` the simulator (it tell
 ``latents`` and ``covariates`` what is drawn.
 """
 
+from . import covariates, latents
 from .ensemble import CovariatesEnsemble, ManifoldEnsemble
 from .joint import GaussianCovariates, gaussian_covariates
 from .model import HiddenManifold, hidden_manifold
@@ -15,7 +16,9 @@ __all__ = [
     "GaussianCovariates",
     "HiddenManifold",
     "ManifoldEnsemble",
+    "covariates",
     "gaussian_covariates",
     "hidden_manifold",
+    "latents",
     "manifold_run",
 ]

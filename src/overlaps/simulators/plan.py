@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
+from .._base.record import Record
 from ..results.ensemble import Ensemble
 from .direct import direct_run
 from .reduced import reduced_run
@@ -57,6 +58,7 @@ def plan_for(model, data):
     own = plan.dispatch(type(model))
     unknown = [name for name in data if name not in _options(own)]
     if unknown:
+        Record.kinds.complete()  # of which some have options of their own
         named, taken = ", ".join(unknown), ", ".join(_options(own)) or "none beside those of every model"
         owners = [x.__name__ for x, other in plan.registry.items() if set(unknown) <= _options(other).keys()]
         known = f"{named} belong to {' or '.join(owners)}" if owners else f"simulate has no option {named}"
