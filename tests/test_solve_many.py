@@ -159,6 +159,44 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
         assert batch.method[0].startswith("DOP853") and batch.method[1].startswith("StructuredBDF")
 
 
+def some(rng, choices):
+    return choices[rng.integers(len(choices))]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_option_means_what_it_means_to_solve(seed):
+    """Any mixture of options, to the last bit, and with one eigenvalue that is not 1."""
+    rng = np.random.default_rng(seed)
+    K, M, g = *rng.integers(1, 4, 2), some(rng, [ov.erf, ov.relu, ov.quadratic])
+    eigenvalues = some(rng, [[2.3], [0.4, 1.7], [1.9, 0.8, 0.3]])
+    weights, constraint = rng.dirichlet(np.full(len(eigenvalues), 3.0)), some(rng, [None, None, "sphere"])
+    model = ov.committee_machine(
+        K, M, activation=g, teacher_activation=some(rng, [g, ov.linear]), spectrum=ov.Spectrum(eigenvalues, weights),
+        v=rng.uniform(0.2, 1, K), v_star=rng.uniform(0.2, 1, M), eta=0.2, eta_v=some(rng, [0.0, 0.3]),
+        weight_decay=some(rng, [0.0, 0.11]) if constraint is None else 0.0, constraint=constraint,
+    )  # fmt: skip
+    models = variants(model, eta=[0.15, 0.05], noise=[0.2, 0.3], batch_size=[1, 3], gradient_flow=[False, True])
+    starts, joint = [], rng.normal(size=(2, len(eigenvalues), K + M, 9)) / 4
+    for q in joint @ joint.swapaxes(-1, -2):
+        starts.append(ov.State.from_blocks(model, q=q[:, :K, :K], r=q[:, :K, K:], t=q[:, K:, K:]))
+    ramp = ov.Schedule([0.4, 2.2], [0.7, 1.3], some(rng, ["linear", "constant", "cosine"]))
+    options = {
+        "stop": some(rng, [None, 0.2, lambda alpha, state: state.Q[0, 0] - 1.1 * joint[0, 0, 0] @ joint[0, 0, 0]]),
+        "blocks": some(rng, [True, False]), "rtol": some(rng, [1e-8, 1e-5]), "atol": some(rng, [None, 1e-9]),
+        "schedule": some(rng, [None, ramp, {"noise": ramp, "eta": ov.Schedule.power(0.6, scale=2.0)}]),
+        "method": some(rng, [*["structured", "exponential"][: 2 * (constraint is None)], "auto", "DOP853", "RK45"]),
+        "alpha": some(rng, [[0.0, 0.7, 3.1], [1.3, 3.1]]),
+    }  # fmt: skip
+    if options["method"] != "exponential":
+        options |= some(rng, [{}, {"max_step": 0.31, "first_step": 2e-3}])
+    batch = many(models, starts, threads=some(rng, [1, 2]), **options)
+    for i, traj in enumerate(one_by_one(models, starts, **options)):
+        assert batch[i] == traj
+        there, kept = np.isin(batch.alpha, traj.alpha), np.isin(traj.alpha, batch.alpha)
+        for curve in ("Q", "R", "v", "eps_g"):
+            assert np.array_equal(getattr(batch, curve)[i, there], getattr(traj, curve)[kept])
+
+
 def test_what_a_batch_of_classes_knows(tmp_path):
     models, alpha = classes(), [0.0, 1.0, 4.0]
     starts = starts_of(models)

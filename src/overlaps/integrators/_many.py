@@ -4,12 +4,12 @@ import numpy as np
 from numba import types
 
 from .._base.jit import jit
-from ..flow import copy, gather
+from ..flow import copy
 from ._dop853 import BEGIN, ROWS, SIGNATURE, begin, march
 from ._steps import BOOL, CUBE, FIRST, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, largest, ready
 
 FOUR = types.Array(REAL, 4, "C")
-CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
+CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL, BOOL])
 PIECES = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR])
 ALL = types.void(
     types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FIRST[:2], INT, INT, BOOL, MATRIX, MATRIX, MATRIX, FOUR,
@@ -24,13 +24,13 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
     ``rates`` (b, 10) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate;
-    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step);
-    ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.  ``records``
-    (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over blocks if
-    ``kept`` is fewer, and the account of the error of eps_g.
+    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step, whether blocks
+    are kept); ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.  ``records``
+    (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over blocks, and
+    the account of the error of eps_g.
     ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
     """
-    rtol, atol, max_step, growth, kinks, level, first = controls
+    rtol, atol, max_step, growth, kinks, level, first, blocks = controls
     n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
     kept = records.shape[2] - 1
     channels, codes, edges, data, knots = pieces
@@ -74,29 +74,24 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
             for j in range(places.size):
                 row, record = out[places[j]], records[b, j]
                 record[kept] = row[n]
-                if kept == n:
+                if blocks:
                     copy(row, record[:kept])
                 else:
-                    add_up(row[:n], s[b], K, M, trains_v, dS, dw, record)
+                    add_up(row[:n], s[b], K, M, trains_v, record)
         if halt[0] != 0:
             return
 
 
 @jit(bare=True)
-def add_up(y, s, K, M, trains_v, S, w, out):
-    """Fill ``out`` with R (K, M), the upper triangle of Q, and v where it is trained."""
-    gather(y, s, K, M, trains_v, S, w)
-    at = 0
-    for i in range(K):
-        for m in range(M):
-            out[at] = S[i, K + m]
-            at += 1
-    for i in range(K):
-        for j in range(i, K):
-            out[at] = S[i, j]
-            at += 1
+def add_up(y, s, K, M, trains_v, out):
+    """Fill ``out`` with R (K, M), the upper triangle of Q, and v where it is trained: ``Packing.sums``, to the last bit."""
+    L, entries = s.size, K * M + K * (K + 1) // 2
+    for i in range(entries):
+        out[i] = 0.0
+        for l in range(L):
+            out[i] += y[i * L + l] if i < K * M else s[l] * y[i * L + l]
     if trains_v:
-        copy(w, out[at : at + K])
+        copy(y[entries * L :], out[entries : entries + K])
 
 
 def ready_all(flow, kernel):

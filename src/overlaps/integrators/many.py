@@ -228,7 +228,7 @@ class _Work:
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
-        controls = rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, first_step
+        controls = rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, first_step, self.blocks
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
         records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)

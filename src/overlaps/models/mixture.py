@@ -84,15 +84,22 @@ class GaussianMixture(Model):
 
     @cached_property
     def groups(self) -> list[Any]:  # type: ignore[override]  # computed once
-        """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
-        _, first, group = np.unique(self.ratios, axis=1, return_index=True, return_inverse=True)
+        """Indices of the blocks whose variances have the same ratios in all classes, group by group.
+
+        The ratios of blocks without variance say nothing: these are in the group of the first block that has some,
+        ``groups[0]``.
+        """
+        seen = self.spectrum.s > 0
+        ratios = np.where(seen, self.ratios, self.ratios[:, [np.argmax(seen)]])
+        _, first, group = np.unique(ratios, axis=1, return_index=True, return_inverse=True)
         order = np.argsort(first)
         return [np.flatnonzero(np.ravel(group) == g) for g in order]
 
     @cached_property
     def classes(self) -> Classes:  # type: ignore[override]  # computed once
         """Probabilities, labels and ratios as the closure takes them."""
-        return Classes(self.weights, self.labels, self.ratios[:, [blocks[0] for blocks in self.groups]])
+        firsts = [blocks[np.argmax(self.spectrum.s[blocks])] for blocks in self.groups]
+        return Classes(self.weights, self.labels, self.ratios[:, firsts])
 
     # A centroid mu_c is one more static row sqrt(N) mu_c beside the teachers, whose overlaps with the students are the
     # means of their fields.  In the arrays of the flow, rows [r, m] and sources [[tau, h], [h^T, G]], teachers carry
@@ -116,22 +123,22 @@ class GaussianMixture(Model):
         Shape (..., groups n, n), n = K + M + C: for each group of blocks the covariance and, in the rows and columns of
         the centroids, the means.  The corner is what makes it a Gram matrix.
         """
-        T = record.T if record.is_state else np.expand_dims(record.T, -3)
-        nu = record.nu if record.is_state else np.expand_dims(record.nu, -3)
         s, parts = self.spectrum.s, []
-        inverse = 1 / np.maximum(s, 1e-9 * s.max())
-        for blocks in self.groups:
+        inverse, bounded = np.where(s > 0, 1 / np.where(s > 0, s, 1.0), 0.0), np.maximum(s, 1e-9 * s.max())
+        along = inverse[:, None, None] * record.h
+        hidden = record.nu - along.sum(axis=-3)  # where inputs do not vary; means add up, so that any group may have it
+        for g, blocks in enumerate(self.groups):
             Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
             R, m = record.r[..., blocks, :, :].sum(axis=-3), record.m[..., blocks, :, :].sum(axis=-3)
-            corner = np.tensordot(inverse[blocks], self.gram[blocks], axes=1)
-            own_T, own_nu = T, nu
+            corner = np.tensordot(1 / bounded[blocks], self.gram[blocks], axes=1)
+            T, nu = record.T, record.nu
             if len(self.groups) > 1:
-                own_T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
-                own_nu = np.einsum("l,...lij->...ij", inverse[blocks], record.h[..., blocks, :, :])
-                own_T, own_nu = (x if record.is_state else np.expand_dims(x, -3) for x in (own_T, own_nu))
-            fields = gram(Q, R, own_T)
-            means = np.concatenate([m, np.broadcast_to(own_nu, (*m.shape[:-2], *own_nu.shape[-2:]))], axis=-2)
-            parts.append(gram(fields, means, corner))
+                T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
+                nu = along[..., blocks, :, :].sum(axis=-3) + (hidden if g == 0 else 0.0)
+            if not record.is_state:
+                T, nu = np.expand_dims(T, -3), np.expand_dims(nu, -3)
+            means = np.concatenate([m, np.broadcast_to(nu, (*m.shape[:-2], *nu.shape[-2:]))], axis=-2)
+            parts.append(gram(gram(Q, R, T), means, corner))
         return np.concatenate(parts, axis=-2)
 
     def means_at(self, N: int) -> Floats:
