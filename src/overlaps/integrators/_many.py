@@ -84,7 +84,7 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
 
 @jit(bare=True)
 def add_up(y, s, K, M, trains_v, out):
-    """Fill ``out`` with R (K, M), the upper triangle of Q, and v where it is trained: ``Packing.sums``, to the last bit."""
+    """Fill ``out`` with R (K, M), the upper triangle of Q, and v where it is trained, as ``Packing.sums`` does."""
     L, entries = s.size, K * M + K * (K + 1) // 2
     for i in range(entries):
         out[i] = 0.0
