@@ -108,7 +108,8 @@ class Machine:
         self.normal, dof = reduced._random_parts(self.sizes, model.K, model.M, model.batch_size)
         self.x, self.noise = reduced.draw(rng, steps, self.normal, dof, model.noise)
         self.drawn = self.x.copy()  # the steps overwrite x
-        self._advance = reduced._stepper(model, N, s, self.teachers, self.students, self.v)
+        self.v, functions = reduced.in_steps(model, self.v)
+        self._advance = reduced._stepper(model, N, s, self.teachers, self.students, self.v, functions)
         self.rates = Rates(model, N, 0)
 
     def step(self, t):

@@ -212,9 +212,9 @@ class _Address(types.WrapperAddressProtocol):
         return self.own
 
 
-def first_class():
-    """``rule_closure`` as compiled code calls it without being compiled together with it."""
-    if not hasattr(rule_closure, "compile"):
-        return rule_closure
-    compile_once(rule_closure, SIGNATURE)
-    return _Address(rule_closure, SIGNATURE)
+def pointer(kernel, signature):
+    """A kernel as compiled code calls it without being compiled together with it."""
+    if not hasattr(kernel, "compile"):
+        return kernel
+    compile_once(kernel, signature)
+    return _Address(kernel, signature)

@@ -27,6 +27,7 @@ PACKAGE = __name__.partition(".")[0] + "."
 PROBES = 64  # random fields at which a force is tried before anything else
 BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more
 REACH = 28.0  # of a continuous noise in t = asinh((xi - median) / scale); every other size goes a little further
+ROUNDING = 1e-12  # of sums over nodes, in units of their terms
 FURTHER = 4.0  # a second moment that is infinite grows with the reach
 FIRST, PERIOD = (
     60,
@@ -162,7 +163,7 @@ class Rule(Record):
         if self.closed is not None:
             return self.closed
         force, error, chance = self.functions
-        average = _rule.first_class()
+        average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
 
         @njit(error_model="numpy", nogil=True)
         def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
@@ -204,6 +205,30 @@ class Rule(Record):
             noise = values, chances, by_chance, extra
             arrays.append(_rule.packed(np.array(self.numbers, float), *noise, planes, cuts, law, rule))
         return arrays, chancy
+
+    def draw(self, rng, shape):
+        """The noise of samples as steps take it: uniform numbers where its probabilities depend on the teacher."""
+        if self.noise is None:
+            return np.zeros(shape)
+        if isinstance(self.noise, str):
+            return rng.standard_normal(shape)
+        if not isinstance(self.noise, tuple):
+            return np.asarray(self.noise.rvs(size=shape, random_state=rng), dtype=float)
+        values, chances = self.noise
+        uniform = rng.random(shape)
+        return uniform if callable(chances) else values[np.searchsorted(np.cumsum(chances)[:-1], uniform, side="right")]
+
+    def simulated(self, v, s, T):
+        """(v as a view into theta with the numbers of the rule, what steps take in the place of functions)."""
+        K, numbers = self.K, np.array(self.numbers, float)
+        theta, S = np.append(v, numbers), np.zeros((K + self.M,) * 2)
+        S[K:, K:] = T
+        force, _, chance = self.functions
+        depends = isinstance(self.noise, tuple) and callable(self.noise[1])
+        values = np.array(self.noise[0]) if depends else NOTHING
+        pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
+        s = np.array(s, float) if self.uses_overlaps else NOTHING
+        return theta[:K], ((values, np.zeros(len(values)), *pointers, theta, S, s, np.zeros(K)), 0)
 
     def _probe(self):
         """Try the functions at random fields."""
@@ -324,7 +349,7 @@ class RuleClosure(Bound):
         K, n = self.rule.K, len(S)
         A, B, C, dv = np.zeros((K, K)), np.zeros((K, n - K)), np.zeros((K, K)), np.zeros(K)
         w = np.append(w, parameters)
-        eps_g = self._kernel(np.ascontiguousarray(S), w, K, -1, 1.0, 1.0, 0.0, self.rule.second_order, A, B, C, dv)
+        eps_g = self._kernel(np.ascontiguousarray(S), w, K, -1, 1.0, 1.0, 0.0, True, A, B, C, dv)
         return np.concatenate([A.ravel(), B.ravel(), dv, [eps_g]]), C
 
     def _certify(self, S, w):
@@ -339,9 +364,11 @@ class RuleClosure(Bound):
             if not all(gap <= goal for gap, goal in zip(gaps, goals, strict=True)):
                 size = None
         else:
-            goals = tolerance, 10 * tolerance
+            goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
+            # averages that vanish are known to the rounding of their terms
+            size = np.sqrt(np.max(np.abs(self._values(self._arrays[0], S, w)[1])) / np.max(np.diag(S)))
             size, gaps = settle(
-                lambda i: self._values(self._arrays[i], S, w), len(self._arrays), max(self._size, 0), goals
+                lambda i: self._values(self._arrays[i], S, w), len(self._arrays), self._size, goals, ROUNDING * size
             )
         if size is not None:
             following = size if self._chancy else size + 1  # the better of the two that agree

@@ -175,7 +175,7 @@ def generalisation_error(model, S, v):
 
 def rounding_floor(model, S, v):
     """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
-    if model.activation.learning is not None:  # no difference of larger numbers
+    if model.rule is not None:  # no difference of larger numbers
         return np.full(len(S), np.finfo(float).eps)
     x, weight = gauss_hermite(40)
     if not model.C:

@@ -46,7 +46,7 @@ class Twins:
 
 def twins(model, start):
     """The equal students of a start, or None: those whose overlaps differ by rounding, with equal second layers."""
-    if model.activation.learning is not None:  # a rule need not treat its units alike
+    if model.rule is not None:  # a rule need not treat its units alike
         return None
     K, q = model.K, start.q
     norms = np.einsum("lkk->lk", q)

@@ -54,21 +54,21 @@ def _tensor(d, n):
     return np.ascontiguousarray(points[weights > FAINT]), weights[weights > FAINT]
 
 
-def settle(evaluate, count, first, goals):
+def settle(evaluate, count, first, goals, rounding=0.0):
     """(Size from ``first`` on that agrees with the next to the goals, or None; the discrepancies of each array).
 
-    ``evaluate(size)`` gives arrays, compared relative to the largest entry of each.
+    ``evaluate(size)`` gives arrays, compared relative to the largest entry of each; ``rounding`` is no difference.
     """
     before = evaluate(first)
     for size, following in pairwise(range(first, count)):
         after = evaluate(following)
-        gaps = [distance(x, y) for x, y in zip(before, after, strict=True)]
+        gaps = [distance(x, y, rounding) for x, y in zip(before, after, strict=True)]
         if all(gap <= goal for gap, goal in zip(gaps, goals, strict=True)):
             return size, gaps
         before = after
     return None, gaps
 
 
-def distance(x, y):
-    """Largest difference, relative to the largest entry."""
-    return np.max(np.abs(x - y)) / max(np.max(np.abs(x)), np.max(np.abs(y)), 1e-300)
+def distance(x, y, rounding=0.0):
+    """Largest difference beyond rounding, relative to the largest entry."""
+    return max(np.max(np.abs(x - y)) - rounding, 0.0) / max(np.max(np.abs(x)), np.max(np.abs(y)), 1e-300)

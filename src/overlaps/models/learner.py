@@ -28,11 +28,6 @@ class Learner(Model):
         if self.noise:
             raise ValueError(f"noise = {self.noise:g}; expected 0: the noise of a learner is that of its rule.")
 
-    @property
-    def rule(self) -> Rule:
-        """The rule of learning."""
-        return self.activation.learning
-
     def __repr__(self):
         text = super().__repr__()
         return text.replace(f"{self.activation.name}/{self.activation.name}", self.activation.name, 1)

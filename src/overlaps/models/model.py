@@ -95,6 +95,11 @@ class Model(Record):
         return NO_CLASSES
 
     @property
+    def rule(self) -> Any:
+        """The :class:`overlaps.Rule` of a learner, None where the squared loss is descended."""
+        return self.activation.learning
+
+    @property
     def C(self) -> int:
         """Number of classes of inputs, 0 without."""
         return self.classes.C

@@ -13,9 +13,12 @@ stands for the parts of the b samples outside the frame.  The update overwrites 
 import math
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from .._base.jit import jit
 from ..gaussian.tables import respond
+from ._force import ruled_frame
 
 
 @jit(bare=True)
@@ -145,6 +148,33 @@ def restore_norm(students, k, norm):
 
 
 @jit
+def loss_forces(rule, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room):
+    """F of units with these functions, then v."""
+    g_star, g, dg = room
+    outputs(rule[0], rule[1], nu, lam, g_star, g, dg)
+    forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F)
+
+
+def moves(pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room):
+    """What the samples of a step do: functions of units, or a rule in their place."""
+    if isinstance(pair[0], tuple):
+        ruled_frame(pair[0], *at, nu, lam, noise, t, v, eta, eta_v, decay_v, F, room[1])
+    else:
+        loss_forces(pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room)
+
+
+@overload(moves)
+def _moves(pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room):
+    if isinstance(pair[0], types.BaseTuple):
+        return lambda pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room: ruled_frame(
+            pair[0], at[0], at[1], at[2], nu, lam, noise, t, v, eta, eta_v, decay_v, F, room[1]
+        )
+    return lambda pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room: loss_forces(
+        pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room
+    )
+
+
+@jit
 def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N, x, noise, first, last):
     """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place.
 
@@ -158,8 +188,10 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
         row = rates[t - first]
         eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
         fields(teachers, students, root_s, x, t, nu, lam)
-        outputs(student, teacher, nu, lam, g_star, g, dg)
-        forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
+        moves(
+            (student, teacher), (teachers, students, root_s), nu, lam, noise, t, v, v_star, eta / (b * N),
+            eta_v / (b * N), 1 - decay_v / N, F, (g_star, g, dg),
+        )  # fmt: skip
         update(students, root_s, x, t, rows, F, 1 - decay / N)
         for k in range(norms.size):
             restore_norm(students, k, norms[k])

@@ -7,9 +7,12 @@ weights, a factor 1 - 1e-8 would be rounded away, step after step, where they ar
 import math
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from .._base.jit import jit
 from ..gaussian.tables import respond
+from ._force import overlaps_of, ruled
 
 
 @jit(fast=True)
@@ -36,7 +39,7 @@ def add_outer(W, F, x, scale):
 def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     """F_k = -eta v_k g'(lambda_k) Delta and dv_k = -eta_v g(lambda_k) Delta of one sample with label noise xi.
 
-    ``student`` and ``teacher``, here and below, are the codes of functions or their tables.
+    ``student`` and ``teacher``, here and below, are the codes of functions or their tables, or a rule for both.
     """
     delta = -xi
     for k in range(v.size):
@@ -47,6 +50,25 @@ def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     for k in range(v.size):
         F[k] *= -eta * v[k] * delta
         dv[k] *= -eta_v * delta
+
+
+def sample(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
+    """What one sample does: :func:`errors`, or the force of a rule that comes in the place of the student."""
+    if isinstance(student, tuple):
+        ruled(student, lam, nu, xi, eta, eta_v, F, dv)
+    else:
+        errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv)
+
+
+@overload(sample)
+def _sample(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
+    if isinstance(student, types.BaseTuple):
+        return lambda lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv: ruled(
+            student, lam, nu, xi, eta, eta_v, F, dv
+        )
+    return lambda lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv: errors(
+        lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv
+    )
 
 
 @jit
@@ -65,6 +87,7 @@ def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates, n
     for t in range(steps):
         for b in range(batch):
             fields(W_star, X[t, b], 1.0, nu[b])
+        overlaps_of(student, W, factor[0], W_star)
         one_step(W, factor, v, v_star, X[t], nu, xi[t], student, teacher, rates[t], norms, lam, F, dv)
 
 
@@ -96,7 +119,7 @@ def one_step(W, factor, v, v_star, x, nu, xi, student, teacher, rates, norms, la
     eta, eta_v, decay, decay_v = rates[0], rates[1], rates[2], rates[3]
     for b in range(x.shape[0]):
         fields(W, x[b], factor[0], lam)
-        errors(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
+        sample(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
     apply_step(W, factor, v, x, F, dv, eta_v > 0.0, decay, decay_v)
     keep_norms(W, norms)
 

@@ -54,6 +54,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
     factor, v, carried = np.ones(1), np.array(start.v), model.carried
     norms = kept_norms(model, W)
+    v, functions = in_steps(model, v, np.repeat(model.spectrum.s, sizes), start.T)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
     inputs = _Inputs(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
     wanderings = _Wanderings(model, start, sizes, rng, dtype) if model.drift else None
@@ -63,7 +64,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         X, xi, labels = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
         noises = labels + (xi if noise is None else noise[:, None] * xi)
-        common = W, factor, W_star, v, model.v_star, X, noises, *_functions(model), rows, norms
+        common = W, factor, W_star, v, model.v_star, X, noises, *functions, rows, norms
         if wanderings is None:
             _sgd.direct_steps(*common)
         else:
@@ -91,7 +92,7 @@ class _Inputs(Blocks):
         self.rng, self.noise_rng, *rest = rng.spawn(3 if model.C else 2)
         block = np.repeat(np.arange(len(sizes)), sizes)
         self.draws = Draws(model, rest[0], centroids, block) if rest else None
-        self.noise = model.noise
+        self.noise, self.rule = model.noise, model.rule
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
 
     def draw(self, batch):
@@ -102,6 +103,8 @@ class _Inputs(Blocks):
         if np.any(self.root != 1):
             X *= self.root
         labels = np.zeros((length, batch)) if self.draws is None else self.draws.enter(X)
+        if self.rule is not None:
+            return X, self.rule.draw(self.noise_rng, (length, batch)), labels
         return X, self.noise * self.noise_rng.standard_normal((length, batch)), labels
 
 
@@ -140,11 +143,14 @@ def advance(model, W, factor, v, X, nu, xi, rates, norms):
     ``rates`` (steps, 4) are those of :class:`Rates`, ``norms`` those of ``kept_norms``. The students' weights are
     ``factor[0] W``; W, factor (1,) and v change in place.
     """
-    _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *_functions(model), rates, norms)
+    _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *in_steps(model)[1], rates, norms)
 
 
-def _functions(model):
-    return model.activation.compiled, model.teacher_activation.compiled
+def in_steps(model, v=None, s=None, T=None):
+    """How steps take v and the functions of a model: a rule finds its numbers behind v, and itself keeps the rest."""
+    if model.rule is not None:
+        return model.rule.simulated(v, s, T)
+    return v, (model.activation.compiled, model.teacher_activation.compiled)
 
 
 def weights_beside(means, basis, joint, sizes, rng, K):

@@ -12,6 +12,7 @@ from ..models.start import overlap_factor
 from ..models.state import gram
 from . import _reduced
 from .classes import Draws
+from .direct import in_steps
 from .rates import Rates
 from .records import follow, stacked
 
@@ -60,10 +61,11 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         s, sizes, joint = _with_unseen(start, s, sizes, joint)
     teachers, students = frames(start, s, sizes, joint)
     v, classes = np.array(start.v, dtype=float), None
+    v, functions = in_steps(model, v, s, start.T)
     if model.C:  # coordinates of inputs are those of x, and of its Gaussian part otherwise
         centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
         classes = Draws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
-    advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v)
+    advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v, functions)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
     x, noise, labels, position = np.empty(0), np.empty(0), np.empty(0), 0
 
@@ -75,6 +77,8 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         if position == len(x) or changed:
             normal, dof = _random_parts(sizes, model.K, static, rates.batch)
             x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, model.noise)
+            if model.rule is not None:
+                noise = model.rule.draw(rng, noise.shape)
             labels, position = (0.0 * noise if classes is None else classes.enter_frame(x, s)), 0
         first, position = position, min(len(x), position + limit)
         rows, factor = rates.take(position - first)
@@ -172,9 +176,8 @@ def block_overlaps(teachers, students, s):
     return transposed @ students, np.reshape(s, (len(s), 1, -1)) * (transposed[:, :, : teachers.shape[1]] @ teachers)
 
 
-def _stepper(model, N, s, teachers, students, v):
+def _stepper(model, N, s, teachers, students, v, functions):
     """Return the function (x, noise, first, last, rates) that makes these steps of a drawn block, in place."""
-    functions = model.activation.compiled, model.teacher_activation.compiled
     norms = np.einsum("ejk,ejk->k", students, students) if model.spherical else np.zeros(0)
     root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
 

@@ -1,0 +1,91 @@
+"""Samples of a rule of learning, which comes as a tuple in the place of an activation; steps are compiled for each.
+
+rule = (values, p, force, chance, theta, S, s, G): values of a noise whose probabilities p depend on the teacher,
+first-class functions (not in front, where numba warns of them), theta with the numbers of the rule behind it, the
+overlaps and, where the force reads them, the eigenvalue of each coordinate; and room.
+"""
+
+from numba import types
+from numba.extending import overload
+
+from .._base.jit import jit
+
+
+@jit
+def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
+    """F = eta F_k and dv = eta_theta G_k of one sample."""
+    values, p, force, chance, theta, S, s, G = rule
+    if values.size > 0:  # xi is uniform
+        chance(nu, theta, p)
+        i = 0
+        while i < values.size - 1 and xi >= p[i]:
+            xi -= p[i]
+            i += 1
+        xi = values[i]
+    for k in range(F.size):
+        F[k] = G[k] = 0.0
+    force(lam, nu, xi, theta, S, F, G)
+    for k in range(F.size):
+        F[k] *= eta
+        dv[k] = eta_v * G[k]
+
+
+@jit
+def weigh(rule, W, factor, W_star):
+    """The overlaps of the weights, where the force reads them; teachers may drift."""
+    S, s = rule[5], rule[6]
+    if s.size == 0:
+        return
+    K, N = W.shape
+    for a in range(len(S)):
+        for b in range(a + 1):
+            total = 0.0
+            for i in range(N):
+                left = W[a, i] * factor if a < K else W_star[a - K, i]
+                total += s[i] * left * (W[b, i] * factor if b < K else W_star[b - K, i])
+            S[a, b] = S[b, a] = total / N
+
+
+@jit
+def weigh_frame(rule, teachers, students, root_s):
+    """The same from coordinates in frames."""
+    S, s = rule[5], rule[6]
+    if s.size == 0:
+        return
+    K, rows = students.shape[2], teachers.shape[1]
+    for a in range(len(S)):
+        for b in range(a + 1):
+            total = 0.0
+            for e in range(len(root_s)):
+                for j in range(rows if a >= K else students.shape[1]):
+                    left = students[e, j, a] if a < K else teachers[e, j, a - K]
+                    if b < K:
+                        total += root_s[e] ** 2 * left * students[e, j, b]
+                    else:
+                        total += root_s[e] ** 2 * left * teachers[e, j, b - K]
+            S[a, b] = S[b, a] = total
+
+
+@jit
+def ruled_frame(rule, teachers, students, root_s, nu, lam, noise, t, v, eta, eta_v, decay_v, F, dv):
+    """The forces F (b, K) of step t, all at the same weights and theta; then v."""
+    weigh_frame(rule, teachers, students, root_s)
+    for i in range(F.shape[0]):
+        ruled(rule, lam[i], nu[i], noise[t, i], eta, eta_v, F[i], dv[i])
+    for k in range(v.size):
+        v[k] *= decay_v
+        for i in range(F.shape[0]):
+            v[k] += dv[i, k]
+
+
+def overlaps_of(student, W, factor, W_star):
+    """Nothing, for an activation."""
+    if isinstance(student, tuple):
+        weigh(student, W, factor, W_star)
+
+
+@overload(overlaps_of)
+def _overlaps_of(student, W, factor, W_star):
+    if isinstance(student, types.BaseTuple):
+        return lambda student, W, factor, W_star: weigh(student, W, factor, W_star)
+    return lambda student, W, factor, W_star: None

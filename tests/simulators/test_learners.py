@@ -1,0 +1,97 @@
+"""SGD by a rule at finite N, direct and reduced, against the flow: means of runs within their standard errors."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import overlaps as ov
+
+R = ov.rules
+TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
+BLOCKS = dict(q=[[[0.5]], [[0.3]]], r=[[[0.1]], [[0.05]]], t=[[[0.5]], [[0.6]]])
+
+
+def committee(lam, nu, xi, theta, S, F, G):
+    """Feedback through fixed weights, noisy labels, a trained second layer: two units, one teacher."""
+    delta = theta[0] * np.tanh(lam[0]) + theta[1] * np.tanh(lam[1]) - np.tanh(nu[0]) - 0.3 * xi
+    for k in range(2):
+        F[k] = -(0.7 if k == 0 else -0.5) * delta / np.cosh(lam[k]) ** 2
+        G[k] = -np.tanh(lam[k]) * delta
+
+
+CASES = {
+    "perceptron": (lambda: R.perceptron(0.1), dict(eta=1.0)),
+    "adatron, batch": (lambda: R.adatron(0.05), dict(eta=1.2, batch_size=3)),
+    "hinge": (lambda: R.hinge(), dict(eta=0.6)),
+    "logistic labels, decay": (lambda: R.logistic(1.5), dict(eta=1.0, weight_decay=0.2)),
+    "least squares, sphere": (lambda: R.least_squares(0.1), dict(eta=0.5, constraint="sphere")),
+    "Cauchy, drift": (lambda: R.residual(stats.cauchy(scale=0.5)), dict(eta=0.4, drift=0.1)),
+    "optimal": (lambda: R.optimal(), dict(eta=0.8)),
+}
+
+
+def gaps(model, start, N, runs, method, seed=4):
+    """(Mean of runs - flow) in standard errors, of Q, R and, if they move, theta, at alpha = 1 and 3."""
+    found = ov.simulate(model, N=N, alpha=[0.0, 1.0, 3.0], rng=seed, start=start, runs=runs, method=method)
+    known = ov.solve(model, start, [0.0, 1.0, 3.0])
+    names = ["Q", "R"] if not model.trains_v else ["Q", "R", "v"]
+    names = names[1:] if model.spherical else names
+    results = []
+    for name in names:
+        x, y = getattr(found, name)[:, 1:], getattr(known, name)[1:]
+        results.append((np.mean(x, axis=0) - y) / (np.std(x, axis=0, ddof=1) / np.sqrt(runs)))
+    return np.concatenate([x.ravel() for x in results])
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("method, N, runs", [("direct", 400, 10), ("reduced", 4000, 12)])
+def test_sgd_follows_the_flow(name, method, N, runs):
+    make, options = CASES[name]
+    if method == "reduced" and "drift" in options:
+        options = {**options, "drift": 0.0}
+    model = ov.learner(make(), spectrum=TWO, **options)
+    start = ov.State.from_blocks(model, **BLOCKS)
+    assert (
+        np.max(np.abs(gaps(model, start, N, runs, method))) < 4.5
+    )  # one in a million, and Student's tails of few runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("N", [1000, 4000])
+def test_sgd_follows_the_flow_at_two_sizes(name, N):
+    make, options = CASES[name]
+    model = ov.learner(make(), spectrum=TWO, **options)
+    start = ov.State.from_blocks(model, **BLOCKS)
+    for method in ("direct",) if "drift" in options else ("direct", "reduced"):
+        assert np.max(np.abs(gaps(model, start, N, 24, method, seed=N))) < 3.5  # four numbers, each below 3 in 0.3 %
+
+
+@pytest.mark.parametrize("method, N", [("direct", 200), ("reduced", 5000)])
+def test_a_force_of_the_user_with_parameters(method, N):
+    rule = ov.Rule(committee, K=2, M=1, noise=([1, -1], [0.5, 0.5]), tolerance=1e-4)
+    model = ov.learner(rule, theta=[0.6, -0.2], eta=0.7, eta_theta=0.4)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.2], [0.1]], T=[[1.0]])
+    assert np.max(np.abs(gaps(model, start, N, 12, method))) < 4.5
+
+
+def test_both_simulators_give_a_force_the_overlaps():
+    """A force of overlaps alone moves weights along x whatever x is: R stays, and Q grows by F^2."""
+
+    def reads(lam, nu, xi, theta, S, F, G):
+        F[0] = S[0, 1] + 0.1 * S[0, 0]
+
+    rule = ov.Rule(reads, K=1, M=1, uses_overlaps=True)
+    model = ov.learner(rule, eta=0.5, spectrum=TWO)
+    start = ov.State.from_blocks(model, **BLOCKS)
+    known = ov.solve(model, start, [0.0, 1.0])
+    for method in ("direct", "reduced"):
+        found = ov.simulate(model, N=400, alpha=[0.0, 1.0], rng=2, start=start, runs=12, method=method).Q[:, 1, 0, 0]
+        assert abs(np.mean(found) - known.Q[1, 0, 0]) < 4.5 * np.std(found, ddof=1) / np.sqrt(12)
+        assert known.Q[1, 0, 0] > known.Q[0, 0, 0] + 0.01
+
+
+def test_no_warning_of_a_coarse_step():
+    """The measure eta max(s) / N is that of the squared loss; warnings are errors here."""
+    model = ov.learner(R.hebb(), eta=20.0, spectrum=TWO)
+    ov.simulate(model, N=100, alpha=[0.0, 0.1], rng=1)
