@@ -16,9 +16,9 @@ from ..stability.linear import check_dense
 
 __all__ = ["HessianSpectrum", "hessian"]
 
-ZERO = 1e-12  # eigenvalue, relative to the largest, that counts as zero
-ROUNDING = 1e-14  # eigenvalue of the joint overlaps, relative to the largest, that is zero
-WIDTH = 1 / 200  # of a peak of the density, relative to the range of the eigenvalues
+ZERO = 1e-12  # eigenvalues below this share of the largest count as zero
+ROUNDING = 1e-14  # eigenvalues of the joint overlaps below this share of the largest are zero
+WIDTH = 1 / 200  # a peak of the density is this share of the range of the eigenvalues wide
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,7 +26,7 @@ class HessianSpectrum(Record):
     """Bulk and outliers of the Hessian of eps_g; made by :func:`hessian`, with the equations there.
 
     At one state the arrays have the shapes below; along a trajectory they have a leading axis of records, and
-    ``spectrum[i]`` is that of one record.
+    ``spectrum[i]`` belongs to one record.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class HessianSpectrum(Record):
         return peaks @ (weights / weights.sum())
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw outliers (lines) and bulk (bands) against alpha, or those of one state along one axis.
+        """Draw outliers (lines) and bulk (bands) against alpha, or of one state along one axis.
 
         ``style`` goes to matplotlib; for ``ax`` and the rest see :func:`overlaps.results.plotting.eigenvalues`.
         """

@@ -17,9 +17,9 @@ from .realisation import check_ratio, normalise_feature_rows
 
 __all__ = ["class_moments", "realise_clusters"]
 
-COMMON = 1e-8  # largest difference of the covariances of two classes that counts as none
-REMAINDER = 1e-13  # of the series of a covariance, relative to the variances
-TERMS = 500  # of it, at most: correlations up to 0.94
+COMMON = 1e-8  # classes whose covariances differ by less have one covariance; by more they are refused
+REMAINDER = 1e-13  # the series of a covariance ends where its rest is below this share of the variances
+TERMS = 500  # it has no more terms: enough for correlations up to 0.94, refused above
 
 
 def class_moments(features, beta, s, G):

@@ -19,7 +19,7 @@ __all__ = ["FeatureMap", "FeatureStatistics", "feature_map", "statistics"]
 
 RANGE = 12.0  # E f(u) over |u| < 12; the Gaussian weight beyond is below 1e-32
 EPS = np.finfo(float).eps
-PRECISION = 1e-12  # of the integrals of user functions, relative to the largest of them
+PRECISION = 1e-12  # integrals of user functions are this exact, relative to the largest of them
 
 
 class _Averages(NamedTuple):
@@ -86,7 +86,7 @@ class FeatureMap(Record):
     kinks : tuple of float
         Where f or its derivative jumps.
     scale : float
-        Standard deviation of u, that of one latent coordinate.
+        Standard deviation of u, as of one latent coordinate.
     """
 
     name: str
@@ -236,7 +236,7 @@ def _statistics(features):
 def _level(features):
     """A constant to subtract from f, and a unit: about mean and spread where the mean is larger, else 0 and 1."""
     z, weight = trapezoid(RANGE / 500, RANGE)
-    with np.errstate(all="ignore"):  # of functions that grow too fast, which are refused later
+    with np.errstate(all="ignore"):  # functions that grow too fast are refused later
         f = np.asarray(features.function(features.scale * z), dtype=float)
         mean = weight @ f
         size = np.sqrt(weight @ (f - mean) ** 2)

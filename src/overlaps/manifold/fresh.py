@@ -1,4 +1,4 @@
-"""What fresh samples say about runs on latents: whether the closed forms hold, and the true error."""
+"""Fresh samples judge runs on latents: whether the closed forms hold, and the true error."""
 
 import warnings
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from .._base import check
 from .._base.pages import see
 from .realisation import input_means
 
-SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # standard errors, and relative sizes, above which a deviation is worth a word
+SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # warn of moments above 5 standard errors and 5 %, of errors above 10 %
 
 
 class _Drawn:
-    """What samplers of pairs (inputs, teacher fields) share."""
+    """Base of the samplers of pairs (inputs, teacher fields)."""
 
     draw: Any
 
@@ -138,7 +138,7 @@ def warn_of_moments(deviation, law):
 
 
 def warn_of_errors(alpha, eps_g, error, se):
-    """Warn where eps_g (runs, n), that of Gaussian fields, is not the error (runs, n) on fresh samples at the end."""
+    """Warn where eps_g (runs, n) of Gaussian fields is not the error (runs, n) on fresh samples at the end."""
     gap, scatter = np.mean(error[:, -1] - eps_g[:, -1]), np.sqrt(np.mean(se[:, -1] ** 2) / len(se))
     known, measured = np.mean(eps_g[:, -1]), np.mean(error[:, -1])
     if abs(gap) > SIGMAS * scatter and abs(gap) > EXCESS * measured:

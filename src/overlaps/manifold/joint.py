@@ -17,7 +17,7 @@ from .ensemble import CovariatesEnsemble
 
 __all__ = ["GaussianCovariates", "gaussian_covariates"]
 
-NEGATIVE = 1e-9  # of the trace: the most that the lowest eigenvalue of a joint covariance may lie below zero
+NEGATIVE = 1e-9  # if the lowest eigenvalue of a joint covariance is below minus this share of the trace, it is refused
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,7 +35,7 @@ class GaussianCovariates(Model):
 
     @property
     def record(self) -> type[CovariatesEnsemble]:
-        """What its runs are kept in."""
+        """Record of its runs."""
         return CovariatesEnsemble
 
     def __post_init__(self):

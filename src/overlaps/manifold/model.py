@@ -7,8 +7,8 @@ In the limit it is one more spectrum of the one right-hand side, with tau^l and 
 (Goldt et al. 2020, Bae and Jeong 2024) says the same in other words: :func:`hidden_manifold` has the dictionary.
 
 Where the formulas of Bae and Jeong are corrected: time is steps / N (not 1 / N); (4) sums I2(k, n) over n; the
-coefficient of W in (9), (S42) and in d(rho), (S46) is c - a^2 - b^2 and that of the second-order term in (S43)
-c - a^2, for centred inputs; (S15), (S16) have f(U_i) - a and E[f_i] E[f_j]; (S33) to (S37) project with tau; the
+coefficient of W in (9), (S42) and in d(rho), (S46) is c - a^2 - b^2, and the coefficient of the second-order term in
+(S43) c - a^2, for centred inputs; (S15), (S16) have f(U_i) - a and E[f_i] E[f_j]; (S33) to (S37) project with tau; the
 densities (S38), (S45) are divided by p(rho); beside the explicit rho of (S41) stands the plain teacher overlap of the
 mode, since script-T has a rho of its own (correct in the mean, 3e-3 off in R at D = 500).
 """
@@ -36,8 +36,8 @@ from .realisation import realise
 
 __all__ = ["HiddenManifold", "hidden_manifold"]
 
-MATCHED = 1e-12  # students whose overlaps differ by less are exchanged by a symmetry of the state
-NO_LINEAR_PART = 1e-10  # b^2 / c below which features carry nothing of the teacher
+MATCHED = 1e-12  # students whose overlaps differ by less are exchanged by a symmetry of the state: it warns
+NO_LINEAR_PART = 1e-10  # features with a smaller b^2 / c carry nothing of the teacher
 
 
 class LimitSpectrum(Spectrum):
@@ -63,7 +63,7 @@ class HiddenManifold(Model):
 
     @property
     def record(self) -> type[ManifoldEnsemble]:
-        """What its runs are kept in."""
+        """Record of its runs."""
         return ManifoldEnsemble
 
     def __post_init__(self):
@@ -166,7 +166,7 @@ class HiddenManifold(Model):
         latent directions that no input shows where D > N.
 
         Weights at given eigenvalues: exact in law. The eigenvalues themselves are those of the limit; their own
-        fluctuations are O(1 / N), those of the weights O(1 / sqrt(N)).
+        fluctuations are O(1 / N), while weights fluctuate by O(1 / sqrt(N)).
 
         Parameters
         ----------

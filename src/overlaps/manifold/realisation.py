@@ -15,9 +15,9 @@ from .joint import on_modes
 
 __all__ = ["normalise_feature_rows", "realise", "second_moments"]
 
-UNIT_ROWS = 1e-6  # squared lengths of the rows of F that differ from D by more, relatively, are not normalised
+UNIT_ROWS = 1e-6  # rows of F whose squared length differs by more of D are not normalised, and refused
 HERMITE = 60  # terms of the covariance of user features, a power series in the correlation of their arguments
-HERMITE_ERROR = 1e-10  # largest remainder of that series
+HERMITE_ERROR = 1e-10  # a larger remainder of that series is refused
 
 
 def normalise_feature_rows(F):
@@ -107,7 +107,7 @@ def check_ratio(model, F):
 
 def input_means(features, F):
     """Means of the inputs f(U) before they are centred, for rows of F (N, D) of any length that is legal: (N,)."""
-    # of the named maps only relu and |u| have a mean, and both are homogeneous; all others see rows of length sqrt(D)
+    # relu and |u| are the only named maps with a mean, and homogeneous; all others see rows of length sqrt(D)
     return features.a * (np.sqrt(np.mean(np.square(F), axis=1)) if features.named else np.ones(len(F)))
 
 
@@ -181,4 +181,4 @@ def _modes(features, F, moments):
         return features.zeta + features.b**2 * mu[seen], U, _linear_part(features, F), features.zeta
     Omega, Phi = second_moments(features, F, moments)
     s, U = np.linalg.eigh(Omega)
-    return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # what eigh cannot tell from zero
+    return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # eigh cannot tell smaller ones from zero

@@ -41,7 +41,7 @@ class Features(NamedTuple):
         return model.latent_scale**2 * (W_star @ W_star.T) / W_star.shape[1]
 
     def samples(self, model, weights, dtype="float64"):
-        """What a run on these weights learns from."""
+        """Samples for a run on these weights."""
         return Samples.of(model, weights, self.latents, self.center, dtype)
 
 
@@ -59,7 +59,7 @@ class Data(NamedTuple):
         return W_star @ model.Psi @ W_star.T / W_star.shape[1]
 
     def samples(self, model, weights, dtype="float64"):
-        """What a run on these weights learns from."""
+        """Samples for a run on these weights."""
         W_star = weights.W_star / np.sqrt(weights.W_star.shape[1])
         return Pairs(self.sampler, weights.W.shape[1], W_star, dtype)
 
@@ -183,7 +183,7 @@ def _gathered(records, starts, *, law, model, **common):
 
 
 def _start_deviation(model, weights, law, block):
-    """How far the fields at the start of a run are from having the model's moments; the stream is not that of a run."""
+    """How far the fields at the start of a run are from having the model's moments; no run has this stream."""
     Q, R = _overlaps(weights.W[None], weights.W_star, *law.second_moments(model, weights))
     S = gram(Q[0], R[0], law.teacher_covariance(model, weights.W_star))
     return field_deviation(law.samples(model, weights), weights.W, S, TEST, block, np.random.default_rng(0))

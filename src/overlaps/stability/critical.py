@@ -17,17 +17,17 @@ from .linear import SECOND, ZERO, Linearisation, bound, check_dense, linearise
 
 __all__ = ["CriticalEta", "critical_eta"]
 
-FACTOR = 1.25  # between successive learning rates tried
+FACTOR = 1.25  # learning rates tried one after the other differ by this factor
 NEAR = 1.01  # the same at the start, to tell the mode that vanishes at one eta from those that vanish at all
-FOLLOW = 0.5  # largest change of a fixed point from one learning rate to the next, relative
-END = 1e-9  # step in log(eta) at which a fixed point that cannot be followed has ended
-JUMP = 1e-3  # change of a fixed point, relative, that no step of rounding size makes
-INFINITE = 1e3  # students over teachers from which an end is one at infinity
-AWAY = 10  # students over teachers from which a fixed point that is still stable has run away
-STEPS = 20  # of Newton's method from one learning rate to the next
+FOLLOW = 0.5  # if a fixed point changes by more, relatively, a smaller step of the learning rate is tried
+END = 1e-9  # if a smaller step in log(eta) were needed, the fixed point has ended
+JUMP = 1e-3  # a larger relative change in a step of rounding size is a jump to another fixed point
+INFINITE = 1e3  # if students are this many times longer than teachers, the fixed point ends at infinity
+AWAY = 10  # if they are this many times longer while still stable, the fixed point has run away
+STEPS = 20  # Newton's method takes no more from one learning rate to the next
 WORK = 500  # steps of Newton's method in all
 ASIDE = 1e-6  # where the critical mode is read: at eta_c itself it mixes with those that vanish at every eta
-REAL = 1e-6  # imaginary part, relative to the Jacobian, up to which an eigenvalue is real
+REAL = 1e-6  # eigenvalues with an imaginary part below this share of the Jacobian are real
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,7 +261,7 @@ class _Branch:
         inside = min((x for x in unstable if unstable[x] == unstable[a]), key=lambda x: abs(x - b))
         outside = min((x for x in unstable if unstable[x] == unstable[b]), key=lambda x: abs(x - a))
         if self.change(self.known[inside], self.known[outside]) > JUMP:
-            return self.end(inside)  # what is found beyond is another fixed point
+            return self.end(inside)  # beyond lies another fixed point
         rate(eta)  # its state is known then
         system, y = bound(self.at(eta), self.known[eta])
         values = np.linalg.eigvals(jacobian_of(system, y).dense())

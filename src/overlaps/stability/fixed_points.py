@@ -16,9 +16,9 @@ from .linear import ZERO, bound, check_dense
 
 __all__ = ["FixedPoint", "fixed_point"]
 
-SAME = 1e-12  # relative difference below which students are equal
-GONE = 1e-6  # ratio of squared norms, of the students found to those of the guess or the other way round
-FLOOR = 1e-14  # velocity, relative to its terms, that is rounding
+SAME = 1e-12  # students that differ by less, relatively, are equal
+GONE = 1e-6  # students have vanished, or diverged, when their squared norm changed by this factor or its inverse
+FLOOR = 1e-14  # a velocity below this share of its terms is rounding
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,7 +137,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
 
 
 def _elsewhere(guess, found):
-    """What to say of students that have vanished, or grown without bound, from the largest squared norms."""
+    """A sentence on students that have vanished, or grown without bound, from the largest squared norms."""
     if found < GONE * guess:
         return (
             "; but the students of the guess have vanished (Q = 0): this is the trivial fixed point, none was found "

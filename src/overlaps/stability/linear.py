@@ -18,11 +18,11 @@ from .kinked import Differences, learned
 
 __all__ = ["Linearisation", "linearise"]
 
-DENSE = 3000  # dimension up to which all eigenvalues are computed
+DENSE = 3000  # up to this dimension all eigenvalues are computed, beyond it the leading ones
 LEADING = 6  # eigenvalues looked for beyond
-RESTARTS = 10  # of the Arnoldi method
+RESTARTS = 10  # the Arnoldi method restarts no more often
 SECOND = "perfect learning of units with a kink: the modes are overlaps of differences, of second order in them"
-ZERO = 1e-9  # modulus of an eigenvalue, relative to the Jacobian, that counts as zero
+ZERO = 1e-9  # eigenvalues of modulus below this share of the Jacobian count as zero
 
 
 def bound(model, state):

@@ -35,7 +35,7 @@ except ImportError:  # not a POSIX system: two processes on one file are the use
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = 2
-BEGIN = b'{"overlaps sweep": '  # of every line
+BEGIN = b'{"overlaps sweep": '  # every line begins so
 CHECK = b', "check": '  # before the last entry of every line, the CRC-32 of all before it
 
 
@@ -125,7 +125,7 @@ def _line(head, value):
 
 
 def _place(entry):
-    """What tells a point from the others."""
+    """Name of a point, which tells it from the others."""
     return json.dumps([entry.get("point"), entry.get("seed")])
 
 

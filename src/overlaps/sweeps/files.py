@@ -9,7 +9,7 @@ from ..results.files import contents, has_file, inside, restored
 
 __all__ = ["described", "value_of"]
 
-PLAIN = str, int, float, bool, type(None)  # what JSON gives back as it was
+PLAIN = str, int, float, bool, type(None)  # JSON gives these back as they were
 COLLECTIONS: dict[str, Any] = {"list": list, "tuple": tuple}
 
 

@@ -75,7 +75,7 @@ class Sweep(Record):
 
     @property
     def message(self) -> str:
-        """What happened, in a sentence."""
+        """One sentence about the end of the sweep."""
         n = len(self)
         if self.success:
             return f"all {n} points of {self.function} finished."
@@ -179,7 +179,7 @@ class Sweep(Record):
         save(self, path)
 
     def _to_file(self) -> tuple[dict, dict]:
-        """What a file keeps: (entries of the header, arrays)."""
+        """Contents of a file: (entries of the header, arrays)."""
         arrays: dict[str, NDArray] = {}
         lost = {*self.errors, *self.missing}
         values = [None if i in lost else value for i, value in enumerate(self.values)]
@@ -309,7 +309,7 @@ def sweep(
 
 
 def _at(function, point, seed):
-    """The function at one point, with random numbers of its own, and digits that are those of every worker."""
+    """The function at one point, with random numbers of its own, and the same digits in every worker."""
     settle()
     return function(**point, **({} if seed is None else {"rng": np.random.default_rng(seed)}))
 
@@ -413,7 +413,7 @@ def _name(function):
 
 
 def _identity(function: Callable):
-    """What a checkpoint compares: module and name, and what is fixed by functools.partial or held by an object."""
+    """Names that a checkpoint compares: module, name, and arguments fixed by functools.partial or held by an object."""
     if isinstance(function, functools.partial):
         return (_identity(function.func), function.args, function.keywords)
     name = f"{getattr(function, '__module__', '')}.{_name(function)}"

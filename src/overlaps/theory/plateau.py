@@ -50,7 +50,7 @@ __all__ = [
     "wide_escape_time",
 ]
 
-RESIDUAL = 1e-12  # of the fixed-point equations, relative to their terms
+RESIDUAL = 1e-12  # if the fixed-point equations are violated by more of their terms, there is no plateau
 
 
 class Plateau(NamedTuple):
@@ -105,7 +105,7 @@ class Committee(NamedTuple):
         return f.A[0, 0] * c + f.B[0]
 
     def plateau(self):
-        """The heights, from those of the nearest symmetric teacher."""
+        """The heights; the search starts at the nearest symmetric teacher's."""
         T, v_star = self.T, self.v_star
         T1, D1 = row_averages(T)
         symmetric = _symmetric_c(len(T), max(T1, 1e-12), max(D1, -0.99 * max(T1, 1e-12)))
@@ -417,7 +417,7 @@ def escape_rates(
     """Growth rates of the differences of students, largest first (M,).
 
     Eigenvalues of :func:`escape_matrix`, real and at most M - 1 of them positive; each is (K - 1)-fold in the full
-    dynamics. The largest decides when the plateau is left, the smaller ones are those of the plateaus that follow.
+    dynamics. The largest decides when the plateau is left, the smaller ones rule the plateaus that follow.
     Exact, derived here. eps_g leaves the plateau at twice the rate.
 
     Parameters

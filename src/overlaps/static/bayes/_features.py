@@ -12,7 +12,7 @@ import numpy as np
 from ..._base.jit import jit
 
 SERIES, RELU = 0, 1
-ONSET = 1e-7  # t of a first node below which the branch begins at t = 0
+ONSET = 1e-7  # a branch whose first node has a smaller t begins at t = 0
 HALF_PI, TWO_PI = math.pi / 2, 2 * math.pi
 
 

@@ -5,7 +5,7 @@ import math
 from ..._base.jit import jit
 from ._adam import polynomial
 
-FLOOR = 1e-11  # of the largest p, below which p and its derivative are rounding
+FLOOR = 1e-11  # below this share of the largest p, p and its derivative are rounding and left out
 
 
 @jit

@@ -11,8 +11,8 @@ from ._features import entropy
 
 __all__ = ["Jump"]
 
-SAME = 1e-11  # relative distance of two solutions that are one
-FLAT = 1e-12  # relative fall of L(t) that may be rounding
+SAME = 1e-11  # solutions at a smaller relative distance are one
+FLAT = 1e-12  # a smaller relative fall of L(t) may be rounding and makes no transition
 
 
 class Jump(NamedTuple):

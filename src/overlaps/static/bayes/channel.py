@@ -13,7 +13,7 @@ from .correlation import Correlation
 __all__ = ["Channel", "channel_of"]
 
 GRID = 20_000  # points of the search for transitions, 1e-8 <= t <= 1e12
-NODES = 4_000  # of the table of a branch
+NODES = 4_000  # a branch is tabulated at this many
 SMALLEST, LARGEST = 1e-8, 1e16  # t at the ends of the table
 
 
@@ -35,7 +35,7 @@ class Channel:
     jumps : tuple of Jump
         First-order transitions, ascending.
     onset : float
-        lambda above which q > 0: that of the first jump from zero, or 1/(2 c_2) where the overlap grows continuously.
+        lambda above which q > 0: the first jump from zero, or 1/(2 c_2) where the overlap grows continuously.
     convex : bool
         Whether the gap g(1) - g(m(lambda)) is a convex function between neighbouring jumps.
 

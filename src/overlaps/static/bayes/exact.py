@@ -15,12 +15,12 @@ from .solutions import BayesSolution, FixedPoint
 
 __all__ = ["ExactPoints", "exact_information", "exact_solution"]
 
-NEAR = 0.3  # distance of an iterate from its image from where the iteration is accelerated
-EQUAL = 1e-9  # the same, of a solution
-SAME = 1e-6  # overlaps of one solution
-STEPS, MEMORY = 200, 4  # of an iteration; iterates used by the acceleration
+NEAR = 0.3  # an iterate closer to its image is accelerated
+EQUAL = 1e-9  # an iterate closer to its image is a solution
+SAME = 1e-6  # solutions whose overlaps differ by less are one
+STEPS, MEMORY = 200, 4  # most steps of an iteration; past iterates that the acceleration uses
 SCAN = 24  # overlaps between which solutions of equal readouts are sought
-LEARNED = 0.02  # overlap of a feature that counts
+LEARNED = 0.02  # a feature of larger overlap counts as learned
 REFERENCE = 0.3, 0.98  # overlaps between which conditionings are chosen
 CONVERGED = 1e-6
 
@@ -41,7 +41,7 @@ class ExactPoints:
 
     h does not decrease with any overlap, so that the iteration is monotone: it rises from q = 0 to the least solution
     and falls from :math:`\nu v_i^2 g'(1)/\Delta`, as if all else were known, to the greatest. Overlaps are carried as
-    x = -ln(1 - q), those of equal readouts as one.
+    x = -ln(1 - q), one for all equal readouts.
     """
 
     def __init__(self, teacher, reference, samples, rng):
@@ -66,11 +66,11 @@ class ExactPoints:
         return [self._describe(nu, x) for x in starts]
 
     def _top(self, nu):
-        """What no image exceeds: all else known."""
+        """Bound on every image: all other features known."""
         return np.log1p(nu * self.v2 * self.feature.slope / self.Delta)
 
     def _within(self, nu, x):
-        """What overlaps can be."""
+        """The iterate, clipped to possible overlaps."""
         return np.clip(x, 0.0, self._top(nu))
 
     def _image(self, nu, x, replica):
@@ -128,7 +128,7 @@ class ExactPoints:
 
 
 def exact_information(teacher, q, samples, rng):
-    """What a label says at the overlaps q (k,), by the exact law of the label."""
+    """Information of a label at the overlaps q (k,), by the exact law of the label."""
     pairs, group = np.unique(np.stack([-teacher.v2, q]), axis=1, return_inverse=True)
     v, q = np.sqrt(-pairs[0]), pairs[1]
     labels = Labels(teacher.feature.g, v, group.ravel(), teacher.Delta, np.clip(q, *REFERENCE), samples, rng)

@@ -15,13 +15,13 @@ from ..._base.search import minimum
 from .branches import SAME, crossings, merge, overlapping
 
 SIDE = 1e-14  # relative distance in s of the two sides of a transition
-POINTS = 400  # of the scan between the least and the largest solution
+POINTS = 400  # the scan between the least and the largest solution has these, and all transitions
 TRANSITIONS = 2_000  # positions in the scan; more are thinned out, and looked at again near the best solution
 ITERATIONS = 60
-FAR = 1e12  # lam of the weakest feature beyond which nu(s) = s Delta + k to 1e-6, and rises
-LARGEST = 1e304  # s beyond which a solution is infinite
-EQUAL = 1e-8  # of g(1): two errors that are one
-STEPS = 20  # of an iteration that shall come close to a point of the curve, or the point is looked at in full
+FAR = 1e12  # beyond this lam of the weakest feature nu(s) is s Delta + k to 1e-6, and rises
+LARGEST = 1e304  # a solution at larger s is infinite
+EQUAL = 1e-8  # errors that differ by less of g(1) are one
+STEPS = 20  # an iteration that is not close to a point of the curve after these leaves it to a full solution
 
 
 class FixedPoints:
@@ -70,9 +70,9 @@ class FixedPoints:
     def _alone(self, j, s, noisy):
         """Whether point j of a known curve is seen to be the only solution at its nu; False where that stays open.
 
-        Between points a < b is none if b (Delta + eps(a)) < nu or a (Delta + eps(b)) > nu. What is left about s_j is
-        narrowed by the monotone iterations until it holds no transition. There eps is convex, and if a chord before s_j
-        is not too steep, nu(s) lies below nu(s_j) before s_j and above it beyond.
+        Between points a < b is none if b (Delta + eps(a)) < nu or a (Delta + eps(b)) > nu. The interval left about s_j
+        is narrowed by the monotone iterations until it holds no transition. There eps is convex, and if a chord before
+        s_j is not too steep, nu(s) lies below nu(s_j) before s_j and above it beyond.
         """
         here, nu = s[j], s[j] * noisy[j]
         i = np.searchsorted(self._transitions, here)

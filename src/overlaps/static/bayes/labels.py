@@ -32,7 +32,7 @@ SAMPLED = Grids(6.5, 6.0, 0.25)  # to 1e-5, where conditionings are sampled; les
 
 
 class Information(NamedTuple):
-    """What a label says about the features, all known up to their overlaps q.
+    """Information of a label about the features, all known up to their overlaps q.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Labels:
                 mirrored[:, 0] /= 2
                 even, odd = kernels + mirrored, kernels + self.parity * mirrored
             total = even[: half.size].sum(axis=1)
-            if self.waves[0] != (i, n):  # those of equal readouts serve all overlaps
+            if self.waves[0] != (i, n):  # waves of equal readouts serve all overlaps
                 wave = waves(v * self.tau[1] * self._sigma(z), self.tau.size)
                 self.waves = (i, n), wave.real.copy(), wave.imag.copy()
             both = (even @ self.waves[1] + 1j * (odd @ self.waves[2])).reshape(2, half.size, -1)

@@ -1,4 +1,4 @@
-"""What the Bayes-optimal learning of a wide teacher gives: solutions of the fixed-point equations, learning curves."""
+"""Records of Bayes-optimal learning of a wide teacher: solutions of the fixed-point equations, learning curves."""
 
 import math
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class BayesSolution(Record):
         Where the Gaussian channel behind the equations is not the truth: a sentence that says so.
     residual : float
         ``|eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1))``, with eps = nu/s - Delta. Exact channel: change of
-        -ln(1 - q) by one more iteration, which bounds that of q.
+        -ln(1 - q) by one more iteration, which bounds the change of q.
     eps_err, phi_err : float
         Standard errors of eps and phi; 0 where nothing was sampled.
     channel : str

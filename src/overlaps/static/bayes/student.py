@@ -15,7 +15,7 @@ from .teacher import HierarchicalTeacher
 
 __all__ = ["StudentRun", "train_student"]
 
-RECORDS = 50  # of the test error along a run
+RECORDS = 50  # the test error is recorded this often along a run
 STARTS, READOUTS = ("random", "teacher"), ("trained", "fixed")
 
 

@@ -14,8 +14,8 @@ from .power_law import Limit, average, continuum_gap
 
 __all__ = ["Phase", "SubcriticalPowerLaw"]
 
-RANGE = 1e16  # in lam, above the last transition, searched for the lower spinodal
-ROUNDING = 1e-13  # relative, of integrals over the features
+RANGE = 1e16  # the lower spinodal is searched up to this factor in lam above the last transition
+ROUNDING = 1e-13  # relative error of integrals over the features: smaller differences say nothing
 
 
 class Phase(NamedTuple):
@@ -208,7 +208,7 @@ class SubcriticalPowerLaw(Limit):
         return brentq(difference, low, high, xtol=1e-14)
 
     def solve(self, alpha: float) -> "Phase":
-        """The Bayes-optimal Phase at alpha = n/d^2 > 0: of the solutions on all branches that of largest potential."""
+        """The Bayes-optimal Phase at alpha = n/d^2 > 0: the solution of largest potential on all branches."""
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
         return max(self.solutions(alpha), key=lambda phase: self.potential(phase, alpha))
 

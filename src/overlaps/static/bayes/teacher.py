@@ -25,7 +25,7 @@ SELECTIONS: tuple[Literal["bayes", "uninformed", "informed"], ...] = ("bayes", "
 
 
 class Teacher(Record):
-    """What all teachers share: the noise, and the scalar problem of one feature."""
+    """Base of all teachers: the noise, and the scalar problem of one feature."""
 
     noise: float
     activation: Any
@@ -228,7 +228,7 @@ class HierarchicalTeacher(Teacher):
         nu : float
             Data, n/d > 0.
         selection : {"bayes", "uninformed", "informed"}
-            Which of several solutions: that of largest potential, of largest error (each feature at its own best,
+            Which of several solutions: the one of largest potential, of largest error (each feature at its own best,
             as few known as possible; no algorithm), or of smallest error.
         overlaps : {"diagonal", "matrix"}
             Exact channel of two features: "matrix" keeps the overlaps between different features, which odd
@@ -279,7 +279,7 @@ class HierarchicalTeacher(Teacher):
         return self.m(self._points.solve(nu)[-1] * self.v2)
 
     def information(self, q: ArrayLike, *, samples: int = 64, rng: Rng = 0) -> Information:
-        """What a label says about the features when all are known up to overlaps q.
+        """Information of a label about the features when all are known up to overlaps q.
 
         Parameters
         ----------

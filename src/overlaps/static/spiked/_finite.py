@@ -15,11 +15,11 @@ ROWS = ("sphere", "gaussian", "orthonormal")
 GRID = 20_000, 10  # nodes and range: second order at a jump in the origin, exponential for smooth functions
 CHUNK = 2048  # samples whose features are held in memory at once
 WIDTHS = 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3  # over which the hinge is smoothed, one after the other
-ORDERS = 6  # Hermite orders of the population gradient: overlaps of random rows are 1/sqrt(d), s^6/6! is nothing
+ORDERS = 6  # Hermite orders of the population gradient: rows overlap by s ~ 1/sqrt(d), and s^6/6! is nothing
 
 
 class Setup(NamedTuple):
-    """What all draws share: functions, sizes, and the points (n, lam) of the readout."""
+    """Common to all draws: functions, sizes, and the points (n, lam) of the readout."""
 
     student: Callable
     target: Callable
@@ -239,7 +239,7 @@ def order_parameters(A, spike, bulk, theta):
 def measure(setup, step, change, W, theta):
     """Spikes (p, d), rest and its variance (p,) of the neurons; r, gamma (of the strongest spike) and c of the blocks.
 
-    A block's spike is its mean change; letters of a law share one spike, r and c are those of the letter 1.
+    A block's spike is its mean change; letters of a law share one spike, and r, c belong to the letter 1.
     """
     if step.continuous:
         square = step.t @ step.t

@@ -10,13 +10,13 @@ from ...gaussian.rules import RANGE, panels, trapezoid
 
 __all__ = ["function_of", "kinks_of", "moments"]
 
-STEP = 0.25  # coarsest step; 2e-14 for tanh of a unit Gaussian
-TOLERANCE = 1e-8  # between two tables, the finer of which is kept: its own error is far smaller
+STEP = 0.25  # coarsest step; its error is 2e-14 for tanh of a unit Gaussian
+TOLERANCE = 1e-8  # two tables that differ by less are good: the finer is kept, its own error is far smaller
 REFINEMENTS = 5
 FINER = 0.52  # ratio of successive steps; not 1/2, because nested grids alias fast oscillations in the same way
 CHUNK = 2**22  # values of a function that are held at once
-ODD = 1e-10  # largest even part of a function that counts as odd
-GROWTH = 1e-8  # part of E[f^2] that may lie beyond 9 standard deviations
+ODD = 1e-10  # a function with a smaller even part counts as odd
+GROWTH = 1e-8  # a function with more of E[f^2] beyond 9 standard deviations is refused
 KINKED = np.sign, np.abs, np.fabs  # functions of NumPy that are not smooth at zero
 
 

@@ -83,7 +83,7 @@ def best_step(
     d : float
         Input dimension, as in :meth:`SpikedRandomFeatures.solve`.
     rates : array_like, shape (n,), optional
-        Learning rates to look at before the best is refined, at least 3; by default those of spikes up to r = 8.
+        Learning rates to look at before the best is refined, at least 3; by default for spikes up to r = 8.
     **options
         As in :meth:`SpikedRandomFeatures.after_one_step`.
 

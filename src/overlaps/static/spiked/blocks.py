@@ -23,7 +23,7 @@ from .ridge import Packing, Response
 
 __all__ = ["given_rows", "iid_rows", "letters", "orthonormal_rows"]
 
-ITERATIONS = 100  # of the inner equation for g
+ITERATIONS = 100  # most steps of Newton's method for the inner equation of g
 
 
 def directions(packing):
@@ -197,8 +197,8 @@ def given_rows(c, beta, lam, bulk, fractions):
     return response
 
 
-LAWS = ("gaussian", "uniform")  # of mean square one
-PANELS, TAIL, MASS = 400, 1e-15, 1e-9  # of the rule under a density, what it leaves out, its error of the total mass
+LAWS = ("gaussian", "uniform")  # names of laws with mean square one
+PANELS, TAIL, MASS = 400, 1e-15, 1e-9  # panels under a density without its tails; a larger error of its mass is refused
 
 
 def law_of(readout):

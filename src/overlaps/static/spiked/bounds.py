@@ -1,4 +1,4 @@
-"""What spiked random features can express: bounds on their test error, whatever the number of samples."""
+"""Bounds on the test error of spiked random features, whatever the number of samples."""
 
 import math
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from .ridge import Features, explained, strong_ridge
 __all__ = ["Bounds", "RateBounds", "bounds", "bounds_over_rate"]
 
 SPIKES = np.geomspace(0.05, 8.0, 48)  # looked at before the minimum is refined
-LEAST, MOST = 1e-3, 30.0  # spikes, where the minimum is not among these
+LEAST, MOST = 1e-3, 30.0  # if the minimum is not among these, spikes are added down and up to here
 MORE = 8  # spikes added at a time
 
 

@@ -23,12 +23,12 @@ from . import ridge, solving
 from .losses import LOSSES
 from .solutions import SpikedClassifier
 
-PARTS = 2  # of each panel in z0
-ACCEPTED = 1e-9  # of the equations, each relative to its terms
-RESOLVED = 1e-7  # change of the same by rules twice as fine
+PARTS = 2  # each panel in z0 is cut into these
+ACCEPTED = 1e-9  # if an equation is violated by more of its terms, there is no solution
+RESOLVED = 1e-7  # if rules twice as fine violate one by more, they are used
 LEVELS = 5
-ROUNDS, STEPS, DAMPING = 10, 25, 0.6  # of damped iteration; after each round Powell's method, once it is near
-LONGEST, NEAR, CLOSE = 3.0, 0.3, 1e-2
+ROUNDS, STEPS, DAMPING = 10, 25, 0.6  # damped steps; after each round of them Powell's method takes over once near
+LONGEST, NEAR, CLOSE = 3.0, 0.3, 1e-2  # longer steps are cut; below NEAR Powell's method starts, below CLOSE at once
 ERRORS = "wrong", "train_wrong", "test_loss", "train_loss"
 
 

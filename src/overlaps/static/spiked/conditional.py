@@ -32,12 +32,12 @@ from .averages import (
 __all__ = ["Coefficients", "conditional"]
 
 LARGEST = 3 * 10**7  # values in the coarsest table; the finer ones have several times more
-NARROW = 1e-11  # relative width below which a smoothed jump is a jump
+NARROW = 1e-11  # a smoothed jump of smaller relative width is treated as a jump
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coefficients(Record):
-    r"""Tables over k; made by :func:`conditional`. With B blocks, those of the features have shape (B, n).
+    r"""Tables over k; made by :func:`conditional`. With B blocks, functions of the features have shape (B, n).
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     gamma : float
         Overlap of the spike's direction with the target's.
     breakpoints, student_breakpoints : sequence of float
-        Jumps and kinks of the target and of the student; those of ``np.sign``, ``np.abs`` and piecewise-linear
+        Jumps and kinks of the target and of the student; for ``np.sign``, ``np.abs`` and piecewise-linear
         activations are known.
     offset : float or sequence of float
         Pre-activation bias: sigma(rk + offset + sqrt(c) z) in place of sigma(rk + sqrt(c) z).
@@ -223,7 +223,7 @@ def differences(spike, coarse, fine):
 
 
 def summary(probe, table):
-    """Values at a few points and averages over k: those of the features alone, and those with the target."""
+    """Values at a few points and averages over k, of the features alone and of features and target."""
     second = table.mu0**2 + np.reshape(table.mu1, np.shape(table.mu0)) ** 2 + table.mu2_squared
     size = np.sqrt(np.sum(second @ table.weight)) or 1.0
     features = {x: np.atleast_2d(getattr(table, x)) / size for x in ("mu0", "mu1", "u")}

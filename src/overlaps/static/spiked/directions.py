@@ -14,8 +14,8 @@ from .averages import REFINEMENTS, TOLERANCE, averages, check_growth, function_o
 from .conditional import Coefficients
 
 RANK = 3  # directions of the spikes, and of the target: the nodes of the rules grow like a power of their number
-COARSEST, RATIO, LIGHT = 0.5, 0.7, 1e-18  # first step of the rules, of each to the next, least weight of a node
-NODES, GRID = 12, 20_000  # of the coarsest rule over a direction of the target; of splines of the neurons' functions
+COARSEST, RATIO, LIGHT = 0.5, 0.7, 1e-18  # first step, its ratio to the next; nodes of less weight are left out
+NODES, GRID = 12, 20_000  # nodes a direction of the target; more points k than this are read off splines of this many
 LARGEST = 4 * 10**8  # values of the target in one table
 CHUNK = 2**22
 
@@ -98,7 +98,7 @@ class SeveralSpikes(NamedTuple):
         return found[0], found[1:-1], found[-1]
 
     def resolved(self):
-        """A table whose integrals agree with those of a coarser one to 1e-8."""
+        """A table whose integrals agree with a coarser table's to 1e-8."""
         before, step = None, 1.0
         for _ in range(REFINEMENTS + 2):
             table = self.table(*self.rule(step), step)

@@ -70,8 +70,8 @@ class SpikedRandomFeatures(solving.Solvable):
     offset : float or sequence of float, shape (B,)
         Quenched pre-activation biases, sigma(w.x + offset) in each block.
     breakpoints, student_breakpoints : sequence of float
-        Jumps and kinks of the target and of the student. Those of ``np.sign``, ``np.abs`` and the library's
-        piecewise-linear activations are known.
+        Jumps and kinks of the target and of the student. The library knows the kinks of ``np.sign``, ``np.abs`` and the
+        library's piecewise-linear activations are known.
     kap : float
         Weight of the direction of the row norms in the readout, 2 tau h1* E[sigma'''] after a step with alpha0 = inf.
     step, law : OneStep, frozen law of scipy.stats

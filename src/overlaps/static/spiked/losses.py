@@ -13,8 +13,8 @@ from .averages import function_of, kinks_of
 
 __all__ = ["LOSSES", "Labels", "Loss"]
 
-STEPS = 80  # of Newton's method for one proximal map, with bisection where it leaves its bracket
-REACH, GRID = 9.0, 4000  # where the signs of a target are looked for, and with how many points
+STEPS = 80  # most steps of Newton's method for a proximal map; it bisects where it would leave its bracket
+REACH, GRID = 9.0, 4000  # signs of a target are looked for in [-9, 9], at this many points
 SQRT_2PI = math.sqrt(2 * math.pi)
 
 

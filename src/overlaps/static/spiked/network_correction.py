@@ -1,4 +1,4 @@
-"""What spiked random features leave out: neuron-dependent features of size 1/sqrt(d), and Gaussian rows."""
+"""Corrections that spiked random features leave out: neuron-dependent features of size 1/sqrt(d), and Gaussian rows."""
 
 import dataclasses
 import math
@@ -77,7 +77,7 @@ def gaussian_rows(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: f
     r"""Spiked random features whose rows have Gaussian entries instead of unit norm.
 
     Their squared norms c + dc_i, Var dc_i = 2c^2/d, act as one more feature with the function :math:`E[\sigma''(rk +
-    \sqrt c z)]/2`. What the norms of a model with ``kap`` have in common with the spike stays. *Asymptotic* and exact.
+    \sqrt c z)]/2`. The part of the norms that a model with ``kap`` shares with the spike stays. *Asymptotic* and exact.
     *Corrected* against Cui et al. (2024), arXiv:2402.04980, who take Gaussian and unit rows as equivalent: that holds
     for the spectrum only, or without a spike.
 
@@ -245,8 +245,8 @@ def row_covariance(model):
                 + \tau^4 \Big(\frac{E[y^4]}{\alpha_0^3} {\rm Var}\, s^2 + \frac{2 h_2^{*2}}{\alpha_0^2} E[s^2]^2\Big),
         \qquad s = \sigma'(z) - h_1, \ h_3 = E[s z^2], \ \kappa = 2\tau A h_3
 
-    k is the projection of a fresh input; that of an input of the step itself is larger by y/(alpha0 A). *Asymptotic*, d
-    -> infinity. Spiked random features have K_bb = c and nothing else.
+    k is the projection of a fresh input; an input of the step itself has a projection larger by y/(alpha0 A).
+    *Asymptotic*, d -> infinity. Spiked random features have K_bb = c and nothing else.
 
     Parameters
     ----------

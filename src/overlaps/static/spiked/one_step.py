@@ -14,7 +14,7 @@ from .averages import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of
 __all__ = ["OneStep", "one_step"]
 
 SCALINGS = ("d", "p")
-EDGE, SPACING = 12.0, 0.1  # of the periodic grid on which a student is differentiated
+EDGE, SPACING = 12.0, 0.1  # a student is differentiated on a periodic grid from -EDGE to EDGE, first of this spacing
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-TOLERANCE = 1e-13  # of log v
-ACCEPTED = 1e-11  # where rounding stops Newton's method earlier
-BALANCED = 1e-6  # between two forms of the least objective; 1e-15 but for rounding
+TOLERANCE = 1e-13  # Newton's method ends when error and step of log v are below
+ACCEPTED = 1e-11  # an error above is no solution; rounding may stop Newton's method between the two
+BALANCED = 1e-6  # if two forms of the least objective differ by more, rounding has spoilt the norms
 PICARD = 3  # plain steps before Newton's
-LONGEST = 5.0  # step of log v
+LONGEST = 5.0  # longer steps of log v are cut
 HALVINGS = 30
-ABSENT = 1e-20  # part of E[sigma^2] in mu0 below which there is no spike
+ABSENT = 1e-20  # if mu0 holds less of E[sigma^2], there is no spike
 
 
 class Response(NamedTuple):

@@ -43,7 +43,7 @@ class OneStepRuns(Record):
     r, gamma, c : ndarray, shape (draws, blocks), (draws,), (draws, blocks)
         Norm of the spike, its overlap with the target's direction, mean squared norm of the rest of a row: measured on
         the network, given in the model. The spike is the mean change of the rows of a block; with a continuous law of
-        the readout it is t_i times one vector, and r and c are those of t = 1.
+        the readout it is t_i times one vector, and r and c belong to t = 1.
     wrong, train_wrong, test_loss, train_loss : ndarray, shape (draws, ...), or None
         With ``loss=``: fractions of wrong signs, and mean losses, on fresh and on training samples. The labels y are
         sign(target) then, in ``mse`` and ``train`` too.

@@ -1,4 +1,4 @@
-"""What is known of a trained readout on spiked random features: at one point, along a curve, of a classifier."""
+"""Records of a trained readout on spiked random features: at one point, along a curve, of a classifier."""
 
 import math
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class OptimalLam(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Readout(Record):
-    """What is known of a trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
+    """A trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
 
     model: Spiked
     alpha: Any
@@ -90,7 +90,7 @@ class SpikedSolution(Point):
     b0 : float
         Output bias, zero where none is trained.
     converged : bool
-        Whether the residual is below 1e-11, that of a finer rule over k below 1e-10, and two forms of the least
+        Whether the residual is below 1e-11, with a finer rule over k below 1e-10, and two forms of the least
         objective agree to 1e-6: rounding spoils blocks of all but dependent features at tiny lam.
     residual : float
         Largest change of log(V1, V2) by the fixed-point map.

@@ -13,8 +13,8 @@ from .model import Spiked
 from .solutions import OptimalLam, SpikedCurve, SpikedSolution
 
 LEVELS = 9  # rules over k, each about twice as fine as the one before
-RESOLVED = 1e-10  # relative change of V1, V2 by the next finer rule over k that is allowed
-DECADES = np.arange(-9.0, 9.01)  # of lam, relative to the bulk's variance, in the search for its optimum
+RESOLVED = 1e-10  # if the next finer rule over k changes V1, V2 by more, it is used
+DECADES = np.arange(-9.0, 9.01)  # log10 of lam over the bulk's variance, scanned for the optimum
 
 
 def fit(model: Spiked, alpha, lam, d, start=None, iterations=100):
@@ -74,7 +74,7 @@ def optimal_lam(model, alpha, d):
     """Ridge penalty of least test error: a scan over decades, then the best stretch by SciPy."""
     alpha, d = positive_alpha(alpha), dimension(model, d)
     table = model._levels[0]
-    variance = np.sum(table.S[table.packing.positive] @ table.weight)  # of what fluctuates given k
+    variance = np.sum(table.S[table.packing.positive] @ table.weight)  # fluctuations given k
     logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
 
     near = None

@@ -19,12 +19,12 @@ from .ridge import Features
 __all__ = ["FeatureSpectrum", "Outlier", "feature_spectrum"]
 
 SCAN = 400  # points, half of them evenly spaced in log x, that look for the support
-SMALLEST = 1e-10  # of the scan, relative to the largest possible eigenvalue
-FINER = 0.25  # step in k over that of the fixed point: the density is continued to the real axis, den is not smooth
-DEPTH = 7.0  # of an interval that begins at zero: x / edge from 1 to exp(-49)
-TAIL = 7.0  # of k, where the bulk has no upper edge: one sample in 4e11 is beyond
-MASS = 1e-3  # error of the total mass that counts as converged; 1e-9 but for intervals that begin at zero
-TOLERANCE = 1e-13  # of Newton, relative to V1 and V2
+SMALLEST = 1e-10  # the scan begins at this share of the largest possible eigenvalue; a support below is not found
+FINER = 0.25  # use a 4x finer k-grid than the fixed point: on the real axis the integrand has poles nearby
+DEPTH = 7.0  # an interval that begins at zero is resolved from its edge down to exp(-49) of it
+TAIL = 7.0  # without an upper edge |k| is cut here: one sample in 4e11 lies beyond
+MASS = 1e-3  # a larger error of the total mass is no convergence; it is 1e-9 but for intervals that begin at zero
+TOLERANCE = 1e-13  # Newton's method ends when a step is below this share of V1 and V2
 
 
 class Outlier(NamedTuple):

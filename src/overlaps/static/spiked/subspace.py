@@ -31,7 +31,7 @@ class SpikedSubspace(solving.Solvable):
         y = \sigma_*(\theta_1 \cdot x, \dots, \theta_m \cdot x) + \sqrt\Delta\,\xi, \qquad
         \theta_j \cdot \hat v_a = \gamma_{ja}
 
-    The theory is that of :class:`SpikedRandomFeatures` with functions of the projections :math:`k \in R^R` on the
+    The theory of :class:`SpikedRandomFeatures` holds with functions of the projections :math:`k \in R^R` on the
     spikes: the mean activation :math:`\mu_{0,b}(r_b \cdot k)`, the linear part, which is read out along each direction
     by :math:`k_a \mu_{1,b}`, and the part of the target that is linear in each direction orthogonal to the spikes.
     *Asymptotic*, d -> infinity, and derived here; exact given the conditional Gaussian equivalence. With one direction
@@ -46,7 +46,7 @@ class SpikedSubspace(solving.Solvable):
     r : array_like, shape (B, R)
         Spikes of the blocks of neurons in orthonormal directions, R <= 3.
     gamma : array_like, shape (m, R)
-        Overlaps of these directions with those of the target, which are orthonormal.
+        Overlaps of these directions with the target's orthonormal ones.
     c : float or sequence of float, shape (B,)
         Variances of the bulk.
     beta, noise, bias, fractions, rows

@@ -134,7 +134,7 @@ def characteristic_polynomial(s: ArrayLike) -> Floats:
     .. math:: \prod_{l=1}^L (s - s_l) = \sum_{j=0}^L c_j s^j
 
     so that :math:`x^{(L)} = -\sum_{j<L} c_j x^{(j)}` closes the hierarchy of monomial moments. Exact up to rounding:
-    positive roots add terms of one sign, so every coefficient has all its digits. What fails in float64 at large L is
+    positive roots add terms of one sign, so every coefficient has all its digits. Float64 fails at large L in
     not the polynomial but the moments, which hardly depend on the small eigenvalues. [WR], below Eq. (4), and (31).
 
     Parameters

@@ -25,13 +25,13 @@ from .bases import BASES, Moments, PolynomialBasis, polynomial_basis
 
 __all__ = ["MomentTrajectory", "solve"]
 
-LIMIT = 8  # eigenvalues up to which powers of s keep six digits of eps_g, for beta <= 1.5
+LIMIT = 8  # up to this many eigenvalues powers of s keep six digits of eps_g, for beta <= 1.5; beyond they fail
 
 
 class MomentSystem(System):
     """The flow in moments, in the protocol of ``integrate``: packed like a System, moments in place of blocks."""
 
-    kernel = None  # compiled steps are those of the flow in blocks
+    kernel = None  # compiled steps know the flow in blocks only
     polynomial = False  # nor are the moments blocks, each with its share of the tolerance
 
     def __init__(self, model, start, basis):
@@ -83,7 +83,7 @@ class MomentSystem(System):
 
 
 def _sparse(H):
-    """What the kernel reads of a matrix: companion and Jacobi matrices are nearly empty."""
+    """A matrix as the kernel reads it, without zeros: companion and Jacobi matrices are nearly empty."""
     H = csr_array(H)
     return H.data, H.indices, H.indptr
 

@@ -108,7 +108,7 @@ def error(
     noise : float
         Standard deviation of the label noise.
     m0 : array_like, shape (L,), optional
-        Block distances of the start, instead of their mean; :func:`reduce` gives those of a State.
+        Block distances of the start, instead of their mean; :func:`reduce` computes them from a State.
 
     Raises
     ------

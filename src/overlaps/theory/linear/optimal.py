@@ -8,7 +8,7 @@ from ...models.spectrum import Spectrum
 
 __all__ = ["optimal_error", "optimal_eta", "tracking_error"]
 
-ITERATIONS = 60  # of Newton's method, which converges from above within ten
+ITERATIONS = 60  # most steps of Newton's method, which converges from above within ten
 
 
 def _distance(alpha, m0, noise, batch_size):
@@ -126,7 +126,7 @@ def tracking_error(
     batch_size : float
         Samples in one step.
     t : array_like, shape (L,), optional
-        Teacher overlaps W* P_l W*^T / N of the blocks; p_l by default, those of w* ~ N(0, 1).
+        Teacher overlaps W* P_l W*^T / N of the blocks; p_l by default, as for w* ~ N(0, 1).
 
     Raises
     ------

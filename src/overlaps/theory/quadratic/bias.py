@@ -28,9 +28,9 @@ __all__ = [
     "solution_weights",
 ]
 
-RANK = 1e-12  # singular value of R, relative to the largest, that counts as zero
-COMMUTES = 1e-10  # commutator, relative to the product of the norms, that counts as zero
-LARGEST = 600.0  # exponent of the growing directions that floats hold
+RANK = 1e-12  # singular values of R below this share of the largest count as zero
+COMMUTES = 1e-10  # matrices commute if their commutator is below this share of the product of their norms
+LARGEST = 600.0  # larger exponents of growing directions overflow, and are refused
 
 
 def polar(R: ArrayLike) -> Floats:
@@ -173,8 +173,8 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
     starts tried, polar(R) drifts in proportion to the off-diagonal part.
 
     SGD at finite N adds noise of the size 1/sqrt(N) to R. It is small beside overlaps R(0) that do not shrink with N.
-    Beside those of random weights, R(0) ~ 1/sqrt(N), it is not, at any N: SGD then ends elsewhere (K = 4, M = 2, eta =
-    0.6: about half as far from the closest solution as an unrelated one), nearby only for small eta or large batches.
+    Beside overlaps of random weights, R(0) ~ 1/sqrt(N), it is not, at any N: SGD then ends elsewhere (K = 4, M = 2, eta
+    = 0.6: about half as far from the closest solution as an unrelated one), nearby only for small eta or large batches.
     :func:`~overlaps.theory.quadratic.selected` is the law of where. Exact for N -> infinity at fixed R. Bocchi et al.,
     state the conservation, (48), without the condition.
 

@@ -28,7 +28,7 @@ __all__ = [
     "stationary_spectrum",
 ]
 
-RANK = 1e-10  # of an eigenvalue of the teacher's form, relative to the largest, that is rounding
+RANK = 1e-10  # eigenvalues of the teacher's form below this share of the largest are rounding
 
 
 # functions of the weights ---------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[fl
     [(0.0, 5), (2.0, 4), (6.0, 1)]
     """
     N, K, M, r, s = _point(N, K, M, r, s)
-    n, rest = r + s, N - M - r  # occupied directions; those of neither teacher nor student
+    n, rest = r + s, N - M - r  # occupied directions; directions of neither teacher nor student
     g1, g2, a = _norms(K, M, r, s)
     pairs = [
         (0.0, (K - n) * n + r * rest + s * (M - s) + n * (n - 1) // 2),

@@ -53,7 +53,7 @@ class Selection(Record):
 
     @property
     def correlation(self):
-        """Correlation of the overlaps that grow with those of the start, (1 + kappa/(a^2 q0))^(-1/2)."""
+        """Correlation between the overlaps that grow and the start's, (1 + kappa/(a^2 q0))^(-1/2)."""
         return float((1 + self.kappa / (self.amplitude**2 * self.q0)) ** -0.5)
 
     @cached_property
@@ -70,7 +70,7 @@ class Selection(Record):
         return np.concatenate(found)
 
     def _overlaps(self, first, second):
-        """Those that have grown and those of the start, of independent normal matrices."""
+        """Overlaps that have grown, and overlaps of the start, from independent normal matrices."""
         rho = self.correlation
         return rho * first + np.sqrt(1 - rho**2) * second, first
 

@@ -13,7 +13,7 @@ from .phases import eta_escape, eta_solution
 
 __all__ = ["eta_fastest", "eta_from_paper", "half_loss_time"]
 
-PATIENCE = 100.0  # time solved for at first, then ten times more, and so on
+PATIENCE = 100.0  # the first attempt integrates this long, each further one ten times longer
 
 
 def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> float:

@@ -13,7 +13,7 @@ __all__ = ["Fit", "fit"]
 PER_DECADE = 16
 POINTS = 8
 INSIDE = 5  # points of the curve in a window: a parabola through three says nothing
-FLAT = 1e-10  # a slope that is rounding
+FLAT = 1e-10  # smaller slopes are rounding: a drift is taken relative to no less
 
 
 class Fit(NamedTuple):

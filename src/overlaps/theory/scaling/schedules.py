@@ -5,8 +5,8 @@ changes,
 
 .. math:: \frac{dm_l}{d\theta} = -2 s_l m_l + s_l p_l q, \qquad q = \frac{\eta}{B}(2\epsilon + \sigma^2) .
 
-Over a step the decay is exact and q linear in theta; its value at the end solves a linear equation. Of second order,
-extrapolated once.
+Over a step the decay is exact and q linear in theta; its value at the end solves a linear equation. The rule is of
+second order, extrapolated once.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..._base.types import Floats
 from ...models.schedule import Schedule
 from ._schedules import integrate
 
-FIRST = 1e-3  # of the fastest time scale: the length of a step beside a knot
+FIRST = 1e-3  # the step beside a knot is this share of the fastest time scale
 PER_DECADE = 200
 
 

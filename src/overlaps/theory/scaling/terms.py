@@ -1,6 +1,6 @@
 r"""The four terms of the error of a linear student at any learning rate: bias, floor, noise of the steps, label noise.
 
-They follow from the renewal equation of the error, eps = eps_0 + k * eps, with eps_0 that of gradient flow and
+They follow from the renewal equation of the error, eps = eps_0 + k * eps, with eps_0 the error of gradient flow and
 
 .. math:: k(\alpha) = \frac{\eta^2}{B} \sum_{l \le N_l} p_l s_l^2 e^{-2\eta s_l\alpha} \sim \alpha^{-(1+b)} , \qquad
    \int_0^\infty k = \hat k = \frac{\eta}{2B} \sum_{l \le N_l} p_l s_l , \qquad P = \frac{1}{1-\hat k} .
@@ -20,7 +20,7 @@ from ..._base import check
 __all__ = ["Frontier", "Terms", "best_eta"]
 
 GOLDEN = (5**0.5 - 1) / 2
-POLE = 0.02  # of the source, around 1/2: two contributions have poles there, which cancel up to what x has cut off
+POLE = 0.02  # sources closer to 1/2 are interpolated: two contributions have poles there that cancel
 
 
 class Terms(NamedTuple):
