@@ -8,7 +8,7 @@ import pytest
 
 from overlaps.static import HierarchicalTeacher
 from overlaps.static.bayes.exact import ExactPoints
-from overlaps.static.bayes.labels import INTEGRATED, Labels, waves
+from overlaps.static.bayes.labels import INTEGRATED, LabelLaw, waves
 
 HE3 = {3: 1.0}
 DELTA = 0.5
@@ -96,7 +96,7 @@ def test_information_about_a_feature_that_is_hardly_known():
     """Grids for sampled conditionings against those of ten digits: what is small is not ripples of the transform."""
     v, q = np.array([0.8, 0.45, 0.33, 0.25]), np.array([0.78, 0.0045, 5e-4, 1e-4])
     one, two = (
-        Labels(equal(1).g, v, np.arange(4), 30.0, np.full(4, 0.5), 4, np.random.default_rng(1), grids)
+        LabelLaw(equal(1).g, v, np.arange(4), 30.0, np.full(4, 0.5), 4, np.random.default_rng(1), grids)
         for grids in (None, INTEGRATED._replace(known=6.0, step=0.25))
     )
     assert np.array_equal(one.given, two.given)

@@ -150,7 +150,7 @@ def test_derivatives_of_the_response(rng, rows):
     """dv/dVh and dT/dVh against differences, along all packed directions."""
     B, lam = 3, 0.3
     c, fractions = np.array([1.0, 1.5, 2.0]), np.array([0.5, 0.3, 0.2])
-    packing = _ridge.Packing(B)
+    packing = _ridge.BlockPairs(B)
     A = rng.standard_normal((B, B + 2)) / 2
     Vh = packing.pack(A @ A.T, rng.uniform(0.1, 1.0, B))
     response = RESPONSES[rows](c, 0.8, lam, fractions)
@@ -167,7 +167,7 @@ def test_response_is_the_trace_of_a_resolvent(rng, rows, p):
     """The traces V2 and V1 of an actual matrix lam + diag(Vh2) + sum_bc Vh1_bc B_b B_c^T."""
     d, lam, B = 1000, 0.3, 2
     c, fractions = np.array([1.0, 1.6]), np.array([0.4, 0.6])
-    packing = _ridge.Packing(B)
+    packing = _ridge.BlockPairs(B)
     Vh1, Vh2 = np.array([[0.8, 0.5], [0.5, 1.1]]), np.array([0.2, 0.5])
     W = rng.standard_normal((p, d))
     W = np.linalg.qr(W.T)[0].T if rows == "orthonormal" else W / np.linalg.norm(W, axis=1, keepdims=True)

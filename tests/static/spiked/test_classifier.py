@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from overlaps.static import SpikedRandomFeatures, simulate_one_step
 from overlaps.static.spiked._finite import convex
-from overlaps.static.spiked.losses import LOSSES, Labels
+from overlaps.static.spiked.losses import LOSSES, SignLabels
 
 ONE = {"r": 1.2, "c": 1.1, "gamma": 0.9, "beta": 0.8}
 TWO = {"r": (0.7, 2.5), "c": (1.0, 1.6), "gamma": 0.9, "beta": 1.0, "fractions": (0.4, 0.6)}
@@ -38,7 +38,7 @@ def test_labels_of_a_target_with_several_zeros():
     def target(x):
         return np.sin(x + 0.4)
 
-    labels = Labels(target)
+    labels = SignLabels(target)
     assert np.allclose(np.sort(np.abs(labels.zeros + 0.4)) % math.pi % 3.14159, 0, atol=1e-4)
     x = np.linspace(-6, 6, 1001)
     assert np.array_equal(labels(x), np.sign(target(x)))
@@ -146,4 +146,4 @@ def test_bad_input():
         with pytest.raises(ValueError, match=r"noise = 0.2 with loss='hinge'"):
             call(**POINT, loss="hinge")
     with pytest.raises(ValueError, match="more often than"):
-        Labels(lambda x: np.sin(3000 * x))
+        SignLabels(lambda x: np.sin(3000 * x))

@@ -95,7 +95,7 @@ def test_unpenalised_bias_against_normal_equations():
     setup = finite.Setup(np.tanh, np.sin, 0.0, 4, 5, "sphere", (12,), (0.3,), 20, np.zeros(5, int), True)
     rng = np.random.default_rng(0)
     W, theta = rng.standard_normal((5, 4)), np.array([1.0, 0, 0, 0])
-    A, found = finite.fit(setup, W, theta, np.random.default_rng(1), np.random.default_rng(2))
+    A, found = finite.readouts(setup, W, theta, np.random.default_rng(1), np.random.default_rng(2))
     x, y = next(finite.samples(setup, theta, 12, np.random.default_rng(1)))
     X = np.hstack([np.tanh(x @ W.T) / np.sqrt(5), np.ones((12, 1))])
     full = np.linalg.solve(X.T @ X + 0.3 * np.diag([1.0] * 5 + [0]), X.T @ y)

@@ -256,7 +256,7 @@ def test_network_after_two_steps():
         W = finite.initial_rows("sphere", d, d, weights)
         for _ in range(2):
             W = finite.one_step(setup, finite.Step(8 * d, 1.5, np.array(t)[letter]), W, theta, data)
-        errors.append(finite.fit(setup, W, theta, train, test)[1]["mse"][0])
+        errors.append(finite.readouts(setup, W, theta, train, test)[1]["mse"][0])
     expected = model.solve(alpha=2.0, lam=0.1, d=d).mse
     assert abs(np.mean(errors) - expected) < 4 * np.std(errors) / math.sqrt(8) + 0.06 * expected
     # two steps beat one by far more

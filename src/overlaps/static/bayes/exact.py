@@ -10,8 +10,8 @@ from scipy.special import ndtr, stdtrit
 from ..._base.pages import see
 from ._features import entropy
 from .branches import crossings
-from .labels import Information, Labels
-from .solutions import BayesSolution, FixedPoint
+from .labels import Information, LabelLaw
+from .solutions import BayesPoint, BayesSolution
 
 __all__ = ["ExactPoints", "exact_information", "exact_solution"]
 
@@ -52,7 +52,7 @@ class ExactPoints:
         self.v2 = -values
         reference = np.clip(np.asarray(reference)[first], *REFERENCE)
         v = np.sqrt(self.v2)
-        self.labels = Labels(self.feature.g, v, self.group, self.Delta, reference, samples, rng)
+        self.labels = LabelLaw(self.feature.g, v, self.group, self.Delta, reference, samples, rng)
 
     def solve(self, nu):
         """All solutions found, least overlaps first."""
@@ -131,7 +131,7 @@ def exact_information(teacher, q, samples, rng):
     """Information of a label at the overlaps q (k,), by the exact law of the label."""
     pairs, group = np.unique(np.stack([-teacher.v2, q]), axis=1, return_inverse=True)
     v, q = np.sqrt(-pairs[0]), pairs[1]
-    labels = Labels(teacher.feature.g, v, group.ravel(), teacher.Delta, np.clip(q, *REFERENCE), samples, rng)
+    labels = LabelLaw(teacher.feature.g, v, group.ravel(), teacher.Delta, np.clip(q, *REFERENCE), samples, rng)
     h = np.array([labels.information(q, r) for r in range(labels.replicas)])[:, labels.group]
     power = np.exp([2 * labels.entropy(q, r) for r in range(labels.replicas)]) / (2 * math.pi * math.e)
     return Information(h.mean(axis=0), error(h), float(power.mean()), float(error(power)), labels.cross(q))
@@ -162,7 +162,7 @@ def exact_solution(teacher, nu, selection, found):
     one = found[selected]
     q = one.q.mean(axis=0)
     points = tuple(
-        FixedPoint(
+        BayesPoint(
             nu / float(x.power.mean()),
             float(x.eps.mean()),
             int(np.sum(x.q.mean(axis=0) > LEARNED)),

@@ -11,7 +11,7 @@ from ..._base.pages import see
 from ...gaussian.rules import gauss_hermite, trapezoid
 from ._labels import FLOOR, entropy, fisher
 
-__all__ = ["Information", "Labels"]
+__all__ = ["Information", "LabelLaw"]
 
 FIELD = 9.0  # standard deviations of a field
 REPLICAS, POOL = 4, 1024  # independent sets of conditionings; vectors drawn for each that is kept
@@ -51,7 +51,7 @@ class Information(NamedTuple):
     cross: float
 
 
-class Labels:
+class LabelLaw:
     r"""Density of a label given the known parts of all fields, by its characteristic function.
 
     .. math::

@@ -9,12 +9,12 @@ import numpy as np
 from ..._base import check
 from ..._base.record import Record
 
-__all__ = ["BayesCurve", "BayesSolution", "FixedPoint"]
+__all__ = ["BayesCurve", "BayesSolution", "BayesPoint"]
 
 CROWDED = 1e-3  # sum of squares of the parts of eps over (Delta + eps)^2, from where eps is wrong by some percent
 
 
-class FixedPoint(NamedTuple):
+class BayesPoint(NamedTuple):
     """One solution of the fixed-point equations: s = nu/(Delta + eps), error, learned features, potential Phi."""
 
     s: float
@@ -40,7 +40,7 @@ class BayesSolution(Record):
     s, phi : float
         nu / (Delta + eps), and the potential Phi; the free entropy is Phi d/2. Exact channel: s = nu / N, the
         entropy power of a label in place of Delta + eps.
-    solutions : tuple of FixedPoint
+    solutions : tuple of BayesPoint
         All solutions found, largest error first.
     selected : int
         Which of them this is.

@@ -12,13 +12,13 @@ from ..._base import check
 from ..._base.search import minimum
 from .power_law import Limit, average, continuum_gap
 
-__all__ = ["Phase", "SubcriticalPowerLaw"]
+__all__ = ["SubcriticalPhase", "SubcriticalPowerLaw"]
 
 RANGE = 1e16  # the lower spinodal is searched up to this factor in lam above the last transition
 ROUNDING = 1e-13  # relative error of integrals over the features: smaller differences say nothing
 
 
-class Phase(NamedTuple):
+class SubcriticalPhase(NamedTuple):
     """A solution: lam of the weakest feature, data alpha = n/d^2, error eps, learned fraction width = k_c/k."""
 
     lam: float
@@ -85,14 +85,14 @@ class SubcriticalPowerLaw(Limit):
         self.settle(beta=beta, gamma=check.number("gamma", self.gamma, above=0, hint="gamma is k/d."))
         super().__post_init__()
 
-    def phase(self, lam: float) -> "Phase":
+    def phase(self, lam: float) -> "SubcriticalPhase":
         """The solution whose weakest feature has signal-to-noise ratio lam > 0: lam, alpha, eps, k_c/k."""
         lam = check.number("lam", lam, above=0)
         eps = (1 - 2 * self.beta) * continuum_gap(self.channel, self.beta, lam)
         alpha = self.gamma * lam * (self.Delta + eps) / (1 - 2 * self.beta)
-        return Phase(lam, alpha, eps, min(1.0, lam / self.channel.onset) ** (1 / (2 * self.beta)))
+        return SubcriticalPhase(lam, alpha, eps, min(1.0, lam / self.channel.onset) ** (1 / (2 * self.beta)))
 
-    def potential(self, phase: "Phase", alpha: float) -> float:
+    def potential(self, phase: "SubcriticalPhase", alpha: float) -> float:
         r"""Twice the free entropy per k d of a ``phase``.
 
         .. math:: \int_0^1 s(q(x))\,dx - (\alpha/\gamma)\ln(\Delta+\epsilon)
@@ -164,8 +164,8 @@ class SubcriticalPowerLaw(Limit):
         return tuple(zip([0.0, *edges[1::2]], [*edges[::2], math.inf], strict=True))
 
     @property
-    def spinodals(self) -> "tuple[Phase, Phase] | None":
-        """Where the second branch of :attr:`maxwell` begins and the first ends: two Phases, or None where unique."""
+    def spinodals(self) -> "tuple[SubcriticalPhase, SubcriticalPhase] | None":
+        """Where the second branch of :attr:`maxwell` begins and the first ends: two phases, or None where unique."""
         if self.unique:
             return None
         few, many = (self._branch_of(phase) for phase in self.maxwell)
@@ -176,7 +176,7 @@ class SubcriticalPowerLaw(Limit):
 
     @cached_property
     def transitions(self):
-        """All Bayes-optimal transitions: pairs of Phases of equal potential, in the order of alpha; () where unique."""
+        """All Bayes-optimal transitions: pairs of phases of equal potential, in the order of alpha; () where unique."""
         found, here = [], 0
         while here < len(self._rising) - 1:
             candidates = [(self._exchange(here, j), j) for j in range(here + 1, len(self._rising))]
@@ -207,13 +207,13 @@ class SubcriticalPowerLaw(Limit):
             return None
         return brentq(difference, low, high, xtol=1e-14)
 
-    def solve(self, alpha: float) -> "Phase":
-        """The Bayes-optimal Phase at alpha = n/d^2 > 0: the solution of largest potential on all branches."""
+    def solve(self, alpha: float) -> "SubcriticalPhase":
+        """The Bayes-optimal phase at alpha = n/d^2 > 0: the solution of largest potential on all branches."""
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
         return max(self.solutions(alpha), key=lambda phase: self.potential(phase, alpha))
 
-    def solutions(self, alpha: float) -> "tuple[Phase, ...]":
-        """All stable Phases at alpha = n/d^2 > 0, largest error first."""
+    def solutions(self, alpha: float) -> "tuple[SubcriticalPhase, ...]":
+        """All stable phases at alpha = n/d^2 > 0, largest error first."""
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
         found = []
         for low, high in self._rising:

@@ -17,7 +17,7 @@ from .exact import ExactPoints, exact_information, exact_solution
 from .fixed_points import FixedPoints
 from .labels import Information
 from .pair import Pair
-from .solutions import BayesCurve, BayesSolution, FixedPoint
+from .solutions import BayesCurve, BayesPoint, BayesSolution
 
 __all__ = ["HierarchicalTeacher", "power_law_readouts"]
 
@@ -311,9 +311,9 @@ class HierarchicalTeacher(Teacher):
 
     def _describe(self, s, nu):
         if math.isinf(s):
-            return FixedPoint(s, 0.0, self.k, self._points.potential(s, nu))
+            return BayesPoint(s, 0.0, self.k, self._points.potential(s, nu))
         eps, _, k_c = self._totals(s)
-        return FixedPoint(s, eps, k_c, self._points.potential(s, nu))
+        return BayesPoint(s, eps, k_c, self._points.potential(s, nu))
 
     def _totals(self, s):
         return self.feature.totals(s, self._points.v2, self._points.tail)

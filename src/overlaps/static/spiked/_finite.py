@@ -174,7 +174,7 @@ def convex(X, y, lam, loss, bias):
     return (a[:-1], a[-1]) if bias else (a, 0.0)
 
 
-def fit(setup, W, theta, train_rng, test_rng):
+def readouts(setup, W, theta, train_rng, test_rng):
     """Readouts (m, p) at the points (n, lam), and their errors (m,) on the training samples and on one test set.
 
     Squared errors; with a loss also its mean and the fraction of wrong signs.
@@ -301,7 +301,7 @@ def subspace_draw(setup, r, gamma, c, H, child):
     axes = np.linalg.qr(directions.standard_normal((setup.d, R + H.shape[1])))[0].T
     v, zeta = axes[:R], axes[R:]
     bulk = np.sqrt(c)[setup.letter][:, None] * W0
-    A, found = fit(setup, r[setup.letter] @ v + bulk, (gamma @ v + H @ zeta).T, train_rng, test_rng)
+    A, found = readouts(setup, r[setup.letter] @ v + bulk, (gamma @ v + H @ zeta).T, train_rng, test_rng)
     readout, root = A @ bulk / math.sqrt(setup.p), math.sqrt(setup.p)
     psi = readout @ zeta[0] if len(zeta) else np.zeros(len(A))
     order = {"m": A.sum(axis=1) / root, "theta": readout @ v[0], "psi": psi}
@@ -310,6 +310,6 @@ def subspace_draw(setup, r, gamma, c, H, child):
 
 
 def _trained(setup, spikes, bulk, theta, train_rng, test_rng, v=None):
-    A, found = fit(setup, spikes + bulk, theta, train_rng, test_rng)
+    A, found = readouts(setup, spikes + bulk, theta, train_rng, test_rng)
     spike = strongest_of(spikes) if v is None else v
     return found | order_parameters(A, spike, bulk, theta)

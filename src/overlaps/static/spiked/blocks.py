@@ -19,7 +19,7 @@ from scipy.linalg import eigh_tridiagonal
 
 from ..._base import check
 from ...gaussian.rules import legendre
-from .ridge import Packing, Response
+from .ridge import BlockPairs, Response
 
 __all__ = ["given_rows", "iid_rows", "letters", "orthonormal_rows"]
 
@@ -43,7 +43,7 @@ def packed_rows(packing, matrices, vectors):
 
 def iid_rows(c, beta, lam, fractions):
     """Response of blocks whose rows are independent, uniform on the sphere."""
-    packing = Packing(c.size)
+    packing = BlockPairs(c.size)
     X1, X2 = directions(packing)
     share = beta * fractions * c
     one = np.eye(c.size)
@@ -81,7 +81,7 @@ def iid_rows(c, beta, lam, fractions):
 
 def orthonormal_rows(c, beta, lam, fractions):
     """Response of blocks whose rows are orthonormal; beta <= 1."""
-    packing = Packing(c.size)
+    packing = BlockPairs(c.size)
     X1, X2 = directions(packing)
     one = np.eye(c.size)
 
@@ -158,7 +158,7 @@ def given_rows(c, beta, lam, bulk, fractions):
 
     For independent rows f = 1 / (1 + beta m), for orthonormal ones 1: what is said above.
     """
-    packing, law, one = Packing(c.size), Eigenvalues(bulk), np.eye(c.size)
+    packing, law, one = BlockPairs(c.size), Eigenvalues(bulk), np.eye(c.size)
     X1, X2 = directions(packing)
 
     def parts(g, Vh1, Vh2):

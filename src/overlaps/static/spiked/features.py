@@ -16,7 +16,7 @@ from . import bounds as spiked_bounds
 from . import offsets as _offsets
 from .averages import kinks_of
 from .conditional import conditional
-from .losses import Labels
+from .losses import SignLabels
 from .model import Levels
 from .one_step import one_step, target_moments
 from .simulation import OneStepRuns, simulate_srf
@@ -260,7 +260,7 @@ class SpikedRandomFeatures(solving.Solvable):
     @cached_property
     def _labelled(self):
         """Labels sign(target), and features with tables of these in place of the target."""
-        labels = Labels(self.target, self.breakpoints)
+        labels = SignLabels(self.target, self.breakpoints)
         return labels, Levels(self._table(labels, labels.zeros))
 
     @overload
@@ -335,7 +335,7 @@ class SpikedRandomFeatures(solving.Solvable):
         alpha, lam, d = solving.positive_alpha(alpha), solving.positive_lam(lam), solving.dimension(self, d)
         if loss is not None:
             return classifier.classify(self, alpha, lam, d, loss)
-        fit = solving.fit(self, alpha, lam, d, iterations=check.count("iterations", iterations))
+        fit = solving.resolved(self, alpha, lam, d, iterations=check.count("iterations", iterations))
         return solving.described(self, alpha, lam, d, fit)
 
     def learn_offset(

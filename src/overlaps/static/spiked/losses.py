@@ -11,7 +11,7 @@ from scipy.special import expit, ndtr
 from ..._base import check
 from .averages import function_of, kinks_of
 
-__all__ = ["LOSSES", "Labels", "Loss"]
+__all__ = ["LOSSES", "Loss", "SignLabels"]
 
 STEPS = 80  # most steps of Newton's method for a proximal map; it bisects where it would leave its bracket
 REACH, GRID = 9.0, 4000  # signs of a target are looked for in [-9, 9], at this many points
@@ -80,7 +80,7 @@ LOSSES = {
 }
 
 
-class Labels:
+class SignLabels:
     """The labels y = sign(target): where the sign of the target changes, and its averages over Gaussian inputs."""
 
     def __init__(self, target, breakpoints=()):

@@ -36,7 +36,7 @@ class Response(NamedTuple):
     dT: np.ndarray  # (directions, *T.shape)
 
 
-class Packing:
+class BlockPairs:
     """Indices of packed pairs of B blocks, and multiplicities w."""
 
     def __init__(self, B):
@@ -94,7 +94,7 @@ class Features:
         self.h1 = np.atleast_2d(table.h1)  # one row for each direction of the target that is orthogonal to the spikes
         self.mu0, self.mu1, self.u = (np.atleast_2d(x) for x in (table.mu0, table.mu1, table.u))
         mu2 = np.atleast_2d(table.mu2_squared)
-        self.packing = Packing(len(self.mu0))
+        self.packing = BlockPairs(len(self.mu0))
         self.across = (self.mu1[:, None] * self.h1).reshape(-1, self.weight.size)
         self.S = np.concatenate([self.mu1[self.packing.rows] * self.mu1[self.packing.columns], mu2])
         total = (self.mu0**2 + mu2) @ self.weight

@@ -17,7 +17,7 @@ RESOLVED = 1e-10  # if the next finer rule over k changes V1, V2 by more, it is 
 DECADES = np.arange(-9.0, 9.01)  # log10 of lam over the bulk's variance, scanned for the optimum
 
 
-def fit(model: Spiked, alpha, lam, d, start=None, iterations=100):
+def resolved(model: Spiked, alpha, lam, d, start=None, iterations=100):
     """The fixed point; den(k) = 1/(1 + V(k)) may be far sharper than the tables, seldom more than one round."""
     kappa, rows, levels = alpha / model.beta, model.response(lam), model._levels
     options = {"lam": lam, "kappa": kappa, "beta": model.beta, "noise": model.noise, "bias": model.bias, "d": d}
@@ -61,9 +61,9 @@ def curve(model, alphas, lam, d):
     d = dimension(model, d)
     start, points = None, []
     for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):
-        found = fit(model, positive_alpha(alpha), positive_lam(one), d, start)
+        found = resolved(model, positive_alpha(alpha), positive_lam(one), d, start)
         if not found.converged and start is not None:
-            found = fit(model, alpha, one, d)
+            found = resolved(model, alpha, one, d)
         start = found.v if found.converged else None
         points.append(described(model, alpha, one, d, found))
     stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(SpikedCurve)[1:]}
@@ -81,9 +81,9 @@ def optimal_lam(model, alpha, d):
 
     def error(log_lam):
         nonlocal near
-        found = fit(model, alpha, math.exp(log_lam), d, near)
+        found = resolved(model, alpha, math.exp(log_lam), d, near)
         if not found.converged and near is not None:
-            found = fit(model, alpha, math.exp(log_lam), d)
+            found = resolved(model, alpha, math.exp(log_lam), d)
         near = found.v if found.converged else None
         return found.mse if math.isfinite(found.mse) else math.inf
 

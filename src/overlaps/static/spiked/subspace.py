@@ -215,7 +215,7 @@ class SpikedSubspace(solving.Solvable):
             iteration fails.
         """
         alpha, lam, d = solving.positive_alpha(alpha), solving.positive_lam(lam), solving.dimension(self, d)
-        fit = solving.fit(self, alpha, lam, d, iterations=check.count("iterations", iterations))
+        fit = solving.resolved(self, alpha, lam, d, iterations=check.count("iterations", iterations))
         return solving.described(self, alpha, lam, d, fit)
 
     def bounds(self) -> Bounds:
