@@ -219,6 +219,25 @@ def test_density_of_outliers_is_their_number(rng):
     np.testing.assert_allclose(np.trapezoid(flat.density(x), x), 1.0, rtol=1e-9)
 
 
+def test_negative_eigenvalues_are_a_fraction_of_all():
+    """Small students of one sign of v see a downhill everywhere, those of the other uphill: half of all, at large N."""
+    model = ov.committee_machine(
+        2,
+        1,
+        activation=ov.quadratic,
+        v=[0.7, -0.4],
+        v_star=[1.3],
+        eta=0.1,
+        spectrum=ov.Spectrum([2.0, 0.0], [0.3, 0.7]),
+    )
+    state = ov.State.from_blocks(
+        model, q=[0.1 * np.eye(2), 0.2 * np.eye(2)], r=[[[0.1], [0.05]], [[0.0], [0.0]]], t=[[[0.5]], [[0.4]]]
+    )
+    found, N = ov.hessian(model, state), 10**7
+    assert found.negative_fraction == pytest.approx(found.negative(N) / (2 * N), abs=1e-6)
+    assert found.negative_fraction == pytest.approx(0.15)
+
+
 def test_what_is_refused(rng):
     model, state, _ = draw("erf", TWO_BLOCKS, 18, False, rng)
     found = ov.hessian(model, state)

@@ -625,13 +625,16 @@ def test_fixed_point_that_ends_in_a_fold():
     assert again == pytest.approx(found, rel=1e-8) and again.kind == "fold"
 
 
-@pytest.mark.parametrize("v", [0.01, 30.0])
-def test_the_kind_does_not_hang_on_the_scale_of_a_unit(v):
-    """Relu: weights by 1/v, eta by 1/v^2, the readout by v is the same network."""
+@pytest.mark.parametrize("v, v_star", [(0.01, 1.0), (30.0, 0.7), (1.3, 0.05)])
+def test_the_kind_does_not_hang_on_the_scale_of_a_unit(v, v_star):
+    """Relu: weights by 1/v, eta by 1/v^2, the readout by v is the same network; so it is for a teacher."""
     kinds = []
-    for scale in (1.0, v):
-        model = ov.committee_machine(1, 1, activation=ov.relu, eta=2.0 / scale**2, noise=0.5, v=[scale])
-        guess = ov.State.from_overlaps(model, Q=[[5.0 / scale**2]], R=[[1.7 / scale]], T=[[1.0]])
+    for scale, taught in ((1.0, 1.0), (v, v_star)):
+        model = ov.committee_machine(
+            1, 1, activation=ov.relu, eta=2.0 / scale**2, noise=0.5, v=[scale], v_star=[taught]
+        )
+        overlaps = {"Q": [[5.0 / scale**2]], "R": [[1.7 / scale / taught]], "T": [[1.0 / taught**2]]}
+        guess = ov.State.from_overlaps(model, **overlaps)
         found = ov.critical_eta(model, ov.fixed_point(model, guess).state)
         kinds.append((found.kind, pytest.approx(found * scale**2, rel=1e-5)))
     assert kinds[0][0] == kinds[1][0] == "fold" and float(kinds[0][1].expected) == kinds[1][1]

@@ -154,6 +154,13 @@ def test_progress_counts_points(processes, capsys):
     assert capsys.readouterr().err.count("4/4 points") >= 2
 
 
+def test_progress_of_a_resumed_sweep_begins_with_what_is_kept(tmp_path, capsys):
+    ov.sweep(abs_of, {"x": range(3)}, checkpoint=tmp_path / "points")
+    ov.sweep(abs_of, {"x": range(5)}, checkpoint=tmp_path / "points", progress=True)
+    said = capsys.readouterr().err
+    assert "5/5 points" in said and "2/5 points" not in said
+
+
 def abs_of(x):
     return abs(x)
 
