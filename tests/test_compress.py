@@ -434,3 +434,22 @@ def test_two_thousand_given_weights(kind, nodes, eta, alpha, rng):
     full = ov.solve(model, start, times, rtol=1e-10)
     quick = ov.solve(*ov.compress(model, start, nodes), times, rtol=1e-10)
     assert difference(full, quick) < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_the_estimate_is_right_up_to_a_factor_of_three(seed):
+    """From the fewest nodes on; both rules once had functions of the same number, and the estimate was rounding."""
+    rng = np.random.default_rng(seed)
+    K, M, L = *rng.integers(1, 3, 2), int(rng.integers(20, 45))
+    p = rng.dirichlet(np.ones(L))
+    spectrum = [ov.power_law(beta=rng.uniform(0.3, 1.5), L=L), ov.Spectrum(rng.exponential(size=L), p)][seed % 2]
+    g = [ov.erf, ov.linear, ov.quadratic][seed % 3]
+    model = ov.committee_machine(K, M, activation=g, spectrum=spectrum, eta=0.07, gradient_flow=bool(rng.integers(2)))
+    X = rng.normal(size=(L, K + M, 6)) / np.sqrt(6 * L)
+    joint = X @ X.swapaxes(1, 2)
+    start = ov.State.from_blocks(model, q=joint[:, :K, :K], r=joint[:, :K, K:], t=joint[:, K:, K:])
+    nodes, alpha = int(K + M + 1 + seed // 2), [rng.uniform(0.3, 6.0)]
+    small, begin = ov.compress(model, start, nodes)
+    full, quick = (ov.solve(*pair, alpha, rtol=1e-10) for pair in ((model, start), (small, begin)))
+    error = max(np.abs(getattr(full, x) - getattr(quick, x)).max() for x in ("Q", "R"))
+    assert error / 3 < ov.compression_error(model, start, nodes, alpha) < 3 * error

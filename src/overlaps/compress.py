@@ -19,6 +19,7 @@ __all__ = ["compress", "compression_error"]
 
 MOMENTS = 3  # leading filters are powers of s: moments below 2 * MOMENTS come out exactly
 UNSEEN = 1e-7  # share of the trace in the lowest eigenvalues that need no poles of their own
+EXTRA = 3  # functions more, at least, in the rule that judges another one; one more errs by a factor of 2.5
 DEPENDENT = 1e-12  # a new direction shorter than this, relative to where it came from, is rounding
 
 
@@ -151,7 +152,8 @@ def compression_error(
     Returns
     -------
     float
-        Largest difference of any entry of Q, R, at any time, between ``nodes`` and half as many nodes again.
+        Largest difference of any entry of Q, R, at any time, between ``nodes`` and half as many nodes again, at least
+        3 (K + M + 1) more.
 
     Raises
     ------
@@ -175,7 +177,11 @@ def compression_error(
     if isinstance(alpha, tuple):
         raise ValueError(f"alpha = {alpha} is an interval; expected an array of times, at which both rules are known.")
     options = {"rtol": 1e-10} | options
-    rules = [compress(model, state, n, until=until) for n in (check.count("nodes", nodes), nodes * 3 // 2)]
+    nodes = check.count("nodes", nodes)
+    more = max(
+        nodes // 2, EXTRA * (model.K + model.second_layers.size + 1)
+    )  # a finer rule has further functions, not only further nodes
+    rules = [compress(model, state, n, until=until) for n in (nodes, nodes + more)]
     found = [evolve(small, begin, alpha, **options) for small, begin in rules]
     for solution in found:
         if not solution.success:

@@ -15,6 +15,8 @@ __all__ = ["Pace", "Schedule"]
 
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
 CODES = {"constant": _schedule.CONSTANT, "linear": _schedule.LINEAR, "cosine": _schedule.COSINE}
+KINDS = tuple(CODES)
+MADE: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 2), "product": None, "function": None}  # sizes of the parts
 CODES |= {"power": _schedule.POWER, "polynomial": _schedule.POLYNOMIAL}
 PROBES = 200  # times at which factors are looked at before a run, beside knots and ends
 
@@ -67,17 +69,27 @@ class Schedule(Record):
     function: Any = None
 
     def __post_init__(self):
-        self.settle(kind=check.choice("kind", self.kind, [*CODES, "product", "function"]))
         knots = check.array("knots", self.knots, ("n",))
         values = check.array("values", self.values, ("n",))
+        if not isinstance(self.kind, str) or self.kind not in MADE or not self._is_complete(knots, values):
+            check.choice("kind", self.kind, KINDS, "Schedule.power, .polynomial, .from_function and * make others.")
         if np.any(np.diff(knots) <= 0):
             raise ValueError(f"knots = {check.shown(knots.tolist())}; expected increasing times.")
-        if self.kind in ("constant", "linear", "cosine"):
+        if self.kind in KINDS:
             if values.size != knots.size or not knots.size:
                 raise ValueError(f"values has {values.size} entries; expected one for each of the {knots.size} knots.")
             if values.min() < 0:
                 raise ValueError(f"values = {check.shown(values.tolist())}; expected factors >= 0.")
         self.settle(knots=knots, values=values, factors=tuple(self.factors))
+
+    def _is_complete(self, knots, values):
+        """Whether the parts are those of a schedule that the class methods make: compiled code reads them unseen."""
+        if self.kind == "product":
+            return len(self.factors) > 1 and all(isinstance(f, Schedule) for f in self.factors)
+        if self.kind == "function":
+            return callable(self.function)
+        least = [-np.inf, np.nextafter(0, 1)] if self.kind == "power" else [0, 0]
+        return (knots.size, values.size) == MADE[self.kind] and bool(np.all(values >= least))
 
     @classmethod
     def constant(cls, value: float = 1.0) -> "Schedule":
