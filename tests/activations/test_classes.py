@@ -261,3 +261,39 @@ def test_errors_name_what_came():
     many = ov.committee_machine(5, 1, activation=ov.tanh, eta=0.5)
     with pytest.raises(ValueError, match="6 fields of tanh that have means; expected at most 4"):
         ov.closure(many, np.eye(5), np.zeros((5, 1)), [[1.0]], means=np.zeros(6))
+
+
+KINKED = {"relu": ov.relu, "leaky_relu": ov.leaky_relu(0.3), "absolute": ov.absolute}
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_perfect_students_of_other_readouts_see_two_fields(name):
+    """Q = R = T: the error is that of units with second layers v - v* and no teacher, whose fields are not singular."""
+    rng = np.random.default_rng(5)
+    gram, common = np.zeros((1, 1, 1)), {"activation": KINKED[name], "weights": [1.0], "labels": [0.3], "eta": 0.37}
+    for _ in range(20):
+        X, mean, v, v_star = rng.normal(size=(2, 5)) / 2, rng.normal(size=2), *rng.uniform(0.2, 1.5, size=(2, 2))
+        T, w = X @ X.T, v - v_star
+        alone = ov.gaussian_mixture(2, gram=gram, v=w, **common)
+        model = ov.gaussian_mixture(2, 2, gram=gram, v=v, v_star=v_star, **common)
+        c = ov.closure(model, T, T, T, means=np.tile(mean, 2), label=0.4)
+        plain = ov.closure(alone, T, np.zeros((2, 0)), np.zeros((0, 0)), means=mean, label=0.4)
+        # the root of rounding where units coincide
+        np.testing.assert_allclose(c.C, plain.C * np.outer(v / w, v / w), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", KINKED)
+@pytest.mark.parametrize(("K", "M", "rank"), [(2, 1, 1), (2, 2, 2), (3, 1, 2)])
+def test_coplanar_fields_are_limits_of_others(name, K, M, rank):
+    rng, n = np.random.default_rng(K + 7 * rank), K + M
+    common = {"activation": KINKED[name], "gram": np.zeros((1, 1, 1)), "weights": [1.0], "labels": [0.3], "eta": 0.37}
+    for _ in range(4):
+        X, mean = rng.normal(size=(n, rank)), rng.normal(size=n)
+        model = ov.gaussian_mixture(K, M, v=rng.normal(size=K), v_star=rng.normal(size=M), **common)
+
+        def C(extra, X=X, mean=mean, model=model):
+            S = X @ X.T + extra * np.eye(n)
+            return ov.closure(model, S[:K, :K], S[:K, K:], S[K:, K:], means=mean, label=0.4).C
+
+        # kinks that coincide part by the root of what parts the fields; the rule itself is good to 1e-5 there
+        np.testing.assert_allclose(C(0.0), C(1e-8), rtol=0, atol=1e-3 * np.abs(C(0.0)).max())

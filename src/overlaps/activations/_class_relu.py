@@ -19,6 +19,7 @@ from ..gaussian.shifted import FAR, W12, W20, X12, X20, Phi, one_point, phi, pro
 from ..gaussian.two_point import RELU
 
 REACH = 8.5  # standard deviations of x and y
+ROUNDING = 1e-14  # of a variance: what is left of less is a field that the others determine
 STEEP = 0.35  # spread of a kink, relative to its slope along x or y, below which the coordinate gets panels about it
 
 
@@ -37,6 +38,11 @@ def _condition(mu, S, w, pair, others, a, b, V):
         for j in range(i + 1):
             V[i, j] = V[j, i] = S[others[i], others[j]] - a[i] * a[j] - b[i] * b[j]
         V[i, i] = max(V[i, i], 0.0)
+        if V[i, i] < ROUNDING * S[others[i], others[i]]:
+            V[i, i] = 0.0
+        for j in range(i):  # of coplanar fields rounding is left, which is no covariance
+            most = math.sqrt(V[i, i] * V[j, j])
+            V[i, j] = V[j, i] = min(max(V[i, j], -most), most)
     return L11, L21, L22
 
 
