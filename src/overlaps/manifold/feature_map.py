@@ -177,8 +177,8 @@ def statistics(features, kinks=(), scale=1.0):
 
     The theory is for **centred** inputs, x = f(U) - a. Uncentred ones have a mean vector of squared norm a^2 N: the
     mean of a student's field then jumps by a^2 F_k, of order one, in every single step, a noise that never averages
-    out, and no closed equation in alpha = steps / N describes it. A smaller learning rate does not cure it. Goldt,
-    Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
+    out, and no closed equation in alpha = steps / N describes it. A smaller learning rate does not cure it. Source:
+    Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
     arXiv:2405.00642, (12) = (S13).
 
     Parameters

@@ -137,9 +137,9 @@ def gaussian_covariates(
 
     The overlaps are exact. The dynamics is exact for jointly Gaussian (x, c) and N -> infinity; what in nu is not
     linear in x enters through T alone. For other inputs it is *heuristic* (Gaussian equivalence), and fails by tens of
-    percent on images: ``simulate(..., samples=)`` measures the true error beside it. Goldt, Loureiro, Reeves, Krzakala,
-    Mezard and Zdeborova (2022), arXiv:2006.14709, for generators; Loureiro et al. (2021), arXiv:2102.08127, for the
-    Gaussian covariate model; Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500, for the dynamics.
+    percent on images: ``simulate(..., samples=)`` measures the true error beside it. Source: Goldt, Loureiro, Reeves,
+    Krzakala, Mezard and Zdeborova (2022), arXiv:2006.14709, for generators; Loureiro et al. (2021), arXiv:2102.08127,
+    for the Gaussian covariate model; Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500, for the dynamics.
 
     Parameters
     ----------

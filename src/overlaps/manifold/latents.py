@@ -113,8 +113,8 @@ def mixture(
     which removes the common shift from each vector.
 
     The overlaps and ``eps_g`` that :func:`overlaps.simulate` records are those of Gaussian latents, whatever the law;
-    ``test_error`` is measured on the law itself. Goldt et al. (2020), arXiv:1909.11500, for the model; Bae and Jeong
-    (2024), arXiv:2405.00642, (17), (19).
+    ``test_error`` is measured on the law itself. Source: Goldt et al. (2020), arXiv:1909.11500, for the model; Bae and
+    Jeong (2024), arXiv:2405.00642, (17), (19).
 
     Parameters
     ----------

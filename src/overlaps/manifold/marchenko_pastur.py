@@ -16,8 +16,8 @@ def mp_gauss(y, nodes):
 
     Its recurrence coefficients are constant: the nodes are the eigenvalues of the tridiagonal matrix with diagonal (1,
     1 + y, 1 + y, ...) and sqrt(y) beside it, the weights the squared first components of the eigenvectors. Exact for
-    polynomials of degree up to 2 n - 1. Marchenko and Pastur (1967), Math. USSR Sb. 1, 457; Golub and Welsch (1969),
-    Math. Comp. 23, 221.
+    polynomials of degree up to 2 n - 1. Source: Marchenko and Pastur (1967), Math. USSR Sb. 1, 457; Golub and Welsch
+    (1969), Math. Comp. 23, 221.
 
     Parameters
     ----------

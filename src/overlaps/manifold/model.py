@@ -291,8 +291,8 @@ class HiddenManifold(Model):
         teacher of the latents. *Asymptotic* in D inside each class. The class means have length O(sqrt N): the mean
         fields relax within O(1) steps, and the equations follow what is slow, up to fluctuations of relative order eta.
         At K = M = 2, N = 400 they predict the error on fresh samples within 10 %, where ``eps_g`` of the Gaussian
-        theory is wrong by a factor above ten. Refinetti, Goldt, Krzakala and Zdeborova (2021), arXiv:2102.11742, for
-        the equations of a mixture.
+        theory is wrong by a factor above ten. Source: Refinetti, Goldt, Krzakala and Zdeborova (2021),
+        arXiv:2102.11742, for the equations of a mixture.
 
         Parameters
         ----------
@@ -362,10 +362,10 @@ def hidden_manifold(
 
     Dictionary to the density form of the papers: for eigenvalues rho = (D/N) mu of F^T F / N, and p_l = 1/N,
     sigma_kl(rho) = N rho q^l, r_km(rho) = (D/b) r^l, d(rho) = (D/N) s_l, Sigma = sum_l mu_l q^l, W = sum_l q^l, Q =
-    zeta W + b^2 Sigma. The module's docstring lists what is misprinted there. Goldt, Mezard, Krzakala and Zdeborova
-    (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024), arXiv:2405.00642: model (1), (2), (3);
-    order parameters (9), (10), (11) = (S22), (S23), (S24); equations (4) = (S47), (S41), (S43), (S46); density of rho
-    (S40).
+    zeta W + b^2 Sigma. The module's docstring lists what is misprinted there. Source: Goldt, Mezard, Krzakala and
+    Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024), arXiv:2405.00642: model (1), (2),
+    (3); order parameters (9), (10), (11) = (S22), (S23), (S24); equations (4) = (S47), (S41), (S43), (S46); density of
+    rho (S40).
 
     Parameters
     ----------

@@ -62,7 +62,8 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     a degenerate fixed point (one that is approached algebraically, e.g. more quadratic students than teachers)
     convergence is linear and the overlaps are known to about sqrt(tol).
 
-    Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (plateaus).
+    Source: Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769
+    (plateaus).
 
     Parameters
     ----------

@@ -118,7 +118,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     A growing mode need not be reachable from a given start: equal students, for instance, stay equal. Directions that
     the flow conserves have eigenvalue zero.
 
-    Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (escape from plateaus); Worschech and Rosenow (2024),
+    Source: Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769 (escape from plateaus); Worschech and Rosenow (2024),
     arXiv:2410.09005 (escape rates for power-law spectra).
 
     Parameters

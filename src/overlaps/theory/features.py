@@ -31,8 +31,8 @@ def error(
     .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N}
        \Big[\sum_{k \le N_l} s_k e^{-2\eta s_k\alpha} + \sum_{k > N_l} s_k\Big]
 
-    *Asymptotic* in eta: terms of order eta^2 are dropped. Exact in N and N_l. [WR], Eq. (10) = (78), from the overlaps
-    (76), (77); at alpha = inf (71), from (69), (70). The sums of (71) and (78) start at N_l + 1.
+    *Asymptotic* in eta: terms of order eta^2 are dropped. Exact in N and N_l. Source: [WR], Eq. (10) = (78), from the
+    overlaps (76), (77); at alpha = inf (71), from (69), (70). The sums of (71) and (78) start at N_l + 1.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
        \Sigma = \begin{pmatrix} \tilde\Sigma & \Sigma_\times \\ \Sigma_\times^T & \hat\Sigma \end{pmatrix}
 
     The trained weights also learn what the frozen ones contribute along the trained inputs. *Asymptotic* in eta, exact
-    otherwise. The time dependence is derived here; alpha = inf is the printed asymptote. [WR]: the blocks (82), the
-    solution (84) with its limit (85), and the asymptote (88) from (86), (87).
+    otherwise. The time dependence is derived here; alpha = inf is the printed asymptote. Source: [WR], the blocks (82),
+    the solution (84) with its limit (85), and the asymptote (88) from (86), (87).
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ def error_haar(spectrum: Spectrum, *, N_l: int, N: int | None = None, student_sc
 
     *Asymptotic*: N, N_l -> infinity at fixed ratio (free compression), with corrections of order 1/N_l: below the mean
     over sampled rotations by 1.3, 1.8, 2.2 % at N = 256, N_l = 50, beta = 1, 1.5, 2, about half of it at N_l = 100.
-    Derived here; it replaces an average over rotations of :func:`error_covariance` at alpha = inf. [WR], Figs. 15 and
-    16, for the question.
+    Derived here; it replaces an average over rotations of :func:`error_covariance` at alpha = inf. Source: [WR], Figs.
+    15 and 16, for the question.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0
        \big[(N_l + \tfrac12)^{-\beta} - (N + \tfrac12)^{-\beta}\big]
 
     *Asymptotic* in N_l. At N = 256, beta = 1 it is 4e-5 (N_l = 50) to 5e-6 (N_l = 200) higher than :func:`error` at
-    alpha = inf; as printed, 1.2 % to 0.4 %. [WR], Eq. (74), the sum (72) as
-    an integral; the prefactor of (73) is misprinted.
+    alpha = inf; as printed, 1.2 % to 0.4 %. Source: [WR], Eq. (74), the sum (72) as an integral; the prefactor of (73)
+    is misprinted.
 
     Parameters
     ----------
@@ -208,8 +208,7 @@ def power_law_error(
        + \frac{\zeta^{-b}}{1+\beta} \Big[\Gamma\Big(b, \frac{\zeta}{N_l^{1+\beta}}\Big) - \Gamma(b, \zeta)\Big]\Big\}
 
     *Asymptotic* in N_l and eta. *Corrected*: printed with N in place of N_l in the first gamma function, which lets the
-    frozen modes decay and counts them twice at alpha = 0. [WR], Eq. (11) =
-    (79).
+    frozen modes decay and counts them twice at alpha = 0. Source: [WR], Eq. (11) = (79).
 
     Parameters
     ----------

@@ -151,9 +151,9 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
        \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_l + s_l p_l (a H + F) \sum_j s_j
        \begin{pmatrix} r\\ g\\ q\\ c \end{pmatrix}_j, \qquad a = \frac{2\eta}{\sqrt3\,\pi M}
 
-    F is the noise of SGD, of second order in eta; without it the equations are the gradient flow. Exact
-    (linearisation at student = teacher); for general M derived here. [WR] (16), (118) with the matrices (119) and
-    (120), which are printed for M = 2, the entries of F permuted.
+    F is the noise of SGD, of second order in eta; without it the equations are the gradient flow. Exact (linearisation
+    at student = teacher); for general M derived here. Source: [WR] (16), (118) with the matrices (119) and (120), which
+    are printed for M = 2, the entries of F permuted.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
     :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with T = sum_l
     s_l t^l and <s> C in place of C. So every fixed point depends on the spectrum through T and <s> alone; rates of
     escape and of approach do not. With K > M superfluous students matter: see "Late times" on the page Power-law
-    spectra. Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
+    spectra. Source: Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
 
     Parameters
     ----------
@@ -357,11 +357,11 @@ def first_order(
 
     with u = x + (M-1) y and d = x - y at alpha = 0. Label noise keeps up x_l = p_l X, y_l = p_l Y: these are taken from
     x and y, and :func:`noise_floor` is added, which is thus approached as every other error decays. Exact for the
-    linearised gradient flow of x and y: [WR] (17), (121), (122); the noise F of :func:`matrices` slows the decay by a
-    fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of eps_g it is
-    *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally large. These
-    contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in the end;
-    exponents are not affected. The page Power-law spectra has eps_1/eps_g.
+    linearised gradient flow of x and y, [WR] (17), (121), (122); the noise F of :func:`matrices` slows the
+    decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
+    eps_g it is *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally
+    large. These contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in
+    the end; exponents are not affected. The page Power-law spectra has eps_1/eps_g.
 
     Parameters
     ----------

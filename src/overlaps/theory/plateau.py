@@ -172,8 +172,7 @@ def symmetric_plateau(
        \frac{\pi\,\epsilon_g}{M v_*^2} = \arcsin\frac{T_1}{1+T_1} + (M-1)\arcsin\frac{D_1}{(M-1)(1+T_1)}
        - M \arcsin\frac{T_1+D_1}{M(1+T_1)}
 
-    [WR] Eqs. (13), (97) and (99), whose printed middle term depends on the
-    convention for D.
+    Source: [WR] Eqs. (13), (97) and (99), whose printed middle term depends on the convention for D.
 
     Parameters
     ----------

@@ -24,8 +24,8 @@ class EqualReadouts(Limit):
     end of the uninformed branch (``uninformed_until``); the Bayes-optimal transition comes earlier, because a finite
     fraction of the features is learned at once and lowers the error that all of them see.
 
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
-    Eq. (36); the thresholds are derived here.
+    Source: "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks"
+    (2026), Eq. (36); the thresholds are derived here.
 
     Parameters
     ----------

@@ -79,8 +79,8 @@ class PowerLawLimit(Limit):
     *Asymptotic*, within the (heuristic) fixed-point equations of ``HierarchicalTeacher``; lambda_sigma stands for the
     onset where the overlap grows continuously.
 
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
-    Eqs. (39), (41), (42); the refined form and the collapse constants are derived here.
+    Source: "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks"
+    (2026), Eqs. (39), (41), (42); the refined form and the collapse constants are derived here.
 
     Parameters
     ----------

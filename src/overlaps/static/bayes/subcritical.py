@@ -43,8 +43,8 @@ class SubcriticalPowerLaw(Limit):
     spinodals, the error jumps at Maxwell points, and ``alpha_star`` is no longer the Bayes threshold.
     Both directions are exact: alpha(lam) rises where Delta exceeds the bracket of ``critical_noise``, and only there.
 
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026),
-    Eqs. (44), (45), (46); the form above, Delta_c, spinodals and Maxwell point are derived here.
+    Source: "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks"
+    (2026), Eqs. (44), (45), (46); the form above, Delta_c, spinodals and Maxwell point are derived here.
 
     Parameters
     ----------

@@ -56,9 +56,10 @@ class HierarchicalTeacher(Teacher):
     nu = n/d is the amount of data, g the correlation function of sigma (degrees 0, 1, 2 removed), q_i the overlap of a
     posterior sample with feature i. A feature is learned in a sharp transition; k_c counts those learned.
 
-    "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks" (2026). The
-    potential, the selection, the parametric form nu(s) = s (Delta + eps(s)) and the exact channel are derived here; for
-    the replica-symmetric formula of generalised linear models see Barbier et al. (2019), arXiv:1708.03395.
+    Source: "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks"
+    (2026). The potential, the selection, the parametric form nu(s) = s (Delta + eps(s)) and the exact channel are
+    derived here; for the replica-symmetric formula of generalised linear models see Barbier et al. (2019),
+    arXiv:1708.03395.
 
     Parameters
     ----------

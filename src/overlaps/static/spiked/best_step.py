@@ -70,7 +70,7 @@ def best_step(
     the step has few samples, which is noise. *Asymptotic* at d = infinity, *heuristic* at finite d, as the errors of
     which it is the minimum; of the spiked random features, not the network itself, which differs by some per cent
     (:func:`finite_batch_network`). The rate is good to about 1e-5, relative. Only the lowest of the rates looked at is
-    refined. Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
+    refined. Source: Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
 
     Parameters
     ----------

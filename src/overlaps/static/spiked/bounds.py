@@ -63,8 +63,8 @@ def bounds(model, d=math.inf):
     :meth:`SpikedRandomFeatures.solve` gives for any alpha and lam at this d and beta, and U the error of the best
     readout that is constant on each block, which a ridge 1 << lam << n comes close to. *Heuristic* as that. Both limits
     vanish, and learning can be perfect, where gamma = 1 and mu0(k) is proportional to the target: sigma = erf(x/sqrt 2)
-    learns erf(w x/sqrt 2) at r = w sqrt(1 + c). Cui et al. (2024), arXiv:2402.04980, (26) and (27) for gamma = 1; gamma
-    < 1 is derived here.
+    learns erf(w x/sqrt 2) at r = w sqrt(1 + c). Source: Cui et al. (2024), arXiv:2402.04980, (26) and (27) for gamma =
+    1; gamma < 1 is derived here.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def bounds_over_rate(
     *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over r to 1e-6 relative: spikes from 0.05 to 8 are looked at,
     and as many more, down to about 0.001 and up to about 40, as it takes to have the minimum inside. A target that
     jumps has none with a saturating student, nor has a linear one: larger, or smaller, spikes are always better;
-    ``message`` says so. Cui et al. (2024), arXiv:2402.04980, (28).
+    ``message`` says so. Source: Cui et al. (2024), arXiv:2402.04980, (28).
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
         h(k) &= E_z\,\sigma_*(\gamma k + \rho z), \quad h_1 = E_z[z\,\sigma_*], \quad hh = E_z\,\sigma_*^2,
         \qquad \rho = \sqrt{1-\gamma^2}
 
-    *Exact* up to quadrature: two tables, of which the finer is kept, agree to 1e-8. Cui et al. (2024),
+    *Exact* up to quadrature: two tables, of which the finer is kept, agree to 1e-8. Source: Cui et al. (2024),
     arXiv:2402.04980, Result 3.2: the map (14) with the coefficients (15); for blocks (136), (137), (138).
 
     Parameters

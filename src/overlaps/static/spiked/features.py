@@ -40,9 +40,9 @@ class SpikedRandomFeatures(solving.Solvable):
     p/d, and exact there, given the conditional Gaussian equivalence (confirmed by simulation, not proven). r = 0, plain
     random features, is not the limit r -> 0: an infinitesimal spike has the norm sqrt(p) r, and at finite d the
     crossover lies at r ~ 1/sqrt(d): ``solve(..., d=)``. *Derived* here: blocks with independent rows without a trace of
-    large matrices, orthonormal rows, the bias. Cui et al. (2024), arXiv:2402.04980, Results 3.1, 3.2 and 3.3, model
-    (6), (7), error (25), and Appendix D. *Corrected*: the readout along the bulk's component on the spike (theta) does
-    not vanish; the spectra of large matrices are eliminated.
+    large matrices, orthonormal rows, the bias. Source: Cui et al. (2024), arXiv:2402.04980, Results 3.1, 3.2 and 3.3,
+    model (6), (7), error (25), and Appendix D. *Corrected*: the readout along the bulk's component on the spike (theta)
+    does not vanish; the spectra of large matrices are eliminated.
 
     Parameters
     ----------
@@ -294,8 +294,8 @@ class SpikedRandomFeatures(solving.Solvable):
         infinity at fixed r sqrt(d), the crossover from random to spiked features; *heuristic* elsewhere: of all terms
         of order 1/d it holds the one that close or weak spikes make large. Classifiers are solved to 1e-9. Where the
         mean activation alone tells the labels (gamma = 1 and an odd target such as sign), m is infinite as d ->
-        infinity for logistic and hinge loss: ``converged`` is False there, finite d has a solution. Cui et al. (2024),
-        arXiv:2402.04980, Result 3.3; (118), (119), (120) for the losses.
+        infinity for logistic and hinge loss: ``converged`` is False there, finite d has a solution. Source: Cui et al.
+        (2024), arXiv:2402.04980, Result 3.3; (118), (119), (120) for the losses.
 
         Parameters
         ----------

@@ -18,13 +18,13 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
     .. math:: \min_{s, a}\ \sum_\mu l(y_\mu, \hat y_\mu) + \frac\lambda2 |a|^2 = p\,\min_s e(s), \qquad
               e(s) = \kappa\,\epsilon_{\rm train}(s) + \frac\lambda2\, q_2(s)
 
-    :meth:`SpikedRandomFeatures.solve` gives the readout at each s, whose least objective e(s) does not fluctuate
-    as d -> infinity: the s that training selects is the least of e. (For ridge regression twice this objective.)
+    :meth:`SpikedRandomFeatures.solve` gives the readout at each s, whose least objective e(s) does not fluctuate as d
+    -> infinity: the s that training selects is the least of e. (For ridge regression twice this objective.)
     *Asymptotic*, as the readouts. The objective need not be convex in s: only the lowest of those looked at is refined,
     to about 1e-6, while training by gradients may end in another minimum. For an odd student and an odd target s and -s
     are equally good. Cui et al. state that the free energy is stationary in s. With little data the bias that fits the
-    training samples best may well raise the test error. Cui et al. (2024), arXiv:2402.04980, Appendix C.8: (130),
-    (131), and the bound (132).
+    training samples best may well raise the test error. Source: Cui et al. (2024), arXiv:2402.04980, Appendix C.8:
+    (130), (131), and the bound (132).
 
     Parameters
     ----------

@@ -53,8 +53,8 @@ def one_step(
         c = 1 + \tau^2\,\mathrm{Var}[\sigma']\, h_2^*/\alpha_0
 
     with tau = eta_tilde / beta for a learning rate eta_tilde d, and tau = eta_tilde for eta_tilde p. *Asymptotic*: d ->
-    infinity at fixed p/d, n0/d; initial rows uniform on the sphere, initial readout 1/sqrt(p). Cui et al. (2024),
-    arXiv:2402.04980, Result 3.1: (9), (10), (11), (12); derivation in Appendix A.
+    infinity at fixed p/d, n0/d; initial rows uniform on the sphere, initial readout 1/sqrt(p). Source: Cui et al.
+    (2024), arXiv:2402.04980, Result 3.1: (9), (10), (11), (12); derivation in Appendix A.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ def simulate_one_step(
     rows, which are 1/sqrt(d)). The theory of :class:`SpikedRandomFeatures` describes this network within 10 % in the
     settings tested (alpha0 >= 1), better where c - 1 is small, worse where few samples make large steps: it keeps r,
     gamma and c and drops neuron-dependent features of size 1/sqrt(d) of the gradient. :func:`finite_batch_network` has
-    them all. Cui et al. (2024), arXiv:2402.04980.
+    them all. Source: Cui et al. (2024), arXiv:2402.04980.
 
     Parameters
     ----------

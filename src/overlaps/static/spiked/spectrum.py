@@ -394,9 +394,9 @@ def feature_spectrum(model: Spiked, *, alpha: float, points: int = 400) -> Featu
 
     *Asymptotic*, d -> infinity. The equations of V1 and V2 are solved at real x by Newton's method, followed from the
     complex plane: no smoothing parameter. Edges are double roots of the real equations. Where the bulk has no upper
-    edge, single samples of large k make its tail, whose density is resolved worse: ``mass`` tells how well. Cui et al.
-    (2024), arXiv:2402.04980, Appendix F, (189), (190); their outlier (191) is p E[mu0^2] in units of the covariance,
-    here with the next order (:meth:`FeatureSpectrum.outlier`).
+    edge, single samples of large k make its tail, whose density is resolved worse: ``mass`` tells how well. Source: Cui
+    et al. (2024), arXiv:2402.04980, Appendix F, (189), (190); their outlier (191) is p E[mu0^2] in units of the
+    covariance, here with the next order (:meth:`FeatureSpectrum.outlier`).
 
     Parameters
     ----------

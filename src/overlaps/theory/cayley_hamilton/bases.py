@@ -82,7 +82,7 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     .. math:: Q^{(j)} = \frac1N W \Sigma^j W^T = \sum_l s_l^j q^l, \qquad R^{(j)} = \frac1N W \Sigma^j W_*^T, \qquad
               T^{(j)} = \frac1N W_* \Sigma^j W_*^T
 
-    with the plain overlaps; Q, R, T of the library are the level j = 1. Exact. [WR], section 3.
+    with the plain overlaps; Q, R, T of the library are the level j = 1. Exact. Source: [WR], section 3.
 
     Parameters
     ----------
@@ -134,8 +134,8 @@ def characteristic_polynomial(s: ArrayLike) -> Floats:
     .. math:: \prod_{l=1}^L (s - s_l) = \sum_{j=0}^L c_j s^j
 
     so that :math:`x^{(L)} = -\sum_{j<L} c_j x^{(j)}` closes the hierarchy of monomial moments. Exact up to rounding:
-    positive roots add terms of one sign, so every coefficient has all its digits. Float64 fails at large L in
-    not the polynomial but the moments, which hardly depend on the small eigenvalues. [WR], below Eq. (4), and (31).
+    positive roots add terms of one sign, so every coefficient has all its digits. Float64 fails at large L in not the
+    polynomial but the moments, which hardly depend on the small eigenvalues. Source: [WR], below Eq. (4), and (31).
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def companion_matrix(s: ArrayLike) -> Floats:
 
     .. math:: x^{(j+1)} = \sum_i H_{ji} x^{(i)}, \qquad H_{L-1,\,j} = -c_j
 
-    Exact. [WR], Eq. (27), with other signs; eigenvectors (32), (33).
+    Exact. Source: [WR], Eq. (27), with other signs; eigenvectors (32), (33).
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     degree below 2n. It knows nothing of overlaps that are not proportional to p_l; :func:`overlaps.compress` does, with
     block Gauss rules of the overlaps themselves, and is the way to a reduced description.
 
-    Golub and Meurant, Matrices, Moments and Quadrature (2010), chapter 3.
+    Source: Golub and Meurant, Matrices, Moments and Quadrature (2010), chapter 3.
 
     Parameters
     ----------
@@ -301,8 +301,8 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
     ==============  =================================  =====================================
 
     Exact. Powers form a Vandermonde matrix, whose condition number grows exponentially with L (scaled or not): 6e10 at
-    L = 8 and 2e15 at L = 10 for beta = 1. That of the orthonormal basis is sqrt(max(p) / min(p)). [WR], section 3
-    (monomials); orthonormal hierarchy: here.
+    L = 8 and 2e15 at L = 10 for beta = 1. The orthonormal basis has sqrt(max(p) / min(p)). Source: [WR], section
+    3 (monomials); orthonormal hierarchy: here.
 
     Parameters
     ----------

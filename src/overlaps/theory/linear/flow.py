@@ -27,8 +27,7 @@ def flow_error(
        \qquad \Big(\text{in general } \tfrac12 \sum_l s_l m_l(0)\, e^{-2\eta s_l\alpha}\Big)
 
     *Asymptotic*: the terms of order eta^2 are dropped. In the power-law window the exact error is higher by
-    :func:`overlaps.theory.linear.amplitude`. [WR], Eq. (8) = (47) = (66) =
-    (67).
+    :func:`overlaps.theory.linear.amplitude`. Source: [WR], Eq. (8) = (47) = (66) = (67).
 
     Parameters
     ----------
@@ -56,7 +55,7 @@ def flow_overlaps(
        Q = \langle s\rangle + (1+\sigma_J^2) \sum_l p_l s_l e^{-2\eta s_l\alpha} - 2 \sum_l p_l s_l e^{-\eta s_l\alpha}
 
     R is *exact* at any learning rate; Q is *asymptotic*, without the terms of order eta^2. Exactly, Q = 2 eps_g + 2R -
-    <s>. [WR], Eq. (7); R is (38) = (64), Q is (46) = (65).
+    <s>. Source: [WR], Eq. (7); R is (38) = (64), Q is (46) = (65).
 
     Parameters
     ----------
@@ -101,9 +100,9 @@ def integral_error(
 
     *Asymptotic* in l; :func:`integral_bound` bounds the error. For 0.3 <= beta <= 1 and L >= 128 the integral is 7 to
     21 % low at zeta = 1, 1 % at 3, and within 0.9 % from 10 to the end of the window; with ``end_terms`` within 1 % at
-    zeta = 1, 0.6 to 4 % high at 3, within 0.2 % from 10 on. Large beta is worse: 2 % from 10 on at beta = 2. [WR], Eq.
-    (9) = (50); (52) drops the second gamma function. End terms: the Euler-Maclaurin formula (48), the first of them
-    (49).
+    zeta = 1, 0.6 to 4 % high at 3, within 0.2 % from 10 on. Large beta is worse: 2 % from 10 on at beta = 2. Source:
+    [WR], Eq. (9) = (50); (52) drops the second gamma function. End terms: the Euler-Maclaurin formula (48), the first
+    of them (49).
 
     Parameters
     ----------
@@ -157,7 +156,7 @@ def integral_bound(beta: float, L: int, *, student_scale: float = 1.0, printed: 
 
     Reached at alpha = 0, up to 3e-4 of the prefactor (L >= 16); later the difference is smaller. The paper's bound for
     2 eta s_1 alpha > 1, half of the first summand, is an estimate only: the difference exceeds it by 1.5 % (beta = 0.3)
-    to 11 % (beta = 2) just there, and by any factor later. ``integral_error(..., end_terms=True)`` contains it.
+    to 11 % (beta = 2) just there, and by any factor later. ``integral_error(..., end_terms=True)`` contains it. Source:
     [WR], between (48) and (49); the sharper form is derived here.
 
     Parameters
@@ -187,8 +186,7 @@ def power_law_error(beta: float, L: int, eta: float, alpha: ArrayLike, *, studen
 
     *Asymptotic*: inside :func:`window`, of a large L and not too small beta. At the upper end it is 4 to 5 times too
     large, at a tenth of it 30 to 45 %, at a hundredth 7 to 11 % (1 <= beta <= 1.5, L >= 128; worse for smaller beta,
-    and beta = 0.01 never shows its exponent). [WR], Eq. (53), from (50) with
-    (51).
+    and beta = 0.01 never shows its exponent). Source: [WR], Eq. (53), from (50) with (51).
 
     Parameters
     ----------
@@ -214,7 +212,7 @@ def window(beta: float, L: int, eta: float) -> tuple[float, float]:
 
     .. math:: 1 < 2\eta s_1\alpha < \Gamma\Big(\frac{2\beta+1}{1+\beta}\Big)^{(1+\beta)/\beta} L^{1+\beta}
 
-    [WR], below Eq. (52).
+    Source: [WR], below Eq. (52).
 
     Parameters
     ----------

@@ -50,10 +50,10 @@ def modes(spectrum: Spectrum, eta: float) -> "Modes":
     .. math:: 1 = \frac{\eta}{2} \sum_l \frac{p_l s_l^2}{s_l - \mu_j}, \qquad
        c_j = \frac{2}{\eta}\, \frac{2/\eta - \langle s \rangle}{\mu_j \sum_l p_l s_l^2/(s_l - \mu_j)^2}
 
-    *Exact* for N -> infinity. L = 1e5 takes a few seconds. [WR], Eq. (6) =
-    (56), with the polynomial (54), (55) and the coefficients (57). Its eigenvalues and prefactor are misprinted: mu_k =
-    -eig(A1 + eta U/2), eps_g = (1 + sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is
-    derived here; c_k = 2 b_k mu_k / (2 - eta).
+    *Exact* for N -> infinity. L = 1e5 takes a few seconds. Source: [WR], Eq. (6) = (56), with the polynomial (54), (55)
+    and the coefficients (57). Its eigenvalues and prefactor are misprinted: mu_k = -eig(A1 + eta U/2), eps_g = (1 +
+    sigma_J^2)/(2 - eta) sum_k b_k mu_k exp(-2 eta mu_k alpha). The secular form is derived here; c_k = 2 b_k mu_k / (2
+    - eta).
 
     Parameters
     ----------
@@ -92,8 +92,9 @@ def error(
        a_j = \frac{d_j}{2\eta} \sum_l \frac{s_l m_l(0)}{s_l - \mu_j}
 
     *Exact* for N -> infinity, at any L and eta. For K, M > 1 use the effective learning rate and variance of
-    :func:`reduce`; with ``normalised=True`` these are eta M/K and sigma_J^2 M/K. [WR], Eq. (6): the solution (45) of
-    the linear equations (5) = (26), which are (24), (25) = (28), (29) for the error (23). The noise is derived here.
+    :func:`reduce`; with ``normalised=True`` these are eta M/K and sigma_J^2 M/K. Source: [WR], Eq. (6): the solution
+    (45) of the linear equations (5) = (26), which are (24), (25) = (28), (29) for the error (23). The noise is derived
+    here.
 
     Parameters
     ----------

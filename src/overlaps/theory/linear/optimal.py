@@ -111,7 +111,7 @@ def tracking_error(
     ones follow their own noise: the best one is finite even for sigma = 0. Several units as in :func:`reduce`. Derived
     here; for isotropic inputs :math:`[2\delta t/(\eta + \delta) + \eta\sigma^2]/(2(2 - \eta))` at b = 1.
 
-    Biehl and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
+    Source: Biehl and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
 
     Parameters
     ----------

@@ -37,8 +37,8 @@ def polar(R: ArrayLike) -> Floats:
     r"""Orthonormal factor S = R (R^T R)^{-1/2} of the overlaps: the solution that R points to.
 
     Conserved by the equations for N -> infinity, at any eta and with label noise, when :func:`conserves_polar`; a
-    function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``. Exact. Bocchi et
-    al., (22) = (37).
+    function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``. Exact. Source:
+    Bocchi et al., (22) = (37).
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 
     Closest in the Frobenius distance of the weights, whatever Q(0). Exact. The equations for N -> infinity end there if
     :func:`conserves_polar`; SGD from random starts does not, at any N: where it ends has the law of
-    :func:`~overlaps.theory.quadratic.selected`. Bocchi et al., (19), (20), (21).
+    :func:`~overlaps.theory.quadratic.selected`. Source: Bocchi et al., (19), (20), (21).
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
 
-    Exact: eps_g = 0 for any teachers. Bocchi et al., (15), (16).
+    Exact: eps_g = 0 for any teachers. Source: Bocchi et al., (15), (16).
 
     Parameters
     ----------

@@ -122,7 +122,8 @@ def eta_fastest(
 def eta_from_paper(eta: float) -> float:
     """Learning rate of the library (loss Delta^2 / 2) for one of Bocchi et al. (loss Delta^2): twice as large.
 
-    Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units. Bocchi et al. (2026), arXiv:2604.03068.
+    Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units. Source: Bocchi et al. (2026),
+    arXiv:2604.03068.
 
     Parameters
     ----------

@@ -107,7 +107,7 @@ class Law(Record):
 
     Methods say what is exact and what is asymptotic; N -> infinity at fixed alpha = steps / N unless N is named.
     ``N_l`` is everywhere the number of leading eigenvalues whose directions are trained, L by default; results have the
-    shape of the times. A number out of range is a ``ValueError`` that names it. Worschech and Rosenow (2024),
+    shape of the times. A number out of range is a ``ValueError`` that names it. Source: Worschech and Rosenow (2024),
     arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
 
     Parameters
