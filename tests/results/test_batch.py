@@ -46,6 +46,26 @@ def test_each_teacher_has_an_error_of_its_own(blocks):
         np.testing.assert_allclose(found[i].eps_g, wanted, rtol=1e-12)
 
 
+def test_each_trajectory_has_the_constants_and_the_schedule_of_its_own():
+    """Inputs in classes with teachers whose mean fields differ from start to start, readouts and a schedule each."""
+    model = ov.gaussian_mixture(
+        2, 1, gram=[[[1.3]], [[0.4]]], weights=[1.0], labels=[0.5], v=[1.3, 0.6], v_star=[0.7], eta=0.3,
+        spectrum=ov.Spectrum([1.6, 0.4], [0.4, 0.6]),
+    )  # fmt: skip
+    drawn = [model.random_start(N=1000, rng=i, student_scale=0.5) for i in range(3)]
+    starts = [dataclasses.replace(start, v=[1.3 - 0.2 * i, 0.6]) for i, start in enumerate(drawn)]
+    schedules = [ov.Schedule.power(0.5, scale=2.0), None, ov.Schedule.step([0.7], [0.3])]
+    found = ov.solve_many(model, starts, [0.0, 0.5, 2.0], schedule=schedules)
+    assert len({float(start.nu[0, 0]) for start in starts}) == 3
+    for i, (start, schedule) in enumerate(zip(starts, schedules, strict=True)):
+        alone = ov.solve(model, start, found.alpha, schedule=schedule)
+        for name in ("Q", "mean_fields", "eps_g", "eta", "nu", "h", "tau", "T"):
+            np.testing.assert_array_equal(getattr(found[i], name), getattr(alone, name), err_msg=name)
+        for name in ("v", "Q", "eps_g"):
+            np.testing.assert_array_equal(getattr(found, name)[i], getattr(alone, name), err_msg=name)
+        assert found[i].schedule is schedule and found.v[i, 0, 0] == 1.3 - 0.2 * i
+
+
 def test_labels_are_those_of_a_grid_or_of_trajectories(batch):
     pytest.importorskip("xarray")
     grid = batch.to_xarray(eta=ETAS, noise=NOISES)
