@@ -29,6 +29,7 @@ from .models.schedule import Schedule
 from .models.spectrum import Spectrum, isotropic, power_law
 from .models.stages import Stages
 from .models.state import State
+from .plateau import plateau
 from .results import discrepancy as discrepancy
 from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
@@ -43,6 +44,7 @@ from .solve_many import solve_many
 from .stability.critical import CriticalEta, critical_eta
 from .stability.fixed_points import FixedPoint, fixed_point
 from .stability.linear import Linearisation, linearise
+from .stability.plateaus import Plateau
 from .sweeps.sweep import Sweep, sweep
 
 # rooms that are loaded when one of their names is first used, and these names
@@ -101,7 +103,11 @@ __all__ = [
     "ManifoldEnsemble",
     "Model",
     "OptimalSchedule",
+<<<<<<< HEAD
     "Rule",
+=======
+    "Plateau",
+>>>>>>> 895439a (Plateaus by name: traj.plateaus(), ov.plateau, fixed points that say their symmetry; no Newton step in eigenspaces without variance)
     "Schedule",
     "Spectrum",
     "Stages",
@@ -132,6 +138,7 @@ __all__ = [
     "load",
     "optimal_schedule",
     "polynomial",
+    "plateau",
     "power_law",
     "quadratic",
     "quadratic_network",

@@ -12,6 +12,7 @@ from ..flow.closure import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
 from ..models.state import gram
+from ..stability.plateaus import Plateau
 from .trajectory import SummedTrajectory, Trajectory
 
 __all__ = ["Batch"]
@@ -177,6 +178,10 @@ class Batch(Record):
         for i in np.flatnonzero(there.any(axis=1)):
             result[i, there[i]] = curve(self[int(i)])[: there[i].sum()]
         return read_only(result)
+
+    def plateaus(self) -> "list[list[Plateau]]":
+        """Plateaus of every trajectory, see :meth:`Trajectory.plateaus`; none of one that did not begin."""
+        return [[] if np.isnan(end[0]) else self[i].plateaus() for i, end in enumerate(self.ends)]
 
     def __getitem__(self, i: int) -> SummedTrajectory | Trajectory:
         """Trajectory number ``i``, as ``ov.solve`` returns it."""

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from .._base import check
 from ..models.state import State
+from ..stability.plateaus import Plateau, find
 from .curves import Runs, _Blocks
 
 __all__ = ["Ensemble"]
@@ -53,6 +56,25 @@ class Ensemble(Runs, _Blocks):
         if name in ("m", "mean_fields") and self.m is None:
             raise ValueError(f"name = {name!r}; expected one of Q, R, v, eps_g, q, r: these inputs have no classes.")
         return super()._curve(name)
+
+    def plateaus(self) -> "list[Plateau]":
+        """Plateaus of the mean error over the runs, at its records; see :meth:`Trajectory.plateaus`.
+
+        Saddles are looked for from the mean overlaps, those of the equations beside; begin and end are records.
+        *Heuristic* where runs leave at different times. Raises a ValueError under a schedule.
+        """
+        if self.schedule is not None:
+            raise ValueError("plateaus() of runs under a schedule, whose fixed points move; simulate without one.")
+        mean, rounding = self.mean("eps_g"), np.finfo(float).eps * np.ones(self.alpha.size)
+        return find(self.model, self.alpha, mean, rounding, self._mean_state)
+
+    def _mean_state(self, i):
+        names = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": ..., "h": ..., "nu": ...}
+        parts = {name: getattr(self, name)[:, at].mean(axis=0) for name, at in names.items() if self._has(name)}
+        return State(**parts, s=self.model.spectrum.s, alpha=self.alpha[i])
+
+    def _has(self, name):
+        return getattr(self, name) is not None
 
     def start(self, run: int = 0) -> State:
         """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""

@@ -10,9 +10,16 @@ from .._base.types import Floats
 from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.state import State
+from ..stability.plateaus import Plateau, find
 from .curves import _Blocks, _Curves
 
 __all__ = ["SummedTrajectory", "Trajectory"]
+
+EARLY = 1e-4  # of the time covered: a plateau that ends before lasts too short to be seen on the curve
+NUMBERS, COUNTS = (
+    2e7,
+    (200, 1000),
+)  # of overlaps kept in a search for plateaus, and of times; fewer where blocks are many
 
 
 class Errors(NamedTuple):
@@ -154,6 +161,57 @@ class Trajectory(Solved, _Blocks):
         i = check.index("i", i, len(self))
         return self._state(self.alpha[i], self, i)
 
+    def plateaus(self) -> "list[Plateau]":
+        r"""Plateaus on which this curve waits, in the order of time.
+
+        A plateau is a slow passage, :math:`|d\ln\epsilon_g/d\ln\alpha| < 1/2`, near a saddle of the flow: a fixed point
+        with growing modes, which Newton's method finds from the record and from its averages over groups of students.
+
+        Returns
+        -------
+        list of Plateau
+            Each with ``alpha`` = (begin, end), ``height``, ``state``, ``rates``, ``growing`` and ``escape``; it prints
+            as a sentence. Empty where the curve does not wait.
+
+        Raises
+        ------
+        ValueError
+            A single record; a schedule, under which fixed points move; a solver of the user's that a file could
+            not hold.
+
+        Notes
+        -----
+        The saddle and its rates are *exact* to rounding; begin and end, where eps_g is near the height (up to a fifth),
+        and the choice of what counts as waiting are *conventions*. Between records the equations are solved again, on 1000
+        times that are geometric in alpha, so that sparse records do not hide a plateau.
+
+        References
+        ----------
+        Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769.
+
+        Examples
+        --------
+        >>> import overlaps as ov
+        >>> model = ov.committee_machine(3, 3, eta=0.5)
+        >>> traj = ov.solve(model, model.random_start(N=800, rng=1), (0, 600))
+        >>> traj.plateaus()
+        [plateau at eps_g = 0.0311598 from alpha = ...: all students equivalent; 4 growing modes, the fastest at ...]
+        """
+        if self.schedule is not None:
+            raise ValueError("plateaus() of a run under a schedule, whose fixed points move; solve without one.")
+        since = self.alpha[-1] - self.alpha[0]
+        if not since > 0:
+            raise ValueError("plateaus() of a single record; solve over an interval, such as (0, 500).")
+        if self.solver is None:
+            raise ValueError(f"plateaus() solves again, and the file could not hold the solver ({self.method}).")
+        model = self.model
+        count = int(np.clip(NUMBERS / (model.spectrum.L * model.K * (model.K + model.M)), *COUNTS))
+        times = self.alpha[0] + since * np.append(0.0, np.geomspace(EARLY, 1.0, count))
+        times[-1] = self.alpha[-1]
+        fine = evolve(model, self[0], times, method=self.solver, rtol=self.rtol, atol=self.atol)
+        curve = Trajectory(**vars(fine))
+        return find(model, curve.alpha, curve.eps_g, curve.eps_floor, curve.__getitem__)
+
     def _state(self, alpha, record, i):
         moving = {name: getattr(record, name)[i] for name in ("q", "r", "v")}
         moving["m"] = None if record.m is None else record.m[i]
@@ -238,6 +296,10 @@ class SummedTrajectory(Solved):
     def __getitem__(self, i):
         """Refused: sums over blocks are no state."""
         raise _no_blocks(f"traj[{i}] is a state, with the overlaps of every block")
+
+    def plateaus(self):
+        """Refused: a saddle is looked for in the overlaps of every block."""
+        raise _no_blocks("plateaus() looks for saddles in the overlaps of every block")
 
     def at(self, alpha):
         """Refused: to integrate again from a record needs its blocks."""

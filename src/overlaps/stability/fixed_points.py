@@ -12,13 +12,15 @@ from .._base.record import Record
 from ..flow.jacobian import jacobian_of
 from ..models.model import Model
 from ..models.state import State
-from .linear import ZERO, bound, check_dense
+from .linear import ZERO, bound, check_dense, linearise
+from .symmetry import described
 
 __all__ = ["FixedPoint", "fixed_point"]
 
 SAME = 1e-12  # students that differ by less, relatively, are equal
 GONE = 1e-6  # students have vanished, or diverged, when their squared norm changed by this factor or its inverse
 FLOOR = 1e-14  # a velocity below this share of its terms is rounding
+COUNTED = 200  # up to so many order parameters the message counts growing modes; beyond, ov.linearise does
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +38,7 @@ class FixedPoint(Record):
     iterations : int
         Newton steps taken.
     message : str
-        A sentence about it.
+        A sentence about it: which students are equivalent, and how many modes grow.
     """
 
     state: State
@@ -129,12 +131,25 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
             state = state.on(model)
         except ValueError as refusal:
             converged, message = False, message + f", at overlaps of no real vectors: {refusal}"
+    if converged:
+        message += f"; {described(state)}{_modes(model, state, y.size)}"
     elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
     message += elsewhere
     if not converged or elsewhere:
         where = see("integration", "Fixed points and stability")
         warnings.warn(f"fixed_point: {message.rstrip('.')}.{where}", RuntimeWarning, stacklevel=2)
     return FixedPoint(state, residual, converged, iterations, message)
+
+
+def _modes(model, state, size):
+    """A phrase about the growing modes, where finding them costs no more than the fixed point did."""
+    if size > COUNTED:
+        return ""
+    try:
+        count = linearise(model, state).unstable
+    except ValueError:  # aligned kinked units
+        return ", growing modes unknown"
+    return f", {count} growing mode{'s' * (count != 1)}"
 
 
 def _elsewhere(guess, found):
@@ -157,7 +172,7 @@ def _newton(system, y, max_iterations):
 
     (y, velocity, size of its terms, steps, what stopped them early).
     """
-    tied = _ties(system)
+    tied, unseen = _ties(system), _unseen(system)
     free, copies = np.unique(tied, return_inverse=True)
     inverse = _inverse(system.source)
     y = possible(system, y, inverse)[tied]
@@ -174,8 +189,9 @@ def _newton(system, y, max_iterations):
         speed, size = np.linalg.norm(velocity[free]), derivative.scale * np.max(np.abs(y), initial=1e-300)
         if iteration == max_iterations or speed <= FLOOR * size:
             break
-        J = np.zeros((free.size, free.size))
-        np.add.at(J.T, copies, derivative.dense()[free].T)  # tied students move together
+        J, dense = np.zeros((free.size, free.size)), derivative.dense()
+        dense[:, unseen] = 0.0
+        np.add.at(J.T, copies, dense[free].T)  # tied students move together
         if not np.all(np.isfinite(J)):
             obstacle = " Newton's steps ended where overlaps leave the range of floating-point numbers."
             break
@@ -185,6 +201,7 @@ def _newton(system, y, max_iterations):
             np.add.at(held.T, copies, sphere.reads.T)
             J, wanted = np.vstack([J, derivative.scale * held]), np.r_[wanted, np.zeros(len(held))]
         step = -lstsq(J, wanted, cond=ZERO)[0][copies]
+        step[unseen] = 0.0
         for damping in 0.5 ** np.arange(20):
             trial = possible(system, y + damping * step, inverse)[tied]
             trial = trial if sphere is None else sphere.back(trial)
@@ -211,6 +228,14 @@ def _ties(system):
     q, r, v = system.unpack(np.arange(system.pack(start).size, dtype=float))
     v = v[first] if system.model.trains_v else []
     return system.packing.pack(q[:, first[:, None], first], r[:, first], v).astype(int)
+
+
+def _unseen(system):
+    """Positions of r, and of q without class means, in eigenspaces without variance: nothing there moves."""
+    q, r, _ = system.unpack(np.arange(system.pack(system.start).size, dtype=float))
+    still = system.model.spectrum.s == 0
+    parts = [r[still, :, : system.model.M], *([] if system.model.C else [q[still]])]
+    return np.concatenate([part.astype(int).ravel() for part in parts])
 
 
 def possible(system, y, inverse=None):

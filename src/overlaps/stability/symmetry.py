@@ -1,0 +1,82 @@
+"""Permutations of the students: which ones a state has, and the state averaged over them."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+
+SAME = 1e-8  # relative difference of overlaps that are one; fixed points are known to about 1e-12
+PARITY = np.array([0.1, 0.7, 1.9, 4.3])  # where it is read off whether an activation is even
+
+
+def readouts(v):
+    """Labels (K,) of the students: equal where the second layers are."""
+    return np.unique(np.round(v / max(np.max(np.abs(v)), 1e-300), 12), return_inverse=True)[1]
+
+
+def averaged(model, state, groups):
+    """The state averaged over all permutations of the students inside each group, given by labels (K,).
+
+    Students of an even activation are averaged over their signs, too: no direction of theirs is left.
+    """
+    even = np.allclose(model.activation.g(PARITY), model.activation.g(-PARITY), rtol=1e-14, atol=0)
+    q, r, v = np.array(state.q), np.array(model.rows(state)), np.array(state.v)
+    kinds = [np.flatnonzero(groups == label) for label in np.unique(groups)]
+    for i in kinds:
+        several, n = even and i.size > 1, i.size
+        v[i] = v[i].mean()
+        r[:, i] = 0.0 if several else r[:, i].mean(axis=1, keepdims=True)
+        for j in kinds:
+            total = state.q[:, i[:, None], j].sum(axis=(1, 2))
+            norms = np.einsum("lkk->l", state.q[:, i[:, None], i])
+            mean = (total - norms) / max(n * (n - 1), 1) if j is i else total / (n * j.size)
+            q[:, i[:, None], j] = 0.0 if several or even and j.size > 1 else mean[:, None, None]
+            if j is i:
+                q[:, i, i] = norms[:, None] / n
+    return replace(state, q=q, v=v, **model.parted(r))
+
+
+def partitions(state):
+    """Labels (K,) of groups of students, from all in one to each for itself, by the distance of their overlaps."""
+    labels = readouts(state.v)
+    found = [labels]
+    if len(labels) > 2:
+        features = np.column_stack([np.diag(state.Q), state.R])
+        tree = linkage(features, method="single")
+        for count in range(2, len(labels)):
+            cut = fcluster(tree, count, criterion="maxclust")
+            found.append(np.unique(np.column_stack([labels, cut]), axis=0, return_inverse=True)[1].ravel())
+    return found
+
+
+def equivalent(state):
+    """Groups of students that may be permuted without a change of the overlaps; lists of indices."""
+    left, groups = list(range(len(state.v))), []
+    while left:
+        first = left.pop(0)
+        group = [first, *(j for j in left if _exchange(state, first, j))]
+        left = [j for j in left if j not in group]
+        groups.append(group)
+    return groups
+
+
+def _exchange(state, i, j):
+    order = np.arange(len(state.v))
+    order[[i, j]] = j, i
+    q, scale = state.q, np.max(np.abs(state.q))
+    r = state.r if state.m is None else np.concatenate([state.r, state.m], axis=-1)
+    same = np.max(np.abs(q[:, order][:, :, order] - q)) <= SAME * scale
+    same &= np.max(np.abs(r[:, order] - r)) <= SAME * max(np.max(np.abs(r)), scale)
+    return bool(same and abs(state.v[i] - state.v[j]) <= SAME * np.max(np.abs(state.v)))
+
+
+def described(state):
+    """A phrase about the symmetry of the students: who is equal, who is merely equivalent."""
+    parts = []
+    for group in equivalent(state):
+        if len(group) > 1:
+            i, j = group[:2]
+            equal = abs(state.Q[i, j] - state.Q[i, i]) <= SAME * state.Q[i, i]
+            who = "all students" if len(group) == len(state.v) else "students " + ", ".join(map(str, group))
+            parts.append(f"{who} {'equal' if equal else 'equivalent'}")
+    return "; ".join(parts) or "no two students equivalent"

@@ -1,0 +1,139 @@
+"""Plateaus by name: the saddle that curves wait at, against known saddles, curves that do not wait, and simulations."""
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps.stability.symmetry import averaged, equivalent, readouts
+
+EARLIER = {  # K, eta: height and rate of the saddle for teachers drawn at N = 800 with rng=1, from an earlier program
+    (2, 0.5): (0.0137218807, 0.0309514467),
+    (3, 0.5): (0.0311597676, 0.0201598802),
+    (4, 0.5): (0.0586693393, 0.0142403917),
+    (3, 0.1): (0.0211440228, 0.0044497505),
+}
+
+
+def curve(K, eta, seed, *, M=None, end=None, N=800, **options):
+    model = ov.committee_machine(K, M or K, eta=eta, **options)
+    return ov.solve(model, model.random_start(N=N, rng=seed), (0, end or 1000 / eta * 0.5))
+
+
+@pytest.mark.parametrize("K, eta", EARLIER)
+def test_saddles_of_an_earlier_program(K, eta):
+    traj = curve(K, eta, 1)
+    (plateau,) = traj.plateaus()
+    assert (plateau.height, plateau.rates[0]) == pytest.approx(EARLIER[K, eta], rel=1e-8)
+    assert plateau.growing == (K - 1) ** 2 and plateau.escape == 1 / plateau.rates[0]
+    begin, end = plateau.alpha
+    inside = (traj.alpha > begin) & (traj.alpha < end)
+    assert np.all(np.abs(traj.eps_g[inside] / plateau.height - 1) < 0.201)
+    # without the trajectory, from the same start: the same saddle, permuted at most
+    alone = ov.plateau(traj.model, traj[0])
+    assert alone.height == pytest.approx(plateau.height, rel=1e-9) and alone.growing == plateau.growing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K, eta", [(2, 0.1), (2, 0.5), (3, 0.1), (3, 0.5), (4, 0.1), (4, 0.5), (6, 0.1)])
+def test_random_starts_meet_one_plateau(K, eta):
+    for seed in range(25):
+        traj = curve(K, eta, seed, N=1000, end=(1500 if K > 4 else 500) / eta)
+        (plateau,) = traj.plateaus()
+        assert plateau.growing == (K - 1) ** 2
+        assert plateau.height == pytest.approx(ov.plateau(traj.model, traj[0]).height, abs=1e-8)
+
+
+def test_curves_that_do_not_wait_have_no_plateau():
+    """Linear students, one student, a rate above that of the plateau, a spectrum on which the curve goes on falling."""
+    still = [
+        curve(2, 0.5, 1, activation=ov.linear), curve(1, 0.5, 1), curve(3, 2.5, 1),
+        *(curve(2, 0.5, seed, spectrum=ov.power_law(beta=1.0, L=8)) for seed in (1, 2)),
+    ]  # fmt: skip
+    assert [traj.plateaus() for traj in still] == [[]] * len(still)
+
+
+def test_cascades_are_named_one_by_one():
+    traj = curve(3, 0.2, 2, activation=ov.relu, end=500.0)
+    first, second = traj.plateaus()
+    assert (first.growing, second.growing) == (4, 1) and first.alpha[1] <= second.alpha[0]
+    assert second.height == pytest.approx(0.0283187, rel=1e-5)  # where Newton's method from a record ends as well
+    wide = curve(2, 0.2, 2, M=4, end=7500).plateaus()  # the second saddle is within 20 % of the first
+    assert len(wide) == 2 and wide[0].alpha[1] == pytest.approx(wide[1].alpha[0], rel=0.02)
+
+
+def test_records_far_apart_show_the_same_plateaus():
+    traj = curve(3, 0.5, 1)
+    sparse = ov.solve(traj.model, traj[0], [0.0, 1000.0])
+    for one, other in zip(traj.plateaus(), sparse.plateaus(), strict=True):
+        assert one.height == pytest.approx(other.height, rel=1e-9) and one.alpha == pytest.approx(other.alpha, rel=0.01)
+
+
+def test_units_of_the_inputs_and_blocks_do_not_matter():
+    """Splitting an eigenspace, a block without directions, an order of the students."""
+    t = np.array([[[0.6, 0.02], [0.02, 0.5]], [[0.4, -0.05], [-0.05, 0.5]]])
+    q, r = 0.8 * np.array([0.55 * np.eye(2), 0.45 * np.eye(2)]), np.zeros((2, 2, 2))
+    r[:, 0, 0], r[:, 1, 1] = 0.001, 0.002
+
+    def found(spectrum, q, r, t):
+        model = ov.committee_machine(2, 2, eta=0.4, spectrum=spectrum)
+        (plateau,) = ov.solve(model, ov.State.from_blocks(model, q=q, r=r, t=t), (0, 800.0)).plateaus()
+        return plateau
+
+    two = ov.Spectrum([1.15, 0.85], [0.55, 0.45])
+    first = found(two, q, r, t)
+    split = ov.Spectrum([1.15, 0.85, 0.85, 0.0], [0.55, 0.45 * 0.375, 0.45 * 0.625, 0.0])
+    parts = [np.array([x[0], 0.375 * x[1], 0.625 * x[1], 0 * x[0]]) for x in (q, r, t)]
+    order = [1, 0]
+    for other in (found(split, *parts), found(two, q[:, order][:, :, order], r[:, order], t)):
+        assert other.height == pytest.approx(first.height, rel=1e-9) and other.growing == first.growing
+        np.testing.assert_allclose(other.rates, first.rates, rtol=1e-7)
+
+
+def test_batches_and_simulations_name_the_same_saddle():
+    model = ov.committee_machine(2, 2, eta=0.5)
+    start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=[[0.05, 0.0], [0.0, 0.03]], T=np.eye(2))
+    height = ov.plateau(model, start).height
+    batch = ov.solve_many([model] * 2, start, np.linspace(0, 300, 10))
+    runs = ov.simulate(model, N=500, alpha=np.geomspace(1, 300, 40), rng=3, runs=4, start=start)
+    found = [*batch.plateaus(), runs.plateaus()]
+    assert [len(x) for x in found] == [1, 1, 1]
+    np.testing.assert_allclose([x[0].height for x in found], height, rtol=1e-8)
+
+
+def test_the_message_of_a_fixed_point_names_its_symmetry_and_its_modes():
+    """The recipe of a small diagonal leads to equal students for K = 3; the average of a record does not."""
+    model = ov.committee_machine(3, 3, eta=0.6)
+    ones = np.ones((3, 3))
+    equal = ov.fixed_point(model, ov.State.from_overlaps(model, Q=0.4 * ones, R=0.3 * ones, T=np.eye(3)))
+    assert "all students equal, " in equal.message and "9 growing modes" not in ov.plateau(model).__repr__()
+    plateau = ov.plateau(model)
+    met = ov.fixed_point(model, plateau.state)
+    assert "all students equivalent, 4 growing modes" in met.message and plateau.height < 0.0375
+    learned = ov.fixed_point(model, ov.State.from_overlaps(model, Q=np.eye(3), R=np.eye(3), T=np.eye(3)))
+    assert "no two students equivalent, 0 growing modes" in learned.message
+
+
+def test_averages_are_those_over_all_permutations(rng):
+    """Against the mean over the permuted states, in groups and with several blocks."""
+    from itertools import permutations
+
+    model = ov.committee_machine(4, 2, eta=0.3, v=[1.0, 0.5, 1.0, 1.0], spectrum=ov.Spectrum([1.7, 0.4], [0.5, 0.5]))
+    state = model.random_start(N=60, rng=rng)
+    orders = [[a, 1, b, c] for a, b, c in permutations((0, 2, 3))]
+    mean = averaged(model, state, readouts(state.v))
+    np.testing.assert_allclose(mean.q, np.mean([state.q[:, o][:, :, o] for o in orders], axis=0), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(mean.r, np.mean([state.r[:, o] for o in orders], axis=0), rtol=0, atol=1e-15)
+    assert equivalent(mean) == [[0, 2, 3], [1]] and equivalent(state) == [[0], [1], [2], [3]]
+
+
+def test_bad_input():
+    traj = curve(2, 0.5, 1, end=20.0)
+    with pytest.raises(ValueError, match="start"):
+        ov.plateau(traj.model, "symmetric")
+    with pytest.raises(ValueError, match="no plateau"):
+        ov.plateau(ov.committee_machine(1, 1, eta=0.5))
+    slower = ov.solve(traj.model, traj[0], (0, 5.0), schedule=ov.Schedule.step([2.0], [0.5]))
+    with pytest.raises(ValueError, match="schedule"):
+        slower.plateaus()
+    with pytest.raises(ValueError, match="blocks"):
+        ov.solve(traj.model, traj[0], (0, 5.0), blocks=False).plateaus()
