@@ -754,16 +754,25 @@ def test_differences_of_a_closure_that_vanishes_are_rounding():
 
 
 def test_newton_steps_that_leave_every_number_are_reported():
-    """Found by random search: two steps from this guess the overlaps overflow."""
+    """C of a cubic unit is of fifth order in Q: at 1e68 it is no number, and neither is the Jacobian."""
+    model = ov.committee_machine(1, 1, activation=ov.polynomial([0, 0, 0, 1.0]), eta=0.3)
+    guess = ov.State.from_overlaps(model, Q=[[1e68]], R=[[0.1]], T=[[1.0]])
+    with pytest.warns(RuntimeWarning, match="no fixed point was found.*leave the range"):
+        point = ov.fixed_point(model, guess, max_iterations=10)
+    assert not point.converged
+
+
+def test_an_eigenspace_without_variance_holds_no_newton_step():
+    """Steps in overlaps that cannot matter ended at overlaps of no real vectors, or of no numbers."""
     spectrum = ov.Spectrum(s=[0.0, 0.30845314], p=[1.0, 0.0])
-    v_star = [0.90092739, -0.71168077]
     model = ov.committee_machine(
-        1, 2, eta=1.9534043536590708, eta_v=0.3, noise=0.5, v=[0.02364325], v_star=v_star, spectrum=spectrum
-    )
+        1, 2, eta=1.9534043536590708, eta_v=0.3, noise=0.5, v=[0.02364325], v_star=[0.90092739, -0.71168077],
+        spectrum=spectrum,
+    )  # fmt: skip
     tau = [np.zeros((2, 2)), [[0.02160672, 0.00016002], [0.00016002, 0.14227274]]]
     r = [np.zeros((1, 2)), [[-0.12549409, 0.13698679]]]
     T = [[0.07004864, 0.00051877], [0.00051877, 0.46124588]]
     guess = ov.State(q=[[[3.38113918]], [[1.18924473]]], r=r, tau=tau, T=T, v=model.v)
-    with pytest.warns(RuntimeWarning, match="no fixed point was found"):
-        point = ov.fixed_point(model, guess, max_iterations=10)
-    assert not point.converged
+    point = ov.fixed_point(model, guess)
+    assert point.converged
+    assert np.array_equal(point.state.q[0], guess.q[0]) and not point.state.r[0].any()
