@@ -103,11 +103,8 @@ __all__ = [
     "ManifoldEnsemble",
     "Model",
     "OptimalSchedule",
-<<<<<<< HEAD
-    "Rule",
-=======
     "Plateau",
->>>>>>> 895439a (Plateaus by name: traj.plateaus(), ov.plateau, fixed points that say their symmetry; no Newton step in eigenspaces without variance)
+    "Rule",
     "Schedule",
     "Spectrum",
     "Stages",

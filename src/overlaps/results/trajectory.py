@@ -182,8 +182,8 @@ class Trajectory(Solved, _Blocks):
         Notes
         -----
         The saddle and its rates are *exact* to rounding; begin and end, where eps_g is near the height (up to a fifth),
-        and the choice of what counts as waiting are *conventions*. Between records the equations are solved again, on 1000
-        times that are geometric in alpha, so that sparse records do not hide a plateau.
+        and the choice of what counts as waiting are *conventions*. Between records the equations are solved again, on
+        1000 times that are geometric in alpha, so that sparse records do not hide a plateau.
 
         References
         ----------
