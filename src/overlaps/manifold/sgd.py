@@ -10,7 +10,7 @@ from ..models.state import gram
 from ..simulators.direct import advance, kept_norms
 from ..simulators.plan import Plan, ensemble, plan, starts_of
 from ..simulators.rates import Rates
-from ..simulators.records import Blocks, follow, sound, stacked
+from ..simulators.records import Blocks, follow, largest, sound, stacked
 from ..simulators.reduced import reduced_run
 from .covariates import gaussian as joint_gaussian
 from .fresh import Pairs, Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
@@ -234,7 +234,10 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
         advance(model, W, factor, v, X, nu, xi if noise is None else noise[:, None] * xi, rows, norms)
         return len(X)
 
-    records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick)
+    def size(found):
+        return largest((np.mean(np.square(found[0]), axis=1), found[1]))
+
+    records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick, size)
     students, v = stacked(records, W.shape, v.shape)
     found = *_overlaps(students, weights.W_star, Omega, Phi), v
     if test:  # the next child of the run's generator: the stream of the run does not know of the test

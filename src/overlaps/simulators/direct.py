@@ -82,6 +82,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     records, L = follow(steps, step, record, tick), len(sizes)
     found = stacked(records, (L, K, K), (L, K, len(static)), (K,))
     basis = model.spectrum.basis
+    last = last[: len(records)] * (np.nan if np.isnan(found[2][-1:]).any() else 1.0)
     return (*found, last if basis is None else last @ basis.T) if keep else found
 
 

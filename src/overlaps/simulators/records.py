@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ..integrators.run import DIVERGED
+
 
 class Blocks:
     """Samples drawn in blocks and taken in pieces; the stream does not depend on how it is cut."""
@@ -21,12 +23,18 @@ class Blocks:
         return taken
 
 
-def follow(steps, step, record, tick=None):
-    """Records at the given step counts; fewer after Ctrl-C, and none after one with nan.
+def largest(found):
+    """The largest of the overlaps and second layers of a record; infinite where one is no number."""
+    return max(np.max(np.abs(part), initial=0.0) if np.all(np.isfinite(part)) else np.inf for part in found)
 
-    ``step(limit)`` makes at most that many steps and returns how many; ``record()`` returns a tuple of arrays.
+
+def follow(steps, step, record, tick=None, size=largest):
+    """Records at the given step counts; fewer after Ctrl-C, and none after one that has diverged, which is nan.
+
+    ``step(limit)`` makes at most that many steps and returns how many; ``record()`` returns a tuple of arrays, whose
+    ``size`` may grow as in ``solve``: beyond that the numbers are those of no learning.
     """
-    records = []
+    records, most = [], DIVERGED * max(1.0, size(record()))
     done = 0
     try:
         for target in steps:
@@ -35,7 +43,8 @@ def follow(steps, step, record, tick=None):
                     tick(done)  # before the steps: an interruption here loses none
                 done += step(target - done)
             records.append(record())
-            if not all(np.all(np.isfinite(part)) for part in records[-1]):
+            if size(records[-1]) > most:
+                records[-1] = tuple(np.full_like(part, np.nan) for part in records[-1])
                 break
     except KeyboardInterrupt:
         pass

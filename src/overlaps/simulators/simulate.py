@@ -321,7 +321,10 @@ def _outcome(model, results, errors, alpha, runs):
     cut = sum(_interrupted(row, len(alpha)) for row in rows) - len(errors)
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
-        message = f"{runs} runs: {diverged} diverged (eta = {model.eta:g} too large?), {cut} interrupted or not begun"
+        unstable = (
+            f" (eta = {model.eta:g} is probably above the stability limit; try a smaller eta)" if diverged else ""
+        )
+        message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
         kept = " What they did not reach is nan." + see("start", "When something is wrong")
         warnings.warn(message + kept, RuntimeWarning, stacklevel=3)
