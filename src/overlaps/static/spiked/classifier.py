@@ -106,7 +106,7 @@ class Equations:
             psi - of_psi @ psih,
         ])  # fmt: skip
 
-    def told(self, loss):
+    def separated(self, loss):
         """Whether mu0 of a block separates the labels: at no cost as d -> infinity, and never far enough."""
         if loss == "square" or self.rho > 0 or not math.isinf(self.d):
             return False
@@ -186,7 +186,7 @@ def classify(model, alpha, lam, d, loss):
     with np.errstate(all="ignore"):
         here = problem(0)
         x, residual = here.start(lam), math.nan
-        for n in range(0 if here.told(loss) else LEVELS):
+        for n in range(0 if here.separated(loss) else LEVELS):
             x, residual, used = solved(here, x)
             count += used
             if not residual < ACCEPTED:
@@ -196,7 +196,7 @@ def classify(model, alpha, lam, d, loss):
                 return SpikedClassifier(model, alpha, lam, d, **here.described(x, model, residual, count), loss=loss)
             here = finer
     message = f"no solution found: the equations hold to {residual:.2g}"
-    if here.told(loss):
+    if here.separated(loss):
         message = "the mean activation mu0 alone tells the labels: no finite m as d -> infinity. Give a finite d."
     nothing = dict.fromkeys(ERRORS, math.nan) | solving.parts(model, ridge.failed(here.packing, residual, count))
     return SpikedClassifier(model, alpha, lam, d, **nothing, loss=loss, message=message)

@@ -83,15 +83,9 @@ def flow_overlaps(
 
 
 def integral_error(
-    beta: float,
-    L: int,
-    eta: float,
-    alpha: ArrayLike,
-    *,
-    student_scale: float = 1.0,
-    end_terms: bool = False,
+    beta: float, L: int, eta: float, alpha: ArrayLike, *, student_scale: float = 1.0, end_terms: bool = False,
     last: int | None = None,
-) -> Floats:
+) -> Floats:  # fmt: skip
     r"""The sum of :func:`flow_error` as an integral over l, in incomplete gamma functions.
 
     .. math:: \epsilon \simeq \frac{(1+\sigma_J^2)\, s_1}{2L}\, \frac{\zeta^{-b}}{1+\beta}

@@ -76,14 +76,9 @@ def modes(spectrum: Spectrum, eta: float) -> "Modes":
 
 
 def error(
-    spectrum: Spectrum,
-    eta: float,
-    alpha: ArrayLike,
-    *,
-    student_scale: float = 1.0,
-    noise: float = 0.0,
+    spectrum: Spectrum, eta: float, alpha: ArrayLike, *, student_scale: float = 1.0, noise: float = 0.0,
     m0: ArrayLike | None = None,
-) -> Floats:
+) -> Floats:  # fmt: skip
     r"""Mean generalisation error of a linear student trained by one-pass SGD, for N -> infinity.
 
     .. math:: \langle\epsilon_g\rangle = \frac12 \sum_j a_j e^{-2\eta\mu_j\alpha}
@@ -225,16 +220,9 @@ def amplitude(spectrum: Spectrum, eta: float) -> float:
 
 
 def sgd_mean(
-    spectrum: Spectrum,
-    eta: float,
-    steps: ArrayLike,
-    *,
-    N: int,
-    student_scale: float = 1.0,
-    noise: float = 0.0,
-    m0: ArrayLike | None = None,
-    batch_size: int = 1,
-) -> Floats:
+    spectrum: Spectrum, eta: float, steps: ArrayLike, *, N: int, student_scale: float = 1.0, noise: float = 0.0,
+    m0: ArrayLike | None = None, batch_size: int = 1,
+) -> Floats:  # fmt: skip
     r"""Mean error of SGD itself at finite N, over samples (and initial weights).
 
     .. math:: m_l \leftarrow \Big(1 - \frac{2\eta s_l}{N} + \Big(1 + \frac1B\Big)\frac{\eta^2 s_l^2}{N^2}\Big) m_l

@@ -92,14 +92,9 @@ def optimal_eta(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float 
 
 
 def tracking_error(
-    spectrum: Spectrum,
-    eta: ArrayLike,
-    drift: float,
-    *,
-    noise: float = 0.0,
-    batch_size: float = 1,
+    spectrum: Spectrum, eta: ArrayLike, drift: float, *, noise: float = 0.0, batch_size: float = 1,
     t: ArrayLike | None = None,
-) -> Numbers:
+) -> Numbers:  # fmt: skip
     r"""Stationary generalisation error of a linear unit behind a teacher that drifts.
 
     .. math::
