@@ -53,7 +53,7 @@ _LATER = {
         *("HiddenManifold", "hidden_manifold", "ManifoldEnsemble", "latents"),
         *("GaussianCovariates", "gaussian_covariates", "CovariatesEnsemble", "covariates"),
     },
-    "landscape": {"HessianSpectrum", "hessian"},
+    "landscape": {"HessianSpectrum", "average", "hessian"},
     "protocols": {"OptimalSchedule", "greedy_schedule", "optimal_schedule", "schedule_gradient"},
     "theory": set(),
     "static": set(),
@@ -62,7 +62,7 @@ Record.kinds.later += [f"{__name__}.{room}" for room in _LATER]
 
 if TYPE_CHECKING:
     from . import static, theory
-    from .landscape import HessianSpectrum, hessian
+    from .landscape import HessianSpectrum, average, hessian
     from .manifold import (
         CovariatesEnsemble,
         GaussianCovariates,
@@ -112,6 +112,7 @@ __all__ = [
     "Sweep",
     "Trajectory",
     "absolute",
+    "average",
     "closure",
     "committee_machine",
     "compress",

@@ -89,6 +89,11 @@ OF_BLOCKS = "theory.plateau.plateau_state", "theory.cayley_hamilton.solve", *LIN
 VERBS = *EVERYONE, "hessian", "optimal_schedule", "Stages", "theory.stationary_points", *NOISE, *OF_BLOCKS
 IMPLICIT = "method = 'structured'", "method = 'exponential'"
 UNKNOWN = {  # whether a model has it, in words, and who refuses it
+    "rule": (
+        lambda model: model.rule is not None,
+        "a rule of learning in place of a squared loss",
+        ("hessian", "optimal_schedule", "theory.stationary_points", *NOISE, *OF_BLOCKS, IMPLICIT[1]),
+    ),
     "classes": (lambda model: model.C > 0, "inputs in classes", VERBS[len(EVERYONE) :]),
     "latents": (lambda model: model.latent_teacher, "a teacher of latents", (*NOISE, *OF_BLOCKS)),
     "sphere": (

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import float64, types
 
-from .._base.jit import compile_once, jit
+from .._base.jit import jit
 from ..gaussian.iterated import cut, nodes
 from ..gaussian.tables import read
 from .bound import CLOSURE
@@ -216,5 +216,6 @@ def pointer(kernel, signature):
     """A kernel as compiled code calls it without being compiled together with it."""
     if not hasattr(kernel, "compile"):
         return kernel
-    compile_once(kernel, signature)
+    if signature.args not in kernel.overloads:
+        kernel.compile(signature.args)
     return _Address(kernel, signature)

@@ -27,6 +27,7 @@ PACKAGE = __name__.partition(".")[0] + "."
 PROBES = 64  # random fields at which a force is tried before anything else
 BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more
 REACH = 28.0  # of a continuous noise in t = asinh((xi - median) / scale); every other size goes a little further
+ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structured methods could use
 ROUNDING = 1e-12  # of sums over nodes, in units of their terms
 FURTHER = 4.0  # a second moment that is infinite grows with the reach
 FIRST, PERIOD = (
@@ -73,9 +74,9 @@ class Rule(Record):
         Rules with breaks and more than three fields, and those of more than four, are known to 1e-3 only.
     name : str, optional
         Name in reprs and files; that of the function by default.
-    numbers, closed, recipe
-        Of :mod:`overlaps.rules` only: numbers that the force finds behind theta, the closure in closed form, and the
-        function and arguments that make the rule again.
+    numbers, closed, recipe, theta
+        Of :mod:`overlaps.rules` only: numbers that the force finds behind theta, the closure in closed form, the
+        function and arguments that make the rule again, and where theta begins.
 
     Raises
     ------
@@ -118,6 +119,7 @@ class Rule(Record):
     numbers: Any = field(default=(), repr=False)  # of a rule of the library, which its force finds behind theta
     closed: Any = field(default=None, repr=False)  # its closure in closed form, a kernel like that of an activation
     recipe: tuple = field(default=(), repr=False)  # the function of ``rules`` that made it, and its arguments
+    theta: tuple | None = field(default=None, repr=False)  # where its parameters begin, if not at zero
 
     def __post_init__(self):
         K, M = check.count("K", self.K), check.count("M", self.M)
@@ -207,7 +209,7 @@ class Rule(Record):
         return arrays, chancy
 
     def draw(self, rng, shape):
-        """The noise of samples as steps take it: uniform numbers where its probabilities depend on the teacher."""
+        """Noise of this ``shape`` from ``rng``, as steps take it: uniform where its law depends on the teacher."""
         if self.noise is None:
             return np.zeros(shape)
         if isinstance(self.noise, str):
@@ -219,7 +221,10 @@ class Rule(Record):
         return uniform if callable(chances) else values[np.searchsorted(np.cumsum(chances)[:-1], uniform, side="right")]
 
     def simulated(self, v, s, T):
-        """(v as a view into theta with the numbers of the rule, what steps take in the place of functions)."""
+        """What steps take in the place of functions, after v, now a view into theta with the rule's numbers behind it.
+
+        ``s`` are eigenvalues for the overlaps that the force may read, ``T`` (M, M) those of the teachers.
+        """
         K, numbers = self.K, np.array(self.numbers, float)
         theta, S = np.append(v, numbers), np.zeros((K + self.M,) * 2)
         S[K:, K:] = T
@@ -281,7 +286,7 @@ def _learned(rule):
 class RuleClosure(Bound):
     """The closure of a rule: in closed form, or by a quadrature whose size is compared with the next."""
 
-    period = 0
+    period, asymmetric = 0, False
     gradient_rate = np.inf
 
     def __init__(self, learning, rule):
@@ -300,7 +305,9 @@ class RuleClosure(Bound):
             self._certify(S, w)
         if self._spent is not None:
             self._spent += 1
-        return self._at(self.parameters, S, w, A, B, C, dv)
+        eps_g = self._at(self.parameters, S, w, A, B, C, dv)
+        self.asymmetric = len(A) > 1 and not np.allclose(A, A.T, rtol=0, atol=ASYMMETRY * np.max(np.abs(A)))
+        return eps_g
 
     def _at(self, parameters, S, w, A, B, C, dv):
         K, eta, eta_v, noise, second_order = self.rule
@@ -324,13 +331,13 @@ class RuleClosure(Bound):
         if self.period:
             self._certify(S, w)
             return
-        name, K = self.learning.recipe[0], self.rule.K
-        if name in NORMED and not S[0, 0] > check.ZERO_NORM * S[K, K]:
+        name, K = self.learning.recipe[:1], self.rule.K
+        if name and name[0] in NORMED and not S[0, 0] > check.ZERO_NORM * S[K, K]:
             raise ValueError(
                 f"Q = {S[0, 0]:.3g} with the rule {self.learning.name}, which needs a direction of the student; "
                 "expected Q > 0: start from small weights."
             )
-        if name == "optimal" and not S[0, K] > 0:
+        if name == ("optimal",) and not S[0, K] > 0:
             raise ValueError(
                 f"R = {S[0, K]:.3g} with the rule optimal(), which knows the overlaps; expected R > 0: start from a "
                 "student that has an overlap with the teacher."
@@ -338,7 +345,7 @@ class RuleClosure(Bound):
 
     def obstacle(self, S, least=None):
         """Why there is no structured Jacobian."""
-        return "A is not symmetric: the rule need not be a gradient" if self.rule.K > 1 else ""
+        return "A is not symmetric: the rule is no gradient" if self.asymmetric else ""
 
     def derivatives(self, S, w, *, exact):
         """As for any closure."""

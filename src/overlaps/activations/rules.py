@@ -9,9 +9,21 @@ from .._base import check
 from ..gaussian.rules import graded, legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
+from .committees import (
+    adagrad_norm,
+    dropout,
+    feedback_alignment,
+    line_search,
+    logistic_committee,
+    offsets,
+    sign_committee,
+)
 from .rule import Rule
 
-__all__ = ["adatron", "hebb", "hinge", "least_squares", "logistic", "optimal", "perceptron", "residual"]
+__all__ = [
+    "adagrad_norm", "adatron", "dropout", "feedback_alignment", "hebb", "hinge", "least_squares", "line_search",
+    "logistic", "logistic_committee", "offsets", "optimal", "perceptron", "residual", "sign_committee",
+]  # fmt: skip
 
 END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)
 LABELS = np.array([1.0, -1.0])
@@ -19,7 +31,8 @@ LAMBDA, NU = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)  # planes on which labels jump
 
 
 def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=(NU,), error=forms.wrong, uses_overlaps=False):
-    name = f"{recipe[0]}({', '.join(f'{x:g}' if isinstance(x, float) else str(x) for x in recipe[1:])})"
+    shown = (f"{x:g}" if isinstance(x, float) else str(x) for x in recipe[1:] if x != ())
+    name = f"{recipe[0]}({', '.join(shown)})"
     return Rule(
         force, K=1, M=1, error=error, noise=noise, breaks=breaks, uses_overlaps=uses_overlaps, name=name,
         numbers=np.array(numbers, float), closed=kernel, recipe=recipe,
@@ -329,7 +342,7 @@ def _residual(name, args, kwds, clip):
         return forms.mean_of_table(given, i, np.ascontiguousarray(s).ravel(), u, p).reshape(t.shape)
 
     table = tabulate([lambda t, i=i: mean(t, i) for i in (0, 1)], f"the law {name}").data
-    recipe = "residual", f"{name}{args or ''}{dict(kwds) or ''}", clip
+    recipe = "residual", name, args, kwds, clip
     breaks = [(1.0, -1.0, -1.0, clip), (1.0, -1.0, -1.0, -clip)][: 2 if clip else 1]
     numbers = [clip, scale, *table]
     return _closed(
@@ -346,3 +359,13 @@ def _given(law, clip, scale, x):
     y, weight = (np.repeat(np.arange(3), 20) + y) / 3 * clip, weight / 3 * clip
     beyond = law.sf(D[..., None] + y) + law.cdf(D[..., None] - y)
     return law.cdf(D + clip) - law.cdf(D - clip), 2 * beyond @ (y * weight)
+
+
+def again(name, *arguments):
+    """The rule of a recipe that a file keeps."""
+    if name == "residual":
+        law, args, kwds, clip = arguments
+        return _residual(law, tuple(args), tuple(map(tuple, kwds)), clip)
+    return {f.__name__: f for f in (hebb, perceptron, adatron, hinge, logistic, least_squares, optimal)}[name](
+        *arguments
+    )

@@ -21,6 +21,7 @@ FIRST = types.FunctionType(FLOW), types.FunctionType(CLOSURE), CONSTANTS, WORK, 
 
 VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back: no step is small enough, a pause, a step worth a look
 LARGEST = 10_000  # evaluations between two looks, at most
+UNRESOLVED = 1e-2  # atol: squared norm of a student that learns by a rule below which its angle is lost
 NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
 
 
@@ -133,13 +134,14 @@ def largest(x):
 def notable(constants, work, control, y, eps_g):
     """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
     rtol, atol, _, most, kinks, level = control
-    K, S = constants[0], work[0]
+    K, ruled, S = constants[0], constants[13] == inf, work[0]
     n, stop = S.shape[1], not largest(y) <= most or not eps_g > level
     for at in range(0, len(S), n):
         part, trace = S[at : at + n], 0.0
         for i in range(n):
             trace += part[i, i]
             stop = stop or (kinks and i < K and part[i, i] < 2 * atol)
+            stop = stop or (ruled and i < K and part[i, i] < UNRESOLVED * atol)
         stop = stop or not positive(part, max(1e-8, 10 * rtol) * trace)
     return stop, kinks and nearly_parallel(S, K)
 

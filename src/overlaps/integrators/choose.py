@@ -22,7 +22,7 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
         return "DOP853", f" (auto: {stiff}, but implicit methods of this library know no spheres)"
     if obstacle is None:
         return "structured", f" (auto: {stiff})"
-    grouped = len(system.model.groups) > 1
+    grouped = len(system.model.groups) > 1 or system.model.rule is not None
     if exponential < explicit and not grouped:
         return "exponential", f" (auto: {stiff}; no structured BDF because {obstacle})"
     return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"

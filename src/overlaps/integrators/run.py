@@ -8,6 +8,7 @@ import scipy.integrate
 from scipy.integrate import BDF, RK23, RK45, Radau
 
 from .._base import check
+from ._steps import UNRESOLVED
 from .stop import _Crossing
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
@@ -210,6 +211,14 @@ def _trouble(system, solver, failure, largest, options):
             "with a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
             "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
         )
+    if system.model.rule is not None:
+        norms, atol = np.diag(_fields(system))[: system.model.K], UNRESOLVED * options.get("atol", 0.0)
+        k = int(np.argmin(norms))
+        if norms[k] < atol and system.A[k, k] < 0:
+            return (
+                f"student {k} has shrunk to Q_kk = {norms[k]:.3g}: the norm fell below what atol resolves; lower eta, "
+                "or constraint='sphere'."
+            )
     rounding = max(check.PSD_TOLERANCE, 10 * options.get("rtol", 0.0))  # the tolerance excuses small variances
     S = system.S.reshape(-1, *2 * system.S.shape[1:])
     lowest, trace = np.linalg.eigvalsh(S)[:, 0], np.trace(S, axis1=1, axis2=2)

@@ -1,8 +1,9 @@
-"""The population error as a landscape over the weights: its Hessian along a trajectory, read off the overlaps.
+"""What the overlaps know beside the error: its Hessian over the weights, and averages of any function of the fields.
 
 ``hessian`` needs nothing but the closure and its derivatives: whatever ``ov.linearise`` takes is served.
 """
 
+from .average import average
 from .hessian import HessianSpectrum, hessian
 
-__all__ = ["HessianSpectrum", "hessian"]
+__all__ = ["HessianSpectrum", "average", "hessian"]

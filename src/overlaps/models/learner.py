@@ -58,7 +58,8 @@ def learner(
     rule : Rule
         One of :mod:`overlaps.rules`, or ``ov.Rule(force, K=, M=)``.
     theta : array_like, shape (K,), optional
-        Initial parameters of the rule, zeros by default: a second layer, offsets, or a rate that sees the gradients.
+        Initial parameters of the rule, zeros if it knows no others: a second layer, offsets, or a rate that sees
+        the gradients.
         They are ``State.v`` and ``traj.v``.
     eta, eta_theta : float
         Rates of weights and parameters.
@@ -95,7 +96,7 @@ def learner(
         activation=rule.activation,
         teacher_activation=rule.activation,
         spectrum=isotropic() if spectrum is None else spectrum,
-        v=np.zeros(rule.K) if theta is None else check.array("theta", theta, (rule.K,)),
+        v=check.array("theta", (rule.theta or np.zeros(rule.K)) if theta is None else theta, (rule.K,)),
         v_star=np.ones(rule.M),
         eta=eta,
         eta_v=check.number("eta_theta", eta_theta, least=0),

@@ -10,6 +10,7 @@ from .._base import check
 from .._base.pages import see
 from .._base.record import Record
 from ..activations import library as activations
+from ..activations import rules
 from ..models import Schedule
 
 __all__ = [
@@ -54,7 +55,7 @@ def described(model):
         "model": {x: number for x, number in numbers.items() if x in common}
         | {role: _label(getattr(model, role)) for role in ROLES},
         "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
-        "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES},
+        "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES if model.rule is None},
         "spectrum": spectrum.name,
     }
     if own := {x: number for x, number in numbers.items() if x not in common}:
@@ -88,6 +89,9 @@ def model_of(head, data):
     options = dict(head["model"])
     for role in ROLES:
         maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
+        if maker == "rule":
+            options[role] = rules.again(*parameter).activation
+            continue
         options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
     kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
@@ -156,6 +160,8 @@ def _kinds(head):
 
 def _recipe(activation):
     """How to make an activation with parameters again: (function, parameter), or None."""
+    if activation.learning is not None:
+        return ("rule", activation.learning.recipe) if activation.learning.recipe else None
     recipe = getattr(activation.g, "recipe", None)
     if recipe is None or getattr(activations, activation.name, None) == activation:
         return None
@@ -174,7 +180,9 @@ def _activation(name):
     if isinstance(known, activations.Activation):
         return known
     where = see("start", "Keep, load, label")
-    raise Refused(f"the file names the activation {name!r}, which is not built in; pass load(path, model=...).{where}")
+    raise Refused(
+        f"the file names the activation or rule {name!r}, which is not built in; pass load(path, model=...).{where}"
+    )
 
 
 def schedule_recipe(schedule):

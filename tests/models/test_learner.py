@@ -1,0 +1,346 @@
+"""Learners in everything that exists: flows, solvers, batches, fixed points, files; and what refuses them, by name."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import overlaps as ov
+from overlaps.flow.system import System
+
+R = ov.rules
+TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
+BLOCKS = dict(q=[[[0.5]], [[0.3]]], r=[[[0.1]], [[0.05]]], t=[[[0.5]], [[0.6]]])
+PLAIN = dict(Q=[[1.0]], R=[[0.2]], T=[[1.0]])
+FOUR = dict(Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.2, 0.05], [0.1, 0.15]], T=[[1.0, 0.2], [0.2, 0.9]])
+WEDGE = [[1, 0, 0], [0, 1, 0]]
+CAUCHY, NORMAL, STUDENT = stats.cauchy(scale=0.5), stats.norm(scale=0.5), stats.t(3, scale=0.6)
+
+
+def perceptron(lam, nu, xi, theta, S, F, G):
+    F[0] = np.sign(nu[0]) if lam[0] * nu[0] < 0 else 0.0
+
+
+def wrong(lam, nu, theta):
+    return 1.0 if lam[0] * nu[0] < 0 else 0.0
+
+
+def by_hand(**options):
+    return ov.Rule(perceptron, K=1, M=1, error=wrong, breaks=WEDGE, **options)
+
+
+def model_and_start(rule, **options):
+    model = ov.learner(rule, spectrum=TWO, **options)
+    return model, ov.State.from_blocks(model, **BLOCKS)
+
+
+# Q and R at alpha = 4 and 12 from a Runge-Kutta method of order 8 at 1e-11 that shares nothing with the library
+FLOWS = {
+    "hebb": (lambda: R.hebb(0.1), dict(eta=0.7, weight_decay=0.3),
+             (4.66574210456, 9.34318608056, 1.70918195034, 2.65434561071)),
+    "perceptron": (lambda: R.perceptron(), dict(eta=1.0),
+                   (0.945860781588, 1.3609405124, 0.81828963919, 1.09992282741)),
+    "perceptron by hand": (by_hand, dict(eta=1.0), (0.945860781588, 1.3609405124, 0.81828963919, 1.09992282741)),
+    "adatron": (lambda: R.adatron(0.05), dict(eta=1.2, batch_size=3),
+                (0.175606766645, 0.0583209758167, 0.334287245154, 0.21575459093)),
+    "hinge": (lambda: R.hinge(), dict(eta=0.6), (2.34673737232, 4.69102488203, 1.32689336015, 2.08327671959)),
+    "logistic": (lambda: R.logistic(), dict(eta=1.5), (3.66295543956, 8.60426475914, 1.71736417918, 2.85775585757)),
+    "labels": (lambda: R.logistic(1.5), dict(eta=1.0, weight_decay=0.1),
+               (0.977858196618, 1.19977507479, 0.74559447527, 0.916979679574)),
+    "least squares": (lambda: R.least_squares(0.1), dict(eta=0.5),
+                      (0.568456098515, 0.592680242122, 0.578548606883, 0.639112360588)),
+    "Cauchy": (lambda: R.residual(CAUCHY), dict(eta=0.4),
+               (0.941043268065, 1.18853641973, 0.751776681305, 0.982463076072)),
+    "clipped normal": (lambda: R.residual(NORMAL, 0.7), dict(eta=0.6),
+                       (0.878704307375, 1.06959299056, 0.835203707328, 1.00868355796)),
+    "clipped Student": (lambda: R.residual(STUDENT, 0.8), dict(eta=0.5),
+                        (0.845632701952, 1.07724830925, 0.771420238378, 0.985926038842)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_golden_flows(name):
+    make, options, known = FLOWS[name]
+    model, start = model_and_start(make(), **options)
+    traj = ov.solve(model, start, [4.0, 12.0])
+    np.testing.assert_allclose([*traj.Q[:, 0, 0], *traj.R[:, 0, 0]], known, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "rule, eta, at, known",
+    [
+        (lambda: R.perceptron(0.1), 1.0, [4, 12], (0.75716541905, 0.804877791236, 0.62265121862, 0.710033769837)),
+        (lambda: R.optimal(), 1.0, [2, 6], (16.2790614786, 22.4044963965, 3.25581229573, 4.48089927929)),
+    ],
+)
+def test_golden_flows_of_isotropic_inputs(rule, eta, at, known):
+    model = ov.learner(rule(), eta=eta)
+    traj = ov.solve(model, ov.State.from_overlaps(model, **PLAIN), at)
+    np.testing.assert_allclose([*traj.Q[:, 0, 0], *traj.R[:, 0, 0]], known, rtol=0, atol=1e-7)
+
+
+def test_feedback_alignment_flow_and_closure():
+    model = ov.learner(R.feedback_alignment([0.7, -0.5], [0.8, 0.6], noise=0.2), eta=0.8, eta_theta=0.4)
+    traj = ov.solve(model, ov.State.from_overlaps(model, **FOUR), [6.0])
+    np.testing.assert_allclose(traj.v[0], [0.396748712381, -0.163598833472], rtol=0, atol=1e-7)
+    known = [1.290784255495, -0.599191465332, 0.740198779924]
+    np.testing.assert_allclose(traj.Q[0][np.triu_indices(2)], known, rtol=0, atol=1e-7)
+    rule = R.feedback_alignment([0.7, -0.5], [0.8, 0.6], noise=0.2)
+    model = ov.learner(rule, theta=[0.3, -0.2], eta=1.0, eta_theta=1.0)
+    at = dict(Q=[[0.9, 0.2], [0.2, 0.7]], R=[[0.3, 0.1], [-0.1, 0.25]], T=[[1.1, 0.15], [0.15, 0.8]])
+    c = ov.closure(model, **at)
+    A = [[-0.083427471933449, 0.049901410002504], [0.053465796431254, -0.022179507704971]]
+    B = [[0.180524373495338, 0.144794552782735], [-0.134963121815954, -0.110311751893979]]
+    np.testing.assert_allclose(c.A, A, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(c.B, B, rtol=0, atol=1e-10)
+    known = [0.075376572582557, -0.050192736226729, 0.040882306411712]
+    np.testing.assert_allclose(c.C[np.triu_indices(2)], known, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(c.dv, [0.017397997289798, 0.060547242043772], rtol=0, atol=1e-10)
+    assert c.eps_g == pytest.approx(0.180297451468792, abs=1e-10)
+
+
+@pytest.mark.slow
+def test_feedback_alignment_is_its_force():
+    """The closed form against quadrature of the force that SGD uses, five fields by Sobol points: 1e-3."""
+    rule = R.feedback_alignment([0.7, -0.5], [0.8], noise=0.2)
+    at = dict(Q=[[0.9, 0.2], [0.2, 0.7]], R=[[0.3], [-0.1]], T=[[1.1]])
+    one, other = (
+        ov.closure(ov.learner(x, theta=[0.3, -0.2], eta=1.0, eta_theta=1.0), **at)
+        for x in (rule, replace(rule, closed=None, tolerance=1e-6))
+    )
+    for name in ("A", "B", "C", "dv"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=0, atol=1e-6)
+
+
+def test_dropout_flow():
+    model = ov.learner(R.dropout(2, 1, 0.8), eta=0.6)
+    start = ov.State.from_overlaps(model, Q=FOUR["Q"], R=[[0.2], [0.1]], T=[[1.0]])
+    traj = ov.solve(model, start, [6.0], rtol=1e-7)
+    known = [0.3144279547, 0.0194279903, 0.2461891455]
+    np.testing.assert_allclose(traj.Q[0][np.triu_indices(2)], known, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(traj.R[0, :, 0], [0.412356720, 0.329198469], rtol=0, atol=1e-7)
+
+
+def test_offset_flow():
+    model = ov.learner(R.offsets(1, [0.7]), eta=0.8, eta_theta=0.5)
+    traj = ov.solve(model, ov.State.from_overlaps(model, Q=[[0.6]], R=[[0.2]], T=[[1.0]]), [6.0])
+    found = [traj.Q[0, 0, 0], traj.R[0, 0, 0], traj.v[0, 0]]
+    np.testing.assert_allclose(found, [0.560507697193, 0.714805707612, 0.430394016767], rtol=0, atol=1e-7)
+
+
+def linear_regression(lam, nu, xi, theta, S, F, G):
+    F[0] = -(lam[0] - nu[0] - 0.3 * xi)
+
+
+def test_adagrad_norm_flow():
+    rule = R.adagrad_norm(ov.Rule(linear_regression, K=1, M=1, noise="normal"), b0=0.5)
+    model, start = model_and_start(rule, eta=1.0, eta_theta=1.0)
+    assert start.v == pytest.approx(0.25)
+    traj = ov.solve(model, start, [6.0])
+    found = [traj.Q[0, 0, 0], traj.R[0, 0, 0], traj.v[0, 0]]
+    np.testing.assert_allclose(found, [1.033809062811, 1.002488539223, 2.835147392622], rtol=0, atol=1e-7)
+
+
+def test_adagrad_norm_of_a_closed_rule_is_that_of_its_force():
+    closed = R.adagrad_norm(R.logistic(1.5), b0=0.6, mean_eigenvalue=TWO.mean)
+    by_force = R.adagrad_norm(replace(R.logistic(1.5), closed=None), b0=0.6, mean_eigenvalue=TWO.mean)
+    known, found = (ov.solve(*model_and_start(rule, eta=1.3, eta_theta=0.8), [0.0, 3.0]) for rule in (closed, by_force))
+    for name in ("Q", "R", "v"):
+        np.testing.assert_allclose(getattr(found, name), getattr(known, name), rtol=0, atol=1e-7)
+
+
+def test_a_line_search_descends_fastest():
+    """Its decrease of s^2 is s^4 / (s^2 + sigma^2): more than that of constant rates on either side."""
+    at = dict(Q=[[0.8]], R=[[0.5]], T=[[1.2]])
+    s2 = 0.8 - 1.0 + 1.2
+    c = ov.closure(ov.learner(R.line_search(0.6), eta=1.0), **at)
+    rate = s2 / (s2 + 0.36)
+    np.testing.assert_allclose([c.A[0, 0], c.B[0, 0]], [-rate, rate], rtol=1e-9)
+    assert c.C[0, 0] == pytest.approx(rate**2 * (s2 + 0.36), rel=1e-9)
+
+
+# what assumed gradient descent of the recorded error --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e3])
+def test_the_recorded_error_costs_no_evaluations(scale):
+    """A and B are no gradient of it: an error control that took them for one made 854 evaluations of 158."""
+
+    def error(lam, nu, theta):
+        return scale if lam[0] * nu[0] < 0 else 0.0
+
+    rule = ov.Rule(perceptron, K=1, M=1, error=error, breaks=WEDGE)
+    model, start = model_and_start(rule, eta=1.0)
+    for method in ("DOP853", "structured"):
+        known = ov.solve(*model_and_start(by_hand(), eta=1.0), [12.0], method=method)
+        traj = ov.solve(model, start, [12.0], method=method)
+        assert traj.nfev == known.nfev
+        assert traj.eps_g[-1] == pytest.approx(scale * known.eps_g[-1], rel=1e-9)
+
+
+def test_a_rule_without_an_error_records_nan():
+    model, start = model_and_start(ov.Rule(perceptron, K=1, M=1, breaks=WEDGE), eta=1.0)
+    assert np.isnan(ov.solve(model, start, [1.0]).eps_g).all()
+
+
+@pytest.mark.parametrize("method", ["structured", "BDF", "LSODA", "Radau"])
+def test_solvers_agree(method):
+    for rule in (R.perceptron(0.1), by_hand()):
+        model, start = model_and_start(rule, eta=1.0)
+        known, found = ov.solve(model, start, [12.0]), ov.solve(model, start, [12.0], method=method)
+        np.testing.assert_allclose(found.Q, known.Q, rtol=1e-5)  # of rtol 1e-8 summed over the steps
+        np.testing.assert_allclose(found.R, known.R, rtol=1e-5)
+
+
+def test_a_rule_that_is_no_gradient_has_no_structured_method():
+    model = ov.learner(R.feedback_alignment([0.7, -0.5], [1.0, 1.0]), theta=[0.3, 0.2], eta=0.8, eta_theta=0.4)
+    start = ov.State.from_overlaps(model, **FOUR)
+    system = System(model, start)
+    system.close(system.pack(start.on(model)))
+    assert "A is not symmetric" in system.obstacle()
+    with pytest.raises(ValueError, match="a rule of learning .* unknown to method = 'exponential'"):
+        ov.solve(model, start, [1.0], method="exponential")
+    known = ov.solve(model, start, [6.0])
+    found = ov.solve(model, start, [6.0], method="structured")  # an inexact Newton matrix: the same digits
+    np.testing.assert_allclose(found.Q, known.Q, rtol=1e-5)
+
+
+def test_fixed_point_and_its_rates():
+    """Least squares: R* = B T, eigenvalues -eta and eta^2 - 2 eta, by differences of a rule by quadrature."""
+
+    def squares(lam, nu, xi, theta, S, F, G):
+        F[0] = np.sign(nu[0]) - lam[0]
+
+    for rule in (R.least_squares(), ov.Rule(squares, K=1, M=1, breaks=[[0, 1, 0]])):
+        model = ov.learner(rule, eta=0.5)
+        guess = ov.State.from_overlaps(model, Q=[[0.8]], R=[[0.7]], T=[[1.0]])
+        point = ov.fixed_point(model, guess)
+        R0 = math.sqrt(2 / math.pi)
+        Q0 = (4 / math.pi + 0.5 * (1 - 4 / math.pi)) / 1.5
+        assert point.state.R[0, 0] == pytest.approx(R0, abs=1e-9)
+        assert point.state.Q[0, 0] == pytest.approx(Q0, abs=1e-9)
+        rates = np.sort(ov.linearise(model, point.state).eigenvalues.real)
+        np.testing.assert_allclose(rates, [-0.75, -0.5], rtol=0, atol=1e-8)
+
+
+def test_many_are_each():
+    models = [ov.learner(R.hinge(), eta=eta, spectrum=TWO) for eta in (0.3, 0.6, 0.9)]
+    hand = [ov.learner(by_hand(), eta=eta, spectrum=TWO) for eta in (0.3, 0.6)]
+    for batch in (models, hand):
+        start = ov.State.from_blocks(batch[0], **BLOCKS)
+        many = ov.solve_many(batch, start, [0.0, 2.0])
+        for i, model in enumerate(batch):
+            np.testing.assert_array_equal(many.Q[i], ov.solve(model, start, [0.0, 2.0]).Q)
+
+
+def test_schedules_stages_and_compression():
+    model, start = model_and_start(R.hinge(), eta=0.6)
+    half = ov.Schedule.piecewise([1.0], [1.0, 0.5]) if hasattr(ov.Schedule, "piecewise") else None
+    if half is not None:
+        one = ov.solve(model, start, [2.0], schedule=half)
+        middle = ov.solve(model, start, [1.0])[-1]
+        two = ov.solve(replace(model, eta=0.3), middle, [2.0])
+        np.testing.assert_allclose(one.Q[-1], two.Q[-1], rtol=1e-7)
+    with pytest.raises(ValueError, match="noise is 0 in the model"):
+        ov.solve(model, start, [1.0], schedule={"noise": ov.Schedule.cosine(3.0)})
+    wide = ov.learner(R.logistic(), eta=0.5, spectrum=ov.power_law(beta=1.0, L=60))
+    begin = wide.random_start(N=600, rng=3)
+    small, moved = ov.compress(wide, begin, 40)
+    assert isinstance(small, ov.Learner) and small.rule is wide.rule
+    np.testing.assert_allclose(ov.solve(small, moved, [2.0]).Q, ov.solve(wide, begin, [2.0]).Q, rtol=1e-7)
+    stages = ov.Stages([model, replace(model, eta=0.2)], until=[1.0, 2.0])
+    assert ov.solve(stages, start, [0.0, 2.0]).success
+    with pytest.raises(ValueError, match="differ in activation"):
+        ov.Stages([model, ov.learner(R.hebb(), eta=0.2, spectrum=TWO)], until=[1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "rule", [lambda: R.hinge(0.7), lambda: R.logistic(1.5), lambda: R.residual(STUDENT, 0.8), lambda: R.hebb()]
+)
+def test_files_know_rules_by_name(rule, tmp_path):
+    model, start = model_and_start(rule(), eta=0.6)
+    traj = ov.solve(model, start, [0.0, 1.0])
+    traj.save(tmp_path / "run.npz")
+    loaded = ov.load(tmp_path / "run.npz")
+    assert loaded.model.rule == model.rule and loaded == traj
+
+
+def test_files_keep_a_record_without_the_force(tmp_path):
+    model, start = model_and_start(by_hand(), eta=0.6)
+    traj = ov.solve(model, start, [0.0, 1.0])
+    traj.save(tmp_path / "run.npz")
+    with pytest.raises(ValueError, match=r"pass load\(path, model=...\)"):
+        ov.load(tmp_path / "run.npz")
+    np.testing.assert_array_equal(ov.load(tmp_path / "run.npz", model=model).Q, traj.Q)
+
+
+def test_late_times_refuse_a_rule():
+    model, start = model_and_start(R.perceptron(), eta=0.6)
+    with pytest.raises(ValueError, match="late=True cannot follow this problem"):
+        ov.solve(model, start, [1.0], late=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, start: ov.hessian(model, start),
+        lambda model, start: ov.fluctuations(ov.solve(model, start, (0.0, 1.0)), N=100),
+        lambda model, start: ov.optimal_schedule(model, start, 2.0),
+        lambda model, start: ov.theory.stationary_points(model),
+    ],
+)
+def test_theories_of_the_squared_loss_refuse_by_name(call):
+    model, start = model_and_start(R.perceptron(), eta=0.6)
+    with pytest.raises(ValueError, match="a rule of learning in place of a squared loss"):
+        call(model, start)
+
+
+def test_descent_of_a_squared_loss_is_the_library():
+    """Rules of a committee of error functions and of relu units, with a break at lambda_k = 0."""
+
+    def descent(lam, nu, xi, theta, S, F, G):
+        delta = 0.6 * max(lam[0], 0.0) + 0.9 * max(lam[1], 0.0) - max(nu[0], 0.0) - 0.3 * xi
+        F[0] = -0.6 * delta if lam[0] > 0 else 0.0
+        F[1] = -0.9 * delta if lam[1] > 0 else 0.0
+
+    rule = ov.Rule(descent, K=2, M=1, noise=([1, -1], [0.5, 0.5]), breaks=np.eye(3, 4))
+    known = ov.committee_machine(2, 1, activation=ov.relu, v=[0.6, 0.9], eta=1.0, noise=0.3)
+    at = dict(Q=[[0.9, 0.2], [0.2, 0.7]], R=[[0.3], [-0.1]], T=[[1.1]])
+    one, other = ov.closure(known, **at), ov.closure(ov.learner(rule, eta=1.0), **at)
+    for name in ("A", "B", "C"):
+        np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=0, atol=1e-7)
+
+
+def test_a_batch_divides_the_noise_and_a_sphere_keeps_the_norm():
+    for rule in (R.hinge(), by_hand()):
+        model, start = model_and_start(rule, eta=0.6, batch_size=4)
+        slow, _ = model_and_start(rule, eta=0.6)
+        c, d = System(model, start), System(slow, start)
+        y = c.pack(start)
+        flow = [x.rhs(0.0, y) for x in (c, d)]
+        np.testing.assert_allclose((flow[1] - flow[0])[2:], 0.75 * TWO.s * TWO.p * d.C[0, 0], rtol=1e-12)
+        round_, _ = model_and_start(rule, eta=0.6, constraint="sphere")
+        traj = ov.solve(round_, start, [0.0, 5.0])
+        assert np.trace(traj.q[-1].sum(axis=0)) == pytest.approx(0.8, rel=1e-9)
+
+
+def test_averages_along_a_trajectory():
+    model, start = model_and_start(R.adatron(), eta=1.0)
+    traj = ov.solve(model, start, [0.0, 1.0, 3.0])
+    np.testing.assert_allclose(ov.average(traj, wrong, breaks=WEDGE), traj.eps_g, rtol=1e-9)
+    np.testing.assert_allclose(ov.average(traj[-1], wrong, model=model, breaks=WEDGE), traj.eps_g[-1:], rtol=1e-9)
+    with pytest.raises(ValueError, match="do not settle"):
+        ov.average(traj, wrong)
+
+
+def test_norms_that_vanish_are_named():
+    """AdaTron with noisy labels: Q falls below what atol resolves while the angle is settled at .207584773."""
+    model = ov.learner(R.adatron(0.1), eta=1.0)
+    start = ov.State.from_overlaps(model, **PLAIN)
+    with pytest.warns(RuntimeWarning, match="norm"):
+        traj = ov.solve(model, start, np.linspace(0, 400.0, 41))
+    assert not traj.success and "norm fell below" in traj.message
+    settled = traj.eps_g[(traj.alpha >= 60) & (traj.alpha <= 150)]
+    np.testing.assert_allclose(settled, 0.207584773, rtol=0, atol=1e-6)
