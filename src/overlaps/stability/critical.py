@@ -84,7 +84,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     onto the other one. The least label noise turns the crossing of perfect learning into a bend, at which the fixed
     point leaves its place fast, but stable: the limit without noise is what matters there.
 
-    Relu, leaky relu and |x| that have learned all teachers are served in closed form, to leading order in their
+    Relu, leaky relu and ``|x|`` that have learned all teachers are served in closed form, to leading order in their
     distance from the teachers (:func:`linearise`); eta_c = 3 - sqrt(3) for two orthonormal relu units. Label noise
     keeps students at a distance there, which diverges at the same eta_c. Source: Bocchi et al. (2026), arXiv:2604.03068
     (quadratic networks; their learning rate is half of this one).

@@ -111,9 +111,9 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     differenced: about 1e-9 for those in closed form (``ov.tanh``, ``ov.polynomial``), otherwise limited by their
     quadrature, 1e-6 for A and B, and to 1e-4 where the Arnoldi method is used.
 
-    Students with a kink (relu, leaky relu, |x|) that have learned all teachers have no Jacobian: their distance d from
-    the teachers is a square root of overlaps. To leading order the overlaps d d^T/N outside the teachers' span obey a
-    linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, and ``message`` says so.
+    Students with a kink (relu, leaky relu, ``|x|``) that have learned all teachers have no Jacobian: their distance d
+    from the teachers is a square root of overlaps. To leading order the overlaps d d^T/N outside the teachers' span
+    obey a linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, and ``message`` says so.
 
     A growing mode need not be reachable from a given start: equal students, for instance, stay equal. Directions that
     the flow conserves have eigenvalue zero.
