@@ -13,6 +13,7 @@ from ..activations.bound import Rule
 from ..activations.classes import Classes
 from ..gaussian.rules import gauss_hermite
 from ..models.model import Model
+from ..models.start import check_size
 
 __all__ = ["Closure", "closure"]
 
@@ -123,6 +124,7 @@ def closure(
     v = model.v if v is None else check.array("v", v, (K,))
     S = np.ascontiguousarray(np.block([[Q, R], [R.T, T]]))
     check.positive_semidefinite("[[Q, R], [R^T, T]]", S, "Overlaps of real vectors always are.")
+    check_size(S, "Q, R, T")
     label = check.number("label", label)
     if means is not None:
         return _closure_of_class(model, S, v, check.array("means", means, (K + M,)), label)

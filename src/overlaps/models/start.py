@@ -167,16 +167,21 @@ def warn_coarse_step(model, N, largest=1.0):
         )
 
 
+def check_size(S, name):
+    """Refuse overlaps S whose products are not numbers."""
+    largest = np.max(np.abs(S))
+    if not largest < OVERFLOW:
+        raise ValueError(
+            f"{name}: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
+            "still numbers. Check the scale of the weights."
+        )
+
+
 def checked_start(model, start):
     """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
     model = check.model(model)
     start = check.state(start).on(model)
-    largest = np.max(np.abs(start.S))
-    if not largest < OVERFLOW:
-        raise ValueError(
-            f"start: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
-            "still numbers. Check the scale of the weights."
-        )
+    check_size(start.S, "start")
     if model.spherical and np.any(norms(start) <= 0):
         raise ValueError(
             f"start: squared norms sum_l q^l_kk = {check.shown(norms(start).tolist())} with constraint = 'sphere'; "

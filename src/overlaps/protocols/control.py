@@ -1,5 +1,6 @@
 """An objective as a function of the learning rate at knots, with its exact gradient."""
 
+import warnings
 from functools import cached_property
 from typing import Any, Literal
 
@@ -301,4 +302,10 @@ def schedule_gradient(
     control = Control(model, start, horizon, schedule.knots - start.alpha, objective)
     u = np.array(schedule.values)
     value, gradient = control.gradient(u, control.steps(max(u.max(), 1e-300), fine=2))
+    if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+        warnings.warn(
+            "schedule_gradient: the overlaps diverge under this schedule, where the value has no derivative; value and "
+            f"gradient are nan. Try lower factors, or a smaller eta than {model.eta:g}.",
+            RuntimeWarning, stacklevel=2,
+        )  # fmt: skip
     return value, gradient / control.model.eta

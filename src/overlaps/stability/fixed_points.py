@@ -9,6 +9,7 @@ from scipy.linalg import lstsq
 from .._base import check
 from .._base.pages import see
 from .._base.record import Record
+from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..models.model import Model
 from ..models.state import State
@@ -129,8 +130,11 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     else:
         try:
             state = state.on(model)
+            check_domain(
+                model, model.seen(state), state.v
+            )  # kinked students that vanish move no more, and have no flow
         except ValueError as refusal:
-            converged, message = False, message + f", at overlaps of no real vectors: {refusal}"
+            converged, message = False, message + f", at overlaps that no students have: {refusal}"
     if converged:
         message += f"; {described(state)}{_modes(model, state, y.size)}"
     elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""

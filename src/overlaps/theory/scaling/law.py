@@ -1,5 +1,6 @@
 """One linear scaling problem: its numbers, and as methods the theory of it."""
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -424,6 +425,11 @@ class Law(Record):
         ValueError
             Times that are not positive, N_l outside 1..L, a learning rate at which the error does not decay.
 
+        Warns
+        -----
+        RuntimeWarning
+            Times at which zeta < 1, before the power laws begin.
+
         Examples
         --------
         >>> import overlaps as ov
@@ -434,6 +440,13 @@ class Law(Record):
         times = check.times("alpha", alpha)
         if not np.all((times > 0) & np.isfinite(times)):
             raise ValueError(f"alpha = {check.shown(times.tolist())}; expected finite times > 0. Else use error.")
+        begun = 1 / (2 * self.eta * self.spectrum.s[0])
+        if np.any(times < begun):
+            warnings.warn(
+                f"alpha = {times.min():.3g} lies before the power laws begin, where 2 eta s_1 alpha = 1, at {begun:.3g}: "
+                "the terms say nothing there. error(alpha) is exact.",
+                RuntimeWarning, stacklevel=2,
+            )  # fmt: skip
         return four_terms(self, times, self.trained(N_l))
 
     def asymptote(self, alpha: ArrayLike, N_l: int | None = None) -> Floats:
