@@ -172,8 +172,8 @@ def check_size(S, name):
     largest = np.max(np.abs(S))
     if not largest < OVERFLOW:
         raise ValueError(
-            f"{name}: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps are "
-            "still numbers. Check the scale of the weights."
+            f"{name}: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps "
+            "are still numbers. Check the scale of the weights."
         )
 
 

@@ -443,8 +443,8 @@ class Law(Record):
         begun = 1 / (2 * self.eta * self.spectrum.s[0])
         if np.any(times < begun):
             warnings.warn(
-                f"alpha = {times.min():.3g} lies before the power laws begin, where 2 eta s_1 alpha = 1, at {begun:.3g}: "
-                "the terms say nothing there. error(alpha) is exact.",
+                f"alpha = {times.min():.3g} lies before the power laws begin, where 2 eta s_1 alpha = 1, at "
+                f"{begun:.3g}: the terms say nothing there. error(alpha) is exact.",
                 RuntimeWarning, stacklevel=2,
             )  # fmt: skip
         return four_terms(self, times, self.trained(N_l))
