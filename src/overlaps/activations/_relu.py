@@ -156,7 +156,7 @@ def relu_C(S, w, K, teacher, eta, noise, C):
 
 def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
     n = len(S)
-    return 3e-5 + 4e-6 * n * n + (3e-6 * K * K * n * n if second_order else 0.0)
+    return 5e-6 + 1.2e-6 * n * n + (4e-6 * K * K * n * n if second_order else 0.0)
 
 
 @jit(cost=_seconds)

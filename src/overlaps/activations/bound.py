@@ -7,7 +7,7 @@ from numba import boolean, config, float64, int64, types
 
 from .._base import check
 from .._base.jit import compile_once
-from .._base.tiers import at_hand, spent
+from .._base.tiers import at_hand, settle, spent
 from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
 from ._errors import errors_of
@@ -193,6 +193,8 @@ class KernelClosure(Bound):
         self.kinked = bool(student.kinks)
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
         self._arguments = rule.K, teacher.code, *rule[1:]  # kept: finding them costs a tenth of a small closure
+        if rule.K >= MANY:  # every call takes milliseconds in Python
+            settle()
         if self._kernels.share is not None and rule.second_order and rule.K >= MANY:
             self._threads = vars(config)["NUMBA_NUM_THREADS"]
         if self._threads == 1 and hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions

@@ -113,7 +113,7 @@ def dot(x, y):
     return result
 
 
-@jit(bare=True, cost=lambda y, s, K, M, *_: 3 * CALL * K * (K + M))
+@jit(bare=True, cost=lambda y, s, K, M, *_: CALL * K * (K + M))
 def gather(y, s, K, M, trains_v, S, w):
     """Fill the Q and R parts of S (n, n) and, when it is trained, the student part of w = (v, -v*)."""
     L = s.size
@@ -131,7 +131,7 @@ def gather(y, s, K, M, trains_v, S, w):
             w[k] = y[position + k]
 
 
-@jit(bare=True, cost=lambda y, s, p, K, M, *_: 3 * CALL * K * (K + M) * (1 if p.size == s.size else s.size))
+@jit(bare=True, cost=lambda y, s, p, K, M, *_: CALL * K * (K + M) * (1 if p.size == s.size else s.size))
 def gather_groups(y, s, p, K, M, trains_v, S, w):
     """As :func:`gather`; of several groups of blocks one part of S below the other: see ``group_of``."""
     L, n, position = s.size, K + M, 0
@@ -261,7 +261,7 @@ def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trai
     finish(y, s.size, K, B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
-@jit(fast=True, cost=_seconds)
+@jit(fast=True, cost=lambda y, s, p, tau, A, B, *_: CALL * len(A) * (8 + 2 * (len(A) + B.shape[1])))
 def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """:func:`flow` as products of matrices, row by row: faster where units are many and blocks few."""
     L, kappa = s.size, max(decay, 0.0)

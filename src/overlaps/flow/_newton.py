@@ -328,7 +328,7 @@ def substitute(a, rows, x):
         x[k] = (x[k] - dot(a[k, k + 1 :], x[k + 1 :])) / a[k, k]
 
 
-@jit(cost=lambda frozen, *_: 100 * CALL + 5 * CALL * frozen[5].size + 6e-8 * frozen[3].size)
+@jit(cost=lambda frozen, *_: 30 * CALL + 10 * CALL * frozen[5].size)
 def factorise(frozen, spectrum, c, newton):
     """Fill ``newton`` for 1 - c J."""
     a, V, B, r, q, dA, dB, dC, ddv = frozen

@@ -113,7 +113,7 @@ class Burst:
 class RungeKutta(Burst):
     """Steps of ``DOP853``, onto all stops."""
 
-    patience = 1.5
+    patience = 1.3
     marches = (_dop853.march, _dop853.SIGNATURE), (_dop853.begin, _dop853.BEGIN)
 
     def prepare(self):
