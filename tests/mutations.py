@@ -520,7 +520,7 @@ def caught(name):
         copy = Path(folder) / "overlaps"
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         (copy / fault.file).write_text(source.replace(fault.old, fault.new))
-        env = os.environ | {"PYTHONPATH": folder, "MPLBACKEND": "agg"}
+        env = os.environ | {"PYTHONPATH": folder, "MPLBACKEND": "agg", "OVERLAPS_JIT": "always"}  # no other tier
         if "@jit" in source and not fault.compiled:
             env["NUMBA_DISABLE_JIT"] = "1"
         tests = ["tests/" + test for test in fault.tests.split()]
