@@ -1,4 +1,4 @@
-"""What the overlaps know beside the error: its Hessian over the weights, and averages of any function of the fields.
+"""Functions of the overlaps beside the error: its Hessian over the weights, and averages of any function of the fields.
 
 ``hessian`` needs nothing but the closure and its derivatives: whatever ``ov.linearise`` takes is served.
 """
