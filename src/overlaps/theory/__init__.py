@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, scaling
+    from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, rules, scaling
     from .escape_time import escape
     from .stationary import stationary_points
 
 __all__ = [
-    "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "scaling",
-    "stationary_points",
+    "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "rules",
+    "scaling", "stationary_points",
 ]  # fmt: skip
 FUNCTIONS = {"escape": ".escape_time", "stationary_points": ".stationary"}  # the other names are modules
 

@@ -1,0 +1,340 @@
+"""Laws of learning by rules: late errors of perceptrons, robust regression, clipping, single indices on the sphere.
+
+Isotropic inputs, one student and one teacher, alpha = steps / N.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from .._base import check
+from .._base.types import ArrayLike, Numbers
+from ..activations.rule import Rule
+from ..activations.rules import residual
+from ..flow.closure import closure
+from ..models.learner import learner
+
+__all__ = ["Law", "clipping_gain", "escape", "hebb", "huber_variance", "law", "stationary_error"]
+
+FARTHEST = 60.0  # of an integral over the logistic function in x, where it is e^-x
+
+
+class Law(NamedTuple):
+    """Late 0/1 error of a rule, limit + coefficient alpha^exponent, made by :func:`law`.
+
+    Attributes
+    ----------
+    limit : float
+        What is left for alpha -> infinity.
+    coefficient, exponent : float
+        Of the leading term where the limit is zero; 0 where it is not.
+    """
+
+    limit: float
+    coefficient: float
+    exponent: float
+
+    def __call__(self, alpha: ArrayLike) -> Numbers:
+        """The error at late times ``alpha``."""
+        alpha = check.times("alpha", alpha)
+        return self.limit + (self.coefficient * alpha**self.exponent if self.coefficient else 0.0 * alpha)
+
+
+def hebb(alpha: ArrayLike, flip: float = 0.0) -> Numbers:
+    r"""0/1 error of Hebb's rule from zero weights, at all times.
+
+    .. math:: \epsilon = \frac1\pi \arctan\Big(\frac1m \sqrt{\frac{\pi}{2\alpha}}\Big), \qquad m = 1 - 2\,\mathrm{flip}
+
+    Parameters
+    ----------
+    alpha : array_like
+        Times > 0.
+    flip : float
+        Probability of a wrong label.
+
+    Returns
+    -------
+    float or ndarray
+        Exact, whatever eta.
+
+    Raises
+    ------
+    ValueError
+        Times that are negative.
+
+    References
+    ----------
+    Biehl and Riegler (1994), Europhys. Lett. 28, 525: the exponents 1/2, 1/3, 1 of Hebb, perceptron, AdaTron.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> print(round(ov.theory.rules.hebb(100.0), 5))
+    0.03969
+    """
+    m = 1 - 2 * check.number("flip", flip, least=0)
+    return np.arctan(np.sqrt(np.pi / (2 * check.times("alpha", alpha))) / m) / np.pi
+
+
+def law(rule: Rule, eta: float = 1.0) -> Law:
+    r"""Late 0/1 error of a rule in closed form.
+
+    Parameters
+    ----------
+    rule : Rule
+        hebb, perceptron, adatron, least_squares (with flips), hinge, logistic() or optimal() of :mod:`overlaps.rules`.
+    eta : float
+        Learning rate.
+
+    Returns
+    -------
+    Law
+        Asymptotic: the leading term for late times where labels are clean, and the limit where they are not.
+
+    Raises
+    ------
+    ValueError
+        A rule without a law, and rates at which it does not converge.
+
+    Notes
+    -----
+    Without flips: Hebb :math:`(2\pi\alpha)^{-1/2}`; perceptron :math:`\frac1\pi (2/3)^{1/3} \alpha^{-1/3}`, AdaTron
+    :math:`1/(\eta (1 - \eta/3)\alpha)`, least at eta = 3/2; optimal 0.8834/alpha. Margins and logistic losses make the
+    norm J grow like :math:`\alpha^{1/3}` while J theta tends to t, the root of an equation in eta. Noisy perceptrons
+    end at :math:`\rho = 1 - 2p`, whatever eta. Derived from the flow.
+
+    References
+    ----------
+    Biehl and Riegler (1994), Europhys. Lett. 28, 525; Kinouchi and Caticha (1992), J. Phys. A 25, 6243; Barkai, Seung
+    and Sompolinsky (1995), NIPS 7.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> ov.theory.rules.law(ov.rules.adatron(), eta=1.5).coefficient
+    1.3333333333333333
+    """
+    check.kind("rule", rule, Rule, "ov.rules.perceptron()")
+    eta, (name, *numbers) = check.number("eta", eta, above=0), rule.recipe or (None,)
+    p = numbers[0] if name in ("hebb", "perceptron", "adatron", "least_squares") else 0.0
+    m = 1 - 2 * p
+    if name == "hebb":
+        return Law(0.0, 1 / (m * np.sqrt(2 * np.pi)), -0.5)
+    if name == "perceptron":
+        return Law(float(np.arccos(m) / np.pi), 0.0, 0.0) if p else Law(0.0, (2 / 3) ** (1 / 3) / np.pi, -1 / 3)
+    if name == "adatron":
+        if not eta < 3:
+            raise ValueError(f"eta = {eta:g}; expected below 3, where AdaTron no longer converges.")
+        return Law(_noisy_adatron(p, m, eta), 0.0, 0.0) if p else Law(0.0, 1 / (eta * (1 - eta / 3)), -1.0)
+    if name == "least_squares":
+        if not eta < 2:
+            raise ValueError(f"eta = {eta:g}; expected below 2, where the norm no longer converges.")
+        b = m * np.sqrt(2 / np.pi)
+        Q = (2 * b * b + eta * (1 - 2 * b * b)) / (2 - eta)
+        return Law(float(np.arccos(b / np.sqrt(Q)) / np.pi), 0.0, 0.0)
+    if name == "optimal":
+        mean = quad(lambda x: np.exp(-x * x - log_ndtr(x)) / (2 * np.pi), -40, 40, epsabs=1e-14)[0]
+        return Law(0.0, np.sqrt(2 / np.pi) / mean, -1.0)
+    if name == "hinge":
+        return _with_margin(numbers[0], eta)
+    if name == "logistic" and not numbers:
+        return _logistic(eta)
+    raise ValueError(f"rule = {rule!r}; expected one with a law: hebb, perceptron, adatron, least_squares, hinge, "
+                     "logistic() or optimal() of ov.rules. Solve to late times instead.")  # fmt: skip
+
+
+def _noisy_adatron(p, m, eta):
+    """The angle / pi at which an AdaTron with flipped labels turns no more."""
+
+    def turning(x):
+        slack = x - np.sin(x) * np.cos(x)
+        return m * np.sin(x) ** 3 / np.pi - eta / 2 * np.cos(x) * (p + m * slack / np.pi)
+
+    return float(brentq(turning, 1e-9, np.pi / 2, xtol=1e-15) / np.pi)
+
+
+def _with_margin(k, eta):
+    """J theta -> t of 2 t^2 = eta (k + t h(k / t)), h = phi / Phi."""
+
+    def h(x):
+        return np.exp(-x * x / 2 - log_ndtr(x)) / np.sqrt(2 * np.pi)
+
+    t = brentq(lambda t: 2 * t * t - eta * (k + t * h(k / t)), 1e-9, 10 * (eta + np.sqrt(eta * k) + 1), xtol=1e-15)
+    growth = ndtr(k / t) * (t * t + k * k) + k * t * np.exp(-((k / t) ** 2) / 2) / np.sqrt(2 * np.pi)
+    return Law(0.0, t / np.pi * (np.sqrt(2 * np.pi) / (3 * eta * growth)) ** (1 / 3), -1 / 3)
+
+
+def _logistic(eta):
+    """J theta -> t of 2 t^2 = eta c(t), the second moment of the force where labels are uncertain."""
+
+    def c(t):
+        return 2 * quad(lambda x: ndtr(x / t) / (1 + np.exp(x)) ** 2, -FARTHEST, FARTHEST, epsabs=1e-13, limit=200)[0]
+
+    t = brentq(lambda t: 2 * t * t - eta * c(t), 1e-3, 10 * (eta + 1), xtol=1e-14)
+    return Law(0.0, t / np.pi * (np.sqrt(2 * np.pi) / (3 * eta * (t * t / 2 + np.pi**2 / 6))) ** (1 / 3), -1 / 3)
+
+
+def _moments(law, clip, s):
+    """(a, E[psi^2]) of robust regression where fields differ by a standard deviation s."""
+    c = closure(learner(residual(law, clip), eta=1.0), Q=[[s * s]], R=[[0.0]], T=[[0.0]])
+    return c.B[0, 0], c.C[0, 0]
+
+
+def huber_variance(law: Any, clip: float = 0.0) -> float:
+    r"""Huber's asymptotic variance of robust regression, :math:`V = E[\psi^2]/a^2` at s = 0.
+
+    Parameters
+    ----------
+    law : frozen continuous distribution of scipy.stats
+        Of the label noise, symmetric.
+    clip : float
+        Where residuals are clipped; 0 for their sign, V = 1/(4 density(0)^2).
+
+    Returns
+    -------
+    float
+        Limit of alpha s^2 at rates 1/(a(0) alpha). Asymptotic.
+
+    Raises
+    ------
+    ValueError
+        As :func:`overlaps.rules.residual`.
+
+    References
+    ----------
+    Huber (1964), Ann. Math. Statist. 35, 73.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from scipy import stats
+    >>> print(round(ov.theory.rules.huber_variance(stats.cauchy(scale=0.5)), 5))  # pi^2 / 16
+    0.61685
+    """
+    a, square = _moments(law, clip, 0.0)
+    return float(square / a**2)
+
+
+def stationary_error(law: Any, clip: float = 0.0, *, eta: float) -> float:
+    r"""Stationary error s^2/2 of robust regression at a constant rate, where :math:`2 a(s) s^2 = \eta E[\psi^2](s)`.
+
+    Parameters
+    ----------
+    law, clip
+        As in :func:`huber_variance`.
+    eta : float
+        Learning rate.
+
+    Returns
+    -------
+    float
+        Exact.
+
+    Raises
+    ------
+    ValueError
+        A rate that is not positive; as :func:`overlaps.rules.residual`.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from scipy import stats
+    >>> print(round(ov.theory.rules.stationary_error(stats.cauchy(scale=0.5), eta=0.4), 4))
+    0.1182
+    """
+    eta = check.number("eta", eta, above=0)
+
+    def gain(log_s):
+        a, square = _moments(law, clip, np.exp(log_s))
+        return np.log(2 * a) + 2 * log_s - np.log(eta * square)
+
+    return float(np.exp(2 * brentq(gain, -11.0, 11.0, xtol=1e-13)) / 2)
+
+
+def clipping_gain(law: Any, clip: float, s: float) -> float:
+    r"""How much faster the error can fall with residuals clipped than without, :math:`a^2 E[\Delta^2]/E[\psi^2]`.
+
+    Parameters
+    ----------
+    law : frozen continuous distribution of scipy.stats
+        Of the label noise, symmetric, with a variance.
+    clip : float
+        Where residuals are clipped.
+    s : float
+        Standard deviation of lambda - nu: eps_g = s^2/2.
+
+    Returns
+    -------
+    float
+        Ratio of the largest decreases at the best rates, exact; at most 1 for normal noise.
+
+    Raises
+    ------
+    ValueError
+        A law without a variance.
+
+    References
+    ----------
+    Marshall et al. (2025), arXiv:2406.11733.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from scipy import stats
+    >>> print(round(ov.theory.rules.clipping_gain(stats.t(3, scale=0.6), clip=0.7, s=0.4), 2))
+    1.58
+    """
+    variance = float(law.var())
+    if not np.isfinite(variance):
+        raise ValueError(f"law has the variance {variance}; expected a finite one: without a clip there is no descent.")
+    a, square = _moments(law, check.number("clip", clip, least=0), check.number("s", s, above=0))
+    return float(a**2 * (s * s + variance) / square)
+
+
+def escape(k: int, eta: float, rho0: float) -> float:
+    r"""Time in which a single index escapes from a small overlap, on the sphere with correlation loss.
+
+    .. math:: \dot\rho = \eta k \rho^{k-1}(1 - \rho^2) - \tfrac12 \eta^2 \rho C
+
+    with links he_k, orthonormal Hermite polynomials, F = he_k(nu) he_k'(lambda). For k = 2 the overlap grows at the
+    rate 2 eta - eta^2; for k = 3 it falls back below :math:`\rho_c = \eta/2`.
+
+    Parameters
+    ----------
+    k : int
+        Information exponent, 2 or 3.
+    eta, rho0 : float
+        Learning rate; overlap at the start, of order N^(-1/2) for random weights.
+
+    Returns
+    -------
+    float
+        Asymptotic for small rho0: ln(1/rho0)/(2 eta - eta^2), up to a constant; or
+        :math:`(2/(3\eta^2)) \ln(1/(1 - \eta/(2\rho_0)))`, inf below rho_c.
+
+    Raises
+    ------
+    ValueError
+        Another k, rates at which nothing grows.
+
+    References
+    ----------
+    Ben Arous, Gheissari and Jagannath (2021), JMLR 22 (information exponent).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> print(round(ov.theory.rules.escape(3, eta=0.01, rho0=0.1), 1), ov.theory.rules.escape(3, eta=0.1, rho0=0.04))
+    342.0 inf
+    """
+    eta, rho0 = check.number("eta", eta, above=0), check.number("rho0", rho0, above=0)
+    if k not in (2, 3):
+        raise ValueError(f"k = {check.shown(k)}; expected 2 or 3.")
+    if k == 2:
+        if not eta < 2:
+            raise ValueError(f"eta = {eta:g}; expected below 2, where the overlap no longer grows.")
+        return float(np.log(1 / rho0) / (2 * eta - eta**2))
+    return float("inf") if rho0 <= eta / 2 else float(-2 / (3 * eta**2) * np.log1p(-eta / (2 * rho0)))
