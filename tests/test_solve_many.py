@@ -370,6 +370,14 @@ def test_a_trajectory_that_raises_costs_no_other():
     assert batch[0] == alone[0] and batch[2] == alone[1]
 
 
+def test_the_start_alone_is_a_record():
+    """No step is made, and no record behind the only one is written to."""
+    start = MODEL.random_start(N=1200, rng=1)
+    batch = ov.solve_many(variants(MODEL, eta=[0.1, 0.3]), start, [0.0])
+    alone = ov.solve(dataclasses.replace(MODEL, eta=0.3), start, [0.0])
+    assert np.array_equal(batch.Q[1], alone.Q) and np.array_equal(batch.eps_g[1], alone.eps_g) and batch.success.all()
+
+
 def test_no_trajectory_begins_where_one_is_refused(monkeypatch):
     models = [MODEL, MODEL, dataclasses.replace(MODEL, constraint="sphere")]
     monkeypatch.setattr(overlaps.integrators.many, "run_all", None)

@@ -175,6 +175,7 @@ def solve(
     True
     """
     # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
+    check.flag("blocks", blocks)
     controls = {"method": method, "rtol": rtol, "atol": atol, "stop": stop, "late": late, "blocks": blocks, **options}
     controls["progress"], certify = progress, check.flag("certify", certify)
     if not isinstance(model, Stages):

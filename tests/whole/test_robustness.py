@@ -374,7 +374,7 @@ TABLE = [
     ("too many eigenvalues", lambda: ov.linearise(MODEL, GOOD, count=8), V, ["count = 8", "7 order parameters"]),
     ("tolerance zero", lambda: ov.fixed_point(MODEL, GOOD, tol=0), V, ["tol = 0", "> 0"]),
     ("no iterations", lambda: ov.fixed_point(MODEL, GOOD, max_iterations=0), V, ["max_iterations = 0", ">= 1"]),
-    ("guess is no state", lambda: ov.fixed_point(MODEL, None), V, ["state = None", "expected a State"]),
+    ("guess is no state", lambda: ov.fixed_point(MODEL, None), V, ["guess = None", "expected a State"]),
     ("critical eta of a flow", lambda: ov.critical_eta(machine(1, 1, gradient_flow=True), OTHER), V,
      ["gradient flow", "gradient_flow=False"]),
     ("critical eta at no fixed point", lambda: ov.critical_eta(SINGLE, OTHER), V, ["no fixed point", "fixed_point"]),

@@ -8,6 +8,7 @@ import numpy as np
 from .record import Record
 
 ZERO_NORM = 1e-12  # variance of a student, relative to the teachers', below which it has no direction
+LARGEST = 1e150  # squares of larger numbers are none
 MOST = 2**63 - 1  # the largest integer of an array
 PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input does not
 
@@ -42,7 +43,8 @@ def number(name, value, *, above=None, least=None, hint=""):
         result = float(value) if _is(value, numbers.Real) else np.nan
     except OverflowError:  # an integer or a fraction may be larger than any float
         result = np.inf
-    if not np.isfinite(result) or (above is not None and result <= above) or (least is not None and result < least):
+    bound += f" and of size below {LARGEST:g}" if abs(result) >= LARGEST and np.isfinite(result) else ""
+    if not abs(result) < LARGEST or (above is not None and result <= above) or (least is not None and result < least):
         raise ValueError(f"{name} = {shown(value)}; expected a finite number{bound}.{' ' + hint if hint else ''}")
     return result
 
@@ -59,6 +61,7 @@ def index(name, value, n):
 def kind(name, value, cls, example):
     """An object of the given class."""
     if not isinstance(value, cls):
+        cls = cls if isinstance(cls, type) else tuple
         article = "an" if cls.__name__[0] in "AEIOU" else "a"
         raise ValueError(f"{name} = {shown(value)}; expected {article} {cls.__name__} such as {example}.")
     return value
@@ -182,7 +185,7 @@ def generator(rng, name="rng"):
         raise ValueError(f"{name} = {shown(rng)}; expected a seed (an integer >= 0) or a Generator: {error}.") from None
 
 
-def _floats(name, value, expected):
+def floats(name, value, expected="real numbers"):
     """A new float array of real numbers: NumPy would drop masks and imaginary parts, and read text and dates."""
     try:
         raw = np.asarray(value)
@@ -200,6 +203,14 @@ def _floats(name, value, expected):
     return result
 
 
+def axes(name, value):
+    """Number of axes of what came: 0 for what is no array; nested lists have equal rows."""
+    try:
+        return np.ndim(value)
+    except ValueError:
+        raise ValueError(f"{name} = {shown(value)} is ragged; expected a number, or rows of equal length.") from None
+
+
 def array(name, value, shape, hint="", *, finite=True):
     """A float array of the given shape (names of sizes, numbers, leading ...), copied and read-only.
 
@@ -207,7 +218,7 @@ def array(name, value, shape, hint="", *, finite=True):
     """
     free = shape[:1] == (...,)  # any number of leading axes
     expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
-    result = _floats(name, value, f"shape {expected}")
+    result = floats(name, value, f"shape {expected}")
     sizes = shape[1:] if free else shape
     found = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
     if len(found) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, found, strict=True)):
@@ -220,7 +231,7 @@ def array(name, value, shape, hint="", *, finite=True):
 
 def times(name, value):
     """Times >= 0 of any shape; inf is allowed."""
-    result = _floats(name, value, f"{name} >= 0")
+    result = floats(name, value, f"{name} >= 0")
     if not np.all(result >= 0):
         raise ValueError(f"{name} contains negative numbers or nan; expected {name} >= 0.")
     return result

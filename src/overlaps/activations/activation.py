@@ -88,7 +88,7 @@ class Activation:
         for role in ("g", "dg"):
             if not callable(getattr(self, role)) and self.mixture is None:
                 raise ValueError(f"{role} = {check.shown(getattr(self, role))}; expected a function of one array.")
-        if self.code not in CODES:
+        if check.axes("code", self.code) or self.code not in CODES:
             raise ValueError(f"code = {check.shown(self.code)}; expected one of {CODES}. Try -1: numerical integrals.")
         check.choice("second_order", self.second_order, SECOND_ORDER)
         check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
@@ -102,7 +102,7 @@ class Activation:
 
     def __call__(self, x: ArrayLike) -> Numbers:
         """g(x)."""
-        return self.g(x)
+        return self.g(x if isinstance(x, float) else check.floats("x", x))
 
     @property
     def closed_forms(self) -> Any:

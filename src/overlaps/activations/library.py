@@ -43,10 +43,7 @@ def polynomial(coefficients: ArrayLike) -> Activation:
     >>> hermite, float(hermite(2.0))
     (polynomial(0, -3, 0, 1), 2.0)
     """
-    try:
-        values = np.array(coefficients, dtype=float)
-    except (TypeError, ValueError):
-        values = np.array(np.nan)
+    values = check.floats("coefficients", coefficients, "finite numbers c_0, c_1, ..., e.g. [0, -3, 0, 1]")
     if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values)):
         raise ValueError(
             f"coefficients = {check.shown(coefficients)}; expected finite numbers c_0, c_1, ..., lowest power first, "

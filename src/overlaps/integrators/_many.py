@@ -69,8 +69,9 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
             state[b] = 2
         elif place[0] == stops.size:
             state[b] = 1
-            copy(y[b], out[place[1], :n])
-            out[place[1], n] = clock[2]
+            last = min(place[1], stops.size - 1)  # where the start is all that is asked for, it is the last record, too
+            copy(y[b], out[last, :n])
+            out[last, n] = clock[2]
             for j in range(places.size):
                 row, record = out[places[j]], records[b, j]
                 record[kept] = row[n]

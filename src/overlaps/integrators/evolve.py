@@ -49,7 +49,7 @@ def evolve(
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
-    check_options(solver, options)
+    check_options(solver, options, times[-1] - times[0] or np.inf)
     check_model(solver, model)
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     keep, close, unpack = np.array, system.close, system.unpack

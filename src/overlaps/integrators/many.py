@@ -135,7 +135,7 @@ class _Work:
         self.automatic = isinstance(method, str) and method == "auto"
         self.solver = None if self.automatic else solver_class(method)
         if self.solver is not None:
-            check_options(self.solver, options)
+            check_options(self.solver, options, times[-1] - times[0] or np.inf)
             for i, model in enumerate(models):
                 check_model(self.solver, model, f"models[{i}]")
         bound = bind(models[0])
@@ -147,7 +147,7 @@ class _Work:
         for model, start in checked.values():
             check_domain(model, model.seen(start), start.v)
         if self.kernel is not None:
-            check_options(DOP853, options)
+            check_options(DOP853, options, times[-1] - times[0] or np.inf)
             L, K = models[0].spectrum.L, models[0].K
             self.compiled = {
                 n: ready_all(flow_for(L, K, n), self.kernel) for n in {len(model.groups) for model in models}

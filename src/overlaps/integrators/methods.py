@@ -21,8 +21,8 @@ HINTS = {
 OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}  # before those of solve_ivp
 
 
-def check_options(method, options):
-    """Refuse options that a solver of SciPy or of this library would ignore, with a warning at most."""
+def check_options(method, options, span=np.inf):
+    """Refuse options that a solver of SciPy or of this library would ignore, with a warning at most; settle numbers."""
     if not options or method.__module__.partition(".")[0] not in ("scipy", __package__.partition(".")[0]):
         return  # a user's class knows its own
     inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
@@ -38,8 +38,10 @@ def check_options(method, options):
         )
     for name, free in FREE.items():
         value = options.get(name, free)
-        if value is not free and not (np.ndim(value) == 0 and value == free):
-            check.number(name, value, above=0)
+        if value is not free and not (check.axes(name, value) == 0 and value == free):
+            options[name] = check.number(name, value, above=0)
+    if options.get("first_step") is not None and options["first_step"] > span:
+        raise ValueError(f"first_step = {options['first_step']:g}; expected at most the interval, {span:g}.")
 
 
 def check_model(method, model, name="model"):

@@ -153,7 +153,7 @@ def feature_map(features, kinks=(), scale=None):
         same = scale is None or scale == features.scale
         return features if same else FeatureMap(features.name, features.function, features.kinks, scale)
     scale = 1.0 if scale is None else scale
-    kinks = tuple(check.array("kinks", np.atleast_1d(kinks), ("n",)).tolist())
+    kinks = tuple(check.array("kinks", np.atleast_1d(check.floats("kinks", kinks)), ("n",)).tolist())
     if isinstance(features, str):
         check.choice("features", features, NAMED, "Or a vectorised function.")
         if kinks:

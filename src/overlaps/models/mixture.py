@@ -53,9 +53,9 @@ class GaussianMixture(Model):
         C, L = weights.size, self.spectrum.L
         if C == 0 or np.any(weights < 0) or abs(weights.sum() - 1) > 1e-10:
             raise ValueError(f"weights = {check.shown(weights.tolist())}; expected probabilities, whose sum is 1.")
-        ratios = np.ones((C, 1)) if self.ratios is None else self.ratios
-        if np.shape(ratios) == (C, 1):
-            ratios = np.repeat(np.asarray(ratios), L, axis=1)
+        ratios = np.ones((C, 1)) if self.ratios is None else check.floats("ratios", self.ratios, "shape (C, L)")
+        if ratios.shape == (C, 1):
+            ratios = np.repeat(ratios, L, axis=1)
         ratios = check.array("ratios", ratios, (C, L), "Variances of each class relative to the spectrum, or (C, 1).")
         if np.any(ratios < 0):
             raise ValueError(f"ratios = {check.shown(ratios.tolist())}; expected numbers >= 0.")

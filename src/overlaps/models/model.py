@@ -49,7 +49,7 @@ class Model(Record):
             check.kind(name, getattr(self, name), Activation, "ov.erf, ov.relu, or ov.Activation.from_function(g, dg)")
         check.kind("spectrum", self.spectrum, Spectrum, "ov.isotropic()")
         decay = self.weight_decay
-        pair = tuple(decay) if np.ndim(decay) else (decay, decay)
+        pair = tuple(decay) if check.axes("weight_decay", decay) else (decay, decay)
         if len(pair) != 2:
             raise ValueError(f"weight_decay = {check.shown(decay)}; expected one number or a pair (kappa, kappa_v).")
         self.settle(

@@ -69,6 +69,7 @@ class Schedule(Record):
     function: Any = None
 
     def __post_init__(self):
+        check.kind("factors", self.factors, tuple | list, "of a product, which a * b makes")
         knots = check.array("knots", self.knots, ("n",))
         values = check.array("values", self.values, ("n",))
         if not isinstance(self.kind, str) or self.kind not in MADE or not self._is_complete(knots, values):
@@ -94,19 +95,21 @@ class Schedule(Record):
     @classmethod
     def constant(cls, value: float = 1.0) -> "Schedule":
         """The same factor at all times."""
-        return cls([0.0], [value], "constant")
+        return cls([0.0], [check.number("value", value, least=0)], "constant")
 
     @classmethod
     def step(cls, times: ArrayLike, values: ArrayLike) -> "Schedule":
         """Factor 1 before ``times[0]`` and ``values[i]`` from ``times[i]`` on."""
         times, values = check.array("times", times, ("n",)), check.array("values", values, ("n",))
-        before = times.size and times[0] > 0
+        if times.size == 0:
+            raise ValueError("times is empty; expected at least one time at which the factor changes.")
+        before = times[0] > 0
         return cls(np.r_[0.0, times], np.r_[1.0, values], "constant") if before else cls(times, values, "constant")
 
     @classmethod
     def cosine(cls, end: float, *, begin: float = 0.0, last: float = 0.0) -> "Schedule":
         """Factor 1 until ``begin``, then half a period of a cosine down to ``last`` at ``end``."""
-        return cls([check.number("begin", begin), check.number("end", end)], [1.0, last], "cosine")
+        return cls(_span(begin, end), [1.0, check.number("last", last, least=0)], "cosine")
 
     @classmethod
     def power(cls, exponent: float, *, scale: float, begin: float = 0.0) -> "Schedule":
@@ -118,12 +121,12 @@ class Schedule(Record):
     def polynomial(cls, end: float, exponent: float = 1.0, *, begin: float = 0.0, last: float = 0.0) -> "Schedule":
         """Factor 1 until ``begin``, then last + (1 - last) ((end - alpha)/(end - begin))^exponent down to ``last``."""
         numbers = check.number("exponent", exponent, least=0), check.number("last", last, least=0)
-        return cls([check.number("begin", begin), check.number("end", end)], numbers, "polynomial")
+        return cls(_span(begin, end), numbers, "polynomial")
 
     @classmethod
     def warmup(cls, length: float, *, first: float = 0.0) -> "Schedule":
         """Factor that rises linearly from ``first`` to 1 at ``length`` and stays there."""
-        return cls([0.0, check.number("length", length, above=0)], [first, 1.0])
+        return cls([0.0, check.number("length", length, above=0)], [check.number("first", first, least=0), 1.0])
 
     @classmethod
     def from_function(cls, f: Callable[[float], float], *, knots: ArrayLike = ()) -> "Schedule":
@@ -133,7 +136,7 @@ class Schedule(Record):
         """
         if not callable(f):
             raise ValueError(f"f = {check.shown(f)}; expected a function of alpha that returns a factor >= 0.")
-        return cls(np.reshape(np.asarray(knots, dtype=float), -1), [], "function", function=f)
+        return cls(np.atleast_1d(check.floats("knots", knots)), [], "function", function=f)
 
     def __mul__(self, other):
         if not isinstance(other, Schedule):
@@ -159,7 +162,7 @@ class Schedule(Record):
 
     def __call__(self, alpha: ArrayLike) -> Numbers:
         """Factor at alpha: a float for a number, an array for an array."""
-        times = np.asarray(alpha, dtype=float)
+        times = check.floats("alpha", alpha, "times")
         found = _Program([(0, self)]).table(np.array(times.ravel()))[0].reshape(times.shape)
         return found if times.ndim else float(found)
 
@@ -168,6 +171,14 @@ class Schedule(Record):
             return " * ".join(map(repr, self.factors))
         inside = f"knots={check.shown(self.knots.tolist())}, values={check.shown(self.values.tolist())}, {self.kind}"
         return f"Schedule({inside if self.kind != 'function' else check.shown(self.function)})"
+
+
+def _span(begin, end):
+    """The two knots of a descent."""
+    begin, end = check.number("begin", begin), check.number("end", end)
+    if not begin < end:
+        raise ValueError(f"begin = {begin:g}, end = {end:g}; expected begin < end.")
+    return [begin, end]
 
 
 class _Program:

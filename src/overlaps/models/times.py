@@ -19,7 +19,8 @@ def output_times(alpha, begin):
         if first != begin:
             raise ValueError(f"alpha = {alpha} begins at {first:g}; {_begins(begin, first)}")
         return np.array([first, last]), True
-    times = check.array("alpha", np.atleast_1d(alpha), ("n",), "Try np.linspace(0, 100, 201).")
+    times = np.atleast_1d(check.floats("alpha", alpha, "times >= 0"))
+    times = check.array("alpha", times, ("n",), "Try np.linspace(0, 100, 201).")
     if times.size == 0 or times[0] < 0 or np.any(np.diff(times) <= 0):
         raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
     if times[0] < begin:

@@ -142,7 +142,7 @@ class Control:
         self.start = check.state(start)
         self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
         self.horizon = horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
-        if np.ndim(knots) == 0:
+        if check.axes("knots", knots) == 0:
             knots = np.linspace(0.0, horizon, check.count("knots", knots, 2))
         self.knots = np.array(check.array("knots", knots, ("n",)))
         inside = self.knots.size > 1 and np.all(np.diff(self.knots) > 0)

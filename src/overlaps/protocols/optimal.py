@@ -240,7 +240,8 @@ def optimal_schedule(
     control = Control(model, start, horizon, knots, objective)
     tol, maxiter = check.number("tol", tol, above=0), check.count("maxiter", maxiter)
     limits, model = _bounds(control, bounds), control.model
-    initial = np.broadcast_to(model.eta if initial is None else np.asarray(initial, dtype=float), control.knots.shape)
+    initial = check.floats("initial", model.eta if initial is None else initial, "learning rates >= 0")
+    initial = np.full(control.knots.size, initial) if initial.ndim == 0 else initial
     initial = check.array("initial", initial, (control.knots.size,)) / model.eta
     if initial.min() < 0:
         raise ValueError(f"initial = {check.shown((initial * model.eta).tolist())}; expected learning rates >= 0.")

@@ -25,10 +25,10 @@ SECOND = "perfect learning of units with a kink: the modes are overlaps of diffe
 ZERO = 1e-9  # eigenvalues of modulus below this share of the Jacobian count as zero
 
 
-def bound(model, state):
+def bound(model, state, name="state"):
     """(System, packed y) of a checked state."""
     check.model(model)
-    check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
+    check.state(state, name, "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
     check_domain(model, model.seen(state), state.v)
     system = System(model, state)

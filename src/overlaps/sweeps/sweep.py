@@ -284,6 +284,8 @@ def sweep(
     seeds = _seeds(rng, len(points))
     _check_signature(function, points[0], seeds[0])
     _check_executor(executor, function, points[0])
+    if isinstance(checkpoint, str) and not checkpoint:
+        raise ValueError("checkpoint = ''; expected the path of a file.")
     places = (seed and list(seed.spawn_key) for seed in seeds)
     kept = open_checkpoint(checkpoint, _identity(function), seeds[0] and seeds[0].entropy, points, places)
     with kept as (finished, append), bar(progress, len(points), "points") as tick:

@@ -384,6 +384,7 @@ def first_order(
     True
     """
     pairs = Learned.checked(M, eta, v, v_star)
+    noise = check.number("noise", noise, least=0)
     X, Y = pairs.kept_up(noise) if noise else (0.0, 0.0)
     rates, amplitudes = pairs.modes(spectrum, x, y, X, Y)
     decay = decay_sum(rates, amplitudes, check.times("alpha", alpha))

@@ -88,7 +88,7 @@ class Committee(NamedTuple):
         T = _moment("T", T, "M")
         M = len(T)
         K, v, v_star = _layers(M, K, v, v_star)
-        v_star = check.array("v_star", np.full(M, v_star) if np.ndim(v_star) == 0 else v_star, (M,))
+        v_star = check.array("v_star", np.full(M, v_star) if check.axes("v_star", v_star) == 0 else v_star, (M,))
         if not np.any(v_star):
             raise ValueError("v_star is zero; expected a teacher with an output.")
         return cls(T, K, v, v_star)

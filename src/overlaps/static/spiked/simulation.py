@@ -299,10 +299,7 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, l
 
 def _positive(name, value):
     """One or more finite numbers > 0, in any shape."""
-    try:
-        values = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        values = np.array(np.nan)
+    values = check.floats(name, value, "finite numbers > 0")
     if values.size == 0 or not np.all((values > 0) & np.isfinite(values)):
         raise ValueError(f"{name} = {check.shown(value)}; expected finite numbers > 0, at least one.")
     return values

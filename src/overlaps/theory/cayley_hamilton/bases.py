@@ -110,6 +110,7 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     >>> cayley_hamilton.order_parameters(start, [0, 1, 2]).T.ravel().round(4)
     array([1.    , 1.    , 2.1291])
     """
+    check.axes("order", order)
     j = np.asarray(order)
     if not np.issubdtype(j.dtype, np.integer) or np.any(j < 0):
         raise ValueError(f"order = {check.shown(order)}; expected an integer >= 0, or an array of them.")

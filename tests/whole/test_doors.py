@@ -1,0 +1,227 @@
+"""One door for every public argument: what is no such value is refused by its name, or taken.
+
+Public signatures are walked: each argument in turn becomes one of forty values that users send by mistake, the others
+stay good.  Good values go by the names of arguments, which mean the same everywhere; ``OWN`` has those that do not.
+"""
+
+import inspect
+import re
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps._base import check
+
+HOSTILE = [
+    None, True, False, "1", "", "é", b"1", object(), [], (), {}, {1}, {"a": 1}, [[1], [1, 2]],
+    [None], ["1"], [b"1"], [1j], [[]], 1j, np.nan, np.inf, -np.inf, -1, -0.5, 10**400, -(10**400), Fraction(10**400, 3),
+    Decimal("1e999"), date(2020, 1, 1), np.datetime64("2020-01-01"), np.timedelta64(1, "s"), np.array(1 + 1j),
+    np.ma.array([1.0, 2.0], mask=[True, False]), np.array(["1"]), np.zeros((0, 0)), np.full((2, 2), np.nan),
+    1e308, Ellipsis, NotImplemented, slice(2), ValueError("x"), iter([1.0]),
+]  # fmt: skip
+assert len(HOSTILE) >= 40
+
+
+def public():
+    """{name: callable} of all that users import, with the other constructors of classes; records have makers."""
+    from overlaps import static, theory
+
+    rooms = {
+        "ov": ov,
+        "ov.static": static,
+        "ov.theory": theory,
+        "ov.latents": ov.latents,
+        "ov.covariates": ov.covariates,
+    }
+    rooms |= {f"ov.theory.{x}": getattr(theory, x) for x in dir(theory) if inspect.ismodule(getattr(theory, x))}
+    found = {}
+    for room, module in rooms.items():
+        for name in getattr(module, "__all__", dir(module)):
+            item = getattr(module, name)
+            if name.startswith("_") or inspect.ismodule(item) or not callable(item):
+                continue
+            if not inspect.isclass(item):
+                found[f"{room}.{name}"] = item
+                continue
+            made = [x for x, f in vars(item).items() if isinstance(f, classmethod) and not x.startswith("_")]
+            found |= {f"{room}.{name}.{x}": getattr(item, x) for x in made}
+            if name in MAKERS:
+                found[f"{room}.{name}"] = item
+    return {name: f for name, f in found.items() if name not in ELSEWHERE}
+
+
+def teacher():
+    return ov.static.HierarchicalTeacher(v2=[1.0], noise=0.5, activation={3: 1.0})
+
+
+def srf():
+    return ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, c=1.1, beta=0.8)
+
+
+STEPPED = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=1.0, alpha0=2.0, beta=0.8)
+MODEL = ov.committee_machine(2, 2, eta=0.3)
+START = ov.State.from_overlaps(MODEL, Q=0.5 * np.eye(2), R=0.1 * np.eye(2) + 0.02, T=np.eye(2))
+ONE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.3)
+FLOW = ov.committee_machine(1, 1, activation=ov.erf, eta=0.3)
+PERFECT = ov.State.from_overlaps(ONE, Q=[[1.0]], R=[[1.0]], T=[[1.0]])
+TRAJECTORY = ov.solve(MODEL, START, [0.0, 0.1, 0.2])
+W, T = np.array([[0.3, 0.2, 0.1], [-0.2, 0.4, 0.3]]), np.array([[1.0, 0.2], [0.2, 0.8]])
+
+# fmt: off
+MAKERS = (
+    "Activation", "Spectrum", "Schedule", "State", "Stages", "Law", "EqualReadouts", "HierarchicalTeacher",
+    "PowerLawLimit", "SubcriticalPowerLaw", "SpikedRandomFeatures", "SpikedSubspace",
+)
+# fmt: on
+ELSEWHERE = {  # why they are not walked
+    "ov.theory.quadratic.eta_fastest": "integrates for seconds",
+    "ov.theory.stationary_points": "searches for seconds; its arguments are tested beside it",
+    "ov.load": "one path; refused by name in results",
+    "ov.save": "writes what it is given",
+}
+HEAVY = (
+    "ov.greedy_schedule",
+    "ov.fluctuations",
+    "ov.solve_many",
+    "ov.theory.escape",
+    "ov.latents.kl_monte_carlo",
+)  # a second for each value that is taken
+NAMED_OTHERWISE = {
+    ("ov.covariates.gaussian", "Omega"),
+    ("ov.Spectrum", "basis"),
+    ("ov.optimal_schedule", "initial"),
+}  # two sizes differ: either may be wrong
+GOOD = {
+    "K": 2, "M": 2, "N": 50, "L": 4, "D": 10, "eta": 0.3, "beta": 1.0, "alpha": [0.0, 0.1], "rng": 1, "model": MODEL,
+    "start": START, "state": START, "spectrum": ov.Spectrum([1.5, 0.5]), "T": T, "T2": 0.3, "noise": 0.2, "x": [0.5],
+    "Q": 0.5 * np.eye(2), "R": 0.1 * np.eye(2), "g": np.tanh, "dg": lambda x: 1 / np.cosh(x) ** 2, "nodes": 5,
+    "horizon": 1.0, "knots": [0.0, 1.0], "values": [1.0, 0.5], "schedule": ov.Schedule([0.0, 1.0], [1.0, 0.5]),
+    "trajectory": TRAJECTORY, "student": np.tanh, "target": np.sin, "gamma": 0.9, "r": 1.2, "lam": 0.1, "d": 20,
+    "nu": 2.0, "alpha0": 2.0, "eta_tilde": 1.0, "W": W, "W_star": W, "v": [0.7, 0.6], "v2": [1.0], "q0": 0.5, "s": 1,
+    "eps": 0.1, "rate": 0.1, "student_scale": 0.1, "exponent": 1.0, "activation": {3: 1.0}, "teacher": teacher(),
+    "means": [-1.0, 1.0], "weights": [0.3, 0.7], "theory": TRAJECTORY, "simulation": TRAJECTORY, "times": [0.1],
+    "guess": START, "models": MODEL, "starts": START, "until": [1.0], "f": np.cos, "function": abs, "orders": [1, 2],
+}  # fmt: skip
+S2 = ov.Spectrum([1.5, 0.5])
+SPIKED = {"beta": 0.8, "alpha": 1.0, "r": 1.2}
+OWN = {
+    "ov.Activation": {"name": "mine", "dg": lambda x: 1 / np.cosh(x) ** 2},
+    "ov.Schedule.cosine": {"end": 1.0},
+    "ov.Schedule.power": {"scale": 1.0},
+    "ov.Schedule.polynomial": {"end": 1.0},
+    "ov.Schedule.warmup": {"length": 1.0},
+    "ov.Schedule.step": {"times": [0.5], "values": [0.3]},
+    "ov.Spectrum.from_covariance": {"Sigma": np.eye(2)},
+    "ov.Spectrum": {"s": [1.5, 0.5]},
+    "ov.Stages": {"models": [MODEL, MODEL], "until": [1.0, 2.0]},
+    "ov.State.from_overlaps": {"R": GOOD["R"], "T": T},
+    "ov.State.from_weights": {"W_star": W},
+    "ov.State.from_blocks": {"q": [0.5 * np.eye(2)], "r": [GOOD["R"]], "t": [T]},
+    "ov.State": {"q": [0.5 * np.eye(2)], "r": [GOOD["R"]], "tau": [T]},
+    "ov.critical_eta": {"model": ONE, "state": PERFECT},
+    "ov.fluctuations": {"points": 64},
+    "ov.fixed_point": {"tol": 1e-3},
+    "ov.compress": {"state": START},
+    "ov.gaussian_covariates": {"Omega": np.eye(3), "Phi": np.eye(3), "Psi": np.eye(3)},
+    "ov.gaussian_mixture": {"labels": [-1, 1], "means": [[0.1, 0.2], [0.3, -0.1]]},
+    "ov.hidden_manifold": {"ratio": 0.5, "nodes": 3},
+    "ov.optimal_schedule": {"knots": 2, "maxiter": 1},
+    "ov.greedy_schedule": {"knots": 2},
+    "ov.polynomial": {"coefficients": [0.0, 1.0]},
+    "ov.sweep": {"grid": {"x": [1, 2]}, "function": lambda x: x},
+    "ov.simulate": {"N": 20},
+    "ov.tlog_rmse": {"simulation": ov.simulate(MODEL, N=20, alpha=[0.0, 0.1, 0.2], rng=1)},
+    "ov.static.HierarchicalTeacher": {"v2": [1.0], "activation": {3: 1.0}},
+    "ov.static.SubcriticalPowerLaw": {"beta": 0.2},
+    "ov.static.SpikedSubspace": {"r": [[1.2, 0.3]], "gamma": [[0.5, 0.4]], "beta": 0.8},
+    "ov.static.SpikedSubspace.after_steps": {"indices": 2},
+    "ov.static.best_step": {"lam": 0.1, "d": 50, "rates": [0.5, 1.0, 2.0], **SPIKED},
+    "ov.learner": {"rule": ov.rules.perceptron()},
+    "ov.static.sample_posterior": {"steps": 4, "warmup": 0, "leapfrog": 1},
+    "ov.static.train_student": {"n": 20, "width": 2, "steps": 1},
+    "ov.theory.escape": {"level": 0.01, "points": 64},
+    "ov.static.simulate_one_step": {"draws": 1, **SPIKED},
+    "ov.latents.kl_monte_carlo": {"means": [[-1.0], [1.0]]},
+    "ov.latents.mixture": {"kind": "shared"},
+    "ov.latents.uniform_means": {"A": 1.0, "m": 2},
+    "ov.theory.cayley_hamilton.characteristic_polynomial": {"s": [1.5, 0.5]},
+    "ov.theory.cayley_hamilton.companion_matrix": {"s": [1.5, 0.5]},
+    "ov.theory.cayley_hamilton.jacobi_matrix": {"s": [1.5, 0.5], "p": [0.5, 0.5]},
+    "ov.theory.cayley_hamilton.order_parameters": {"order": 1},
+    "ov.theory.linear.seen_again": {"model": ONE, "start": PERFECT, "ratio": 2.0, "nodes": 8},
+    "ov.theory.linear.reduce": {"model": ONE, "start": PERFECT},
+    "ov.theory.linear.sgd_mean": {"steps": 10},
+    "ov.theory.linear.optimal_error": {"m0": 1.0},
+    "ov.theory.linear.optimal_eta": {"m0": 1.0},
+    "ov.theory.linear.tracking_error": {"drift": 0.1},
+    "ov.theory.plateau.escape_matrix": {"T2": T},
+    "ov.theory.plateau.escape_rates": {"T2": T},
+    "ov.theory.plateau.moments": {"c": [0.3, 0.2]},
+    "ov.theory.features.error_covariance": {"Sigma": np.eye(4)},
+    "ov.theory.quadratic.final_descent": {"K": 3, "alpha": [1.0, 2.0]},
+    "ov.theory.scaling.fit": {"alpha": np.geomspace(1, 1e4, 50), "eps": np.geomspace(1, 1e4, 50) ** -0.5},
+}
+OWN |= {
+    f"ov.static.{x}": {"model": srf(), **SPIKED}
+    for x in ("finite_batch_network", "gaussian_rows", "large_batch_network", "simulate_srf")
+}
+OWN |= {
+    f"ov.covariates.{x}": {"X": W.T, "Omega": np.eye(3), "Phi": np.eye(3), "Psi": np.eye(3)}
+    for x in ("from_data", "gaussian", "rows")
+}
+GOOD |= {"N_l": 2, "S": np.eye(2)}
+OWN |= {f"ov.static.{x}": {"model": STEPPED, "alpha": 1.0} for x in ("finite_batch_network", "large_batch_network")}
+OWN |= {
+    f"ov.theory.quadratic.{x}": {"r": 1, "s": 1}
+    for x in ("flat_directions", "stationary_eps_g", "stationary_point", "stationary_spectrum")
+}
+
+
+def good(name, f):
+    """Arguments that are taken."""
+    known = inspect.signature(f).parameters
+    own = {x: value for x, value in OWN.get(name, {}).items() if x in known}
+    needed = [x.name for x in known.values() if x.default is x.empty and x.kind not in (2, 4)]
+    return {x: own[x] if x in own else GOOD[x] for x in dict.fromkeys([*needed, *own])}
+
+
+def refused_badly(name, f, argument, value, given):
+    """What is wrong with the answer to one hostile value, or None."""
+    try:
+        f(**given | {argument: value})
+    except (ValueError, TypeError) as error:
+        said = str(error)
+        return (
+            None
+            if re.search(rf"(?<![a-z_]){re.escape(argument)}(?![a-z])", said)
+            else f"does not name it: {said[:120]}"
+        )
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error)[:120]}"
+
+
+QUICK = [name for name in public() if not name.startswith(("ov.static", "ov.theory")) and name not in HEAVY]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("room", sorted({name.rpartition(".")[0] for name in QUICK}))
+def test_every_argument_has_a_door(room):
+    """Forty values in the place of each argument of each function: taken, or refused by its name."""
+    badly = []
+    for name, f in public().items():
+        if name not in QUICK or name.rpartition(".")[0] != room:
+            continue
+        given = good(name, f)
+        f(**given)
+        for x in inspect.signature(f).parameters.values():
+            if x.kind in (x.VAR_POSITIONAL, x.VAR_KEYWORD):
+                continue
+            for value in HOSTILE:
+                found = refused_badly(name, f, x.name, value, given)
+                if found and (name, x.name) not in NAMED_OTHERWISE:
+                    badly.append(f"{name}({x.name}={check.shown(value)}): {found}")
+    assert not badly, "\n".join(badly)
