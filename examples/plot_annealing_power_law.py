@@ -25,6 +25,7 @@ decay for random features: Bordelon and Mori (2026), arXiv:2602.04774.
 import dataclasses
 import sys
 import warnings
+from inspect import currentframe
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ MODEL = ov.committee_machine(
 P = MODEL.spectrum.p[:, None, None]
 START = ov.State.from_blocks(MODEL, q=P, r=0 * P, t=P)  # m_l(0) = 2 p_l
 LEFT = 1 - np.arange(32) / 31  # of the horizon: its cube is what is left at the knots
-STORED = Path(__file__).parent / "data" / "annealing_power_law.npz"
+STORED = Path(currentframe().f_code.co_filename).parent / "data" / "annealing_power_law.npz"
 COMMAND = "python examples/plot_annealing_power_law.py --search"
 
 

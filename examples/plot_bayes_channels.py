@@ -21,6 +21,7 @@ zero. Those at k = 1 and 2, d = 60 are drawn live.
 
 import sys
 import warnings
+from inspect import currentframe
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ SAMPLES = [  # k, d, data sets, draws, warm-up, leaps
     (32, 64, 6, 80, 30, 10),
     (64, 64, 4, 80, 30, 10),
 ]
-STORED = Path(__file__).parent / "data" / "bayes_channels.npz"
+STORED = Path(currentframe().f_code.co_filename).parent / "data" / "bayes_channels.npz"
 COMMAND = "python examples/plot_bayes_channels.py --full"
 
 

@@ -21,6 +21,7 @@ some minutes.
 
 import sys
 import warnings
+from inspect import currentframe
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
-STORED = Path(__file__).parent / "data" / "bayes_staircase_exact.npz"
+STORED = Path(currentframe().f_code.co_filename).parent / "data" / "bayes_staircase_exact.npz"
 COMMAND = "python examples/plot_bayes_staircase_exact.py --full"
 NU = 30.0  # left
 GRID, FEW = np.geomspace(55, 800, 11), np.array([90.0, 230.0, 480.0])  # right

@@ -20,6 +20,7 @@ them live.
 
 import sys
 import warnings
+from inspect import currentframe
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ KINDS = {  # start, readouts, learning rate: a high one would throw the student 
     "random start, readouts fixed": ("random", "fixed", 0.02),
     "teacher start": ("teacher", "trained", 0.003),
 }
-STORED = Path(__file__).parent / "data" / "bayes_student.npz"
+STORED = Path(currentframe().f_code.co_filename).parent / "data" / "bayes_student.npz"
 COMMAND = "python examples/plot_bayes_student.py --full"
 TEACHER = ov.static.HierarchicalTeacher(beta=1.0, k=K, noise=DELTA**0.5, activation={3: 1.0})
 

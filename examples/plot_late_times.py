@@ -24,6 +24,7 @@ sigma_J = 1e-6, there SGD to alpha = 50000).
 """
 
 import sys
+from inspect import currentframe
 from pathlib import Path
 from time import process_time
 
@@ -35,7 +36,7 @@ from overlaps.theory import late_time
 
 ETA = 0.25
 BETAS = 0.5, 0.75, 1.0, 1.25, 1.5
-STORED = Path(__file__).parent / "data" / "late_times_wide.npz"
+STORED = Path(currentframe().f_code.co_filename).parent / "data" / "late_times_wide.npz"
 COLORS = {3: "teal", 9: "firebrick", 0.75: "teal", 1.0: "darkorange", 1.5: "firebrick"}
 
 

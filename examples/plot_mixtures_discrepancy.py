@@ -41,6 +41,7 @@ After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXi
 import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
+from inspect import currentframe
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ RAW, PAPER, COORDINATES = "as it is", "standardised", "per coordinate, standardi
 FULL = dict(N=1000, alpha_max=100.0, mixtures=10, strengths=tuple(map(float, range(1, 10))), components=(2, 4, 8))
 LIVE = dict(N=300, alpha_max=6.0, mixtures=2, strengths=(3.0, 9.0), components=(2,))
 STUDENTS = {"relu": ov.relu, "erf": ov.erf}
-STORED = Path(__file__).parent / "data" / "mixtures_discrepancy.npz"
+STORED = Path(currentframe().f_code.co_filename).parent / "data" / "mixtures_discrepancy.npz"
 COMMAND = "python examples/plot_mixtures_discrepancy.py --full"
 READINGS = "own weights", "limit", "printed formula"
 COLUMNS = "Q00 Q01 Q11 R00 R01 R10 R11 v0 v1".split()

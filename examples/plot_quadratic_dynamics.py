@@ -13,6 +13,7 @@ The runs at the published rate, 2 * 10^8 steps of the reduced simulator (exact i
 """
 
 import sys
+from inspect import currentframe
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ import overlaps as ov
 from overlaps.theory import quadratic
 
 K, M, EPS = 6, 3, 0.05
-STORED = Path(__file__).parent / "data" / "quadratic_dynamics.npz"
+STORED = Path(currentframe().f_code.co_filename).parent / "data" / "quadratic_dynamics.npz"
 COMMAND = "python examples/plot_quadratic_dynamics.py --paper"
 
 
