@@ -119,7 +119,9 @@ def find(
     slope[~(eps_g > CLEAR * floor)] = np.inf
     inner = slope[1:-1]
     slow = np.flatnonzero((inner < SLOW) & (inner <= slope[:-2]) & (inner < slope[2:])) + 1
-    passages, starts, found = [], [], []
+    passages: list[Plateau | None] = []
+    starts: list[int] = []
+    found = []
     for k, i in enumerate(slow):
         here = saddle(model, state_at(int(late[i])), eps_g[i])
         if k == 0 or not _same(here, passages[-1]):
