@@ -83,7 +83,10 @@ RECORDS = {
     "Spectrum": (lambda: ov.Spectrum([2.0, 0.5], [0.2, 0.8]), dict(name="mine")),
     "Spectrum of a matrix": (lambda: ov.Spectrum.from_covariance([[2.0, 0.5], [0.5, 1.0]]), dict(name="mine")),
     "State": (lambda: START, dict(v=[1.0, 2.0])),
-    "Schedule": (lambda: ov.Schedule.cosine(9.0) * ov.Schedule.warmup(1.0), dict(factors=(ov.Schedule.cosine(9.0), ov.Schedule.warmup(2.0)))),
+    "Schedule": (
+        lambda: ov.Schedule.cosine(9.0) * ov.Schedule.warmup(1.0),
+        dict(factors=(ov.Schedule.cosine(9.0), ov.Schedule.warmup(2.0))),
+    ),
     "OptimalSchedule": (lambda: ov.optimal_schedule(*LEARNABLE, 2.0, knots=3), dict(value=1.0)),
     "State without eigenvalues": (lambda: dataclasses.replace(START, s=None), dict(s=[1.0, 2.0])),
     "Model": (lambda: MODEL, dict(eta=0.1)),
