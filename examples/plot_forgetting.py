@@ -5,9 +5,10 @@ Two tasks, one after the other
 Two erf students learn a first teacher until alpha = 30 and then a second one; both teachers are units of one state, and
 each task is a model whose ``v_star`` reads its own: two stages. Errors on both tasks follow from the same overlaps, at
 all times: what the students forget of the first task (full lines), and what it has taught them about the second one
-(dashed), for teachers of overlap T_12. Forgetting is worst for teachers that have nothing in common.
-
-After Lee, Goldt and Saxe (2021), ICML.
+(dashed), for teachers of overlap T_12. One readout serves both tasks, so the second overwrites the first as far as the
+teachers differ: forgetting is worst for teachers that have nothing in common. Lee, Goldt and Saxe (2021), ICML, give
+every task a trained readout of its own (``heads=``). Then students divide the tasks where the teachers are different,
+share them where these are equal, and forget most in between, at intermediate similarity (right).
 """
 
 import numpy as np
@@ -27,8 +28,17 @@ def learn(T12, v_stars=((1.0, 0.0), (0.0, 1.0))):
     return traj.alpha, np.array([traj.error(0), traj.error(1)])
 
 
+def forgotten_with_heads(T12):
+    """Error on the first task at the end, where each task has a readout of its own that is trained."""
+    tasks = [ov.committee_machine(2, 2, eta=1.0, eta_v=1.0, v_star=v_star) for v_star in ((1.0, 0.0), (0.0, 1.0))]
+    R, T = [[0.05, 0.05 * T12], [0.03 * T12, 0.03]], [[1.0, T12], [T12, 1.0]]
+    start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=R, T=T)
+    stages = ov.Stages(tasks, until=[SWITCH, END], heads=[[0.5, 0.3], [0.3, 0.5]])
+    return ov.solve(stages, start, [0.0, SWITCH, END]).error(0)[-1]
+
+
 def main():
-    fig, ax = plt.subplots(figsize=(6.5, 4.5), layout="constrained")
+    fig, (ax, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained", width_ratios=(3, 2))
     found = {}
     for i, T12 in enumerate((0.0, 0.4, 0.8, 0.95)):
         alpha, (one, two) = learn(T12)
@@ -41,6 +51,12 @@ def main():
     ax.set_title("full: first task, dashed: second task")
     ax.legend(frameon=False, ncols=2, loc="lower center")
     ax.grid(alpha=0.25)
+    similarity = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.99])
+    right.plot([*found], [one[-1] for one, _ in found.values()], "o-", label="one readout")
+    right.plot(similarity, [forgotten_with_heads(T12) for T12 in similarity], "s-", label="two readouts, trained")
+    right.set(xlabel="overlap of the teachers", ylabel=r"$\epsilon_g$ on the first task at the end")
+    right.legend(frameon=False)
+    right.grid(alpha=0.25)
     fig.savefig("forgetting.png", dpi=150)
     return found
 
@@ -54,3 +70,6 @@ if __name__ == "__main__":
     assert np.allclose([one[120], two[120], one[-1], two[-1]], expected, rtol=1e-6)
     forgotten = [x[0][-1] for x in found.values()]
     assert all(np.diff(forgotten) < 0)
+    with_heads = [forgotten_with_heads(T12) for T12 in (0.0, 0.4, 0.99)]
+    print("with readouts of their own, at T_12 = 0, 0.4, 0.99:", *(f"{x:.4f}" for x in with_heads))
+    assert with_heads[1] > 1.5 * max(with_heads[0], with_heads[2])  # worst in between

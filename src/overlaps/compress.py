@@ -177,6 +177,7 @@ def compression_error(
     if isinstance(alpha, tuple):
         raise ValueError(f"alpha = {alpha} is an interval; expected an array of times, at which both rules are known.")
     options = {"rtol": 1e-10} | options
+    check.needs(model, "compress")
     nodes = check.count("nodes", nodes)
     more = max(
         nodes // 2, EXTRA * (model.K + model.second_layers.size + 1)
