@@ -135,3 +135,18 @@ def test_version_and_help(capsys):
         with pytest.raises(SystemExit):
             main([option])
         assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("alpha = [0.0, 1.0]\n[output]\nfolder = 3", "folder = 3 of .output.; expected the name"),
+        ("alpha = [0.0, 1.0]\n[output]\nfolder = 'run.toml'", "is a file; expected a folder"),
+        ("alpha = {from = 0.0, to = 1.0, n = 1000000000000}", "n = 1000000000000 times"),
+    ],
+)
+def test_outputs_that_are_none_are_refused(tmp_path, text, words):
+    path = tmp_path / "run.toml"
+    path.write_text(f"[model]\nK = 1\nM = 1\neta = 0.5\n[start]\nN = 1000\nrng = 1\n[solve]\n{text}")
+    with pytest.raises(ValueError, match=words):
+        read(path)

@@ -7,6 +7,7 @@ cache, for images, clusters and lectures; of erf, if none is named.
 
 import argparse
 import os
+import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -198,8 +199,8 @@ def _run(parser, path):
 
     matplotlib.use("agg")
     try:
-        made = run(path)
-    except (ValueError, FileNotFoundError) as error:
+        made = run(path, progress=sys.stderr.isatty())
+    except (ValueError, OSError, MemoryError) as error:
         parser.exit(2, f"{error}\n")
     for name in ("trajectory", "runs"):
         if made[name] is not None:

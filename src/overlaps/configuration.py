@@ -26,6 +26,7 @@ STARTS = ("random", "overlaps", "blocks", "limit")
 ACTIVATIONS = {name: getattr(ov, name) for name in ("erf", "relu", "tanh", "linear", "quadratic", "absolute")}
 PARAMETRIC: dict[str, Any] = {"leaky_relu": ov.leaky_relu, "polynomial": ov.polynomial}
 TABLES = ("model", "spectrum", "schedule", "start", "solve", "simulate", "output")
+MOST = 10**7  # output times of one run
 SET_HERE = {"model", "start", "spectrum", "schedule", "progress", "executor", "learning", "options", "data", "cls"}
 
 
@@ -83,7 +84,12 @@ def read(path):
         config[name] |= {} if schedule is None else {"schedule": schedule}
     output = tables.get("output", {})
     _known("[output]", output, ("folder",))
-    config["folder"] = path.parent / output.get("folder", path.stem)
+    folder = output.get("folder", path.stem)
+    if not isinstance(folder, str):
+        raise ValueError(f"folder = {check.shown(folder)} of [output]; expected the name of a folder, as a text.")
+    config["folder"] = path.parent / folder
+    if config["folder"].exists() and not config["folder"].is_dir():
+        raise ValueError(f"folder = {str(config['folder'])!r} is a file; expected a folder, or a name that is free.")
     return config
 
 
@@ -220,6 +226,8 @@ def _times(where, table):
         raise ValueError(f"alpha of {where} has no {missing[0]!r}; expected from, to and n.")
     begin, end = (check.number(x, alpha[x], least=0) for x in ("from", "to"))
     n = check.count("n", alpha["n"], 2)
+    if n > MOST:
+        raise ValueError(f"n = {n} times of {where}; expected at most {MOST}: all of them are kept.")
     if not check.flag("log", alpha.get("log", False)):
         return np.linspace(begin, end, n)
     if begin == 0:
