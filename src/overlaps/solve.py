@@ -161,6 +161,11 @@ def solve(
     ``eps_floor``, and a change of the overlaps above 1000 rtol ends with ``success=False`` and a sentence: the curve is
     complete, the tolerance was not met.
 
+    A start in which students are sums of others or of teachers up to rounding (their covariance has an eigenvalue
+    zero) is kept to the cone of covariances at every step, and repeated with norms moved by 4e-15.
+    The change enters ``eps_floor``; one above 1e-5 of eps_g ends with ``success=False`` and a sentence: the curve is
+    complete, but depends on digits that the start does not have.
+
     References
     ----------
     Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500.

@@ -8,6 +8,7 @@ from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.state import State
 from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind
+from .cone import Cone, singular
 from .packing import Packing
 from .twins import twins
 
@@ -37,6 +38,7 @@ class System:
     pace, edge, u, u_v = None, np.inf, 1.0, 1.0
     groups = 1  # of blocks, each with its own A, B, C
     twins = None  # the equal students of the start that are to stay equal
+    cone = None  # to be kept to at every step, where the start is on its boundary
     refusal = ""  # of a factor that is none, met on the way
 
     def __init__(self, model, start, pace=None, *, keep_equal=False):
@@ -58,6 +60,8 @@ class System:
         *_, self.decay, self.decay_v, self.second_order = rates(model)
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
+        if keep_equal and singular(model, start, self.twins):
+            self.cone = Cone(self)
 
     def enter(self, alpha):
         """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""

@@ -221,9 +221,8 @@ def march(iterate, flow, closure, constants, work, control, pace, spectrum, froz
     ``iterate`` is ``newton_iteration``.  NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step,
     or before one under a schedule.  Steps end at clock[BOUND], a knot or the end; clock[EDGE] is the last time whose
     rates they may see.  ``clock`` and ``place`` are kept between calls, ``pace`` is that of ``velocity``.
-    ``control`` = (rtol, atol that were asked for, largest step, largest overlap, whether students have kinks, level of
-    eps_g), ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of Newton's iteration,
-    rounding of its solution, level of eps_g below which steps are smaller).
+    ``control`` is that of DOP853, ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of
+    Newton's iteration, rounding of its solution, level of eps_g below which steps are smaller).
     """
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
     base_rtol, base_atol, least_factor, least_atol, _, _, sensitive = tolerances

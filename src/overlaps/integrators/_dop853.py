@@ -131,9 +131,10 @@ def march(flow, closure, constants, work, control, times, every_step, pace, budg
     ``clock`` = (t, h, account of the error of eps_g, t before the last step) and ``place`` = (next output time, rows
     recorded, evaluations) are kept between calls, and k[0] = dy/dalpha; it is evaluated where there were no evaluations
     before.  Records, but for one of the last step, are rows of ``out``: y, the account, t.  ``control`` = (rtol, atol,
-    max_step, largest overlap, whether students have kinks, level of eps_g).
+    max_step, largest overlap, whether students have kinks, level of eps_g,
+    negative eigenvalue of the fields over their trace, that is excused).
     """
-    rtol, atol, max_step, largest, kinks, level = control
+    rtol, atol, max_step, largest, kinks, level, slack = control
     K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
     S = work[0]
     n, end, knots = y.size, place[2] + budget, pace[4]

@@ -9,7 +9,7 @@ from ._dop853 import BEGIN, ROWS, SIGNATURE, begin, march
 from ._steps import BOOL, CUBE, FIRST, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, largest, ready
 
 FOUR = types.Array(REAL, 4, "C")
-CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL, BOOL])
+CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL, REAL, BOOL])
 PIECES = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR])
 ALL = types.void(
     types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FIRST[:2], INT, INT, BOOL, MATRIX, MATRIX, MATRIX, FOUR,
@@ -24,13 +24,13 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
     ``rates`` (b, 10) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate;
-    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, first step, whether blocks
-    are kept); ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.  ``records``
+    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, slack, first step, whether
+    blocks are kept); ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.  ``records``
     (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over blocks, and
     the account of the error of eps_g.
     ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
     """
-    rtol, atol, max_step, growth, kinks, level, first, blocks = controls
+    rtol, atol, max_step, growth, kinks, level, slack, first, blocks = controls
     n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
     kept = records.shape[2] - 1
     channels, codes, edges, data, knots = pieces
@@ -48,7 +48,7 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
         pace = channels, codes, edges, data, knots, kappa, kappa_v, driving
         work = S[b], w[b], A, B, C, dv, dS, dw
         most = growth * max(1.0, largest(y[b]))
-        control = rtol, atol, max_step, most, kinks, level
+        control = rtol, atol, max_step, most, kinks, level, slack
         clock[0], clock[1], clock[2], clock[3] = stops[0], first, 0.0, stops[0]
         place[0], place[1], place[2] = 1, 1, 0
         copy(y[b], out[0, :n])

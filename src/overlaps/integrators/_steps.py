@@ -15,7 +15,7 @@ REAL, INT, BOOL = types.float64, types.int64, types.boolean
 VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
 CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL, REAL])
 WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
-CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL])
+CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
 PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL, types.Tuple([VECTOR, MATRIX, MATRIX, VECTOR])])
 FIRST = types.FunctionType(FLOW), types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL  # arguments of every march
 
@@ -133,7 +133,7 @@ def largest(x):
 @jit
 def notable(constants, work, control, y, eps_g):
     """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
-    rtol, atol, _, most, kinks, level = control
+    rtol, atol, _, most, kinks, level, slack = control
     K, ruled, S = constants[0], constants[13] == inf, work[0]
     n, stop = S.shape[1], not largest(y) <= most or not eps_g > level
     for at in range(0, len(S), n):
@@ -142,7 +142,7 @@ def notable(constants, work, control, y, eps_g):
             trace += part[i, i]
             stop = stop or (kinks and i < K and part[i, i] < 2 * atol)
             stop = stop or (ruled and i < K and part[i, i] < UNRESOLVED * atol)
-        stop = stop or not positive(part, max(1e-8, 10 * rtol) * trace)
+        stop = stop or not positive(part, slack * trace)
     return stop, kinks and nearly_parallel(S, K)
 
 

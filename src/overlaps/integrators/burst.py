@@ -11,6 +11,7 @@ from ..flow.system import rates
 from . import _bdf, _dop853
 from ._dop853 import ROWS
 from ._steps import LARGEST, VANISHED, ready
+from .run import excused
 
 FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
 ROOM = 250_000  # numbers in the records between two looks
@@ -55,6 +56,7 @@ class Burst:
         )  # fmt: skip
         self.work = system.S, system.w, system.A, system.B, system.C, system.dv, system.dS, system.dw
         self.control = *solver.asked, float(solver.max_step), largest, bool(model.activation.kinks), level
+        self.control += (excused(self.control[0]) if system.cone is None else system.cone.slack,)
         self.wanted = None if run.every_step or len(stops) == len(run.times) else {*run.times.tolist()}
         self.out, self.stops = np.empty((min(ROOM // solver.n, 1000), solver.n + 2)), (stops, run.every_step)
         self.kernels = system.flow, solver.kernel
@@ -104,6 +106,10 @@ class Burst:
         """Steps until one is worth a look; how they came back."""
         raise NotImplementedError
 
+    def put(self, y):
+        """Go on from y in place of the state after the last step."""
+        raise NotImplementedError
+
     @property
     def before(self):
         """Time and state before the last step."""
@@ -142,6 +148,10 @@ class RungeKutta(Burst):
     def march(self):
         """Steps until one is worth a look; how they came back."""
         return _dop853.march(*self.kernels, self.constants, self.work, *self.fixed, self.budget, *self.moving)
+
+    def put(self, y):
+        """Go on from y in place of the state after the last step."""
+        self.y[:], self.moving[3][0] = y, self.solver.system.rhs(self.solver.t, y)
 
 
 class Backward(Burst):
@@ -182,3 +192,7 @@ class Backward(Burst):
                 return code
             solver.y = self.y
             solver.J = solver.jac(self.clock[6], self.new)
+
+    def put(self, y):
+        """Go on from y in place of the state after the last step."""
+        self.y[:] = self.D[0] = y

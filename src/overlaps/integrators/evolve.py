@@ -7,6 +7,8 @@ import numpy as np
 from .._base import check
 from .._base.pages import see
 from .._base.progress import bar
+from ..flow.closure import rounding_floor
+from ..flow.cone import MOVE, Cone
 from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
 from ..flow.system import System
@@ -16,11 +18,13 @@ from ..models.start import checked_start
 from ..models.times import output_times
 from .choose import choose_method
 from .methods import check_model, check_options, solver_class
-from .run import integrate
+from .run import LOST, integrate
 
 __all__ = ["evolve"]
 
 PARALLEL = 1e-5  # sine^2 of the angle of two kinked students below which the run is checked for what it amplifies
+DIGITS = 1e-5  # relative change of eps_g by the roundings of a singular start, beyond which these make the answer
+HIDDEN = 100.0  # of the rounding of eps_g: smaller changes of it say nothing
 UNMET = 1e3  # rtol: an error of the overlaps that is no accuracy any more, beyond what plateaus of smooth units cost
 
 
@@ -58,8 +62,16 @@ def evolve(
     with bar(progress, times[-1], "alpha") as tick:
         leave = _learned(system) if late else None
         run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, keep=keep, **common)
+        if LOST in run.message and system.cone is None and type(system) is System:
+            system.cone, spent = Cone(system, flat=False), run.nfev
+            run = integrate(
+                system, system.pack(start), times, method=solver, leave=leave, tick=tick, keep=keep, **common
+            )
+            run.nfev += spent
         if run.parallel[0] < PARALLEL:
             _check_parallel(system, run, solver, common["options"], close)
+        if system.cone is not None and run.success:
+            _check_digits(system, run, solver, common["options"], close)
         if run.left:
             _follow_differences(system, run, getattr(solver, "follower", solver), common)
     # the start is a record only where it was asked for, or where nothing else was reached
@@ -106,18 +118,7 @@ def _check_parallel(system, run, solver, options, close):
         return
     q, r, v = system.unpack(y)
     q[:, *np.diag_indices(system.model.K)] *= 1 + max(options["rtol"], 4 * np.finfo(float).eps)
-    moved = system.packing.pack(q, r, v)
-    later = [n for n, alpha in enumerate(run.alpha) if alpha > at]
-    if not later:
-        return
-    times = np.array([at, *(run.alpha[n] for n in later)])
-    other = integrate(system, moved, times, every_step=False, method=solver, options=options, keep=run.keep)
-    worst = 0.0 if other.success else np.inf
-    for n, y_moved in zip(later, other.y[1:], strict=False):
-        eps_g, eps_moved = max(close(run.y[n]), 0.0), max(close(y_moved), 0.0)
-        run.error[n] += abs(eps_moved - eps_g) / max(eps_g, np.finfo(float).tiny)
-        worst = max(worst, np.max(np.abs(y_moved - run.y[n])) / max(1.0, np.max(np.abs(run.y[n]))))
-    run.nfev += other.nfev
+    worst, _ = _changes(system, run, solver, options, close, at, system.packing.pack(q, r, v))
     if worst > UNMET * options["rtol"]:
         run.success = run.left = False
         error = f"about {worst:.1g}" if np.isfinite(worst) else "any size"
@@ -126,6 +127,48 @@ def _check_parallel(system, run, solver, options, close):
             "met. Overlaps resolve an angle to sqrt(rtol), 1e-8 at best: try a smaller rtol, or start from students "
             "that differ more."
         )
+
+
+def _check_digits(system, run, solver, options, close):
+    """Measure what the last digits of a singular start are worth: run again, from norms moved by some roundings."""
+    cone = system.cone
+    moved, system.cone = cone.moved(system.pack(system.start)), Cone(system, flat=False)
+    _, worst = _changes(system, run, solver, options, close, run.alpha[0], moved)
+    system.cone = cone
+    if worst > DIGITS:
+        run.success = run.left = False
+        change = f"by {worst:.1g} of it" if np.isfinite(worst) else "by any factor"
+        run.message += (
+            " But the answer depends on digits that the start does not have: students there are sums of others "
+            f"or of teachers up to rounding, and norms moved by {MOVE:.1g} change eps_g {change}. Start from students "
+            "that differ more, or average over such starts."
+        )
+
+
+def _changes(system, run, solver, options, close, at, moved):
+    """Run again from ``moved`` at the time ``at``, and add the changes of eps_g to its errors.
+
+    Returns the largest changes of the overlaps and of eps_g, relative to the largest overlap and to eps_g; infinity
+    where the other run did not come to the end.
+    """
+    later = [n for n, alpha in enumerate(run.alpha) if alpha > at]
+    if not later:
+        return 0.0, 0.0
+    times = np.array([at, *(run.alpha[n] for n in later)])
+    other = integrate(system, moved, times, every_step=False, method=solver, options=options, keep=run.keep)
+    run.nfev += other.nfev
+    if other.interrupted:
+        run.message += f" The second run, which measures what errors grow to, was {other.message}"
+        return 0.0, 0.0
+    overlaps = visible = 0.0 if other.success else np.inf
+    for n, y_moved in zip(later, other.y[1:], strict=False):
+        eps_moved, eps_g = max(close(y_moved), 0.0), max(close(run.y[n]), 0.0)
+        change, least = abs(eps_moved - eps_g), max(eps_g, np.finfo(float).tiny)
+        run.error[n] += change / least
+        hidden = HIDDEN * rounding_floor(system.model, system.S[None], system.w[None, : system.model.K])[0]
+        visible = max(visible, (change - hidden) / least)
+        overlaps = max(overlaps, np.max(np.abs(y_moved - run.y[n])) / max(1.0, np.max(np.abs(run.y[n]))))
+    return overlaps, visible
 
 
 def _follow_differences(system, run, solver, common):

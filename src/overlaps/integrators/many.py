@@ -15,6 +15,7 @@ from .._base.workers import run_all
 from ..activations.bound import KernelClosure
 from ..flow import flow_for
 from ..flow.closure import bind, check_domain
+from ..flow.cone import singular
 from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
 from ..flow.twins import twins
 from ..models.schedule import Pace
@@ -26,7 +27,7 @@ from .choose import choose_method
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
 from .methods import check_model, check_options, solver_class
-from .run import DIVERGED, reached
+from .run import DIVERGED, excused, reached
 
 CHUNK = 64  # trajectories that a thread takes at a time, at most
 FINISHED = 1  # what ``march_all`` says of a trajectory that is done; 0 and 2 are left to Python
@@ -153,10 +154,11 @@ class _Work:
                 n: ready_all(flow_for(L, K, n), self.kernel) for n in {len(model.groups) for model in models}
             }
         self.why = [None] * len(models) if by_python else self._methods()
-        if models[0].K > 1:
-            equal = {_key(*pair): twins(*pair) is not None for pair in zip(models, self.starts, strict=True)}
-            pairs = zip(models, self.starts, self.why, strict=True)
-            self.why = [None if equal[_key(model, x)] else why for model, x, why in pairs]
+        apart = {
+            _key(*pair): twins(*pair) is not None or singular(*pair) for pair in zip(models, self.starts, strict=True)
+        }
+        pairs = zip(models, self.starts, self.why, strict=True)
+        self.why = [None if apart[_key(model, x)] else why for model, x, why in pairs]
         calls_python = {key for key, (pace, _) in self.paces.items() if pace is not None and pace.program.functions}
         self.why = [None if id(f) in calls_python else why for f, why in zip(schedules, self.why, strict=True)]
         self.halt = np.zeros(1, np.int64)
@@ -228,7 +230,9 @@ class _Work:
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
-        controls = rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, first_step, self.blocks
+        controls = (
+            rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol), first_step, self.blocks,
+        )  # fmt: skip
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
         records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)

@@ -12,6 +12,7 @@ from ._steps import UNRESOLVED
 from .stop import _Crossing
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
+LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
 
@@ -31,6 +32,7 @@ class Run:
     watched: tuple | None = None  # sine^2 of all angles of kinked students at the last step, alpha, packed state
     parallel: tuple = (np.inf, 0.0, None)  # sine^2 of the angle of kinked students at its smallest, alpha, packed state
     success: bool = False
+    interrupted: bool = False
     message: str = ""
     nfev: int = 0
     left: bool = False
@@ -78,6 +80,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
         with np.errstate(all="ignore"):  # overflow is caught below, with a sentence
             _drive(run, system, np.array(y0), method, options, crossing, leave)
     except KeyboardInterrupt:
+        run.interrupted = True
         run.message = f"interrupted; the last recorded point is alpha = {run.alpha[-1]:g}."
     return run
 
@@ -87,6 +90,9 @@ def _drive(run, system, y, method, options, crossing, leave):
     one_step = getattr(method, "one_step", issubclass(method, ONE_STEP))
     times = run.times
     knots = np.array([]) if system.pace is None else system.pace.inside(times[0], times[-1])
+    system.close(y)
+    if system.cone is not None and system.cone.left():
+        y = system.cone.nearest(y)
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
@@ -131,6 +137,8 @@ def _drive(run, system, y, method, options, crossing, leave):
             if trouble:
                 run.message = f"stopped at alpha = {before:.6g}: {trouble}"
                 return
+            if system.cone is not None and system.cone.left():
+                _put(solver, burst, system.cone.nearest(solver.y))
             _watch(run, system, solver.t, solver.y)
             if crossing is not None and crossing.passed(solver.t, solver.y):
 
@@ -219,7 +227,7 @@ def _trouble(system, solver, failure, largest, options):
                 f"student {k} has shrunk to Q_kk = {norms[k]:.3g}: the norm fell below what atol resolves; lower eta, "
                 "or constraint='sphere'."
             )
-    rounding = max(check.PSD_TOLERANCE, 10 * options.get("rtol", 0.0))  # the tolerance excuses small variances
+    rounding = excused(options.get("rtol", 0.0))
     S = system.S.reshape(-1, *2 * system.S.shape[1:])
     lowest, trace = np.linalg.eigvalsh(S)[:, 0], np.trace(S, axis1=1, axis2=2)
     worst = np.argmax(-rounding * trace - lowest)
@@ -228,10 +236,23 @@ def _trouble(system, solver, failure, largest, options):
         return None
     if growing:
         return _diverged(size, eta)
-    return (
-        f"the field covariance lost positivity (lowest eigenvalue {lowest:.3g}), an integration error. "
-        "Try smaller rtol and atol."
-    )
+    return f"{LOST} (lowest eigenvalue {lowest:.3g}), an integration error. Try smaller rtol and atol."
+
+
+def excused(rtol):
+    """Negative eigenvalue of the fields, relative to their trace, that errors of the steps explain."""
+    return max(check.PSD_TOLERANCE, 10 * rtol)
+
+
+def _put(solver, burst, y):
+    """Go on from y in place of the state after the last step, where the solver can."""
+    solver.y = y
+    if isinstance(solver, BDF):
+        solver.D[0] = y  # the polynomial of earlier steps ends there
+    if burst:
+        burst.put(y)
+    elif hasattr(solver, "f"):
+        solver.f = solver.fun(solver.t, y)
 
 
 def _diverged(size, eta):

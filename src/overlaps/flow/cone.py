@@ -1,0 +1,82 @@
+"""Overlaps on the boundary of their cone: students that are sums of other students and of teachers."""
+
+import numpy as np
+
+__all__ = ["Cone", "singular"]
+
+ROUNDING = 64 * np.finfo(float).eps  # eigenvalues of the correlations of rounded weights below which they are zero
+TEACHERS = 1e-14  # the same where correlations of teachers are inverted
+MOVE = 16 * np.finfo(float).eps  # relative change of norms that no rounding of overlaps excludes
+
+
+class Cone:
+    """The Gram matrices of students and static rows in every block, and the way back to them.
+
+    The flow leaves no Gram matrix.  Errors of steps and rounding do where an eigenvalue is zero, and what is negative
+    by 1e-16 grows wherever differences of students grow.  A gradient flow keeps the rank, too: with ``flat``, every
+    block has that of the start, and errors of either sign are taken away.
+    """
+
+    def __init__(self, system, flat=True):
+        self.system, self.zeros = system, None
+        if flat and system.model.gradient_flow and system.model.drift == 0:
+            values = np.linalg.eigvalsh(_correlations(system.model.plain(system.start))[0])
+            self.zeros = np.sum(values < ROUNDING, axis=1)
+        # negative eigenvalue of the fields, relative to their trace, beyond which a step is looked at
+        self.slack = -1.0 if self.zeros is not None else -2 * ROUNDING
+
+    def left(self):
+        """Whether a step may have left the cone, or its face, where the closure was evaluated last."""
+        S = self.system.S.reshape(self.system.groups, -1, self.system.S.shape[1])
+        return self.zeros is not None or bool(np.any(np.linalg.eigvalsh(_correlations(S)[0]) < 0))
+
+    def nearest(self, y):
+        """The packed overlaps y with such eigenvalues set to zero in every block; norms and teachers are kept."""
+        system, model = self.system, self.system.model
+        K, state = model.K, system.state(y)
+        old, norms = _correlations(model.plain(state))
+        values, frame = np.linalg.eigh(old)
+        kept = np.maximum(values, 0.0)
+        if self.zeros is not None:
+            kept[np.arange(values.shape[1]) < self.zeros[:, None]] = 0.0
+        new = _correlations(frame * kept[:, None] @ frame.mT)[0]
+        # teachers have moved as well: half of their way back is taken off their overlaps with students
+        inverse = np.linalg.pinv(new[:, K:, K:], TEACHERS, hermitian=True)
+        new[:, :K, K:] -= new[:, :K, K:] @ inverse @ (new[:, K:, K:] - old[:, K:, K:]) / 2
+        new *= norms[:, :, None] * norms[:, None]
+        outside = np.any(kept != values, axis=1)[:, None, None]
+        q = np.where(outside, new[:, :K, :K], state.q)
+        r = np.where(outside, new[:, :K, K:] * model.carried[:, None], model.rows(state))
+        return system.packing.pack(*self._equal(q, r, state.v))
+
+    def moved(self, y):
+        """The packed overlaps y with norms of students moved by some roundings, into the cone."""
+        q, r, v = self.system.unpack(y)
+        q[:, *np.diag_indices(self.system.model.K)] *= 1 + MOVE
+        return self.system.packing.pack(*self._equal(q, r, v))
+
+    def _equal(self, q, r, v):
+        twins = self.system.twins
+        return (q, r, v) if twins is None else twins.copied(q, r, v)
+
+
+def singular(model, start, equal=None):
+    """Whether fields of students at the start are sums of other fields, up to rounding; twins are one student."""
+    S, K = model.seen(start), model.K
+    Z = _correlations(S.reshape(-1, S.shape[1], S.shape[1]))[0]
+    kept = np.ones(Z.shape[1], bool)
+    if equal is not None:
+        kept[:K] = equal.first == np.arange(K)
+    Z = Z[:, kept][:, :, kept]
+    there = np.einsum("gii->gi", Z) > 0
+    Z = Z + (~there)[:, :, None] * np.eye(Z.shape[1])
+    students = np.sum(kept[:K])
+    lost, own = (np.sum(np.linalg.eigvalsh(X) < ROUNDING, axis=1) for X in (Z, Z[:, students:, students:]))
+    return bool(np.any(lost > own))
+
+
+def _correlations(G):
+    """Gram matrices (..., n, n) of rows of norm one, where rows are not zero, and their norms (..., n)."""
+    norms = np.sqrt(np.maximum(np.einsum("...ii->...i", G), 0.0))
+    inverse = np.where(norms > 0, 1 / np.where(norms > 0, norms, 1.0), 0.0)
+    return G * inverse[..., :, None] * inverse[..., None, :], norms

@@ -1,0 +1,164 @@
+"""Starts whose fields have a singular covariance: sums of others stay sums, and digits that nobody has are named."""
+
+import numpy as np
+import pytest
+import scipy.integrate
+
+import overlaps as ov
+from overlaps.flow.cone import Cone, singular
+from overlaps.flow.system import System
+from overlaps.flow.twins import twins
+
+SPECTRUM = ov.Spectrum([2.1, 0.9, 0.3], [0.2, 0.5, 0.3])
+METHODS = ["DOP853", "structured"]
+
+
+def start_of(model, W, W_star):
+    """The start of weights (L, K, n), (L, M, n), block by block."""
+    q, r, t = (x @ y.swapaxes(1, 2) for x, y in ((W, W), (W, W_star), (W_star, W_star)))
+    return ov.State.from_blocks(model, q=q, r=r, t=t)
+
+
+def weights(rng, K, M, n, L=1):
+    return rng.normal(size=(L, K, n)) / np.sqrt(n), rng.normal(size=(L, M, n)) / np.sqrt(n)
+
+
+def saddle(T=0.8, u=0.3, eta=0.4):
+    """A quadratic student along its teacher a + b nu^2, b < 0, in a gradient flow, and u = Q / T of it in closed form.
+
+    On the line w = c w*, c' = -2 eta c (3 T (c^2 - b) - a), which is logistic in u = c^2. Off it, the square of the
+    distance grows as exp(-8 eta T b alpha): rounding would become of order one at alpha = 50.
+    """
+    a, b = 1.3, -0.3
+    model = ov.committee_machine(
+        1, 1, activation=ov.quadratic, teacher_activation=ov.polynomial([a, 0.0, b]), eta=eta, gradient_flow=True
+    )
+    start = ov.State.from_overlaps(model, Q=[[u * T]], R=[[np.sqrt(u) * T]], T=[[T]])
+    rest = (a + 3 * T * b) / (3 * T)
+
+    def exact(alpha):
+        return rest / (1 + (rest / u - 1) * np.exp(-4 * eta * (a + 3 * T * b) * alpha))
+
+    return model, start, exact
+
+
+@pytest.mark.parametrize(("method", "u"), [("DOP853", 0.3), ("DOP853", 0.07), ("structured", 0.3)])
+def test_a_student_along_its_teacher_stays_there_and_its_run_says_that_this_is_unstable(method, u):
+    model, start, exact = saddle(u=u)
+    alpha = np.array([3.7, 20.0, 65.0])
+    with pytest.warns(RuntimeWarning, match="depends on digits that the start does not have"):
+        traj = ov.solve(model, start, alpha, method=method)
+    np.testing.assert_allclose(traj.Q[:, 0, 0] / 0.8, exact(alpha), rtol=1e-6)  # rtol 1e-8, and what steps add up
+    assert len(traj) == 3 and not traj.success
+    assert traj.eps_floor[0] < 1e-5 * traj.eps_g[0] and traj.eps_floor[-1] > 0.01 * traj.eps_g[-1]
+
+
+def test_a_batch_and_a_custom_solver_do_the_same():
+    model, start, exact = saddle()
+    alpha = [20.0, 50.0]
+    with pytest.warns(RuntimeWarning, match="digits"):
+        alone = ov.solve(model, start, alpha)
+    with pytest.warns(RuntimeWarning):
+        batch = ov.solve_many(model, [start, start], alpha)
+    assert np.array_equal(batch[1].Q, alone.Q) and batch[1].message == alone.message
+    with pytest.warns(RuntimeWarning, match="digits"):
+        other = ov.solve(model, start, alpha, method=scipy.integrate.RK45, rtol=1e-6)
+    np.testing.assert_allclose(other.Q, alone.Q, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_the_way_back_is_short_and_keeps_norms_and_teachers(n):
+    """Overlaps moved by an error are Gram matrices again, changed by no more than a few errors."""
+    rng = np.random.default_rng(n)
+    model = ov.committee_machine(3, 2, eta=0.5, spectrum=SPECTRUM)
+    W, W_star = weights(rng, 3, 2, n, L=3)
+    W[:, 2] = 0.7 * W[:, 0] - 1.4 * W_star[:, 1]
+    start = start_of(model, W, W_star)
+    system, error = System(model, start), 1e-7
+    y = system.pack(start)
+    moved = y + error * rng.uniform(-1, 1, y.size)
+    system.close(moved)
+    cone = Cone(system)
+    assert cone.left() == (np.linalg.eigvalsh(system.S)[0] < 0)
+    near = cone.nearest(moved)
+    plain = model.plain(system.state(near))
+    assert np.all(np.linalg.eigvalsh(plain)[:, 0] > -1e-13)
+    assert np.max(np.abs(near - moved)) < 20 * error
+    np.testing.assert_allclose(*(np.einsum("lkk->lk", system.unpack(x)[0]) for x in (near, moved)), rtol=1e-14)
+    np.testing.assert_allclose(cone.nearest(near), near, rtol=0, atol=1e-13)
+
+
+def test_whose_fields_are_sums_of_others():
+    rng = np.random.default_rng(7)
+    model = ov.committee_machine(3, 2, activation=ov.relu, eta=0.5, v=[0.4, 1.3, 0.4])
+    W, W_star = weights(rng, 3, 2, 12)
+
+    def found(W, W_star):
+        start = start_of(model, W, W_star)
+        return singular(model, start, twins(model, start))
+
+    assert not found(W, W_star)
+    assert found(W[:, [0, 1, 0]] * [[1.0], [1.0], [1.7]], W_star)
+    assert found(np.concatenate([W[:, :2], W_star[:, :1] - 0.3 * W[:, :1]], axis=1), W_star)
+    assert found(*(x[:, :, :4] for x in (W, W_star)))
+    assert found(W[:, [0, 0, 2]], W_star)  # with other second layers they part
+    assert not found(W[:, [0, 1, 0]], W_star)  # equal students stay so
+    assert not found(W * [[1.0], [0.0], [1.0]], W_star)  # a student without weights is no sum
+    assert not found(W, W_star[:, [0, 0]])  # teachers may be what they like
+    assert System(model, start_of(model, W, W_star), keep_equal=True).cone is None
+
+
+def random_start(seed):
+    """A model and a start of some kind that is singular, with generic numbers."""
+    rng = np.random.default_rng(seed)
+    K, M, L = (int(rng.integers(*x)) for x in ((2, 4), (1, 4), (1, 4)))
+    student, teacher = rng.choice([ov.erf, ov.quadratic, ov.linear, ov.relu], 2)
+    v = rng.uniform(0.4, 1.2, K)
+    s, p = rng.uniform(0.3, 2.0, L), rng.dirichlet(np.full(L, 3.0))
+    limit = 2 / (np.sum(v**2) * (s @ p)) / (6 if student is ov.quadratic else 1)
+    model = ov.committee_machine(
+        K, M, activation=student, teacher_activation=teacher, v=v, v_star=rng.normal(size=M), noise=rng.uniform(0, 0.5),
+        spectrum=ov.Spectrum(s, p), eta=limit * rng.uniform(0.1, 3.0), gradient_flow=bool(rng.random() < 0.3),
+    )  # fmt: skip
+    kind = rng.integers(4)
+    W, W_star = weights(rng, K, M, max(1, (K + M) // (2 * L)) if kind == 0 else K + M + 3, L)
+    if kind == 1:
+        W = rng.normal(size=(K, M)) @ W_star
+    elif kind > 1:
+        W[:, 1] = W[:, 0] * (1.0 if kind == 2 else rng.uniform(-2, 2))
+    return model, start_of(model, np.sqrt(p)[:, None, None] * W, np.sqrt(p)[:, None, None] * W_star), 8 / model.eta
+
+
+SAID = (
+    "digits that the start does not have",
+    "the tolerance is not met",
+    "norm zero",
+    "diverge",
+    "blow up",
+    "parallel",
+)
+
+
+def assert_sound(seed, settings):
+    """Methods and tolerances agree to 1e-5 of eps_g, or say why not; none is stopped by what rounding made of zero."""
+    model, start, span = random_start(seed)
+    runs = [ov.solve(model, start, [span / 9, span], method=method, rtol=rtol) for method, rtol in settings]
+    for run in runs:
+        assert run.success or any(x in run.message for x in SAID), (seed, run.message)
+    found = [run for run in runs if run.success]
+    if len(found) > 1:
+        eps_g, floor = np.array([run.eps_g for run in found]), np.max([run.eps_floor for run in found], axis=0)
+        assert np.all(np.ptp(eps_g, axis=0) < 1e-5 * eps_g[0] + 10 * floor), seed
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("seed", range(8))
+def test_singular_starts_are_followed_or_named(seed):
+    assert_sound(seed, [("DOP853", 1e-8), ("DOP853", 1e-10)])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_many_singular_starts_are_followed_or_named(seed):
+    assert_sound(seed, [(method, rtol) for method in METHODS for rtol in (1e-8, 1e-10, 1e-12)][:5])
