@@ -231,7 +231,8 @@ class _Work:
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
         controls = (
-            rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol), first_step, self.blocks,
+            rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol), first_step,
+            self.blocks,
         )  # fmt: skip
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
