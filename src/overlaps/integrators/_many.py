@@ -26,8 +26,8 @@ def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, ta
     ``rates`` (b, 10) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate;
     ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, slack, first step, whether
     blocks are kept); ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.
-    ``records`` (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over blocks, and
-    the account of the error of eps_g.
+    ``records`` (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over
+    blocks, and the account of the error of eps_g.
     ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
     """
     rtol, atol, max_step, growth, kinks, level, slack, first, blocks = controls
