@@ -192,6 +192,47 @@ print(np.ptp(Q, axis=0).max(), *Q[0].ravel())
     np.testing.assert_allclose(Q, exact, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+@pytest.mark.parametrize("happens", ["a fork", "Ctrl-C"])
+def test_compilation_survives(happens, cold):
+    """A process that is forked while a thread compiles; a key that is pressed while the main thread does."""
+    code = f"""
+import os, signal, time, warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)
+warnings.simplefilter("ignore")  # of forks with threads; of what was interrupted
+def curve():
+    return ov.solve(*two(ov.linear), (0, 3.0))
+def later(act):
+    while not compiling.watch.depth:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    act()
+if {happens!r} == "a fork":
+    thread = threading.Thread(target=curve)
+    thread.start()
+    pids = []
+    later(lambda: pids.append(os.fork()))
+    if pids == [0]:
+        os._exit(0 if curve().success else 1)
+    thread.join()
+    assert os.waitpid(pids[0], 0)[1] == 0
+else:
+    threading.Thread(target=later, args=(lambda: os.kill(os.getpid(), signal.SIGINT),)).start()
+    try:
+        print(curve().success)
+    except KeyboardInterrupt:
+        print(False)
+print(*curve().Q[-1].ravel())
+"""
+    found = words(code, **cold | {"OVERLAPS_JIT": "always"})
+    if happens == "Ctrl-C":
+        assert found.pop(0) == "False"
+    exact = [float(x) for x in words("print(*ov.solve(*two(ov.linear), (0, 3.0)).Q[-1].ravel())")]
+    np.testing.assert_allclose([float(x) for x in found], exact, rtol=0, atol=1e-13)
+
+
 # Every public function that integrates, in threads that begin at once as the first thing in a process.  Each group is a
 # process; what its functions compile, or read from the disk, they do not share.
 GROUPS = {
