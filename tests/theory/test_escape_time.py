@@ -56,6 +56,54 @@ def test_kappa_of_quadratic_networks():
     assert np.isclose(law.kappa, selection.kappa / selection.amplitude**2, rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_law_on_a_power_law_at_every_size():
+    """Against SGD at N = 1000: 400 runs, mean 98.7(1.1), deciles 75.4 and 127.3.
+
+    And against the equations from random starts at N = 10^4, 10^6: 123(19), 165(20), of few draws. The symmetric path
+    takes 550 growth times to come to rest, by when rounding has broken its symmetry: the law once was that of noise.
+    """
+    model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=4))
+    for N, mean, error in ((1000, 98.7, 1.1), (10**4, 123, 4), (10**6, 165, 4)):
+        law = ov.theory.escape(model, "random", N, 0.00878691, points=64)
+        assert law.modes == 1 and np.isclose(law.rate, 0.0670517, rtol=1e-5) and abs(law.mean - mean) < 2 * error
+        if N == 1000:
+            assert np.all(np.abs(law.quantile([0.1, 0.25, 0.5, 0.75, 0.9]) - [75.4, 82.8, 95.7, 108.7, 127.3]) < 2.5)
+    # an eigenspace in two parts is the same eigenspace
+    s, p = model.spectrum.s, model.spectrum.p
+    parts = ov.Spectrum(np.append(s, s[0]), np.append(p * [0.3, 1, 1, 1], 0.7 * p[0]))
+    split = ov.theory.escape(
+        ov.committee_machine(2, 2, eta=0.5, spectrum=parts), "random", 10**6, 0.00878691, points=64
+    )
+    assert np.isclose(split.kappa, law.kappa, rtol=1e-5) and np.isclose(split.mean, law.mean, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "K, N, modes, rate, mean, error, deciles",
+    [
+        (3, 1000, 4, 0.0205263, 235.4, 2.3, [190.8, 226.6, 284.8]),
+        (3, 10000, 4, 0.0205263, 298.5, 2.3, [251.1, 290.3, 347.2]),
+        (4, 1000, 9, 0.0139852, 277.1, 1.6, [239.2, 274.3, 315.7]),
+    ],
+)
+def test_law_of_several_modes(K, N, modes, rate, mean, error, deciles):
+    """Against 400 runs of SGD: mean, and 10, 50 and 90 %, whose errors are about twice that of the mean."""
+    law = ov.theory.escape(ov.committee_machine(K, K, eta=0.5), "random", N, points=256)
+    assert law.modes == modes and np.isclose(law.rate, rate, rtol=1e-5) and law.level == law.plateau / 2
+    own = law.std / 32
+    assert abs(law.mean - mean) < 2 * np.hypot(error, own)
+    assert np.all(np.abs(law.quantile([0.1, 0.5, 0.9]) - deciles) < [5 * error, 4 * error, 8 * error])
+
+
+@pytest.mark.slow
+def test_a_trajectory_escapes_from_its_first_record():
+    model = erf()
+    start = ov.State.from_overlaps(model, **OFF)
+    law, own = ov.theory.escape(model, start, 700, points=64), ov.solve(model, start, [0.0, 1.0]).escape(700, points=64)
+    assert law == own and law.level == law.plateau / 2
+
+
 def test_refusals():
     model = erf()
     start = symmetric(model)
@@ -71,8 +119,6 @@ def test_refusals():
     with pytest.raises(ValueError, match="ends on no plateau.*smaller eta"):
         fast = ov.quadratic_network(2, 1, eta=0.5)  # diverges
         ov.theory.escape(fast, "random", 1000, 0.1, points=64)
-    with pytest.raises(ValueError, match="established for one"):
-        ov.theory.escape(ov.committee_machine(3, 3, eta=0.5), "random", 1000, 0.01, points=64)
 
 
 OFF = dict(Q=[[1.02, 0.01], [0.01, 0.97]], R=[[0.03, -0.01], [-0.02, 0.01]], T=np.eye(2))

@@ -305,7 +305,7 @@ def schedule_gradient(
     if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
         warnings.warn(
             "schedule_gradient: the overlaps diverge under this schedule, where the value has no derivative; value and "
-            f"gradient are nan. Try lower factors, or a smaller eta than {model.eta:g}.",
+            f"gradient are nan. Try lower factors, or a smaller eta than {control.model.eta:g}.",
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
     return value, gradient / control.model.eta

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
+from .._base.record import Record
 from .._base.types import Floats
 from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
@@ -160,6 +161,31 @@ class Trajectory(Solved, _Blocks):
         """State at record ``i``."""
         i = check.index("i", i, len(self))
         return self._state(self.alpha[i], self, i)
+
+    def escape(self, N: int, level: float | None = None, **options: Any) -> Any:
+        """Law of the time at which SGD at input dimension N leaves the plateau, from this curve's first record on.
+
+        See :func:`overlaps.theory.escape_time.escape`; times count from that record.
+
+        Parameters
+        ----------
+        N : int
+            Input dimension.
+        level : float, optional
+            eps_g to fall below; half of the plateau by default.
+        **options
+            ``points``, ``rng``.
+
+        Returns
+        -------
+        EscapeLaw
+
+        Raises
+        ------
+        ValueError
+            As :func:`overlaps.theory.escape_time.escape`.
+        """
+        return Record.kinds["EscapeLaw"].of(self, N, level, **options)
 
     def plateaus(self) -> "list[Plateau]":
         r"""Plateaus on which this curve waits, in the order of time.

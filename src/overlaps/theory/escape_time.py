@@ -1,7 +1,7 @@
 r"""When SGD at finite N leaves a plateau: the law of a random time.
 
 The noise of the whole transient counts once, as an extra variance of the growing part of the start: in law SGD leaves
-like the equations of N -> infinity do, from a start that is moved along one direction.
+like the equations of N -> infinity do, from a start that is moved along as many directions as modes grow.
 """
 
 import warnings
@@ -10,33 +10,38 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicSpline
-from scipy.linalg import eig
+from scipy.linalg import expm, schur, solve_continuous_lyapunov
 from scipy.special import ndtri
+from scipy.stats import qmc
 
 from .._base import check
 from .._base.record import Record
 from .._base.types import Rng
 from ..finite_size.expansion import Coefficients, checked_size, start_covariance
-from ..finite_size.noise import Rule, degree
+from ..finite_size.noise import Rule
 from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
-from ..gaussian.two_point import QUADRATIC
 from ..models.model import Model
 from ..models.state import State
 from ..solve import solve
+from ..solve_many import solve_many
 from ..stability.fixed_points import fixed_point
 
 __all__ = ["EscapeLaw", "escape"]
 
-SAME = 1e-6  # relative difference of growth rates that are one
-REST = 1e-5  # largest velocity near the plateau, relative to overlaps and eta; later rounding breaks symmetries
+FLAT = 1e-6  # rate, relative to the fastest, of a mode that does not grow; and part of a rate that oscillates
+REST = 1e-5  # largest velocity near the plateau, relative to overlaps and eta, at which the path is there
+SETTLED = 1e-6  # relative change of the plateau that Newton's method finds, from one doubling to the next
+NEAR = 0.2  # eps_g of the path, relative to the plateau's, up to which it is where Newton's method says
 DOUBLINGS = 14  # of the time in which a plateau is looked for
+LENGTH = 20  # growth times of the path: with more, rounding breaks its symmetry; laws of 8 and of 40 agree to 1e-6
 TABLE = 25  # values of ln |x| at which the equations are solved
 LINEAR = 1e-6  # x, relative to the largest, below which the time is a logarithm
 DRAWS = 2**12  # midpoints of the law of x
-SEVERAL = 2**8  # points of it where several modes grow
+SEVERAL = 2**10  # points of it where several modes grow
+WINDOW, GRID = 3, 64  # growth times for which all draws are followed at once, and times of eps_g, linear in ln eps_g
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,7 +53,7 @@ class EscapeLaw(Record):
     N, level : int, float
         Input dimension, and the error that is waited for.
     rate, modes : float, int
-        Growth rate on the plateau, and how many modes have it.
+        Largest growth rate on the plateau, and how many modes grow.
     kappa : float
         Variance that the noise of the transient adds to the growing part of the start, in units of that of random
         weights.
@@ -80,6 +85,11 @@ class EscapeLaw(Record):
         """Quantiles at levels ``q`` in [0, 1]."""
         return np.quantile(self.times, check.array("q", q, (...,)))
 
+    @classmethod
+    def of(cls, trajectory, N, level=None, **options):
+        """The law for the first record of a trajectory; see :func:`escape`."""
+        return escape(trajectory.model, trajectory[0], N, level, **options)
+
     def __repr__(self):
         return (
             f"EscapeLaw(N={self.N}, level={self.level:g}, {self.modes} modes, rate={self.rate:.6g}, "
@@ -88,17 +98,25 @@ class EscapeLaw(Record):
 
 
 def escape(
-    model: Model, start: State, N: int, level: float, *, student_scale: float = 1.0, points: int = 2**14, rng: Rng = 0
+    model: Model,
+    start: State | str,
+    N: int,
+    level: float | None = None,
+    *,
+    student_scale: float = 1.0,
+    points: int = 2**14,
+    rng: Rng = 0,
 ) -> "EscapeLaw":
     r"""Law of the time at which eps_g of SGD at input dimension N falls below a level beneath the plateau.
 
     .. math:: T_{\rm SGD} = T_{\rm ODE}\big({\rm start} + e_0\zeta/\sqrt N\big) \ \text{in law}, \quad
        \zeta \sim N(0, \kappa), \qquad
-       \kappa = \int_0^\infty e^{-2\lambda\alpha} G D G^T d\alpha, \quad \dot G = -G(J - \lambda), \quad
-       e_0 = G_0^T(G_0G_0^T)^{-1}
+       \kappa = \int_0^\infty e^{-\Lambda\alpha} G D G^T e^{-\Lambda^T\alpha} d\alpha, \quad
+       \dot G = \Lambda G - GJ, \quad e_0 = \Sigma_0G_0^T(G_0\Sigma_0G_0^T)^{-1}
 
-    along the path of the start averaged over the symmetries of the students, which ends on the plateau; lambda is the
-    growth rate there, and G its left eigenvectors carried back.
+    along the path of the start averaged over the symmetries of the students, which ends on the plateau. There G spans
+    the left invariant subspace of all growing modes, :math:`GJ = \Lambda G`, and is carried back; Sigma_0/N is the
+    covariance of random weights, along which the start is moved. Random starts add :math:`G_0\Sigma_0G_0^T` to kappa.
 
     Parameters
     ----------
@@ -108,8 +126,8 @@ def escape(
         Random weights of students (of variance student_scale^2) and teachers; or overlaps met exactly by all runs.
     N : int
         Input dimension.
-    level : float
-        eps_g to fall below, under that of the plateau.
+    level : float, optional
+        eps_g to fall below, under that of the plateau; half of it by default.
     student_scale : float
         Standard deviation of random student weights.
     points, rng : int, int or numpy.random.Generator
@@ -124,14 +142,16 @@ def escape(
     ------
     ValueError
         Models that :func:`overlaps.fluctuations` refuses; no plateau on the symmetric path, no growing mode there
-        ("nothing to escape from"), or several that are not those of quadratic networks, for which no law is
-        established; a level above the plateau; a level that is never reached, with the eps_g that is.
+        ("nothing to escape from"), or modes that oscillate; a level above the plateau; a level that is never reached,
+        with the eps_g that is.
 
     Notes
     -----
     Asymptotic, with errors of order ln N/sqrt(N) relative to 1/lambda: against runs of random starts the mean comes out
     late by .07 to .09 of 1/lambda at N = 200 and 1000 (the equations alone: .2). From a symmetric start the equations
-    never escape, SGD does. Derived here.
+    never escape, SGD does. Where several modes grow the time depends on the direction of zeta among them: the law is
+    that of 1024 quasi-random draws, with an error of the mean of about std/32. Modes slower than 1e-6 of the fastest
+    eigenvalue are flat, not growing. Derived here.
 
     Examples
     --------
@@ -143,7 +163,8 @@ def escape(
     """
     check.needs(model, "theory.escape")
     N = checked_size(model, N)
-    level, scale = check.number("level", level, above=0), check.number("student_scale", student_scale, least=0)
+    level = None if level is None else check.number("level", level, above=0)
+    scale = check.number("student_scale", student_scale, least=0)
     points, rng = check.count("points", points, least=64), check.generator(rng)
     if isinstance(start, str):
         check.choice("start", start, ("random",), "Or a State.")
@@ -154,31 +175,33 @@ def escape(
     drawn = _random_mean(model, scale)
     base = drawn if isinstance(start, str) else replace(start, alpha=0.0)
     reference = _symmetric(model, base)
-    end, plateau = _plateau(model, reference)
-    error = float(generalisation_error(model, plateau.S[None], plateau.v[None])[0])
+    plateau = _plateau(model, reference)
+    error = _error(model, plateau)
+    level = error / 2 if level is None else level
     if level >= error:
         raise ValueError(f"level = {level:g}; expected below the error of the plateau, {error:.6g}.")
     unknowns = Unknowns(model, reference, False)
     pack = unknowns.system.pack
-    rate, left = _growing(model, unknowns, pack(plateau))
-    modes = len(left)
-    G0, kappa = _noise(model, reference, unknowns, end, rate, left, points, rng, pack(plateau))
-    c0 = G0 @ start_covariance(Unknowns(model, drawn, False)) @ G0.T
+    rates, left = _growing(unknowns, pack(plateau))
+    modes, rate = len(left), float(np.linalg.eigvals(rates).real.max())
+    end = LENGTH / rate
+    G0, kappa = _noise(model, reference, unknowns, end, rates, left, Rule.of(model, points, rng))
+    Sigma = start_covariance(Unknowns(model, drawn if scale else _random_mean(model, 1.0), False))
+    c0 = G0 @ Sigma @ G0.T
     variance, shift = (c0 + kappa, np.zeros(modes)) if isinstance(start, str) else (
         kappa, G0 @ (pack(base) - pack(reference))
     )  # fmt: skip
-    e0 = G0.T @ np.linalg.inv(G0 @ G0.T)
-    times = _Times(model, base, unknowns, e0, shift, level, rate, end)
+    # of all changes with this growing part the likeliest among random weights: others may be overlaps of no vectors
+    e0 = Sigma @ G0.T @ np.linalg.inv(c0)
+    times = _Times(model, base, unknowns, e0, shift, level, rate, N)
     root = np.linalg.cholesky(variance / N)
     if modes == 1:
         z = ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
         found = times.of_one(shift[0] + root[0, 0] * z)
     else:
-        from scipy.stats import qmc
-
         z = ndtri(qmc.Sobol(modes, seed=rng).random(SEVERAL))
-        found = np.array([times(shift + root @ x) for x in z])
-    unit = float(np.trace(kappa) / np.trace(c0)) if np.trace(c0) > 0 else np.inf
+        found = times(shift + z @ root.T)
+    unit = float(np.trace(kappa) / np.trace(c0))
     return EscapeLaw(N, level, rate, modes, unit, error, np.sort(found))
 
 
@@ -193,75 +216,101 @@ def _symmetric(model, state):
     """The state averaged over permutations of the students, and over their signs where g is even."""
     if np.ptp(state.v) > 1e-12 * np.max(np.abs(state.v)):
         raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
-    K, q = model.K, state.q
+    q, r = _averaged(model, state.q, state.r)
+    return replace(state, q=q, r=r, alpha=0.0)
+
+
+def _averaged(model, q, r):
+    """Overlaps q (L, K, K), r (L, K, M) averaged over the symmetries of the students."""
+    K, one = model.K, np.eye(model.K)
     diagonal = np.einsum("lii->l", q) / K
     apart = (q.sum(axis=(1, 2)) - K * diagonal) / max(K * (K - 1), 1)
-    r = np.broadcast_to(state.r.mean(axis=1, keepdims=True), state.r.shape)
+    r = np.broadcast_to(r.mean(axis=1, keepdims=True), r.shape)
     x = np.linspace(0.1, 3.0, 8)
     if np.allclose(model.activation.g(x), model.activation.g(-x)):
         apart, r = 0 * apart, np.zeros_like(r)
-    one = np.eye(K)
-    return replace(state, q=diagonal[:, None, None] * one + apart[:, None, None] * (1 - one), r=r, alpha=0.0)
+    return diagonal[:, None, None] * one + apart[:, None, None] * (1 - one), r
 
 
 def _plateau(model, reference):
-    """When the symmetric path has come to rest, and the plateau, polished in the overlaps that move."""
-    unknowns = Unknowns(model, reference, False)
-    length, state = 1.0 / model.eta, reference
+    """The fixed point that the symmetric path ends on.
+
+    Newton's method finds it long before the path is at rest, by when rounding would have broken the symmetry: it is the
+    one found from two doublings of the time in a row, and near.
+    """
+    unknowns, state, length, before = Unknowns(model, reference, False), reference, 1.0 / model.eta, None
+    pack, begin = unknowns.system.pack, 0.0
     for _ in range(DOUBLINGS):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # what it says becomes an error
-            path = solve(model, reference, [length])
-        if not path.success:
-            raise ValueError(f"the symmetric path ends on no plateau: {path.message}")
-        state = path[0]
-        y = unknowns.system.pack(state)
-        if np.max(np.abs(unknowns.system.rhs(0.0, y))) < REST * model.eta * np.max(np.abs(y)):
-            found = fixed_point(model, replace(_symmetric(model, state), alpha=0.0))
-            if not found.converged:
-                raise ValueError(f"the symmetric path comes to rest at no fixed point: {found.message}")
-            return length, found.state
+            warnings.simplefilter("ignore", RuntimeWarning)  # what it says becomes an error, or asks for more time
+            path = solve(model, state, [length - begin])
+            if not path.success:
+                raise ValueError(f"the symmetric path ends on no plateau: {path.message}")
+            begin, state = length, _symmetric(model, path[0])
+            found = fixed_point(model, state)
+        y = pack(state)
+        rest = np.max(np.abs(unknowns.system.rhs(0.0, y))) < REST * model.eta * np.max(np.abs(y))
+        if rest and not found.converged:
+            raise ValueError(f"the symmetric path comes to rest at no fixed point: {found.message}")
+        here, there = _error(model, state), _error(model, found.state) if found.converged else np.nan
+        if abs(here - there) <= NEAR * there:
+            y = pack(found.state)
+            if rest or (before is not None and np.max(np.abs(y - before)) < SETTLED * np.max(np.abs(y))):
+                return found.state
+            before = y
+        else:
+            before = None
         length *= 2
     raise ValueError(
         f"the symmetric path does not come to rest before alpha = {length:g}: no plateau that SGD would have to leave."
     )
 
 
-def _growing(model, unknowns, y):
-    """Growth rate on the plateau, and the left eigenvectors (n_u, n) of its modes."""
-    values, left, right = eig(jacobian(unknowns.system, y), left=True)
-    rate = float(values.real.max())
-    if rate <= SAME * np.max(np.abs(values)):
+def _error(model, state):
+    return float(generalisation_error(model, state.S[None], state.v[None])[0])
+
+
+def _growing(unknowns, y):
+    """What grows on the plateau: Lambda (n_u, n_u), and W (n_u, n) with W J = Lambda W.
+
+    Invariant subspaces by ordered Schur forms: eigenvectors of equal rates come out of ``eig`` as good as dependent.
+    """
+    J = jacobian(unknowns.system, y)
+    values = np.linalg.eigvals(J)
+    least = FLAT * np.max(np.abs(values))
+    growing = values[values.real > least]
+    if not growing.size:
         raise ValueError("no mode grows on the plateau that the symmetric path ends on: nothing to escape from.")
-    if np.max(np.abs(values.imag[values.real > rate * (1 - SAME)])) > SAME * rate:
+    if np.max(np.abs(growing.imag)) > FLAT * growing.real.max():
         raise ValueError("the growing modes of the plateau oscillate; no law of the escape is known.")
-    chosen = values.real > rate * (1 - SAME)
-    growing = int(np.sum(values.real > SAME * np.max(np.abs(values))))
-    several = model.activation.code == QUADRATIC and degree(model.teacher_activation) == 2
-    if growing > 1 and not several:
-        raise ValueError(
-            f"{growing} modes grow on the plateau; the law of the escape is established for one, and for quadratic "
-            "networks. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
-        )
-    L, E = left[:, chosen].real, right[:, chosen].real
-    return rate, np.linalg.solve(E.T @ L, L.T)
+
+    def subspace(matrix):
+        _, Z, n = schur(matrix, output="real", sort=lambda real, imaginary=0.0: np.real(real) > least)
+        return Z[:, :n]
+
+    V, U = subspace(J), subspace(J.T)
+    W = np.linalg.solve(U.T @ V, U.T)
+    return W @ J @ V, W
 
 
-def _noise(model, reference, unknowns, end, rate, left, points, rng, y_plateau):
+def _noise(model, reference, unknowns, end, rates, left, rule):
     """G (n_u, n) at the start, and kappa (n_u, n_u)."""
     path = solve(model, reference, [0.0, end])
-    terms = Coefficients(unknowns, Path(path, unknowns.packing.pack), Rule.of(model, points, rng))
+
+    def pack(q, r, v):  # rounding that has grown is taken off: it is no part of the path
+        return unknowns.packing.pack(*_averaged(model, q, r), v)
+
+    terms = Coefficients(unknowns, Path(path, pack), rule)
     modes, n = left.shape
 
     def velocity(alpha, x):
         G = x[: modes * n].reshape(modes, n)
         J, D, _ = terms(np.array([alpha]))
-        return np.concatenate([
-            (-G @ (J[0] - rate * np.eye(n))).ravel(), (-np.exp(-2 * rate * alpha) * G @ D[0] @ G.T).ravel()
-        ])  # fmt: skip
+        decayed = expm(-alpha * rates) @ G
+        return np.concatenate([(rates @ G - G @ J[0]).ravel(), (-decayed @ D[0] @ decayed.T).ravel()])
 
-    last = terms(np.array([end]))[1][0]
-    tail = left @ last @ left.T * np.exp(-2 * rate * end) / (2 * rate)
+    last = expm(-end * rates) @ left
+    tail = solve_continuous_lyapunov(rates, last @ terms(np.array([end]))[1][0] @ last.T)
     run = solve_ivp(velocity, (end, 0.0), np.concatenate([left.ravel(), tail.ravel()]), rtol=1e-8, atol=1e-10)
     G, kappa = np.split(run.y[:, -1], [modes * n])
     kappa = kappa.reshape(modes, modes)
@@ -271,23 +320,35 @@ def _noise(model, reference, unknowns, end, rate, left, points, rng, y_plateau):
 class _Times:
     """T_ODE at starts with the growing part x."""
 
-    def __init__(self, model, base, unknowns, e0, shift, level, rate, end):
+    def __init__(self, model, base, unknowns, e0, shift, level, rate, N):
         self.model, self.base, self.e0, self.shift = model, base, e0, shift
-        self.system, self.level, self.rate, self.end = unknowns.system, level, rate, end
+        self.rtol = float(np.clip(1e-4 / np.sqrt(N), 1e-12, 1e-6))  # of what is of order 1/sqrt(N) and grows
+        self.system, self.level, self.rate = unknowns.system, level, rate
 
     def __call__(self, x):
-        """The time from the start with growing part x (n_u,)."""
-        y = self.system.pack(self.base) + self.e0 @ (x - self.shift)
-        size = float(np.linalg.norm(self.e0 @ x)) + 1e-300
-        length = self.end + (30 + max(0.0, -np.log(size))) / self.rate
-        start = replace(self.system.state(y), v=self.base.v)
-        traj = solve(self.model, start, [0.0, length], stop=self.level)
-        if traj.eps_g[-1] > self.level * (1 + 1e-6):
-            raise ValueError(
-                f"level = {self.level:g} is not reached: eps_g is {traj.eps_g[-1]:.6g} at alpha = {length:.6g}. "
-                "Expected a higher level, or less noise."
-            )
-        return traj.alpha[-1]
+        """Times from the starts with growing parts x (n, n_u)."""
+        y = self.system.pack(self.base) + (x - self.shift) @ self.e0.T
+        states = [replace(self.system.state(row), v=self.base.v) for row in y]
+        size = float(np.min(np.linalg.norm(x @ self.e0.T, axis=1))) + 1e-300
+        windows = int(2 * LENGTH + max(0.0, -np.log(size))) // WINDOW + 1
+        found, waiting = np.full(len(x), np.nan), np.arange(len(x))
+        for window in range(windows):  # what has left is not followed any further
+            grid = np.linspace(window, window + 1, GRID + 1) * WINDOW / self.rate
+            batch = solve_many(self.model, states, grid, rtol=self.rtol)
+            errors = np.log(batch.eps_g)
+            below = errors < np.log(self.level)
+            gone = below.any(axis=1)
+            i = np.maximum(np.argmax(below, axis=1), 1)[gone]
+            before, after = errors[gone, i - 1], errors[gone, i]
+            share = np.clip((before - np.log(self.level)) / (before - after), 0.0, 1.0)
+            found[waiting[gone]] = grid[i - 1] + share * (grid[i] - grid[i - 1])
+            waiting, states = waiting[~gone], [batch[int(j)][-1] for j in np.flatnonzero(~gone)]
+            if not waiting.size:
+                return found
+        raise ValueError(
+            f"level = {self.level:g} is not reached: eps_g is {np.exp(errors[~gone, -1]).max():.6g} at alpha = "
+            f"{grid[-1]:.6g}. Expected a higher level, or less noise."
+        )
 
     def of_one(self, x):
         """Times at many growing parts x (m,) of one mode, from a table on both sides of zero."""
@@ -299,7 +360,7 @@ class _Times:
             large = np.max(np.abs(x[side]))
             least = max(np.min(np.abs(x[side])), LINEAR * large)
             grid = np.linspace(np.log(least), np.log(large), TABLE)
-            table = CubicSpline(grid, [self(np.array([sign * size])) for size in np.exp(grid).tolist()])
+            table = CubicSpline(grid, self(sign * np.exp(grid)[:, None]))
             u = np.log(np.abs(x[side]))
             found[side] = table(np.maximum(u, grid[0])) + np.maximum(grid[0] - u, 0.0) / self.rate
         return found
