@@ -146,3 +146,13 @@ def test_bad_input():
         bounds_over_rate(ov.relu, np.sin)
     with pytest.raises(ValueError, match="noise = -1"):
         bounds_over_rate(np.tanh, np.sin, noise=-1)
+
+
+def test_bounds_scale_with_the_argument_of_the_student():
+    """Rows times a, and a student of x / a: the same features, and the same price of their means at finite d."""
+    found = []
+    for a in (1.0, 1.6):
+        student = lambda x, a=a: np.tanh(x / a)  # noqa: E731
+        model = SpikedRandomFeatures(student, np.sin, r=1.3 * a, c=1.19 * a**2, gamma=0.8, beta=0.7)
+        found.append(model.bounds(30))
+    assert_allclose(found[1], found[0], rtol=1e-8)
