@@ -776,3 +776,31 @@ def test_an_eigenspace_without_variance_holds_no_newton_step():
     point = ov.fixed_point(model, guess)
     assert point.converged
     assert np.array_equal(point.state.q[0], guess.q[0]) and not point.state.r[0].any()
+
+
+@pytest.mark.parametrize("activation", [ov.leaky_relu(0.3), ov.leaky_relu(-0.5), ov.absolute], ids=str)
+def test_states_of_any_scale_have_the_derivatives_of_kinked_units(activation):
+    """Units of degree one without noise: weights of any scale have the same rates."""
+    rng, K, M = np.random.default_rng(3), 2, 2
+    model = ov.committee_machine(K, M, activation=activation, eta=0.37, v=[0.8, -0.6], v_star=[0.7, 1.3])
+    for _ in range(10):
+        X = rng.normal(size=(K + M, 6)) / np.sqrt(6)
+        rates = []
+        for scale in (1.0, 0.21, 0.013):
+            S = scale**2 * X @ X.T
+            state = ov.State.from_overlaps(model, Q=S[:K, :K], R=S[:K, K:], T=S[K:, K:])
+            rates.append(np.sort_complex(ov.linearise(model, state).eigenvalues))
+        np.testing.assert_allclose(rates[1:], [rates[0]] * 2, rtol=0, atol=1e-6 * np.abs(rates[0]).max())
+
+
+def test_a_leak_that_vanishes_leaves_relu():
+    """Differences of one closed form against the derivatives of another."""
+    rng, K, M = np.random.default_rng(4), 3, 2
+    for _ in range(5):
+        X, found = 0.3 * rng.normal(size=(K + M, 7)), []
+        S = X @ X.T / 7
+        for g in (ov.relu, ov.leaky_relu(1e-9)):
+            model = ov.committee_machine(K, M, activation=g, eta=0.37, v=[0.8, -0.6, 1.2], noise=0.2)
+            state = ov.State.from_overlaps(model, Q=S[:K, :K], R=S[:K, K:], T=S[K:, K:])
+            found.append(np.sort_complex(ov.linearise(model, state).eigenvalues))
+        np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-6 * np.abs(found[0]).max())

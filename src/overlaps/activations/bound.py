@@ -26,6 +26,7 @@ ALIGNED = 1e-6  # sine of the angle between a kinked student and another unit be
 NEARLY = 1e-5  # the same for Newton's iteration, which is served by the derivatives of a state nearby
 STEP = 2e-3  # of finite differences, for closures in closed form without derivatives
 STEP_NUMERIC = 2e-2  # the same for closures by quadrature
+SMALLEST, SHORTEST = 1e-6, 1e-3  # least variance, and least distance from coplanar fields, that a step follows
 AGREEMENT = 1e-5  # of finite differences with two steps, relative; worse is refused
 ROUGH = 1e-4  # step where a few digits serve: closures by quadrature have an error of about 1e-8
 SIXTH_ORDER = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
@@ -151,12 +152,16 @@ class Bound:
         """Differences of sixth order; a second step size tells whether they can be trusted."""
         step = STEP_NUMERIC if self.by_quadrature else STEP
         values, unknowns = self.arrays(S, w), self._unknowns(w)
+        room = self._room(S)
         changes, coarse = (
-            central_differences(self.arrays, S, w, unknowns, (h, h), SIXTH_ORDER) for h in (step, 2 * step)
+            central_differences(self.arrays, S, w, unknowns, (h * room, h), SIXTH_ORDER) for h in (step, 2 * step)
         )
         # what rounding of terms of the closure's natural size makes of a difference: no fault where it vanishes
-        rounding = np.finfo(float).eps * max(self.rule.eta, self.rule.eta_v) * np.max(np.abs(w)) ** 2 / step
-        for fine_u, coarse_u in zip(zip(*changes, strict=True), zip(*coarse, strict=True), strict=True):
+        natural = np.finfo(float).eps * max(self.rule.eta, self.rule.eta_v) * np.max(np.abs(w)) ** 2 / step
+        for (i, j), fine_u, coarse_u in zip(
+            unknowns, zip(*changes, strict=True), zip(*coarse, strict=True), strict=True
+        ):
+            rounding = natural if j is None else natural / room[i, j]
             error = max(np.max(np.abs(a - b), initial=0.0) for a, b in zip(fine_u, coarse_u, strict=True))
             size = max(np.max(np.abs(x), initial=0.0) for x in (*fine_u, *values[:2]))
             if not error <= AGREEMENT * size + rounding:
@@ -167,6 +172,14 @@ class Bound:
                     "there."
                 )
         return changes
+
+    def _room(self, S):
+        """Size (n, n) of a step of S: that of S_ij, and for kinked units of how far the fields are from coplanar."""
+        if not self.kinked or self.by_quadrature:
+            return np.ones_like(S)
+        norms = np.sqrt(np.maximum(np.diag(S), SMALLEST * np.max(np.diag(S))))
+        size = np.outer(norms, norms)
+        return size * np.clip(np.linalg.eigvalsh(S / size)[0], SHORTEST, 1.0)
 
     def _unknowns(self, w):
         """Indices (i, j) of the arguments S_ij, i <= j, in their order, then (k, None) for v_k."""
@@ -259,7 +272,7 @@ def central_differences(evaluate, S, w, unknowns, steps, stencil):
     """Derivatives (d, ...) of the arrays ``evaluate(S, w)`` along S_ij, or w_i where j is None; steps of S and of w."""
     changes = []
     for i, j in unknowns:
-        h, terms = steps[j is None], []
+        h, terms = steps[1] if j is None else np.broadcast_to(steps[0], S.shape)[i, j], []
         for distance, coefficient in stencil:
             for sign in (1, -1):
                 Sh, wh = S.copy(), w.copy()
