@@ -179,11 +179,11 @@ FAULTS = {
         "flow/test_cone.py::test_a_student_along_its_teacher_stays_there_and_its_run_says_that_this_is_unstable",
     ),
     "average_over_equal_students": Fault(
-        "flow/twins.py", "return self.P @ A @ self.P, self.P @ B", "return A, self.P @ B",
+        "models/twins.py", "return self.P @ A @ self.P, self.P @ B", "return A, self.P @ B",
         "flow/test_twins.py::test_equal_students_learn_as_one",
     ),
     "readouts_of_opposite_students": Fault(
-        "flow/twins.py", "v[..., i] * self.sign_v", "v[..., i] * self.sign",
+        "models/twins.py", "v[..., i] * self.sign_v", "v[..., i] * self.sign",
         "flow/test_twins.py::test_equal_students_learn_as_one",
     ),
     # inputs in classes

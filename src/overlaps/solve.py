@@ -15,7 +15,7 @@ from .models.model import Model
 from .models.schedule import Schedule
 from .models.state import State
 from .models.times import output_times
-from .results.staged import StagedTrajectory, staged
+from .results.staged import StagedTrajectory, shown
 from .results.trajectory import SummedTrajectory, Trajectory
 
 __all__ = ["solve"]
@@ -183,19 +183,21 @@ def solve(
     check.flag("blocks", blocks)
     controls = {"method": method, "rtol": rtol, "atol": atol, "stop": stop, "late": late, "blocks": blocks, **options}
     controls["progress"], certify = progress, check.flag("certify", certify)
-    if not isinstance(model, Stages):
-        traj = _solved(model, start, alpha, schedule, controls)
-        traj = _certified(traj, start, options) if certify else traj
-    else:
+    legs: Any = [(model, start, alpha, schedule)]
+    parts: list[Any] = []
+    if isinstance(model, Stages):
         for name, value, plain in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
             if value is not plain:
                 raise ValueError(f"{name} = {check.shown(value)} with Stages; expected {plain}, or a stage at a time.")
         times, every_step = output_times(alpha, check.state(start).alpha)
-        parts: list[Trajectory] = []
         wanted = None if every_step else np.ravel(alpha)
-        for leg in model.in_turn(start, times, wanted, schedule, parts):
-            parts.append(_solved(*leg, controls))
-        traj = staged(model, parts, wanted)
+        legs = model.in_turn(start, times, wanted, schedule, parts)
+    for leg in legs:
+        parts.append(_solved(*leg, controls))
+    if isinstance(model, Stages):
+        traj = StagedTrajectory(model=model, alpha=shown(parts, wanted), parts=tuple(parts))
+    else:
+        traj = _certified(parts[0], start, options) if certify else parts[0]
     if not traj.success:
         warnings.warn(traj.message + see("integration", "When it does not end well"), RuntimeWarning, stacklevel=2)
     return traj

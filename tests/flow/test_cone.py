@@ -7,7 +7,7 @@ import scipy.integrate
 import overlaps as ov
 from overlaps.flow.cone import Cone, singular
 from overlaps.flow.system import System
-from overlaps.flow.twins import twins
+from overlaps.models.twins import twins
 
 SPECTRUM = ov.Spectrum([2.1, 0.9, 0.3], [0.2, 0.5, 0.3])
 METHODS = ["DOP853", "structured"]
@@ -105,7 +105,7 @@ def test_whose_fields_are_sums_of_others():
     assert not found(W[:, [0, 1, 0]], W_star)  # equal students stay so
     assert not found(W * [[1.0], [0.0], [1.0]], W_star)  # a student without weights is no sum
     assert not found(W, W_star[:, [0, 0]])  # teachers may be what they like
-    assert System(model, start_of(model, W, W_star), keep_equal=True).cone is None
+    assert System(model, start_of(model, W, W_star), keep_cone=True).cone is None
 
 
 def random_start(seed):

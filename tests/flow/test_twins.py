@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps.flow.twins import twins
+from overlaps.models.twins import twins
 
 SPECTRUM = ov.Spectrum([2.0, 0.9, 0.3], [0.2, 0.5, 0.3])
 

@@ -10,7 +10,6 @@ from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind
 from .cone import Cone, singular
 from .packing import Packing
-from .twins import twins
 
 
 class System:
@@ -37,19 +36,19 @@ class System:
 
     pace, edge, u, u_v = None, np.inf, 1.0, 1.0
     groups = 1  # of blocks, each with its own A, B, C
-    twins = None  # the equal students of the start that are to stay equal
     cone = None  # to be kept to at every step, where the start is on its boundary
     refusal = ""  # of a factor that is none, met on the way
 
-    def __init__(self, model, start, pace=None, *, keep_equal=False):
-        if keep_equal and (equal := twins(model, start)) is not None:
-            start, self.twins = equal.settled(model, start), equal
-        self.model, self.start, self.pace = model, start, pace
+    def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
+        self.model, self.start, self.pace, self.twins = model, start, pace, twins
         static = model.second_layers
         K, M, L = model.K, static.size, model.spectrum.L
         self.shape = L, K, M  # of static rows: teachers, and the centroids of inputs in classes
         self.packing = Packing(L, K, M, model.trains_v)
         self.s, self.p = weights_of(model)
+        *_, self.decay, self.decay_v, self.second_order = rates(model)
+        self.closure = bind(model)
+        self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
         self.source = blocks_last(model.source(start))
         self.S = np.array(model.seen(start), order="C")
         self.w = np.concatenate([start.v, static])
@@ -57,10 +56,7 @@ class System:
         self.A, self.B, self.C, self.dv = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K)), np.zeros(K)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
         self.eps_g = np.nan  # at the last evaluation
-        *_, self.decay, self.decay_v, self.second_order = rates(model)
-        self.closure = bind(model)
-        self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
-        if keep_equal and singular(model, start, self.twins):
+        if keep_cone and singular(model, start, twins):
             self.cone = Cone(self)
 
     def enter(self, alpha):

@@ -16,6 +16,7 @@ from ..gaussian.two_point import LINEAR
 from ..models.schedule import Pace
 from ..models.start import checked_start
 from ..models.times import output_times
+from ..models.twins import twins
 from .choose import choose_method
 from .methods import check_model, check_options, solver_class
 from .run import LOST, integrate
@@ -37,12 +38,14 @@ def evolve(
     A function given as ``progress`` is told the time after each step. The records come as the fields of a Trajectory.
     """
     start = checked_start(model, start)
+    equal = twins(model, start) if system is None else None
+    start = start if equal is None else equal.settled(model, start)
     times, every_step = output_times(alpha, start.alpha)
     pace = None if schedule is None else Pace(model, schedule)
     largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
-    system = System(model, start, pace, keep_equal=True) if system is None else system
+    system = System(model, start, pace, equal, keep_cone=True) if system is None else system
     rtol, atol, stop = checked_controls(rtol, atol, stop)
-    check_blocks(model, blocks)
+    check_blocks(system.model, blocks)
     if model.C and check.flag("late", late):
         raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
     if check.flag("late", late) and not check.flag("blocks", blocks):
@@ -54,7 +57,7 @@ def evolve(
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
     check_options(solver, options, times[-1] - times[0] or np.inf)
-    check_model(solver, model)
+    check_model(solver, system.model)
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     keep, close, unpack = np.array, system.close, system.unpack
     if not blocks:

@@ -17,10 +17,10 @@ from ..flow import flow_for
 from ..flow.closure import bind, check_domain
 from ..flow.cone import singular
 from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
-from ..flow.twins import twins
 from ..models.schedule import Pace
 from ..models.start import checked_start
 from ..models.times import output_times
+from ..models.twins import twins
 from ._many import march_all, ready_all
 from .burst import pieces
 from .choose import choose_method

@@ -190,8 +190,8 @@ class _Program:
         pieces = [(channel, piece) for channel, piece in pieces if piece.kind != "function"]
         data = [np.concatenate([piece.knots, piece.values]) for _, piece in pieces]
         self.arrays = (
-            np.array([channel for channel, _ in pieces], dtype=np.int64),
-            np.array([CODES[piece.kind] for _, piece in pieces], dtype=np.int64),
+            np.asarray([channel for channel, _ in pieces], dtype=np.int64),
+            np.asarray([CODES[piece.kind] for _, piece in pieces], dtype=np.int64),
             np.cumsum([0, *map(len, data)], dtype=np.int64),
             np.concatenate([*data, []]),
         )
@@ -241,7 +241,7 @@ class Pace:
         self.program = _Program([(NAMES.index(name), f) for name, f in named.items()])
         self.knots = np.unique(np.concatenate([f.knots for f in named.values()] + [[]]))
         self.jumps = np.unique(np.concatenate([f.jumps for f in named.values()] + [[]]))
-        self.batch_jumps = named["batch_size"].jumps if "batch_size" in named else np.array([])
+        self.batch_jumps = named["batch_size"].jumps if "batch_size" in named else np.empty(0)
         self.factors, self.steps = self.program, self.program.steps
 
     def inside(self, begin, end):

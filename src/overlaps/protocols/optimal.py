@@ -19,7 +19,7 @@ from ..models import Stages
 from ..models.model import Model
 from ..models.schedule import Schedule
 from ..models.state import State
-from ..results.staged import StagedTrajectory, staged
+from ..results.staged import StagedTrajectory, shown
 from ..results.trajectory import Trajectory
 from .control import MOST_STEPS, STIFFNESS, Control
 
@@ -279,7 +279,7 @@ def _along(control, schedule):
     parts: list[Any] = []
     for model, start, alpha, paced in control.stages.in_turn(control.start, times, times, schedule, parts):
         parts.append(Trajectory(**vars(evolve(model, start, alpha, schedule=paced))))
-    return staged(control.stages, parts, times)
+    return StagedTrajectory(model=control.stages, alpha=shown(parts, times), parts=tuple(parts))
 
 
 def _result(control, limits, found, constant, tol, maxiter, gap):

@@ -240,8 +240,7 @@ class StagedEnsemble(Statistics, _Staged):
         return self.parts[0].start(run)
 
 
-def staged(stages, parts, wanted):
-    """The record of all stages, of which the times ``wanted`` are shown, or all of them."""
+def shown(parts, wanted):
+    """The times of all stages that are shown: those ``wanted`` that were reached, or all."""
     reached = np.unique(np.concatenate([part.alpha for part in parts]))
-    alpha = reached if wanted is None else reached[np.isin(reached, wanted)]
-    return (StagedEnsemble if parts[0].is_ensemble else StagedTrajectory)(model=stages, alpha=alpha, parts=tuple(parts))
+    return reached if wanted is None else reached[np.isin(reached, wanted)]

@@ -20,7 +20,7 @@ from ..models.start import warn_coarse_step
 from ..models.state import State
 from ..models.times import output_times
 from ..results.ensemble import Ensemble
-from ..results.staged import StagedEnsemble, staged
+from ..results.staged import StagedEnsemble, shown
 from .plan import SIMULATORS, plan_for
 from .rates import check_batches, first_step
 
@@ -260,7 +260,7 @@ def _through(stages, N, alpha, rng, start, schedule, options):
     for leg in stages.in_turn(start, np.r_[time, wanted[wanted > time]], wanted, schedule, parts, land):
         model, start, times, paced = leg
         parts.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=paced, **options))
-    return staged(stages, parts, wanted)
+    return StagedEnsemble(model=stages, alpha=shown(parts, wanted), parts=tuple(parts))
 
 
 def recorded_steps(alpha, N, begin=0.0):
