@@ -193,7 +193,7 @@ def solve(
         wanted = None if every_step else np.ravel(alpha)
         legs = model.in_turn(start, times, wanted, schedule, parts)
     for leg in legs:
-        parts.append(_solved(*leg, controls))
+        parts.append(_solved(*leg, **controls))
     if isinstance(model, Stages):
         traj = StagedTrajectory(model=model, alpha=shown(parts, wanted), parts=tuple(parts))
     else:
@@ -203,7 +203,7 @@ def solve(
     return traj
 
 
-def _solved(model, start, alpha, schedule, controls):
+def _solved(model, start, alpha, schedule, **controls):
     """The solution as a record: of all blocks, or of their sums."""
     found = vars(evolve(model, start, alpha, schedule=schedule, **controls))
     return Trajectory(**found) if controls["blocks"] else SummedTrajectory.of(found)
@@ -221,7 +221,7 @@ def _certified(traj, start, options):
         "blocks": late or traj.model.C > 0,  # whose errors need them
     }
     names = ("Q", "R", "v", "mean_fields") if traj.model.C else ("Q", "R", "v")
-    other = _solved(traj.model, start, traj.alpha, traj.schedule, controls | options)
+    other = _solved(traj.model, start, traj.alpha, traj.schedule, **controls, **options)
     n, error = len(other), {}
     for name in names:
         mine = getattr(traj, name)
