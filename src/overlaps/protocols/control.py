@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._base import check
+from .._base.pages import see
 from .._base.types import Floats
 from ..flow.system import System, fastest_rate, rates
 from ..gaussian.two_point import LINEAR
@@ -305,7 +306,8 @@ def schedule_gradient(
     if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
         warnings.warn(
             "schedule_gradient: the overlaps diverge under this schedule, where the value has no derivative; value and "
-            f"gradient are nan. Try lower factors, or a smaller eta than {control.model.eta:g}.",
+            f"gradient are nan. Try lower factors, or a smaller eta than {control.model.eta:g}."
+            + see("protocols", "The best schedule"),
             RuntimeWarning, stacklevel=2,
         )  # fmt: skip
     return value, gradient / control.model.eta

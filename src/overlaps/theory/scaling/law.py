@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import gamma
 
 from ..._base import check
+from ..._base.pages import see
 from ..._base.record import Record, read_only
 from ..._base.types import ArrayLike, Floats, Numbers
 from ...models.schedule import Schedule
@@ -444,7 +445,7 @@ class Law(Record):
         if np.any(times < begun):
             warnings.warn(
                 f"alpha = {times.min():.3g} lies before the power laws begin, where 2 eta s_1 alpha = 1, at "
-                f"{begun:.3g}: the terms say nothing there. error(alpha) is exact.",
+                f"{begun:.3g}: the terms say nothing there. error(alpha) is exact." + see("scaling_laws", "Four terms"),
                 RuntimeWarning, stacklevel=2,
             )  # fmt: skip
         return four_terms(self, times, self.trained(N_l))
