@@ -36,7 +36,7 @@ class System:
 
     pace, edge, u, u_v = None, np.inf, 1.0, 1.0
     groups = 1  # of blocks, each with its own A, B, C
-    cone = None  # to be kept to at every step, where the start is on its boundary
+    cone: Cone | None = None  # to be kept to at every step, where the start is on its boundary
     refusal = ""  # of a factor that is none, met on the way
 
     def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
