@@ -7,6 +7,9 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.results import plotting
 
+LINE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+START = ov.State.from_overlaps(LINE, Q=[[1.0]], R=[[0.0]], T=[[1.0]])
+
 
 def test_one_call_draws_labelled_axes_and_a_second_one_draws_on_top(results):
     theory, sim = results
@@ -82,7 +85,101 @@ def test_many_curves_share_one_label_for_each_family():
     model = ov.committee_machine(3, 4, eta=0.5)
     axes = ov.solve(model, model.random_start(N=100, rng=1), [0.0, 1.0]).plot()
     labels = [text.get_text() for text in axes[1].get_legend().get_texts()]
-    assert labels == [f"$Q_{{{i}{j}}}$" for i, j in ("11", "12", "13", "22", "23", "33")] + ["$R$"]
+    others, own = [x for x in labels if "others" in x], [x for x in labels if x.startswith("$R_")]
+    assert sorted(others) == ["$Q$, others", "$R$, others"] and len(own) == 3
+    assert set(labels) == {*others, *own, "$Q_{11}$", "$Q_{22}$", "$Q_{33}$"}
+    plt.close("all")
+
+
+def test_each_student_has_a_hue_and_its_own_teacher():
+    """The first student has learned the second teacher, the third the first, the second none: the rest is faint."""
+    model = ov.committee_machine(3, 2, eta=0.2)
+    R = [[0.05, -0.6], [0.02, 0.01], [0.5, 0.3]]
+    start = ov.State.from_overlaps(model, Q=np.diag([0.7, 0.3, 0.9]) + 0.1, R=R, T=[[1.0, 0.2], [0.2, 2.0]])
+    axes = ov.solve(model, start, [0.0, 0.01, 0.02]).plot()
+    lines = {line.get_label(): line for line in axes[1].lines}
+    faint = {label: lines[label].get_alpha() for label in lines if label.startswith("$R_")}
+    assert faint == {"$R_{12}$": 1.0, "$R_{31}$": 1.0} | dict.fromkeys(
+        ["$R_{11}$", "$R_{21}$", "$R_{22}$", "$R_{32}$"], 0.25
+    )
+    hues = [lines[f"$Q_{{{k}{k}}}$"].get_color() for k in (1, 2, 3)]
+    assert len(set(hues)) == 3 and [lines[f"$R_{{{k}{j}}}$"].get_color() for k, j in ("12", "21", "31")] == hues
+    assert all(lines[f"$Q_{{{k}{k}}}$"].get_linestyle() == "--" for k in (1, 2, 3))
+    plt.close("all")
+
+
+def test_partners_are_the_best_assignment_by_hand():
+    """The largest angle alone would give both students the first teacher; lengths of students and teachers cancel."""
+    model = ov.committee_machine(2, 2, eta=0.2)
+    for lengths in ([1.0, 1.0], [3.0, 0.5]):
+        cosines = np.array([[0.6, 0.5], [0.55, 0.1]])  # .25 + .3025 by exchange, .36 + .01 in order
+        w, t = np.array(lengths), np.array([0.4, 2.0])
+        start = ov.State.from_overlaps(model, Q=np.diag(w**2), R=cosines * np.outer(w, t), T=np.diag(t**2))
+        assert plotting._partners(ov.solve(model, start, [0.0])) == {0: 1, 1: 0}
+
+
+def test_many_units_are_summarised():
+    """Above K M = 16: own curves, and the band between the smallest and the largest of the others."""
+    model = ov.committee_machine(6, 4, eta=0.2)
+    traj = ov.solve(model, model.random_start(N=200, rng=3), [0.0, 0.5, 2.0])
+    ax = traj.plot()[1]
+    partners = plotting._partners(traj)
+    assert len(ax.lines) == 6 + 4 and len(set(partners.values())) == 4
+    drawn = [line.get_ydata() for line in ax.lines]
+    wanted = [traj.Q[:, k, k] for k in range(6)] + [traj.R[:, k, partners[k]] for k in range(6) if k in partners]
+    np.testing.assert_array_equal(drawn, wanted)
+    off = traj.Q[:, *np.triu_indices(6, 1)]
+    free = np.full((6, 4), True)
+    free[list(partners), list(partners.values())] = False
+    for band, curves in zip(ax.collections, (off, traj.R[:, free]), strict=True):
+        corners = band.get_paths()[0].vertices
+        for alpha, row in zip(traj.alpha, curves, strict=True):
+            heights = corners[corners[:, 0] == alpha, 1]
+            assert heights.min() == row.min() and heights.max() == row.max()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["$Q$, own", "$Q$, others", "$R$, own", "$R$, others"]
+    plt.close("all")
+
+
+def test_given_axes_are_labelled_and_scaled_and_what_was_set_stays(drawn):
+    theory, sim = drawn
+    decay = ov.solve(LINE, START, np.linspace(0, 20, 50))
+    bare, labelled, limited, used = plt.figure().subplots(1, 4)
+    decay.plot(ax=bare)
+    assert bare.get_xlabel() == plotting.TIME and "generalisation" in bare.get_ylabel() and bare.get_yscale() == "log"
+    assert [text.get_text() for text in bare.get_legend().get_texts()] == ["ODE, N → ∞"]
+    labelled.set(xlabel="time", ylabel="error")
+    labelled.plot([0, 1], [0, 1], label="mine")
+    mine = labelled.legend(title="kept")
+    decay.plot(ax=labelled)
+    assert (labelled.get_xlabel(), labelled.get_ylabel()) == ("time", "error") and labelled.get_legend() is mine
+    assert labelled.get_yscale() == "linear"  # it held a line already
+    limited.set_ylim(0, 2)
+    decay.plot(ax=limited)
+    assert limited.get_yscale() == "linear" and limited.get_ylim() == (0, 2)
+    decay.plot(ax=used, xscale="log")
+    assert used.get_xscale() == "log"
+    with pytest.raises(ValueError, match="xscale = 'symlog'"):
+        decay.plot(xscale="symlog")
+    pair = plt.figure().subplots(1, 2)
+    theory.plot(ax=pair)
+    sim.plot(ax=pair)
+    assert [text.get_text() for text in pair[1].get_legend().get_texts()] == list(curves_of(theory))  # named once
+    assert [text.get_text() for text in pair[0].get_legend().get_texts()] == ["ODE, N → ∞", "SGD, N = 50"]
+    plt.close("all")
+
+
+def test_plateaus_are_marked_on_request():
+    model = ov.committee_machine(2, 2, eta=0.5)
+    traj = ov.solve(model, model.random_start(N=800, rng=1), (0, 250))
+    (plateau,) = traj.plateaus()
+    ax = plt.figure().add_subplot()
+    traj.plot(ax=ax, plateaus=True)
+    np.testing.assert_array_equal(ax.lines[1].get_xydata(), np.transpose([plateau.alpha, [plateau.height] * 2]))
+    assert [(text.get_text(), text.get_fontsize()) for text in ax.texts] == [("1 growing", 7.0)]
+    assert len(ax.get_legend().get_texts()) == 1
+    with pytest.raises(ValueError, match="plateaus = 'yes'"):
+        traj.plot(plateaus="yes")
     plt.close("all")
 
 

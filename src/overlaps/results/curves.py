@@ -57,7 +57,7 @@ class Views(Record):
         ax : matplotlib Axes, or pair of Axes, optional
             Where to draw: a pair for eps_g and overlaps, or one Axes for eps_g only.
         **style
-            Passed to matplotlib, e.g. ``marker="o"``.
+            Passed to matplotlib, e.g. ``marker="o"``; ``plateaus=True`` marks plateaus, ``xscale="log"`` scales alpha.
 
         Returns
         -------

@@ -1,5 +1,6 @@
 """Pictures of results.  The only module that draws; matplotlib is imported at the first plot."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,20 +19,34 @@ __all__ = [
 ]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
+SINGLE = 16  # products K M up to which every overlap is a curve; above, those between units are bands
+NAMED = 4  # faint overlaps of one kind up to which each has its entry in the legend; above, they share one
+OURS = "overlaps"  # mark of a legend that a later call replaces; one without it is the user's
+TIME = r"learning time $\alpha$ = steps / $N$"
+# one for each student, then again: Okabe and Ito (2008), told apart by the colour-blind, their yellow in wine
+HUES = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255"
 
 
-def plot(result, ax=None, **style):
+def plot(result, ax=None, plateaus=False, xscale=None, **style):
     r"""Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.
 
     A trajectory is drawn as lines.  Runs are drawn as markers at their mean, with a band between the 16 % and 84 %
-    quantiles when there are several.
+    quantiles when there are several.  Each student has a hue: full for R with its own teacher, that of the assignment
+    of largest sum of R_kj^2 / (Q_kk T_jj) at the last record, faint for the others; Q_kk is dashed (hollow markers),
+    Q_kj grey.  Above K M = 16 the hues are those of the kinds, and bands reach from the smallest to the largest of
+    the others.
 
     Parameters
     ----------
     result : Trajectory or Ensemble
         What to draw.
     ax : Axes or pair of Axes, optional
-        A new figure by default; a single Axes receives eps_g only.
+        A new figure by default; a single Axes receives eps_g only.  Axes that hold nothing yet are scaled; labels and
+        a legend are given where there are none.
+    plateaus : bool
+        Mark the height of each plateau from its begin to its end, with its number of growing modes.
+    xscale : {"linear", "log"}, optional
+        Scale of alpha; by default logarithmic where most records are early.
     **style
         Passed to matplotlib's ``plot``.
 
@@ -43,7 +58,7 @@ def plot(result, ax=None, **style):
     Raises
     ------
     ValueError
-        ``ax`` is no Axes.
+        ``ax`` is no Axes, or ``xscale`` no scale.
 
     Examples
     --------
@@ -57,29 +72,19 @@ def plot(result, ax=None, **style):
     >>> matplotlib.pyplot.close("all")
     """
     # test: tests/results/test_plotting.py::test_bands_lie_between_their_quantiles
-    from matplotlib import pyplot as plt
-
-    fresh = ax is None
-    if fresh:
-        _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    axes = np.atleast_1d(ax)
-    if not all(hasattr(a, "plot") for a in axes):
-        raise ValueError(f"ax = {ax!r}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
-    label = style.pop("label", None)
+    ax, axes = _panels(ax)
+    marked = result.plateaus() if check.flag("plateaus", plateaus) else []
+    label = style.pop("label", None) or _name(result)
     draw = _draw_runs if result.is_ensemble else _draw_line
-    draw(axes[0], result.alpha, result.eps_g, label=label or _name(result), **style)
+    _axis(axes[0], result.alpha, result.eps_g, r"generalisation error $\epsilon_g$", xscale)
+    draw(axes[0], result.alpha, result.eps_g, label=label, **style)
     if getattr(result, "test_error", None) is not None:
         draw(axes[0], result.alpha, result.test_error, label="error on fresh samples", marker="x", linestyle="none")
-    if fresh:
-        _axis(axes[0], result.alpha, result.eps_g, r"generalisation error $\epsilon_g$")
-    axes[0].legend(frameon=False)
-    if axes.size > 1:
-        # each overlap keeps its colour in every result, so that markers sit on their lines
-        for curve, text, color in _overlaps(result):
-            draw(axes[1], result.alpha, curve, label=text if fresh else None, **style | {"color": color})
-        if fresh:
-            _axis(axes[1], result.alpha, None, "overlaps")
-            axes[1].legend(frameon=False, ncols=2, fontsize="small")
+    for plateau in marked:
+        _mark(axes[0], plateau)
+    _legend(axes[0])
+    for panel in axes[1:]:
+        _draw_overlaps(panel, result, xscale, **style)
     return ax
 
 
@@ -112,26 +117,21 @@ def plot_stages(result, ax=None, **style):
     ['task 1', 'task 2']
     >>> matplotlib.pyplot.close("all")
     """
-    from matplotlib import pyplot as plt
-
-    fresh = ax is None
-    if fresh:
-        _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    axes, draw = np.atleast_1d(ax), _draw_runs if result.is_ensemble else _draw_line
+    ax, axes = _panels(ax)
+    draw = _draw_runs if result.is_ensemble else _draw_line
     errors = np.array([result.error(i) for i in range(len(result.model))])
+    _axis(axes[0], result.alpha, errors, r"generalisation error $\epsilon_g$")
+    named = {line.get_label() for line in axes[0].lines}
     for i, curve in enumerate(errors):
-        draw(
-            axes[0], result.alpha, curve, **{"color": f"C{i % 10}", "label": f"task {i + 1}" if fresh else None} | style
-        )
-    if axes.size > 1:
-        for curve, text, color in _overlaps(result):
-            draw(axes[1], result.alpha, curve, **{"label": text if fresh else None} | style | {"color": color})
-    for a, curve, label in zip(axes, (errors, None), (r"generalisation error $\epsilon_g$", "overlaps"), strict=False):
-        if fresh:
-            _axis(a, result.alpha, curve, label)
-            a.legend(frameon=False, ncols=1 + (curve is None), fontsize="small")
+        text = f"task {i + 1}"
+        look = {"color": HUES[i % len(HUES)], "label": None if text in named else text}
+        draw(axes[0], result.alpha, curve, **look | style)
+    _legend(axes[0])
+    for panel in axes[1:]:
+        _draw_overlaps(panel, result, **style)
+    for panel in axes:
         for switch in result.model.until[:-1]:
-            a.axvline(switch, color="0.7", linewidth=1, zorder=0)
+            panel.axvline(switch, color="0.7", linewidth=1, zorder=0)
     return ax
 
 
@@ -168,17 +168,20 @@ def plot_fluctuations(result, ax=None, band=2.0, **style):
     >>> matplotlib.pyplot.close("all")
     """
     traj, band = result.trajectory, check.number("band", band, above=0)
+    before = 0 if ax is None else len(np.atleast_1d(ax)[0].lines)
     axes = plot(traj, ax=ax, **style)
     names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
     means, stds = (SimpleNamespace(model=traj.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
     first, *others = np.atleast_1d(axes)
-    line = first.get_lines()[-1]
+    line = first.get_lines()[before]
     label = f"mean, ± {band:g} std at N = {result.N}"
     _draw_band(first, traj.alpha, means.eps_g, band * stds.eps_g, line.get_color(), positive=True, label=label)
-    first.legend(frameon=False)
+    _legend(first)
+    single, partners = _single(traj.model), _partners(traj)
     for panel in others:
-        for (mean, _, color), (std, _, _) in zip(_overlaps(means), _overlaps(stds), strict=True):
-            _draw_band(panel, traj.alpha, mean, band * std, color)
+        for mean, std in zip(_overlaps(means, partners), _overlaps(stds, partners), strict=True):
+            if single or mean.own:
+                _draw_band(panel, traj.alpha, mean.curve, band * std.curve, mean.look["color"])
     return axes
 
 
@@ -218,11 +221,10 @@ def schedule(best, ax=None, **style):
     >>> matplotlib.pyplot.close("all")
     """
     ax = _new_axes(ax)
+    _axis(ax, best.trajectory.alpha, None, r"learning rate $\eta$", "linear")
     (line,) = ax.plot(best.trajectory.alpha, best.eta, **{"label": "optimum"} | style)
     ax.axhline(best.constant[0], color=line.get_color(), linestyle="--", linewidth=1, label="best constant")
-    ax.set(xlabel=r"learning time $\alpha$ = steps / $N$", ylabel=r"learning rate $\eta$")
-    ax.legend(frameon=False)
-    ax.grid(alpha=0.25)
+    _legend(ax)
     return ax
 
 
@@ -262,9 +264,9 @@ def plot_batch(batch, ax=None, cmap="viridis", **style):
     curves = np.stack([np.broadcast_to(batch.alpha, batch.eps_g.shape), batch.eps_g], axis=-1)
     style = {"linewidths": 1.0, "alpha": max(0.15, min(1.0, 20 / len(batch)))} | style
     lines = LineCollection(list(curves), array=np.arange(len(batch)), cmap=cmap, **style)
+    _axis(ax, batch.alpha, batch.eps_g, r"generalisation error $\epsilon_g$")
     ax.add_collection(lines)
     ax.autoscale_view()
-    _axis(ax, batch.alpha, batch.eps_g, r"generalisation error $\epsilon_g$")
     return ax
 
 
@@ -307,12 +309,12 @@ def fluctuations(ensembles, ax=None):
     if any(len(e) < 2 for e in ensembles):
         raise ValueError("one run has no variance; every ensemble needs runs >= 2.")
     N = np.array([e.N for e in ensembles])
-    families = [list(_overlaps(e)) for e in ensembles]
+    families = [_overlaps(e, _partners(ensembles[-1])) for e in ensembles]
     relative = np.sqrt(2 / (np.array([len(e) for e in ensembles]) - 1))
     for entries in zip(*families, strict=True):
-        _, label, color = entries[0]
-        scaled = N * np.array([curve[:, -1].var(ddof=1) for curve, _, _ in entries])
-        ax.errorbar(N, scaled, relative * scaled, color=color, label=label, marker="o", markersize=4, capsize=2)
+        scaled = N * np.array([entry.curve[:, -1].var(ddof=1) for entry in entries])
+        look = entries[0].look | {"marker": "o", "markersize": 4, "capsize": 2}
+        ax.errorbar(N, scaled, relative * scaled, label=entries[0].label, **look)
     ax.set(xscale="log", xlabel="input dimension $N$", ylabel=r"$N \times$ variance over runs")
     ax.set_ylim(bottom=0)
     ax.grid(alpha=0.25)
@@ -411,6 +413,7 @@ def eigenvalues(spectrum, ax=None, **style):
             ax.vlines(values[sign], 0, 0.3 * ax.get_ylim()[1], color=color, **style)
         ax.set(xlabel="eigenvalues of the Hessian", ylabel="density", ylim=(0, None))
     else:
+        _axis(ax, spectrum.alpha, None, "eigenvalues of the Hessian")
         for k, band in enumerate(np.moveaxis(spectrum.bulk, 2, 0)):
             line = dict(color="0.75", linewidth=3, label=None if k else "bulk", zorder=0)
             ax.fill_between(spectrum.alpha, band.min(axis=1), band.max(axis=1), **line)
@@ -418,8 +421,7 @@ def eigenvalues(spectrum, ax=None, **style):
             ax.plot(spectrum.alpha, curve, **{"color": "C0", "label": None if i else "outliers"} | style)
             below = np.where(curve < 0, curve, np.nan)
             ax.plot(spectrum.alpha, below, **{"color": "C3"} | style | {"label": "negative" if i == 0 else None})
-        _axis(ax, spectrum.alpha, None, "eigenvalues of the Hessian")
-    ax.legend(frameon=False)
+    _legend(ax)
     return ax
 
 
@@ -439,28 +441,109 @@ def distance(ensemble, theory):
 def _new_axes(ax):
     from matplotlib import pyplot as plt
 
-    return plt.subplots(figsize=(5.5, 4), layout="constrained")[1] if ax is None else ax
+    if ax is None:
+        ax = plt.subplots(figsize=(5.5, 4), layout="constrained")[1]
+        ax.grid(alpha=0.25)
+    return ax
 
 
-def _overlaps(result):
-    """(curve, label, colour) of the overlaps worth a line: Q upper triangle, R, and v when it moves."""
-    from matplotlib import colormaps
+def _panels(ax):
+    """What to return, and the Axes to draw on: those given, or a new pair."""
+    from matplotlib import pyplot as plt
 
-    Q, R = result.Q, result.R
-    K, M = result.model.K, result.model.M
-    shades = {"Q": "Blues", "R": "Oranges", "m": "Purples", "v": "Greens"}
-    means = None if getattr(result, "m", None) is None else result.mean_fields
-    groups = {
-        "Q": [(Q[..., i, j], rf"$Q_{{{i + 1}{j + 1}}}$") for i in range(K) for j in range(i, K)],
-        "R": [(R[..., i, m], rf"$R_{{{i + 1}{m + 1}}}$") for i in range(K) for m in range(M)],
-        "m": [] if means is None else [(x, rf"$m_{{{i + 1}{c + 1}}}$") for i, c, x in _entries(means)],
-        "v": [(result.v[..., i], rf"$v_{{{i + 1}}}$") for i in range(K)] if result.model.trains_v else [],
-    }
-    for name, curves in groups.items():
-        tones = colormaps[shades[name]](np.linspace(0.9, 0.4, len(curves)))
-        many = len(curves) > 8  # one legend entry per family when every entry would be a wall of text
-        for i, ((curve, text), tone) in enumerate(zip(curves, tones, strict=True)):
-            yield curve, (rf"${name}$" if i == 0 else None) if many else text, tone
+    if ax is None:
+        _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+        for panel in ax:
+            panel.grid(alpha=0.25)
+    axes = np.atleast_1d(ax)
+    if not all(hasattr(a, "plot") for a in axes):
+        raise ValueError(f"ax = {ax!r}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
+    return ax, axes
+
+
+@dataclass
+class _Overlap:
+    """One curve: its kind (Q, R, m or v), whether it belongs to one student and its teacher, its label, its look."""
+
+    kind: str
+    own: bool
+    curve: np.ndarray
+    label: str | None
+    look: dict
+
+
+def _partners(result):
+    """Teacher of each student that has one: the assignment of largest sum of R_kj^2 / (Q_kk T_jj) at the last record.
+
+    Runs that start alike may leave a plateau towards different teachers; the sum is their mean.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    T = getattr(result, "parts", [result])[-1].T
+    Q, R = (np.asarray(x)[..., -1, :, :] for x in (result.Q, result.R))
+    norms = np.diagonal(Q, axis1=-2, axis2=-1)[..., :, None] * np.diagonal(T, axis1=-2, axis2=-1)[..., None, :]
+    with np.errstate(all="ignore"):  # students at zero, and runs that diverged, have no angle
+        score = np.nan_to_num(R**2 / norms, posinf=0.0)
+    return dict(zip(*linear_sum_assignment(score.mean(axis=tuple(range(score.ndim - 2))), maximize=True), strict=True))
+
+
+def _overlaps(result, partners=None):
+    """The overlaps worth a curve: Q upper triangle, R, means of classes, and v when it moves."""
+    partners = _partners(result) if partners is None else partners
+    model, Q, R = result.model, result.Q, result.R
+    K, M = model.K, model.M
+    hues = [HUES[k % len(HUES)] for k in range(K)]
+    own, grey = [{"color": hue, "linestyle": "--", "markerfacecolor": "none"} for hue in hues], {"color": "0.65"}
+    found = []
+    for i in range(K):
+        for j in range(i, K):
+            found.append(_Overlap("Q", i == j, Q[..., i, j], rf"$Q_{{{i + 1}{j + 1}}}$", own[i] if i == j else grey))
+    for i in range(K):
+        for m in range(M):
+            mine = bool(partners.get(i) == m)
+            look = {"color": hues[i], "alpha": 1.0 if mine else 0.25}
+            found.append(_Overlap("R", mine, R[..., i, m], rf"$R_{{{i + 1}{m + 1}}}$", look))
+    if getattr(result, "m", None) is not None:
+        for i, c, curve in _entries(result.mean_fields):
+            look = {"color": hues[i], "linestyle": "-."}
+            found.append(_Overlap("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", look))
+    if model.trains_v:
+        looks = [{"color": hue, "linestyle": ":"} for hue in hues]
+        found += [_Overlap("v", True, result.v[..., i], rf"$v_{{{i + 1}}}$", looks[i]) for i in range(K)]
+    return found
+
+
+def _single(model):
+    return model.K * max(model.M, 1) <= SINGLE
+
+
+def _draw_overlaps(ax, result, xscale=None, partners=None, **style):
+    """Draw each overlap, or those between units as bands; name each once, and the many of a kind together."""
+    draw = _draw_runs if result.is_ensemble else _draw_line
+    entries, single = _overlaps(result, partners), _single(result.model)
+    named = {artist.get_label() for artist in [*ax.lines, *ax.collections]}
+    _axis(ax, result.alpha, None, "overlaps", xscale)
+    style = {key: x for key, x in style.items() if key not in ("color", "c", "label")}  # markers sit on their lines
+    for number, kind in enumerate(dict.fromkeys(entry.kind for entry in entries)):
+        alike = [entry for entry in entries if entry.kind == kind]
+        own, others = ([x for x in alike if x.own is mine] for mine in (True, False))
+        shared = len(others) > (1 if kind == "Q" else NAMED)  # the greys cannot be told apart
+        texts = {"own": rf"${kind}$, own" if others else f"${kind}$", "others": rf"${kind}$, others"}
+        for entry in alike if single else own:
+            text = entry.label
+            if not single or (shared and not entry.own):
+                text = texts["own" if entry.own else "others"]
+            look = entry.look if single else entry.look | {"color": HUES[number], "linewidth": 0.8}
+            if result.is_ensemble:  # markers alone
+                look = {key: x for key, x in look.items() if key != "linestyle"}
+            draw(ax, result.alpha, entry.curve, **look | {"label": None if text in named else text} | style)
+            named.add(text)
+        if others and not single:
+            curves = np.array([x.curve.mean(axis=0) if result.is_ensemble else x.curve for x in others])
+            text = None if texts["others"] in named else texts["others"]
+            low, high = curves.min(axis=0), curves.max(axis=0)
+            ax.fill_between(result.alpha, low, high, color=HUES[number], alpha=0.25, linewidth=0, label=text)
+    _legend(ax, ncols=2, fontsize="small", frameon=True, framealpha=0.7, edgecolor="none", handlelength=1.4)
 
 
 def _entries(x):
@@ -468,30 +551,55 @@ def _entries(x):
     return [(i, c, x[..., i, c]) for i in range(x.shape[-2]) for c in range(x.shape[-1])]
 
 
-def _draw_line(ax, alpha, curve, **style):
+def _draw_line(ax, alpha, curve, /, **style):
     ax.plot(alpha, curve, **style)
 
 
-def _draw_runs(ax, alpha, curves, **style):
+def _draw_runs(ax, alpha, curves, /, **style):
     style = {"marker": "o", "markersize": 3.5, "linestyle": "none", "markevery": max(1, len(alpha) // 25)} | style
     (line,) = ax.plot(alpha, curves.mean(axis=0), **style)
     if len(curves) > 1:
         low, high = np.quantile(curves, [0.16, 0.84], axis=0)
-        ax.fill_between(alpha, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+        ax.fill_between(alpha, low, high, color=line.get_color(), alpha=0.2 * style.get("alpha", 1.0), linewidth=0)
 
 
-def _axis(ax, alpha, curve, label):
+def _mark(ax, plateau):
+    """A thin line at the height of a plateau, from its begin to its end, with its number of growing modes."""
+    ax.plot(plateau.alpha, [plateau.height] * 2, color="0.3", linewidth=0.8)
+    text = "rates unknown" if plateau.growing < 0 else f"{plateau.growing} growing"
+    place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 7, "color": "0.3"}
+    ax.annotate(text, (plateau.alpha[0], plateau.height), **place)
+
+
+def _axis(ax, alpha, curve, label, xscale=None):
+    """Scale axes that hold nothing yet and that nobody has scaled; label those without labels."""
+    xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
     positive = alpha[alpha > 0]
     # several decades of recorded times, most of them early: the solver's own steps or a logspace
-    if positive.size > 2 and positive[-1] / np.median(positive) > LOG_RANGE:
-        ax.set_xscale("log")
+    early = positive.size > 2 and positive[-1] / np.median(positive) > LOG_RANGE
+    if xscale or (early and _free(ax, "x")):
+        ax.set_xscale(xscale or "log")
     if curve is not None:
         visible = curve[curve > 0]
-        if visible.size and visible.max() / visible.min() > LOG_RANGE:
+        if visible.size and visible.max() / visible.min() > LOG_RANGE and _free(ax, "y"):
             ax.set_yscale("log")
-    ax.set_xlabel(r"learning time $\alpha$ = steps / $N$")
-    ax.set_ylabel(label)
-    ax.grid(alpha=0.25)
+    if not ax.get_xlabel():
+        ax.set_xlabel(TIME)
+    if not ax.get_ylabel():
+        ax.set_ylabel(label)
+
+
+def _free(ax, name):
+    """Whether an axis is as matplotlib made it: linear, without limits, and nothing drawn along it."""
+    drawn = any(x.has_data() for x in getattr(ax, f"get_shared_{name}_axes")().get_siblings(ax))
+    return not drawn and getattr(ax, f"get_{name}scale")() == "linear" and getattr(ax, f"get_autoscale{name}_on")()
+
+
+def _legend(ax, **style):
+    """The legend of what is drawn by now, in place of an earlier one of ours."""
+    old = ax.get_legend()
+    if (old is None or old.get_gid() == OURS) and ax.get_legend_handles_labels()[1]:
+        ax.legend(**{"frameon": False} | style).set_gid(OURS)
 
 
 def _name(result):
