@@ -560,7 +560,7 @@ def _draw_runs(ax, alpha, curves, /, **style):
     (line,) = ax.plot(alpha, curves.mean(axis=0), **style)
     if len(curves) > 1:
         low, high = np.quantile(curves, [0.16, 0.84], axis=0)
-        ax.fill_between(alpha, low, high, color=line.get_color(), alpha=0.2 * style.get("alpha", 1.0), linewidth=0)
+        ax.fill_between(alpha, low, high, color=line.get_color(), alpha=0.2 * (line.get_alpha() or 1), linewidth=0)
 
 
 def _mark(ax, plateau):
