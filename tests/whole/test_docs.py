@@ -27,7 +27,7 @@ POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2
 PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
-    "activations.classification", "models.twins", "integrators.evolve",
+    "activations.classification", "models.twins", "gaussian.iterated", "integrators.evolve",
     "results.descriptions", "simulators.classes", "simulators.direct", "simulators.rates",
     "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
     "theory.linear.data_set", "theory.linear.optimal",

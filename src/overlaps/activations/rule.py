@@ -306,7 +306,7 @@ class RuleClosure(Bound):
         if self._spent is not None:
             self._spent += 1
         eps_g = self._at(self.parameters, S, w, A, B, C, dv)
-        self.asymmetric = len(A) > 1 and not np.allclose(A, A.T, rtol=0, atol=ASYMMETRY * np.max(np.abs(A)))
+        self.asymmetric = bool(np.max(np.abs(A - A.T)) > ASYMMETRY * np.max(np.abs(A)))
         return eps_g
 
     def _at(self, parameters, S, w, A, B, C, dv):
