@@ -167,8 +167,8 @@ def link_papers(app, what, name, obj, options, lines):
 
 
 def link_papers_on_pages(app, docname, source):
-    """Pages and scripts of the gallery: the same."""
-    markdown = str(app.env.doc2path(docname)).endswith(".md")
+    """Pages and lectures, in Markdown, and scripts of the gallery: the same."""
+    markdown = not str(app.env.doc2path(docname)).endswith(".rst")
     link = r"[arXiv:\1](https://arxiv.org/abs/\1)" if markdown else r"`arXiv:\1 <https://arxiv.org/abs/\1>`__"
     source[0] = ARXIV.sub(link, source[0])
 

@@ -55,7 +55,7 @@ def learn(C, f, student, rng):
         runs = ov.simulate(
             model, N=N, alpha=ALPHA, rng=rng, runs=RUNS, weights=(W, W_star), samples=ov.covariates.rows(X, C)
         )
-    theory = ov.solve(model, start(W=W, W_star=W_star), runs.alpha)
+    theory = ov.solve(*start(W=W, W_star=W_star), runs.alpha)
     nu = C @ W_star.T
     return theory, runs, np.mean(nu**4, axis=0) / np.mean(nu**2, axis=0) ** 2
 

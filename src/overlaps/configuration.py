@@ -17,13 +17,13 @@ import numpy as np
 import overlaps as ov
 from overlaps._base import check
 from overlaps._base.version import versions
+from overlaps.activations.library import named
 
 __all__ = ["read", "run"]
 
 MODELS = {f.__name__: f for f in (ov.committee_machine, ov.quadratic_network, ov.hidden_manifold)}
 SPECTRA = {f.__name__: f for f in (ov.isotropic, ov.power_law)}
 STARTS = ("random", "overlaps", "blocks", "limit")
-ACTIVATIONS = {name: getattr(ov, name) for name in ("erf", "relu", "tanh", "linear", "quadratic", "absolute")}
 PARAMETRIC: dict[str, Any] = {"leaky_relu": ov.leaky_relu, "polynomial": ov.polynomial}
 TABLES = ("model", "spectrum", "schedule", "start", "solve", "simulate", "output")
 MOST = 10**7  # output times of one run
@@ -192,12 +192,8 @@ def _activation(role, value):
     """By name, "erf"; with a parameter as a table, { leaky_relu = 0.1 }."""
     if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in PARAMETRIC:
         return PARAMETRIC[name](value[name])
-    if isinstance(value, str) and value in ACTIVATIONS:
-        return ACTIVATIONS[value]
-    raise ValueError(
-        f"{role} = {check.shown(value)}; expected one of {', '.join(map(repr, ACTIVATIONS))}, {{ leaky_relu = 0.1 }} "
-        "or { polynomial = [0, 0, 1] }. For a function of your own, write a script."
-    )
+    in_a_file = "in a file { leaky_relu = 0.1 } or { polynomial = [0, 0, 1] }; a function of your own takes a script"
+    return named(role, value, in_a_file)
 
 
 def _start(model, given):

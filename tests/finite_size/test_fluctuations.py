@@ -246,6 +246,18 @@ def _square(fluct, name):
     return found.reshape(len(found), size, size)
 
 
+def test_the_table_holds_equations_means_and_deviations():
+    pytest.importorskip("pandas")
+    model, start = quadratic()
+    found = ov.fluctuations(ov.solve(model, start, [0, 0.5, 2]), N=70)
+    table = found.to_pandas()
+    assert len(table) == 3 and table.eps_g.tolist() == found.trajectory.eps_g.tolist()
+    for name, values in (("mean", found.mean), ("std", found.std)):
+        np.testing.assert_array_equal(table[f"eps_g_{name}"], values("eps_g"))
+        np.testing.assert_array_equal(table[f"Q_12_{name}"], values("Q")[:, 1, 0])
+        np.testing.assert_array_equal(table[f"R_21_{name}"], values("R")[:, 1, 0])
+
+
 def test_the_plot_shows_means_and_bands():
     model, start = linear()
     fluct = ov.fluctuations(ov.solve(model, start, (0.0, 4.0)), 100)

@@ -30,7 +30,8 @@ def test_golden_numbers():
     """Three inputs and two latents, integrated by a program that shares nothing with this one."""
     model, start = small()
     np.testing.assert_allclose(model.spectrum.s, [1.3668072311, 1.0143066305, 0.6188861384], rtol=0, atol=1e-10)
-    state = start(**SMALL)
+    same, state = start(**SMALL)
+    assert same is model
     np.testing.assert_allclose(state.tau.sum(0), [[0.1583, 0.0462], [0.0462, 0.1458]], rtol=1e-12)
     np.testing.assert_allclose(state.T, [[0.589, 0.09], [0.09, 0.4635]], rtol=1e-12)
     traj = ov.solve(model, state, [0, 1, 10], rtol=1e-11)
@@ -45,11 +46,8 @@ def test_the_hidden_manifold_is_a_case(rng, N, D, moments):
     Omega, Phi = second_moments("relu", weights["F"], moments, 1.3)
     options = {x: getattr(limit, x) for x in ("eta", "eta_v", "v", "v_star")}
     model, start = ov.gaussian_covariates(Omega, Phi, 1.3**2 * np.eye(D), 2, 2, **options)
-    state = start(W=weights["W"], W_star=weights["W_star"])
-    one, other = (
-        ov.solve(*pair, [0, 1, 10], rtol=1e-11)
-        for pair in (limit.realisation(**weights, moments=moments), (model, state))
-    )
+    pairs = limit.realisation(**weights, moments=moments), start(W=weights["W"], W_star=weights["W_star"])
+    one, other = (ov.solve(*pair, [0, 1, 10], rtol=1e-11) for pair in pairs)
     for name in ("Q", "R", "T", "v", "eps_g"):
         np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=0, atol=1e-9)
 
@@ -60,7 +58,7 @@ def test_a_teacher_that_sees_the_inputs_is_a_committee_machine(rng):
     committee = ov.committee_machine(2, 3, eta=0.3, noise=0.1, spectrum=ov.Spectrum.from_covariance(Sigma))
     model, start = ov.gaussian_covariates(Sigma, Sigma, Sigma, 2, 3, eta=0.3, noise=0.1)
     W, W_star = rng.standard_normal((2, 20)), rng.standard_normal((3, 20))
-    here, there = start(W=W, W_star=W_star), ov.State.from_weights(committee, W=W, W_star=W_star)
+    (_, here), there = start(W=W, W_star=W_star), ov.State.from_weights(committee, W=W, W_star=W_star)
     for name in ("q", "r", "tau", "T"):
         np.testing.assert_allclose(getattr(here, name), getattr(there, name), rtol=0, atol=1e-12)
     assert model.spectrum.s[-1] == 0 and not here.r[-1].any() and not here.tau[-1].any()

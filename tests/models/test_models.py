@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps import configuration
 from overlaps.models.state import block_overlaps
 from overlaps.simulators.direct import weights_with_overlaps
 
@@ -24,6 +25,27 @@ def test_defaults_and_conventions():
     np.testing.assert_allclose(quadratic.v_star, 1 / 2)
     assert dataclasses.replace(soft, eta=0.1).eta == 0.1
     assert ov.committee_machine(1, 1, eta=1, weight_decay=0.2).weight_decay == (0.2, 0.2)
+
+
+@pytest.mark.parametrize("name", ["erf", "relu", "tanh", "linear", "quadratic", "absolute"])
+def test_activations_go_by_name_everywhere(name, tmp_path):
+    g = getattr(ov, name)
+    both = dict(activation=name, teacher_activation=name)
+    (tmp_path / "run.toml").write_text(
+        f'[model]\nK = 2\nM = 3\neta = 0.4\nactivation = "{name}"\n[solve]\nalpha = [0.0, 1.0]'
+    )
+    models = [
+        ov.committee_machine(2, 3, eta=0.4, activation=name),
+        ov.committee_machine(2, 3, eta=0.4, teacher_activation=name),
+        ov.quadratic_network(2, 3, eta=0.4, teacher_activation=name),
+        ov.hidden_manifold(2, 3, features="sign", ratio=0.5, nodes=3, eta=0.2, **both),
+        ov.gaussian_mixture(2, weights=[0.4, 0.6], labels=[1, -1], means=np.eye(2, 8), eta=0.1, activation=name),
+        dataclasses.replace(ov.committee_machine(2, 3, eta=0.4), **both),
+        configuration.read(tmp_path / "run.toml")["model"],
+    ]
+    assert all(model.teacher_activation is g for model in models)
+    assert [model.activation is g for model in models] == [True, name == "erf", name == "quadratic", *[True] * 4]
+    assert models[0] == ov.committee_machine(2, 3, eta=0.4, activation=g) == models[-1]
 
 
 def test_records_print_compare_and_pickle():
@@ -183,7 +205,7 @@ BAD_MODELS = [
     (dict(v_star=[1.0, 2.0, 3.0]), "v_star has shape"),
     (dict(normalised=True, v=[1.0, 1.0]), "normalised"),
     (dict(activation=np.tanh), "activation"),
-    (dict(teacher_activation="erf"), "teacher_activation"),
+    (dict(teacher_activation="elu"), r"teacher_activation = 'elu'; expected one of 'erf', .*from_function\(g, dg\)"),
     (dict(spectrum=[1.0, 2.0]), "spectrum"),
 ]
 

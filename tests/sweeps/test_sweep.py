@@ -659,6 +659,32 @@ def test_sweep_of_numbers_to_xarray():
     assert data.g.values.tolist() == ["relu", "quadratic"]
 
 
+def test_tables_carry_the_parameters_of_each_point():
+    pytest.importorskip("pandas")
+    table = ov.sweep(
+        lambda x, name: {"n": x * len(name), "half": x / 2}, {"x": [3, 5], "name": ["a", "bb"]}
+    ).to_pandas()
+    assert list(table.columns) == ["x", "name", "n", "half"] and table.n.tolist() == [3, 6, 5, 10]
+    with pytest.warns(RuntimeWarning):
+        table = ov.sweep(fails_at_2, {"x": [1, 2, 3]}).to_pandas()
+    np.testing.assert_array_equal(table.value, [10, np.nan, 30])
+    assert table.x.tolist() == [1, 2, 3] and table.error.tolist() == ["", "ZeroDivisionError: x is two", ""]
+
+    def solved(eta, runs):
+        model = ov.committee_machine(2, 1, eta=eta)
+        return ov.simulate(model, N=30, alpha=[0, 1, 2], rng=1, runs=runs)
+
+    result = ov.sweep(solved, {"eta": [0.3, 0.7], "runs": [2, 3]})
+    table = result.to_pandas()
+    assert len(table) == 2 * (2 + 3) * 3
+    row = table[(table.eta == 0.7) & (table.runs == 3) & (table.run == 2) & (table.alpha == 1)]
+    assert row.R_21.item() == result[1, 1].R[2, 1, 1, 0]
+    with pytest.raises(ValueError, match=r"value at \{'x': 2\} is list; expected numbers.*to_xarray"):
+        ov.sweep(lambda x: [x, x], {"x": [2, 3]}).to_pandas()
+    with pytest.raises(ValueError, match=r"\['n'\] are parameters of the grid and columns"):
+        ov.sweep(lambda n: {"n": n}, {"n": [2, 3]}).to_pandas()
+
+
 def test_sweep_of_trajectories_to_xarray():
     grid = {"eta": ETAS, "beta": [0.5, 1.0]}
 

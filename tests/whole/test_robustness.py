@@ -201,7 +201,7 @@ TABLE = [
     ("v ragged", lambda: machine(v=[[1], [1, 2]]), V, ["v = [[1], [1, 2]]", "real numbers"]),
     ("v_star complex", lambda: machine(v_star=np.array([1j, 1.0])), V, ["v_star", "not an array of real numbers"]),
     ("normalised twice", lambda: machine(normalised=True, v=[1.0, 1.0]), V, ["normalised=True", "left out"]),
-    ("activation by name", lambda: machine(activation="erf"), V, ["activation = 'erf'", "ov.erf"]),
+    ("activation that is not here", lambda: machine(activation="elu"), V, ["activation = 'elu'", "'erf'", "'tanh'"]),
     ("activation of NumPy", lambda: machine(activation=np.tanh), V, ["activation", "from_function"]),
     ("eigenvalues for a spectrum", lambda: machine(spectrum=[1.0]), V, ["spectrum = [1.0]", "ov.isotropic()"]),
     ("a variant that is none", lambda: dataclasses.replace(MODEL, eta=-1.0), V, ["eta = -1.0", "> 0"]),

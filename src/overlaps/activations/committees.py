@@ -11,7 +11,7 @@ from ..gaussian.two_point import slope, value
 from . import _rule
 from .activation import Activation
 from .bound import CLOSURE
-from .library import erf
+from .library import erf, named
 from .rule import Rule
 
 __all__ = [
@@ -21,7 +21,9 @@ __all__ = [
 TINY = 1e-100  # second layer in place of 0: rows of the closure are divided by it, and its square is a number
 
 
-def feedback_alignment(b: ArrayLike, v_star: ArrayLike, *, activation: Activation = erf, noise: float = 0.0) -> Rule:
+def feedback_alignment(
+    b: ArrayLike, v_star: ArrayLike, *, activation: Activation | str = erf, noise: float = 0.0
+) -> Rule:
     r"""Direct feedback alignment: errors come back through fixed weights b; theta is the second layer.
 
     .. math:: F_k = -b_k\,g'(\lambda_k)\Delta, \qquad G_k = -g(\lambda_k)\Delta, \qquad
@@ -31,7 +33,7 @@ def feedback_alignment(b: ArrayLike, v_star: ArrayLike, *, activation: Activatio
     ----------
     b, v_star : array_like, shape (K,), (M,)
         Feedback weights, and the teacher's second layer.
-    activation : Activation
+    activation : Activation or str
         g of students and teachers: erf, relu, linear or quadratic.
     noise : float
         Standard deviation sigma of the label noise.
@@ -65,7 +67,7 @@ def feedback_alignment(b: ArrayLike, v_star: ArrayLike, *, activation: Activatio
     array([ 0.397, -0.164])
     """
     b, v_star = check.array("b", b, ("K",)), check.array("v_star", v_star, ("M",))
-    check.kind("activation", activation, Activation, "ov.erf")
+    activation = named("activation", activation)
     sigma = check.number("noise", noise, least=0)
     forms, code, K, M = activation.closed_forms, activation.code, len(b), len(v_star)
     if forms is None or code < 0:

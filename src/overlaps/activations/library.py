@@ -177,3 +177,15 @@ tanh = Activation(
         error=1.0035436933314434e-05,
     ),
 )
+
+NAMED = {"erf": erf, "relu": relu, "tanh": tanh, "linear": linear, "quadratic": quadratic, "absolute": absolute}
+
+
+def named(role, value, example="or ov.Activation.from_function(g, dg)"):
+    """An activation: itself, or by the name that it has here."""
+    if isinstance(value, str) and value in NAMED:
+        return NAMED[value]
+    if not isinstance(value, Activation):
+        names = ", ".join(map(repr, NAMED))
+        raise ValueError(f"{role} = {check.shown(value)}; expected one of {names}, ov.leaky_relu(0.1), {example}.")
+    return value

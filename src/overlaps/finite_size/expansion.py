@@ -98,6 +98,12 @@ class Fluctuations(Record):
         """The same at another N, without new integrals; raises ``ValueError`` for an N that does not fit the model."""
         return _warned(replace(self, N=checked_size(self.model, N)))
 
+    def to_pandas(self) -> Any:
+        """One row for each record; see :func:`overlaps.results.labelled.frame_of_fluctuations`."""
+        from ..results.labelled import frame_of_fluctuations
+
+        return frame_of_fluctuations(self)
+
     def plot(self, ax: Any = None, band: float = 2.0, **style: Any) -> Any:
         """Draw the equations as lines, means dashed, and a ``band`` of so many standard deviations to each side.
 

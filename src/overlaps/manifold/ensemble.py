@@ -103,8 +103,7 @@ class CovariatesEnsemble(Runs):
         """
         W, W_star = self.weights(run)
         model: Any = self.model
-        found = model.start(W=W, W_star=W_star, nodes=nodes)
-        return (model, found) if nodes is None else found
+        return model.start(W=W, W_star=W_star, nodes=nodes)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

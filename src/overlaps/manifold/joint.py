@@ -47,8 +47,8 @@ class GaussianCovariates(Model):
 
     def start(
         self, *, W: ArrayLike, W_star: ArrayLike, v: ArrayLike | None = None, nodes: int | None = None
-    ) -> "State | tuple[GaussianCovariates, State]":
-        r"""State of explicit weights, or with ``nodes`` the pair (model, state) of a compressed spectrum.
+    ) -> "tuple[GaussianCovariates, State]":
+        r"""Pair of this model and the state of explicit weights, ``ov.solve(*model.start(W=W, W_star=W_star), alpha)``.
 
         .. math:: q^l = \frac{W P_l W^T}{N}, \quad r^l = \frac{W P_l \Phi W_*^T}{\sqrt{N D}}, \quad
                   \tau^l = \frac{W_* \Phi^T P_l \Phi W_*^T}{D}, \quad T = \frac{W_* \Psi W_*^T}{D}
@@ -66,7 +66,9 @@ class GaussianCovariates(Model):
 
         Returns
         -------
-        State, or (GaussianCovariates, State)
+        model : GaussianCovariates
+            This one, or with a compressed spectrum.
+        state : State
             Exact overlaps of these weights.
 
         Raises
@@ -78,7 +80,8 @@ class GaussianCovariates(Model):
         --------
         >>> import numpy as np, overlaps as ov
         >>> model, start = ov.gaussian_covariates(np.eye(3), 0.5 * np.eye(3), np.eye(3), 1, 1, eta=0.1)
-        >>> start(W=[[1, 0, 0]], W_star=[[1, 1, 1]]).R.round(6)
+        >>> same, state = start(W=[[1, 0, 0]], W_star=[[1, 1, 1]])
+        >>> state.R.round(6)
         array([[0.166667]])
         """
         N, D = self.Phi.shape
@@ -92,7 +95,7 @@ class GaussianCovariates(Model):
         _, _, q, r, tau = on_modes(s, self.spectrum.basis, 0.0, W, W_star @ self.Phi.T * np.sqrt(N / D))
         v = self.v if v is None else check.array("v", v, (self.K,))
         state = State(q=q, r=r, tau=tau, T=W_star @ self.Psi @ W_star.T / D, v=v).on(self)
-        return state if nodes is None else compress(self, state, nodes)  # type: ignore[return-value]
+        return (self, state) if nodes is None else compress(self, state, nodes)  # type: ignore[return-value]
 
     def random_start(
         self,
@@ -120,7 +123,7 @@ class GaussianCovariates(Model):
         check.choice("students", students, ("random",), "start(W=...) fixes the students.")
         W, W_star = drawn_weights(self, N, check.generator(rng), student_scale)
         warn_coarse_step(self, N)
-        return self.start(W=W, W_star=W_star)  # type: ignore[return-value]
+        return self.start(W=W, W_star=W_star)[1]
 
 
 def gaussian_covariates(
@@ -162,7 +165,8 @@ def gaussian_covariates(
     model : GaussianCovariates
         A Model, for ``solve``, ``simulate``, ``compress`` and all others.
     start : callable
-        ``start(W=, W_star=, v=None, nodes=None)`` is the state of explicit weights, :meth:`GaussianCovariates.start`.
+        ``start(W=, W_star=, v=None, nodes=None)`` is the pair (model, state) of explicit weights, for ``solve``;
+        :meth:`GaussianCovariates.start`.
 
     Raises
     ------
@@ -174,7 +178,7 @@ def gaussian_covariates(
     >>> import numpy as np, overlaps as ov
     >>> Omega, Phi, Psi = [[1.2, 0.3], [0.3, 0.8]], [[0.5], [0.2]], [[1.0]]
     >>> model, start = ov.gaussian_covariates(Omega, Phi, Psi, 1, 1, eta=0.2)
-    >>> ov.solve(model, start(W=[[1.0, 0.5]], W_star=[[1.0]]), [0, 10]).eps_g.round(4)
+    >>> ov.solve(*start(W=[[1.0, 0.5]], W_star=[[1.0]]), [0, 10]).eps_g.round(4)
     array([0.177 , 0.1549])
     """
     for name in ("spectrum", "drift"):

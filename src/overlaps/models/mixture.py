@@ -257,8 +257,8 @@ def gaussian_mixture(
     gram: ArrayLike | None = None,
     spectrum: Spectrum | None = None,
     ratios: ArrayLike | None = None,
-    activation: Activation = erf,
-    teacher_activation: Activation | None = None,
+    activation: Activation | str = erf,
+    teacher_activation: Activation | str | None = None,
     v: ArrayLike | None = None,
     v_star: ArrayLike | None = None,
     eta: float,
@@ -296,7 +296,7 @@ def gaussian_mixture(
         Eigenvalues s_l of the covariance within classes; isotropic by default.
     ratios : array_like, shape (C, L) or (C, 1)
         Variances of the classes relative to the spectrum, rho_cl; one by default.
-    activation, teacher_activation : Activation
+    activation, teacher_activation : Activation or str
         ``erf``, ``linear``, ``quadratic``, ``relu``, ``leaky_relu(slope)`` or ``absolute``, in any pair. Smooth
         functions without closed forms, as ``tanh``, where K + M <= 4: by quadrature, a few milliseconds for each class
         and evaluation.
@@ -343,8 +343,8 @@ def gaussian_mixture(
             f"got {'neither' if gram is None else 'both'}; expected either means= or gram=, their overlaps."
         )
     return GaussianMixture(
-        activation=activation,
-        teacher_activation=activation if teacher_activation is None else teacher_activation,
+        activation=activation,  # type: ignore[arg-type]  # an Activation once it is looked up
+        teacher_activation=activation if teacher_activation is None else teacher_activation,  # type: ignore[arg-type]
         spectrum=isotropic() if spectrum is None else spectrum,
         v=check.array("v", np.ones(K) if v is None else v, (K,)),
         v_star=check.array("v_star", np.ones(M) if v_star is None else v_star, (M,)),

@@ -11,7 +11,7 @@ from .._base.types import ArrayLike, Floats, Rng
 from ..activations.activation import Activation
 from ..activations.binding import NONE as NO_CLASSES
 from ..activations.classes import Classes
-from ..activations.library import erf, quadratic
+from ..activations.library import erf, named, quadratic
 from .spectrum import Spectrum, isotropic
 from .start import random_start
 from .state import State, gram
@@ -45,8 +45,7 @@ class Model(Record):
     drift: float = 0.0
 
     def __post_init__(self):
-        for name in ("activation", "teacher_activation"):
-            check.kind(name, getattr(self, name), Activation, "ov.erf, ov.relu, or ov.Activation.from_function(g, dg)")
+        self.settle(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
         check.kind("spectrum", self.spectrum, Spectrum, "ov.isotropic()")
         decay = self.weight_decay
         pair = tuple(decay) if check.axes("weight_decay", decay) else (decay, decay)
@@ -196,8 +195,8 @@ def committee_machine(
     K: int,
     M: int,
     *,
-    activation: Activation = erf,
-    teacher_activation: Activation | None = None,
+    activation: Activation | str = erf,
+    teacher_activation: Activation | str | None = None,
     spectrum: Spectrum | None = None,
     v: ArrayLike | None = None,
     v_star: ArrayLike | None = None,
@@ -224,8 +223,8 @@ def committee_machine(
     ----------
     K, M : int
         Numbers of student and teacher units.
-    activation, teacher_activation : Activation
-        g and g*; g* = g by default.
+    activation, teacher_activation : Activation or str
+        g and g*, or their names: "erf", "relu", "tanh", "linear", "quadratic", "absolute". g* = g by default.
     spectrum : Spectrum
         Covariance of x; isotropic by default.
     v, v_star : array_like, shape (K,), (M,)
@@ -294,8 +293,8 @@ def committee_machine(
     if v_star is None:
         v_star = np.full(M, 1 / np.sqrt(M) if normalised else 1.0)
     return Model(
-        activation=activation,
-        teacher_activation=activation if teacher_activation is None else teacher_activation,
+        activation=activation,  # type: ignore[arg-type]  # an Activation once it is looked up
+        teacher_activation=activation if teacher_activation is None else teacher_activation,  # type: ignore[arg-type]
         spectrum=isotropic() if spectrum is None else spectrum,
         v=check.array("v", v, (K,)),
         v_star=check.array("v_star", v_star, (M,)),

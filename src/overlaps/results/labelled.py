@@ -14,7 +14,16 @@ from ..models import Stages
 from .descriptions import model_from_text, model_text
 from .fields import FIELDS, LABELLED, dims
 
-__all__ = ["frame", "model_of", "from_batch", "from_curves", "from_stages", "from_sweep"]
+__all__ = [
+    "frame",
+    "frame_of_fluctuations",
+    "frame_of_sweep",
+    "from_batch",
+    "from_curves",
+    "from_stages",
+    "from_sweep",
+    "model_of",
+]
 
 
 def _xarray():
@@ -181,24 +190,125 @@ def frame(result):
     >>> list(ov.solve(model, model.random_start(N=1000, rng=1), [0, 1]).to_pandas().columns)
     ['alpha', 'eps_g', 'Q_11', 'Q_12', 'Q_22', 'R_11', 'R_21', 'v_1', 'v_2']
     """
+    n, runs = result.alpha.size, len(result) if result.is_ensemble else 1
+    columns = {"run": np.repeat(np.arange(runs), n)} if result.is_ensemble else {}
+    columns |= {"alpha": np.tile(result.alpha, runs)}
+    columns |= _columns(result.model, lambda name: getattr(result, name))
+    if hasattr(result, "stage"):
+        columns["stage"] = np.tile(result.stage, runs)
+        columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
+    return _pandas().DataFrame(columns)
+
+
+def _pandas():
     try:
         import pandas
     except ImportError as error:
         raise ImportError('to_pandas needs the package pandas: pip install "overlaps[pandas]"') from error
-    n, K, M = result.alpha.size, result.model.K, result.model.M
-    runs = len(result) if result.is_ensemble else 1
-    columns = {"run": np.repeat(np.arange(runs), n)} if result.is_ensemble else {}
-    columns |= {"alpha": np.tile(result.alpha, runs), "eps_g": result.eps_g.ravel()}
+    return pandas
+
+
+def _columns(model, curve, end=""):
+    """One column for each number of ``curve(name)``, names ending in ``end``."""
+    K, M = model.K, model.M
     sep = "" if max(K, M) < 10 else "_"
-    shapes = {"Q": (K, K), "R": (K, M), "v": (K,)}
-    Q, R, v = (getattr(result, name).reshape(runs * n, *shape) for name, shape in shapes.items())
+    Q, R, v = (curve(name).reshape(-1, *shape) for name, shape in {"Q": (K, K), "R": (K, M), "v": (K,)}.items())
+    columns = {"eps_g": curve("eps_g").ravel()}
     columns |= {f"Q_{k + 1}{sep}{l + 1}": Q[:, k, l] for k in range(K) for l in range(k, K)}
     columns |= {f"R_{k + 1}{sep}{m + 1}": R[:, k, m] for k in range(K) for m in range(M)}
     columns |= {f"v_{k + 1}": v[:, k] for k in range(K)}
-    if hasattr(result, "stage"):
-        columns["stage"] = np.tile(result.stage, runs)
-        columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
-    return pandas.DataFrame(columns)
+    return {name + end: values for name, values in columns.items()}
+
+
+def frame_of_fluctuations(result):
+    """Table of a Fluctuations, one row for each record: that of its trajectory, then means and standard deviations.
+
+    Parameters
+    ----------
+    result : Fluctuations
+        What ``fluctuations`` returned.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of :func:`frame`, the solution for N -> infinity; ``eps_g_mean, Q_11_mean, ...`` and ``eps_g_std,
+        Q_11_std, ...`` at this N.
+
+    Raises
+    ------
+    ImportError
+        pandas is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> traj = ov.solve(model, model.random_start(N=1000, rng=1), [0, 1])
+    >>> list(ov.fluctuations(traj, N=100).to_pandas().columns)[5:]
+    ['eps_g_mean', 'Q_11_mean', 'R_11_mean', 'v_1_mean', 'eps_g_std', 'Q_11_std', 'R_11_std', 'v_1_std']
+    """
+    columns = _columns(result.model, result.mean, "_mean") | _columns(result.model, result.std, "_std")
+    return frame(result.trajectory).assign(**columns)
+
+
+def frame_of_sweep(result):
+    """Table of a sweep: the parameters of each point, and what the function returned there.
+
+    Parameters
+    ----------
+    result : Sweep
+        Values that are numbers (column ``value``), dicts of numbers (a column each), or results and tables of their
+        own, whose rows all carry the parameters of their point.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A point that failed or was not reached is one row of missing values; a column ``error`` then says why.
+
+    Raises
+    ------
+    ValueError
+        Values that are no rows of a table, or a parameter that is named like one of their columns.
+    ImportError
+        pandas is not installed; the message says how to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> table = ov.sweep(lambda x, y: {"product": x * y}, {"x": [1, 2], "y": [10, 20]}).to_pandas()
+    >>> table[table.x == 2]["product"].tolist()
+    [20, 40]
+    """
+    pandas, parts, lost = _pandas(), [], _lost(result)
+    for i, point in enumerate(result.points):
+        rows = pandas.DataFrame(index=[0]) if i in lost else _rows(pandas, point, result.values[i])
+        if clash := sorted(set(point) & {*rows.columns, *(["error"] if lost else [])}):
+            raise ValueError(f"{clash} are parameters of the grid and columns of the values; rename the parameters.")
+        front = {name: [x] * len(rows) for name, x in point.items()}
+        rows = pandas.concat([pandas.DataFrame(front, index=rows.index), rows], axis=1)
+        parts.append(rows.assign(error=lost.get(i, "")) if lost else rows)
+    return pandas.concat(parts, ignore_index=True)
+
+
+def _rows(pandas, point, value):
+    """The rows of one value."""
+    value = value.to_pandas() if hasattr(value, "to_pandas") else value
+    if isinstance(value, pandas.DataFrame):
+        return value
+    items = value if isinstance(value, dict) else {"value": value}
+    for name, x in items.items():
+        if np.ndim(x) or np.asarray(x).dtype.kind not in "biufc":
+            raise ValueError(
+                f"{name} at {point} is {type(x).__name__}; expected numbers, dicts of them, results or tables. Arrays "
+                "have axes: sweep.to_xarray() keeps them."
+            )
+    return pandas.DataFrame(items, index=[0])
+
+
+def _lost(result):
+    """{index: why} of the points of a sweep without a value."""
+    texts = {i: f"{type(error).__name__}: {error}" for i, error in result.errors.items()}
+    return texts | dict.fromkeys(result.missing, "interrupted or not begun")
 
 
 def from_batch(batch, coords=None):
@@ -289,8 +399,7 @@ def from_sweep(result):
     >>> int(data.value.sel(x=3, y=20))
     60
     """
-    xr = _xarray()
-    lost = {*result.errors, *result.missing}
+    xr, lost = _xarray(), _lost(result)
     parts = {i: _part(xr, value) for i, value in enumerate(result.values) if i not in lost}
     if len({frozenset(part.data_vars) for part in parts.values()}) > 1:
         raise ValueError("the values hold different variables; let the function return the same kind at every point.")
@@ -305,9 +414,7 @@ def from_sweep(result):
         same = all(coord.identical(part[name]) for part in parts.values())
         coords[name] = coord if same else _stacked(result, parts, name, lost)  # spectra may differ between points
     if lost:
-        texts = {i: f"{type(error).__name__}: {error}" for i, error in result.errors.items()}
-        texts |= dict.fromkeys(result.missing, "interrupted or not begun")
-        messages = np.array([texts.get(i, "") for i in range(len(result))]).reshape(result.shape)
+        messages = np.array([lost.get(i, "") for i in range(len(result))]).reshape(result.shape)
         variables["error"] = (result.dims, messages)
     attributes = {"function": result.function, "message": result.message, "version": __version__}
     return xr.Dataset(variables, coords, attributes)

@@ -148,6 +148,12 @@ class Sweep(Record):
 
         return from_sweep(self)
 
+    def to_pandas(self) -> Any:
+        """One row for each point, or for each record at each; see :func:`overlaps.results.labelled.frame_of_sweep`."""
+        from ..results.labelled import frame_of_sweep
+
+        return frame_of_sweep(self)
+
     def save(self, path: PathLike) -> None:
         """Write it to one ``.npz`` file; see :func:`overlaps.save`.
 

@@ -292,3 +292,11 @@ def test_the_flow_of_the_library_has_this_mean():
     start = ov.State.from_blocks(model, q=zero, r=zero, t=law.m0[:, None, None])
     traj = ov.solve(model, start, [0.0, 0.5, 5.0])
     np.testing.assert_allclose(traj.eps_g, law.error(traj.alpha), rtol=1e-7)
+
+
+@pytest.mark.parametrize("beta, L, factor", [(0.5, 64, 1000), (1.0, 30, 100)])
+def test_both_windows_end_together_where_the_law_is_lost(beta, L, factor):
+    law, (first, last) = Law(beta, 0.0, L=L, eta=0.3), linear.window(beta, L, 0.3)
+    end = last * (1 + 0.5 / L) ** (1 + beta)  # L + 1/2 in place of L
+    np.testing.assert_allclose(law.window(accuracy=1.0), [3 * first, end], rtol=1e-12)
+    np.testing.assert_allclose(law.window(accuracy=0.1)[1], end / factor, rtol=1e-12)

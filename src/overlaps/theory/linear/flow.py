@@ -202,11 +202,14 @@ def power_law_error(beta: float, L: int, eta: float, alpha: ArrayLike, *, studen
 
 
 def window(beta: float, L: int, eta: float) -> tuple[float, float]:
-    r"""Times between which the error follows the power law.
+    r"""Times between which the error follows the power law, in order of magnitude.
 
     .. math:: 1 < 2\eta s_1\alpha < \Gamma\Big(\frac{2\beta+1}{1+\beta}\Big)^{(1+\beta)/\beta} L^{1+\beta}
 
-    Source: [WR], below Eq. (52).
+    Outer bounds: from the time of the first mode to the one at which, to first order, the part of the law that a finite
+    L lacks is as large as the law. :meth:`overlaps.theory.scaling.Law.window` bounds the law to an accuracy q; with
+    source 0 and q = 1 it ends here up to L + 1/2 in place of L, and with q = 0.1 earlier by a factor of
+    10^((1+beta)/beta), 1000 at beta = 1/2. Source: [WR], below Eq. (52).
 
     Parameters
     ----------

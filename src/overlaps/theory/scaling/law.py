@@ -473,6 +473,8 @@ class Law(Record):
            x = \big((1+g)\,\Gamma(g)\,q\big)^{1/(1+g)} \ (N_l \ll L)
 
         *Asymptotic*; the first alpha is a rule of thumb. For the source; random students have the window of source 0.
+        Inner bounds: :func:`overlaps.theory.linear.window` tells the whole range in order of magnitude, from
+        :math:`2\eta s_1\alpha = 1` to q = 1, where the law is lost.
 
         Parameters
         ----------
