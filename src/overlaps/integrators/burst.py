@@ -40,6 +40,7 @@ class Burst:
 
     patience: float  # seconds that a process spends without compilation before steps of this kind are compiled
     marches: tuple  # compiled functions of the steps, with their signatures
+    begun: set  # pairs of flow and closure with which such steps were made
     clock: np.ndarray
     place: np.ndarray
     y: np.ndarray
@@ -61,10 +62,13 @@ class Burst:
         self.out, self.stops = np.empty((min(ROOM // solver.n, 1000), solver.n + 2)), (stops, run.every_step)
         self.kernels = system.flow, solver.kernel
         self.prepare()
+        self.begun.add(self.kernels)
 
     @classmethod
     def pays(cls, solver):
         """Whether compiled steps are at hand, or worth compiling: for what was spent, or will be in the first steps."""
+        if (solver.system.flow, solver.kernel) in cls.begun:
+            return True
         kernels = (solver.system.flow, FLOW.args), (solver.kernel, CLOSURE.args), *cls.marches
         dear = LEAST * getattr(solver.kernel, "last", 0.0) > cls.patience
         return cls.due() or dear or all(at_hand(*kernel) for kernel in kernels)
@@ -121,6 +125,7 @@ class RungeKutta(Burst):
 
     patience = 1.3
     marches = (_dop853.march, _dop853.SIGNATURE), (_dop853.begin, _dop853.BEGIN)
+    begun = set()
 
     def prepare(self):
         """Arrays that are kept between calls."""
@@ -159,6 +164,7 @@ class Backward(Burst):
 
     patience = 4.0
     marches = (_bdf.march, _bdf.SIGNATURE), (_bdf.newton_iteration, _bdf.ITERATE)
+    begun = set()
 
     def prepare(self):
         """Arrays that are kept between calls."""
