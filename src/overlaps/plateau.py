@@ -39,7 +39,7 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
     -------
     Plateau
         ``height``, ``state``, ``rates``, ``growing``; its ``alpha`` is nan: how long a curve waits is known from a
-        trajectory (``traj.plateaus()``) or, at finite N, from :func:`overlaps.theory.escape`.
+        trajectory (``traj.plateaus()``) or, at finite N, from :func:`overlaps.theory.escape_time.escape`.
 
     Raises
     ------

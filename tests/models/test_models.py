@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,18 @@ import overlaps as ov
 from overlaps import configuration
 from overlaps.models.state import block_overlaps
 from overlaps.simulators.direct import weights_with_overlaps
+
+MACHINE_OF_TWO = ov.committee_machine(2, 2, eta=0.5)
+EXAMPLE = {
+    "ov": ov,
+    "model": MACHINE_OF_TWO,
+    "Q": 0.3 * np.eye(2),
+    "R": 0.1 * np.eye(2),
+    "T": np.eye(2),
+    "q": 0.3 * np.eye(2)[None],
+    "r": 0.1 * np.eye(2)[None],
+    "t": np.eye(2)[None],
+}
 
 
 def test_defaults_and_conventions():
@@ -214,6 +227,34 @@ BAD_MODELS = [
 def test_bad_models_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         ov.committee_machine(**(MACHINE | change))
+
+
+BY_PLACE = [
+    (lambda model: ov.power_law(1.5, 20), "power_law() got 1.5, 20 by place; expected beta, L by name: ov.power_law("),
+    (lambda model: model.random_start(1000), "random_start() got 1000 by place; expected N, rng, student_scale, "),
+    (lambda model: ov.committee_machine(2, 2, ov.erf), "got erf by place; expected activation, teacher_activation"),
+    (lambda model: ov.quadratic_network(2, 2, 0.3), "got 0.3 by place; expected eta, v, v_star by name"),
+    (
+        lambda model: ov.simulate(model, 50, [0, 1]),
+        "got 50, [0, 1] by place; expected N, alpha, rng, start ... by name",
+    ),
+    (lambda model: ov.State.from_overlaps(model, [[0.3]]), "from_overlaps() got [[0.3]] by place; expected Q, R, T"),
+    (lambda model: ov.State.from_blocks(model, [[0.3]]), "from_blocks() got [[0.3]] by place; expected q, r, t"),
+]
+
+
+@pytest.mark.parametrize("call, words", BY_PLACE)
+def test_arguments_by_place_are_answered_with_the_right_call(call, words):
+    with pytest.raises(TypeError, match=re.escape(words)) as found:
+        call(ov.committee_machine(2, 2, eta=0.5))
+    eval(str(found.value).split("by name: ")[1][:-1], EXAMPLE)  # which runs as it stands
+
+
+def test_warnings_of_starts_point_to_the_line_of_the_user():
+    steep = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=40))
+    with pytest.warns(RuntimeWarning, match="one step moves") as record:
+        steep.random_start(N=40, rng=1)
+    assert record[0].filename == __file__
 
 
 BAD_SPECTRA = [

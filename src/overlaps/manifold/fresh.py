@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import check
+from .._base.calls import outside
 from .._base.pages import see
 from .realisation import input_means
 
@@ -133,7 +134,7 @@ def warn_of_moments(deviation, law):
             "and eps_g are those of the model's Gaussian fields and do not describe what is learned. Use test_error."
             + see("hidden_manifold", "Mixtures in place of Gaussian latents"),
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=outside(),
         )
 
 
@@ -148,5 +149,5 @@ def warn_of_errors(alpha, eps_g, error, se):
             "or few of them) give the fields another law, and only test_error is the error of the network."
             + see("limits", "Inputs are Gaussian"),
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._base import check
+from .._base.calls import by_name
 from .._base.types import ArrayLike, Rng
 from ..compress import compress
 from ..models.model import Model, committee_machine
@@ -97,6 +98,7 @@ class GaussianCovariates(Model):
         state = State(q=q, r=r, tau=tau, T=W_star @ self.Psi @ W_star.T / D, v=v).on(self)
         return (self, state) if nodes is None else compress(self, state, nodes)  # type: ignore[return-value]
 
+    @by_name("model.random_start(N=1000, rng=1)")
     def random_start(
         self,
         *,

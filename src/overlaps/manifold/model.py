@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .._base import check
+from .._base.calls import by_name, outside
 from .._base.pages import see
 from .._base.types import ArrayLike, Function, Rng
 from ..models.mixture import GaussianMixture
@@ -145,6 +146,7 @@ class HiddenManifold(Model):
         _warn_matched(state)
         return state
 
+    @by_name("model.random_start(N=1000, rng=1)")
     def random_start(
         self,
         *,
@@ -448,6 +450,6 @@ def _warn_matched(state):
                 "equivalent and never specialise. Set them apart, or use random_start or realisation."
                 + see("hidden_manifold", "Three starts"),
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=outside(),
             )
             return

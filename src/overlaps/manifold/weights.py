@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from .._base import check
+from .._base.calls import outside
 from .._base.pages import see
 from .ensemble import Weights
 from .fresh import drawn
@@ -120,5 +121,5 @@ def check_inputs(model, D, latents, center, block):
             "That noise never averages out, and no equation in alpha describes the run. Expected center=True."
             + see("hidden_manifold", "Simulation"),
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )

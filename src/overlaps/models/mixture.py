@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._base import check
+from .._base.calls import by_name
 from .._base.types import ArrayLike, Floats, Rng
 from ..activations.activation import Activation
 from ..activations.classes import Classes
@@ -179,6 +180,7 @@ class GaussianMixture(Model):
                 f"N = {N}; the class means have N = {self.means.shape[1]} coordinates. Make it with gram=."
             )
 
+    @by_name("model.random_start(N=1000, rng=1)")
     def random_start(
         self,
         *,

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._base import check, html
+from .._base.calls import by_name
 from .._base.record import Record
 from .._base.types import ArrayLike, Floats, Rng
 from ..activations.activation import Activation
@@ -153,6 +154,7 @@ class Model(Record):
         """Whether every student keeps its norm."""
         return self.constraint == "sphere"
 
+    @by_name("model.random_start(N=1000, rng=1)")
     def random_start(
         self,
         *,
@@ -191,6 +193,7 @@ class Model(Record):
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
+@by_name("ov.committee_machine(2, 2, activation=ov.erf, eta=0.5)")
 def committee_machine(
     K: int,
     M: int,
@@ -309,6 +312,7 @@ def committee_machine(
     )
 
 
+@by_name("ov.quadratic_network(3, 3, eta=0.2)")
 def quadratic_network(
     K: int, M: int, *, eta: float, v: ArrayLike | None = None, v_star: ArrayLike | None = None, **options: Any
 ) -> "Model":

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._base import check
+from .._base.calls import by_name
 from .._base.record import Record
 from .._base.types import ArrayLike, Integers
 
@@ -234,6 +235,7 @@ def isotropic() -> "Spectrum":
     return Spectrum([1.0], [1.0], name="isotropic()")
 
 
+@by_name("ov.power_law(beta=1.0, L=100)")
 def power_law(*, beta: float, L: int) -> "Spectrum":
     r"""Power-law spectrum with L distinct eigenvalues of equal weight and mean one.
 

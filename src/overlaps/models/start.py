@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 
 from .._base import check
+from .._base.calls import outside
 from .._base.pages import see
 from .state import State
 
@@ -154,7 +155,7 @@ def warn_coarse_step(model, N, largest=1.0):
                 "O(1), and the equations follow only the slow part of SGD. Use a larger N, weaker means, smaller eta."
                 + see("mixtures", "Limits"),
                 RuntimeWarning,
-                stacklevel=3,
+                stacklevel=outside(),
             )
     if step > COARSE_STEP:
         warnings.warn(
@@ -163,7 +164,7 @@ def warn_coarse_step(model, N, largest=1.0):
             "obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate."
             + see("power_law", "Linear students"),
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
 
 

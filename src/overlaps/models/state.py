@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from .._base import check, html
+from .._base.calls import by_name
 from .._base.record import Record
 from .._base.types import ArrayLike, Floats
 
@@ -215,6 +216,7 @@ class State(Record):
     # constructors ---------------------------------------------------------------------------------------------------
 
     @classmethod
+    @by_name("ov.State.from_overlaps(model, Q=Q, R=R, T=T)")
     def from_overlaps(
         cls,
         model: Network,
@@ -281,6 +283,7 @@ class State(Record):
         )
 
     @classmethod
+    @by_name("ov.State.from_blocks(model, q=q, r=r, t=t)")
     def from_blocks(
         cls,
         model: Network,

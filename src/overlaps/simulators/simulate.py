@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 import numpy as np
 
 from .._base import check
+from .._base.calls import by_name, outside
 from .._base.pages import see
 from .._base.progress import bar
 from .._base.types import ArrayLike, Function, Rng
@@ -76,7 +77,8 @@ def simulate(model: Recorded[Runs], *, N: int, alpha: Times, rng: Rng, **options
 def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> Ensemble: ...
 
 
-def simulate(  # type: ignore[misc]  # what is Recorded is a Model
+@by_name("ov.simulate(model, N=1000, alpha=[0.0, 1.0], rng=1)")  # type: ignore[misc]  # what is Recorded is a Model
+def simulate(
     model: Model | Stages,
     *,
     N: int,
@@ -327,7 +329,7 @@ def _outcome(model, results, errors, alpha, runs):
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
         kept = " What they did not reach is nan." + see("start", "When something is wrong")
-        warnings.warn(message + kept, RuntimeWarning, stacklevel=3)
+        warnings.warn(message + kept, RuntimeWarning, stacklevel=outside())
     records = [np.stack([_padded(part, max(map(len, parts))) for part in parts]) for parts in zip(*rows, strict=True)]
     return records, {"success": not (diverged or cut or errors), "message": message}
 
