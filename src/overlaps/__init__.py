@@ -35,6 +35,7 @@ from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
 from .results.ensemble import Ensemble
 from .results.files import load, save
+from .results.plotting import compare
 from .results.trajectory import Trajectory
 from .simulators.simulate import simulate
 from .solve import solve
@@ -115,6 +116,7 @@ __all__ = [
     "average",
     "closure",
     "committee_machine",
+    "compare",
     "compress",
     "compression_error",
     "covariates",

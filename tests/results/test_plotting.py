@@ -229,3 +229,47 @@ def test_finite_size_plots():
     with pytest.raises(ValueError, match="runs >= 2"):
         plotting.fluctuations([ov.simulate(model, N=100, alpha=[0, 1], rng=1)])
     plt.close("all")
+
+
+def test_theory_fluctuations_and_runs_in_one_figure():
+    """Each curve once, under its name, in the order given; matched as in the first result."""
+    model = ov.committee_machine(2, 2, activation=ov.linear, eta=0.4, noise=0.3)
+    start = ov.State.from_overlaps(
+        model, Q=[[0.5, 0.1], [0.1, 0.3]], R=[[0.1, 0.3], [0.2, 0.05]], T=np.diag([1.0, 0.7])
+    )
+    theory = ov.solve(model, start, np.linspace(0, 2, 5))
+    fluct = ov.fluctuations(theory, 300)
+    runs = ov.simulate(model, N=300, alpha=theory.alpha, rng=1, runs=3, start=start)
+    error, overlaps = ov.compare(theory, fluct, runs, labels=["equations", "expansion", "SGD"])
+    curves = {line.get_label(): line.get_ydata() for line in error.lines}
+    np.testing.assert_array_equal(curves["equations"], theory.eps_g)
+    np.testing.assert_allclose(curves["SGD"], runs.eps_g.mean(axis=0), rtol=1e-14)
+    assert {text.get_text() for text in error.get_legend().get_texts()} == {"equations", "expansion", "SGD"}
+    means = [line.get_ydata() for line in error.lines if line.get_label() not in curves or line.get_linestyle() == "--"]
+    np.testing.assert_array_equal(means, [fluct.mean("eps_g")])
+    (band,) = [x for x in error.collections if x.get_label() == "expansion"]
+    heights = band.get_paths()[0].vertices
+    top = heights[heights[:, 0] == 2.0, 1].max()
+    assert top == pytest.approx(fluct.mean("eps_g")[-1] + 2 * fluct.std("eps_g")[-1], rel=1e-12)
+    assert len(overlaps.lines) == 3 * (3 + 4)
+    assert [x.get_text() for x in overlaps.get_legend().get_texts()][-4:] == [f"$R_{{{x}}}$" for x in (11, 12, 21, 22)]
+    plt.close("all")
+
+
+def test_compared_results_have_names_of_their_own(drawn):
+    theory, sim = drawn
+    error, overlaps = ov.compare(theory, sim, theory)
+    labels = [text.get_text() for text in error.get_legend().get_texts()]
+    assert sorted(labels) == ["ODE, N → ∞ (1)", "ODE, N → ∞ (2)", "SGD, N = 50"]
+    pale = [line.get_alpha() for line in overlaps.lines[-11 + 3 : -2]]  # R of the last result, faint ones fainter
+    assert sorted(set(pale)) == [pytest.approx(0.25 * 0.35), pytest.approx(0.35)]
+    small = ov.solve(LINE, START, [0.0, 1.0])
+    for given, options, message in (
+        ([], {}, "without results"),
+        ([theory, small], {}, r"results\[1\] has \(K, M\) = \(1, 1\)"),
+        ([theory, 3.0], {}, r"results\[1\] is a float"),
+        ([theory, sim], {"labels": ["one"]}, "expected 2 of them"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ov.compare(*given, **options)
+    plt.close("all")

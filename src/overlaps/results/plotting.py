@@ -1,7 +1,9 @@
 """Pictures of results.  The only module that draws; matplotlib is imported at the first plot."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from .._base import check
 
 __all__ = [
     "approach",
+    "compare",
     "eigenvalues",
     "fluctuations",
     "plot",
@@ -22,6 +25,7 @@ LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn o
 SINGLE = 16  # products K M up to which every overlap is a curve; above, those between units are bands
 NAMED = 4  # faint overlaps of one kind up to which each has its entry in the legend; above, they share one
 OURS = "overlaps"  # mark of a legend that a later call replaces; one without it is the user's
+ERROR = r"generalisation error $\epsilon_g$"
 TIME = r"learning time $\alpha$ = steps / $N$"
 # one for each student, then again: Okabe and Ito (2008), told apart by the colour-blind, their yellow in wine
 HUES = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255"
@@ -76,7 +80,7 @@ def plot(result, ax=None, plateaus=False, xscale=None, **style):
     marked = result.plateaus() if check.flag("plateaus", plateaus) else []
     label = style.pop("label", None) or _name(result)
     draw = _draw_runs if result.is_ensemble else _draw_line
-    _axis(axes[0], result.alpha, result.eps_g, r"generalisation error $\epsilon_g$", xscale)
+    _axis(axes[0], result.alpha, result.eps_g, ERROR, xscale)
     draw(axes[0], result.alpha, result.eps_g, label=label, **style)
     if getattr(result, "test_error", None) is not None:
         draw(axes[0], result.alpha, result.test_error, label="error on fresh samples", marker="x", linestyle="none")
@@ -120,7 +124,7 @@ def plot_stages(result, ax=None, **style):
     ax, axes = _panels(ax)
     draw = _draw_runs if result.is_ensemble else _draw_line
     errors = np.array([result.error(i) for i in range(len(result.model))])
-    _axis(axes[0], result.alpha, errors, r"generalisation error $\epsilon_g$")
+    _axis(axes[0], result.alpha, errors, ERROR)
     named = {line.get_label() for line in axes[0].lines}
     for i, curve in enumerate(errors):
         text = f"task {i + 1}"
@@ -167,22 +171,112 @@ def plot_fluctuations(result, ax=None, band=2.0, **style):
     (1, 2)
     >>> matplotlib.pyplot.close("all")
     """
-    traj, band = result.trajectory, check.number("band", band, above=0)
+    band = check.number("band", band, above=0)
     before = 0 if ax is None else len(np.atleast_1d(ax)[0].lines)
-    axes = plot(traj, ax=ax, **style)
-    names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
-    means, stds = (SimpleNamespace(model=traj.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
-    first, *others = np.atleast_1d(axes)
-    line = first.get_lines()[before]
+    axes = plot(result.trajectory, ax=ax, **style)
+    panels = np.atleast_1d(axes)
     label = f"mean, ± {band:g} std at N = {result.N}"
-    _draw_band(first, traj.alpha, means.eps_g, band * stds.eps_g, line.get_color(), positive=True, label=label)
-    _legend(first)
-    single, partners = _single(traj.model), _partners(traj)
-    for panel in others:
-        for mean, std in zip(_overlaps(means, partners), _overlaps(stds, partners), strict=True):
-            if single or mean.own:
-                _draw_band(panel, traj.alpha, mean.curve, band * std.curve, mean.look["color"])
+    color, partners = panels[0].get_lines()[before].get_color(), _partners(result.trajectory)
+    _draw_expansion(panels, result, band, color, label, partners)
     return axes
+
+
+def compare(*results: Any, labels: Sequence[str] | None = None, ax: Any = None, xscale: str | None = None) -> Any:
+    r"""Draw theory, error bars of finite N and SGD of one network in one figure; its legend says which is which.
+
+    Overlaps keep their colours: each solution has lines (the first thin, later ones broad and pale), runs have markers
+    at their mean and quantile bands as in :meth:`Trajectory.plot`, and fluctuations have dashed means with bands of
+    two standard deviations.
+
+    Parameters
+    ----------
+    *results : Trajectory, Ensemble or Fluctuations
+        Of networks with the same numbers of students and teachers.
+    labels : sequence of str, optional
+        One for each result; by default ODE, SGD or mean, with N.
+    ax : Axes or pair of Axes, optional
+        A new figure by default; a single Axes receives eps_g only.
+    xscale : {"linear", "log"}, optional
+        Scale of alpha.
+
+    Returns
+    -------
+    Axes or array of Axes
+        As passed in, or the new pair.
+
+    Raises
+    ------
+    ValueError
+        No result, one of another kind or size, or not one label for each.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> theory = ov.solve(model, start, [0, 1, 2])
+    >>> runs = ov.simulate(model, N=200, alpha=theory.alpha, rng=1, runs=4, start=start)
+    >>> axes = ov.compare(theory, ov.fluctuations(theory, 200), runs)
+    >>> [text.get_text() for text in axes[0].get_legend().get_texts()]
+    ['ODE, N → ∞', 'SGD, N = 200', 'mean, ± 2 std at N = 200']
+    >>> matplotlib.pyplot.close("all")
+    """
+    labels = _compared(results, labels)
+    ax, axes = _panels(ax)
+    at_N = [hasattr(result, "trajectory") for result in results]
+    partners = _partners(results[0].trajectory if at_N[0] else results[0])
+    seen = {True: 0, False: 0}
+    for i in np.argsort(at_N, kind="stable"):  # bands of fluctuations are cut at the edge of what is drawn before
+        result, color = results[i], HUES[i % len(HUES)]
+        if at_N[i]:
+            _axis(axes[0], result.alpha, result.mean("eps_g"), ERROR, xscale)
+            _draw_expansion(axes, result, 2.0, color, labels[i], partners)
+            continue
+        n = seen[result.is_ensemble]
+        seen[result.is_ensemble] += 1
+        style = {"marker": "os^Dv"[n % 5]} if result.is_ensemble else {"linewidth": 4, "alpha": 0.35} if n else {}
+        _axis(axes[0], result.alpha, result.eps_g, ERROR, xscale)
+        draw = _draw_runs if result.is_ensemble else _draw_line
+        draw(axes[0], result.alpha, result.eps_g, color=color, label=labels[i], **style)
+        for panel in axes[1:]:
+            _draw_overlaps(panel, result, xscale, partners, **style)
+    _legend(axes[0])
+    return ax
+
+
+def _compared(results, labels):
+    """One label for each result of a comparison, no two of them alike by default."""
+    if not results:
+        raise ValueError("compare() came without results; expected trajectories, ensembles and fluctuations.")
+    for i, x in enumerate(results):
+        if not hasattr(x, "trajectory") and (getattr(x, "_picture", None) != "plot" or hasattr(x, "models")):
+            kinds = "a Trajectory, an Ensemble or Fluctuations"
+            raise ValueError(f"results[{i}] is a {type(x).__name__}; expected {kinds} (of a Batch take batch[i]).")
+        sizes = [(y.model.K, y.model.M) for y in (results[0], x)]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"results[{i}] has (K, M) = {sizes[1]}, results[0] has {sizes[0]}; expected the same.")
+    if labels is None:
+        names = [f"mean, ± 2 std at N = {x.N}" if hasattr(x, "trajectory") else _name(x) for x in results]
+        return [f"{x} ({names[: i + 1].count(x)})" if names.count(x) > 1 else x for i, x in enumerate(names)]
+    texts = isinstance(labels, list | tuple) and all(isinstance(x, str) for x in labels)
+    if not texts or len(labels) != len(results):
+        raise ValueError(f"labels = {check.shown(labels)}; expected {len(results)} of them, a text for each result.")
+    return list(labels)
+
+
+def _draw_expansion(axes, result, band, color, label, partners):
+    """Means dashed, and bands of so many standard deviations; of many units those of each and its own teacher."""
+    names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
+    means, stds = (SimpleNamespace(model=result.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
+    _draw_band(axes[0], result.alpha, means.eps_g, band * stds.eps_g, color, positive=True, label=label)
+    _legend(axes[0])
+    for panel in axes[1:]:
+        _axis(panel, result.alpha, None, "overlaps")
+        for mean, std in zip(_overlaps(means, partners), _overlaps(stds, partners), strict=True):
+            if mean.own or _single(result.model):
+                _draw_band(panel, result.alpha, mean.curve, band * std.curve, mean.look["color"])
 
 
 def _draw_band(ax, alpha, mean, half, color, positive=False, label=None):
@@ -264,7 +358,7 @@ def plot_batch(batch, ax=None, cmap="viridis", **style):
     curves = np.stack([np.broadcast_to(batch.alpha, batch.eps_g.shape), batch.eps_g], axis=-1)
     style = {"linewidths": 1.0, "alpha": max(0.15, min(1.0, 20 / len(batch)))} | style
     lines = LineCollection(list(curves), array=np.arange(len(batch)), cmap=cmap, **style)
-    _axis(ax, batch.alpha, batch.eps_g, r"generalisation error $\epsilon_g$")
+    _axis(ax, batch.alpha, batch.eps_g, ERROR)
     ax.add_collection(lines)
     ax.autoscale_view()
     return ax
@@ -455,9 +549,11 @@ def _panels(ax):
         _, ax = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
         for panel in ax:
             panel.grid(alpha=0.25)
-    axes = np.atleast_1d(ax)
-    if not all(hasattr(a, "plot") for a in axes):
-        raise ValueError(f"ax = {ax!r}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
+    axes = np.array(ax, dtype=object, ndmin=1)
+    if not axes.size or not all(hasattr(a, "plot") for a in axes):
+        raise ValueError(
+            f"ax = {check.shown(ax)}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1]."
+        )
     return ax, axes
 
 
@@ -536,7 +632,8 @@ def _draw_overlaps(ax, result, xscale=None, partners=None, **style):
             look = entry.look if single else entry.look | {"color": HUES[number], "linewidth": 0.8}
             if result.is_ensemble:  # markers alone
                 look = {key: x for key, x in look.items() if key != "linestyle"}
-            draw(ax, result.alpha, entry.curve, **look | {"label": None if text in named else text} | style)
+            faint = {"alpha": look.get("alpha", 1.0) * style["alpha"]} if "alpha" in style else {}
+            draw(ax, result.alpha, entry.curve, **look | {"label": None if text in named else text} | style | faint)
             named.add(text)
         if others and not single:
             curves = np.array([x.curve.mean(axis=0) if result.is_ensemble else x.curve for x in others])
