@@ -1,6 +1,7 @@
 """Learners in everything that exists: flows, solvers, batches, fixed points, files; and what refuses them, by name."""
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -257,10 +258,19 @@ def test_schedules_stages_and_compression():
 
 
 @pytest.mark.parametrize(
-    "rule", [lambda: R.hinge(0.7), lambda: R.logistic(1.5), lambda: R.residual(STUDENT, 0.8), lambda: R.hebb()]
+    "rule",
+    [
+        lambda: R.hinge(0.7),
+        lambda: R.logistic(1.5),
+        lambda: R.residual(STUDENT, 0.8),
+        lambda: R.offsets(1, [0.7]),
+        lambda: R.adagrad_norm(R.logistic(), b0=0.5),
+        lambda: R.feedback_alignment([0.7], [0.8], noise=0.2),
+    ],
 )
-def test_files_know_rules_by_name(rule, tmp_path):
+def test_files_and_pickles_know_rules_by_name(rule, tmp_path):
     model, start = model_and_start(rule(), eta=0.6)
+    assert pickle.loads(pickle.dumps(model)).rule == model.rule
     traj = ov.solve(model, start, [0.0, 1.0])
     traj.save(tmp_path / "run.npz")
     loaded = ov.load(tmp_path / "run.npz")

@@ -1,6 +1,7 @@
 """Rules for several units, and rates that see the state: forces made of numbers, closures of the library if any."""
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -111,7 +112,9 @@ def feedback_alignment(
 
     if hasattr(closure, "compile"):
         closure.compile(CLOSURE.args)
-    return Rule(force, K=K, M=M, error=error, noise="normal", name="feedback alignment", closed=closure)
+    return Rule(force, K=K, M=M, error=error, noise="normal", name="feedback alignment", closed=closure,
+        recipe=("feedback_alignment", tuple(b.tolist()), tuple(v_star.tolist()), activation.name, sigma),
+    )  # fmt: skip
 
 
 def dropout(K: int, M: int, keep: float) -> Rule:
@@ -166,7 +169,7 @@ def dropout(K: int, M: int, keep: float) -> Rule:
         return delta * delta / 2
 
     noise = masks.astype(float), p**kept * (1 - p) ** (K - kept)
-    return Rule(force, K=K, M=M, error=error, noise=noise, name="dropout")
+    return Rule(force, K=K, M=M, error=error, noise=noise, name="dropout", recipe=("dropout", K, M, p))
 
 
 def sign_committee(K: int) -> Rule:
@@ -212,7 +215,7 @@ def sign_committee(K: int) -> Rule:
         return 1.0 if vote * nu[0] < 0 else 0.0
 
     breaks = np.eye(K + 1, K + 2)
-    return Rule(force, K=K, M=1, error=error, breaks=breaks, name="committee of signs")
+    return Rule(force, K=K, M=1, error=error, breaks=breaks, name="committee of signs", recipe=("sign_committee", K))
 
 
 def logistic_committee(K: int, M: int, beta: float) -> Rule:
@@ -266,7 +269,9 @@ def logistic_committee(K: int, M: int, beta: float) -> Rule:
         return math.log1p(math.exp(-out)) + out / (1 + math.exp(beta * total(nu)))
 
     noise = [1.0, -1.0], chance
-    return Rule(force, K=K, M=M, error=error, noise=noise, tolerance=1e-6, name="logistic committee")
+    return Rule(force, K=K, M=M, error=error, noise=noise, tolerance=1e-6, name="logistic committee",
+        recipe=("logistic_committee", K, M, beta),
+    )  # fmt: skip
 
 
 def offsets(K: int, offset: ArrayLike) -> Rule:
@@ -319,7 +324,7 @@ def offsets(K: int, offset: ArrayLike) -> Rule:
     def error(lam, nu, theta):
         return deviation(lam, nu, theta) ** 2 / 2
 
-    return Rule(force, K=K, M=M, error=error, name="offsets")
+    return Rule(force, K=K, M=M, error=error, name="offsets", recipe=("offsets", K, tuple(c.tolist())))
 
 
 def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -> Rule:
@@ -374,7 +379,8 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
         for k in range(K):
             F[k] /= math.sqrt(theta[0])
 
-    own_error, noise = None, rule.noise
+    own_error: Any = None
+    noise, closed = rule.noise, None
     if rule.error is not None:
 
         def own_error(lam, nu, theta):
@@ -386,12 +392,11 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
             chance(nu, inner.copy(), p)
 
         noise = noise[0], own_chance
-    closed = None
     if rule.closed is not None:
         descent = _rule.pointer(rule.closed, CLOSURE)
 
         @njit(error_model="numpy", nogil=True)
-        def closed(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+        def scaled(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
             theta, n = w[0], S.shape[0]
             own = w.copy()
             for k in range(K):
@@ -409,12 +414,14 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
                     B[k, m] *= rate
             return eps_g
 
-        if hasattr(closed, "compile"):
-            closed.compile(CLOSURE.args)
+        if hasattr(scaled, "compile"):
+            scaled.compile(CLOSURE.args)
+        closed = scaled
     return Rule(
         force, K=K, M=rule.M, error=own_error, noise=noise, breaks=_planes(rule), uses_overlaps=rule.uses_overlaps,
         tolerance=rule.tolerance, name=f"AdaGrad-Norm of {rule.name}", closed=closed, theta=(start, *[0.0] * (K - 1)),
         numbers=rule.numbers if closed is not None else (),
+        recipe=("adagrad_norm", rule.recipe, b0, mean) if rule.recipe else (),
     )  # fmt: skip
 
 
@@ -461,4 +468,6 @@ def line_search(noise: float = 0.0) -> Rule:
     def error(lam, nu, theta):
         return (lam[0] - nu[0]) ** 2 / 2
 
-    return Rule(force, K=1, M=1, error=error, noise="normal", uses_overlaps=True, name="line_search")
+    return Rule(force, K=1, M=1, error=error, noise="normal", uses_overlaps=True, name="line_search",
+        recipe=("line_search", sigma),
+    )  # fmt: skip

@@ -141,6 +141,20 @@ class Rule(Record):
     def __repr__(self):
         return self.name
 
+    def __eq__(self, other):
+        if isinstance(other, Rule) and self.recipe and self.recipe == other.recipe:
+            return True
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self):
+        if self.recipe:
+            from .rules import again
+
+            return again, self.recipe
+        return object.__reduce_ex__(self, 2)
+
     def __getstate__(self):
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
@@ -273,7 +287,7 @@ class Learned(Activation):
     def __eq__(self, other):
         return isinstance(other, Learned) and self.learning == other.learning
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self):
         return _learned, (self.learning,)

@@ -9,6 +9,7 @@ from .._base import check
 from ..gaussian.rules import graded, legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
+from . import library
 from .committees import (
     adagrad_norm,
     dropout,
@@ -362,10 +363,14 @@ def _given(law, clip, scale, x):
 
 
 def again(name, *arguments):
-    """The rule of a recipe that a file keeps."""
+    """The rule of a recipe that a file or a pickle keeps."""
     if name == "residual":
         law, args, kwds, clip = arguments
         return _residual(law, tuple(args), tuple(map(tuple, kwds)), clip)
-    return {f.__name__: f for f in (hebb, perceptron, adatron, hinge, logistic, least_squares, optimal)}[name](
-        *arguments
-    )
+    if name == "feedback_alignment":
+        b, v_star, activation, noise = arguments
+        return feedback_alignment(b, v_star, activation=getattr(library, activation), noise=noise)
+    if name == "adagrad_norm":
+        recipe, b0, mean = arguments
+        return adagrad_norm(again(*recipe), b0, mean_eigenvalue=mean)
+    return globals()[name](*arguments)
