@@ -281,6 +281,7 @@ def test_files_keep_a_record_without_the_force(tmp_path):
     model, start = model_and_start(by_hand(), eta=0.6)
     traj = ov.solve(model, start, [0.0, 1.0])
     traj.save(tmp_path / "run.npz")
+    assert pickle.loads(pickle.dumps(model)).rule == model.rule  # by the name of the function in its module
     with pytest.raises(ValueError, match=r"pass load\(path, model=...\)"):
         ov.load(tmp_path / "run.npz")
     np.testing.assert_array_equal(ov.load(tmp_path / "run.npz", model=model).Q, traj.Q)

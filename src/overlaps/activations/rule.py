@@ -21,7 +21,7 @@ from . import _rule
 from .activation import Activation
 from .bound import CLOSURE, Bound
 
-__all__ = ["Learned", "Rule", "RuleClosure"]
+__all__ = ["MAKERS", "Learned", "Rule", "RuleClosure", "again"]
 
 PACKAGE = __name__.partition(".")[0] + "."
 PROBES = 64  # random fields at which a force is tried before anything else
@@ -150,10 +150,8 @@ class Rule(Record):
 
     def __reduce__(self):
         if self.recipe:
-            from .rules import again
-
             return again, self.recipe
-        return object.__reduce_ex__(self, 2)
+        return _restored, (self.__getstate__(),)
 
     def __getstate__(self):
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -275,6 +273,20 @@ class Rule(Record):
             largest = max(largest, np.max(np.abs(found[:-1])))
         if largest == 0:
             raise ValueError(f"force fills neither F nor G at {PROBES} random fields; expected {ARGUMENTS}.")
+
+
+MAKERS: dict[str, Callable[..., Rule]] = {}  # of rules of the library, by the first word of their recipe
+
+
+def _restored(state):
+    rule = object.__new__(Rule)
+    rule.__setstate__(state)
+    return rule
+
+
+def again(name, *arguments):
+    """The rule of a recipe that a file or a pickle keeps."""
+    return MAKERS[name](*arguments)
 
 
 class Learned(Activation):

@@ -19,7 +19,7 @@ from .committees import (
     offsets,
     sign_committee,
 )
-from .rule import Rule
+from .rule import MAKERS, Rule, again
 
 __all__ = [
     "adagrad_norm", "adatron", "dropout", "feedback_alignment", "hebb", "hinge", "least_squares", "line_search",
@@ -362,15 +362,18 @@ def _given(law, clip, scale, x):
     return law.cdf(D + clip) - law.cdf(D - clip), 2 * beyond @ (y * weight)
 
 
-def again(name, *arguments):
-    """The rule of a recipe that a file or a pickle keeps."""
-    if name == "residual":
-        law, args, kwds, clip = arguments
-        return _residual(law, tuple(args), tuple(map(tuple, kwds)), clip)
-    if name == "feedback_alignment":
-        b, v_star, activation, noise = arguments
-        return feedback_alignment(b, v_star, activation=getattr(library, activation), noise=noise)
-    if name == "adagrad_norm":
-        recipe, b0, mean = arguments
-        return adagrad_norm(again(*recipe), b0, mean_eigenvalue=mean)
-    return globals()[name](*arguments)
+def _residual_again(law, args, kwds, clip):
+    return _residual(law, tuple(args), tuple(map(tuple, kwds)), clip)
+
+
+def _feedback_again(b, v_star, activation, noise):
+    return feedback_alignment(b, v_star, activation=getattr(library, activation), noise=noise)
+
+
+def _adagrad_again(recipe, b0, mean):
+    return adagrad_norm(again(*recipe), b0, mean_eigenvalue=mean)
+
+
+MAKERS.update({name: globals()[name] for name in __all__} | {
+    "residual": _residual_again, "feedback_alignment": _feedback_again, "adagrad_norm": _adagrad_again,
+})  # fmt: skip

@@ -10,7 +10,7 @@ from .._base import check
 from .._base.pages import see
 from .._base.record import Record
 from ..activations import library as activations
-from ..activations import rules
+from ..activations.rule import again
 from ..models import Schedule
 
 __all__ = [
@@ -90,7 +90,7 @@ def model_of(head, data):
     for role in ROLES:
         maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
         if maker == "rule":
-            options[role] = rules.again(*parameter).activation
+            options[role] = again(*parameter).activation
             continue
         options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
