@@ -348,6 +348,21 @@ FAULTS = {
         "flow/_flow.py", "s[l] * (d[l] + p[l] * noise)", "s[l] * d[l] + p[l] * noise",
         "flow/test_flow.py::test_flow_is_the_matrix_equation",
     ),
+    "planes_of_inner_variables": Fault(
+        "gaussian/_iterated.py", "        turn(breaks, used, e)  #", "        turn(breaks, 0, e)  #",
+        "gaussian/test_iterated.py::test_three_planes_through_the_origin",
+    ),
+    "forces_without_the_left_inverse": Fault(
+        "activations/_rule.py", "vectors[i, a] / (size * math.sqrt(values[a]))", "vectors[i, a] / (size * values[a])",
+        "activations/test_rule.py::test_phase_retrieval",
+    ),
+    "flips_of_adatron": Fault(
+        "activations/_perceptrons.py", "fill(eta, -p - m * angle,", "fill(eta, -p - angle / math.pi,",
+        "activations/test_rules.py::test_golden_numbers",
+    ),
+    "rate_of_a_rule_in_runs": Fault(
+        "simulators/_force.py", "F[k] *= eta", "F[k] *= 1.0", "simulators/test_learners.py::test_sgd_follows_the_flow",
+    ),
     "turn_of_later_samples": Fault(
         "simulators/_reduced.py", "x[t, e, later, j + 1] = cos * b - sin * a", "x[t, e, later, j + 1] = cos * b",
         "simulators/test_reduced.py", compiled=True,
