@@ -23,6 +23,7 @@ def mixture(**options):
 
 
 MODELS = {
+    "rule": lambda: ov.learner(ov.rules.hinge(0.7), eta=0.3, spectrum=TWO),
     "classes": lambda: mixture(weights=[0.3, 0.7]),
     "latents": lambda: ov.hidden_manifold(2, 2, ratio=0.5, nodes=4, eta=0.3),
     "sphere": lambda: machine(constraint="sphere"),
@@ -41,14 +42,14 @@ def start(model):
 
 def one_linear(model):
     """The same with one linear student and teacher."""
-    if model.C:
+    if model.C or model.rule is not None:
         return model
     return dataclasses.replace(model, v=[0.8], v_star=[0.9], activation=ov.linear, teacher_activation=ov.linear)
 
 
 def closure(model):
     means = {} if not model.C else {"means": [0.1, -0.2], "label": 1.0}
-    return ov.closure(model, np.eye(2), np.zeros((2, model.M)), np.eye(model.M), **means)
+    return ov.closure(model, np.eye(model.K), np.full((model.K, model.M), 0.1), np.eye(model.M), **means)
 
 
 SHORT = [0.0, 0.1]
