@@ -84,6 +84,11 @@ def stepped(student=np.tanh, target=np.sin, **options):
     return ov.static.SpikedRandomFeatures.after_one_step(student, target, **options)
 
 
+def steps(**options):
+    given = {"indices": 1, "eta_tilde": 1.5, "alpha0": 8, "beta": 1.0} | options
+    return ov.static.SpikedSubspace.after_steps(np.tanh, np.sin, **given)
+
+
 def one_step(**options):
     options = dict(eta_tilde=2.0, alpha0=2.0, beta=1.0, alpha=1.0, lam=0.1, d=20, rng=1, draws=1) | options
     return ov.static.simulate_one_step(np.tanh, np.sin, **options)
@@ -531,6 +536,18 @@ TABLE = [
     ("order parameters of nothing", lambda: cayley_hamilton.order_parameters(None, 1), V, ["state = None", "a State"]),
     ("order parameters of half a level", lambda: cayley_hamilton.order_parameters(START, 0.5), V, ["order = 0.5"]),
     ("equal eigenvalues", lambda: cayley_hamilton.companion_matrix([1.0, 1.0]), V, ["distinct", "Merge"]),
+    ("basis by number", lambda: cayley_hamilton.polynomial_basis(ov.power_law(beta=1.0, L=3), 2), V, ["name = 2"]),
+    ("noise of steps", lambda: steps(noise=None), V, ["noise = None", "standard deviation"]),
+    ("imaginary rates of steps", lambda: steps(eta_tilde=1j), V, ["eta_tilde = 1j", "real numbers"]),
+    ("noise of one step", lambda: stepped(noise="a"), V, ["noise = 'a'; expected a finite"]),
+    ("noise of the gradient", lambda: stepped(step_noise=-0.2), V, ["step_noise = -0.2"]),
+    ("huge kink", lambda: srf(breakpoints=10**400), V, ["breakpoints = 1000", "jumps and kinks"]),
+    ("network of no step", lambda: ov.static.finite_batch_network(srf(), alpha=1.0, lam=0.1), V, ["after_one_step"]),
+    ("degrees of text", lambda: equal(remove="a"), V, ["remove = 'a'", "(0, 1, 2)"]),
+    ("degrees by truth value", lambda: equal(remove=[True]), V, ["remove = [True]", "degrees >= 0"]),
+    ("fractional degree", lambda: equal(remove=1.5), V, ["remove = 1.5", "degrees >= 0"]),
+    ("features by array", lambda: teacher(v2=[0.7, 0.3], k=np.array([3, 4])), V, ["k = array([3, 4])", "integer"]),
+    ("normalise by array", lambda: teacher(v2=[0.7, 0.3], normalise=TWO), V, ["normalise = ", "True or False"]),
     ("polynomials of no spectrum", lambda: cayley_hamilton.polynomial_basis(None), V,
      ["spectrum = None", "a Spectrum"]),
     # the hidden manifold

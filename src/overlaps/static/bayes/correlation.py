@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..._base import check
 from ..._base.pages import see
 from ...activations.activation import Activation
 from ...gaussian.rules import trapezoid
@@ -119,9 +120,9 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
         return activation
     if isinstance(activation, dict):
         c = _from_dict(activation)
-        removed = {0, 1} | _degrees(remove or ())
+        removed = {0, 1, *degrees(() if remove is None else remove)}
     elif callable(activation):
-        removed = {0, 1} | _degrees((0, 1, 2) if remove is None else remove)
+        removed = {0, 1, *degrees((0, 1, 2) if remove is None else remove)}
         scale = _relu_scale(activation)
         if scale is not None:
             return _piecewise_linear(activation, scale, removed, allow_degree2)
@@ -137,14 +138,13 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
     return Correlation(tuple(c.tolist()))
 
 
-def _degrees(remove):
+def degrees(remove):
+    """The degrees that are taken out, one or several."""
+    several = np.iterable(remove) and not isinstance(remove, str | bytes)
     try:
-        degrees = set(remove)
-    except TypeError:
-        degrees = {None}
-    if not all(isinstance(l, (int, np.integer)) and l >= 0 for l in degrees):
-        raise ValueError(f"remove = {remove!r}; expected degrees >= 0. The default is (0, 1, 2).")
-    return degrees
+        return tuple(check.count("remove", l, 0) for l in (remove if several else (remove,)))
+    except ValueError:
+        raise ValueError(f"remove = {check.shown(remove)}; expected degrees >= 0. The default is (0, 1, 2).") from None
 
 
 def _degree2(activation, c2):

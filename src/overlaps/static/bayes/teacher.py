@@ -12,7 +12,7 @@ from ..._base.pages import see
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Floats, Numbers, Rng
 from .channel import channel_of
-from .correlation import correlation_of
+from .correlation import correlation_of, degrees
 from .exact import ExactPoints, exact_information, exact_solution
 from .fixed_points import FixedPoints
 from .labels import Information
@@ -136,7 +136,7 @@ class HierarchicalTeacher(Teacher):
         check.choice("channel", self.channel, ("gaussian", "exact"))
         noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation, the root of Delta.")
         v2 = self._readouts()
-        remove = None if self.remove is None else tuple(np.atleast_1d(self.remove).tolist())
+        remove = None if self.remove is None else degrees(self.remove)
         self.settle(noise=noise, v2=v2, k=v2.size, remove=remove)
         self.feature.onset  # noqa: B018 - built now, so that a bad activation is refused here
         if self.channel == "exact" and not (self.noise > 0 and isinstance(self.activation, dict)):
@@ -170,11 +170,11 @@ class HierarchicalTeacher(Teacher):
             raise ValueError(
                 f"v2 has {np.sum(v2 <= 0)} entries <= 0 among {v2.size}; expected v_i^2 > 0. Drop the zeros."
             )
-        if self.k is not None and self.k != v2.size:
+        if self.k is not None and check.count("k", self.k) != v2.size:
             raise ValueError(
                 f"k = {check.shown(self.k)}, but v2 has {v2.size} entries; expected k to be left out with v2."
             )
-        if not self.normalise and abs(v2.sum() - 1) > 1e-10:
+        if not check.flag("normalise", self.normalise) and abs(v2.sum() - 1) > 1e-10:
             raise ValueError(
                 f"v2 sums to {v2.sum():.12g}; expected 1. Try normalise=True (and check the noise's scale)."
             )

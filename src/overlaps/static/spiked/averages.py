@@ -36,12 +36,8 @@ def even_part(f):
 
 def kinks_of(f, given, name):
     """Sorted jumps and kinks: those given and those known."""
-    try:
-        values = np.atleast_1d(np.array(given, dtype=float))
-        good = values.ndim == 1 and np.all(np.isfinite(values))
-    except (TypeError, ValueError):
-        good = False
-    if not good:
+    values = np.atleast_1d(check.floats(name, given, "finite numbers, the jumps and kinks, e.g. (0.0,)"))
+    if values.ndim != 1 or not np.all(np.isfinite(values)):
         raise ValueError(f"{name} = {check.shown(given)}; expected finite numbers, the jumps and kinks, e.g. (0.0,).")
     known = f.kinks if isinstance(f, Activation) else ()
     if any((f.g if isinstance(f, Activation) else f) is g for g in KINKED):

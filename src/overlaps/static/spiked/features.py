@@ -222,9 +222,9 @@ class SpikedRandomFeatures(solving.Solvable):
                 "not odd, and its step leaves more than one spike. Give r, c, gamma and offset by hand."
                 + see("spiked", "What is not covered")
             )
-        if step_noise is None:
-            step_noise = noise
-        check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
+        noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
+        step_noise = noise if step_noise is None else step_noise
+        step_noise = check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
         rates = {"eta_tilde": eta_tilde, "alpha0": alpha0, "beta": beta, "scaling": scaling}
         points = {x: options.get(x, ()) for x in ("breakpoints", "student_breakpoints")}
         step = one_step(student, target, noise=step_noise, **rates, **points)

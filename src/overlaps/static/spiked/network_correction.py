@@ -167,6 +167,10 @@ def finite_batch_network(
     """
     # test: tests/static/spiked/test_simulation.py::test_networks_of_finite_batches
     _single_block(model)
+    if model.step is None:
+        raise ValueError(
+            f"model = {check.shown(model)} comes from no step; make it with SpikedRandomFeatures.after_one_step."
+        )
     return _enlarged(model, alpha, lam, d, StepRows(model, lam))
 
 

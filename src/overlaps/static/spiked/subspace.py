@@ -162,7 +162,11 @@ class SpikedSubspace(solving.Solvable):
                 + see("spiked", "Several directions, several steps")
             )
         t, rho = blocks.letters(readout, fractions)
-        rates, samples = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (eta_tilde, alpha0))
+        noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
+        rates, samples = (
+            np.atleast_1d(check.floats("eta_tilde", eta_tilde)),
+            np.atleast_1d(check.floats("alpha0", alpha0)),
+        )
         try:
             rates, samples = np.broadcast_arrays(rates, samples)
         except ValueError:

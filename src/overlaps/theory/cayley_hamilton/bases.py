@@ -332,7 +332,7 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
     >>> cayley_hamilton.polynomial_basis(spectrum, "monomial").condition > 1e9
     True
     """
-    check.choice("basis", name, BASES)
+    check.choice("name", name, BASES)
     s, p = _distinct(check.spectrum(spectrum).s), spectrum.p
     if name == "orthonormal":
         H, values = jacobi_matrix(s, p)
