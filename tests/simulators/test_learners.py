@@ -64,7 +64,9 @@ def test_sgd_follows_the_flow_at_two_sizes(name, N):
     model = ov.learner(make(), spectrum=TWO, **options)
     start = ov.State.from_blocks(model, **BLOCKS)
     for method in ("direct",) if "drift" in options else ("direct", "reduced"):
-        assert np.max(np.abs(gaps(model, start, N, 24, method, seed=N))) < 3.5  # four numbers, each below 3 in 0.3 %
+        seed = N + 10 * list(CASES).index(name)  # inputs of its own for each rule
+        # of 24 runs, Student's t: one of all these numbers in a hundred repetitions of the test
+        assert np.max(np.abs(gaps(model, start, N, 24, method, seed=seed))) < 4.5
 
 
 @pytest.mark.parametrize("method, N", [("direct", 200), ("reduced", 5000)])
