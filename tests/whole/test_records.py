@@ -90,6 +90,8 @@ RECORDS = {
     "OptimalSchedule": (lambda: ov.optimal_schedule(*LEARNABLE, 2.0, knots=3), dict(value=1.0)),
     "State without eigenvalues": (lambda: dataclasses.replace(START, s=None), dict(s=[1.0, 2.0])),
     "Model": (lambda: MODEL, dict(eta=0.1)),
+    "Learner": (lambda: ov.learner(ov.rules.hinge(0.7), eta=0.3), dict(eta=0.1)),
+    "Plateau of a curve": (lambda: ov.plateau(ov.committee_machine(2, 2, eta=0.5)), dict(height=0.1)),
     "GaussianMixture": (lambda: MIXTURE, dict(eta=0.1)),
     "CriticalEta": (critical_rate, dict(eta=1.0)),
     "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),

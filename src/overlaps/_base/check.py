@@ -36,15 +36,15 @@ def count(name, value, least=1):
     return int(value)
 
 
-def number(name, value, *, above=None, least=None, hint=""):
-    """A finite real number, larger than ``above`` or at least ``least``."""
+def number(name, value, *, above=None, least=None, below=LARGEST, hint=""):
+    """A finite real number, larger than ``above`` or at least ``least``, of a size ``below`` that can be squared."""
     bound = f" > {above}" if above is not None else f" >= {least}" if least is not None else ""
     try:
         result = float(value) if _is(value, numbers.Real) else np.nan
     except OverflowError:  # an integer or a fraction may be larger than any float
         result = np.inf
-    bound += f" and of size below {LARGEST:g}" if abs(result) >= LARGEST and np.isfinite(result) else ""
-    if not abs(result) < LARGEST or (above is not None and result <= above) or (least is not None and result < least):
+    bound += f" and of size below {below:g}" if abs(result) >= below and np.isfinite(result) else ""
+    if not abs(result) < below or (above is not None and result <= above) or (least is not None and result < least):
         raise ValueError(f"{name} = {shown(value)}; expected a finite number{bound}.{' ' + hint if hint else ''}")
     return result
 

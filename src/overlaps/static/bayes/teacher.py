@@ -134,7 +134,9 @@ class HierarchicalTeacher(Teacher):
 
     def __post_init__(self):
         check.choice("channel", self.channel, ("gaussian", "exact"))
-        noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation, the root of Delta.")
+        noise = check.number(
+            "noise", self.noise, least=0, below=1e154, hint="noise is a standard deviation, the root of Delta."
+        )
         v2 = self._readouts()
         remove = None if self.remove is None else degrees(self.remove)
         self.settle(noise=noise, v2=v2, k=v2.size, remove=remove)
@@ -251,7 +253,9 @@ class HierarchicalTeacher(Teacher):
         RuntimeWarning
             The potentials of two solutions of the exact channel are closer than three error bars.
         """
-        nu = check.number("nu", nu, above=0, hint="nu is the number of samples over the input dimension, n/d.")
+        nu = check.number(
+            "nu", nu, above=0, below=np.inf, hint="nu is the number of samples over the input dimension, n/d."
+        )
         check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
         if check.choice("overlaps", overlaps, ("diagonal", "matrix")) == "matrix" and (self.k, self.channel) != (
             2,
