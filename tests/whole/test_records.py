@@ -65,6 +65,9 @@ MODEL = ov.committee_machine(
     2, 2, eta=0.5, eta_v=0.1, noise=0.1, weight_decay=(0.1, 0.0), spectrum=ov.power_law(beta=1.0, L=2)
 )
 START = MODEL.random_start(N=100, rng=1)
+START_APART = ov.State.from_overlaps(
+    ov.committee_machine(2, 2, eta=0.5), Q=0.5 * TWO, R=[[0.05, 0.0], [0.0, 0.03]], T=TWO
+)
 LEARNABLE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, noise=0.5)
 LEARNABLE = LEARNABLE, LEARNABLE.random_start(N=100, rng=1)
 MANIFOLD = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
@@ -91,7 +94,12 @@ RECORDS = {
     "State without eigenvalues": (lambda: dataclasses.replace(START, s=None), dict(s=[1.0, 2.0])),
     "Model": (lambda: MODEL, dict(eta=0.1)),
     "Learner": (lambda: ov.learner(ov.rules.hinge(0.7), eta=0.3), dict(eta=0.1)),
-    "Plateau of a curve": (lambda: ov.plateau(ov.committee_machine(2, 2, eta=0.5)), dict(height=0.1)),
+    "Rule": (lambda: ov.rules.hinge(0.7), dict(name="mine")),
+    "SeenAgain": (lambda: ov.theory.linear.seen_again(*LEARNABLE, 2.0, [1.0, 3.0]), dict(error_estimate=1.0)),
+    "Plateau of a curve": (
+        lambda: ov.solve(ov.committee_machine(2, 2, eta=0.5), START_APART, (0, 300)).plateaus()[0],
+        dict(height=0.1),
+    ),
     "GaussianMixture": (lambda: MIXTURE, dict(eta=0.1)),
     "CriticalEta": (critical_rate, dict(eta=1.0)),
     "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),
@@ -194,7 +202,8 @@ def same(a, b):
 def test_a_copy_is_equal_and_a_changed_one_is_not(name, clone, records):
     record = records[name]
     again = clone(record)
-    assert again is not record or isinstance(record, tuple)  # copy.copy hands back what cannot change
+    # copy.copy hands back a tuple, and the rules of the library are kept by their recipe
+    assert again is not record or isinstance(record, tuple | ov.Rule)
     assert same(again, record) and repr(again) == repr(record)
     change = RECORDS[name][1]
     other = dataclasses.replace(again, **change) if dataclasses.is_dataclass(again) else again._replace(**change)

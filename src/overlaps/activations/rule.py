@@ -1,7 +1,7 @@
 """Any local rule of learning: a force on the weights, its noise, and where it breaks; its closure by quadrature."""
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -143,14 +143,14 @@ class Rule(Record):
 
     def __eq__(self, other):
         if isinstance(other, Rule) and self.recipe and self.recipe == other.recipe:
-            return True
+            return (self.name, self.tolerance) == (other.name, other.tolerance)
         return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self):
         if self.recipe:
-            return again, self.recipe
+            return _made_again, (self.recipe, self.name, self.tolerance)
         return _restored, (self.__getstate__(),)
 
     def __getstate__(self):
@@ -282,6 +282,13 @@ def _restored(state):
     rule = object.__new__(Rule)
     rule.__setstate__(state)
     return rule
+
+
+def _made_again(recipe, name, tolerance):
+    """The same, with a name and a tolerance that may have been changed since."""
+    rule = again(*recipe)
+    same = (rule.name, rule.tolerance) == (name, tolerance)
+    return rule if same else replace(rule, name=name, tolerance=tolerance)
 
 
 def again(name, *arguments):
