@@ -237,9 +237,12 @@ def _distinct(model, T, states):
 def _growing(model, state):
     """Growing rates, or nan where the closure has no derivative: kinked students aligned with another unit."""
     try:
-        values = linearise(model, state).eigenvalues
+        modes = linearise(model, state)
     except ValueError:
         return np.array([np.nan])
+    if modes.message:  # at perfect learning of kinked units the modes are those of differences, not of the overlaps
+        return np.array([np.nan])
+    values = modes.eigenvalues
     return values.real[values.real > FLAT * np.max(np.abs(values))]
 
 

@@ -87,7 +87,7 @@ class SubcriticalPowerLaw(Limit):
 
     def phase(self, lam: float) -> "SubcriticalPhase":
         """The solution whose weakest feature has signal-to-noise ratio lam > 0: lam, alpha, eps, k_c/k."""
-        lam = check.number("lam", lam, above=0)
+        lam = check.number("lam", lam, above=0, below=np.inf)
         eps = (1 - 2 * self.beta) * continuum_gap(self.channel, self.beta, lam)
         alpha = self.gamma * lam * (self.Delta + eps) / (1 - 2 * self.beta)
         return SubcriticalPhase(lam, alpha, eps, min(1.0, lam / self.channel.onset) ** (1 / (2 * self.beta)))
