@@ -10,6 +10,8 @@ from time import perf_counter
 
 from numba.core import event
 
+from .keeping import folder
+
 PATIENCE = 1.0  # seconds of compilation in a process before anything is said
 PACKAGE = __name__.partition(".")[0]
 
@@ -28,7 +30,7 @@ class _Watch(event.Listener):
         if self.depth == 1:
             self.began = perf_counter()
             if self.count and not said and os.environ.get("OVERLAPS_QUIET", "0") == "0":
-                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [kernel.stats.cache_path])
+                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [folder()])
                 self.timer.daemon = True
                 self.timer.start()
 
