@@ -63,7 +63,7 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
     """
     check.model(model)
     scale = check.number("student_scale", student_scale, least=0)
-    state = _random(model, scale) if isinstance(start, str) else check.state(start).on(model)
+    state = random_mean(model, scale) if isinstance(start, str) else check.state(start).on(model)
     if isinstance(start, str):
         check.choice("start", start, ("random",), "Or a State.")
     symmetric = averaged(model, state, readouts(state.v))
@@ -91,7 +91,7 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
     )
 
 
-def _random(model, scale):
+def random_mean(model, scale):
     """Mean overlaps of random weights at N -> infinity."""
     p = np.array(model.spectrum.p)[:, None, None]
     r = np.zeros((p.size, model.K, model.M))

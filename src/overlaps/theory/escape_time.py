@@ -25,6 +25,7 @@ from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..models.model import Model
 from ..models.state import State
+from ..plateau import random_mean
 from ..solve import solve
 from ..solve_many import solve_many
 from ..stability.fixed_points import fixed_point
@@ -172,7 +173,7 @@ def escape(
         start = check.state(start).on(model)
         if not start.sees_inputs:
             raise ValueError("start has a teacher that acts on latents; expected one that acts on the inputs x.")
-    drawn = _random_mean(model, scale)
+    drawn = random_mean(model, scale)
     base = drawn if isinstance(start, str) else replace(start, alpha=0.0)
     reference = _symmetric(model, base)
     plateau = _plateau(model, reference)
@@ -186,7 +187,7 @@ def escape(
     modes, rate = len(left), float(np.linalg.eigvals(rates).real.max())
     end = LENGTH / rate
     G0, kappa = _noise(model, reference, unknowns, end, rates, left, Rule.of(model, points, rng))
-    Sigma = start_covariance(Unknowns(model, drawn if scale else _random_mean(model, 1.0), False))
+    Sigma = start_covariance(Unknowns(model, drawn if scale else random_mean(model, 1.0), False))
     c0 = G0 @ Sigma @ G0.T
     variance, shift = (c0 + kappa, np.zeros(modes)) if isinstance(start, str) else (
         kappa, G0 @ (pack(base) - pack(reference))
@@ -203,13 +204,6 @@ def escape(
         found = times(shift + z @ root.T)
     unit = float(np.trace(kappa) / np.trace(c0))
     return EscapeLaw(N, level, rate, modes, unit, error, np.sort(found))
-
-
-def _random_mean(model, scale):
-    """Mean overlaps of random weights."""
-    p, K, M = np.array(model.spectrum.p)[:, None, None], model.K, model.M
-    r = np.zeros((len(p), K, M))
-    return State.from_blocks(model, q=scale**2 * p * np.eye(K), r=r, t=p * np.eye(M))
 
 
 def _symmetric(model, state):
