@@ -1,10 +1,10 @@
 """The one seam between functions and the rest: two activations and a rule of learning -> the closure that fits them."""
 
 from .bound import KernelClosure
+from .certified import RuleClosure
 from .classes import Classes
 from .numeric import bind_numeric
 from .numeric_classes import bind_classes
-from .rule import RuleClosure
 
 NONE = Classes()
 

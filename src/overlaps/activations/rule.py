@@ -1,43 +1,25 @@
-"""Any local rule of learning: a force on the weights, its noise, and where it breaks; its closure by quadrature."""
+"""Any local rule of learning: a force on the weights, its noise, and where it breaks."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numba.core.errors import NumbaError
 
 from .._base import check
-from .._base.jit import compile_once
 from .._base.record import Record
 from .._base.types import ArrayLike
-from ..gaussian.iterated import MOST, rules, settle
-from ..gaussian.rules import legendre
-from ..gaussian.tables import tabulate
+from ..gaussian.iterated import MOST
+from ..gaussian.tables import NOTHING
 from . import _rule
 from .activation import Activation
-from .bound import CLOSURE, Bound
+from .bound import CLOSURE
+from .certified import arrays_of
+from .declared import ARGUMENTS, checked_breaks, checked_noise, compiled, probe
 
-__all__ = ["MAKERS", "Learned", "Rule", "RuleClosure", "again"]
-
-PACKAGE = __name__.partition(".")[0] + "."
-PROBES = 64  # random fields at which a force is tried before anything else
-BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more
-REACH = 28.0  # of a continuous noise in t = asinh((xi - median) / scale); every other size goes a little further
-ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structured methods could use
-ROUNDING = 1e-12  # of sums over nodes, in units of their terms
-FURTHER = 4.0  # a second moment that is infinite grows with the reach
-FIRST, PERIOD = (
-    60,
-    600,
-)  # evaluations after which the size of a quadrature is compared with the next, at first and later
-LAWFUL = 4  # sizes that are tried beside a continuous noise, which has hundreds of nodes itself
-ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"
-NOTHING = np.zeros(0)
-NORMED = "perceptron", "hinge", "optimal"  # rules that need a direction of the student
+__all__ = ["MAKERS", "Learned", "Rule", "again"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -133,10 +115,12 @@ class Rule(Record):
         if not isinstance(name, str):
             raise ValueError(f"name = {check.shown(name)}; expected a string.")
         check.flag("uses_overlaps", self.uses_overlaps)
-        self.settle(tolerance=check.number("tolerance", self.tolerance, above=0), name=name, noise=_noise(self.noise))
-        self.settle(breaks=_breaks(self.breaks, K + M, self.continuous))
+        self.settle(
+            tolerance=check.number("tolerance", self.tolerance, above=0), name=name, noise=checked_noise(self.noise)
+        )
+        self.settle(breaks=checked_breaks(self.breaks, K + M, self.continuous))
         if self.closed is None:
-            self._probe()
+            probe(self)
 
     def __repr__(self):
         return self.name
@@ -166,9 +150,9 @@ class Rule(Record):
         """(force, error, chance), compiled for their one signature each."""
         chance = self.noise[1] if isinstance(self.noise, tuple) and callable(self.noise[1]) else None
         return (
-            _compiled("force", self.force, _rule.FORCE, ARGUMENTS),
-            _compiled("error", self.error or _rule.no_error, _rule.ERROR, "error(lam, nu, theta) -> float"),
-            _compiled("chance", chance or _rule.no_chance, _rule.CHANCE, "chance(nu, theta, p), which fills p"),
+            compiled("force", self.force, _rule.FORCE, ARGUMENTS),
+            compiled("error", self.error or _rule.no_error, _rule.ERROR, "error(lam, nu, theta) -> float"),
+            compiled("chance", chance or _rule.no_chance, _rule.CHANCE, "chance(nu, theta, p), which fills p"),
         )
 
     @cached_property
@@ -201,24 +185,7 @@ class Rule(Record):
     @cached_property
     def sizes(self):
         """(Arrays that the kernel takes behind w, ascending in size; whether they are rules by chance)."""
-        n, extra = self.K + self.M, int(isinstance(self.noise, str))
-        planes, cuts, law = np.array(self.breaks), np.zeros((0, n + 1)), NOTHING
-        values, chances, by_chance = np.zeros(1), np.ones(1), False
-        if isinstance(self.noise, tuple):
-            values, chances = self.noise[0], self.noise[1]
-            if callable(chances):
-                chances, by_chance = np.zeros(len(values)), True
-        lawful = self.continuous and not extra
-        if lawful:
-            planes, cuts = _cut_planes(planes)
-        found, chancy = rules(n + extra, len(planes) > 0)
-        arrays = []
-        for i, rule in enumerate(found[: LAWFUL if lawful else None]):
-            if lawful:
-                law, values, chances = _law(self.noise, REACH + FURTHER * (i % 2), len(cuts) > 0)
-            noise = values, chances, by_chance, extra
-            arrays.append(_rule.packed(np.array(self.numbers, float), *noise, planes, cuts, law, rule))
-        return arrays, chancy
+        return arrays_of(self)
 
     def draw(self, rng, shape):
         """Noise of this ``shape`` from ``rng``, as steps take it: uniform where its law depends on the teacher."""
@@ -246,33 +213,6 @@ class Rule(Record):
         pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
         s = np.array(s, float) if self.uses_overlaps else NOTHING
         return theta[:K], ((values, np.zeros(len(values)), *pointers, theta, S, s, np.zeros(K)), 0)
-
-    def _probe(self):
-        """Try the functions at random fields."""
-        force, error, chance = self.functions
-        rng, n = np.random.default_rng(20), self.K + self.M
-        S, theta = 0.7 * np.eye(n) + 0.3, np.r_[rng.uniform(0.5, 1.5, self.K), np.array(self.numbers, float)]
-        largest, root = 0.0, np.linalg.cholesky(S)
-        for _ in range(PROBES):
-            z, F, G = root @ rng.standard_normal(n), np.zeros(self.K), np.zeros(self.K)
-            lam, nu, xi = z[: self.K], z[self.K :], rng.standard_normal()
-            if isinstance(self.noise, tuple):
-                values, p = self.noise
-                if callable(p):
-                    p = np.zeros(len(values))
-                    chance(nu, theta, p)
-                    _check_probabilities("noise: chance fills", p)
-                xi = values[rng.choice(len(values), p=p / p.sum())]
-            force(lam, nu, xi, theta, S, F, G)
-            found = np.array([*F, *G, error(lam, nu, theta)])
-            if not np.all(np.isfinite(found)):
-                raise ValueError(
-                    f"force gives F = {F}, G = {G} and error {found[-1]:g} at lam = {lam}, nu = {nu}, xi = {xi:.4g}; "
-                    "expected finite numbers. F and G are to be filled: F[0] = ..."
-                )
-            largest = max(largest, np.max(np.abs(found[:-1])))
-        if largest == 0:
-            raise ValueError(f"force fills neither F nor G at {PROBES} random fields; expected {ARGUMENTS}.")
 
 
 MAKERS: dict[str, Callable[..., Rule]] = {}  # of rules of the library, by the first word of their recipe
@@ -314,206 +254,3 @@ class Learned(Activation):
 
 def _learned(rule):
     return rule.activation
-
-
-class RuleClosure(Bound):
-    """The closure of a rule: in closed form, or by a quadrature whose size is compared with the next."""
-
-    period, asymmetric = 0, False
-    gradient_rate = np.inf
-
-    def __init__(self, learning, rule):
-        super().__init__(learning.activation, learning.activation, rule)
-        self.learning, self._kernel, self._spent, self._size = learning, learning.closure, None, 0
-        self.parameters = np.array(learning.numbers, float)
-        if learning.closed is None:
-            self.period, (self._arrays, self._chancy) = FIRST, learning.sizes
-            self.parameters = self._arrays[0]
-        if hasattr(self._kernel, "compile"):
-            self.compiled = self._kernel
-
-    def __call__(self, S, w, A, B, C, dv):
-        """Fill A, B, C, dv; return the mean of the recorded error, nan where none is."""
-        if self.period and (self._spent is None or self._spent >= self.period) and np.all(np.isfinite(S)):
-            self._certify(S, w)
-        if self._spent is not None:
-            self._spent += 1
-        eps_g = self._at(self.parameters, S, w, A, B, C, dv)
-        self.asymmetric = bool(np.max(np.abs(A - A.T)) > ASYMMETRY * np.max(np.abs(A)))
-        return eps_g
-
-    def _at(self, parameters, S, w, A, B, C, dv):
-        K, eta, eta_v, noise, second_order = self.rule
-        w = np.append(w, parameters)
-        return self._kernel(np.ascontiguousarray(S), w, K, -1, eta, eta_v, noise, second_order, A, B, C, dv)
-
-    def extended(self, w):
-        """As for any closure; compiled code that asks for it makes many evaluations."""
-        if self._spent is not None:
-            self._spent = self.period
-        return super().extended(w)
-
-    def errors(self, S, w):
-        """As for any closure; nan where no error is recorded."""
-        if self.learning.error is None and self.learning.closed is None:
-            return np.full(len(S), np.nan)
-        return super().errors(S, w)
-
-    def check(self, S, w):
-        """Refuse a state at which the integrals do not settle."""
-        if self.period:
-            self._certify(S, w)
-            return
-        name, K = self.learning.recipe[:1], self.rule.K
-        if name and name[0] in NORMED and not S[0, 0] > check.ZERO_NORM * S[K, K]:
-            raise ValueError(
-                f"Q = {S[0, 0]:.3g} with the rule {self.learning.name}, which needs a direction of the student; "
-                "expected Q > 0: start from small weights."
-            )
-        if name == ("optimal",) and not S[0, K] > 0:
-            raise ValueError(
-                f"R = {S[0, K]:.3g} with the rule optimal(), which knows the overlaps; expected R > 0: start from a "
-                "student that has an overlap with the teacher."
-            )
-
-    def obstacle(self, S, least=None):
-        """Why there is no structured Jacobian."""
-        return "A is not symmetric: the rule is no gradient" if self.asymmetric else ""
-
-    def derivatives(self, S, w, *, exact):
-        """As for any closure."""
-        return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
-
-    def _values(self, parameters, S, w):
-        """(A, B, g and eps_g, C) at unit rate."""
-        K, n = self.rule.K, len(S)
-        A, B, C, dv = np.zeros((K, K)), np.zeros((K, n - K)), np.zeros((K, K)), np.zeros(K)
-        w = np.append(w, parameters)
-        eps_g = self._kernel(np.ascontiguousarray(S), w, K, -1, 1.0, 1.0, 0.0, True, A, B, C, dv)
-        return np.concatenate([A.ravel(), B.ravel(), dv, [eps_g]]), C
-
-    def _certify(self, S, w):
-        """Take the least size that agrees with the next; refuse where there is none."""
-        first, self._spent, tolerance = self._spent is None, 0, self.learning.tolerance
-        self.period = FIRST if first else min(2 * self.period, PERIOD)
-        if self._chancy:
-            found = [self._values(x, S, w) for x in self._arrays[1:]]
-            tolerance, size = max(tolerance, BY_CHANCE), 0
-            goals = tolerance, 10 * tolerance
-            gaps = [np.max(np.std(x, axis=0)) / np.max(np.abs(x)) for x in zip(*found, strict=True)]
-            if not all(gap <= goal for gap, goal in zip(gaps, goals, strict=True)):
-                size = None
-        else:
-            goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
-            # averages that vanish are known to the rounding of their terms
-            size = np.sqrt(np.max(np.abs(self._values(self._arrays[0], S, w)[1])) / np.max(np.diag(S)))
-            size, gaps = settle(
-                lambda i: self._values(self._arrays[i], S, w), len(self._arrays), self._size, goals, ROUNDING * size
-            )
-        if size is not None:
-            following = size if self._chancy else size + 1  # the better of the two that agree
-            self._size, self.parameters, self.message = size, self._arrays[following], ""
-            return
-        self.message = self._refusal(gaps, goals)
-        if first:
-            raise ValueError(self.message)
-        self.parameters = np.array([np.nan])
-
-    def _refusal(self, gaps, goals):
-        rule = self.learning
-        if gaps[0] <= goals[0] and rule.continuous:
-            return (
-                f"the second moment of the force {rule.name!r} does not settle: its sizes differ by {gaps[1]:.1g}. "
-                "The noise has heavy tails; expected a bounded force: clip=."
-            )
-        return (
-            f"the integrals of the rule {rule.name!r} do not settle: sizes differ by {max(gaps):.1g}, expected "
-            f"{goals[0]:.0e}; declare breaks=[...], the planes on which the force or the error jumps or kinks, or "
-            "raise tolerance=."
-        )
-
-
-def _compiled(role, function, signature, expected):
-    """A function for its one signature, as compiled code calls it."""
-    if getattr(function, "__module__", "").startswith(PACKAGE) and hasattr(function, "compile"):
-        compile_once(function, signature)  # of the library, kept on disk
-        return function
-    kernel = njit(error_model="numpy", nogil=True)(getattr(function, "py_func", function))
-    if not hasattr(kernel, "compile"):
-        return kernel
-    try:
-        kernel.compile(signature)
-    except (NumbaError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
-        line = next((x.strip() for x in str(error).splitlines() if x.strip()), type(error).__name__)
-        raise ValueError(f"numba cannot compile {role} = {function!r}: {line} Expected {expected}.") from None
-    kernel.disable_compile()
-    return kernel
-
-
-def _noise(noise):
-    """The noise, checked."""
-    if noise is None or (isinstance(noise, str) and noise == "normal"):
-        return noise
-    if isinstance(noise, tuple | list) and len(noise) == 2:
-        values = check.array("noise: values", noise[0], ("m",))
-        if callable(noise[1]):
-            return values, noise[1]
-        chances = check.array("noise: probabilities", noise[1], (len(values),))
-        _check_probabilities("noise: probabilities", chances)
-        return values, chances
-    if all(hasattr(noise, x) for x in ("pdf", "cdf", "ppf", "rvs", "support")):
-        return noise
-    raise ValueError(
-        f"noise = {check.shown(noise)}; expected None, 'normal', (values, probabilities), (values, chance), or a "
-        "frozen continuous distribution such as scipy.stats.cauchy(scale=0.5)."
-    )
-
-
-def _check_probabilities(what, p):
-    if not (np.all(p >= 0) and abs(np.sum(p) - 1) < 1e-9):
-        raise ValueError(f"{what} {p}; expected probabilities >= 0 that sum to 1.")
-
-
-def _breaks(breaks, n, continuous):
-    """Planes (m, n + 1), or (m, n + 2) where the noise is continuous."""
-    width = n + 1 + continuous
-    if breaks is None or np.size(breaks) == 0:
-        return np.zeros((0, width))
-    expected = f"rows (c, t) of length {n + 1}" + (f", or (c, c_xi, t) of length {n + 2}" if continuous else "")
-    planes = np.asarray(breaks)
-    if planes.ndim != 2 or planes.shape[1] not in {n + 1, width}:
-        raise ValueError(f"breaks has shape {planes.shape}; expected {expected}: planes c . (lam, nu) = t.")
-    planes = check.array("breaks", breaks, planes.shape)
-    if planes.shape[1] < width:
-        planes = np.insert(planes, n, 0.0, axis=1)
-    if len(planes) > 8:
-        raise ValueError(f"breaks has {len(planes)} rows; expected at most 8 planes.")
-    for i, row in enumerate(planes):
-        if not np.any(row[:-1]):
-            raise ValueError(f"breaks[{i}] = {row} has no coefficients; expected {expected}.")
-    return planes
-
-
-def _cut_planes(planes):
-    """(Planes of the fields, cuts xi = c . z + t of the noise): where two cuts meet, the average over xi breaks."""
-    fields, of_xi = planes[planes[:, -2] == 0], planes[planes[:, -2] != 0]
-    cuts = np.column_stack([-of_xi[:, :-2] / of_xi[:, -2:-1], of_xi[:, -1] / of_xi[:, -2]])
-    met = [np.r_[a[:-1] - b[:-1], b[-1] - a[-1]] for a, b in combinations(cuts, 2) if np.any(a[:-1] != b[:-1])]
-    return np.array([*np.delete(fields, -2, axis=1), *met]).reshape(-1, planes.shape[1] - 1), cuts
-
-
-def _law(law, reach, cut):
-    """(Array of a noise for ``noise_nodes``, fixed values, probabilities): a table where the force cuts it."""
-    median, scale = float(law.median()), float(law.ppf(0.75) - law.ppf(0.25)) / 2
-    low, high = (float(np.clip(np.arcsinh((x - median) / scale), -reach, reach)) for x in law.support())
-
-    def density(t):
-        return law.pdf(median + scale * np.sinh(t)) * scale * np.cosh(t)
-
-    if cut:
-        table = tabulate((lambda t: np.where(np.abs(t) <= 40, density(np.clip(t, -40, 40)), 0.0),), "the noise").data
-        return np.concatenate([[median, scale, low, high], table]), np.zeros(1), np.ones(1)
-    parts = int(np.ceil((high - low) / _rule.PANEL))
-    x, p = legendre(16)
-    t = low + (high - low) * (np.arange(parts)[:, None] + x).ravel() / parts
-    return NOTHING, median + scale * np.sinh(t), np.tile(p, parts) * (high - low) / parts * density(t)

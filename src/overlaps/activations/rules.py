@@ -10,15 +10,9 @@ from ..gaussian.rules import graded, legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
 from . import library
-from .committees import (
-    adagrad_norm,
-    dropout,
-    feedback_alignment,
-    line_search,
-    logistic_committee,
-    offsets,
-    sign_committee,
-)
+from .committees import dropout, logistic_committee, offsets, sign_committee
+from .feedback import feedback_alignment
+from .rates import adagrad_norm, line_search
 from .rule import MAKERS, Rule, again
 
 __all__ = [

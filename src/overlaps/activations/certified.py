@@ -1,0 +1,187 @@
+"""The closure of a rule of learning: in closed form, or by a quadrature whose size is compared with the next."""
+
+from itertools import combinations
+
+import numpy as np
+
+from .._base import check
+from ..gaussian.iterated import rules, settle
+from ..gaussian.rules import legendre
+from ..gaussian.tables import NOTHING, tabulate
+from . import _rule
+from .bound import Bound
+
+__all__ = ["RuleClosure", "arrays_of"]
+
+BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more
+ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structured methods could use
+ROUNDING = 1e-12  # of sums over nodes, in units of their terms
+FIRST, PERIOD = 60, 600  # evaluations after which the size is compared with the next, at first and later
+REACH = 28.0  # of a continuous noise in t = asinh((xi - median) / scale); every other size goes a little further
+FURTHER = 4.0  # a second moment that is infinite grows with the reach
+LAWFUL = 4  # sizes that are tried beside a continuous noise, which has hundreds of nodes itself
+NORMED = "perceptron", "hinge", "optimal"  # rules that need a direction of the student
+
+
+class RuleClosure(Bound):
+    """The closure of a rule: in closed form, or by a quadrature whose size is compared with the next."""
+
+    period, asymmetric = 0, False
+    gradient_rate = np.inf
+
+    def __init__(self, learning, rule):
+        super().__init__(learning.activation, learning.activation, rule)
+        self.learning, self._kernel, self._spent, self._size = learning, learning.closure, None, 0
+        self.parameters = np.array(learning.numbers, float)
+        if learning.closed is None:
+            self.period, (self._arrays, self._chancy) = FIRST, learning.sizes
+            self.parameters = self._arrays[0]
+        if hasattr(self._kernel, "compile"):
+            self.compiled = self._kernel
+
+    def __call__(self, S, w, A, B, C, dv):
+        """Fill A, B, C, dv; return the mean of the recorded error, nan where none is."""
+        if self.period and (self._spent is None or self._spent >= self.period) and np.all(np.isfinite(S)):
+            self._certify(S, w)
+        if self._spent is not None:
+            self._spent += 1
+        eps_g = self._at(self.parameters, S, w, A, B, C, dv)
+        self.asymmetric = bool(np.max(np.abs(A - A.T)) > ASYMMETRY * np.max(np.abs(A)))
+        return eps_g
+
+    def _at(self, parameters, S, w, A, B, C, dv):
+        K, eta, eta_v, noise, second_order = self.rule
+        w = np.append(w, parameters)
+        return self._kernel(np.ascontiguousarray(S), w, K, -1, eta, eta_v, noise, second_order, A, B, C, dv)
+
+    def extended(self, w):
+        """As for any closure; compiled code that asks for it makes many evaluations."""
+        if self._spent is not None:
+            self._spent = self.period
+        return super().extended(w)
+
+    def errors(self, S, w):
+        """As for any closure; nan where no error is recorded."""
+        if self.learning.error is None and self.learning.closed is None:
+            return np.full(len(S), np.nan)
+        return super().errors(S, w)
+
+    def check(self, S, w):
+        """Refuse a state at which the integrals do not settle."""
+        if self.period:
+            self._certify(S, w)
+            return
+        name, K = self.learning.recipe[:1], self.rule.K
+        if name and name[0] in NORMED and not S[0, 0] > check.ZERO_NORM * S[K, K]:
+            raise ValueError(
+                f"Q = {S[0, 0]:.3g} with the rule {self.learning.name}, which needs a direction of the student; "
+                "expected Q > 0: start from small weights."
+            )
+        if name == ("optimal",) and not S[0, K] > 0:
+            raise ValueError(
+                f"R = {S[0, K]:.3g} with the rule optimal(), which knows the overlaps; expected R > 0: start from a "
+                "student that has an overlap with the teacher."
+            )
+
+    def obstacle(self, S, least=None):
+        """Why there is no structured Jacobian."""
+        return "A is not symmetric: the rule is no gradient" if self.asymmetric else ""
+
+    def derivatives(self, S, w, *, exact):
+        """As for any closure."""
+        return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
+
+    def _values(self, parameters, S, w):
+        """(A, B, g and eps_g, C) at unit rate."""
+        K, n = self.rule.K, len(S)
+        A, B, C, dv = np.zeros((K, K)), np.zeros((K, n - K)), np.zeros((K, K)), np.zeros(K)
+        w = np.append(w, parameters)
+        eps_g = self._kernel(np.ascontiguousarray(S), w, K, -1, 1.0, 1.0, 0.0, True, A, B, C, dv)
+        return np.concatenate([A.ravel(), B.ravel(), dv, [eps_g]]), C
+
+    def _certify(self, S, w):
+        """Take the least size that agrees with the next; refuse where there is none."""
+        first, self._spent, tolerance = self._spent is None, 0, self.learning.tolerance
+        self.period = FIRST if first else min(2 * self.period, PERIOD)
+        if self._chancy:
+            found = [self._values(x, S, w) for x in self._arrays[1:]]
+            tolerance, size = max(tolerance, BY_CHANCE), 0
+            goals = tolerance, 10 * tolerance
+            gaps = [np.max(np.std(x, axis=0)) / np.max(np.abs(x)) for x in zip(*found, strict=True)]
+            if not all(gap <= goal for gap, goal in zip(gaps, goals, strict=True)):
+                size = None
+        else:
+            goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
+            # averages that vanish are known to the rounding of their terms
+            size = np.sqrt(np.max(np.abs(self._values(self._arrays[0], S, w)[1])) / np.max(np.diag(S)))
+            size, gaps = settle(
+                lambda i: self._values(self._arrays[i], S, w), len(self._arrays), self._size, goals, ROUNDING * size
+            )
+        if size is not None:
+            following = size if self._chancy else size + 1  # the better of the two that agree
+            self._size, self.parameters, self.message = size, self._arrays[following], ""
+            return
+        self.message = self._refusal(gaps, goals)
+        if first:
+            raise ValueError(self.message)
+        self.parameters = np.array([np.nan])
+
+    def _refusal(self, gaps, goals):
+        rule = self.learning
+        if gaps[0] <= goals[0] and rule.continuous:
+            return (
+                f"the second moment of the force {rule.name!r} does not settle: its sizes differ by {gaps[1]:.1g}. "
+                "The noise has heavy tails; expected a bounded force: clip=."
+            )
+        return (
+            f"the integrals of the rule {rule.name!r} do not settle: sizes differ by {max(gaps):.1g}, expected "
+            f"{goals[0]:.0e}; declare breaks=[...], the planes on which the force or the error jumps or kinks, or "
+            "raise tolerance=."
+        )
+
+
+def arrays_of(rule):
+    """(Arrays that ``_rule.rule_closure`` takes behind w, ascending in size; whether they are rules by chance)."""
+    n, extra = rule.K + rule.M, int(isinstance(rule.noise, str))
+    planes, cuts, law = np.array(rule.breaks), np.zeros((0, n + 1)), NOTHING
+    values, chances, by_chance = np.zeros(1), np.ones(1), False
+    if isinstance(rule.noise, tuple):
+        values, chances = rule.noise[0], rule.noise[1]
+        if callable(chances):
+            chances, by_chance = np.zeros(len(values)), True
+    lawful = rule.continuous and not extra
+    if lawful:
+        planes, cuts = _cut_planes(planes)
+    found, chancy = rules(n + extra, len(planes) > 0)
+    arrays = []
+    for i, quadrature in enumerate(found[: LAWFUL if lawful else None]):
+        if lawful:
+            law, values, chances = _law(rule.noise, REACH + FURTHER * (i % 2), len(cuts) > 0)
+        noise = values, chances, by_chance, extra
+        arrays.append(_rule.packed(np.array(rule.numbers, float), *noise, planes, cuts, law, quadrature))
+    return arrays, chancy
+
+
+def _cut_planes(planes):
+    """(Planes of the fields, cuts xi = c . z + t of the noise): where two cuts meet, the average over xi breaks."""
+    fields, of_xi = planes[planes[:, -2] == 0], planes[planes[:, -2] != 0]
+    cuts = np.column_stack([-of_xi[:, :-2] / of_xi[:, -2:-1], of_xi[:, -1] / of_xi[:, -2]])
+    met = [np.r_[a[:-1] - b[:-1], b[-1] - a[-1]] for a, b in combinations(cuts, 2) if np.any(a[:-1] != b[:-1])]
+    return np.array([*np.delete(fields, -2, axis=1), *met]).reshape(-1, planes.shape[1] - 1), cuts
+
+
+def _law(law, reach, cut):
+    """(Array of a noise for ``noise_nodes``, fixed values, probabilities): a table where the force cuts it."""
+    median, scale = float(law.median()), float(law.ppf(0.75) - law.ppf(0.25)) / 2
+    low, high = (float(np.clip(np.arcsinh((x - median) / scale), -reach, reach)) for x in law.support())
+
+    def density(t):
+        return law.pdf(median + scale * np.sinh(t)) * scale * np.cosh(t)
+
+    if cut:
+        table = tabulate((lambda t: np.where(np.abs(t) <= 40, density(np.clip(t, -40, 40)), 0.0),), "the noise").data
+        return np.concatenate([[median, scale, low, high], table]), np.zeros(1), np.ones(1)
+    parts = int(np.ceil((high - low) / _rule.PANEL))
+    x, p = legendre(16)
+    t = low + (high - low) * (np.arange(parts)[:, None] + x).ravel() / parts
+    return NOTHING, median + scale * np.sinh(t), np.tile(p, parts) * (high - low) / parts * density(t)

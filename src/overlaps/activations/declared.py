@@ -1,0 +1,103 @@
+"""What a user declares of a rule: functions, noise and breaks, checked, compiled and tried at random fields."""
+
+import numpy as np
+from numba import njit
+from numba.core.errors import NumbaError
+
+from .._base import check
+from .._base.jit import compile_once
+
+__all__ = ["ARGUMENTS", "checked_breaks", "checked_noise", "compiled", "probe"]
+
+PACKAGE = __name__.partition(".")[0] + "."
+PROBES = 64  # random fields at which a force is tried before anything else
+ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"
+
+
+def compiled(role, function, signature, expected):
+    """A function for its one signature, as compiled code calls it."""
+    if getattr(function, "__module__", "").startswith(PACKAGE) and hasattr(function, "compile"):
+        compile_once(function, signature)  # of the library, kept on disk
+        return function
+    kernel = njit(error_model="numpy", nogil=True)(getattr(function, "py_func", function))
+    if not hasattr(kernel, "compile"):
+        return kernel
+    try:
+        kernel.compile(signature)
+    except (NumbaError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
+        line = next((x.strip() for x in str(error).splitlines() if x.strip()), type(error).__name__)
+        raise ValueError(f"numba cannot compile {role} = {function!r}: {line} Expected {expected}.") from None
+    kernel.disable_compile()
+    return kernel
+
+
+def checked_noise(noise):
+    """The noise, checked."""
+    if noise is None or (isinstance(noise, str) and noise == "normal"):
+        return noise
+    if isinstance(noise, tuple | list) and len(noise) == 2:
+        values = check.array("noise: values", noise[0], ("m",))
+        if callable(noise[1]):
+            return values, noise[1]
+        chances = check.array("noise: probabilities", noise[1], (len(values),))
+        _check_probabilities("noise: probabilities", chances)
+        return values, chances
+    if all(hasattr(noise, x) for x in ("pdf", "cdf", "ppf", "rvs", "support")):
+        return noise
+    raise ValueError(
+        f"noise = {check.shown(noise)}; expected None, 'normal', (values, probabilities), (values, chance), or a "
+        "frozen continuous distribution such as scipy.stats.cauchy(scale=0.5)."
+    )
+
+
+def _check_probabilities(what, p):
+    if not (np.all(p >= 0) and abs(np.sum(p) - 1) < 1e-9):
+        raise ValueError(f"{what} {p}; expected probabilities >= 0 that sum to 1.")
+
+
+def checked_breaks(breaks, n, continuous):
+    """Planes (m, n + 1), or (m, n + 2) where the noise is continuous."""
+    width = n + 1 + continuous
+    if breaks is None or np.size(breaks) == 0:
+        return np.zeros((0, width))
+    expected = f"rows (c, t) of length {n + 1}" + (f", or (c, c_xi, t) of length {n + 2}" if continuous else "")
+    planes = np.asarray(breaks)
+    if planes.ndim != 2 or planes.shape[1] not in {n + 1, width}:
+        raise ValueError(f"breaks has shape {planes.shape}; expected {expected}: planes c . (lam, nu) = t.")
+    planes = check.array("breaks", breaks, planes.shape)
+    if planes.shape[1] < width:
+        planes = np.insert(planes, n, 0.0, axis=1)
+    if len(planes) > 8:
+        raise ValueError(f"breaks has {len(planes)} rows; expected at most 8 planes.")
+    for i, row in enumerate(planes):
+        if not np.any(row[:-1]):
+            raise ValueError(f"breaks[{i}] = {row} has no coefficients; expected {expected}.")
+    return planes
+
+
+def probe(rule):
+    """Try the functions of a rule at random fields."""
+    force, error, chance = rule.functions
+    rng, K, n = np.random.default_rng(20), rule.K, rule.K + rule.M
+    S, theta = 0.7 * np.eye(n) + 0.3, np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)]
+    largest, root = 0.0, np.linalg.cholesky(S)
+    for _ in range(PROBES):
+        z, F, G = root @ rng.standard_normal(n), np.zeros(K), np.zeros(K)
+        lam, nu, xi = z[:K], z[K:], rng.standard_normal()
+        if isinstance(rule.noise, tuple):
+            values, p = rule.noise
+            if callable(p):
+                p = np.zeros(len(values))
+                chance(nu, theta, p)
+                _check_probabilities("noise: chance fills", p)
+            xi = values[rng.choice(len(values), p=p / p.sum())]
+        force(lam, nu, xi, theta, S, F, G)
+        found = np.array([*F, *G, error(lam, nu, theta)])
+        if not np.all(np.isfinite(found)):
+            raise ValueError(
+                f"force gives F = {F}, G = {G} and error {found[-1]:g} at lam = {lam}, nu = {nu}, xi = {xi:.4g}; "
+                "expected finite numbers. F and G are to be filled: F[0] = ..."
+            )
+        largest = max(largest, np.max(np.abs(found[:-1])))
+    if largest == 0:
+        raise ValueError(f"force fills neither F nor G at {PROBES} random fields; expected {ARGUMENTS}.")
