@@ -1,9 +1,10 @@
 """Sphinx configuration.
 
 Full build:   python -m sphinx -W --keep-going -n docs docs/_build/html
-Quick build:  the same with -D plot_gallery=0 -D nb_execution_mode=off, which shows scripts and lectures as they are.
+Quick build:  the same with -D plot_gallery=0 -D nb_execution_mode=off, which shows scripts, code and lectures as they are.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -50,10 +51,18 @@ shutil.rmtree(lectures, ignore_errors=True)
 lectures.mkdir()
 for script in sorted((HERE.parent / "notebooks").glob("*.py")):
     jupytext.write(jupytext.read(script), lectures / f"{script.stem}.ipynb")
-nb_execution_mode = "force"
+
+# code of pages and lectures ------------------------------------------------------------------------------------------
+# Its outputs are kept by what was run: the text of the page's cells, as the file name of the cache, and the package's.
+package = sorted((HERE.parent / "src" / "overlaps").rglob("*.py"))
+fingerprint = hashlib.sha256(b"".join(path.read_bytes() for path in package)).hexdigest()[:16]
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(BUILD / "executed" / fingerprint)
 nb_execution_timeout = 600  # kernels are compiled on the way
 nb_execution_raise_on_error = True
+nb_merge_streams = True  # what one cell prints is one output
 os.environ.pop("MPLBACKEND", None)  # kernels draw into the page; the gallery takes Agg by itself
+os.environ["MATPLOTLIBRC"] = str(HERE / "matplotlibrc")
 
 # docstrings: types are prose ("array_like, shape (L,)"), not links ----------------------------------------------------
 autodoc_typehints = "none"

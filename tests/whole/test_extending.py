@@ -20,7 +20,7 @@ from overlaps.flow.jacobian import jacobian
 from overlaps.flow.system import System
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```\{code-cell\}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
 
