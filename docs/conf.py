@@ -1,7 +1,7 @@
 """Sphinx configuration.
 
 Full build:   python -m sphinx -W --keep-going -n docs docs/_build/html
-Quick build:  the same with -D plot_gallery=0 -D nb_execution_mode=off, which shows scripts, code and lectures as they are.
+Quick build:  the same with -D plot_gallery=0 -D nb_execution_mode=off, where nothing is run.
 """
 
 import hashlib
