@@ -59,7 +59,11 @@ _LATER = {
     "theory": set(),
     "static": set(),
 }
-Record.kinds.later += [f"{__name__}.{room}" for room in _LATER]
+_RECORDS = (
+    *_LATER,
+    *(f"theory.{x}" for x in ("cayley_hamilton", "linear", "quadratic", "scaling", "stationary", "escape_time")),
+)
+Record.kinds.later += [f"{__name__}.{room}" for room in _RECORDS]  # the last first
 
 if TYPE_CHECKING:
     from . import static, theory

@@ -1,10 +1,13 @@
 """Every record of the library pickles, copies, prints in one line; files written by version 0.1.0 load."""
 
+import ast
 import copy
 import dataclasses
 import inspect
 import pickle
 import pkgutil
+import subprocess
+import sys
 import warnings
 from importlib import import_module
 from pathlib import Path
@@ -247,6 +250,16 @@ def test_every_public_record_has_a_row(records):
             thing = getattr(module, name)
             if inspect.isclass(thing) and dataclasses.is_dataclass(thing):
                 assert thing in kinds, f"{thing.__module__}.{name} has no row in RECORDS"
+
+
+def test_a_fresh_process_knows_every_record_by_name():
+    """Rooms are loaded when first used: files of their records, and ``traj.escape``, must find them all the same."""
+    sources = [ast.parse(path.read_text()) for path in Path(ov.__file__).parent.rglob("*.py")]
+    classes = [node for tree in sources for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    names = [node.name for node in classes if any("Record" in ast.unparse(base) for base in node.bases)]
+    assert "EscapeLaw" in names and "Trajectory" in names
+    script = "from overlaps._base.record import Record; import overlaps, sys; [Record.kinds[x] for x in sys.argv[1:]]"
+    subprocess.run([sys.executable, "-c", script, *names], check=True)
 
 
 # files of version 0.1.0 -----------------------------------------------------------------------------------------------

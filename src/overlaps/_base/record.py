@@ -32,7 +32,8 @@ class Kinds(dict):
         self.later: list[str] = []  # rooms that are loaded when a name is first asked for
 
     def __missing__(self, name):
-        self.complete()
+        while self.later and name not in self:
+            import_module(self.later.pop())
         if name not in self:
             raise KeyError(name)
         return self[name]
