@@ -11,7 +11,7 @@ from ._base.record import Record
 from ._base.version import __version__ as __version__
 from .activations import rules
 from .activations.activation import Activation
-from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
+from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, sign, tanh
 from .activations.rule import Rule
 from .compress import compress, compression_error
 from .finite_size import Fluctuations, fluctuations
@@ -150,6 +150,7 @@ __all__ = [
     "rules",
     "save",
     "schedule_gradient",
+    "sign",
     "simulate",
     "solve",
     "solve_many",

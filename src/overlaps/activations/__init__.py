@@ -12,7 +12,7 @@ Students may learn by a rule in place of activations: ``rule`` is its record, ``
 
 from .activation import Activation
 from .kernels import Kernels
-from .library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, tanh
+from .library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, sign, tanh
 
 __all__ = [
     "Activation",
@@ -24,5 +24,6 @@ __all__ = [
     "polynomial",
     "quadratic",
     "relu",
+    "sign",
     "tanh",
 ]

@@ -175,7 +175,8 @@ def _tilted_error(S, w, K, teacher, work):
             code_d = ERF if d < K else teacher
             ed, fd = work[E, d], work[F, d]
             scc, sdd = S[c, c] - ec * ec - fc * fc, S[d, d] - ed * ed - fd * fd
-            gg = two_point(code_c, code_d, scc, sdd, S[c, d] - ec * ed - fc * fd)[0]
+            scd = scc if c == d else S[c, d] - ec * ed - fc * fd  # one sign has a square of exactly one
+            gg = two_point(code_c, code_d, scc, sdd, scd)[0]
             total += (1.0 if c == d else 2.0) * w[c] * w[d] * gg
     return total
 

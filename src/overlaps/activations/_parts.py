@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..gaussian.two_point import ERF, QUADRATIC, RELU
+from ..gaussian.two_point import ERF, QUADRATIC, RELU, SIGN
 from .polynomials import Polynomial
 
 
@@ -64,7 +64,7 @@ def parts_of(activation):
     if isinstance(activation.g, Polynomial):
         return Parts(activation.g.coefficients)
     mixture = activation.closed_sum
-    if mixture is None:
+    if mixture is None or mixture.code == SIGN:
         return None
     amplitudes, scales = np.array(mixture.amplitudes), np.array(mixture.scales)
     if mixture.code == ERF:

@@ -10,7 +10,7 @@ import numpy as np
 from .._base import check
 from .._base.types import ArrayLike, Function, Numbers
 from ..gaussian.tables import polynomial_table, tabulate
-from ..gaussian.two_point import NUMERIC
+from ..gaussian.two_point import NUMERIC, SIGN
 from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
 from .polynomials import Polynomial
 from .sums import Mixture
@@ -18,7 +18,7 @@ from .sums import Mixture
 __all__ = ["Activation"]
 
 SECOND_ORDER = ("auto", "tensor", "pairs", "mixture", "sobol")
-CODES = (NUMERIC, ERF, RELU, LINEAR, QUADRATIC)
+CODES = (NUMERIC, ERF, RELU, LINEAR, QUADRATIC, int(SIGN))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from .._base.jit import compile_once
 from .._base.tiers import at_hand, settle, spent
 from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
+from ..gaussian.two_point import SIGN
 from ._errors import errors_of
 from ._first_order import assemble, assemble_square
 from ._relu_derivatives import relu_alignment
@@ -114,6 +115,8 @@ class Bound:
         """Raise ``ValueError`` where the closure is not defined, or not known."""
         if self.kinked:
             check.student_norms(S, self.rule.K)
+        if getattr(self.teacher, "code", None) == SIGN and not np.min(np.diag(S)[self.rule.K :]) > 0:
+            raise ValueError("a teacher of signs has a field of variance zero, T_mm = 0, and no label; expected T_mm > 0.")
 
     def obstacle(self, S, least=NEARLY):
         """Why there are no derivatives at S, or an empty string."""

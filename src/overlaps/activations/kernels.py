@@ -18,7 +18,7 @@ from ._relu_derivatives import relu_derivatives
 
 __all__ = ["KERNELS", "Kernels"]
 
-TABLE = LINEAR, QUADRATIC, RELU, ERF = tuple(CODES.tolist())  # plain integers, as users see them
+TABLE = LINEAR, QUADRATIC, RELU, ERF, SIGN = tuple(CODES.tolist())  # plain integers, as users see them
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Kernels:
         for the student's own where that has none.
     teachers : tuple of int
         Codes of the library's activations that ``closure`` takes as teachers, beside the student's own: 0 linear,
-        1 quadratic, 2 relu, 3 erf.  All others are left to quadrature.
+        1 quadratic, 2 relu, 3 erf, 4 sign.  All others are left to quadrature.
     derivatives : callable, optional
         ``derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv)`` fills the derivatives
         (d, K, K), (d, K, M), (d, K, K), (d, K) along Q_ij, i <= j, then R_km, then v_k.  Without
@@ -90,6 +90,6 @@ class Kernels:
 KERNELS = {
     LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences),
     QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences),
-    RELU: Kernels(relu_closure, TABLE, relu_derivatives),
+    RELU: Kernels(relu_closure, TABLE[:-1], relu_derivatives),
     ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room, erf_C_share),
 }

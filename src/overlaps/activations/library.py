@@ -1,4 +1,4 @@
-"""The activations that the library brings: erf, relu, linear, quadratic, |x|, tanh, leaky relu, polynomials."""
+"""The activations that the library brings: erf, relu, linear, quadratic, |x|, tanh, sign, leaky relu, polynomials."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from scipy.special import erf as _erf
 from .._base import check
 from .._base.types import ArrayLike
 from .activation import Activation
-from .kernels import ERF, LINEAR, QUADRATIC, RELU
+from .kernels import ERF, LINEAR, QUADRATIC, RELU, SIGN
 from .polynomials import Polynomial
 from .sums import Mixture
 
-__all__ = ["absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "tanh"]
+__all__ = ["absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "sign", "tanh"]
 
 
 def polynomial(coefficients: ArrayLike) -> Activation:
@@ -162,6 +162,7 @@ relu = Activation("relu", _relu_g, _relu_dg, code=RELU, kinks=(0.0,))
 linear = Activation("linear", _linear_g, _one, _zero, code=LINEAR)
 quadratic = Activation("quadratic", np.square, _double, _two, code=QUADRATIC)
 absolute = _piecewise_linear("absolute", -1.0)
+sign = Activation("sign", np.sign, _zero, code=SIGN)  # of teachers: a student of signs has no gradient
 
 # Four error functions, sup error 1.0e-5, from fit_erf_mixture(np.tanh).  With partners in closed form all integrals,
 # eps_g included, are those of the mixture, so that eps_g and C vanish together.
@@ -178,7 +179,7 @@ tanh = Activation(
     ),
 )
 
-NAMED = {"erf": erf, "relu": relu, "tanh": tanh, "linear": linear, "quadratic": quadratic, "absolute": absolute}
+NAMED = {x.name: x for x in (erf, relu, tanh, linear, quadratic, absolute, sign)}
 
 
 def named(role, value, example="or ov.Activation.from_function(g, dg)"):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..gaussian.rules import graded, widening
-from ..gaussian.two_point import NUMERIC, RELU
+from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
 from ._mixed import MixedClosure
 from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, numeric_closure, packed
 from ._pairs import SIZES, midpoint_pair_square, midpoint_rule
@@ -39,6 +39,13 @@ def bind_numeric(student, teacher, rule):
     Raises ``ValueError`` where the pair cannot be integrated at any state: kinks, or a mixture asked for a function
     that is not one.
     """
+    if teacher.code == SIGN:
+        if student.closed_sum is None or student.closed_sum.code != ERF:
+            raise ValueError(
+                f"a teacher of signs with students of {student.name}; expected erf, tanh, linear or quadratic ones. "
+                "Others learn by a rule: ov.Rule."
+            )
+        return MixtureClosure(student.closed_sum, teacher.closed_sum, rule)
     if parts_of(student) and parts_of(teacher):
         return _bind_exact(student, teacher, rule)
     options = _options(student, teacher)

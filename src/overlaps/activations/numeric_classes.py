@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..gaussian.rules import factor, widening
-from ..gaussian.two_point import NUMERIC
+from ..gaussian.two_point import NUMERIC, SIGN
 from .classes import FINER, ClassesClosure, shape_of
 
 SIZES = {1: 96, 2: 64, 3: 40, 4: 24}  # nodes in each dimension, by the number of fields
@@ -24,9 +24,9 @@ class NumericClassesClosure(ClassesClosure):
     def _setup(self):
         self.parameters = np.ones(1)  # relative size of the rule
         for role, activation in (("activation", self.student), ("teacher_activation", self.teacher)):
-            if activation.kinks:
+            if activation.kinks or activation.code == SIGN:
                 raise ValueError(
-                    f"{role} = {activation} has a kink, and there are no closed forms of this pair for fields that "
+                    f"{role} = {activation} is not smooth, and there are no closed forms of this pair for fields that "
                     f"have means; expected smooth functions. {KINKED}"
                 )
 
@@ -106,5 +106,5 @@ def _nodes(mu, V, size):
 
 def bind_classes(student, teacher, rule, classes):
     """The closure of inputs in classes for these units: closed forms where both have them."""
-    closed = NUMERIC not in (shape_of(student)[0], shape_of(teacher)[0])
+    closed = {NUMERIC, int(SIGN)}.isdisjoint((shape_of(student)[0], shape_of(teacher)[0]))
     return (ClassesClosure if closed else NumericClassesClosure)(student, teacher, rule, classes)

@@ -1,4 +1,4 @@
-"""Two-point Gaussian integrals of linear, quadratic, relu and erf(x / sqrt 2), in closed form.
+"""Two-point Gaussian integrals of linear, quadratic, relu, erf(x / sqrt 2) and sign, in closed form.
 
 Every pair of functions f, h and every pair of jointly Gaussian fields (a, b) with variances ``saa``, ``sbb`` and
 covariance ``sab`` has four numbers, and :func:`two_point` is their table::
@@ -17,9 +17,10 @@ import numpy as np
 from .._base.jit import jit
 from .elementary import p
 
-LINEAR, QUADRATIC, RELU, ERF = CODES = np.arange(4)
+LINEAR, QUADRATIC, RELU, ERF, SIGN = CODES = np.arange(5)
 NUMERIC = -1  # a user function: its integrals are computed by quadrature, outside these kernels
 
+COPLANAR = 1e-15  # determinant of two fields of signs, relative to that of their variances, that is rounding
 PI = math.pi
 SQRT_2PI = math.sqrt(2 * math.pi)
 
@@ -27,7 +28,7 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 @jit(inline=True)
 def known(f, h):
     """Whether both codes stand for functions of the table."""
-    return min(f, h) >= LINEAR and max(f, h) <= ERF
+    return min(f, h) >= LINEAR and max(f, h) <= SIGN
 
 
 @jit(inline=True)
@@ -39,18 +40,22 @@ def value(code, x):
         return max(x, 0.0)
     if code == QUADRATIC:
         return x * x
+    if code == SIGN:
+        return 0.0 if x == 0.0 else math.copysign(1.0, x)
     return x if code == LINEAR else math.nan
 
 
 @jit(inline=True)
 def slope(code, x):
-    """g'(x); the derivative of relu at 0 is taken as 0."""
+    """g'(x); the derivative of relu at 0 is taken as 0, that of the sign everywhere."""
     if code == ERF:
         return math.sqrt(2 / PI) * math.exp(-0.5 * x * x)
     if code == RELU:
         return 1.0 if x > 0.0 else 0.0
     if code == QUADRATIC:
         return 2.0 * x
+    if code == SIGN:
+        return 0.0
     return 1.0 if code == LINEAR else math.nan
 
 
@@ -80,8 +85,27 @@ def _relu_relu(saa, sbb, sab):
 
 
 @jit(inline=True)
+def _sign(h, saa, sbb, sab):
+    # An error function erf(x / sqrt(2 e)) as e vanishes: 1 + S becomes e + S for the sign alone.
+    if h == QUADRATIC:
+        return 0.0, 0.0, 0.0, 0.0
+    if h < ERF:  # as for erf below
+        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * saa))
+        return c * sab, c, -c * sab / saa, 0.0
+    bl = 1.0 + sbb if h == ERF else sbb
+    det = (saa if h == ERF else 0.0) + (saa * sbb - sab * sab)
+    if det <= COPLANAR * saa * bl:  # one sign, or two of parallel fields, which stay so: nothing changes
+        return math.copysign(1.0, sab), 0.0, 0.0, 0.0
+    root = math.sqrt(det)
+    c = 2 / (PI * root)
+    return 2 / PI * math.atan2(sab, root), c, -c * sab / saa, -c * sab / bl
+
+
+@jit(inline=True)
 def _ordered(f, h, saa, sbb, sab):
     """The table for code f >= code h."""
+    if f == SIGN:
+        return _sign(h, saa, sbb, sab)
     if f == ERF:
         if h == ERF:
             return _erf_erf(saa, sbb, sab)
@@ -124,6 +148,13 @@ def two_point(f, h, saa, sbb, sab):
 @jit(inline=True)
 def _ordered_derivatives(f, h, saa, sbb, sab):
     """The table of :func:`two_point_derivatives` for code f >= code h."""
+    if f == SIGN and h == ERF:
+        be, lam = 1.0 + sbb, saa + (saa * sbb - sab * sab)
+        c = 2 / (PI * lam * math.sqrt(lam))
+        return c * sab, -c * be, -c * saa, c * sab * (2 * lam / saa + be) / saa, c * sab * (2 * lam / be + saa) / be
+    if f == SIGN and h == LINEAR:
+        c = math.sqrt(2 / (PI * saa)) / saa
+        return 0.0, -c, 0.0, 3 * c * sab / saa, 0.0
     if f == ERF:
         al = 1.0 + saa
         if h == ERF:

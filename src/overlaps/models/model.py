@@ -12,7 +12,7 @@ from .._base.types import ArrayLike, Floats, Rng
 from ..activations.activation import Activation
 from ..activations.binding import NONE as NO_CLASSES
 from ..activations.classes import Classes
-from ..activations.library import erf, named, quadratic
+from ..activations.library import erf, named, quadratic, sign
 from .spectrum import Spectrum, isotropic
 from .start import random_start
 from .state import State, gram
@@ -47,6 +47,8 @@ class Model(Record):
 
     def __post_init__(self):
         self.settle(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
+        if self.activation.code == sign.code:
+            raise ValueError("activation = sign, whose students have no gradient; expected ov.learner(ov.rules.perceptron()).")
         check.kind("spectrum", self.spectrum, Spectrum, "ov.isotropic()")
         decay = self.weight_decay
         pair = tuple(decay) if check.axes("weight_decay", decay) else (decay, decay)
@@ -227,7 +229,8 @@ def committee_machine(
     K, M : int
         Numbers of student and teacher units.
     activation, teacher_activation : Activation or str
-        g and g*, or their names: "erf", "relu", "tanh", "linear", "quadratic", "absolute". g* = g by default.
+        g and g*, or their names: "erf", "relu", "tanh", "linear", "quadratic", "absolute". g* = g by default;
+        "sign", of teachers only, gives labels to erf, tanh, linear and quadratic students.
     spectrum : Spectrum
         Covariance of x; isotropic by default.
     v, v_star : array_like, shape (K,), (M,)

@@ -116,10 +116,14 @@ class _Curves(Views):
             self._cache["eps_g"] = read_only(np.maximum(flat, 0.0).reshape(v.shape[:-1]))
         return self._cache["eps_g"]
 
-    def classification_error(self) -> Floats:
-        r"""Probability (..., n) that the output has the wrong sign, of inputs in classes with labels of either sign.
+    def classification_error(self, s: ArrayLike | None = None) -> Floats:
+        r"""Probability (..., n) that the output has the wrong sign: that of the label, or of one teacher.
 
-        .. math:: \sum_c \pi_c \big[ P_c(y_c\, \hat y < 0) + P_c(\hat y = 0) / 2 \big]
+        .. math:: \sum_c \pi_c \big[ P_c(y_c\, \hat y < 0) + P_c(\hat y = 0) / 2 \big], \qquad
+                  P(y\, \hat y < 0) = \frac1\pi\, \mathrm{atan2}\big(\sqrt{QT - R^2},\, v v^* R\big)
+
+        The second for K = M = 1 and units with the sign of their field (erf, tanh, linear, sign), exact; ``s`` (L,) are
+        variances of the inputs of a test in place of those learned from.
 
         Closed for linear units and a single one; an integral over one field for two erf or relu units; otherwise 2^16
         antithetic Sobol points, to the standard error ``classification_error_se()``. A tie counts one half: relu
@@ -128,9 +132,26 @@ class _Curves(Views):
         Raises
         ------
         ValueError
-            Inputs without classes, a teacher, or a label that is zero.
+            Inputs in classes with a teacher or a label that is zero; several units, or units without the sign of their
+        field, of inputs without classes (:func:`overlaps.average` takes any function); ``s`` of another length, or > 0
+        where nothing was learned of an eigenspace.
         """
-        return self._misclassified(0)
+        if self.model.C and s is not None:
+            raise ValueError(f"s = {check.shown(s)} for inputs in classes, whose variances are their own; leave s out.")
+        return self._misclassified(0) if self.model.C else self._wrong_sign(s)
+
+    def _wrong_sign(self, s):
+        model, x = self.model, np.linspace(0.01, 9.0, 100)
+        units = (model.activation, model.teacher_activation)
+        signed = model.rule is None and all(np.all(g(x) > 0) and np.all(g(-x) < 0) for g in units)
+        if (model.K, model.M) != (1, 1) or not signed:
+            raise ValueError(
+                f"the sign of {model} against its teacher's; expected K = M = 1 and units with the sign of their field. "
+                "Try ov.average(traj, f)."
+            )
+        Q, R, T = (self.Q, self.R, self.T) if s is None else self._of_inputs(s)
+        Q, R, T = (x[..., 0, 0] for x in (Q, R, np.expand_dims(T, -3)))
+        return np.arctan2(np.sqrt(np.maximum(Q * T - R**2, 0.0)), R * np.sign(self.v[..., 0] * model.v_star[0])) / np.pi
 
     def classification_error_se(self) -> Floats:
         """Standard error (..., n) of :meth:`classification_error`: zero where no points are sampled."""
@@ -163,6 +184,15 @@ class _Blocks(_Curves):
     m: np.ndarray | None = None
     h: np.ndarray | None = None
     nu: np.ndarray | None = None
+
+    def _of_inputs(self, s):
+        """Q, R, T of inputs with other variances s (L,)."""
+        own, s = self.model.spectrum.s, check.array("s", s, (self.model.spectrum.L,), "One variance for each block.")
+        if self.model.latent_teacher or np.any(s < 0) or np.any((own == 0) & (s > 0)):
+            raise ValueError(f"s = {check.shown(s.tolist())}; expected variances >= 0 of inputs that were learned from.")
+        ratio = np.divide(s, own, out=np.zeros_like(own), where=own > 0)
+        parts = ((s, self.q), (ratio, self.r), (ratio**2 / np.where(s > 0, s, 1.0), self.tau))
+        return tuple(np.einsum("l,...lij->...ij", c, x) for c, x in parts)
 
     @property
     def mean_fields(self) -> Floats:
