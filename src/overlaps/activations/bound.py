@@ -116,7 +116,9 @@ class Bound:
         if self.kinked:
             check.student_norms(S, self.rule.K)
         if getattr(self.teacher, "code", None) == SIGN and not np.min(np.diag(S)[self.rule.K :]) > 0:
-            raise ValueError("a teacher of signs has a field of variance zero, T_mm = 0, and no label; expected T_mm > 0.")
+            raise ValueError(
+                "a teacher of signs has a field of variance zero, T_mm = 0, and no label; expected T_mm > 0."
+            )
 
     def obstacle(self, S, least=NEARLY):
         """Why there are no derivatives at S, or an empty string."""

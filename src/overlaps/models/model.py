@@ -48,7 +48,9 @@ class Model(Record):
     def __post_init__(self):
         self.settle(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
         if self.activation.code == sign.code:
-            raise ValueError("activation = sign, whose students have no gradient; expected ov.learner(ov.rules.perceptron()).")
+            raise ValueError(
+                "activation = sign, whose students have no gradient; expected ov.learner(ov.rules.perceptron())."
+            )
         check.kind("spectrum", self.spectrum, Spectrum, "ov.isotropic()")
         decay = self.weight_decay
         pair = tuple(decay) if check.axes("weight_decay", decay) else (decay, decay)

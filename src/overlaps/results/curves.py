@@ -189,7 +189,9 @@ class _Blocks(_Curves):
         """Q, R, T of inputs with other variances s (L,)."""
         own, s = self.model.spectrum.s, check.array("s", s, (self.model.spectrum.L,), "One variance for each block.")
         if self.model.latent_teacher or np.any(s < 0) or np.any((own == 0) & (s > 0)):
-            raise ValueError(f"s = {check.shown(s.tolist())}; expected variances >= 0 of inputs that were learned from.")
+            raise ValueError(
+                f"s = {check.shown(s.tolist())}; expected variances >= 0 of inputs that were learned from."
+            )
         ratio = np.divide(s, own, out=np.zeros_like(own), where=own > 0)
         parts = ((s, self.q), (ratio, self.r), (ratio**2 / np.where(s > 0, s, 1.0), self.tau))
         return tuple(np.einsum("l,...lij->...ij", c, x) for c, x in parts)
