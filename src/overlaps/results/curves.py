@@ -146,8 +146,8 @@ class _Curves(Views):
         signed = model.rule is None and all(np.all(g(x) > 0) and np.all(g(-x) < 0) for g in units)
         if (model.K, model.M) != (1, 1) or not signed:
             raise ValueError(
-                f"the sign of {model} against its teacher's; expected K = M = 1 and units with the sign of their field. "
-                "Try ov.average(traj, f)."
+                f"the sign of {model} against its teacher's; expected K = M = 1 and units with the sign of theirs, "
+                "or ov.average(traj, f)."
             )
         Q, R, T = (self.Q, self.R, self.T) if s is None else self._of_inputs(s)
         Q, R, T = (x[..., 0, 0] for x in (Q, R, np.expand_dims(T, -3)))
