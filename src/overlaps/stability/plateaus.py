@@ -9,6 +9,7 @@ growing modes.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -27,6 +28,7 @@ SLOW = 0.5  # |d ln eps_g / d ln alpha| below which a curve may be waiting; abov
 NEAR = 0.2  # eps_g, relative to that of the saddle, up to which a record is on the plateau; further away it passes by
 CLEAR = 10  # eps_floor from which eps_g is a curve; below, every wiggle of rounding is a minimum
 GROWING = 1e-9  # rate, relative to the largest modulus, above which a mode grows; below, it is rounding of a flat one
+ALIKE = 0.1  # difference of distances, relative, below which the more symmetric saddle is named; above, the nearer one
 SAME = 1e-6  # relative difference of eps_g below which two saddles are one
 
 
@@ -71,14 +73,16 @@ class Plateau(Record):
         return f"plateau at eps_g = {self.height:.6g}{when}: {described(self.state)}; {modes}{rate}"
 
 
-def saddle(model: Model, state: State, eps_g: float) -> "Plateau | None":
-    """The saddle with growing modes nearest to a record, of its height; None where there is none.
+def saddle(model: Model, state: State, lowest: float, highest: float) -> "Plateau | None":
+    """The saddle with growing modes nearest to a record, at a height that the curve has nearby; None without one.
 
     Newton's method from the record alone fails or finds another saddle where several modes grow; from averages over
     groups of students it converges.  An attractor nearer to the record says that the curve ends here and does not wait.
+    Where the noise of SGD lets differences of students grow slowly, saddles of lower symmetry lie beside the symmetric
+    one, as far from the curve.
     """
     found = []
-    for guess in [state, *(averaged(model, state, groups) for groups in partitions(state))]:
+    for guess in [*(averaged(model, state, groups) for groups in partitions(state)), state]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # no convergence is an answer here
             try:
@@ -88,13 +92,15 @@ def saddle(model: Model, state: State, eps_g: float) -> "Plateau | None":
         if point.converged:
             fields = model.seen(point.state)
             height = float(generalisation_error(model, fields[None], point.state.v[None])[0])
-            if abs(height - eps_g) <= NEAR * height:
+            if lowest - NEAR * height <= height <= highest + NEAR * height:
                 distance = np.linalg.norm(fields - model.seen(state)) + np.linalg.norm(point.state.v - state.v)
                 found.append((distance, height, point.state))
-    for _, height, there in sorted(found, key=lambda x: x[0]):
-        rates = _growing(model, there)
-        return Plateau((np.nan, np.nan), height, there, rates) if rates.size else None
-    return None
+    if not found:
+        return None
+    nearest = min(distance for distance, _, _ in found)
+    _, height, there = next(x for x in found if x[0] <= (1 + ALIKE) * nearest)
+    rates = _growing(model, there)
+    return Plateau((np.nan, np.nan), height, there, rates) if rates.size else None
 
 
 def _growing(model, state):
@@ -119,14 +125,20 @@ def find(
     slope[~(eps_g > CLEAR * floor)] = np.inf
     inner = slope[1:-1]
     slow = np.flatnonzero((inner < SLOW) & (inner <= slope[:-2]) & (inner < slope[2:])) + 1
+    if not slow.size:
+        return []
+    # a passage ends where the curve is steepest on its way to the next one
+    steepest = [i + int(np.argmax(slope[i:j])) for i, j in pairwise(slow)]
     passages: list[Plateau | None] = []
     starts: list[int] = []
     found = []
-    for k, i in enumerate(slow):
-        here = saddle(model, state_at(int(late[i])), eps_g[i])
-        if k == 0 or not _same(here, passages[-1]):
-            # a passage ends where the curve is steepest on its way to the next one
-            starts.append(slow[k - 1] + int(np.argmax(slope[slow[k - 1] : i])) if k else 0)
+    stretch = np.cumsum(slope >= SLOW)  # a number for each time that the curve slows down
+    for i, low, high in zip(slow, [0, *steepest], [*steepest, alpha.size - 1], strict=True):
+        # slowest in its first descent, a curve may reach the saddle later, as slow as one that waits
+        waits = eps_g[low : high + 1][(stretch == stretch[i])[low : high + 1]]
+        here = saddle(model, state_at(int(late[i])), waits.min(), waits.max())
+        if not passages or not _same(here, passages[-1]):
+            starts.append(low)
             passages.append(here)
     ends = [*starts, alpha.size - 1][1:]
     for plateau, low, high in zip(passages, starts, ends, strict=True):
