@@ -84,18 +84,18 @@ FAULTS = {
     ),
     # what is drawn, estimated or seldom reached, where a fault has hidden before
     "plotted_curve": Fault(
-        "results/plotting.py", "ax.plot(alpha, curve, **style)", "ax.plot(alpha, 2 * curve, **style)",
+        "results/plotting/units.py", "ax.plot(alpha, curve, **style)", "ax.plot(alpha, 2 * curve, **style)",
         PLOTS + "test_every_line_is_its_own_curve",
     ),
     "plotted_label": Fault(
-        "results/plotting.py", '$R_{{{i + 1}{m + 1}}}$"', '$R_{{{m + 1}{i + 1}}}$"',
+        "results/plotting/units.py", '$R_{{{i + 1}{m + 1}}}$"', '$R_{{{m + 1}{i + 1}}}$"',
         PLOTS + "test_every_line_is_its_own_curve",
     ),
     "plotted_band": Fault(
-        "results/plotting.py", "[0.16, 0.84]", "[0.25, 0.75]", PLOTS + "test_bands_lie_between_their_quantiles",
+        "results/plotting/units.py", "[0.16, 0.84]", "[0.25, 0.75]", PLOTS + "test_bands_lie_between_their_quantiles",
     ),
     "plotted_error_bar": Fault(
-        "results/plotting.py", "scaled, relative * scaled,", "scaled, 2 * relative * scaled,",
+        "results/plotting/comparison.py", "scaled, relative * scaled,", "scaled, 2 * relative * scaled,",
         PLOTS + "test_error_bars_are_those_of_a_variance",
     ),
     "newton_matrix_block_sizes": Fault(

@@ -35,7 +35,7 @@ from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
 from .results.ensemble import Ensemble
 from .results.files import load, save
-from .results.plotting import compare
+from .results.plotting import compare, style
 from .results.trajectory import Trajectory
 from .simulators.simulate import simulate
 from .solve import solve
@@ -155,6 +155,7 @@ __all__ = [
     "solve",
     "solve_many",
     "static",
+    "style",
     "sweep",
     "tanh",
     "theory",

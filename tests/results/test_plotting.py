@@ -6,6 +6,8 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 from overlaps.results import plotting
+from overlaps.results.plotting.looks import TIME
+from overlaps.results.plotting.units import partners_of
 
 LINE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
 START = ov.State.from_overlaps(LINE, Q=[[1.0]], R=[[0.0]], T=[[1.0]])
@@ -115,7 +117,7 @@ def test_partners_are_the_best_assignment_by_hand():
         cosines = np.array([[0.6, 0.5], [0.55, 0.1]])  # .25 + .3025 by exchange, .36 + .01 in order
         w, t = np.array(lengths), np.array([0.4, 2.0])
         start = ov.State.from_overlaps(model, Q=np.diag(w**2), R=cosines * np.outer(w, t), T=np.diag(t**2))
-        assert plotting._partners(ov.solve(model, start, [0.0])) == {0: 1, 1: 0}
+        assert partners_of(ov.solve(model, start, [0.0])) == {0: 1, 1: 0}
 
 
 def test_many_units_are_summarised():
@@ -123,7 +125,7 @@ def test_many_units_are_summarised():
     model = ov.committee_machine(6, 4, eta=0.2)
     traj = ov.solve(model, model.random_start(N=200, rng=3), [0.0, 0.5, 2.0])
     ax = traj.plot()[1]
-    partners = plotting._partners(traj)
+    partners = partners_of(traj)
     assert len(ax.lines) == 6 + 4 and len(set(partners.values())) == 4
     drawn = [line.get_ydata() for line in ax.lines]
     wanted = [traj.Q[:, k, k] for k in range(6)] + [traj.R[:, k, partners[k]] for k in range(6) if k in partners]
@@ -146,7 +148,7 @@ def test_given_axes_are_labelled_and_scaled_and_what_was_set_stays(drawn):
     decay = ov.solve(LINE, START, np.linspace(0, 20, 50))
     bare, labelled, limited, used = plt.figure().subplots(1, 4)
     decay.plot(ax=bare)
-    assert bare.get_xlabel() == plotting.TIME and "generalisation" in bare.get_ylabel() and bare.get_yscale() == "log"
+    assert bare.get_xlabel() == TIME and "generalisation" in bare.get_ylabel() and bare.get_yscale() == "log"
     assert [text.get_text() for text in bare.get_legend().get_texts()] == ["ODE, N → ∞"]
     labelled.set(xlabel="time", ylabel="error")
     labelled.plot([0, 1], [0, 1], label="mine")

@@ -110,6 +110,10 @@ class _Staged(Views):
             return self.parts[i - self._first].v[..., -1:, :]
         return np.full(model.K, np.nan) if model.models[i].trains_v else model.heads[i]
 
+    def plateaus(self):
+        """Plateaus of each stage in turn, on its own task; see :meth:`overlaps.Trajectory.plateaus`."""
+        return [plateau for part in self.parts if part.alpha.size > 1 for plateau in part.plateaus()]
+
     @property
     def success(self):
         """Whether all stages reached their end."""

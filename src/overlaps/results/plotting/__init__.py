@@ -1,0 +1,24 @@
+"""Pictures of results: the only room that draws; matplotlib is imported at the first picture.
+
+``looks`` knows sizes, hues and axes, ``units`` how Q, R and v of many units become readable. A new picture of a record
+takes its Axes from ``looks.panels`` or ``looks.single_axes``, so that it follows the style of the user.
+"""
+
+from .comparison import approach, compare, distance, fluctuations, plot_fluctuations
+from .curves import plot, plot_stages
+from .looks import style
+from .single import eigenvalues, plot_batch, schedule
+
+__all__ = [
+    "approach",
+    "compare",
+    "distance",
+    "eigenvalues",
+    "fluctuations",
+    "plot",
+    "plot_batch",
+    "plot_fluctuations",
+    "plot_stages",
+    "schedule",
+    "style",
+]
