@@ -29,7 +29,8 @@ PRIVATE = {"overlaps.__main__"}  # the command line
 INNER = {
     "activations.classification", "models.twins", "gaussian.iterated", "integrators.evolve",
     "results.descriptions", "results.plotting.comparison", "results.plotting.curves", "results.plotting.looks",
-    "results.plotting.movie", "results.plotting.single", "results.plotting.units", "simulators.classes", "simulators.direct", "simulators.rates",
+    "results.plotting.movie", "results.plotting.single", "results.plotting.units",
+    "simulators.classes", "simulators.direct", "simulators.rates",
     "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
     "theory.linear.data_set", "theory.linear.optimal",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
