@@ -13,15 +13,17 @@ import time
 from functools import cache
 from pathlib import Path
 from types import FunctionType
+from typing import NamedTuple
 
 import pytest
+from numba import types
 from numba.core import config
 from numba.core.dispatcher import Dispatcher
 
 import overlaps as ov
 from overlaps import __main__ as command
 from overlaps._base import keeping
-from overlaps._base.jit import jit
+from overlaps._base.jit import INT, jit, typed
 from overlaps.gaussian import elementary
 
 SOURCE = Path(ov.__file__).parent
@@ -148,6 +150,23 @@ def folder(tmp_path, monkeypatch):
     """A cache folder of the test's own, empty."""
     monkeypatch.setattr(keeping, "folder", lambda: str(tmp_path))
     return tmp_path
+
+
+def ordered(*names):
+    return typed(NamedTuple("Pair", [(name, INT) for name in names])).type
+
+
+@jit
+def rate_of(pair):
+    return pair.rate
+
+
+def test_code_that_reads_parts_by_name_knows_their_order():
+    """Else an edit that exchanges two parts of a named tuple would find code that reads the other one."""
+    one, other = ordered("rate", "size"), ordered("size", "rate")
+    assert str(one) == str(other)
+    places = {rate_of._cache.file(sig, rate_of.targetctx) for x in (one, other) for sig in ((x,), (types.Tuple([x]),))}
+    assert len(places) == 4
 
 
 def test_what_was_compiled_is_found(folder):

@@ -13,11 +13,15 @@ shapes, which takes seconds, in every process that compiles one.
 Python until compilation pays (``tiers``); ``python`` is a form for that in place of its text, usually of NumPy.
 """
 
-from numba import njit
+from numba import njit, types
 
 from . import compiling as compiling  # says when it takes long
 from .keeping import keep
-from .tiers import cold, lock
+from .tiers import Kernel, cold, lock
+
+# what kernels with declared types are compiled for
+REAL, INT, BOOL = types.float64, types.int64, types.boolean
+VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
 
 FAST = {"contract", "arcp", "nsz", "reassoc"}
 
@@ -35,11 +39,20 @@ def jit(function=None, *, fast=False, inline=False, bare=False, cost=None, pytho
     }
     kernel = njit(**options)(function)
     if hasattr(kernel, "compile"):  # without compilation kernels are plain functions
+        kernel.__class__ = Kernel
         keep(kernel)
         kernel.python = python
         if cost is not None:
             cold(kernel, cost)
     return kernel
+
+
+def typed(cls):
+    """Give a named tuple, whose annotations are types of numba, its own such type, as ``type``: kernels take it."""
+    parts = [*cls.__annotations__.values()]
+    same = len({*parts}) == 1
+    cls.type = types.NamedUniTuple(parts[0], len(parts), cls) if same else types.NamedTuple(parts, cls)
+    return cls
 
 
 def compile_once(kernel, signature):

@@ -127,9 +127,18 @@ def _of_value(value, reached):
         return _source(module)
     if isinstance(value, ModuleType):
         return _source(value) if value.__name__.partition(".")[0] == PACKAGE else value.__name__
+    if isinstance(value, numba.types.Type):
+        return f"{value}{_fields(value)}"
     if isinstance(value, (BuiltinFunctionType, FunctionType, type, np.ufunc)):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+        name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
+        return name + " ".join(getattr(value, "_fields", ()))  # of a named tuple
     raise TypeError(f"a kernel reads a global of type {type(value).__name__}, whose content has no fingerprint")
+
+
+def _fields(typ):
+    """Names of the parts of a type that is a named tuple, or holds one: numba's name of it tells their types only."""
+    inner = "".join(_fields(part) for part in getattr(typ, "types", ()))
+    return f"{typ.fields}{inner}" if isinstance(typ, numba.types.BaseNamedTuple) else inner
 
 
 def _source(module):
@@ -172,7 +181,8 @@ class KernelCache(FunctionCache):
 
     def file(self, sig, context):
         """Path of the machine code for a signature on this processor, whether it is there or not."""
-        key = hashlib.sha256(repr((str(sig), context.codegen().magic_tuple())).encode()).hexdigest()
+        kind = str(sig) + "".join(map(_fields, getattr(sig, "args", sig)))
+        key = hashlib.sha256(repr((kind, context.codegen().magic_tuple())).encode()).hexdigest()
         return Path(folder(), f"{self._stem}-{key[:DIGITS]}.nbc")
 
     def holds(self, sig):

@@ -12,6 +12,7 @@ compiled.  So a kernel with a ``cost`` fills its outputs and never reads what it
 """
 
 import os
+from functools import cache
 from types import FunctionType
 
 import numpy as np
@@ -45,8 +46,24 @@ def settle():
     spent.patient = False
 
 
-class Cold(CPUDispatcher):
-    """A kernel that is not compiled yet; another thread may make it a dispatcher of numba in the middle of a call."""
+class Kernel(CPUDispatcher):
+    """Numba's dispatcher, which remembers its answers to compiled code that takes it as a first-class function.
+
+    Numba asks twice for each function at each call, and the answer takes longer than the steps of a short run.
+    """
+
+    def get_compile_result(self, sig):
+        """Machine code for a signature; callers hand over the same object each time."""
+        known = vars(self).setdefault("_answers", {})
+        if id(sig) not in known:
+            found = super().get_compile_result(sig)
+            found.library.get_pointer_to_function = cache(found.library.get_pointer_to_function)
+            known[id(sig)] = found, sig  # which stays alive, so that no other gets its number
+        return known[id(sig)][0]
+
+
+class Cold(Kernel):
+    """A kernel that is not compiled yet; another thread may make it a :class:`Kernel` in the middle of a call."""
 
     cost = None  # a kernel that was unpickled has none: it is compiled at once
 
@@ -59,7 +76,7 @@ class Cold(CPUDispatcher):
             except ARITHMETIC:
                 pass
         with lock:
-            self.__class__ = CPUDispatcher
+            self.__class__ = Kernel
         return self(*args)
 
 

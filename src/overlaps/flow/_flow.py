@@ -8,16 +8,15 @@ triangle is stored because an antisymmetric part of q, seeded by rounding, would
 from functools import cache
 
 import numpy as np
-from numba import boolean, float64, types
+from numba import types
 
-from .._base.jit import jit
+from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit
 from .._base.tiers import CALL, UNIT
 
 FEW = 4  # blocks below which vector instructions do not pay along them
 MANY = 20  # students from which they pay along units
-VECTOR, MATRIX, CUBE = float64[::1], float64[:, ::1], float64[:, :, ::1]
 FLOW = types.void(
-    VECTOR, VECTOR, VECTOR, CUBE, MATRIX, MATRIX, MATRIX, VECTOR, float64, float64, float64, boolean, VECTOR, float64
+    VECTOR, VECTOR, VECTOR, CUBE, MATRIX, MATRIX, MATRIX, VECTOR, REAL, REAL, REAL, BOOL, VECTOR, REAL
 )  # of the kernels of ``flow``, handed to integrators as first-class functions
 SPHERE = -1.0  # in place of a decay: the one that keeps the norms of the students, each its own
 

@@ -11,16 +11,66 @@ flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Then
 
     (1 - c J) x = b:    x = P^-1 (b + c F g),    P = 1 - c D,    (1 - c G P^-1 F) g = G P^-1 b.
 
-Blocks run fastest, as in ``_flow``.  ``spectrum`` = (s, p, tau, decay, decay_v, drift); ``frozen`` = (a, V, B, r, q,
-dA, dB, dC, ddv) is J in this frame but for d(dv)/dg; ``newton`` = (small (d_g, d_g), its row exchanges, 1/d_i,
-1/d_ij).
+Blocks run fastest, as in ``_flow``.  ``Equations`` names what a solve takes: ``frozen``, J in this frame, is made by
+Python (``newton.Rotated``) and kept for many steps; ``factorise`` fills ``newton`` whenever c changes; ``correct`` is
+one solve, and leaves nothing behind but its solution.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
-from .._base.jit import jit
+from .._base.jit import CUBE, INTS, MATRIX, REAL, VECTOR, jit, typed
 from .._base.tiers import CALL
 from ._flow import add, clear, copy, dot, mix, places, total, triangle
+
+
+@typed
+class Eigenspaces(NamedTuple):
+    """The numbers of D: eigenvalues s (L,), weights p, teachers tau (M, M, L), and what pulls overlaps to zero."""
+
+    s: VECTOR
+    p: VECTOR
+    tau: CUBE
+    decay: REAL
+    decay_v: REAL
+    drift: REAL
+
+
+@typed
+class Frozen(NamedTuple):
+    """J at one state, in the frame where A is diagonal, but for d(dv)/dg."""
+
+    a: VECTOR  # eigenvalues of A (K,)
+    V: MATRIX  # its eigenvectors, as columns
+    B: MATRIX
+    r: CUBE  # (K, M, L)
+    q: CUBE  # (K, K, L)
+    dA: CUBE  # change of the closure along each entry of g: (d_g, K, K)
+    dB: CUBE
+    dC: CUBE
+    ddv: MATRIX  # (d_g, K), or (d_g, 0) where v is not trained
+
+
+@typed
+class Factorised(NamedTuple):
+    """1 - c J, ready to be solved with."""
+
+    small: MATRIX  # (d_g, d_g): factors L U of 1 - c G P^-1 F
+    rows: INTS  # the exchanges of its rows
+    single: MATRIX  # 1 / d_i (K, L)
+    pair: MATRIX  # 1 / d_ij (K (K + 1) / 2, L)
+
+
+@typed
+class Equations(NamedTuple):
+    """A Newton iteration: the Jacobian, 1 - c J factorised, and room for the rotated right-hand side."""
+
+    frozen: Frozen.type
+    spaces: Eigenspaces.type
+    newton: Factorised.type
+    x_r: CUBE  # (K, M, L)
+    x_q: CUBE  # (K, K, L)
 
 
 def _rotate(y, V, r, q):
@@ -328,17 +378,18 @@ def substitute(a, rows, x):
         x[k] = (x[k] - dot(a[k, k + 1 :], x[k + 1 :])) / a[k, k]
 
 
-@jit(cost=lambda frozen, *_: 30 * CALL + 10 * CALL * frozen[5].size)
-def factorise(frozen, spectrum, c, newton):
-    """Fill ``newton`` for 1 - c J."""
-    a, V, B, r, q, dA, dB, dC, ddv = frozen
-    s, p, tau, decay, decay_v, drift = spectrum
-    small, rows, single, pair = newton
-    K, M = B.shape
-    divide(s, a, c, decay, drift, single, pair)
+@jit(cost=lambda equations, *_: 30 * CALL + 10 * CALL * equations.frozen.dA.size)
+def factorise(equations, c):
+    """Fill ``equations.newton`` for 1 - c J."""
+    frozen, spaces, newton = equations.frozen, equations.spaces, equations.newton
+    V, r, dA, dB, dC, ddv = frozen.V, frozen.r, frozen.dA, frozen.dB, frozen.dC, frozen.ddv
+    s, decay_v = spaces.s, spaces.decay_v
+    small, rows, single, pair = newton.small, newton.rows, newton.single, newton.pair
+    K, M = frozen.B.shape
+    divide(s, frozen.a, c, spaces.decay, spaces.drift, single, pair)
     RA, RB, QC = np.empty((K, K, M)), np.empty((K, M, M)), np.empty((K, K))
     QA, QB = np.empty((K, K, K)), np.empty((K, K, M))
-    moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC)
+    moments(r, frozen.q, s, spaces.p, spaces.tau, frozen.B, c, single, pair, RA, RB, QA, QB, QC)
     dR, dQ, dv, g = np.empty((K, M)), np.empty((K, K)), np.empty(ddv.shape[1]), np.empty(rows.size)
     for u in range(rows.size):
         for i in range(K):
@@ -356,24 +407,24 @@ def factorise(frozen, spectrum, c, newton):
 
 
 @jit(
-    cost=lambda frozen, spectrum, c, newton, *_: (
-        30 * CALL + 4 * CALL * newton[1].size * len(frozen[0]) + 2e-8 * frozen[3].size
+    cost=lambda equations, *_: (
+        30 * CALL + 4 * CALL * equations.newton.rows.size * len(equations.frozen.a) + 2e-8 * equations.x_r.size
     )
 )
-def correct(frozen, spectrum, c, newton, b, x_r, x_q, x):
-    """Fill x = (1 - c J)^-1 b, packed both; x_r (K, M, L) and x_q (K, K, L) are workspace."""
-    a, V, B, r, q, dA, dB, dC, ddv = frozen
-    s, p, tau, decay, decay_v, drift = spectrum
-    small, rows, single, pair = newton
+def correct(equations, c, b, x):
+    """Fill x = (1 - c J)^-1 b, packed both."""
+    frozen, spaces, newton = equations.frozen, equations.spaces, equations.newton
+    V, B, dA, dB, dC, ddv = frozen.V, frozen.B, frozen.dA, frozen.dB, frozen.dC, frozen.ddv
+    x_r, x_q, rows, decay_v = equations.x_r, equations.x_q, newton.rows, spaces.decay_v
     K, M = B.shape
     rotate(b, V, x_r, x_q)
     dR, dQ, g = np.empty((K, M)), np.empty((K, K)), np.empty(rows.size)
-    solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ)
+    solve_blocks(x_r, x_q, spaces.s, B, c, newton.single, newton.pair, dR, dQ)
     v = np.empty(ddv.shape[1])
     for k in range(v.size):
         v[k] = b[b.size - v.size + k] / (1.0 + c * decay_v)
     turn(V, dR, dQ, v, g)
-    substitute(small, rows, g)
+    substitute(newton.small, rows, g)
     A1, B1, C1 = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K))
     for u in range(rows.size):
         for i in range(K):
@@ -381,6 +432,8 @@ def correct(frozen, spectrum, c, newton, b, x_r, x_q, x):
             add(g[u], dB[u, i], B1[i])
             add(g[u], dC[u, i], C1[i])
         add(c / (1.0 + c * decay_v) * g[u], ddv[u], v)
-    add_coupling(r, q, s, p, tau, B, c, single, pair, A1, B1, C1, x_r, x_q)
+    add_coupling(
+        frozen.r, frozen.q, spaces.s, spaces.p, spaces.tau, B, c, newton.single, newton.pair, A1, B1, C1, x_r, x_q
+    )
     rotate_back(x_r, x_q, V, x)
     copy(v, x[x.size - v.size :])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._newton import correct, factorise, rotate
+from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factorise, rotate
 
 
 class Rotated:
@@ -17,30 +17,30 @@ class Rotated:
         dA, dB, dC, ddv = changes
         turned = V.T @ dA @ V, V.T @ dB, system.second_order * (V.T @ dC @ V)
         ddv = np.ascontiguousarray(ddv[:, : K * system.model.trains_v])
-        self.frozen = a, V, V.T @ B, r, q, *turned, ddv
-        decays = system.decay, system.decay_v, system.model.drift
-        self.spectrum = system.s, system.p, np.array(system.source), *decays
+        self.frozen = Frozen(a, V, V.T @ B, r, q, *turned, ddv)
+        self.spaces = Eigenspaces(
+            system.s, system.p, np.array(system.source), system.decay, system.decay_v, system.model.drift
+        )
 
     def room(self):
-        """Arrays for a factorised 1 - c J."""
-        (L, K, _), d = self.shape, len(self.frozen[-1])
-        return np.empty((d, d)), np.empty(d, np.int64), np.empty((K, L)), np.empty((K * (K + 1) // 2, L))
+        """Arrays for a factorised 1 - c J, and for a right-hand side in this frame."""
+        (L, K, M), d = self.shape, len(self.frozen.ddv)
+        pairs = np.empty((K * (K + 1) // 2, L))
+        newton = Factorised(np.empty((d, d)), np.empty(d, np.int64), np.empty((K, L)), pairs)
+        return newton, np.empty((K, M, L)), np.empty((K, K, L))
 
 
 class NewtonMatrix:
     """1 - c J, factorised, in units of the overlaps' size."""
 
     def __init__(self, rotated, unit, c):
-        self.rotated, self.unit, self.c = rotated, unit, float(c)
-        self.newton = rotated.room()
-        factorise(rotated.frozen, rotated.spectrum, self.c, self.newton)
+        self.unit, self.c = unit, float(c)
+        self.equations = Equations(rotated.frozen, rotated.spaces, *rotated.room())
+        factorise(self.equations, self.c)
 
     def solve(self, b):
         """Solve (1 - c J) x = b for packed b."""
-        rotated = self.rotated
-        L, K, M = rotated.shape
         b = np.ascontiguousarray(b / self.unit)
         x = np.empty_like(b)
-        x_r, x_q = np.empty((K, M, L)), np.empty((K, K, L))
-        correct(rotated.frozen, rotated.spectrum, self.c, self.newton, b, x_r, x_q, x)
+        correct(self.equations, self.c, b, x)
         return x * self.unit

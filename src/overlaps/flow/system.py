@@ -10,6 +10,7 @@ from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind
 from .cone import Cone, singular
 from .packing import Packing
+from .velocity import Constants, Work
 
 
 class System:
@@ -101,6 +102,22 @@ class System:
     def p(self):
         """Weights of the eigenvalues for kernels, as ``s``."""
         return np.array(self.model.spectrum.p)
+
+    @property
+    def constants(self):
+        """The numbers of the flow at the rates of the model, as compiled code takes them."""
+        model, source = self.model, np.array(self.source)
+        eta, eta_v, noise, decay, decay_v, second_order = rates(model)
+        return Constants(
+            model.K, model.teacher_activation.code, eta, eta_v, noise, self.s, self.p, source, decay, decay_v,
+            second_order, model.trains_v, model.drift, self.closure.gradient_rate,
+        )  # fmt: skip
+
+    @property
+    def work(self):
+        """The work arrays, with the parameters that the closure has now behind w, as compiled code takes them."""
+        w = self.closure.extended(self.w)
+        return Work(self.S, w, self.A, self.B, self.C, self.dv, self.dS, self.dw)
 
     @property
     def kernel(self):

@@ -5,45 +5,33 @@ Differentiation formulas, step size and order are those of SciPy's BDF: Shampine
 """
 
 from math import inf, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
 
-from .._base.jit import jit
+from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..flow import clear, copy, correct, factorise, mix, tightening
+from ..flow.newton import Equations
+from ..flow.velocity import SYSTEM, change_of_eps_g, close, velocity
 from ..models import factors
 from ._steps import (
-    BOOL,
-    CUBE,
-    FIRST,
-    INT,
-    INTS,
+    ACCOUNT,
+    BEFORE,
+    EVALUATIONS,
     LOOK,
-    MATRIX,
-    PACED,
+    OUTPUT,
     PLAIN,
-    REAL,
+    RECORDED,
     VANISHED,
-    VECTOR,
-    change_of_eps_g,
-    close,
+    Control,
+    H,
+    T,
     largest,
     notable,
-    velocity,
 )
 
-FROZEN = types.Tuple([VECTOR, MATRIX, MATRIX, CUBE, CUBE, CUBE, CUBE, CUBE, MATRIX])
-SPECTRUM = types.Tuple([VECTOR, VECTOR, CUBE, REAL, REAL, REAL])
-NEWTON = types.Tuple([MATRIX, INTS, MATRIX, MATRIX])
-TOLERANCES = types.UniTuple(REAL, 7)
-BLOCKS = types.Tuple([CUBE, CUBE])
-ITERATE = INT(*FIRST[:4], PACED, SPECTRUM, FROZEN, NEWTON, TOLERANCES, REAL, REAL, INT, MATRIX, BLOCKS, VECTOR, INTS)
-SIGNATURE = INT(
-    types.FunctionType(ITERATE), *FIRST, PACED, SPECTRUM, FROZEN, NEWTON, TOLERANCES, VECTOR, BOOL, INT, MATRIX, MATRIX,
-    BLOCKS, VECTOR, MATRIX, INTS,
-)  # fmt: skip
-
-NEW_JACOBIAN = 3  # comes back for one, beside VANISHED, PLAIN, LOOK
+NEW_JACOBIAN, ACCEPTED = 3, 4  # beside VANISHED, PLAIN, LOOK: comes back for one; how a trial ends well
 MOST, ITERATIONS = 5, 4  # order, of Newton's method
 SMALLEST, LARGEST, SAFETY = 0.2, 10.0, 0.9
 STALE = 0.2  # relative change of a factor on the rates at which a new Jacobian is cheaper than more iterations
@@ -52,9 +40,39 @@ GAMMA = np.array([0.0, *np.cumsum(1 / np.arange(1, MOST + 1))])
 ALPHA = (1 - KAPPA) * GAMMA
 ERROR = KAPPA * GAMMA + 1 / np.arange(1, MOST + 2)
 TILE = 512  # numbers of a row of differences that are changed at once, so that they stay in the nearest memory
-T, H, ACCOUNT, BEFORE, SHARE, TRIED, END, C, BOUND, EDGE, U, U_V = range(12)  # of ``clock``
-OUTPUT, RECORDED, EVALUATIONS, ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(8)  # of ``place``
+SHARE, TRIED, END, C, BOUND, EDGE, U, U_V = range(4, 12)  # of ``clock``
+ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(3, 8)  # of ``place``
 Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
+
+
+@typed
+class Tolerances(NamedTuple):
+    """What errors are measured by; the tolerances of a step follow eps_g between the first two and the least ones."""
+
+    rtol: REAL
+    atol: REAL
+    least_factor: REAL  # on both, however small eps_g is
+    least_atol: REAL
+    newton: REAL  # of Newton's iteration, in units of the tolerance of a step
+    rounding: REAL  # of its solution, relative to the largest overlap
+    sensitive: REAL  # level of eps_g, in units of its gradient times the overlaps, below which steps are smaller
+
+
+@typed
+class Steps(NamedTuple):
+    """The arrays of a run that a march changes."""
+
+    rows: MATRIX  # (9, n): see the top
+    D: MATRIX  # (8, n): differences of the packed overlaps at equal steps; D[0] is y
+    clock: VECTOR
+    place: INTS
+    out: MATRIX  # records
+
+
+ITERATE = INT(*SYSTEM, Equations.type, Tolerances.type, REAL, REAL, Steps.type)
+SIGNATURE = INT(
+    types.FunctionType(ITERATE), *SYSTEM, Control.type, Equations.type, Tolerances.type, VECTOR, BOOL, INT, Steps.type
+)
 
 
 @jit
@@ -134,29 +152,28 @@ def negligible(x, y, share, atol, rtol, least):
 
 
 @jit
-def newton_iteration(flow, closure, constants, work, pace, spectrum, frozen, newton, tolerances, rtol, atol, order,
-                     rows, blocks, clock, place):  # fmt: skip
+def newton_iteration(flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps):
     """Solve d = c f(y + d) - psi from the prediction y; the number of iterations, negative if it did not converge."""
-    tolerance, rounding = tolerances[4:6]
-    t_new, n, before = clock[END], rows.shape[1], 0.0
-    c = (t_new - clock[T]) / ALPHA[order]
+    rows, clock = steps.rows, steps.clock
+    tolerance, t_new, n, before = tolerances.newton, clock[END], rows.shape[1], 0.0
+    c = (t_new - clock[T]) / ALPHA[steps.place[ORDER]]
     new, d, psi, scale, b, x = rows[NEW], rows[D0], rows[PSI], rows[SCALE], rows[F], rows[X]
     y, share = rows[Y], rows[SHARES]
     clear(d)
     for l in range(n):
         x[l] = y[l] / share[l]
-    rounded = rounding * largest(x)
+    rounded = tolerances.rounding * largest(x)
     for k in range(ITERATIONS):
-        velocity(flow, closure, constants, pace, work, min(t_new, clock[EDGE]), new, b)
-        place[EVALUATIONS] += 1
+        velocity(flow, closure, constants, drive, work, min(t_new, clock[EDGE]), new, b)
+        steps.place[EVALUATIONS] += 1
         bad = 0.0
         for l in range(n):
             bad += 0.0 * b[l]
             b[l] = c * b[l] - psi[l] - d[l]
         if bad != 0.0:
             return -(k + 1)
-        correct(frozen, spectrum, clock[C], newton, b, blocks[0], blocks[1], x)
-        # what is rounding has no rate of convergence; the first correction, of which the error estimate is made, counts
+        correct(equations, clock[C], b, x)
+        # Ignore corrections at rounding level, except the first one: the error estimate uses it.
         least = rounded if clock[TRIED] == t_new else 0.0
         clock[TRIED] = t_new
         if negligible(x, y, share, 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
@@ -203,131 +220,164 @@ def next_order(D, order, error, scale):
 
 
 @jit(bare=True)
-def stale(pace, clock):
+def stale(drive, clock):
     """Whether the rates have moved away from those of the last Jacobian, clock[U] and clock[U_V], by a share STALE."""
-    channels, codes, edges, data = pace[:4]
-    if channels.size == 0:
+    pieces, now, u, u_v = drive.pieces, drive.factors, clock[U], clock[U_V]
+    if pieces.channels.size == 0:
         return False
-    now, u, u_v = pace[7][0], clock[U], clock[U_V]
-    factors(min(clock[T], clock[EDGE]), channels, codes, edges, data, now)
+    factors(min(clock[T], clock[EDGE]), pieces.channels, pieces.codes, pieces.edges, pieces.data, now)
     return abs(now[0] - u) > STALE * u or abs(now[1] - u_v) > STALE * u_v
 
 
+@jit(bare=True)
+def change_step(steps, factor):
+    """Go on with steps ``factor`` times as long."""
+    rescale(steps.D, steps.place[ORDER], factor)
+    steps.place[EQUAL] = 0
+
+
 @jit(fast=True, bare=True)
-def march(iterate, flow, closure, constants, work, control, pace, spectrum, frozen, newton, tolerances, times,
-          every_step, budget, rows, D, blocks, clock, out, place):  # fmt: skip
+def attempt(iterate, flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps):
+    """Try steps until the error of one is acceptable; return (how it ended, that error, the safety factor).
+
+    A step whose Newton iteration fails asks for a new Jacobian once, by ``place[ASKED]``, and is then tried again as it
+    was; with that Jacobian it becomes shorter.
+    """
+    rows, D, clock, place = steps.rows, steps.D, steps.clock, steps.place
+    t, h, order, bound = clock[T], clock[H], place[ORDER], clock[BOUND]
+    new, d, scale, share = rows[NEW], rows[D0], rows[SCALE], rows[SHARES]
+    least = 10 * (np.nextafter(t, inf) - t)
+    current = again = place[ASKED] == 1
+    place[ASKED] = 0
+    while True:
+        if not (h >= least or again):  # nan, too, from velocities that overflow
+            return VANISHED, 0.0, 0.0
+        if not again:
+            clock[END] = t + h
+            if clock[END] > bound:
+                clock[END] = bound
+                change_step(steps, (bound - t) / h)
+                place[FACTORISED] = 0
+        again = False
+        h = clock[END] - t
+        predict(D, order, atol, rtol, rows)
+        if place[FACTORISED] == 0:
+            clock[C] = h / ALPHA[order]
+            factorise(equations, clock[C])
+            place[FACTORISED] = 1
+            place[FACTORISATIONS] += 1
+        iterations = iterate(flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps)
+        if iterations < 0:
+            place[FACTORISED] = 0
+            if not current:
+                clock[H], place[ASKED] = h, 1
+                predict(D, order, atol, rtol, rows)
+                return NEW_JACOBIAN, 0.0, 0.0
+            h *= 0.5
+            change_step(steps, 0.5)
+            continue
+        safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iterations)
+        for l in range(new.size):
+            scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
+        error = abs(ERROR[order]) * norm(d, scale)
+        if not error > 1.0:
+            clock[H] = h
+            return ACCEPTED, error, safety
+        factor = max(SMALLEST, safety * error ** (-1.0 / (order + 1)))
+        h *= factor
+        change_step(steps, factor)
+
+
+@jit(fast=True, bare=True)
+def accept(steps):
+    """Take the step that was tried: y, its differences, and the time."""
+    rows, D, clock, order = steps.rows, steps.D, steps.clock, steps.place[ORDER]
+    y, d = rows[Y], rows[D0]
+    steps.place[EQUAL] += 1
+    copy(y, rows[OLD])
+    copy(rows[NEW], y)
+    clock[BEFORE], clock[T] = clock[T], clock[END]
+    for l in range(y.size):
+        D[order + 2, l] = d[l] - D[order + 1, l]
+        D[order + 1, l] = d[l]
+    for i in range(order, -1, -1):
+        for l in range(y.size):
+            D[i, l] += D[i + 1, l]
+
+
+@jit(bare=True)
+def record(times, every_step, pause, steps):
+    """Record the output times up to that of the last step, and this one; False, and nothing, at a pause or for room."""
+    y, clock, place, out = steps.rows[Y], steps.clock, steps.place, steps.out
+    n, later, due = y.size, clock[T], place[OUTPUT]
+    while due < times.size and times[due] <= later:
+        due += 1
+    on_time = due > 0 and times[due - 1] == later
+    rows = due + (every_step and not on_time)
+    if pause or place[RECORDED] + rows - place[OUTPUT] > len(out):
+        place[OUTPUT] = due
+        return False
+    for at in range(place[OUTPUT], rows):
+        time = times[at] if at < due else later
+        row = out[place[RECORDED]]
+        if time == later:
+            copy(y, row[:n])
+        else:
+            interpolate(steps.D, place[ORDER], later, clock[H], time, row[:n])
+        row[n], row[n + 1] = clock[ACCOUNT], time
+        place[RECORDED] += 1
+    place[OUTPUT] = due
+    return True
+
+
+@jit(fast=True, bare=True)
+def march(iterate, flow, closure, constants, drive, work, control, equations, tolerances, times, every_step, budget,
+          steps):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
 
     ``iterate`` is ``newton_iteration``.  NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step,
-    or before one under a schedule.  Steps end at clock[BOUND], a knot or the end; clock[EDGE] is the last time whose
-    rates they may see.  ``clock`` and ``place`` are kept between calls, ``pace`` is that of ``velocity``.
-    ``control`` is that of DOP853, ``tolerances`` = (rtol, atol per step, least factor on both, least atol, that of
-    Newton's iteration, rounding of its solution, level of eps_g below which steps are smaller).
+    or before one under a schedule.  Output times are interpolated.
     """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
-    base_rtol, base_atol, least_factor, least_atol, _, _, sensitive = tolerances
-    max_step = control[2]
-    n, finish, bound = rows.shape[1], place[EVALUATIONS] + budget, clock[BOUND]
-    y, new, d, scale, share = rows[Y], rows[NEW], rows[D0], rows[SCALE], rows[SHARES]
+    rows, clock, place = steps.rows, steps.clock, steps.place
+    y, d, scale = rows[Y], rows[D0], rows[SCALE]
+    finish = place[EVALUATIONS] + budget
     eps_g = close(closure, constants, work, 1.0, y)
     near = notable(constants, work, control, y, eps_g)[1]
     while True:
-        t, h, order = clock[T], clock[H], place[ORDER]
-        least = 10 * (np.nextafter(t, inf) - t)
-        factor = max(tightening(eps_g, work[0], work[2], work[3], gradient, sensitive), least_factor)
-        rtol, atol = factor * base_rtol, max(factor * base_atol, least_atol)
-        current, again = place[ASKED] == 1, place[ASKED] == 1
-        place[ASKED] = 0
-        if not current and stale(pace, clock):
-            clock[END], clock[H], place[FACTORISED] = t, h, 0
-            copy(y, new)
-            return NEW_JACOBIAN
-        if not current and (h > max_step or h < least):
-            allowed = max_step if h > max_step else least
-            rescale(D, order, allowed / h)
-            h, place[EQUAL] = allowed, 0
-        while True:
-            if not (h >= least or again):  # nan, too, from velocities that overflow
-                return VANISHED
-            if not again:
-                clock[END] = t + h
-                if clock[END] > bound:
-                    clock[END] = bound
-                    rescale(D, order, (bound - t) / h)
-                    place[EQUAL] = place[FACTORISED] = 0
-            again = False
-            h = clock[END] - t
-            predict(D, order, atol, rtol, rows)
-            if place[FACTORISED] == 0:
-                clock[C] = h / ALPHA[order]
-                factorise(frozen, spectrum, clock[C], newton)
-                place[FACTORISED] = 1
-                place[FACTORISATIONS] += 1
-            iterations = iterate(
-                flow, closure, constants, work, pace, spectrum, frozen, newton, tolerances, rtol, atol, order, rows,
-                blocks, clock, place,
-            )  # fmt: skip
-            if iterations < 0:
-                place[FACTORISED] = 0
-                if not current:
-                    clock[H], place[ASKED] = h, 1
-                    predict(D, order, atol, rtol, rows)
-                    return NEW_JACOBIAN
-                h *= 0.5
-                rescale(D, order, 0.5)
-                place[EQUAL] = 0
-                continue
-            safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iterations)
-            for l in range(n):
-                scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
-            error = abs(ERROR[order]) * norm(d, scale)
-            if not error > 1.0:
-                break
-            factor = max(SMALLEST, safety * error ** (-1.0 / (order + 1)))
-            h *= factor
-            rescale(D, order, factor)
-            place[EQUAL] = 0
-        place[EQUAL] += 1
-        copy(y, rows[OLD])
-        copy(new, y)
-        clock[BEFORE], clock[T], clock[H] = t, clock[END], h
-        for l in range(n):
-            D[order + 2, l] = d[l] - D[order + 1, l]
-            D[order + 1, l] = d[l]
-        for i in range(order, -1, -1):
-            for l in range(n):
-                D[i, l] += D[i + 1, l]
-        eps_g = close(closure, constants, work, 1.0, y)
+        factor = tightening(eps_g, work.S, work.A, work.B, constants.gradient_rate, tolerances.sensitive)
+        factor = max(factor, tolerances.least_factor)
+        rtol, atol = factor * tolerances.rtol, max(factor * tolerances.atol, tolerances.least_atol)
+        if place[ASKED] == 0:
+            t, h = clock[T], clock[H]
+            if stale(drive, clock):
+                clock[END], place[FACTORISED] = t, 0
+                copy(y, rows[NEW])
+                return NEW_JACOBIAN
+            least = 10 * (np.nextafter(t, inf) - t)
+            if h > control.max_step or h < least:
+                clock[H] = control.max_step if h > control.max_step else least
+                change_step(steps, clock[H] / h)
+        ended, error, safety = attempt(
+            iterate, flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps
+        )
+        if ended != ACCEPTED:
+            return ended
+        accept(steps)
+        eps_g, order = close(closure, constants, work, 1.0, y), place[ORDER]
         if place[EQUAL] > order:
-            change, factor = next_order(D, order, error, scale)
-            order += change
-            factor = min(LARGEST, safety * factor)
-            place[ORDER], clock[H] = order, h * factor
-            rescale(D, order, factor)
-            place[EQUAL] = place[FACTORISED] = 0
+            change, factor = next_order(steps.D, order, error, scale)
+            place[ORDER], factor = order + change, min(LARGEST, safety * factor)
+            clock[H] *= factor
+            change_step(steps, factor)
+            place[FACTORISED] = 0
         else:
             # a change of step or order rescales D: the last share is taken again
             left = abs(ERROR[order] * change_of_eps_g(constants, work, d))
-            clock[SHARE] = left / max(eps_g, least_atol)
+            clock[SHARE] = left / max(eps_g, tolerances.least_atol)
         clock[ACCOUNT] += clock[SHARE]
         was = near
         unusual, near = notable(constants, work, control, y, eps_g)
-        later, due = clock[T], place[OUTPUT]
-        while due < times.size and times[due] <= later:
-            due += 1
-        on_time = due > 0 and times[due - 1] == later
-        needed = due - place[OUTPUT] + (every_step and not on_time)
-        pause = later >= bound or place[EVALUATIONS] >= finish or place[RECORDED] + needed > len(out)
-        if pause or unusual or was or near:
-            place[OUTPUT] = due
-            return LOOK if unusual or was or near else PLAIN
-        for at in range(place[OUTPUT], due + (every_step and not on_time)):
-            time = times[at] if at < due else later
-            row = out[place[RECORDED]]
-            if time == later:
-                copy(y, row[:n])
-            else:
-                interpolate(D, order, later, clock[H], time, row[:n])
-            row[n], row[n + 1] = clock[ACCOUNT], time
-            place[RECORDED] += 1
-        place[OUTPUT] = due
+        look = unusual or was or near
+        pause = look or clock[T] >= clock[BOUND] or place[EVALUATIONS] >= finish
+        if not record(times, every_step, pause, steps):
+            return LOOK if look else PLAIN

@@ -5,41 +5,55 @@ lies on disk.  Step control is SciPy's, with one more entry in the error norm: s
 """
 
 from math import hypot, inf, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import DOP853
 
-from .._base.jit import jit
+from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from .._base.tiers import small
 from ..flow import copy, gather_groups
+from ..flow.velocity import SYSTEM, change_of_eps_g, velocity
 from ..models import reached
 from ._steps import (
-    BOOL,
-    FIRST,
-    INT,
-    INTS,
+    ACCOUNT,
+    BEFORE,
+    EVALUATIONS,
     LOOK,
-    MATRIX,
-    PACED,
+    OUTPUT,
     PLAIN,
-    REAL,
+    RECORDED,
     VANISHED,
-    VECTOR,
-    change_of_eps_g,
+    Control,
+    H,
+    T,
     nearly_parallel,
     notable,
-    velocity,
 )
 
-BEGIN = REAL(*FIRST, PACED, REAL, REAL, VECTOR, VECTOR, MATRIX)
-SIGNATURE = INT(*FIRST, VECTOR, BOOL, PACED, INT, VECTOR, VECTOR, VECTOR, MATRIX, VECTOR, MATRIX, INTS)
+
+@typed
+class Steps(NamedTuple):
+    """The arrays of a run that a march changes."""
+
+    y: VECTOR  # packed overlaps after the last accepted step
+    before: VECTOR  # the same before it
+    new: VECTOR  # room: the argument of a stage, and the end of the step that is tried
+    k: MATRIX  # (ROWS, n): velocities of the stages, of which k[0] is that at y, and what estimates the error
+    clock: VECTOR  # T, H, ACCOUNT, BEFORE
+    place: INTS  # OUTPUT, RECORDED, EVALUATIONS
+    out: MATRIX  # records
+
+
+BEGIN = REAL(*SYSTEM, Control.type, REAL, Steps.type)
+SIGNATURE = INT(*SYSTEM, Control.type, VECTOR, BOOL, INT, Steps.type)
 
 ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
 NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
 INVISIBLE = 1e4  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
 QUIET = (0.9 / 1.2) ** 8  # least error where rounding rules: an estimate that vanishes by accident lengthens little
 VELOCITIES = np.int64(13)  # no literal: numba compiles anew for each
-ROWS = 16  # of k: the velocities of thirteen stages, two estimates of the error, zeros
+FIFTH, THIRD, ZERO, ROWS = 13, 14, 15, 16  # of k, behind thirteen velocities: estimates of the error, zeros; all
 STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
 NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
 
@@ -94,7 +108,7 @@ def size(x, less, y, control):
     """Root mean square of x - less in units of the tolerances at y."""
     total = 0.0
     for a in range(x.size):
-        total += ((x[a] - less[a]) / (control[1] + control[0] * abs(y[a]))) ** 2
+        total += ((x[a] - less[a]) / (control.atol + control.rtol * abs(y[a]))) ** 2
     return sqrt(total / x.size)
 
 
@@ -106,46 +120,40 @@ def before_knot(knots, t):
 
 
 @jit(bare=True)
-def begin(flow, closure, constants, work, control, pace, span, t, y, new, k):
+def begin(flow, closure, constants, drive, work, control, span, steps):
     """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as that of y."""
-    K, s, trains_v = constants[0], constants[5], constants[11]
-    zero, now, later, h, d0, d1 = k[15], k[0], k[1], 0.0, 0.0, 0.0
+    y, k, t = steps.y, steps.k, steps.clock[T]
+    zero, now, later, h, d0, d1 = k[ZERO], k[0], k[1], 0.0, 0.0, 0.0
     for i in range(2):
-        at = min(t + h, before_knot(pace[4], t)) if i else t
-        velocity(flow, closure, constants, pace, work, at, later if i else y, new if i else now)
+        at = min(t + h, before_knot(drive.pieces.knots, t)) if i else t
+        velocity(flow, closure, constants, drive, work, at, later if i else y, steps.new if i else now)
         if i == 0:
             d0, d1 = size(y, zero, y, control), size(now, zero, y, control)
             h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
             for a in range(y.size):
                 later[a] = y[a] + h * now[a]
-    gather_groups(y, s, constants[6], K, work[3].shape[1], trains_v, work[0], work[1])
-    largest = max(d1, size(new, now, y, control) / h)
+    M = work.B.shape[1]
+    gather_groups(y, constants.s, constants.p, constants.K, M, constants.trains_v, work.S, work.w)
+    largest = max(d1, size(steps.new, now, y, control) / h)
     return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
 
 
 @jit(fast=True, bare=True)
-def march(flow, closure, constants, work, control, times, every_step, pace, budget, y, y_old, new, k, clock, out,
-          place):  # fmt: skip
+def march(flow, closure, constants, drive, work, control, times, every_step, budget, steps):
     """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
 
-    ``clock`` = (t, h, account of the error of eps_g, t before the last step) and ``place`` = (next output time, rows
-    recorded, evaluations) are kept between calls, and k[0] = dy/dalpha; it is evaluated where there were no evaluations
-    before.  Records, but for one of the last step, are rows of ``out``: y, the account, t.  ``control`` = (rtol, atol,
-    max_step, largest overlap, whether students have kinks, level of eps_g,
-    negative eigenvalue of the fields over their trace, that is excused).
+    k[0] is evaluated where there were no evaluations before.  Output times are stepped onto.
     """
-    rtol, atol, max_step, largest, kinks, level, slack = control
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
-    S = work[0]
-    n, end, knots = y.size, place[2] + budget, pace[4]
-    err5, err3, zero = k[13], k[14], k[15]
-    near = kinks and nearly_parallel(S, K)
+    y, new, k, clock, place, out = steps.y, steps.new, steps.k, steps.clock, steps.place, steps.out
+    rtol, atol, knots = control.rtol, control.atol, drive.pieces.knots
+    n, end, err5, err3, zero = y.size, place[EVALUATIONS] + budget, k[FIFTH], k[THIRD], k[ZERO]
+    near = control.kinks and nearly_parallel(work.S, constants.K)
     while True:
-        t, proposed, bound = clock[0], clock[1], times[place[0]]
+        t, proposed, bound = clock[T], clock[H], times[place[OUTPUT]]
         least = 10 * (np.nextafter(t, inf) - t)
-        h_abs = max(min(proposed, max_step), least)
+        h_abs = max(min(proposed, control.max_step), least)
         rejected = False
-        edge, first = inf, 1 if place[2] > 0 else 0
+        edge, first = inf, 1 if place[EVALUATIONS] > 0 else 0
         if knots.size > 0:
             edge = before_knot(knots, t)
             passed = reached(knots, t)
@@ -160,8 +168,8 @@ def march(flow, closure, constants, work, control, times, every_step, pace, budg
             for i in range(first, 13):
                 at = t + NODES[i] * h if i < 12 else later
                 combine(y, h, STAGES[i], k, i, new)
-                eps_g = velocity(flow, closure, constants, pace, work, min(at, edge), new, k[i])
-            place[2] += 13 - first
+                eps_g = velocity(flow, closure, constants, drive, work, min(at, edge), new, k[i])
+            place[EVALUATIONS] += 13 - first
             first = 1
             combine(zero, 1.0, E5, k, VELOCITIES, err5)
             combine(zero, 1.0, E3, k, VELOCITIES, err3)
@@ -172,7 +180,7 @@ def march(flow, closure, constants, work, control, times, every_step, pace, budg
                 third += (err3[a] / scale) ** 2
             error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
             e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-            judged, share = judge(e5, e3, h, pace[7][0][0], rtol, eps_g, S, work[2], work[3], eta)
+            judged, share = judge(e5, e3, h, drive.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
             error = max(error, judged)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
@@ -180,20 +188,21 @@ def march(flow, closure, constants, work, control, times, every_step, pace, budg
                 break
             h_abs *= max(0.2, 0.9 * error**-0.125) if error == error else 0.2
             rejected = True
-        copy(y, y_old)
+        copy(y, steps.before)
         copy(new, y)
         copy(k[12], k[0])
         landed = later == bound
-        clock[0], clock[1], clock[3] = later, (max(h_abs, proposed) if landed else h_abs), t
-        clock[2] += share
-        place[0] += landed
+        clock[T], clock[H], clock[BEFORE] = later, (max(h_abs, proposed) if landed else h_abs), t
+        clock[ACCOUNT] += share
+        place[OUTPUT] += landed
         was = near
         unusual, near = notable(constants, work, control, y, eps_g)
         if unusual or was or near:
             return LOOK
-        if place[0] == times.size or place[2] >= end or place[1] == len(out):
+        if place[OUTPUT] == times.size or place[EVALUATIONS] >= end or place[RECORDED] == len(out):
             return PLAIN
         if landed or every_step:
-            copy(y, out[place[1], :n])
-            out[place[1], n], out[place[1], n + 1] = clock[2], later
-            place[1] += 1
+            row = out[place[RECORDED]]
+            copy(y, row[:n])
+            row[n], row[n + 1] = clock[ACCOUNT], later
+            place[RECORDED] += 1

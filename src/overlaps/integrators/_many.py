@@ -1,84 +1,105 @@
 """Many trajectories of one closure, one after another, in one compiled function without the GIL."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 
-from .._base.jit import jit
+from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..flow import copy
-from ._dop853 import BEGIN, ROWS, SIGNATURE, begin, march
-from ._steps import BOOL, CUBE, FIRST, INT, INTS, LARGEST, LOOK, MATRIX, PLAIN, REAL, VECTOR, largest, ready
+from ..flow.velocity import FUNCTIONS, Constants, Drive, Pieces, Work
+from ._dop853 import BEGIN, ROWS, SIGNATURE, Steps, begin, march
+from ._steps import ACCOUNT, BEFORE, EVALUATIONS, LARGEST, LOOK, OUTPUT, PLAIN, RECORDED, Control, H, T, largest, ready
 
-FOUR = types.Array(REAL, 4, "C")
-CONTROLS = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL, REAL, BOOL])
-PIECES = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR])
+
+@typed
+class Problems(NamedTuple):
+    """The b trajectories: what ``Constants`` and ``Drive`` name for one, and where they start."""
+
+    K: INT
+    teacher: INT
+    trains_v: BOOL
+    rates: MATRIX  # (b, 10): eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate
+    s: MATRIX
+    p: MATRIX
+    tau: types.Array(REAL, 4, "C")
+    S: CUBE  # and w: work arrays, each its own, since their constant parts differ
+    w: MATRIX
+    y: MATRIX  # packed overlaps: at the start, and at the end after it
+
+
+@typed
+class Found(NamedTuple):
+    """What comes back."""
+
+    records: CUBE  # (b, n, kept + 1): packed overlaps, or their sums over blocks, and the account of the error of eps_g
+    nfev: INTS
+    state: INTS  # FINISHED, or BY_PYTHON where Python is to do it; 0 where the work was halted
+
+
+FINISHED, BY_PYTHON = 1, 2
 ALL = types.void(
-    types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FIRST[:2], INT, INT, BOOL, MATRIX, MATRIX, MATRIX, FOUR,
-    CONTROLS,
-    PIECES, VECTOR, INTS, INTS, CUBE, MATRIX, MATRIX, CUBE, INTS, INTS,
+    types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FUNCTIONS, Problems.type, Pieces.type, Control.type,
+    REAL, BOOL, VECTOR, INTS, INTS, Found.type,
 )  # fmt: skip
 
 
 @jit
-def march_all(begin, march, flow, closure, K, teacher, trains_v, rates, s, p, tau, controls, pieces, stops, places,
-              halt, S, w, y, records, nfev, state):  # fmt: skip
+def march_all(begin, march, flow, closure, problems, pieces, control, first, blocks, stops, places, halt, found):
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
-    ``rates`` (b, 10) = eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate;
-    ``controls`` = (rtol, atol, max_step, growth that is divergence, kinks, level of eps_g, slack, first step, whether
-    blocks are kept); ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``.
-    ``records`` (b, n, kept + 1), at the ``places`` (n,) among the stops, takes the packed overlaps, or their sums over
-    blocks, and the account of the error of eps_g.
-    ``state`` becomes 1 where a trajectory is finished, 2 where Python is to do it; ``halt[0] != 0`` ends the work.
+    ``control.most`` is the growth that is divergence, ``first`` the first step or 0, ``blocks`` whether those of the
+    overlaps are kept.  ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``;
+    records are taken at the ``places`` (n,) among the stops.  ``halt[0] != 0`` ends the work.
     """
-    rtol, atol, max_step, growth, kinks, level, slack, first, blocks = controls
+    K, S, y, trains_v = problems.K, problems.S, problems.y, problems.trains_v
     n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
-    kept = records.shape[2] - 1
-    channels, codes, edges, data, knots = pieces
+    kept = found.records.shape[2] - 1
     A, B, C, dv = np.zeros((groups * K, K)), np.zeros((groups * K, M)), np.zeros((groups * K, K)), np.zeros(K)
-    driving = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
-    dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(w.shape[1])
-    y_old, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((stops.size, n + 2))
+    factors, A_u, B_u, dv_u = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
+    dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(problems.w.shape[1])
+    before, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((stops.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
-        eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = rates[b]
-        constants = (
-            K, teacher, eta, eta_v, noise, s[b], p[b], tau[b], decay, decay_v, second_order, trains_v, drift,
-            gradient,
+        eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = problems.rates[b]
+        constants = Constants(
+            K, problems.teacher, eta, eta_v, noise, problems.s[b], problems.p[b], problems.tau[b], decay, decay_v,
+            second_order, trains_v, drift, gradient,
         )  # fmt: skip
-        pace = channels, codes, edges, data, knots, kappa, kappa_v, driving
-        work = S[b], w[b], A, B, C, dv, dS, dw
-        most = growth * max(1.0, largest(y[b]))
-        control = rtol, atol, max_step, most, kinks, level, slack
-        clock[0], clock[1], clock[2], clock[3] = stops[0], first, 0.0, stops[0]
-        place[0], place[1], place[2] = 1, 1, 0
+        drive = Drive(pieces, kappa, kappa_v, factors, A_u, B_u, dv_u)
+        work = Work(S[b], problems.w[b], A, B, C, dv, dS, dw)
+        steps = Steps(y[b], before, new, k, clock, place, out)
+        most = control.most * max(1.0, largest(y[b]))
+        limits = Control(
+            control.rtol, control.atol, control.max_step, most, control.kinks, control.level, control.slack
+        )
+        clock[T], clock[H], clock[ACCOUNT], clock[BEFORE] = stops[0], first, 0.0, stops[0]
+        place[OUTPUT], place[RECORDED], place[EVALUATIONS] = 1, 1, 0
         copy(y[b], out[0, :n])
         out[0, n] = 0.0
-        eps_g = closure(S[b], w[b], K, teacher, eta, eta_v, noise, False, A, B, C, dv)
-        code = PLAIN if eps_g > level else LOOK
+        eps_g = closure(work.S, work.w, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
+        code = PLAIN if eps_g > control.level else LOOK
         if code == PLAIN and first == 0.0:
-            span = stops[-1] - stops[0]
-            clock[1] = begin(flow, closure, constants, work, control, pace, span, stops[0], y[b], new, k)
-            place[2] = 2
-        while code == PLAIN and place[0] < stops.size and halt[0] == 0:
-            code = march(
-                flow, closure, constants, work, control, stops, False, pace, LARGEST, y[b], y_old, new, k, clock, out,
-                place,
-            )  # fmt: skip
-        nfev[b] = place[2]
+            clock[H] = begin(flow, closure, constants, drive, work, limits, stops[-1] - stops[0], steps)
+            place[EVALUATIONS] = 2
+        while code == PLAIN and place[OUTPUT] < stops.size and halt[0] == 0:
+            code = march(flow, closure, constants, drive, work, limits, stops, False, LARGEST, steps)
+        found.nfev[b] = place[EVALUATIONS]
         if code != PLAIN:
-            state[b] = 2
-        elif place[0] == stops.size:
-            state[b] = 1
-            last = min(place[1], stops.size - 1)  # where the start is all that is asked for, it is the last record, too
+            found.state[b] = BY_PYTHON
+        elif place[OUTPUT] == stops.size:
+            found.state[b] = FINISHED
+            # where the start is all that is asked for, it is the last record, too
+            last = min(place[RECORDED], stops.size - 1)
             copy(y[b], out[last, :n])
-            out[last, n] = clock[2]
+            out[last, n] = clock[ACCOUNT]
             for j in range(places.size):
-                row, record = out[places[j]], records[b, j]
-                record[kept] = row[n]
+                row, to = out[places[j]], found.records[b, j]
+                to[kept] = row[n]
                 if blocks:
-                    copy(row, record[:kept])
+                    copy(row, to[:kept])
                 else:
-                    add_up(row[:n], s[b], K, M, trains_v, record)
+                    add_up(row[:n], constants.s, K, M, trains_v, to)
         if halt[0] != 0:
             return
 

@@ -1,91 +1,56 @@
-"""What all compiled steps have in common: the flow behind a first-class closure, and which steps are worth a look."""
+"""What all compiled steps have in common: how they are controlled, and which of them are worth a look from Python.
+
+A ``march`` is one compiled function that makes steps until it has a reason to come back.  Python owns all arrays; a
+march changes them in place, so that the next call goes on where the last one ended, after Ctrl-C, too.  Two small
+arrays hold what is kept between calls, under names instead of numbers:
+
+``clock`` (reals): T, the time of the last accepted step; H, the length of the next one; ACCOUNT, the sum of the errors
+of eps_g that steps have left, relative to it; BEFORE, the time before the last step.
+``place`` (integers): OUTPUT, the index of the next output time; RECORDED, rows of ``out`` that are filled;
+EVALUATIONS of the right-hand side so far.
+
+Each solver appends slots of its own.  ``out`` is the room for records: a row is (y, account, t).  Python empties it
+whenever a march comes back, and sets RECORDED to 0.
+
+A march comes back, and Python looks, when
+
+* no step is small enough: VANISHED;
+* the budget of evaluations is spent, the last output time is reached, or ``out`` is full: PLAIN.  Python then looks for
+  a key that was pressed, moves the progress bar and tests rules of quadrature;
+* the last step may be a reason to stop: LOOK.  Overlaps beyond ``most``, eps_g at ``level`` or below, a student with a
+  kink or under a rule whose norm is lost, a covariance that is not positive, kinked students nearly parallel.  The
+  step itself is accepted but not recorded: Python decides what it means and records it.
+"""
 
 from functools import cache
 from math import inf, sqrt
+from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
-from .._base.jit import compile_once, jit
+from .._base.jit import BOOL, REAL, compile_once, jit, typed
 from ..activations.bound import CLOSURE
-from ..flow import FLOW, gather_groups
-from ..models import factors
+from ..flow import FLOW
 
-REAL, INT, BOOL = types.float64, types.int64, types.boolean
-VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (REAL, 2), (REAL, 3), (INT, 1)))
-CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL, REAL])
-WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR])
-CONTROL = types.Tuple([REAL, REAL, REAL, REAL, BOOL, REAL, REAL])
-PACED = types.Tuple([INTS, INTS, INTS, VECTOR, VECTOR, REAL, REAL, types.Tuple([VECTOR, MATRIX, MATRIX, VECTOR])])
-FIRST = types.FunctionType(FLOW), types.FunctionType(CLOSURE), CONSTANTS, WORK, CONTROL  # arguments of every march
-
-VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back: no step is small enough, a pause, a step worth a look
+T, H, ACCOUNT, BEFORE = range(4)  # of ``clock``
+OUTPUT, RECORDED, EVALUATIONS = range(3)  # of ``place``
+VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back
 LARGEST = 10_000  # evaluations between two looks, at most
 UNRESOLVED = 1e-2  # atol: squared norm of a student that learns by a rule below which its angle is lost
 NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
 
 
-@jit(inline=True)
-def close(closure, constants, work, louder, y):
-    """Evaluate the closure at y into the work arrays, with ``louder`` times the noise; return eps_g."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
-    S, w, A, B, C, dv = work[:6]
-    gather_groups(y, s, p, K, B.shape[1], trains_v, S, w)
-    return closure(S, w, K, teacher, eta, eta_v, noise * louder, second_order > 0, A, B, C, dv)
+@typed
+class Control(NamedTuple):
+    """What accepts a step, and what makes it worth a look."""
 
-
-@jit(inline=True)
-def velocity(flow, closure, constants, pace, work, t, y, dy):
-    """Fill dy/dalpha at time t; return eps_g.
-
-    ``pace`` = (channels, codes, edges, data, knots, kappa, kappa_v, (factors, A, B, dv)) are the pieces of schedules,
-    if there are any, and room: they scale copies of A, B, dv, which keep the numbers of the model, as a factor may be
-    zero, and the error control divides.
-    """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
-    channels, codes, edges, data, knots, kappa, kappa_v, driving = pace
-    S, w, Am, Bm, C, dv = work[:6]
-    scale, Au, Bu, dvu = driving
-    paced = channels.size > 0
-    if paced:
-        factors(t, channels, codes, edges, data, scale)
-    eps_g = close(closure, constants, work, scale[2], y)
-    if paced:
-        u, u_v = scale[0], scale[1]
-        for i in range(len(Am)):
-            for j in range(K):
-                Au[i, j] = u * Am[i, j]
-            for m in range(Bm.shape[1]):
-                Bu[i, m] = u * Bm[i, m]
-        for i in range(K):
-            dvu[i] = u_v * dv[i]
-        Am, Bm, dv = Au, Bu, dvu
-        if decay >= 0.0:
-            decay = eta * kappa * u * scale[3]
-        decay_v, second_order = eta_v * kappa_v * u_v * scale[3], u * u * second_order / scale[4]
-    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
-    return eps_g
-
-
-@jit(bare=True)
-def change_of_eps_g(constants, work, dy):
-    """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift, gradient = constants
-    S, w, Am, Bm, C, dv, dS, dw = work
-    M, change = Bm.shape[1], 0.0
-    if gradient == inf:
-        return change
-    gather_groups(dy, s, p, K, M, trains_v, dS, dw)
-    for i in range(len(Am)):
-        row = i + i // K * M  # of the group of A, in S
-        for j in range(K):
-            change -= Am[i, j] * dS[row, j] / (2 * gradient)
-        for m in range(M):
-            change -= Bm[i, m] * dS[row, K + m] / gradient
-    if trains_v:
-        for i in range(K):
-            change -= dv[i] * dw[i] / eta_v
-    return change
+    rtol: REAL
+    atol: REAL
+    max_step: REAL
+    most: REAL  # the largest overlap that is no divergence
+    kinks: BOOL  # whether students have one
+    level: REAL  # of eps_g at which a run may stop; -inf for none, nan to look at every step
+    slack: REAL  # negative eigenvalue of the fields, over their trace, that is excused
 
 
 @jit(fast=True)
@@ -133,16 +98,16 @@ def largest(x):
 @jit
 def notable(constants, work, control, y, eps_g):
     """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
-    rtol, atol, _, most, kinks, level, slack = control
-    K, ruled, S = constants[0], constants[13] == inf, work[0]
-    n, stop = S.shape[1], not largest(y) <= most or not eps_g > level
+    K, ruled, S = constants.K, constants.gradient_rate == inf, work.S
+    kinks, atol = control.kinks, control.atol
+    n, stop = S.shape[1], not largest(y) <= control.most or not eps_g > control.level
     for at in range(0, len(S), n):
         part, trace = S[at : at + n], 0.0
         for i in range(n):
             trace += part[i, i]
             stop = stop or (kinks and i < K and part[i, i] < 2 * atol)
             stop = stop or (ruled and i < K and part[i, i] < UNRESOLVED * atol)
-        stop = stop or not positive(part, slack * trace)
+        stop = stop or not positive(part, control.slack * trace)
     return stop, kinks and nearly_parallel(S, K)
 
 

@@ -1,33 +1,22 @@
 """Steps in bursts of compiled code, with Python's eyes on the steps that are worth a look."""
 
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from .._base.tiers import at_hand, spent
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
-from ..flow.system import rates
+from ..flow.newton import Equations
+from ..flow.velocity import drive_of
 from . import _bdf, _dop853
-from ._dop853 import ROWS
-from ._steps import LARGEST, VANISHED, ready
+from ._steps import ACCOUNT, BEFORE, EVALUATIONS, LARGEST, RECORDED, VANISHED, Control, H, T, ready
 from .run import excused
 
 FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
 ROOM = 250_000  # numbers in the records between two looks
 LEAST = 30  # evaluations of the shortest run that is worth a thought: fewer are two steps of DOP853
-
-
-def pieces(pace):
-    """Pieces of schedules and their knots as compiled steps take them: none where nothing changes."""
-    whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
-    return (whole, whole, whole, real, real) if pace is None else (*pace.program.arrays, np.array(pace.knots))
-
-
-def _paced(system):
-    """What ``march`` knows of the schedules of a system."""
-    driving = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
-    return *pieces(system.pace), *(float(x) for x in system.model.weight_decay), driving
 
 
 class Burst:
@@ -45,24 +34,20 @@ class Burst:
     place: np.ndarray
     y: np.ndarray
     y_old: np.ndarray
+    steps: Any  # the arrays of a run
 
     def __init__(self, solver, run, largest, level, stops, first_step=None):
         self.solver, self.run, self.first_step = solver, run, first_step or 0.0
         self.budget = self.pause(FIRST)
-        system, model = solver.system, solver.system.model
-        self.constants = (
-            model.K, model.teacher_activation.code, model.eta, model.eta_v, model.noise, system.s, system.p,
-            np.array(system.source), system.decay, system.decay_v, rates(model)[-1], model.trains_v, model.drift,
-            system.closure.gradient_rate,
-        )  # fmt: skip
-        self.work = system.S, system.w, system.A, system.B, system.C, system.dv, system.dS, system.dw
-        self.control = *solver.asked, float(solver.max_step), largest, bool(model.activation.kinks), level
-        self.control += (excused(self.control[0]) if system.cone is None else system.cone.slack,)
+        system, (rtol, atol) = solver.system, solver.asked
+        slack = excused(rtol) if system.cone is None else system.cone.slack
+        kinks = bool(system.model.activation.kinks)
+        self.control = Control(rtol, atol, float(solver.max_step), largest, kinks, level, slack)
+        self.system = system.flow, solver.kernel, system.constants, drive_of(system)
         self.wanted = None if run.every_step or len(stops) == len(run.times) else {*run.times.tolist()}
         self.out, self.stops = np.empty((min(ROOM // solver.n, 1000), solver.n + 2)), (stops, run.every_step)
-        self.kernels = system.flow, solver.kernel
         self.prepare()
-        self.begun.add(self.kernels)
+        self.begun.add(self.system[:2])
 
     @classmethod
     def pays(cls, solver):
@@ -80,18 +65,17 @@ class Burst:
 
     def step(self):
         """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""
-        solver, began, spent = self.solver, perf_counter(), self.place[2]
-        system, (S, _, *rest) = solver.system, self.work
-        self.work = S, system.closure.extended(system.w), *rest
+        solver, clock, place = self.solver, self.clock, self.place
+        began, spent = perf_counter(), place[EVALUATIONS]
         try:
             code = self.march()
         finally:  # an interruption arrives here
-            for row in self.out[: self.place[1]]:
+            for row in self.out[: place[RECORDED]]:
                 if self.wanted is None or row[-1] in self.wanted:
                     self.run.record(row[-1], row[:-2], row[-2])
-            self.place[1] = 0
-            solver.t, solver.t_old = float(self.clock[0]), float(self.clock[3])
-            solver.error, solver.nfev = float(self.clock[2]), int(self.place[2])
+            place[RECORDED] = 0
+            solver.t, solver.t_old = float(clock[T]), float(clock[BEFORE])
+            solver.error, solver.nfev = float(clock[ACCOUNT]), int(place[EVALUATIONS])
             solver.y = self.y.copy()
         speed = (solver.nfev - spent) / max(perf_counter() - began, 1e-9)
         self.budget = self.pause(int(np.clip(PATIENCE * speed, 12, LARGEST)))
@@ -117,7 +101,7 @@ class Burst:
     @property
     def before(self):
         """Time and state before the last step."""
-        return float(self.clock[3]), self.y_old.copy()
+        return float(self.clock[BEFORE]), self.y_old.copy()
 
 
 class RungeKutta(Burst):
@@ -129,34 +113,30 @@ class RungeKutta(Burst):
 
     def prepare(self):
         """Arrays that are kept between calls."""
-        n, solver = self.solver.n, self.solver
-        ready(*self.kernels, _dop853.march, _dop853.SIGNATURE)
+        n, solver, kernels = self.solver.n, self.solver, self.system[:2]
+        ready(*kernels, _dop853.march, _dop853.SIGNATURE)
         begun = solver.t > self.run.times[0]  # steps were made without compilation
         self.clock = np.array([solver.t, self.first_step, solver.error, solver.t])
         due = np.searchsorted(self.stops[0], solver.t, side="right")
         self.place = np.array([due, 0, solver.nfev if begun else 0])
         self.y, self.y_old = np.array(solver.y), np.array(solver.y)
-        new, k, pace = np.empty(n), np.zeros((ROWS, n)), _paced(solver.system)
-        self.fixed = self.control, *self.stops, pace
-        self.moving = self.y, self.y_old, new, k, self.clock, self.out, self.place
+        k = np.zeros((_dop853.ROWS, n))
+        self.steps = _dop853.Steps(self.y, self.y_old, np.empty(n), k, self.clock, self.place, self.out)
         if begun:
             k[0] = solver.f
         elif not self.first_step:
-            ready(*self.kernels, _dop853.begin, _dop853.BEGIN)
-            system, (S, _, *rest), t, end = solver.system, self.work, solver.t, self.run.times[-1]
-            work = S, system.closure.extended(system.w), *rest
-            self.clock[1] = _dop853.begin(
-                *self.kernels, self.constants, work, self.control, pace, end - t, t, self.y, new, k
-            )
-            self.place[2] = 2
+            ready(*kernels, _dop853.begin, _dop853.BEGIN)
+            span = self.run.times[-1] - solver.t
+            self.clock[H] = _dop853.begin(*self.system, solver.system.work, self.control, span, self.steps)
+            self.place[EVALUATIONS] = 2
 
     def march(self):
         """Steps until one is worth a look; how they came back."""
-        return _dop853.march(*self.kernels, self.constants, self.work, *self.fixed, self.budget, *self.moving)
+        return _dop853.march(*self.system, self.solver.system.work, self.control, *self.stops, self.budget, self.steps)
 
     def put(self, y):
         """Go on from y in place of the state after the last step."""
-        self.y[:], self.moving[3][0] = y, self.solver.system.rhs(self.solver.t, y)
+        self.y[:], self.steps.k[0] = y, self.solver.system.rhs(self.solver.t, y)
 
 
 class Backward(Burst):
@@ -168,37 +148,36 @@ class Backward(Burst):
 
     def prepare(self):
         """Arrays that are kept between calls."""
-        solver = self.solver
-        L, K, M = solver.system.shape
-        ready(*self.kernels, _bdf.newton_iteration, _bdf.ITERATE)
-        ready(*self.kernels, _bdf.march, _bdf.SIGNATURE)
-        self.rows, self.D = np.zeros((9, solver.n)), np.array(solver.D)
-        self.y, self.y_old, self.new = self.rows[:3]
-        self.y[:], self.rows[_bdf.SHARES] = solver.y, solver.shares
+        solver, kernels = self.solver, self.system[:2]
+        ready(*kernels, _bdf.newton_iteration, _bdf.ITERATE)
+        ready(*kernels, _bdf.march, _bdf.SIGNATURE)
+        rows = np.zeros((9, solver.n))
+        self.y, self.y_old, self.new = rows[:3]
+        self.y[:], rows[_bdf.SHARES] = solver.y, solver.shares
         self.clock = np.array([solver.t, solver.h_abs, solver.error, solver.t, 0.0, solver.t, solver.t, *np.zeros(5)])
         due = np.searchsorted(self.stops[0], solver.t, side="right")
         self.place = np.array([due, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
-        self.newton, blocks = solver.J.rotated.room(), (np.empty((K, M, L)), np.empty((K, K, L)))
-        self.pace = _paced(solver.system)
-        self.moving = self.rows, self.D, blocks, self.clock, self.out, self.place
+        self.steps = _bdf.Steps(rows, np.array(solver.D), self.clock, self.place, self.out)
+        self.room, self.tolerances = solver.J.rotated.room(), _bdf.Tolerances(*solver.tolerances)
 
     def march(self):
         """Steps until one is worth a look; how they came back."""
-        solver = self.solver
+        solver, clock, place, D = self.solver, self.clock, self.place, self.steps.D
         while True:
-            rotated, self.clock[_bdf.BOUND :] = solver.J.rotated, (solver.t_bound, solver.system.edge, *solver.paced)
+            rotated, clock[_bdf.BOUND :] = solver.J.rotated, (solver.t_bound, solver.system.edge, *solver.paced)
             code = _bdf.march(
-                _bdf.newton_iteration, *self.kernels, self.constants, self.work, self.control, self.pace,
-                rotated.spectrum, rotated.frozen, self.newton, solver.tolerances, *self.stops, self.budget,
-                *self.moving,
+                _bdf.newton_iteration, *self.system, solver.system.work, self.control,
+                Equations(rotated.frozen, rotated.spaces, *self.room), self.tolerances, *self.stops, self.budget,
+                self.steps,
             )  # fmt: skip
-            solver.h_abs, solver.order, solver.nlu = float(self.clock[1]), int(self.place[3]), int(self.place[7])
-            solver.D[:] = self.D
+            solver.h_abs, solver.order = float(clock[H]), int(place[_bdf.ORDER])
+            solver.nlu = int(place[_bdf.FACTORISATIONS])
+            solver.D[:] = D
             if code != _bdf.NEW_JACOBIAN:
                 return code
             solver.y = self.y
-            solver.J = solver.jac(self.clock[6], self.new)
+            solver.J = solver.jac(clock[_bdf.END], self.new)
 
     def put(self, y):
         """Go on from y in place of the state after the last step."""
-        self.y[:] = self.D[0] = y
+        self.y[:] = self.steps.D[0] = y

@@ -17,12 +17,13 @@ from ..flow import flow_for
 from ..flow.closure import bind, check_domain
 from ..flow.cone import singular
 from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
+from ..flow.velocity import pieces_of
 from ..models.schedule import Pace
 from ..models.start import checked_start
 from ..models.times import output_times
 from ..models.twins import twins
-from ._many import march_all, ready_all
-from .burst import pieces
+from ._many import FINISHED, Found, Problems, march_all, ready_all
+from ._steps import Control
 from .choose import choose_method
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
@@ -30,7 +31,6 @@ from .methods import check_model, check_options, solver_class
 from .run import DIVERGED, excused, reached
 
 CHUNK = 64  # trajectories that a thread takes at a time, at most
-FINISHED = 1  # what ``march_all`` says of a trajectory that is done; 0 and 2 are left to Python
 ONE_BY_ONE = ("late", "certify")
 
 
@@ -230,18 +230,15 @@ class _Work:
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
-        controls = (
-            rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol), first_step,
-            self.blocks,
-        )  # fmt: skip
+        control = Control(rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol))
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
         records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)
+        numbers = np.array([(*rates(x), x.drift, *x.weight_decay, bind(x).gradient_rate) for x in models])
+        problems = Problems(first.K, first.teacher_activation.code, first.trains_v, numbers, s, p, tau, S, w, y)
         march_all(
-            *self.compiled[groups], first.K, first.teacher_activation.code, first.trains_v,
-            np.array([(*rates(x), x.drift, *x.weight_decay, bind(x).gradient_rate) for x in models]),
-            s, p, tau, controls,
-            pieces(pace), np.array(stops), places, self.halt, S, w, y, records, nfev, state,
+            *self.compiled[groups], problems, pieces_of(pace), control, first_step, self.blocks, np.array(stops),
+            places, self.halt, Found(records, nfev, state),
         )  # fmt: skip
         for row, i in enumerate(here):
             if state[row] == FINISHED:

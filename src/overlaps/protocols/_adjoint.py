@@ -16,20 +16,17 @@ import numpy as np
 from numba import types
 from scipy.integrate import DOP853
 
-from .._base.jit import compile_once, jit
-from ..activations.bound import CLOSURE, MATRIX, VECTOR
-from ..flow import FLOW, add, clear, copy, dot, gather
+from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, compile_once, jit
+from ..activations.bound import CLOSURE
+from ..flow import FLOW, add, clear, copy, dot
+from ..flow.velocity import FUNCTIONS, Constants, Work, close
 
-REAL, INT, BOOL = types.float64, types.int64, types.boolean
-CUBE, INTS = types.Array(REAL, 3, "C"), types.Array(INT, 1, "C")
 DERIVATIVES = types.void(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, CUBE, CUBE, CUBE, MATRIX)
-CONSTANTS = types.Tuple([INT, INT, REAL, REAL, REAL, VECTOR, VECTOR, CUBE, REAL, REAL, REAL, BOOL, REAL])
-WORK = types.Tuple([MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, VECTOR])
-FIRST = types.FunctionType(FLOW), types.FunctionType(CLOSURE)
-FORWARD = types.void(*FIRST, CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, VECTOR)
+FORWARD = types.void(*FUNCTIONS, Constants.type, Work.type, VECTOR, VECTOR, INTS, MATRIX, VECTOR)
 BACKWARD = types.void(
-    *FIRST, types.FunctionType(DERIVATIVES), CONSTANTS, WORK, VECTOR, VECTOR, INTS, MATRIX, BOOL, REAL, VECTOR, VECTOR
-)
+    *FUNCTIONS, types.FunctionType(DERIVATIVES), Constants.type, Work.type, VECTOR, VECTOR, INTS, MATRIX, BOOL, REAL,
+    VECTOR, VECTOR,
+)  # fmt: skip
 
 STAGES = 12
 A, B, NODES = (np.ascontiguousarray(x[:STAGES]) for x in (DOP853.A, DOP853.B, DOP853.C))
@@ -38,11 +35,11 @@ A, B, NODES = (np.ascontiguousarray(x[:STAGES]) for x in (DOP853.A, DOP853.B, DO
 @jit(bare=True)
 def velocity(flow, closure, constants, work, second, y, dy):
     """Fill dy with f1 + ``second`` f2 at y; return eps_g."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
-    S, w, Am, Bm, C, dv = work
-    gather(y, s, K, Bm.shape[1], trains_v, S, w)
-    eps_g = closure(S, w, K, teacher, eta, eta_v, noise, second_order > 0, Am, Bm, C, dv)
-    flow(y, s, p, tau, Am, Bm, C, dv, decay, decay_v, second * second_order, trains_v, dy, 0.0)
+    eps_g = close(closure, constants, work, 1.0, y)
+    flow(
+        y, constants.s, constants.p, constants.source, work.A, work.B, work.C, work.dv, constants.decay,
+        constants.decay_v, second * constants.second_order, constants.trains_v, dy, 0.0,
+    )  # fmt: skip
     return eps_g
 
 
@@ -66,28 +63,26 @@ def spread(s, K, M, trains_v, g, theta):
 @jit(bare=True)
 def add_gradient(constants, work, weight, g, theta):
     """Add ``weight`` times the gradient of eps_g, at the last evaluation, to theta; g is room to work in."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
-    S, w, Am, Bm, C, dv = work
-    M, at = Bm.shape[1], 0
+    K, eta, trains_v, A, B = constants.K, constants.eta, constants.trains_v, work.A, work.B
+    M, at = B.shape[1], 0
     for i in range(K):
         for j in range(i, K):
-            g[at] = -weight * Am[i, j] / (2 * eta if i == j else eta)
+            g[at] = -weight * A[i, j] / (2 * eta if i == j else eta)
             at += 1
     for i in range(K):
         for m in range(M):
-            g[at] = -weight * Bm[i, m] / eta
+            g[at] = -weight * B[i, m] / eta
             at += 1
     for i in range(K):
-        g[at + i] = -weight * dv[i] / eta_v if trains_v else 0.0
-    spread(s, K, M, trains_v, g, theta)
+        g[at + i] = -weight * work.dv[i] / constants.eta_v if trains_v else 0.0
+    spread(constants.s, K, M, trains_v, g, theta)
 
 
 @jit(bare=True)
 def add_frozen(constants, work, mu, theta):
     """Add D^T mu to theta: the transpose of the flow at frozen closure, without its sources."""
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
-    S, w, Am, Bm, C, dv = work
-    L, M = s.size, Bm.shape[1]
+    K, s, decay, A, B = constants.K, constants.s, constants.decay, work.A, work.B
+    L, M = s.size, B.shape[1]
     first = K * M * L
     for k in range(K):
         for m in range(M):
@@ -96,7 +91,7 @@ def add_frozen(constants, work, mu, theta):
                 theta[own + l] -= decay * mu[own + l]
             for j in range(K):
                 for l in range(L):
-                    theta[(j * M + m) * L + l] += s[l] * Am[k, j] * mu[own + l]
+                    theta[(j * M + m) * L + l] += s[l] * A[k, j] * mu[own + l]
     at = first
     for i in range(K):
         for j in range(i, K):
@@ -107,15 +102,15 @@ def add_frozen(constants, work, mu, theta):
                     low, high = min(k, b), max(k, b)
                     kb = first + (low * K - low * (low - 1) // 2 + high - low) * L
                     for l in range(L):
-                        theta[kb + l] += s[l] * Am[a, k] * mu[at + l]
+                        theta[kb + l] += s[l] * A[a, k] * mu[at + l]
             for m in range(M):
                 for l in range(L):
-                    theta[(j * M + m) * L + l] += Bm[i, m] * mu[at + l]
-                    theta[(i * M + m) * L + l] += Bm[j, m] * mu[at + l]
+                    theta[(j * M + m) * L + l] += B[i, m] * mu[at + l]
+                    theta[(i * M + m) * L + l] += B[j, m] * mu[at + l]
             at += L
-    if trains_v:
+    if constants.trains_v:
         for k in range(K):
-            theta[at + k] -= decay_v * mu[at + k]
+            theta[at + k] -= constants.decay_v * mu[at + k]
 
 
 @jit(bare=True)
@@ -124,7 +119,7 @@ def advance(flow, closure, constants, work, length, h, t, first, last, y, Y, f):
 
     t and h are in units of the interval between two knots, of this ``length``; return sum_i b_i eps_g(Y_i).
     """
-    mean, drift, crossed = 0.0, constants[-1], work[3].size * constants[5].size
+    mean, drift, crossed = 0.0, constants.drift, work.B.size * constants.s.size
     for i in range(STAGES):
         copy(y, Y[i])
         for j in range(i):
@@ -163,9 +158,10 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
     The objective is ``weight`` times the integral of eps_g, plus eps_g at the end if ``final``, plus what comes later,
     with the gradient ``lam`` by the last state; ``lam`` becomes the gradient by the first one.
     """
-    K, teacher, eta, eta_v, noise, s, p, tau, decay, decay_v, second_order, trains_v, drift = constants
-    S, w, Am, Bm, C, dv = work
-    M, n = Bm.shape[1], states.shape[1]
+    K, s, trains_v, drift, second_order = (
+        constants.K, constants.s, constants.trains_v, constants.drift, constants.second_order,
+    )  # fmt: skip
+    M, n = work.B.shape[1], states.shape[1]
     d = K * (K + 1) // 2 + K * M + K
     dA, dB, dC, ddv = np.empty((d, K, K)), np.empty((d, K, M)), np.empty((d, K, K)), np.empty((d, K))
     g, y, column, mu = np.zeros(d), np.empty(n), np.empty(n), np.empty(n)
@@ -197,11 +193,14 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
                 dB.fill(0.0)
                 dC.fill(0.0)
                 ddv.fill(0.0)
-                derivatives(S, w, K, teacher, eta, eta_v, noise, second_order > 0, dA, dB, dC, ddv)
+                derivatives(
+                    work.S, work.w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise,
+                    second_order > 0, dA, dB, dC, ddv,
+                )  # fmt: skip
                 for a in range(d if trains_v else d - K):
                     flow(
-                        Y[step, i], s, p, tau, dA[a], dB[a], dC[a], ddv[a], 0.0, 0.0, factor * second_order, trains_v,
-                        column, 0.0,
+                        Y[step, i], s, constants.p, constants.source, dA[a], dB[a], dC[a], ddv[a], 0.0, 0.0,
+                        factor * second_order, trains_v, column, 0.0,
                     )  # fmt: skip
                     g[a] = dot(mu, column)
                 clear(theta[i])
@@ -218,7 +217,7 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
 @cache
 def interpreted():
     """``forward`` and ``backward`` in plain Python, for closures that compiled code cannot call."""
-    own = dict(globals())
+    own = dict(globals(), close=getattr(close, "py_func", close))
     for function in (velocity, advance, forward, backward):
         plain = getattr(function, "py_func", function)  # without compilation kernels are plain functions
         own[function.__name__] = FunctionType(plain.__code__, own)

@@ -40,14 +40,7 @@ class Leg:
         closure, S = self.system.closure, self.system.S
         if obstacle := closure.obstacle(S):
             raise ValueError(f"there is no gradient at the start: {obstacle}.")
-        eta, eta_v, noise, decay, decay_v, second_order = rates(model)
-        self.constants = (
-            model.K, model.teacher_activation.code, eta, eta_v, noise, self.system.s, self.system.p,
-            np.array(self.system.source), decay, decay_v, second_order, model.trains_v, model.drift,
-        )  # fmt: skip
-        K, M = model.K, model.M
-        matrices = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
-        self.work = np.array(S), np.array(self.system.w), *matrices
+        self.constants, self.work = self.system.constants, self.system.work
 
     @cached_property
     def _steps(self):

@@ -48,7 +48,7 @@ class MomentSystem(System):
         self.C, self.dv = self.fields.C, self.fields.dv
         self.H, self.first_row = _sparse(basis.multiplication), _sparse(basis.multiplication[:1])
         self.block = self.fields.pack(one_block)
-        self.ones, self.work = np.ones(model.spectrum.L), self.pack(start)
+        self.ones, self.scratch = np.ones(model.spectrum.L), self.pack(start)
 
     def pack(self, state):
         """State -> y."""
@@ -76,7 +76,7 @@ class MomentSystem(System):
         dy = np.empty_like(y)
         moment_flow(
             y, *self.H, self.basis.p, self.source, self.A, self.B, self.C, self.dv,
-            self.decay, self.decay_v, self.second_order, self.model.trains_v, self.ones, self.work, dy,
+            self.decay, self.decay_v, self.second_order, self.model.trains_v, self.ones, self.scratch, dy,
             self.model.drift,
         )  # fmt: skip
         return dy

@@ -1,0 +1,156 @@
+"""What compiled code knows of a system: its numbers, its arrays and its pace in named parts, and the velocity.
+
+The parts are named tuples whose annotations are the types that numba compiles for.  Python makes them once for a run
+(``System.constants``, ``System.work``, ``drive_of``) and kernels hand them on: a kernel names the entries it reads.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
+from ..activations.bound import CLOSURE
+from ..models import factors
+from ._flow import FLOW, gather_groups
+
+
+@typed
+class Constants(NamedTuple):
+    """The numbers of one flow; nothing changes them while it runs."""
+
+    K: INT
+    teacher: INT  # code of its activation
+    eta: REAL
+    eta_v: REAL
+    noise: REAL  # a standard deviation
+    s: VECTOR  # eigenvalues (L,)
+    p: VECTOR  # their weights (L,), and behind them the group of each block, where there are several
+    source: CUBE  # tau (M, M, L): what drives r beside the students
+    decay: REAL  # of r, twice this of q; SPHERE keeps the norms instead
+    decay_v: REAL
+    second_order: REAL  # weight of C: 0 for gradient flow, else 1 over the size of a batch
+    trains_v: BOOL
+    drift: REAL
+    gradient_rate: REAL  # -A and -B divided by it are the gradient of eps_g; inf where they are none
+
+
+@typed
+class Work(NamedTuple):
+    """Arrays of one thread that the closure reads (S, w) and fills (A, B, C, dv), and room for a change of S and w."""
+
+    S: MATRIX  # covariance of the fields, (K + M, K + M) for each group of blocks, one below the other
+    w: VECTOR  # second layers (v, -v*), and behind them the parameters of the closure
+    A: MATRIX
+    B: MATRIX
+    C: MATRIX
+    dv: VECTOR
+    dS: MATRIX
+    dw: VECTOR
+
+
+@typed
+class Pieces(NamedTuple):
+    """The pieces of which schedules are products; no channel at all where nothing changes."""
+
+    channels: INTS  # which factor a piece belongs to: eta, eta_v, noise, weight_decay, batch_size
+    codes: INTS  # the kind of the piece
+    edges: INTS  # where its numbers begin in data
+    data: VECTOR
+    knots: VECTOR
+
+
+@typed
+class Drive(NamedTuple):
+    """Factors of schedules on the flow, and copies of A, B, dv that they scale.
+
+    A, B, dv themselves keep the numbers of the model: a factor may be zero, and the error control divides.
+    """
+
+    pieces: Pieces.type
+    kappa: REAL
+    kappa_v: REAL
+    factors: VECTOR  # (5,) at the last evaluation, by the channels of the pieces
+    A: MATRIX
+    B: MATRIX
+    dv: VECTOR
+
+
+FUNCTIONS = types.FunctionType(FLOW), types.FunctionType(CLOSURE)
+SYSTEM = *FUNCTIONS, Constants.type, Drive.type, Work.type  # the first arguments of whatever makes steps
+
+
+@jit(inline=True)
+def close(closure, constants, work, louder, y):
+    """Evaluate the closure at y into the work arrays, with ``louder`` times the noise; return eps_g."""
+    K, M = constants.K, work.B.shape[1]
+    gather_groups(y, constants.s, constants.p, K, M, constants.trains_v, work.S, work.w)
+    return closure(
+        work.S, work.w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise * louder,
+        constants.second_order > 0, work.A, work.B, work.C, work.dv,
+    )  # fmt: skip
+
+
+@jit(inline=True)
+def velocity(flow, closure, constants, drive, work, t, y, dy):
+    """Fill dy/dalpha at time t; return eps_g."""
+    A, B, dv, u = work.A, work.B, work.dv, drive.factors
+    decay, decay_v, second_order = constants.decay, constants.decay_v, constants.second_order
+    pieces = drive.pieces
+    paced = pieces.channels.size > 0
+    if paced:
+        factors(t, pieces.channels, pieces.codes, pieces.edges, pieces.data, u)
+    eps_g = close(closure, constants, work, u[2], y)
+    if paced:
+        for i in range(len(A)):
+            for j in range(A.shape[1]):
+                drive.A[i, j] = u[0] * A[i, j]
+            for m in range(B.shape[1]):
+                drive.B[i, m] = u[0] * B[i, m]
+        for i in range(dv.size):
+            drive.dv[i] = u[1] * dv[i]
+        A, B, dv = drive.A, drive.B, drive.dv
+        if decay >= 0.0:
+            decay = constants.eta * drive.kappa * u[0] * u[3]
+        decay_v = constants.eta_v * drive.kappa_v * u[1] * u[3]
+        second_order = u[0] * u[0] * second_order / u[4]
+    flow(
+        y, constants.s, constants.p, constants.source, A, B, work.C, dv, decay, decay_v, second_order,
+        constants.trains_v, dy, constants.drift,
+    )  # fmt: skip
+    return eps_g
+
+
+@jit(bare=True)
+def change_of_eps_g(constants, work, dy):
+    """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
+    K, M, rate, change = constants.K, work.B.shape[1], constants.gradient_rate, 0.0
+    A, B, dS = work.A, work.B, work.dS
+    if rate == inf:
+        return change
+    gather_groups(dy, constants.s, constants.p, K, M, constants.trains_v, dS, work.dw)
+    for i in range(len(A)):
+        row = i + i // K * M  # of the group of A, in S
+        for j in range(K):
+            change -= A[i, j] * dS[row, j] / (2 * rate)
+        for m in range(M):
+            change -= B[i, m] * dS[row, K + m] / rate
+    if constants.trains_v:
+        for i in range(K):
+            change -= work.dv[i] * work.dw[i] / constants.eta_v
+    return change
+
+
+def drive_of(system):
+    """What ``velocity`` knows of the schedules of a system."""
+    pace = system.pace
+    room = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
+    return Drive(pieces_of(pace), *(float(x) for x in system.model.weight_decay), *room)
+
+
+def pieces_of(pace):
+    """Pieces of schedules and their knots as compiled steps take them: none where nothing changes."""
+    whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
+    arrays = (whole, whole, whole, real, real) if pace is None else (*pace.program.arrays, np.array(pace.knots))
+    return Pieces(*arrays)
