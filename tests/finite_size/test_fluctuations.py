@@ -5,6 +5,7 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.linalg import expm
 
 import overlaps as ov
@@ -471,3 +472,82 @@ def test_stationary_fluctuations_of_the_specialised_state():
         spread = values.std(axis=(0, 1), ddof=1)
         assert np.all(np.abs(spread / fluct.std(name)[-1] - 1) < 0.08)
     assert abs(sgd.eps_g[:, 1:].mean() / fluct.mean("eps_g")[-1] - 1) < 0.03
+
+
+# rules of learning -------------------------------------------------------------------------------------------------
+
+TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
+STARTS = dict(q=[[[0.5]], [[0.3]]], r=[[[0.1]], [[0.05]]], t=[[[0.5]], [[0.6]]])
+
+
+def regression(lam, nu, xi, theta, S, F, G):
+    delta = theta[0] * lam[0] - 0.9 * nu[0] - 0.3 * xi
+    F[0], G[0] = -theta[0] * delta, -lam[0] * delta
+
+
+def squares(lam, nu, theta):
+    return (theta[0] * lam[0] - 0.9 * nu[0]) ** 2 / 2
+
+
+@pytest.mark.parametrize(
+    "start, noise", [("fixed", 0.0), *(pytest.param(x, 0.3, marks=pytest.mark.slow) for x in ("fixed", "random"))]
+)
+def test_a_rule_that_descends_the_squared_loss_fluctuates_like_the_library(start, noise):
+    """By its integrals and differences of eps_g here, by moments of polynomials and A, B as its gradient there."""
+    options = dict(eta=0.7, spectrum=TWO, weight_decay=0.2, batch_size=3)
+    rule = ov.Rule(regression, K=1, M=1, error=squares, noise="normal" if noise else ([0.0], [1.0]))
+    models = (
+        ov.learner(rule, theta=[0.8], eta_theta=0.4, **options),
+        ov.committee_machine(1, 1, activation=ov.linear, v=[0.8], v_star=[0.9], noise=noise, eta_v=0.4, **options),
+    )
+    found, known = (
+        ov.fluctuations(ov.solve(model, ov.State.from_blocks(model, **STARTS), [0.0, 1.0]), 100, start=start)
+        for model in models
+    )
+    assert found.error < 1e-4
+    for name in ("Q", "R", "v", "eps_g"):  # splines through tables to 1e-5, see ``Forces.goal``
+        np.testing.assert_allclose(found.std(name), known.std(name), rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(found.mean(name), known.mean(name), rtol=1e-6)
+
+
+def test_the_noise_of_heavy_forces_is_refused():
+    """E[F^4] of squared residuals under Student's t with three degrees of freedom is infinite, E[F^2] is not."""
+
+    def squared(lam, nu, xi, theta, S, F, G):
+        F[0] = -(lam[0] - nu[0] - xi)
+
+    rule = ov.Rule(squared, K=1, M=1, noise=stats.t(3, scale=0.4), tolerance=1e-4)
+    model = ov.learner(rule, eta=0.3)
+    with pytest.raises(ValueError, match="averages of four forces of the rule 'squared' do not settle"):
+        product_covariance(model, Rule.of(model, 64, None), np.array([[0.8, 0.5], [0.5, 1.2]]), np.zeros(1))
+
+
+def sees_overlaps(lam, nu, xi, theta, S, F, G):
+    F[0] = (0.5 + S[0, 1]) * (np.tanh(nu[0] + theta[0]) - 0.6 * lam[0] + 0.4 * xi)
+    G[0] = 0.2 * lam[0] * nu[0] - 0.3 * theta[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hinge", "adatron, batch", "labels, decay", "sees overlaps"])
+def test_fluctuations_of_rules_are_those_of_runs(name):
+    """At N = 40, where the means are off the flow by up to nine standard errors."""
+    rule, options = {
+        "hinge": (ov.rules.hinge(0.7), dict(eta=0.6)),
+        "adatron, batch": (ov.rules.adatron(0.05), dict(eta=1.2, batch_size=3)),
+        "labels, decay": (ov.rules.logistic(1.5), dict(eta=1.0, weight_decay=0.2)),
+        "sees overlaps": (
+            ov.Rule(sees_overlaps, K=1, M=1, noise=([-1, 1], [0.5, 0.5]), uses_overlaps=True, error=squares),
+            dict(eta=0.9, eta_theta=0.5, theta=[0.2]),
+        ),
+    }[name]
+    model, runs = ov.learner(rule, spectrum=TWO, **options), 3000
+    start = ov.State.from_blocks(model, **STARTS)
+    fluct = ov.fluctuations(ov.solve(model, start, [0.0, 1.0, 3.0]), 40)
+    found = ov.simulate(model, N=40, alpha=[0.0, 1.0, 3.0], rng=7, start=start, runs=runs, method="reduced")
+    for curve in ("Q", "R", "eps_g", *["v"] * model.trains_v):
+        x, mean, std = getattr(found, curve)[:, 1:], fluct.mean(curve)[1:], fluct.std(curve)[1:]
+        errors = np.std(x, axis=0) / np.sqrt(runs)
+        # three standard errors, and what is of order 1/N^2: at most a tenth of the shift at this N
+        assert np.max(np.abs(np.mean(x, axis=0) - mean) / errors) < 3.5
+        # of order 1/N, and 1/sqrt(2 runs) of the estimate
+        np.testing.assert_allclose(np.std(x, axis=0, ddof=1), std, rtol=1 / 40 + 3 / np.sqrt(2 * runs))

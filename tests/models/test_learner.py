@@ -297,7 +297,7 @@ def test_late_times_refuse_a_rule():
     "call",
     [
         lambda model, start: ov.hessian(model, start),
-        lambda model, start: ov.fluctuations(ov.solve(model, start, (0.0, 1.0)), N=100),
+        lambda model, start: ov.theory.escape(model, start, N=100, level=0.1),
         lambda model, start: ov.optimal_schedule(model, start, 2.0),
         lambda model, start: ov.theory.stationary_points(model),
     ],

@@ -101,15 +101,9 @@ def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
 
 
 @jit
-def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
-
-    ``force`` fills F and G, which come as zeros.
-    """
-    M, n, at = B.shape[1], S.shape[0], S.shape[0] + HEAD
-    if not w[n] >= 0.0:  # refused
-        A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
-        return np.nan
+def opened(S, w, K):
+    """What lies behind w (n,), with nodes: what ``see`` takes, the left inverse of the root, and the turn R."""
+    n, at = S.shape[0], S.shape[0] + HEAD
     numbers, m, by_chance, extra = int(w[n]), int(w[n + 1]), w[n + 2] > 0.0, int(w[n + 3])
     d = n + extra
     theta = np.empty(K + numbers)
@@ -118,7 +112,7 @@ def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, seco
     for k in range(numbers):
         theta[K + k] = w[at + k]
     at += numbers
-    values, chances = w[at : at + m], w[at + m : at + 2 * m].copy()
+    values, chances = w[at : at + m].copy(), w[at + m : at + 2 * m].copy()
     at += 2 * m
     rows, cut_rows, size = int(w[n + 4]), int(w[n + 5]), int(w[n + 6])
     planes = w[at : at + rows * (d + 1)].copy().reshape(rows, d + 1)
@@ -134,34 +128,55 @@ def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, seco
     root, inverse = root_of(S, extra)
     forms, offsets = across(planes, root)
     points, weights, R = nodes(forms, offsets, points, weights, given, w[n + 10], x, p)
-    root = root @ R.T
     if cut_rows > 0:
         m = (int((law[3] - law[2]) / PANEL) + 2 + cut_rows) * q
         values, chances = np.empty(m), np.empty(m)
+    law_nodes = cuts, law, x, p, np.empty(cut_rows), np.empty(cut_rows + 2)
+    return theta, points, weights, root @ R.T, values, chances, by_chance, law_nodes, inverse, R
+
+
+@jit(bare=True)
+def see(points, i, root, lam, nu, z):
+    """Fill the fields at node i."""
+    K = lam.size
+    for a in range(z.size):
+        z[a] = 0.0
+        for j in range(z.size):
+            z[a] += root[a, j] * points[i, j]
+    for k in range(K):
+        lam[k] = z[k]
+    for k in range(nu.size):
+        nu[k] = z[K + k]
+
+
+@jit
+def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
+
+    ``force`` fills F and G, which come as zeros.
+    """
+    M, n = B.shape[1], S.shape[0]
+    if not w[n] >= 0.0:  # refused
+        A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
+        return np.nan
+    theta, points, weights, root, values, chances, by_chance, law_nodes, inverse, R = opened(S, w, K)
+    d, m, (cuts, law, x, p, places, edges) = root.shape[0], values.size, law_nodes
     lam, nu, z, F, G = np.empty(K), np.empty(M), np.empty(d), np.empty(K), np.empty(K)
-    places, edges = np.empty(cut_rows), np.empty(cut_rows + 2)
     P, g, eps_g = np.zeros((K, d)), np.zeros(K), 0.0
     for k in range(K):
         for j in range(K):
             C[k, j] = 0.0
     for i in range(len(points)):
-        for a in range(d):
-            z[a] = 0.0
-            for j in range(d):
-                z[a] += root[a, j] * points[i, j]
-        for k in range(K):
-            lam[k] = z[k]
-        for k in range(M):
-            nu[k] = z[K + k]
-        eps_g += weights[i] * error(lam, nu, theta)
+        see(points, i, root, lam, nu, z)
         if by_chance:
             chance(nu, theta, chances)
-        elif cut_rows > 0:
+        elif len(cuts) > 0:
             m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
+        eps_g += weights[i] * error(lam, nu, theta)
         for c in range(m):
             for k in range(K):
                 F[k] = G[k] = 0.0
-            force(lam, nu, z[n] if extra > 0 else values[c], theta, S, F, G)
+            force(lam, nu, z[n] if d > n else values[c], theta, S, F, G)
             weight = weights[i] * chances[c]
             for k in range(K):
                 g[k] += weight * G[k]
@@ -184,6 +199,32 @@ def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, seco
             else:
                 B[k, i - K] = eta * total
     return eps_g
+
+
+@jit
+def rule_samples(force, chance, S, w, K):
+    """(Fields (n, P), F (K, P), G (K, P), weights (P,)) at all nodes: other averages than those of the closure."""
+    n = S.shape[0]
+    theta, points, weights, root, values, chances, by_chance, law_nodes, _, _ = opened(S, w, K)
+    m, (cuts, law, x, p, places, edges) = values.size, law_nodes
+    lam, nu, z, F, G = np.empty(K), np.empty(n - K), np.empty(root.shape[0]), np.empty(K), np.empty(K)
+    found, count = np.empty((len(points) * values.size, n + 2 * K + 1)), 0
+    for i in range(len(points)):
+        see(points, i, root, lam, nu, z)
+        if by_chance:
+            chance(nu, theta, chances)
+        elif len(cuts) > 0:
+            m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
+        for c in range(m):
+            for k in range(K):
+                F[k] = G[k] = 0.0
+            force(lam, nu, z[n] if z.size > n else values[c], theta, S, F, G)
+            row = found[count]
+            row[:n], row[n : n + K], row[n + K : n + 2 * K] = z[:n], F, G
+            row[n + 2 * K] = weights[i] * chances[c]
+            count += 1
+    found = np.ascontiguousarray(found[:count].T)
+    return found[:n], found[n : n + K], found[n + K : n + 2 * K], found[n + 2 * K]
 
 
 @jit

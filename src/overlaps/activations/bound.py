@@ -182,9 +182,7 @@ class Bound:
         """Size (n, n) of a step of S: that of S_ij, and for kinked units of how far the fields are from coplanar."""
         if not self.kinked or self.by_quadrature:
             return np.ones_like(S)
-        norms = np.sqrt(np.maximum(np.diag(S), SMALLEST * np.max(np.diag(S))))
-        size = np.outer(norms, norms)
-        return size * np.clip(np.linalg.eigvalsh(S / size)[0], SHORTEST, 1.0)
+        return inner_steps(S)
 
     def _unknowns(self, w):
         """Indices (i, j) of the arguments S_ij, i <= j, in their order, then (k, None) for v_k."""
@@ -273,6 +271,13 @@ class KernelClosure(Bound):
         changes = tuple(np.zeros((d, *shape)) for shape in ((K, K), (K, M), (K, K), (K,)))
         self._kernels.derivatives(S, w, *self._arguments, *changes)
         return changes
+
+
+def inner_steps(S):
+    """Size (n, n) of steps of S that follow how far the fields are from coplanar."""
+    norms = np.sqrt(np.maximum(np.diag(S), SMALLEST * np.max(np.diag(S))))
+    size = np.outer(norms, norms)
+    return size * np.clip(np.linalg.eigvalsh(S / size)[0], SHORTEST, 1.0)
 
 
 def central_differences(evaluate, S, w, unknowns, steps, stencil):

@@ -9,7 +9,7 @@ from ..gaussian.iterated import rules, settle
 from ..gaussian.rules import legendre
 from ..gaussian.tables import NOTHING, tabulate
 from . import _rule
-from .bound import Bound
+from .bound import Bound, inner_steps
 
 __all__ = ["RuleClosure", "arrays_of"]
 
@@ -90,6 +90,17 @@ class RuleClosure(Bound):
     def derivatives(self, S, w, *, exact):
         """As for any closure."""
         return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
+
+    def samples(self, size, S, w):
+        """(Fields (n, P), F (K, P), G (K, P) at unit rate, weights (P,)) at the nodes of a size of the quadrature."""
+        force, _, chance = self.learning.functions
+        pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
+        return _rule.rule_samples(
+            *pointers, np.ascontiguousarray(S), np.append(w, self.learning.sizes[0][size]), self.rule.K
+        )
+
+    def _room(self, S):
+        return inner_steps(S)  # their integrals change as fast as angles
 
     def _values(self, parameters, S, w):
         """(A, B, g and eps_g, C) at unit rate."""

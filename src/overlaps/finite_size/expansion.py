@@ -26,7 +26,6 @@ MOST_NODES = {True: 1000, False: 120}
 SAMPLED = 10.0  # factor by which splines of sampled integrals may be worse
 ROUGH = 100.0  # times the rounding of C at which its products are rough: no nodes are spent on that
 FEW, COARSE = 24, 1e-5  # unknowns beyond which matrices of their size cost too much for more than this
-GOAL = {True: 1e-8, False: 1e-3}  # relative error of splines and of steps, where integrals are exact and sampled
 VANISHING = 1e-6  # tr C / eta^2 below which points give more digits of E[F F h h] than derivatives of C that cancel
 LARGE = 0.05  # variance, relative to the largest overlap, beyond which the expansion is no small correction
 NAMES = ("Q", "R", "v", "eps_g")
@@ -182,7 +181,7 @@ def fluctuations(
     ValueError
         Before any work: a gradient flow (it has no noise of SGD), a hidden manifold (weights, features and latents
         fluctuate together), a schedule, a trajectory that failed or has no blocks, an N that does not fit, more than
-        2000 unknowns.
+        2000 unknowns; a rule of learning whose force has no fourth moments.
 
     Warns
     -----
@@ -197,8 +196,9 @@ def fluctuations(
     is the curvature term; below eps_g of about 1e-11 rounding hides the noise of the steps. Kinked students parallel to
     another unit have no second derivative: means are nan from there on; and from where units other than erf, linear or
     quadratic are so nearly parallel (lowest eigenvalue of their covariance about 0.01 of the largest) that differences
-    find no room between possible overlaps. Where derivatives
-    of the closure need differences (``tanh``, ``polynomial``, user functions) they limit the accuracy.
+    find no room between possible overlaps. Where derivatives of the closure need differences (``tanh``, ``polynomial``,
+    user functions) they limit the accuracy. Rules of learning (:class:`overlaps.Rule`) are averaged at the nodes of
+    their own quadrature, to 1e-5, and their derivatives are differences.
 
     References
     ----------
@@ -233,7 +233,7 @@ class Coefficients:
 
     def __init__(self, unknowns, path, rule):
         self.unknowns, self.path, self.rule = unknowns, path, rule
-        self.increments, goal = Increments(unknowns), GOAL[rule.exact]
+        self.increments, goal = Increments(unknowns), rule.goal
         self.goal = max(goal, COARSE) if unknowns.size > FEW else goal
         self.nodes, self.tangents, values = self._tabulated()
         curves = _spline, self._curve, self._curve, _spline
@@ -247,7 +247,8 @@ class Coefficients:
         for tangent in tangents:
             size = max(np.trace(tangent.C), 0.0) + unknowns.model.eta**2 * tangent.floor
             products = product_covariance(unknowns.model, self.rule, tangent.S, tangent.v)
-            forces = None if self.rule.exact else tangent.force_products()
+            tangent.products = products[0]
+            forces = None if self.rule.exact or unknowns.model.rule is not None else tangent.force_products()
             if forces is not None:  # what remains to be sampled is of third order in eta
                 share = 1 / (1 + VANISHING * unknowns.model.eta**2 / size)
                 found = products[:, : len(forces), : len(forces)]

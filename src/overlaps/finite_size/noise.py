@@ -1,7 +1,7 @@
 """The covariance of what one sample adds to the overlaps, from integrals over K + M fields, whatever L.
 
 With phi = (F_a h_c, F_a F_c, -eta_v g_a Delta), h the fields of students and teachers, the increment of one sample is
-linear in phi and in the parts of h that lie in single blocks.
+linear in phi and in the parts of h that lie in single blocks. Of a rule, the last entries are eta_theta G_a.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,16 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..activations.polynomials import Polynomial
+from ..flow.closure import bind
+from ..gaussian.iterated import settle
 from ..gaussian.rules import gauss_hermite
 from ..gaussian.two_point import LINEAR, QUADRATIC
 
 upper = cache(np.triu_indices)  # NumPy takes as long for it as for the sums that it serves
 SCRAMBLES = 4  # of Sobol points: their spread is the error
+EXACT, SAMPLED = 1e-8, 1e-3  # relative error of splines and of steps, where integrals are exact and sampled
+SETTLED = 1e-6  # what moments of four forces of a rule are held to, or a hundred times its own tolerance
+PERIOD = 20  # states after which they are compared with the next size again
 
 
 def degree(activation):
@@ -37,6 +42,8 @@ class Rule:
     @classmethod
     def of(cls, model, points, rng):
         """Gauss-Hermite where that is exact with this many points, scrambled Sobol points otherwise."""
+        if model.rule is not None:
+            return Forces(model)
         d, degrees = model.K + model.M, (degree(model.activation), degree(model.teacher_activation))
         if None not in degrees:
             # F has the degree of g' Delta, products of four F are the highest; m nodes are exact to 2 m - 1
@@ -53,6 +60,55 @@ class Rule:
         normal = [ndtri(qmc.Sobol(d, seed=child).random_base2(size)).T.copy() for child in rng.spawn(SCRAMBLES)]
         return cls(np.array(normal), np.full(2**size, 2.0**-size), False)
 
+    @property
+    def goal(self):
+        """Relative error that is asked of what is made of the integrals."""
+        return EXACT if self.exact else SAMPLED
+
+    def moments(self, model, S, v):
+        """E[phi] and E[phi phi^T] of each group."""
+        values, vectors = np.linalg.eigh(S)
+        # the symmetric root: S may be singular, and factors with a sign or an order of their own would jump on a path
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        return [_moments(model, root @ z, self.weight, v) for z in self.z]
+
+
+class Forces:
+    """The same for a rule of learning: at the nodes of its closure, whose size is tested for these moments anew."""
+
+    def __init__(self, model):
+        self.bound, self.size, self.calls = bind(model), 0, 0
+        arrays, chancy = model.rule.sizes
+        self.exact, self.count = not chancy, len(arrays)
+        self.settled = max(SETTLED, 100 * model.rule.tolerance)
+        self.goal = 10 * self.settled if self.exact else SAMPLED
+
+    def moments(self, model, S, v):
+        """E[phi] and E[phi phi^T] of each group; refused where they do not settle."""
+        w = np.append(v, -model.v_star)
+        if not self.exact:  # the first size is all scrambles at once
+            return [self._at(i, model, S, w) for i in range(1, self.count)]
+        if self.calls % PERIOD == 0:
+            self._settle(model, S, w)
+        self.calls += 1
+        return [self._at(self.size + 1, model, S, w)]
+
+    def _settle(self, model, S, w):
+        goals = self.settled, self.settled
+        size, gaps = settle(lambda i: self._at(i, model, S, w), self.count, self.size, goals)
+        if size is None:
+            raise ValueError(
+                f"averages of four forces of the rule {model.rule.name!r} do not settle: sizes differ by "
+                f"{max(gaps):.1g}, expected {self.settled:.0e}. Fluctuations need fourth moments: bound the force."
+            )
+        self.size = size
+
+    def _at(self, size, model, S, w):
+        h, F, G, weight = self.bound.samples(size, S, w)
+        F, (i, j) = model.eta * F, upper(model.K)
+        phi = np.concatenate([(F[:, None] * h).reshape(-1, len(weight)), F[i] * F[j], model.eta_v * G])
+        return phi @ weight, (phi * weight) @ phi.T
+
 
 def product_covariance(model, rule, S, v):
     """Cov(phi) at fields of covariance S and second layer v, of all points and then of each group.
@@ -60,10 +116,7 @@ def product_covariance(model, rule, S, v):
     The order of phi is F_a h_c (K, K + M), the triangle of F_a F_c, and -eta_v g_a Delta (K). Label noise is averaged
     exactly.
     """
-    values, vectors = np.linalg.eigh(S)
-    # the symmetric root: S may be singular, and factors with a sign or an order of their own would jump along a path
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    found = [_moments(model, root @ z, rule.weight, v) for z in rule.z]
+    found = rule.moments(model, S, v)
     first, second = (np.mean(x, axis=0) for x in zip(*found, strict=True))
     return np.array([y - np.outer(x, x) for x, y in [(first, second), *found]])
 

@@ -107,16 +107,19 @@ class Tangent:
     def along_teachers(self):
         """Derivatives (M (M + 1) / 2, ...) of the closure's vector along the triangle of T, by differences."""
         found, K = [], self.unknowns.K
-        step = (STEP_NUMERIC if self.system.closure.by_quadrature else STEP) * np.max(np.diag(self.S))
         for i, j in self.unknowns.pairs:
             dS = np.zeros_like(self.S)
             dS[K + i, K + j] = dS[K + j, K + i] = 1.0
-            terms = [
-                c / step * (self._values(self.S + n * step * dS, self.w) - self._values(self.S - n * step * dS, self.w))
-                for n, c in SIXTH_ORDER
-            ]
-            found.append(sum(terms))
+            found.append(self._along(dS, np.zeros_like(self.w)))
         return np.array(found)
+
+    def _along(self, dS, dw):
+        """Derivative of the closure's vector along a change of its arguments, by differences."""
+        step = (STEP_NUMERIC if self.system.closure.by_quadrature else STEP) * np.max(np.diag(self.S))
+        if self.system.model.rule is not None:
+            step = min(step, INSIDE * self._reach(dS) / 3)
+        at = {n: self._values(self.S + n * step * dS, self.w + n * step * dw) for n in (-3, -2, -1, 1, 2, 3)}
+        return sum(c / step * (at[n] - at[-n]) for n, c in SIXTH_ORDER)
 
     def force_products(self):
         """Cov(F_a h_b, F_c h_d) (K d, K d) from C and its derivatives, without an integral; None where units kink.
@@ -170,6 +173,9 @@ class Tangent:
     def gradient(self):
         """Gradient (n,) of eps_g; E[dDelta^2/2] with A and B as the mean Hessian."""
         u, model = self.unknowns, self.system.model
+        if not np.isfinite(self.system.closure.gradient_rate):
+            changes = u.directions(np.eye(len(u.arguments)))
+            return np.array([self._along(dS, dw)[-1] for dS, dw in zip(*changes, strict=True)]) @ u.arguments
         i, j = u.packing.upper
         parts = [-np.where(i == j, 0.5, 1.0) * self.A[i, j] / model.eta, -self.B.ravel() / model.eta]
         if model.trains_v:
@@ -201,13 +207,17 @@ class Tangent:
             return 0.3 * scale  # differences of polynomials of low degree are exact
         if all(x.code == ERF or degree(x) is not None for x in g):
             return STEP_SECOND * scale  # analytic beyond the cone
+        h = (2 if self.system.closure.by_quadrature else 1) * STEP_SECOND * scale
+        h = min(h, INSIDE * self._reach(dS) / 3)
+        return h if h > LEAST * scale else 0.0
+
+    def _reach(self, dS):
+        """How far S can be changed along dS before it is no covariance."""
         values, vectors = np.linalg.eigh(self.S)
         if values[0] <= 1e-12 * values[-1]:
             return 0.0
         root = vectors / np.sqrt(values)
-        reach = 1 / max(np.max(np.abs(np.linalg.eigvalsh(root.T @ dS @ root))), 1e-300)
-        h = min((2 if self.system.closure.by_quadrature else 1) * STEP_SECOND * scale, INSIDE * reach / 3)
-        return h if h > LEAST * scale else 0.0
+        return 1 / max(np.max(np.abs(np.linalg.eigvalsh(root.T @ dS @ root))), 1e-300)
 
     def drive(self, Sigma, J):
         """(source of the mean (n,) at order 1/N, contracted second derivative of eps_g) with this covariance."""
@@ -231,19 +241,31 @@ class Tangent:
     def _steps(self):
         """The vector c (n_y,): what one step does to the mean beyond the flow."""
         u, model = self.unknowns, self.system.model
-        K, b, (i, j) = u.K, model.batch_size, u.packing.upper
+        K, b = u.K, model.batch_size
         blocks = u.blocks(self.y)  # s_l S^l
         scaled = u.s[:, None, None] * blocks
-        m, n = u.upper
-        along = np.concatenate([scaled[:, i, j], scaled[:, :K, K:].reshape(u.L, -1)], axis=1)
-        dC = self.jacobian.changes[2][: along.shape[1]]
-        change = np.tensordot(along, dC, axes=1)
-        taught = np.array([self._split(x)[2] for x in self.along_teachers])
-        change += np.tensordot(scaled[:, K + m, K + n], taught, axes=1)
         AB = np.concatenate([self.A, self.B], axis=1)
+        change = self._along_inputs(scaled) if model.rule is None else self._with_inputs(scaled, AB)
         c = 2 / b * change + (1 - 1 / b) * u.s[:, None, None] * (AB @ blocks @ AB.T)
         decay = model.eta * model.weight_decay[0]
         if decay > 0:
             H = (AB @ blocks)[:, :, :K]
             c += decay**2 * self.system.unpack(self.y)[0] - decay * (H + np.swapaxes(H, 1, 2))
         return self.system.packing.pack(c, np.zeros((u.L, K, u.M)), np.zeros(K))
+
+    def _along_inputs(self, scaled):
+        """Derivative (L, K, K) of C along each of these changes (L, d, d) of S."""
+        u, K, (i, j), (m, n) = self.unknowns, self.unknowns.K, self.unknowns.packing.upper, self.unknowns.upper
+        along = np.concatenate([scaled[:, i, j], scaled[:, :K, K:].reshape(u.L, -1)], axis=1)
+        taught = np.array([self._split(x)[2] for x in self.along_teachers])
+        change = np.tensordot(along, self.jacobian.changes[2][: along.shape[1]], axes=1)
+        return change + np.tensordot(scaled[:, K + m, K + n], taught, axes=1)
+
+    def _with_inputs(self, scaled, AB):
+        """The same from E[F_a F_c h_b h_d]: forces that see the overlaps themselves do not move with the inputs."""
+        K, d = self.unknowns.K, len(self.S)
+        mean = (AB @ self.S).ravel()
+        products = (self.products[: K * d, : K * d] + np.outer(mean, mean)).reshape(K, d, K, d)
+        inverse = np.linalg.pinv(self.S, rcond=1e-12, hermitian=True)
+        along = inverse @ scaled @ inverse
+        return (np.einsum("abcd,lbd->lac", products, along) - np.einsum("ac,bd,lbd->lac", self.C, self.S, along)) / 2
