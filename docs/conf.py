@@ -8,15 +8,17 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import jupytext
-import numpy as np
-from PIL import Image, ImageOps
 
 import overlaps
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import thumbnails  # noqa: E402
+
 BUILD = HERE / "_build"
 
 project = "overlaps"
@@ -110,13 +112,18 @@ for script in sorted((HERE.parent / "examples").glob("*.py")):
     shutil.copy2(script, scripts / topic(script))
 for key in TOPICS:  # results of long runs, beside the scripts that draw them
     shutil.copytree(HERE.parent / "examples" / "data", scripts / key / "data")
-(scripts / "GALLERY_HEADER.rst").write_text((HERE / "gallery_header.rst").read_text())
-
 scripts_path = os.path.relpath(scripts, HERE)
+first_row = "".join(f"    {scripts_path}/*/plot_{name}.py\n" for name in thumbnails.START)
+header = (HERE / "gallery_header.rst").read_text()
+(scripts / "GALLERY_HEADER.rst").write_text(f"{header}\n.. minigallery::\n\n{first_row}")
 sphinx_gallery_conf = {
     "examples_dirs": scripts_path,
     "gallery_dirs": "gallery",
     "subsection_order": [f"{scripts_path}/{key}" for key in TOPICS],
+    "image_scrapers": ("thumbnails.scrape",),
+    "minigallery_sort_order": "thumbnails.order",
+    "backreferences_dir": "gallery/backreferences",
+    "doc_module": ("overlaps",),
     "filename_pattern": r"/plot_",  # sweep_*.py are shown and not run
     "download_all_examples": False,
     "remove_config_comments": True,
@@ -125,24 +132,12 @@ sphinx_gallery_conf = {
 }
 
 
-def first_panel(picture):
-    """Where to cut a wide picture (h, w, 3) to its first panel: the broadest white gap in reach, or its full width."""
-    height, width = picture.shape[:2]
-    white = (picture.min(axis=(0, 2)) > 250).astype(int)
-    starts, ends = np.flatnonzero(np.diff(white, prepend=0) == 1), np.flatnonzero(np.diff(white, append=0) == -1)
-    gaps = [(b - a, a) for a, b in zip(starts, ends, strict=True) if 0.8 * height < a < 1.6 * height]
-    return max(gaps)[1] + 10 if width > 1.8 * height and gaps else width
-
-
-def crop_thumbnails(app):
-    """Thumbnails of wide figures show the first panel: all of them at once would be too small to read."""
-    for thumb in (HERE / "gallery").rglob("images/thumb/*_thumb.png"):
-        figure = thumb.parents[1] / thumb.name.replace("_thumb", "_001")
-        if figure.exists():
-            with Image.open(figure) as image:
-                picture = image.convert("RGB")
-            picture = picture.crop((0, 0, first_panel(np.asarray(picture)), picture.height))
-            ImageOps.pad(picture, (400, 280), color="white").save(thumb)
+def copy_thumbnails(app):
+    """Put the thumbnails that were drawn in the place of figures that were scaled down."""
+    for thumb in (HERE / "gallery").rglob("images/thumb/sphx_glr_*_thumb.png"):
+        drawn = thumbnails.FOLDER / f"{thumb.stem.removeprefix('sphx_glr_').removesuffix('_thumb')}.png"
+        if drawn.exists():
+            shutil.copy2(drawn, thumb)
 
 
 # references by another path than that of the page ---------------------------------------------------------------------
@@ -204,7 +199,7 @@ def mend_back_links(app, error):
 
 def setup(app):
     """Connect all of them to the build."""
-    app.connect("builder-inited", crop_thumbnails, priority=900)  # the gallery is made before
+    app.connect("builder-inited", copy_thumbnails, priority=900)  # the gallery is made before
     app.connect("build-finished", mend_back_links)
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
     app.connect("autodoc-process-docstring", link_papers)

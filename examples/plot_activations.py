@@ -1,13 +1,10 @@
 r"""
-Any activation at finite learning rate
-======================================
+Only the full equations describe SGD at a finite rate
+=====================================================
 
-ReLU, tanh, the absolute value, and a smooth function written by the user: each brings its own Gaussian averages A, B, C
-and nothing else. Full lines integrate every term of order eta^2, dashed lines drop it (gradient flow), markers are SGD
-at N = 1000 from the same overlaps. At a finite learning rate only the full equations describe SGD.
-
-The matrix C of ReLU needs the probability that four correlated Gaussians are all positive; here it is exact. The user's
-function is integrated by quadrature, with a self-check of its accuracy.
+ReLU, tanh, the absolute value, and a smooth function of your own: each brings its Gaussian averages A, B, C and
+nothing else, so that one call of ``ov.solve`` serves all of them. Equations with every term of order :math:`\eta^2`
+lie on SGD; without these terms, which is gradient flow, they do not.
 """
 
 import dataclasses
@@ -19,6 +16,12 @@ from scipy.special import expit
 import overlaps as ov
 
 
+# %%
+# An activation of your own
+# -------------------------
+# A function and its slope are enough: ``ov.Activation.from_function`` integrates the averages by quadrature and checks
+# its own accuracy. The other three have closed forms; for the matrix C of ReLU the probability that four correlated
+# Gaussians are all positive is computed exactly.
 def swish(x):
     return x * expit(x)
 
@@ -34,30 +37,33 @@ SETTINGS = {
     "swish, by quadrature": (ov.Activation.from_function(swish, swish_slope), 1.2),
 }
 
+# %%
+# Full lines describe SGD, dashed lines do not
+# --------------------------------------------
+# Full lines integrate every term of order :math:`\eta^2`, dashed lines drop them, and markers are SGD at N = 1000 from
+# the same overlaps.
+alpha, gaps = np.linspace(0, 20, 41), {}
+fig, axes = plt.subplots(2, 2, figsize=(9, 6.5), layout="constrained")
+for ax, (name, (activation, eta)) in zip(axes.flat, SETTINGS.items(), strict=True):
+    model = ov.committee_machine(2, 2, activation=activation, eta=eta, noise=0.3)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.6]], R=[[0.2, 0], [0, 0.3]], T=np.eye(2))
+    full = ov.solve(model, start, alpha, rtol=1e-6)
+    flow = ov.solve(dataclasses.replace(model, gradient_flow=True), start, alpha, rtol=1e-6)
+    sgd = ov.simulate(model, N=1000, alpha=alpha, rng=1, start=start, runs=3)
+    full.plot(ax=ax, color="C0", label=r"ODE with the $O(\eta^2)$ term")
+    flow.plot(ax=ax, color="C0", linestyle="--", label="gradient flow")
+    sgd.plot(ax=ax, color="C3", label="SGD, N = 1000, 3 runs")
+    ax.set(title=rf"{name}, $\eta = {eta}$", xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", yscale="log")
+    if ax is not axes[0, 0]:
+        ax.get_legend().remove()
+    mean = sgd.mean("eps_g")[20:]
+    gaps[name] = [np.mean(np.abs(np.log(mean / t.eps_g[20:]))) for t in (full, flow)]
+fig.savefig("activations.png", dpi=150)
 
-def main():
-    fig, axes = plt.subplots(2, 2, figsize=(9, 6.5), layout="constrained")
-    alpha = np.linspace(0, 20, 41)
-    gaps = {}
-    for ax, (name, (activation, eta)) in zip(axes.flat, SETTINGS.items(), strict=True):
-        model = ov.committee_machine(2, 2, activation=activation, eta=eta, noise=0.3)
-        start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.6]], R=[[0.2, 0], [0, 0.3]], T=np.eye(2))
-        full = ov.solve(model, start, alpha, rtol=1e-6)
-        flow = ov.solve(dataclasses.replace(model, gradient_flow=True), start, alpha, rtol=1e-6)
-        sgd = ov.simulate(model, N=1000, alpha=alpha, rng=1, start=start, runs=3)
-        full.plot(ax=ax, color="C0", label=r"ODE with the $O(\eta^2)$ term")
-        flow.plot(ax=ax, color="C0", linestyle="--", label="gradient flow")
-        sgd.plot(ax=ax, color="C3", label="SGD, N = 1000, 3 runs")
-        ax.set(title=rf"{name}, $\eta = {eta}$", xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", yscale="log")
-        if ax is not axes[0, 0]:
-            ax.get_legend().remove()
-        mean = sgd.mean("eps_g")[20:]
-        gaps[name] = [np.mean(np.abs(np.log(mean / t.eps_g[20:]))) for t in (full, flow)]
-    fig.savefig("activations.png", dpi=150)
-    return gaps
-
-
-if __name__ == "__main__":
-    for name, (full, flow) in main().items():
-        print(f"{name:22s} SGD is off the ODE by {full:6.1%} of eps_g, off gradient flow by {flow:7.1%}")
-        assert full < 0.2 and flow > 5 * full
+# %%
+# The checks
+# ----------
+# SGD is at least five times as far from gradient flow as from the full equations.
+for name, (full, flow) in gaps.items():
+    print(f"{name:22s} SGD is off the ODE by {full:6.1%} of eps_g, off gradient flow by {flow:7.1%}")
+    assert full < 0.2 and flow > 5 * full

@@ -1,16 +1,12 @@
 r"""
-Scaling with the number of features
-===================================
+Errors saturate at a level that falls with the number of features
+=================================================================
 
-A linear student trains N_l of its N weights; the others stay random. The error first follows its power law in time,
-alpha^(-beta/(1+beta)), and then saturates at a level that falls with the number of features as N_l^-beta. Trained are
-the leading eigen-directions of the inputs (top left) or the coordinates of a random basis (top right). A random basis
-is worse by a factor, not by an exponent: its level is the root of one scalar equation, and for 1 << N_l << N the factor
-is beta (phi / sin phi)^(1 + beta), phi = pi/(1 + beta).
-
-After Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 3 (left), 15 (N = L = 256, beta = 1, eta = 0.05,
-student_scale = 0.01) and 16 (N = 1024). The equation for the random basis and the factor are not in the paper, which
-averages over sampled rotations.
+A linear student trains :math:`N_l` of its N weights; the others stay random. The error first follows its power law in
+time, :math:`\alpha^{-\beta/(1+\beta)}`, and then saturates at a level that falls as :math:`N_l^{-\beta}`. A random
+basis is worse than the eigenbasis by a factor, not by an exponent. After Worschech and Rosenow (2024),
+arXiv:2410.09005, Figs. 3 (left), 15 (N = L = 256, beta = 1, eta = 0.05, student_scale = 0.01) and 16 (N = 1024). The
+equation for the random basis and the factor are not in the paper, which averages over sampled rotations.
 """
 
 import numpy as np
@@ -21,6 +17,10 @@ import overlaps as ov
 from overlaps.theory import features
 from overlaps.theory.scaling import Law
 
+# %%
+# Leading eigen-directions, and single runs of SGD
+# ------------------------------------------------
+# Few directions carry the error of a single run early and change by chance, frozen ones carry it late.
 TRAINED = {50: "C0", 100: "C2", 150: "C1", 200: "C3"}
 SETTING = {"eta": 0.05, "student_scale": 0.01}
 SPECTRUM = ov.power_law(beta=1.0, L=256)
@@ -79,6 +79,10 @@ def eigenbasis(ax):
     return levels, ratios
 
 
+# %%
+# Coordinates of a random basis
+# -----------------------------
+# One basis, and the limit of large N, the root of one scalar equation.
 def haar_basis(ax):
     """Fig. 15: one random basis and the limit of large N."""
     alpha, levels = np.geomspace(0.1, 1e5, 60), {}
@@ -94,6 +98,11 @@ def haar_basis(ax):
     return levels
 
 
+# %%
+# Levels and the factor between both bases
+# ----------------------------------------
+# For :math:`1 \ll N_l \ll N` the factor is :math:`\beta (\phi / \sin \phi)^{1 + \beta}`,
+# :math:`\phi = \pi/(1 + \beta)`.
 def levels_against_features(ax, ratios):
     """Fig. 16 and the factor between the two bases."""
     N, N_l, slopes = 1024, np.unique(np.geomspace(10, 900, 16).astype(int)), {}
@@ -129,32 +138,33 @@ def slope(spectrum, low=60, high=300):
     return np.log(levels[1] / levels[0]) / np.log(high / low)
 
 
-def main():
-    fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
-    levels, ratios = eigenbasis(axes[0, 0])
-    haar = haar_basis(axes[0, 1])
-    slopes, sampled = levels_against_features(axes[1, 0], axes[1, 1])
-    fig.savefig("feature_scaling.png", dpi=150)
-    return levels, ratios, haar, slopes, sampled
+# %%
+# Time and features
+# -----------------
+# Top: learning curves in the eigenbasis and in a random one. Bottom: levels at infinite time, and the factor.
+fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
+levels, ratios = eigenbasis(axes[0, 0])
+haar = haar_basis(axes[0, 1])
+slopes, sampled = levels_against_features(axes[1, 0], axes[1, 1])
+fig.savefig("feature_scaling.png", dpi=150)
 
-
-if __name__ == "__main__":
-    levels, ratios, haar, slopes, sampled = main()
-    for N_l, published in {50: 4.846e-3, 100: 1.844e-3, 150: 8.37e-4, 200: 3.32e-4}.items():
-        one, limit = haar[N_l]
-        print(
-            f"N_l = {N_l}: eigenbasis {levels[N_l]:.3e}, from the power law "
-            f"{features.asymptote(1.0, 256, N_l, student_scale=0.01):.3e}; random basis {one:.3e}, limit {limit:.3e}"
-        )
-        assert abs(levels[N_l] / published - 1) < 1e-3 and abs(one / limit - 1) < 0.05
-        assert 2.5 < limit / levels[N_l] < 2.9
-    for N_l, (ratio, last) in ratios.items():
-        print(f"N_l = {N_l}: SGD / its mean {ratio.min():.2f} to {ratio.max():.2f}; / floor at alpha = 1000 {last:.2f}")
-        # a single run: few directions carry the error early and change by chance, frozen ones carry it late
-        assert np.all(np.abs(ratio - 1) < 0.35) and abs(np.mean(ratio) - 1) < 0.15
-    assert 1 < ratios[50][1] < 1.2 < ratios[200][1]
-    print("one random basis / limit at N = 1024:", {n: round(x, 3) for n, x in sampled.items()})
-    assert all(abs(x - 1) < 0.1 for x in sampled.values())
-    for beta, found in slopes.items():
-        print(f"beta = {beta:g}: exponent in N_l of a random basis {found:.3f}; theory {-features.exponent(beta):.3f}")
-        assert abs(found + beta) < 0.03
+# %%
+# The checks
+# ----------
+for N_l, published in {50: 4.846e-3, 100: 1.844e-3, 150: 8.37e-4, 200: 3.32e-4}.items():
+    one, limit = haar[N_l]
+    print(
+        f"N_l = {N_l}: eigenbasis {levels[N_l]:.3e}, from the power law "
+        f"{features.asymptote(1.0, 256, N_l, student_scale=0.01):.3e}; random basis {one:.3e}, limit {limit:.3e}"
+    )
+    assert abs(levels[N_l] / published - 1) < 1e-3 and abs(one / limit - 1) < 0.05
+    assert 2.5 < limit / levels[N_l] < 2.9
+for N_l, (ratio, last) in ratios.items():
+    print(f"N_l = {N_l}: SGD / its mean {ratio.min():.2f} to {ratio.max():.2f}; / floor at alpha = 1000 {last:.2f}")
+    assert np.all(np.abs(ratio - 1) < 0.35) and abs(np.mean(ratio) - 1) < 0.15
+assert 1 < ratios[50][1] < 1.2 < ratios[200][1]
+print("one random basis / limit at N = 1024:", {n: round(x, 3) for n, x in sampled.items()})
+assert all(abs(x - 1) < 0.1 for x in sampled.values())
+for beta, found in slopes.items():
+    print(f"beta = {beta:g}: exponent in N_l of a random basis {found:.3f}; theory {-features.exponent(beta):.3f}")
+    assert abs(found + beta) < 0.03

@@ -1,20 +1,11 @@
-r"""
-Label noise at late times
-=========================
+"""
+Every spectrum ends on the same floor of label noise
+====================================================
 
-Noisy labels keep an erf committee from its teacher. Summed over the eigenvalues of the inputs, the equations of a fixed
-point contain the spectrum only through the teacher's overlaps T and the mean eigenvalue, so that every spectrum ends at
-the same error,
-
-.. math:: \epsilon_\infty \to \frac{\eta\sigma^2}{2\pi\sqrt3} \qquad (K = M,\ \eta \to 0),
-
-however long the way. Left: K = M = 2 from small students; power laws approach the floor as slowly as they learn
-(dashed: closed form of late times, with the floor). Right: one teacher and superfluous students. A single one stays
-switched off and its noise adds to the floor. Two are unstable: they pair up with opposite signs and grow (dotted: norm
-of one of them), where g' and with it the noise is smaller, and the error falls below the floor of students that are
-switched off (dashed) without end.
-
-Derived for this library; isotropic inputs at small eta: Goldt et al. (2020), arXiv:1906.08632.
+Noisy labels keep an erf committee from its teacher. Summed over the eigenvalues of the inputs, the equations of a
+fixed point contain the spectrum only through the teacher's overlaps T and the mean eigenvalue, so that every spectrum
+ends at the same error, however long the way. Derived for this library; isotropic inputs at small eta: Goldt et al.
+(2020), arXiv:1906.08632.
 """
 
 import numpy as np
@@ -23,6 +14,12 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import late_time
 
+# %%
+# As many students as teachers
+# ----------------------------
+# K = M = 2 from small students, to the floor
+#
+# .. math:: \epsilon_\infty \to \frac{\eta\sigma^2}{2\pi\sqrt3} \qquad (K = M,\ \eta \to 0).
 ETA, NOISE = 0.5, 0.05
 SPECTRA = {"isotropic": ov.isotropic(), r"$\beta$ = 1, L = 16": ov.power_law(beta=1.0, L=16),
            r"$\beta$ = 1, L = 256": ov.power_law(beta=1.0, L=256)}  # fmt: skip
@@ -49,6 +46,11 @@ def approach(ax):
     return found, floor
 
 
+# %%
+# Superfluous students
+# --------------------
+# One teacher. A single superfluous student stays switched off and its noise adds to the floor. Two are unstable: they
+# pair up with opposite signs and grow, to where g' and with it the noise is smaller.
 def superfluous(ax):
     """Errors of one teacher and 2 or 3 students over the floor of those switched off, and the norm of a third one."""
     alpha, found = np.geomspace(1, 1e6, 121), {}
@@ -69,21 +71,26 @@ def superfluous(ax):
     return found
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-    results = *approach(left), superfluous(right)
-    fig.savefig("late_noise.png", dpi=150)
-    return results
+# %%
+# One floor, and students that go below theirs
+# --------------------------------------------
+# Left: power laws approach the floor as slowly as they learn (dashed: closed form of late times, with the floor).
+# Right: two superfluous students bring the error below the floor of students that are switched off (dashed) without
+# end; dotted: norm of one of them.
+fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+found, floor = approach(left)
+extra = superfluous(right)
+fig.savefig("late_noise.png", dpi=150)
 
-
-if __name__ == "__main__":
-    found, floor, extra = main()
-    for name, (end, ratio) in found.items():
-        print(f"{name}: eps_g at the end / floor = {end / floor:.4f}; closed form / eps_g {ratio.min():.3f} to "
-              f"{ratio.max():.3f}")  # fmt: skip
-        assert abs(end / floor - 1) < 0.002  # sigma^2 = 0.0025 to first order
-    assert abs(ratio - 1).max() < 0.1  # of the last one, with 256 eigenvalues
-    assert np.ptp([end for end, _ in found.values()]) < 1e-6 * floor
-    for K, ratio in extra.items():
-        print(f"K = {K}: eps_g over the floor at alpha = 1e3, 1e4, 1e5, 1e6:", ratio.round(3))
-    assert np.ptp(extra[2]) < 1e-5 and extra[3][0] > 2 * extra[3][2]
+# %%
+# The checks
+# ----------
+for name, (end, ratio) in found.items():
+    print(f"{name}: eps_g at the end / floor = {end / floor:.4f}; closed form / eps_g {ratio.min():.3f} to "
+          f"{ratio.max():.3f}")  # fmt: skip
+    assert abs(end / floor - 1) < 0.002  # sigma^2 = 0.0025 to first order
+assert abs(ratio - 1).max() < 0.1  # of the last one, with 256 eigenvalues
+assert np.ptp([end for end, _ in found.values()]) < 1e-6 * floor
+for K, ratio in extra.items():
+    print(f"K = {K}: eps_g over the floor at alpha = 1e3, 1e4, 1e5, 1e6:", ratio.round(3))
+assert np.ptp(extra[2]) < 1e-5 and extra[3][0] > 2 * extra[3][2]

@@ -1,26 +1,11 @@
 r"""
-Late times: power laws of the error
-===================================
+Late errors fall as two families of exponentials
+================================================
 
-Erf networks that have found their teachers, K = M = 2. In linear order the block overlaps (x_l, y_l) of w - w* decay as
-two families of exponentials, one for what the students share and a slower one for their differences, so that
-
-.. math:: \epsilon_1 = \sum_l s_l \Big[ \mu_u u_l\, e^{-a(2+(M-1)\sqrt3)s_l\alpha}
-          + \mu_d d_l\, e^{-a(2-\sqrt3)s_l\alpha} \Big] \sim \alpha^{-\beta/(1+\beta)}.
-
-Left: the error (lines), epsilon_1 from its value at alpha = 1000 (dashed), and its true leading order epsilon_2 (dots),
-which has squares of R - T as well. Middle: their ratios to the error; epsilon_1 is the better, the more eigenvalues
-there are. Third: local exponents with L = 512. The full equations (colours, from small random students that leave the
-plateau near alpha = 5) reach the power law beta/(1 + beta) (dotted) and leave it between the two families, where the
-closed form (black) explains a shoulder of slope -1.2.
-
-Last: K = M = 40 students of random teachers at L = N = 512, in gradient flow from one draw, to four times the
-paper's last time (dotted: power laws beta/(1 + beta) through their ends). Every eigenvector has weights of its own
-there, so that blocks of overlaps are products of them, and the flow of the 40 x 512 weights,
-dw_l/dalpha = s_l (A w_l + B w*_l), is the same at 2 % of the cost. Stored; ``--full`` makes it again.
-
-Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 6 and 20 (eta = 0.25, sigma_J = 0.01; the last: eta = 0.01,
-sigma_J = 1e-6, there SGD to alpha = 50000).
+Erf networks that have found their teachers, K = M = 2. In linear order the block overlaps :math:`(x_l, y_l)` of w -
+w* decay as two families of exponentials, one for what the students share and a slower one for their differences,
+which add up to the power law :math:`\alpha^{-\beta/(1+\beta)}`. Worschech and Rosenow (2024), arXiv:2410.09005, Figs.
+6 and 20 (eta = 0.25, sigma_J = 0.01; 40 students: eta = 0.01, sigma_J = 1e-6, there SGD to alpha = 50000).
 """
 
 import sys
@@ -34,6 +19,16 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import late_time
 
+# %%
+# First and second order of the error
+# -----------------------------------
+# The first order, from its value at :math:`\alpha = 1000`, is
+#
+# .. math:: \epsilon_1 = \sum_l s_l \Big[ \mu_u u_l\, e^{-a(2+(M-1)\sqrt3)s_l\alpha}
+#           + \mu_d d_l\, e^{-a(2-\sqrt3)s_l\alpha} \Big];
+#
+# the true leading order :math:`\epsilon_2` has squares of R - T as well. The more eigenvalues, the better is
+# :math:`\epsilon_1`.
 ETA = 0.25
 BETAS = 0.5, 0.75, 1.0, 1.25, 1.5
 STORED = Path(currentframe().f_code.co_filename).parent / "data" / "late_times_wide.npz"
@@ -75,6 +70,11 @@ def draw_errors(left, middle):
     return ratios
 
 
+# %%
+# Local exponents with 512 eigenvalues
+# ------------------------------------
+# The full equations, from small random students that leave the plateau near :math:`\alpha = 5`, reach the power law and
+# leave it between the two families, where the closed form explains a shoulder of slope -1.2.
 def draw_slopes(ax):
     """Local exponents at L = 512, of the full equations and of the closed form; {beta: (alpha, full, closed)}."""
     slopes, alpha = {}, np.geomspace(1, 1e5, 101)
@@ -92,6 +92,13 @@ def draw_slopes(ax):
     return slopes
 
 
+# %%
+# Forty students: the flow of the weights
+# ---------------------------------------
+# K = M = 40 students of random teachers at L = N = 512, in gradient flow from one draw, to four times the paper's last
+# time. Every eigenvector has weights of its own there, so that blocks of overlaps are products of them, and the flow of
+# the 40 x 512 weights, :math:`dw_l/d\alpha = s_l (A w_l + B w^*_l)`, is the same at 2 % of the cost. Steps are
+# exponential midpoint steps, as those of the library's ``method="exponential"``.
 class Weights:
     """Gradient flow of erf students with one eigenvector per eigenvalue, closure frozen at W (K, N): linear in W."""
 
@@ -122,10 +129,7 @@ class Weights:
 
 
 def follow(flow, alpha, rtol):
-    """Errors at alpha by exponential midpoint steps, and the number of closures.
-
-    As the library's ``method="exponential"``: the second half is taken again with the closures of middle and end.
-    """
+    """Errors at alpha, and the number of closures; second halves are taken again with those of middle and end."""
     t, h, errors, count = alpha[0], 1.0, [flow.eps_g], 1
     for end in alpha[1:]:
         while t < end:
@@ -161,11 +165,13 @@ def agreement():
     return np.max(np.abs(follow(flow, traj.alpha, 1e-3)[0] / traj.eps_g - 1))
 
 
+# %%
+# Stored curves of forty students
+# -------------------------------
+# ``python examples/plot_late_times.py --full`` makes them again. The response of the closure to its fastest overlaps
+# holds late steps at 46: ten times the time, ten times the cost.
 def compute_wide():
-    """K = M = 40, L = N = 512 to alpha = 2e5.
-
-    The response of the closure to its fastest overlaps holds late steps at 46: ten times the time, ten times the cost.
-    """
+    """K = M = 40, L = N = 512 to alpha = 2e5."""
     alpha, found = np.r_[0, np.geomspace(1, 2e5, 86)], []
     for beta in BETAS:
         began = process_time()
@@ -189,48 +195,52 @@ def draw_wide(ax):
     return found
 
 
-def main():
-    fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
-    results = draw_errors(*axes[0]), draw_slopes(axes[1, 0]), draw_wide(axes[1, 1])
-    fig.savefig("late_times.png", dpi=150)
-    return results
+if "--full" in sys.argv:
+    compute_wide()
 
+# %%
+# Two orders, a shoulder, forty students
+# --------------------------------------
+# Top: the error (lines), :math:`\epsilon_1` (dashed) and :math:`\epsilon_2` (dots), and their ratios to the error.
+# Bottom left: local exponents, closed form (black), power laws (dotted). Bottom right: 40 students, with power laws
+# through their ends (dotted).
+fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
+ratios, slopes, wide = draw_errors(*axes[0]), draw_slopes(axes[1, 0]), draw_wide(axes[1, 1])
+fig.savefig("late_times.png", dpi=150)
 
-if __name__ == "__main__":
-    if "--full" in sys.argv:
-        compute_wide()
-    ratios, slopes, wide = main()
-    for L, (first, second) in ratios.items():
-        print(f"L = {L}: eps_1/eps_g = {first:.4f}, eps_2/eps_g = {second:.5f} at alpha = 5000")
-    assert abs(ratios[3][0] - 1.12) < 0.01 and abs(ratios[9][0] - 1.05) < 0.02
-    assert abs(ratios[3][1] - 1) < 4e-4 and abs(ratios[9][1] - 1) < 3e-3
-    for beta, low, high, bounds in ((1.5, 40, 1300, (-0.66, -0.58)), (1.0, 40, 160, (-0.62, -0.53))):
-        alpha, full, closed = slopes[beta]
-        window = (alpha >= low) & (alpha <= high)
-        found = f"{full[window].min():.3f} to {full[window].max():.3f}"
-        print(f"beta = {beta:g}: exponent {found} for alpha = {low}..{high}, theory {-late_time.exponent(beta):.3f}")
-        assert bounds[0] < full[window].min() and full[window].max() < bounds[1]
-        later = (alpha > 100) & (alpha < 3e4)
-        assert np.max(np.abs(full - closed)[later]) < 0.01
-    distance = agreement()
-    print(f"flow of the weights against that of the overlaps: {distance:.1e}")
-    assert distance < 3e-3  # steps with a tolerance of 1e-3, and a plateau
-    for beta, exponent in wide.items():
-        print(f"K = M = 40, beta = {beta:g}: exponent {exponent:.3f} in the last decade, theory "
-              f"{late_time.exponent(beta):.3f}")  # fmt: skip
-        # one draw: teachers are neither orthonormal nor equally long, and the last students find theirs
-        assert abs(exponent - late_time.exponent(beta)) < 0.08
-    assert sorted(wide.values()) == list(wide.values())
-    alpha, full, closed = slopes[1.0]
-    shoulder = (alpha > 3e3) & (alpha < 3e4)
-    print(f"shoulder at beta = 1: {full[shoulder].min():.3f}, closed form {closed[shoulder].min():.3f}")
-    assert -1.35 < full[shoulder].min() < -1.15
-    for M in (2, 40):
-        for beta in (1.0, 1.5):
-            spectrum = ov.power_law(beta=beta, L=10**6)
-            _, slow = late_time.windows(spectrum, M, eta=ETA)
-            slope = late_time.local_slope(300 * slow.start, spectrum, M, eta=ETA)
-            print(
-                f"closed form, M = {M}, L = 10^6, beta = {beta:g}: {slope:.4f}, theory {-late_time.exponent(beta):.3f}"
-            )
-            assert abs(slope + late_time.exponent(beta)) < 2e-3
+# %%
+# The checks
+# ----------
+# Of 40 students there is one draw: teachers are neither orthonormal nor equally long, and the last students find theirs
+# late.
+for L, (first, second) in ratios.items():
+    print(f"L = {L}: eps_1/eps_g = {first:.4f}, eps_2/eps_g = {second:.5f} at alpha = 5000")
+assert abs(ratios[3][0] - 1.12) < 0.01 and abs(ratios[9][0] - 1.05) < 0.02
+assert abs(ratios[3][1] - 1) < 4e-4 and abs(ratios[9][1] - 1) < 3e-3
+for beta, low, high, bounds in ((1.5, 40, 1300, (-0.66, -0.58)), (1.0, 40, 160, (-0.62, -0.53))):
+    alpha, full, closed = slopes[beta]
+    window = (alpha >= low) & (alpha <= high)
+    found = f"{full[window].min():.3f} to {full[window].max():.3f}"
+    print(f"beta = {beta:g}: exponent {found} for alpha = {low}..{high}, theory {-late_time.exponent(beta):.3f}")
+    assert bounds[0] < full[window].min() and full[window].max() < bounds[1]
+    later = (alpha > 100) & (alpha < 3e4)
+    assert np.max(np.abs(full - closed)[later]) < 0.01
+distance = agreement()
+print(f"flow of the weights against that of the overlaps: {distance:.1e}")
+assert distance < 3e-3  # steps with a tolerance of 1e-3, and a plateau
+for beta, exponent in wide.items():
+    print(f"K = M = 40, beta = {beta:g}: exponent {exponent:.3f} in the last decade, theory "
+          f"{late_time.exponent(beta):.3f}")  # fmt: skip
+    assert abs(exponent - late_time.exponent(beta)) < 0.08
+assert sorted(wide.values()) == list(wide.values())
+alpha, full, closed = slopes[1.0]
+shoulder = (alpha > 3e3) & (alpha < 3e4)
+print(f"shoulder at beta = 1: {full[shoulder].min():.3f}, closed form {closed[shoulder].min():.3f}")
+assert -1.35 < full[shoulder].min() < -1.15
+for M in (2, 40):
+    for beta in (1.0, 1.5):
+        spectrum = ov.power_law(beta=beta, L=10**6)
+        _, slow = late_time.windows(spectrum, M, eta=ETA)
+        slope = late_time.local_slope(300 * slow.start, spectrum, M, eta=ETA)
+        print(f"closed form, M = {M}, L = 10^6, beta = {beta:g}: {slope:.4f}, theory {-late_time.exponent(beta):.3f}")
+        assert abs(slope + late_time.exponent(beta)) < 2e-3

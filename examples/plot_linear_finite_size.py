@@ -1,15 +1,11 @@
 r"""
-Linear students: when is SGD the ODE?
-=====================================
+SGD leaves the equations when one step moves the top direction
+==============================================================
 
-The ODE is the limit of SGD for eta max(s)/N -> 0. With as many eigenvalues as inputs, L = N, a power-law spectrum has
-max(s)/N = 1/zeta(1 + beta), which is not small: one step moves the top direction by a finite amount, however large N.
-The mean of SGD is then given by a recursion of its own, exact at any N.
-
-Left: a small learning rate, where sum, integral, power law, recursion and SGD agree (beta = 0.75, eta = 0.1,
-N = L = 256, as in Worschech and Rosenow (2024), arXiv:2410.09005, Fig. 2, right; from w = 0). Middle: larger
-ones, where SGD follows the recursion and not the ODE. Right: the critical learning rate; 2 is its limit only when L
-stays finite.
+The equations are the limit of SGD for :math:`\eta \max(s)/N \to 0`. With as many eigenvalues as inputs, L = N, a
+power-law spectrum has :math:`\max(s)/N = 1/\zeta(1 + \beta)`, which is not small: one step moves the top direction by
+a finite amount, however large N. The mean of SGD is then given by a recursion of its own, exact at any N. Worschech
+and Rosenow (2024), arXiv:2410.09005, Fig. 2, right.
 """
 
 import warnings
@@ -22,10 +18,13 @@ from scipy.special import zeta
 import overlaps as ov
 from overlaps.theory import linear
 
-# the subject of this example: steps that are too large for the ODE
-warnings.filterwarnings("ignore", message="eta max")
+warnings.filterwarnings("ignore", message="eta max")  # the subject of this example: steps too large for the ODE
 
 
+# %%
+# A small learning rate
+# ---------------------
+# Sum, integral, power law, recursion and SGD from w = 0 agree at beta = 0.75, eta = 0.1, N = L = 256, as in the paper.
 def run_sgd(spectrum, eta, N, alpha, runs):
     """Errors (runs, n) of SGD from w = 0, with teachers of the mean length in every block."""
     model = ov.committee_machine(1, 1, activation=ov.linear, spectrum=spectrum, eta=eta)
@@ -61,6 +60,10 @@ def window_slope(beta, L, eta):
     return np.polyfit(np.log(alpha), np.log(curve), 1)[0]
 
 
+# %%
+# Larger ones
+# -----------
+# SGD follows the recursion and not the equations.
 def large_learning_rates(ax):
     N, alpha = 64, np.concatenate([[0], np.geomspace(0.1, 10, 10)])
     spectrum, distances = ov.power_law(beta=1.0, L=N), {}
@@ -89,6 +92,10 @@ def large_learning_rates(ax):
     return distances
 
 
+# %%
+# The critical learning rate
+# --------------------------
+# 2 is its limit only when L stays finite. With L = N the limit solves one scalar equation.
 def critical_learning_rates(ax):
     sizes, limits = 2 ** np.arange(2, 15), {}
     for beta, colour in ((0.3, "C0"), (0.75, "C2"), (1.0, "C1"), (1.5, "C3")):
@@ -105,33 +112,33 @@ def critical_learning_rates(ax):
     return limits, values[-1]
 
 
-def main():
-    fig, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
-    slopes = small_learning_rate(axes[0])
-    distances = large_learning_rates(axes[1])
-    limits, fixed = critical_learning_rates(axes[2])
-    fig.savefig("linear_finite_size.png", dpi=150)
-    return slopes, distances, limits, fixed
-
-
 def limit_of_eta_critical(beta):
     """L = N -> infinity: x_l = s_l/N = l^-(1+beta) / zeta(1+beta), and 1 = (eta/2) sum_l x_l / (1 - eta x_l)."""
     x = np.arange(1.0, 10**6) ** -(1 + beta) / zeta(1 + beta)
     return brentq(lambda eta: eta / 2 * np.sum(x / (1 - eta * x)) - 1, 1e-3, 0.999 / x[0])
 
 
-if __name__ == "__main__":
-    slopes, distances, limits, fixed = main()
-    print(f"slope in the window: L = 256 {slopes[0]:.3f}, L = 1e5 {slopes[1]:.4f}; theory {-0.75 / 1.75:.4f}")
-    assert abs(slopes[1] + 0.75 / 1.75) < 0.01 and abs(slopes[0] + 0.75 / 1.75) < 0.1
-    for eta, (deviation, ratio) in distances.items():
-        print(
-            f"eta = {eta:g}: SGD is {deviation:.2f} standard errors from its mean; mean / ODE = {ratio:.2f} at the end"
-        )
-        assert deviation < 3
-    assert distances[0.7][1] > 1.3
-    for beta in (0.75, 1.0, 1.5):
-        print(f"beta = {beta:g}: eta_c(N = L = {2**14}) = {limits[beta]:.4f}; limit {limit_of_eta_critical(beta):.4f}")
-        assert abs(limits[beta] / limit_of_eta_critical(beta) - 1) < 0.01
-    print(f"L = 4: eta_c = {fixed:.4f}")
-    assert abs(fixed - 2) < 1e-3
+# %%
+# Agreement, departure, and where learning ends
+# ---------------------------------------------
+# Left: eta = 0.1. Middle: larger rates. Right: the critical learning rate against N.
+fig, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
+slopes = small_learning_rate(axes[0])
+distances = large_learning_rates(axes[1])
+limits, fixed = critical_learning_rates(axes[2])
+fig.savefig("linear_finite_size.png", dpi=150)
+
+# %%
+# The checks
+# ----------
+print(f"slope in the window: L = 256 {slopes[0]:.3f}, L = 1e5 {slopes[1]:.4f}; theory {-0.75 / 1.75:.4f}")
+assert abs(slopes[1] + 0.75 / 1.75) < 0.01 and abs(slopes[0] + 0.75 / 1.75) < 0.1
+for eta, (deviation, ratio) in distances.items():
+    print(f"eta = {eta:g}: SGD is {deviation:.2f} standard errors from its mean; mean / ODE = {ratio:.2f} at the end")
+    assert deviation < 3
+assert distances[0.7][1] > 1.3
+for beta in (0.75, 1.0, 1.5):
+    print(f"beta = {beta:g}: eta_c(N = L = {2**14}) = {limits[beta]:.4f}; limit {limit_of_eta_critical(beta):.4f}")
+    assert abs(limits[beta] / limit_of_eta_critical(beta) - 1) < 0.01
+print(f"L = 4: eta_c = {fixed:.4f}")
+assert abs(fixed - 2) < 1e-3

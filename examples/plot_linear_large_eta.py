@@ -1,18 +1,13 @@
 r"""
-Linear students at large learning rates
-=======================================
+Large rates raise the error of a linear student and keep its exponent
+=====================================================================
 
-For linear activation the whole learning curve is known at any learning rate: a sum of exponentials whose rates mu_j
-solve a secular equation and interlace with the eigenvalues s_j of the inputs. What a large learning rate does:
-
-- inside the power-law window it raises the error by the factor 2 / (2 - eta) and leaves the exponent alone;
-- at eta_c = 2, for every spectrum of mean one, the slowest mode stops;
-- at fixed alpha the best learning rate is therefore 2 beta / (1 + 2 beta), where eta^(-beta/(1+beta)) 2/(2 - eta) has
-  its minimum.
-
-After Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 2 (left) and 10 to 13 (there beta = 0.1 and 1), all at
-several beta and eta; the last three statements are not in the paper. All curves are the limit N -> infinity: see the
-example on finite size for what SGD does at L = N.
+For linear activation the whole learning curve is known at any learning rate: a sum of exponentials whose rates
+:math:`\mu_j` solve a secular equation and interlace with the eigenvalues :math:`s_j` of the inputs. Inside the
+power-law window a large rate raises the error by the factor :math:`2/(2-\eta)` and leaves the exponent alone. After
+Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 2 (left) and 10 to 13 (there beta = 0.1 and 1), all at several
+beta and eta; factor, threshold and best rate are not in the paper. All curves are the limit :math:`N \to \infty`: the
+example on finite size shows SGD at L = N.
 """
 
 import numpy as np
@@ -23,6 +18,10 @@ from scipy.optimize import minimize_scalar
 import overlaps as ov
 from overlaps.theory import linear
 
+# %%
+# The curves, and their ratio to gradient flow
+# --------------------------------------------
+# L = 128 for the curves; L = 2048 for the ratio, in the window for beta = 1.
 ETAS = (0.1, 0.5, 1.0, 1.5)
 COLOURS = ("C0", "C2", "C1", "C3")
 
@@ -64,6 +63,10 @@ def amplitude(ax):
     return measured
 
 
+# %%
+# Amplitudes and rates of the modes
+# ---------------------------------
+# Each rate lies between two eigenvalues: 0 to 1 in units of their distance.
 def mode_panels(amplitudes, gaps):
     """Figs. 10 to 12 at beta = 1 and 0.1: amplitudes, and where each rate lies between its two eigenvalues."""
     L, inside = 500, {}
@@ -85,6 +88,10 @@ def mode_panels(amplitudes, gaps):
     return inside
 
 
+# %%
+# Where the slowest mode stops
+# ----------------------------
+# At :math:`\eta_c = 2`, for every spectrum of mean one.
 def threshold(ax):
     """The slowest rate against the learning rate."""
     etas, slowest = np.linspace(0.02, 2.2, 56), {}
@@ -101,6 +108,11 @@ def threshold(ax):
     return slowest
 
 
+# %%
+# The best rate at fixed alpha
+# ----------------------------
+# :math:`2\beta / (1 + 2\beta)`, where :math:`\eta^{-\beta/(1+\beta)}\, 2/(2 - \eta)` has its minimum. At small beta the
+# curve at any finite L is steeper than its power law, which favours larger rates.
 def best_learning_rate(ax):
     """Error at fixed alpha, inside the window of all three spectra, against eta."""
     etas, fine, best = np.linspace(0.05, 1.9, 19), np.linspace(0.05, 1.9, 150), {}
@@ -124,27 +136,28 @@ def best_learning_rate(ax):
     return best
 
 
-def main():
-    fig, axes = plt.subplots(2, 3, figsize=(13, 7.4), layout="constrained")
-    learning_curve(axes[0, 0])
-    measured = amplitude(axes[0, 1])
-    best = best_learning_rate(axes[0, 2])
-    inside = mode_panels(axes[1, 0], axes[1, 1])
-    slowest = threshold(axes[1, 2])
-    fig.savefig("linear_large_eta.png", dpi=150)
-    return measured, inside, slowest, best
+# %%
+# Six panels
+# ----------
+# Top: curves, ratio to gradient flow, error against the rate. Bottom: amplitudes, rates, and the slowest rate.
+fig, axes = plt.subplots(2, 3, figsize=(13, 7.4), layout="constrained")
+learning_curve(axes[0, 0])
+measured = amplitude(axes[0, 1])
+best = best_learning_rate(axes[0, 2])
+inside = mode_panels(axes[1, 0], axes[1, 1])
+slowest = threshold(axes[1, 2])
+fig.savefig("linear_large_eta.png", dpi=150)
 
-
-if __name__ == "__main__":
-    measured, inside, slowest, best = main()
-    for eta, ratio in zip(ETAS, measured, strict=True):
-        print(f"eta = {eta:g}: exact / gradient flow = {ratio:.5f} in the window, theory {2 / (2 - eta):.5f}")
-        assert abs(ratio * (2 - eta) / 2 - 1) < 2e-3
-    assert all(np.all((x > 0) & (x < 1)) for x in inside.values())
-    for (beta, L), mu in slowest.items():
-        print(f"beta = {beta:g}, L = {L}: slowest rate at eta = 2 is {mu:.1e}")
-        assert abs(mu) < 1e-12
-    # at small beta the curve at any finite L is steeper than its power law, which favours larger eta
-    for beta, eta in best.items():
-        print(f"beta = {beta:g}: best learning rate {eta:.3f}, theory {2 * beta / (1 + 2 * beta):.3f}")
-        assert abs(eta - 2 * beta / (1 + 2 * beta)) < (0.1 if beta < 1 else 0.05)
+# %%
+# The checks
+# ----------
+for eta, ratio in zip(ETAS, measured, strict=True):
+    print(f"eta = {eta:g}: exact / gradient flow = {ratio:.5f} in the window, theory {2 / (2 - eta):.5f}")
+    assert abs(ratio * (2 - eta) / 2 - 1) < 2e-3
+assert all(np.all((x > 0) & (x < 1)) for x in inside.values())
+for (beta, L), mu in slowest.items():
+    print(f"beta = {beta:g}, L = {L}: slowest rate at eta = 2 is {mu:.1e}")
+    assert abs(mu) < 1e-12
+for beta, eta in best.items():
+    print(f"beta = {beta:g}: best learning rate {eta:.3f}, theory {2 * beta / (1 + 2 * beta):.3f}")
+    assert abs(eta - 2 * beta / (1 + 2 * beta)) < (0.1 if beta < 1 else 0.05)

@@ -1,17 +1,17 @@
-r"""
-Where one-pass theory ends: training and test error on data seen again
-=======================================================================
+"""
+On data seen again the test error turns
+=======================================
 
-One-pass SGD never sees a sample twice, so that training and test error are one.  On a data set of n = a N samples that
-is used again and again they part: the training error goes on falling, the test error turns at a finite time.  For
+One-pass SGD never sees a sample twice, so that training and test error are one. On a data set of n = a N samples that
+is used again and again they part: the training error goes on falling, the test error turns at a finite time. For
 linear students both curves are known exactly, for any spectrum of the inputs (``ov.theory.linear.seen_again``).
 """
 
 # %%
 # Isotropic inputs, noisy labels
 # ------------------------------
-# Data sets of a = 0.5, 1, 2 samples for each direction, and fresh data without end.  At a = 1 the test error diverges
-# like the square root of time: the sample covariance has eigenvalues at zero.  Points are means of SGD with replacement
+# Data sets of a = 0.5, 1, 2 samples for each direction, and fresh data without end. At a = 1 the test error diverges
+# like the square root of time: the sample covariance has eigenvalues at zero. Points are means of SGD with replacement
 # over four drawn data sets of N = 1000 at the largest ratio.
 import numpy as np
 from matplotlib import pyplot as plt
@@ -55,7 +55,7 @@ fig.savefig("linear_seen_again.png", dpi=150)
 # %%
 # A power law: the best time to stop
 # ----------------------------------
-# On a power-law spectrum the curves leave that of fresh data one after the other, at times that grow with a.  The best
+# On a power-law spectrum the curves leave that of fresh data one after the other, at times that grow with a. The best
 # error of early stopping falls with the size of the data set; a ridge penalty flattens the way up.
 spectrum = ov.power_law(beta=1.0, L=128)
 times = np.geomspace(0.05, 3e4, 160)
@@ -92,8 +92,10 @@ ax.legend(frameon=False, fontsize="small", ncols=2)
 fig.savefig("linear_methods.png", dpi=150)
 
 # %%
-# Checks: the mean of four runs lies within 10 % of the theory (one run within 15 %), and early stopping improves with
-# the size of the data set.
+# The checks
+# ----------
+# The mean of four runs lies within 10 % of the theory (one run within 15 %), and early stopping improves with the size
+# of the data set.
 exact = seen_again(model, start, 2.0, recorded, method="sgd")
 assert np.all(np.abs(test / exact.eps_g - 1) < 0.1) and np.all(np.abs(train / exact.train - 1) < 0.1)
 assert np.all(np.diff(list(best.values())) < 0)

@@ -1,15 +1,11 @@
 r"""
-Many eigenvalues and one tolerance
-==================================
+Tolerances that share an error do not add up over eigenvalues
+=============================================================
 
-The error of a linear student is a sum over the eigenvalues of the inputs, (1/2) sum_l s_l m_l, and so is the error of
-its numerical integration. With one absolute tolerance for all overlaps the L terms add up wherever the spectrum is
-flat; with a share of it for each eigenvalue, p_l max(1, <s>/s_l) for q^l and s_l times that for r^l, every block may
-err by the same part of eps_g, and the number of eigenvalues does not matter. The structured BDF does so for linear and
-quadratic networks.
-
-Left: relative error along one run, with one tolerance (dashed) and with shares (lines), and what ``eps_floor`` says of
-the latter (dotted). Right: at eps_g = 1e-6 against L. The reference is the exact solution, a sum of exponentials.
+The error of a linear student is a sum over the eigenvalues of the inputs, :math:`\frac12 \sum_l s_l m_l`, and so is
+the error of its numerical integration. With one absolute tolerance for all overlaps the L terms add up wherever the
+spectrum is flat; with a share of it for each eigenvalue every block may err by the same part of :math:`\epsilon_g`,
+and the number of eigenvalues does not matter. The structured BDF does so for linear and quadratic networks.
 """
 
 from unittest import mock
@@ -22,6 +18,11 @@ import overlaps as ov
 from overlaps.flow.system import System
 from overlaps.theory import linear
 
+# %%
+# Both against the exact solution
+# -------------------------------
+# The share is :math:`p_l \max(1, \langle s\rangle/s_l)` for :math:`q^l` and :math:`s_l` times as much for :math:`r^l`.
+# The reference is a sum of exponentials.
 ETA = 0.5
 BETAS = {0.1: "C0", 0.5: "C2", 1.0: "C1", 2.0: "C3"}
 SIZES = 16, 64, 256, 1024, 4096
@@ -47,41 +48,46 @@ def run(beta, L):
     return errors, one, ov.solve(model, start, np.exp(times), method="structured")
 
 
-def main():
-    results = {(beta, L): run(beta, L) for beta in BETAS for L in SIZES}
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
-    for beta, colour in BETAS.items():
-        exact, one, shares = results[beta, SIZES[-1]]
-        left.loglog(exact, np.abs(one.eps_g / exact - 1), "--", color=colour)
-        left.loglog(exact, np.abs(shares.eps_g / exact - 1), color=colour, label=rf"$\beta$ = {beta:g}")
-        left.loglog(exact, shares.eps_floor / exact, ":", color=colour)
-        at_six = [[abs(traj.eps_g[SIX] / exact[SIX] - 1) for exact, *both in (results[beta, L],) for traj in both]
-                  for L in SIZES]  # fmt: skip
-        right.loglog(SIZES, [x for x, _ in at_six], "o--", mfc="none", color=colour)
-        right.loglog(SIZES, [x for _, x in at_six], "o-", color=colour, label=rf"$\beta$ = {beta:g}")
-    left.axhline(1e-8, color="0.7", lw=1, zorder=0)
-    left.set(xlabel=r"$\epsilon_g$", ylabel=r"relative error of $\epsilon_g$", title=f"L = {SIZES[-1]}, rtol = 1e-8")
-    left.invert_xaxis()
-    right.set(xlabel="number of eigenvalues L", title=r"at $\epsilon_g = 10^{-6}$: one tolerance (open), shares")
-    for ax in (left, right):
-        ax.legend(frameon=False)
-        ax.grid(alpha=0.25)
-    fig.savefig("linear_tolerances.png", dpi=150)
-    return results
+results = {(beta, L): run(beta, L) for beta in BETAS for L in SIZES}
 
+# %%
+# One tolerance and shares
+# ------------------------
+# Left: relative error along one run, with one tolerance (dashed) and with shares (lines), and ``eps_floor`` of the
+# latter (dotted). Right: at :math:`\epsilon_g = 10^{-6}` against L.
+fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
+for beta, colour in BETAS.items():
+    exact, one, shares = results[beta, SIZES[-1]]
+    left.loglog(exact, np.abs(one.eps_g / exact - 1), "--", color=colour)
+    left.loglog(exact, np.abs(shares.eps_g / exact - 1), color=colour, label=rf"$\beta$ = {beta:g}")
+    left.loglog(exact, shares.eps_floor / exact, ":", color=colour)
+    at_six = [[abs(traj.eps_g[SIX] / exact[SIX] - 1) for exact, *both in (results[beta, L],) for traj in both]
+              for L in SIZES]  # fmt: skip
+    right.loglog(SIZES, [x for x, _ in at_six], "o--", mfc="none", color=colour)
+    right.loglog(SIZES, [x for _, x in at_six], "o-", color=colour, label=rf"$\beta$ = {beta:g}")
+left.axhline(1e-8, color="0.7", lw=1, zorder=0)
+left.set(xlabel=r"$\epsilon_g$", ylabel=r"relative error of $\epsilon_g$", title=f"L = {SIZES[-1]}, rtol = 1e-8")
+left.invert_xaxis()
+right.set(xlabel="number of eigenvalues L", title=r"at $\epsilon_g = 10^{-6}$: one tolerance (open), shares")
+for ax in (left, right):
+    ax.legend(frameon=False)
+    ax.grid(alpha=0.25)
+fig.savefig("linear_tolerances.png", dpi=150)
 
-if __name__ == "__main__":
-    results = main()
-    print("  L     beta   error at 1e-6: one, shares    at 1e-8: one, shares     evaluations: one, shares")
-    for (beta, L), (exact, one, shares) in results.items():
-        before, after = (np.abs(traj.eps_g / exact - 1) for traj in (one, shares))
-        print(f"{L:5d}   {beta:4g}   {before[SIX]:.1e}, {after[SIX]:.1e}             {before[EIGHT]:.1e}, "
-              f"{after[EIGHT]:.1e}         {one.nfev}, {shares.nfev}")  # fmt: skip
-        assert np.all(after[: SIX + 1] < 6e-8) and after[EIGHT] * 1e-8 < 2e-14
-        assert shares.nfev < 1.5 * one.nfev
-        assert np.all(shares.eps_floor > 0.7 * after * exact)
-    for beta in (0.1, 0.5):  # flat spectra: what adds up
-        errors = {L: np.abs(results[beta, L][1].eps_g[SIX] / results[beta, L][0][SIX] - 1) for L in (64, 4096)}
-        assert errors[4096] > 1.5 * errors[64]
-        exact, one, shares = results[beta, 4096]
-        assert abs(one.eps_g[SIX] - exact[SIX]) > 10 * abs(shares.eps_g[SIX] - exact[SIX])
+# %%
+# The checks
+# ----------
+# Spectra with beta of 0.1 and 0.5 are the flat ones, whose errors add up.
+print("  L     beta   error at 1e-6: one, shares    at 1e-8: one, shares     evaluations: one, shares")
+for (beta, L), (exact, one, shares) in results.items():
+    before, after = (np.abs(traj.eps_g / exact - 1) for traj in (one, shares))
+    print(f"{L:5d}   {beta:4g}   {before[SIX]:.1e}, {after[SIX]:.1e}             {before[EIGHT]:.1e}, "
+          f"{after[EIGHT]:.1e}         {one.nfev}, {shares.nfev}")  # fmt: skip
+    assert np.all(after[: SIX + 1] < 6e-8) and after[EIGHT] * 1e-8 < 2e-14
+    assert shares.nfev < 1.5 * one.nfev
+    assert np.all(shares.eps_floor > 0.7 * after * exact)
+for beta in (0.1, 0.5):
+    errors = {L: np.abs(results[beta, L][1].eps_g[SIX] / results[beta, L][0][SIX] - 1) for L in (64, 4096)}
+    assert errors[4096] > 1.5 * errors[64]
+    exact, one, shares = results[beta, 4096]
+    assert abs(one.eps_g[SIX] - exact[SIX]) > 10 * abs(shares.eps_g[SIX] - exact[SIX])

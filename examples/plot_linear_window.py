@@ -1,17 +1,11 @@
 r"""
-Linear students: the power law and its window
-=============================================
+The power law holds between the first and the last eigenvalue
+=============================================================
 
 In gradient flow every eigen-direction of the inputs relaxes by itself, and the error is a sum of exponentials. With a
-power-law spectrum it is close to an integral, the integral to a power law alpha^(-beta/(1+beta)), between the times at
-which the largest and the smallest eigenvalue are learned.
-
-Top left: the sum, the integral, the integral with the end terms of the trapezoidal rule, and the strict upper bound.
-Top right: relative errors of the two integrals; they depend on zeta = 2 eta s_1 alpha only. Bottom left: the integral,
-its first gamma function, its power law, and the window. Bottom right: the local exponent. The plateau at beta/(1+beta)
-needs many eigenvalues; with few of them the decay is exponential.
-
-After Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 7 to 9.
+power-law spectrum it is close to an integral, the integral to a power law :math:`\alpha^{-\beta/(1+\beta)}`, between
+the times at which the largest and the smallest eigenvalue are learned. After Worschech and Rosenow (2024),
+arXiv:2410.09005, Figs. 7 to 9.
 """
 
 import numpy as np
@@ -21,6 +15,11 @@ from scipy.special import gamma, gammaincc
 import overlaps as ov
 from overlaps.theory import linear
 
+# %%
+# Sum, integral, and a strict bound
+# ---------------------------------
+# Figs. 7 and 8, N = 128, beta = 0.5: the integral alone, with the end terms of the trapezoidal rule, and with its
+# bound.
 ETA = 0.01
 ZETA = r"$\zeta = 2\eta s_1\alpha$"
 
@@ -43,6 +42,10 @@ def approximations(ax):
     return np.max((total - integral) / bound)
 
 
+# %%
+# Errors of both integrals
+# ------------------------
+# They depend on :math:`\zeta = 2 \eta s_1 \alpha` only.
 def relative_errors(ax):
     L, found = 1024, {}
     for beta, colour in ((0.01, "C0"), (0.5, "C2"), (1.0, "C1"), (1.5, "C3")):
@@ -62,6 +65,10 @@ def relative_errors(ax):
     return found
 
 
+# %%
+# The window
+# ----------
+# Fig. 9, and a larger L beside it: the integral, its first gamma function, its power law.
 def window(ax):
     """Fig. 9, and a larger L beside it."""
     beta, ratios = 1.0, {}
@@ -83,6 +90,10 @@ def window(ax):
     return ratios
 
 
+# %%
+# The local exponent
+# ------------------
+# The plateau at :math:`\beta/(1+\beta)` needs many eigenvalues; with few of them the decay is exponential.
 def local_exponent(ax):
     beta, flat = 1.0, {}
     for L, colour in ((1, "0.6"), (10, "C0"), (100, "C2"), (1000, "C1"), (100_000, "C3")):
@@ -100,25 +111,28 @@ def local_exponent(ax):
     return flat
 
 
-def main():
-    fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
-    results = approximations(axes[0, 0]), relative_errors(axes[0, 1]), window(axes[1, 0]), local_exponent(axes[1, 1])
-    fig.savefig("linear_window.png", dpi=150)
-    return results
+# %%
+# Four views of one sum
+# ---------------------
+# Top: approximations and their relative errors. Bottom: the window, and the local exponent.
+fig, axes = plt.subplots(2, 2, figsize=(10.5, 8), layout="constrained")
+used, errors = approximations(axes[0, 0]), relative_errors(axes[0, 1])
+ratios, flat = window(axes[1, 0]), local_exponent(axes[1, 1])
+fig.savefig("linear_window.png", dpi=150)
 
-
-if __name__ == "__main__":
-    used, errors, ratios, flat = main()
-    print(f"sum minus integral reaches {used:.3f} of its bound")
-    assert 0.95 < used <= 1
-    for beta, (one, three, ends_one, ends_three) in errors.items():
-        print(
-            f"beta = {beta:g}: integral {100 * one:.1f} % at zeta = 1, {100 * three:.1f} % at 3; "
-            f"with end terms {100 * ends_one:.1f} %, {100 * ends_three:.1f} %"
-        )
-        assert -0.31 < one < -0.02 and abs(three) < 0.015 and abs(ends_one) < 0.02 and 0 < ends_three < 0.09
-    for L, ratio in ratios.items():
-        print(f"L = {L}: at the end of the window the power law is {ratio:.1f} times too high")
-        assert 4 < ratio < 7
-    print("decades with an exponent within 0.05 of 1/2:", {L: round(float(x), 1) for L, x in flat.items()})
-    assert flat[10] < 1 < flat[100] < flat[1000] < flat[100_000] and flat[100_000] > 5
+# %%
+# The checks
+# ----------
+print(f"sum minus integral reaches {used:.3f} of its bound")
+assert 0.95 < used <= 1
+for beta, (one, three, ends_one, ends_three) in errors.items():
+    print(
+        f"beta = {beta:g}: integral {100 * one:.1f} % at zeta = 1, {100 * three:.1f} % at 3; "
+        f"with end terms {100 * ends_one:.1f} %, {100 * ends_three:.1f} %"
+    )
+    assert -0.31 < one < -0.02 and abs(three) < 0.015 and abs(ends_one) < 0.02 and 0 < ends_three < 0.09
+for L, ratio in ratios.items():
+    print(f"L = {L}: at the end of the window the power law is {ratio:.1f} times too high")
+    assert 4 < ratio < 7
+print("decades with an exponent within 0.05 of 1/2:", {L: round(float(x), 1) for L, x in flat.items()})
+assert flat[10] < 1 < flat[100] < flat[1000] < flat[100_000] and flat[100_000] > 5

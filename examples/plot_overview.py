@@ -2,11 +2,9 @@ r"""
 Two curves that had no program
 ==============================
 
-Left: ReLU students at a finite learning rate.  All terms of order :math:`\eta^2` are in closed form, and the equations
-are held against SGD runs of N = 4000 inputs, started from the same overlaps.  Right: power-law inputs,
-:math:`s_l \sim l^{-(1+\beta)}` with L = 4096 eigenvalues, through the power-law decay
-:math:`\alpha^{-\beta/(1+\beta)}` to the exponential end, over eleven decades of time: the structured integrator needs
-a few seconds.
+ReLU students at a finite learning rate, with every term of order :math:`\eta^2`, lie on SGD. Power-law inputs with
+4096 eigenvalues pass through the power-law decay :math:`\alpha^{-\beta/(1+\beta)}` to the exponential end, over
+eleven decades of time: the structured integrator needs a few seconds.
 """
 
 import time
@@ -17,7 +15,9 @@ import numpy as np
 import overlaps as ov
 
 # %%
-# ReLU, K = M = 2, both layers of the student trained.
+# ReLU at a finite rate
+# ---------------------
+# K = M = 2, both layers of the student are trained. All terms are in closed form; SGD starts from the same overlaps.
 relu = ov.committee_machine(2, 2, activation=ov.relu, eta=0.3, eta_v=0.1, v=[0.6, 1.2])
 start = relu.random_start(N=4000, rng=3)
 alpha = np.geomspace(0.1, 300.0, 25)
@@ -32,7 +32,9 @@ runs = ov.simulate(relu, N=4000, alpha=alpha, rng=4, start=start, runs=5)
 mean, error = runs.eps_g.mean(axis=0), runs.eps_g.std(axis=0, ddof=1) / np.sqrt(5)
 
 # %%
-# Power-law inputs, erf students, every term: 4096 eigenvalues to alpha = 1e9, and the power laws beside them.
+# Power-law inputs
+# ----------------
+# Erf students and 4096 eigenvalues :math:`s_l \sim l^{-(1+\beta)}`, to :math:`\alpha = 10^9`.
 curves = {}
 for beta in (1.0, 1.5):
     model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=beta, L=4096))
@@ -51,7 +53,9 @@ for beta in (1.0, 1.5):
     curves[beta] = traj.alpha[shown], traj.eps_g[shown], 2 * eps_g[0] * (times / times[0]) ** exponent
 
 # %%
-# The figure: one block of the script, one picture of the page. Dashed on the right are the power laws.
+# Every term on the left, eleven decades on the right
+# ----------------------------------------------------
+# Left: full equations, gradient flow (dashed), and SGD at N = 4000. Right: the errors, and power laws (dashed).
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 left.loglog(theory.alpha[1:], theory.eps_g[1:], color="C0", label="ODE, every $O(\\eta^2)$ term")
 left.loglog(flow.alpha[1:], flow.eps_g[1:], color="0.6", ls="--", label="ODE without them")
@@ -66,6 +70,9 @@ right.set_title("Power-law inputs, L = 4096, $\\eta$ = 0.1")
 right.legend(frameon=False)
 fig.savefig("overview.png", dpi=150)
 
-# the SGD runs lie on the equations with every term, within five standard errors of the mean and the finite-size bias
+# %%
+# The checks
+# ----------
+# SGD lies on the equations with every term, up to five standard errors of the mean and the finite-size bias.
 at = np.exp(np.interp(np.log(alpha), np.log(theory.alpha[1:]), np.log(theory.eps_g[1:])))
 assert np.all(np.abs(np.log(mean / at)) < 0.15), np.abs(np.log(mean / at)).max()

@@ -1,10 +1,10 @@
-r"""
-Plateaus by name: where a curve waits, and how it leaves
-=========================================================
+"""
+Curves wait at saddles, and each saddle has a name
+==================================================
 
 Learning curves of committee machines wait at saddles of the flow, where students are mixtures of several teachers.
-``traj.plateaus()`` finds each of them: begin and end, the height of the saddle, which students are equivalent, and the
-growing modes by which the curve leaves.
+``traj.plateaus()`` finds each of them: begin and end, the height of the saddle, which students are equivalent, and
+the growing modes by which the curve leaves.
 """
 
 # %%

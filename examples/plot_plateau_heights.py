@@ -1,22 +1,12 @@
 r"""
-Plateau heights for any teacher
-===============================
+Every teacher has its own height on the plateau
+===============================================
 
 On the symmetric plateau of an erf network all students are one and the same combination of the teachers,
-w_k = sum_n c_n w*_n, and the coefficients follow from the covariance T of the teacher fields alone. Every moment of the
-hierarchy then has its height,
-
-.. math:: R^{(j)} = T^{(j)} c, \qquad Q^{(j)} = c^T T^{(j)} c, \qquad T^{(j)} = \sum_l s_l^j t^l,
-
-different for each teacher because random teachers are neither orthonormal nor equally long. Lines are trajectories of
-the students' overlaps, dashed lines these heights. Bottom left: errors, and where the plateau should end, at
-(D + ln(N/sigma_J^2) / 2) / gamma with D = 0: with the largest rate of these teachers (solid vertical lines), and with
-the rate of symmetric teachers that have their mean overlaps, the paper's (15) (dotted). Errors of 0.9 of the height
-come earlier, by one D = -1.4 for every L. Bottom right: the escape times. The M - 1 rates (dots) are the eigenvalues of
-an M x M matrix; the closed formula for symmetric teachers passes through their middle.
-
-Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 4, 17, 18, 19 (K = M = 4, N = 7000, sigma_J = 0.01, eta = 0.1, no
-terms of order eta^2; beta = 0.25).
+:math:`w_k = \sum_n c_n w^*_n`, and the coefficients follow from the covariance T of the teacher fields alone. Random
+teachers are neither orthonormal nor equally long, so that every moment has a height for each teacher. Worschech and
+Rosenow (2024), arXiv:2410.09005, Figs. 4, 17, 18, 19 (K = M = 4, N = 7000, sigma_J = 0.01, eta = 0.1, no terms of
+order eta^2; beta = 0.25).
 """
 
 import numpy as np
@@ -25,6 +15,12 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import plateau
 
+# %%
+# Heights of all moments
+# ----------------------
+# With the coefficients c,
+#
+# .. math:: R^{(j)} = T^{(j)} c, \qquad Q^{(j)} = c^T T^{(j)} c, \qquad T^{(j)} = \sum_l s_l^j t^l.
 M, ETA, BETA = 4, 0.1, 0.25
 COLORS = ["midnightblue", "teal", "darkorange", "firebrick"]
 IDEAL = {2: 962, 4: 755, 6: 628, 8: 542, 10: 478, 12: 429}  # escape times for orthonormal teachers
@@ -80,6 +76,11 @@ def draw_overlaps(ax, higher):
     return gaps
 
 
+# %%
+# The error, and the end of the plateau
+# -------------------------------------
+# The plateau should end at :math:`(D + \ln(N/\sigma_J^2) / 2) / \gamma` with D = 0, with the largest rate of these
+# teachers or with that of symmetric teachers that have their mean overlaps, the paper's (15).
 def draw_errors(ax):
     """Trajectories of eps_g for several L; (height, plateau of the curve, alpha at 0.9 of it, predictions) for each."""
     found = {}
@@ -108,6 +109,10 @@ def mean_time(T, T2):
     return plateau.escape_time(M, T1=T1, D1=D1, T2=second, D2=D2, eta=ETA)
 
 
+# %%
+# Escape times
+# ------------
+# The M - 1 rates are the eigenvalues of an M x M matrix.
 def draw_rates(ax):
     """Escape times for every L: all rates, the mean formula, orthonormal teachers; (mean rate x formula, ideal)."""
     found = {}
@@ -125,31 +130,34 @@ def draw_rates(ax):
     return found
 
 
-def main():
-    fig, axes = plt.subplots(2, 2, figsize=(11, 7.6), layout="constrained")
-    gaps = draw_overlaps(axes[0, 0], axes[0, 1])
-    errors, rates = draw_errors(axes[1, 0]), draw_rates(axes[1, 1])
-    fig.savefig("plateau_heights.png", dpi=150)
-    return gaps, errors, rates
+# %%
+# Trajectories on predicted heights
+# ---------------------------------
+# Top: overlaps and higher moments (lines) and their heights (dashed). Bottom left: errors, and predicted ends with the
+# largest rate (solid) and the mean formula (dotted). Bottom right: escape times; the closed formula passes through the
+# middle of the rates.
+fig, axes = plt.subplots(2, 2, figsize=(11, 7.6), layout="constrained")
+gaps = draw_overlaps(axes[0, 0], axes[0, 1])
+errors, rates = draw_errors(axes[1, 0]), draw_rates(axes[1, 1])
+fig.savefig("plateau_heights.png", dpi=150)
 
-
-if __name__ == "__main__":
-    gaps, errors, rates = main()
-    print("largest relative gap to the heights at alpha = 400:", ", ".join(f"{g:.1e}" for g in gaps))
-    assert max(gaps) < 0.02  # differences of students are growing already
-    for L, (height, measured, end, largest, mean) in errors.items():
-        print(
-            f"L = {L:2d}: eps_g on the plateau {measured:.6f}, theory {height:.6f}; left at alpha = {end:.0f}, "
-            f"predicted {largest:.0f} from the largest rate, {mean:.0f} from the mean formula"
-        )
-        assert abs(measured / height - 1) < 2e-3 and abs(height - 0.0070) < 3e-4
-    assert 3000 < errors[10][2] < 3900
-    logarithm = 0.5 * np.log(7000 / 0.01**2)
-    D = [logarithm * (end / largest - 1) for _, _, end, largest, _ in errors.values()]
-    print("D =", np.round(D, 2))
-    assert np.ptp(D) < 0.2 and -1.6 < np.mean(D) < -1.2
-    for L, (product, ideal) in rates.items():
-        print(
-            f"L = {L:2d}: mean rate x averaged formula = {product:.4f}; orthonormal teachers {ideal:.1f} ({IDEAL[L]})"
-        )
-        assert abs(product - 1) < 5e-3 and abs(ideal - IDEAL[L]) < 0.6
+# %%
+# The checks
+# ----------
+# Errors of 0.9 of the height come earlier than predicted at D = 0, by one D = -1.4 for every L.
+print("largest relative gap to the heights at alpha = 400:", ", ".join(f"{g:.1e}" for g in gaps))
+assert max(gaps) < 0.02  # differences of students are growing already
+for L, (height, measured, end, largest, mean) in errors.items():
+    print(
+        f"L = {L:2d}: eps_g on the plateau {measured:.6f}, theory {height:.6f}; left at alpha = {end:.0f}, "
+        f"predicted {largest:.0f} from the largest rate, {mean:.0f} from the mean formula"
+    )
+    assert abs(measured / height - 1) < 2e-3 and abs(height - 0.0070) < 3e-4
+assert 3000 < errors[10][2] < 3900
+logarithm = 0.5 * np.log(7000 / 0.01**2)
+D = [logarithm * (end / largest - 1) for _, _, end, largest, _ in errors.values()]
+print("D =", np.round(D, 2))
+assert np.ptp(D) < 0.2 and -1.6 < np.mean(D) < -1.2
+for L, (product, ideal) in rates.items():
+    print(f"L = {L:2d}: mean rate x averaged formula = {product:.4f}; orthonormal teachers {ideal:.1f} ({IDEAL[L]})")
+    assert abs(product - 1) < 5e-3 and abs(ideal - IDEAL[L]) < 0.6

@@ -1,24 +1,16 @@
 r"""
-Length of the plateau, and the spread of escape rates
+Random teachers spread the escape rates over a decade
 =====================================================
 
-Differences between students grow from student_scale/sqrt(N) to order one, so that the plateau lasts about
+Differences between students grow from :math:`\sigma_J/\sqrt N` to order one, so that the plateau lasts about
 
 .. math:: \alpha_P = \frac1\gamma \Big(D + \tfrac12 \ln\frac{N}{\sigma_J^2}\Big),
 
-with D of order one where L is much smaller than N. Where L is of the order of N, the small eigenvalues make the descent
-to the plateau long (``descent_time``): D grows, and in most draws at M = 4, L = N = 512 no plateau forms.
-
-Top: the errors themselves, for several widths and for several numbers of eigenvalues; short bars stand where the
-largest rate puts the end of the plateau, at D = 0.
-Bottom left: orthonormal teachers leave after tau = 1/gamma ~ M^2/(eta L) (line). Random teachers with as many
-eigenvalues as inputs have M - 1 rates that spread over a decade; the largest decides, and 1/gamma grows only as M
-(circles; crosses: trajectories with the same teachers, their length divided by the logarithm).
-Middle: the end of the plateau of trajectories against L, against the largest rate and against the mean formula.
-Right: all rates in units of their mean; the spread is that of the overlaps of random teachers and closes as L/N.
-
-Worschech and Rosenow (2024), arXiv:2410.09005, Fig. 5 (beta = 0.25, eta = 0.01, sigma_J = 1e-6; M = 6, N = 500 and
-L = N = 512). ``--full`` adds trajectories of wider committees and more draws.
+with D of order one where L is much smaller than N. Orthonormal teachers are left after
+:math:`1/\gamma \sim M^2/(\eta L)`; random teachers with as many eigenvalues as inputs have M - 1 rates that spread
+over a decade, and the largest decides. Worschech and Rosenow (2024), arXiv:2410.09005, Fig. 5 (beta = 0.25, eta =
+0.01, sigma_J = 1e-6; M = 6, N = 500 and L = N = 512). ``--full`` adds trajectories of wider committees and more
+draws.
 """
 
 import sys
@@ -29,6 +21,11 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import plateau
 
+# %%
+# A draw, and the end of its plateau
+# ----------------------------------
+# Where L is of the order of N, the small eigenvalues make the descent to the plateau long (``descent_time``): D grows,
+# and in most draws at M = 4, L = N = 512 no plateau forms.
 FULL = "--full" in sys.argv
 ETA, BETA, SCALE = 0.01, 0.25, 1e-6
 # ranges over random teachers
@@ -72,6 +69,10 @@ def finish(ax, title):
     ax.legend(frameon=False, fontsize="small", loc="lower left")
 
 
+# %%
+# Escape times against the width
+# ------------------------------
+# L = N = 512. For random teachers :math:`1/\gamma` grows only as M.
 def draw_width(ax, curves):
     """Escape times against M at L = N = 512, and trajectories; exponents of the orthonormal and the random ones."""
     L, widths = 512, np.array([4, 6, 8, 12, 16, 24, 32, 40])
@@ -100,6 +101,10 @@ def draw_width(ax, curves):
     return [np.polyfit(np.log(widths[i:]), np.log(tau[i:]), 1)[0] for i, tau in ((3, ideal), (0, typical))]
 
 
+# %%
+# The end of the plateau against L
+# --------------------------------
+# M = 6, N = 500: measured, from the largest rate, from the mean formula.
 def draw_length(ax, curves):
     """End of the plateau against L, M = 6, N = 500: measured, from the largest rate, from the mean formula."""
     rows = []
@@ -122,6 +127,10 @@ def draw_length(ax, curves):
     return L, end, rate * end, logarithm
 
 
+# %%
+# The spread of all rates
+# -----------------------
+# It is the spread of the overlaps of random teachers, and closes as L/N.
 def draw_spread(ax):
     """All rates times the mean escape time against L at N = 500, and at N = 500000; width of both."""
     spread = {}
@@ -140,31 +149,37 @@ def draw_spread(ax):
     return spread
 
 
-def main():
-    fig = plt.figure(figsize=(13.5, 8.2), layout="constrained")
-    upper, lower = fig.add_gridspec(2, 1)
-    by_width, by_length = (fig.add_subplot(cell) for cell in upper.subgridspec(1, 2))
-    axes = [fig.add_subplot(cell) for cell in lower.subgridspec(1, 3)]
-    results = draw_width(axes[0], by_width), draw_length(axes[1], by_length), draw_spread(axes[2])
-    fig.savefig("plateau_length.png", dpi=150)
-    return results
+# %%
+# Errors, widths, lengths, spread
+# -------------------------------
+# Top: the errors; short bars stand where the largest rate puts the end of the plateau, at D = 0. Bottom left: escape
+# times against M (crosses: length of trajectories divided by the logarithm). Middle: the end of the plateau against L.
+# Right: all rates in units of their mean.
+fig = plt.figure(figsize=(13.5, 8.2), layout="constrained")
+upper, lower = fig.add_gridspec(2, 1)
+by_width, by_length = (fig.add_subplot(cell) for cell in upper.subgridspec(1, 2))
+axes = [fig.add_subplot(cell) for cell in lower.subgridspec(1, 3)]
+power, random = draw_width(axes[0], by_width)
+L, end, times, logarithm = draw_length(axes[1], by_length)
+spread = draw_spread(axes[2])
+fig.savefig("plateau_length.png", dpi=150)
 
-
-if __name__ == "__main__":
-    (power, random), (L, end, times, logarithm), spread = main()
-    print(f"escape time of orthonormal teachers ~ M^{power:.3f} for M = 12..40 (theory: 2)")
-    print(f"largest rate of random teachers at L = N: 1/gamma ~ M^{random:.2f}: one direction in T^(2) dominates")
-    assert abs(power - 2) < 0.05 and 0.6 < random < 1.5
-    for row in zip(L, end, times, strict=True):
-        print("L = {:3.0f}: plateau left at alpha = {:6.0f} = {:4.1f} / gamma_max".format(*row))
-    print(f"(1/2) ln(N / sigma_J^2) = {logarithm:.1f}: D between {times.min() - logarithm:.1f} and "
-          f"{times.max() - logarithm:.1f}")  # fmt: skip
-    assert np.all((times > 14.5) & (times < 23.5)) and np.all((times[L <= 100] > 15) & (times[L <= 100] < 19))
-    for n, alpha in zip(L, end, strict=True):
-        low, high = QUOTED[int(n)]
-        assert 0.8 * low < alpha < 1.25 * high
-    for (N, n), width in spread.items():
-        print(f"N = {N:6d}, L = {n:3d}: standard deviation of the rates / mean formula {width:.3f}")
-    assert spread[500, 100] > 10 * spread[500_000, 100]
-    widths = [spread[500, n] for n in (5, 20, 100, 500)]
-    assert widths == sorted(widths)
+# %%
+# The checks
+# ----------
+print(f"escape time of orthonormal teachers ~ M^{power:.3f} for M = 12..40 (theory: 2)")
+print(f"largest rate of random teachers at L = N: 1/gamma ~ M^{random:.2f}: one direction in T^(2) dominates")
+assert abs(power - 2) < 0.05 and 0.6 < random < 1.5
+for row in zip(L, end, times, strict=True):
+    print("L = {:3.0f}: plateau left at alpha = {:6.0f} = {:4.1f} / gamma_max".format(*row))
+print(f"(1/2) ln(N / sigma_J^2) = {logarithm:.1f}: D between {times.min() - logarithm:.1f} and "
+      f"{times.max() - logarithm:.1f}")  # fmt: skip
+assert np.all((times > 14.5) & (times < 23.5)) and np.all((times[L <= 100] > 15) & (times[L <= 100] < 19))
+for n, alpha in zip(L, end, strict=True):
+    low, high = QUOTED[int(n)]
+    assert 0.8 * low < alpha < 1.25 * high
+for (N, n), width in spread.items():
+    print(f"N = {N:6d}, L = {n:3d}: standard deviation of the rates / mean formula {width:.3f}")
+assert spread[500, 100] > 10 * spread[500_000, 100]
+widths = [spread[500, n] for n in (5, 20, 100, 500)]
+assert widths == sorted(widths)

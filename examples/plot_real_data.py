@@ -1,21 +1,12 @@
-r"""
-Handwritten digits: the theory sees a covariance
+"""
+The theory of digits needs their covariance only
 ================================================
 
-The order parameters know the inputs through their covariance only. Here it is the covariance of real images: the
-8 x 8 handwritten digits that come with scikit-learn. Its eigenvalues fall roughly as a power law,
-:math:`s_l \sim l^{-(1+\beta)}` (as in Fig. 14 of Worschech and Rosenow (2024), arXiv:2410.09005, for features of
-CIFAR images), the eigenvectors are kept, and the ODE starts from explicit weights in pixel space. Beside it run SGD
-on Gaussian inputs of the same covariance, which the ODE describes up to finite-size fluctuations, and SGD on the
-images themselves, labelled by the same teacher, which it describes as far as the projections of images on random
-weights are Gaussian.
-
-Right: a linear student of which only the first principal components are trained, on the images (as in Fig. 3 of the
-paper, for CIFAR), and its exponentials at small learning rate with the eigenvalues of the digits (dashed). There the
-theory needs no Gaussian: to first order in eta the mean of SGD knows the covariance alone, of whatever data. With data
-of your own, replace ``images()``.
-
-Needs scikit-learn: ``pip install "overlaps[examples]"``.
+The order parameters know the inputs through their covariance only. Here it is the covariance of real images, the 8 x
+8 handwritten digits that come with scikit-learn. SGD on Gaussian inputs of the same covariance follows the equations
+up to finite-size fluctuations, and SGD on the images themselves as far as projections of images on random weights are
+Gaussian. Figs. 3 and 14 of Worschech and Rosenow (2024), arXiv:2410.09005, for CIFAR images. Needs scikit-learn:
+``pip install "overlaps[examples]"``.
 """
 
 import numpy as np
@@ -24,6 +15,10 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import features
 
+# %%
+# Images, and SGD on them
+# -----------------------
+# With data of your own, replace ``images()``. Pixels that never change are left out.
 RUNS = 24
 FIT = slice(2, 30)  # eigenvalues 3 to 30: before the pixels that are nearly always blank cut the law off
 
@@ -58,6 +53,11 @@ def sgd_on_images(model, X, W, W_star, steps, rng):
     return np.array(errors).T
 
 
+# %%
+# A linear student of the first principal components
+# --------------------------------------------------
+# There the theory needs no Gaussian: to first order in eta the mean of SGD knows the covariance alone, of whatever
+# data.
 def linear_on_images(X, basis, N_l, steps, rng, runs=8, eta=0.05):
     """Mean errors, over all images, of linear students of which the first N_l principal components are trained."""
     Z, N = X @ basis, X.shape[1]
@@ -70,30 +70,6 @@ def linear_on_images(X, basis, N_l, steps, rng, runs=8, eta=0.05):
         x = Z[rng.integers(len(Z), size=runs)]
         d[:, :N_l] -= eta / N * np.sum(d * x, axis=1, keepdims=True) * x[:, :N_l]
     return np.array(errors)
-
-
-def main():
-    rng = np.random.default_rng(8)
-    X, pixels = images()
-    N = X.shape[1]
-    spectrum = ov.Spectrum.from_covariance(data=X)
-    s = np.repeat(spectrum.s, spectrum.block_sizes(N))
-    rank = np.arange(1, N + 1)
-    slope, level = np.polyfit(np.log(rank[FIT]), np.log(s[FIT]), 1)
-
-    model = ov.committee_machine(2, 2, eta=0.1, normalised=True, spectrum=spectrum)
-    W, W_star = 0.1 * rng.standard_normal((2, N)), rng.standard_normal((2, N))
-    start = ov.State.from_weights(model, W=W, W_star=W_star)
-    alpha = np.concatenate([[0], np.logspace(0, 3, 25)])
-    theory = ov.solve(model, start, np.concatenate([[0], np.logspace(-1, 3, 200)]))
-    gauss = ov.simulate(model, N=N, alpha=alpha, rng=rng, start=start, runs=RUNS)
-    real = sgd_on_images(model, X, W, W_star, np.rint(gauss.alpha * N).astype(int), rng)
-    exact = ov.solve(model, start, gauss.alpha).eps_g
-    fig, (left, right, trained) = plt.subplots(1, 3, figsize=(15, 4.3), layout="constrained")
-    draw(left, right, spectrum, s, slope, level, pixels, theory, gauss, real)
-    ratios = draw_features(trained, X, spectrum, rng)
-    fig.savefig("real_data.png", dpi=150)
-    return -slope - 1, exact, gauss, real, ratios
 
 
 def draw_features(ax, X, spectrum, rng):
@@ -113,6 +89,12 @@ def draw_features(ax, X, spectrum, rng):
     return found
 
 
+# %%
+# Spectrum, learning, components
+# ------------------------------
+# Left: eigenvalues fall roughly as a power law, :math:`s_l \sim l^{-(1+\beta)}`; the first eigenvectors are shown.
+# Middle: the equations start from explicit weights in pixel space; SGD on Gaussian inputs and on the images. Right:
+# linear students on the images, and exponentials with the eigenvalues of the digits (dashed).
 def draw(left, right, spectrum, s, slope, level, pixels, theory, gauss, real):
     rank = np.arange(1, len(s) + 1)
     left.loglog(rank, s, "o", color="C0", markersize=4, label="covariance of the images")
@@ -140,19 +122,42 @@ def draw(left, right, spectrum, s, slope, level, pixels, theory, gauss, real):
     right.legend(frameon=False)
 
 
-if __name__ == "__main__":
-    beta, exact, gauss, real, ratios = main()
-    print(f"spectrum of the digits: s_l ~ l^-(1 + beta) with beta = {beta:.2f} for l = {FIT.start + 1}..{FIT.stop}")
-    print("   alpha   ODE        Gaussian SGD / ODE   images / ODE")
-    ratio, error = gauss.mean("eps_g") / exact, gauss.standard_error("eps_g") / exact
-    on_images = real.mean(axis=0) / exact
-    for i in range(0, len(exact), 4):
-        print(f"{gauss.alpha[i]:8.1f}   {exact[i]:.3e}    {ratio[i]:.3f} +- {error[i]:.3f}      {on_images[i]:.3f}")
-    # Gaussian inputs: the ODE, up to sampling (5 standard errors) and corrections of order 1/N = 1.6 %
-    assert np.all(np.abs(ratio - 1) < 5 * error + 0.02)
-    # images: the same plateau, escape and decay within 30 %, and yet not Gaussian: pixels are few and skewed
-    assert np.all(np.abs(on_images - 1) < 0.3) and np.max(np.abs(on_images - 1)) > 0.1
-    # the images are not Gaussian, and to first order in eta that does not matter: eta max(s)/N = 0.01
-    for N_l, ratio in ratios.items():
-        print(f"linear, {N_l} components trained: SGD on images / exponentials {ratio.min():.3f} to {ratio.max():.3f}")
-        assert np.all(np.abs(ratio - 1) < 0.12) and abs(ratio[-1] - 1) < 0.05
+rng = np.random.default_rng(8)
+X, pixels = images()
+N = X.shape[1]
+spectrum = ov.Spectrum.from_covariance(data=X)
+s = np.repeat(spectrum.s, spectrum.block_sizes(N))
+rank = np.arange(1, N + 1)
+slope, level = np.polyfit(np.log(rank[FIT]), np.log(s[FIT]), 1)
+
+model = ov.committee_machine(2, 2, eta=0.1, normalised=True, spectrum=spectrum)
+W, W_star = 0.1 * rng.standard_normal((2, N)), rng.standard_normal((2, N))
+start = ov.State.from_weights(model, W=W, W_star=W_star)
+alpha = np.concatenate([[0], np.logspace(0, 3, 25)])
+theory = ov.solve(model, start, np.concatenate([[0], np.logspace(-1, 3, 200)]))
+gauss = ov.simulate(model, N=N, alpha=alpha, rng=rng, start=start, runs=RUNS)
+real = sgd_on_images(model, X, W, W_star, np.rint(gauss.alpha * N).astype(int), rng)
+exact = ov.solve(model, start, gauss.alpha).eps_g
+fig, (left, right, trained) = plt.subplots(1, 3, figsize=(15, 4.3), layout="constrained")
+draw(left, right, spectrum, s, slope, level, pixels, theory, gauss, real)
+ratios = draw_features(trained, X, spectrum, rng)
+fig.savefig("real_data.png", dpi=150)
+
+# %%
+# The checks
+# ----------
+# Gaussian inputs follow the equations up to sampling and corrections of order 1/N = 1.6 %. Images show the same
+# plateau, escape and decay within 30 %, and yet are not Gaussian: pixels are few and skewed.
+beta = -slope - 1
+print(f"spectrum of the digits: s_l ~ l^-(1 + beta) with beta = {beta:.2f} for l = {FIT.start + 1}..{FIT.stop}")
+print("   alpha   ODE        Gaussian SGD / ODE   images / ODE")
+ratio, error = gauss.mean("eps_g") / exact, gauss.standard_error("eps_g") / exact
+on_images = real.mean(axis=0) / exact
+for i in range(0, len(exact), 4):
+    print(f"{gauss.alpha[i]:8.1f}   {exact[i]:.3e}    {ratio[i]:.3f} +- {error[i]:.3f}      {on_images[i]:.3f}")
+assert np.all(np.abs(ratio - 1) < 5 * error + 0.02)
+assert np.all(np.abs(on_images - 1) < 0.3) and np.max(np.abs(on_images - 1)) > 0.1
+# to first order in eta it does not matter that they are not Gaussian: eta max(s)/N = 0.01
+for N_l, ratio in ratios.items():
+    print(f"linear, {N_l} components trained: SGD on images / exponentials {ratio.min():.3f} to {ratio.max():.3f}")
+    assert np.all(np.abs(ratio - 1) < 0.12) and abs(ratio[-1] - 1) < 0.05

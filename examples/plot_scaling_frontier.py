@@ -1,13 +1,11 @@
 r"""
-Compute-optimal training
-========================
+Compute is best spent at a fixed ratio of learned and frozen modes
+==================================================================
 
-A linear student trains N_l features of power-law data for a time alpha, at a cost c = N_l alpha. Left: one curve for
-each N_l; the best use of compute is their envelope. The dashed line is its closed form. Training should stop at a
-fixed ratio of learned and frozen modes, at the end of the power-law window, where neither term is a power law any
-more: balancing two power laws (dotted, right) has the right exponent and the wrong constant. Right: the best N_l,
-~ c^(1/(2 + beta)); for an easy teacher (delta = 1.5) the noise of the steps has to be outlived, and fewer features are
-best.
+A linear student trains :math:`N_l` features of power-law data for a time :math:`\alpha`, at a cost
+:math:`c = N_l\,\alpha`. Training should stop at a fixed ratio of learned and frozen modes, at the end of the
+power-law window, where neither term is a power law any more: balancing two power laws has the right exponent and the
+wrong constant.
 """
 
 import numpy as np
@@ -16,6 +14,10 @@ from scipy.special import gamma as gamma_function
 
 from overlaps.theory.scaling import Law
 
+# %%
+# The envelope of all curves
+# --------------------------
+# One curve for each :math:`N_l`; the best use of compute is their envelope, which has a closed form.
 LAW = Law(1.0, 0.3, L=3000, eta=0.5)
 EASY = Law(1.0, 1.5, L=3000, eta=0.5)
 C = np.geomspace(1e3, 1e8, 11)
@@ -44,6 +46,11 @@ def envelope(ax):
     return closed, exact
 
 
+# %%
+# The best number of features
+# ---------------------------
+# It grows as :math:`c^{1/(2 + \beta)}`. For an easy teacher (delta = 1.5) the noise of the steps has to be outlived,
+# and fewer features are best.
 def balanced(law):
     """The N_l at which two pure power laws, of bias and of floor, have the least sum."""
     g, gamma, n = law.exponents.time, law.exponents.features, np.geomspace(1, 3000, 4000)
@@ -62,30 +69,33 @@ def widths(ax, closed, exact):
     return easy
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
-    closed, exact = envelope(left)
-    easy = widths(right, closed, exact)
-    for ax in (left, right):
-        ax.grid(alpha=0.25)
-    fig.savefig("scaling_frontier.png", dpi=150)
-    return closed, exact, easy
+# %%
+# The frontier
+# ------------
+# Left: the curves, the frontier (dots), and its closed form (dashed). Right: the best :math:`N_l`, and two power laws
+# balanced (dotted).
+fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
+closed, exact = envelope(left)
+easy = widths(right, closed, exact)
+for ax in (left, right):
+    ax.grid(alpha=0.25)
+fig.savefig("scaling_frontier.png", dpi=150)
 
-
-if __name__ == "__main__":
-    closed, exact, easy = main()
-    for i in (0, 4, 8, 10):
-        print(
-            f"C = {C[i]:.0e}: N_l {exact.N_l[i]:.0f}, closed {closed.N_l[i]:.1f}; "
-            f"eps {exact.eps[i]:.4e}, closed / exact {closed.eps[i] / exact.eps[i]:.5f}"
-        )
-    assert np.all(np.abs(closed.eps / exact.eps - 1) < 0.01)
-    slope = np.polyfit(np.log(C[4:]), np.log(exact.eps[4:]), 1)[0]
-    width = np.polyfit(np.log(C[4:]), np.log(exact.N_l[4:]), 1)[0]
-    print(f"error ~ c^{slope:.3f} (theory {-LAW.exponents.compute:.3f}), N_l ~ c^{width:.3f} (1/3)")
-    assert abs(slope + LAW.exponents.compute) < 0.01 and abs(width - 1 / 3) < 0.01
-    print(f"two power laws ask for {balanced(LAW)[4] / exact.N_l[4]:.2f} times the best N_l at C = 1e5")
-    assert balanced(LAW)[4] / exact.N_l[4] > 1.2
-    rate = np.polyfit(np.log(C[4:]), np.log(easy.eps[4:]), 1)[0]
-    print(f"delta = 1.5: error ~ c^{rate:.2f} on its way to -4/3")
-    assert -4 / 3 < rate < -1.2 and np.all(easy.N_l < exact.N_l)
+# %%
+# The checks
+# ----------
+for i in (0, 4, 8, 10):
+    print(
+        f"C = {C[i]:.0e}: N_l {exact.N_l[i]:.0f}, closed {closed.N_l[i]:.1f}; "
+        f"eps {exact.eps[i]:.4e}, closed / exact {closed.eps[i] / exact.eps[i]:.5f}"
+    )
+assert np.all(np.abs(closed.eps / exact.eps - 1) < 0.01)
+slope = np.polyfit(np.log(C[4:]), np.log(exact.eps[4:]), 1)[0]
+width = np.polyfit(np.log(C[4:]), np.log(exact.N_l[4:]), 1)[0]
+print(f"error ~ c^{slope:.3f} (theory {-LAW.exponents.compute:.3f}), N_l ~ c^{width:.3f} (1/3)")
+assert abs(slope + LAW.exponents.compute) < 0.01 and abs(width - 1 / 3) < 0.01
+print(f"two power laws ask for {balanced(LAW)[4] / exact.N_l[4]:.2f} times the best N_l at C = 1e5")
+assert balanced(LAW)[4] / exact.N_l[4] > 1.2
+rate = np.polyfit(np.log(C[4:]), np.log(easy.eps[4:]), 1)[0]
+print(f"delta = 1.5: error ~ c^{rate:.2f} on its way to -4/3")
+assert -4 / 3 < rate < -1.2 and np.all(easy.N_l < exact.N_l)

@@ -1,13 +1,11 @@
 r"""
-Schedules against label noise
-=============================
+Annealing beats every decay against label noise
+===============================================
 
-A linear student on power-law data (beta = 1, teacher delta = 1/2) whose labels are noisy. A constant learning rate ends
-on a floor. A decay (1 + alpha/tau)^-w falls for ever, with exponent min(w, g(1 - w)): w = g/(1 + g) is the best one for
-any time. A rate that is annealed, (1 - alpha/T)^3, to zero at a horizon T known in advance does better still (every
-circle is the end of a run of its own), and the best starting rate for each horizon (diamonds) reaches
-gamma/(1 + gamma), gamma = beta + 2 delta. Right: the exponent of decays against w, and of annealing at a fixed rate
-against its power.
+A linear student on power-law data (beta = 1, teacher delta = 1/2) whose labels are noisy. A constant learning rate
+ends on a floor. A decay :math:`(1 + \alpha/\tau)^{-w}` falls for ever, and :math:`w = g/(1+g)` is the best one for
+any time. A rate that is annealed, :math:`(1 - \alpha/T)^3`, to zero at a horizon T known in advance does better
+still.
 """
 
 import dataclasses
@@ -18,6 +16,11 @@ from scipy.optimize import minimize_scalar
 
 from overlaps.theory.scaling import Law
 
+# %%
+# Constant, decaying, annealed
+# ----------------------------
+# Every annealed error is the end of a run of its own; the best starting rate for each horizon reaches the exponent
+# :math:`\gamma/(1 + \gamma)`, :math:`\gamma = \beta + 2\delta`.
 LAW = Law(1.0, 0.5, L=3000, eta=0.5, noise=0.5)
 UNIT = 1 / (2 * LAW.eta * LAW.spectrum.s[0])  # alpha for zeta = 1
 TAU = 1 / LAW.spectrum.s[0]
@@ -57,6 +60,10 @@ def curves(ax):
     return slopes
 
 
+# %%
+# Exponents
+# ---------
+# Decays have :math:`\min(w, g(1 - w))`, annealing at a fixed rate :math:`\min(g, b, w/(1+w))`.
 def exponents(ax, slopes):
     """Measured and predicted exponents; those of the other panel are drawn again."""
     g, b = LAW.exponents.time, LAW.exponents.kernel - 1
@@ -87,23 +94,26 @@ def exponents(ax, slopes):
     return found
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
-    slopes = curves(left)
-    found = exponents(right, slopes)
-    for ax in (left, right):
-        ax.grid(alpha=0.25)
-    fig.savefig("scaling_schedules.png", dpi=150)
-    return slopes, found
+# %%
+# Schedules and their exponents
+# -----------------------------
+# Left: errors; circles and diamonds are ends of annealed runs, from a fixed and from the best rate. Right: exponents
+# between :math:`\zeta = 10^5` and :math:`10^6` against the power of the schedule.
+fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
+slopes = curves(left)
+found = exponents(right, slopes)
+for ax in (left, right):
+    ax.grid(alpha=0.25)
+fig.savefig("scaling_schedules.png", dpi=150)
 
-
-if __name__ == "__main__":
-    slopes, found = main()
-    print(", ".join(f"{name}: {value:.3f}" for name, value in slopes.items()))
-    assert abs(slopes["constant rate"]) < 0.02  # its floor
-    assert abs(slopes["decay, $w$ = 0.5"] + 0.504) < 0.005  # theory 1/2
-    assert abs(slopes["decay, $w$ = 0.25"] + 0.25) < 0.02 and abs(slopes["decay, $w$ = 0.75"] + 0.25) < 0.02
-    assert abs(slopes["annealed"] + 0.5) < 0.02 and abs(slopes["tuned"] + LAW.exponents.annealed) < 0.03
-    for (colour, w), (measured, theory) in found.items():
-        print(f"{'decay' if colour == 'C0' else 'annealing'}, w = {w:g}: {measured:.3f}, theory {theory:.3f}")
-        assert abs(measured - theory) < (0.02 if w in (0.25, 0.5, 0.75, 3.0) else 0.06)  # others cross over late
+# %%
+# The checks
+# ----------
+print(", ".join(f"{name}: {value:.3f}" for name, value in slopes.items()))
+assert abs(slopes["constant rate"]) < 0.02  # its floor
+assert abs(slopes["decay, $w$ = 0.5"] + 0.504) < 0.005  # theory 1/2
+assert abs(slopes["decay, $w$ = 0.25"] + 0.25) < 0.02 and abs(slopes["decay, $w$ = 0.75"] + 0.25) < 0.02
+assert abs(slopes["annealed"] + 0.5) < 0.02 and abs(slopes["tuned"] + LAW.exponents.annealed) < 0.03
+for (colour, w), (measured, theory) in found.items():
+    print(f"{'decay' if colour == 'C0' else 'annealing'}, w = {w:g}: {measured:.3f}, theory {theory:.3f}")
+    assert abs(measured - theory) < (0.02 if w in (0.25, 0.5, 0.75, 3.0) else 0.06)  # others cross over late

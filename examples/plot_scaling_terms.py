@@ -1,12 +1,11 @@
 r"""
-Two exponents, four terms
-=========================
+Four terms make one learning curve
+==================================
 
-A linear student whose inputs have eigenvalues l^-(1 + beta) and whose teacher has coefficients l^-delta along the
-eigenvectors. Left: exact learning curves for four sources delta. Bias falls with g = (beta + 2 delta)/(1 + beta), until
-the noise of the steps, which falls with (1 + 2 beta)/(1 + beta) whatever the source, is what is left: easier teachers
-(delta = 1, 1.5) end at the same exponent 3/2. Right: one curve with 300 trained features and label noise, taken apart
-into its four terms. Black dashes are closed forms, coloured lines exact sums.
+A linear student whose inputs have eigenvalues :math:`l^{-(1+\beta)}` and whose teacher has coefficients
+:math:`l^{-\delta}` along the eigenvectors. Bias falls with :math:`g = (\beta + 2\delta)/(1 + \beta)`, until the noise
+of the steps, which falls with :math:`(1 + 2\beta)/(1 + \beta)` whatever the source, is what is left: easier teachers
+end at the same exponent 3/2.
 """
 
 import numpy as np
@@ -14,6 +13,10 @@ from matplotlib import pyplot as plt
 
 from overlaps.theory.scaling import Law, fit
 
+# %%
+# Four sources
+# ------------
+# Exact learning curves for teachers from hard (delta = 0) to easy (1.5).
 BETA, L, ETA = 1.0, 4000, 0.5
 SOURCES = {0.0: "C0", 0.3: "C2", 1.0: "C1", 1.5: "C3"}
 NAMES = {"bias": "bias", "floor": "frozen features", "sgd": "noise of the steps", "noise": "label noise"}
@@ -41,6 +44,10 @@ def curves(ax):
     return slopes, ratios
 
 
+# %%
+# One curve taken apart
+# ---------------------
+# 300 trained features and label noise: bias, frozen features, noise of the steps, label noise.
 def anatomy(ax):
     law, N_l = Law(BETA, 0.3, L=L, eta=ETA, noise=0.003), 300
     zeta = np.geomspace(3, 1e7, 80)
@@ -61,21 +68,25 @@ def anatomy(ax):
     return np.max(np.abs(sum(terms) / exact - 1)[zeta > 100]), fit(alpha[above], exact[above] - last)
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
-    found = *curves(left), *anatomy(right)
-    for ax in (left, right):
-        ax.grid(alpha=0.25)
-    fig.savefig("scaling_terms.png", dpi=150)
-    return found
+# %%
+# Exponents saturate, and terms take over
+# ---------------------------------------
+# Left: exact curves (coloured) and closed forms (dashed). Right: one curve and its four terms; the band is the
+# power-law window.
+fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
+slopes, ratios = curves(left)
+worst, fitted = anatomy(right)
+for ax in (left, right):
+    ax.grid(alpha=0.25)
+fig.savefig("scaling_terms.png", dpi=150)
 
-
-if __name__ == "__main__":
-    slopes, ratios, worst, fitted = main()
-    for source, found in slopes.items():
-        print(f"delta = {source:g}: slope {found:.3f} at zeta = 1e3 to 1e4; closed form / exact {ratios[source]:.4f}")
-        assert abs(ratios[source] - 1) < 0.005
-    assert abs(slopes[1.0] + 1.500) < 0.005 and abs(slopes[1.5] + 1.541) < 0.005  # both tend to -3/2
-    print(f"four terms against the exact error with 300 features, zeta > 100: within {100 * worst:.2f} %")
-    assert worst < 0.01
-    print(f"exponent fitted above the floor: {fitted.exponent:.3f}({1000 * fitted.error:.0f}), clean: {fitted.clean}")
+# %%
+# The checks
+# ----------
+for source, found in slopes.items():
+    print(f"delta = {source:g}: slope {found:.3f} at zeta = 1e3 to 1e4; closed form / exact {ratios[source]:.4f}")
+    assert abs(ratios[source] - 1) < 0.005
+assert abs(slopes[1.0] + 1.500) < 0.005 and abs(slopes[1.5] + 1.541) < 0.005  # both tend to -3/2
+print(f"four terms against the exact error with 300 features, zeta > 100: within {100 * worst:.2f} %")
+assert worst < 0.01
+print(f"exponent fitted above the floor: {fitted.exponent:.3f}({1000 * fitted.error:.0f}), clean: {fitted.clean}")

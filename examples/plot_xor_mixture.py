@@ -1,15 +1,11 @@
-r"""
-XOR of four clusters
-====================
+"""
+Features solve XOR, lazy weights do not
+=======================================
 
-Four clusters on a cross: those on one axis have label 1, those on the other -1. A linear unit is right half of the
-time, and the best half-space (with a bias, which the networks here do not have) is wrong in a third of all inputs: the
-dotted line. Four relu units learn the task (lines: the cluster equations, where each class mean is one more static row
-beside the students; dots: four runs of SGD at N = 1000), while the same network in the lazy regime, with first-layer
-weights six times as long and a frozen second layer, is slow: the directions of its units hardly turn. No network beats
-the Bayes error, the dashed line.
-
-The setting is that of Refinetti, Goldt, Krzakala and Zdeborova (2021), arXiv:2102.11742.
+Four clusters on a cross: those on one axis have label 1, those on the other -1. Four relu units learn the task, while
+the same network with first-layer weights six times as long and a frozen second layer hardly turns its units. A linear
+unit is right half of the time. The setting is that of Refinetti, Goldt, Krzakala and Zdeborova (2021),
+arXiv:2102.11742.
 """
 
 import dataclasses
@@ -20,6 +16,11 @@ from scipy.stats import norm
 
 import overlaps as ov
 
+# %%
+# Three students of the four clusters
+# -----------------------------------
+# Each class mean is one more static row beside the students in the equations of clusters. The lazy network starts from
+# the overlaps of the other one, scaled.
 LENGTH, LARGE = 2.5, 6.0  # of the class means; of lazy weights, relative to the others
 PAIR = np.array([[1.0, -1.0], [-1.0, 1.0]])
 BAYES = 2 * norm.cdf(LENGTH / np.sqrt(2)) * norm.cdf(-LENGTH / np.sqrt(2))
@@ -46,6 +47,10 @@ def starts():
     }
 
 
+# %%
+# The best half-space
+# -------------------
+# With a bias, which the networks here do not have, a half-space is wrong for a third of the inputs.
 def best_half_space():
     """Least error of the classifiers sign(n x - b), over directions n in the plane of the means and b."""
     angle, b = np.meshgrid(np.linspace(0, np.pi / 2, 181), np.linspace(0, 4, 401), indexing="ij")
@@ -54,43 +59,48 @@ def best_half_space():
     return 1 - np.max(right) / 4
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    found = {name: ov.solve(*setting, ALPHA) for name, setting in starts().items()}
-    for i, (name, traj) in enumerate(found.items()):
-        left.plot(ALPHA, traj.eps_g, color=f"C{i}", label=name)
-        right.plot(ALPHA, traj.classification_error(), color=f"C{i}", label=name)
-    model, start = starts()["relu, K = 4"]
-    runs = ov.simulate(model, N=1000, alpha=[0, 1, 2, 5, 10, 20], rng=1, runs=4, start=start)
-    left.plot(runs.alpha, runs.mean("eps_g"), "o", color="C0", ms=4)
-    right.plot(runs.alpha, runs.classification_error().mean(axis=0), "o", color="C0", ms=4)
-    right.axhline(best_half_space(), color="0.4", ls=":", lw=1, label="best half-space")
-    right.axhline(BAYES, color="0.4", ls="--", lw=1, label="Bayes")
-    left.set(xlabel=r"learning time $\alpha$", ylabel=r"$\epsilon_g$", yscale="log")
-    right.set(xlabel=r"learning time $\alpha$", ylabel="classification error", ylim=(0, 0.55))
-    for ax in (left, right):
-        ax.grid(alpha=0.25)
-    right.legend(frameon=False, ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.77))
-    fig.savefig("xor_mixture.png", dpi=150)
-    return found, runs
+# %%
+# Learned features fall below every half-space
+# --------------------------------------------
+# Left: the errors; dots are means of four runs of SGD at N = 1000. Right: classification errors, the best half-space
+# (dotted) and the Bayes error (dashed), which no network beats.
+found = {name: ov.solve(*setting, ALPHA) for name, setting in starts().items()}
+model, start = starts()["relu, K = 4"]
+runs = ov.simulate(model, N=1000, alpha=[0, 1, 2, 5, 10, 20], rng=1, runs=4, start=start)
 
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+for i, (name, traj) in enumerate(found.items()):
+    left.plot(ALPHA, traj.eps_g, color=f"C{i}", label=name)
+    right.plot(ALPHA, traj.classification_error(), color=f"C{i}", label=name)
+left.plot(runs.alpha, runs.mean("eps_g"), "o", color="C0", ms=4)
+right.plot(runs.alpha, runs.classification_error().mean(axis=0), "o", color="C0", ms=4)
+right.axhline(best_half_space(), color="0.4", ls=":", lw=1, label="best half-space")
+right.axhline(BAYES, color="0.4", ls="--", lw=1, label="Bayes")
+left.set(xlabel=r"learning time $\alpha$", ylabel=r"$\epsilon_g$", yscale="log")
+right.set(xlabel=r"learning time $\alpha$", ylabel="classification error", ylim=(0, 0.55))
+for ax in (left, right):
+    ax.grid(alpha=0.25)
+right.legend(frameon=False, ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.77))
+fig.savefig("xor_mixture.png", dpi=150)
 
-if __name__ == "__main__":
-    found, runs = main()
-    rich = found["relu, K = 4"]
-    wrong = {name: traj.classification_error() for name, traj in found.items()}
-    for name, errors in wrong.items():
-        print(f"{name}: eps_g {found[name].eps_g[-1]:.4f}, classification error {errors[-1]:.4f}; Bayes {BAYES:.4f}")
-        assert np.all(errors > BAYES - 3 * found[name].classification_error_se())
-    at = np.searchsorted(ALPHA, [0, 1, 5, 20])
-    golden = [0.4573183167, 0.4126065444, 0.2923885740, 0.1856982894]
-    assert np.allclose(rich.eps_g[at], golden, rtol=0, atol=1e-7)
-    assert np.allclose(wrong["relu, K = 4"][at], [0.353, 0.312, 0.191, 0.098], rtol=0, atol=1.5e-3)
-    assert abs(wrong["linear"][-1] - 0.5) < 0.01 and found["linear"].eps_g[-1] > 0.5 - 1e-6
-    half_space = best_half_space()
-    print(f"best half-space {half_space:.4f}")
-    assert BAYES < wrong["relu, K = 4"][-1] < 0.5 * half_space
-    assert wrong["lazy"][-1] > 1.5 * wrong["relu, K = 4"][-1]
-    gap = abs(runs.mean("eps_g")[-1] - rich.eps_g[-1])
-    print(f"SGD at N = 1000: {runs.mean('eps_g')[-1]:.4f} +- {runs.standard_error('eps_g')[-1]:.4f}")
-    assert gap < 4.5 * runs.standard_error("eps_g")[-1] + 3 / 1000
+# %%
+# The checks
+# ----------
+# Golden values of the errors, and their order: Bayes error, learned features, half-space, lazy weights.
+rich = found["relu, K = 4"]
+wrong = {name: traj.classification_error() for name, traj in found.items()}
+for name, errors in wrong.items():
+    print(f"{name}: eps_g {found[name].eps_g[-1]:.4f}, classification error {errors[-1]:.4f}; Bayes {BAYES:.4f}")
+    assert np.all(errors > BAYES - 3 * found[name].classification_error_se())
+at = np.searchsorted(ALPHA, [0, 1, 5, 20])
+golden = [0.4573183167, 0.4126065444, 0.2923885740, 0.1856982894]
+assert np.allclose(rich.eps_g[at], golden, rtol=0, atol=1e-7)
+assert np.allclose(wrong["relu, K = 4"][at], [0.353, 0.312, 0.191, 0.098], rtol=0, atol=1.5e-3)
+assert abs(wrong["linear"][-1] - 0.5) < 0.01 and found["linear"].eps_g[-1] > 0.5 - 1e-6
+half_space = best_half_space()
+print(f"best half-space {half_space:.4f}")
+assert BAYES < wrong["relu, K = 4"][-1] < 0.5 * half_space
+assert wrong["lazy"][-1] > 1.5 * wrong["relu, K = 4"][-1]
+gap = abs(runs.mean("eps_g")[-1] - rich.eps_g[-1])
+print(f"SGD at N = 1000: {runs.mean('eps_g')[-1]:.4f} +- {runs.standard_error('eps_g')[-1]:.4f}")
+assert gap < 4.5 * runs.standard_error("eps_g")[-1] + 3 / 1000
