@@ -7,7 +7,11 @@ from sphinx_gallery.scrapers import matplotlib_scraper
 
 FOLDER = Path(__file__).parent / "_build" / "thumbnails"
 START = ["soft_committee", "activations", "perceptrons", "power_law_spectrum", "fluctuations"]  # the first row
-PANELS = {"plot_fluctuations": 1, "plot_landscape": 1, "plot_overview": 1}  # script: which of the axes; elsewhere the first
+PANELS = {
+    "plot_fluctuations": 1,
+    "plot_landscape": 1,
+    "plot_overview": 1,
+}  # script: which of the axes; elsewhere the first
 LONG = 30  # letters of a label that would not fit
 WIDTH, HEIGHT, PIXELS = 2.4, 1.68, 400  # inches: ten points are as high as on the page when 200 pixels are shown
 
