@@ -30,8 +30,8 @@ for eta in (0.3, 0.6, 1.0, 1.5):
 # %%
 # Noise lifts the plateau
 # -----------------------
-# Left, against the number of steps: fast rates are out first. Right, against :math:`\eta\alpha`: without the noise of SGD
-# all curves would be the dashed one, which is gradient flow. The term :math:`C \sim \eta^2` of
+# Left, against the number of steps: fast rates are out first. Right, against :math:`\eta\alpha`: without the noise of
+# SGD all curves would be the dashed one, which is gradient flow. The term :math:`C \sim \eta^2` of
 #
 # .. math:: dQ/d\alpha = A Q + Q A^T + B R^T + R B^T + C
 #
