@@ -67,6 +67,25 @@ class Views(Record):
 
         return getattr(plotting, self._picture)(self, ax=ax, **style)
 
+    def animate(self, frames: int = 100, xscale: str | None = None) -> Any:
+        """Animate the matrices Q, R beside the error; see :func:`overlaps.results.plotting.animate`.
+
+        Parameters
+        ----------
+        frames : int
+            Number of pictures, at twenty a second.
+        xscale : {"linear", "log"}, optional
+            Scale of alpha, along which the frames are equidistant.
+
+        Returns
+        -------
+        matplotlib.animation.FuncAnimation
+            ``.save("plateau.gif")`` or ``.save("plateau.mp4")``; a notebook shows it with buttons.
+        """
+        from .plotting import animate
+
+        return animate(self, frames, xscale)
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Curves(Views):

@@ -7,9 +7,11 @@ takes its Axes from ``looks.panels`` or ``looks.single_axes``, so that it follow
 from .comparison import approach, compare, distance, fluctuations, plot_fluctuations
 from .curves import plot, plot_stages
 from .looks import style
+from .movie import animate
 from .single import eigenvalues, plot_batch, schedule
 
 __all__ = [
+    "animate",
     "approach",
     "compare",
     "distance",

@@ -4,7 +4,10 @@ import numpy as np
 
 from ..._base import check
 
-__all__ = ["ERROR", "TIME", "axis", "faint", "grey", "hues", "legend", "mark", "panels", "single_axes", "style"]
+__all__ = [
+    *("ERROR", "TIME", "axis", "faint", "figure_size", "grey", "hues", "legend", "mark", "panels", "single_axes"),
+    "style",
+]
 
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 NARROW = 5.0  # inches, below which the two panels of a picture stand one above the other
@@ -112,7 +115,7 @@ def single_axes(ax):
     from matplotlib import pyplot as plt
 
     if ax is None:
-        ax = plt.subplots(figsize=_size(5.5, 4.0), layout="constrained")[1]
+        ax = plt.subplots(figsize=figure_size(5.5, 4.0), layout="constrained")[1]
         ax.grid(alpha=0.25)
     return ax
 
@@ -122,7 +125,7 @@ def panels(ax):
     from matplotlib import pyplot as plt
 
     if ax is None:
-        width, height = _size(10.0, 4.0)
+        width, height = figure_size(10.0, 4.0)
         stacked = width < NARROW
         shape, height = ((2, 1), height + 2.0) if stacked else ((1, 2), height)
         _, ax = plt.subplots(*shape, figsize=(width, height), sharex=stacked, layout="constrained")
@@ -137,7 +140,7 @@ def panels(ax):
     return ax, axes
 
 
-def _size(width, height):
+def figure_size(width, height):
     """Inches of a new figure: those that the user's style sets, or ours."""
     from matplotlib import rcParams, rcParamsDefault
 
