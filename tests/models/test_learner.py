@@ -102,6 +102,23 @@ def test_feedback_alignment_flow_and_closure():
     assert c.eps_g == pytest.approx(0.180297451468792, abs=1e-10)
 
 
+def test_node_perturbation_has_the_drift_of_descent_and_more_noise():
+    """Its closed form is 2 C + tr(C); the force at the nodes of a quadrature, noise summed, gives the same."""
+    rule = R.node_perturbation([0.6, -0.9], [0.8], noise=0.3)
+    at = dict(Q=[[0.9, 0.2], [0.2, 0.7]], R=[[0.3], [-0.1]], T=[[1.1]])
+    model = ov.learner(rule, eta=0.7, eta_theta=0.4)
+    np.testing.assert_array_equal(model.v, [0.6, -0.9])
+    descent = ov.committee_machine(2, 1, v=[0.6, -0.9], v_star=[0.8], noise=0.3, eta=0.7, eta_v=0.4)
+    found, known = ov.closure(model, **at), ov.closure(descent, **at)
+    by_force = ov.closure(ov.learner(replace(rule, closed=None), eta=0.7, eta_theta=0.4), **at)
+    for c in (found, by_force):
+        for name in ("A", "B", "dv", "eps_g"):
+            np.testing.assert_allclose(getattr(c, name), getattr(known, name), rtol=0, atol=1e-8)
+        np.testing.assert_allclose(c.C, 2 * known.C + np.trace(known.C) * np.eye(2), rtol=0, atol=1e-8)
+    with pytest.raises(ValueError, match="v has 7 entries; expected at most 6"):
+        R.node_perturbation(np.ones(7), [1.0])
+
+
 @pytest.mark.slow
 def test_feedback_alignment_is_its_force():
     """The closed form against quadrature of the force that SGD uses, five fields by Sobol points: 1e-3."""
@@ -266,6 +283,7 @@ def test_schedules_stages_and_compression():
         lambda: R.offsets(1, [0.7]),
         lambda: R.adagrad_norm(R.logistic(), b0=0.5),
         lambda: R.feedback_alignment([0.7], [0.8], noise=0.2),
+        lambda: R.node_perturbation([0.7], [0.8], activation="relu", noise=0.2),
     ],
 )
 def test_files_and_pickles_know_rules_by_name(rule, tmp_path):

@@ -9,15 +9,15 @@ from .._base import check
 from ..gaussian.rules import graded, legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
-from . import library
 from .committees import dropout, logistic_committee, offsets, sign_committee
-from .feedback import feedback_alignment
+from .feedback import feedback_alignment, node_perturbation
 from .rates import adagrad_norm, line_search
 from .rule import MAKERS, Rule, again
 
 __all__ = [
     "adagrad_norm", "adatron", "dropout", "feedback_alignment", "hebb", "hinge", "least_squares", "line_search",
-    "logistic", "logistic_committee", "offsets", "optimal", "perceptron", "residual", "sign_committee",
+    "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal", "perceptron", "residual",
+    "sign_committee",
 ]  # fmt: skip
 
 END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)
@@ -360,8 +360,9 @@ def _residual_again(law, args, kwds, clip):
     return _residual(law, tuple(args), tuple(map(tuple, kwds)), clip)
 
 
-def _feedback_again(b, v_star, activation, noise):
-    return feedback_alignment(b, v_star, activation=getattr(library, activation), noise=noise)
+def _descent_again(make):
+    """A maker from a recipe, where activations go by name in files."""
+    return lambda v, v_star, activation, noise: make(v, v_star, activation=activation, noise=noise)
 
 
 def _adagrad_again(recipe, b0, mean):
@@ -369,5 +370,6 @@ def _adagrad_again(recipe, b0, mean):
 
 
 MAKERS.update({name: globals()[name] for name in __all__} | {
-    "residual": _residual_again, "feedback_alignment": _feedback_again, "adagrad_norm": _adagrad_again,
+    "residual": _residual_again, "adagrad_norm": _adagrad_again,
+    "feedback_alignment": _descent_again(feedback_alignment), "node_perturbation": _descent_again(node_perturbation),
 })  # fmt: skip
