@@ -60,9 +60,8 @@ class Cone:
         return (q, r, v) if twins is None else twins.copied(q, r, v)
 
 
-def singular(model, start, equal=None):
-    """Whether fields of students at the start are sums of other fields, up to rounding; twins are one student."""
-    S, K = model.seen(start), model.K
+def singular(S, K, equal=None):
+    """Whether fields of students, of covariance S, are sums of other fields, up to rounding; twins are one student."""
     Z = _correlations(S.reshape(-1, S.shape[1], S.shape[1]))[0]
     kept = np.ones(Z.shape[1], bool)
     if equal is not None:

@@ -48,17 +48,17 @@ class System:
         self.packing = Packing(L, K, M, model.trains_v)
         self.s, self.p = weights_of(model)
         *_, self.decay, self.decay_v, self.second_order = rates(model)
+        self.source = blocks_last(model.source(start))
+        self.S = model.seen(start).copy()
+        self.w = np.concatenate([start.v, static])
+        if keep_cone and singular(self.S, K, twins):
+            self.cone = Cone(self)
         self.closure = bind(model)
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
-        self.source = blocks_last(model.source(start))
-        self.S = np.array(model.seen(start), order="C")
-        self.w = np.concatenate([start.v, static])
         G = self.groups = len(self.S) // (K + M)
         self.A, self.B, self.C, self.dv = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K)), np.zeros(K)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
         self.eps_g = np.nan  # at the last evaluation
-        if keep_cone and singular(model, start, twins):
-            self.cone = Cone(self)
 
     def enter(self, alpha):
         """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""

@@ -155,7 +155,8 @@ class _Work:
             }
         self.why = [None] * len(models) if by_python else self._methods()
         apart = {
-            _key(*pair): twins(*pair) is not None or singular(*pair) for pair in zip(models, self.starts, strict=True)
+            _key(model, x): twins(model, x) is not None or singular(model.seen(x), model.K)
+            for model, x in zip(models, self.starts, strict=True)
         }
         pairs = zip(models, self.starts, self.why, strict=True)
         self.why = [None if apart[_key(model, x)] else why for model, x, why in pairs]

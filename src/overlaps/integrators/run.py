@@ -78,7 +78,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
         return run
     try:
         with np.errstate(all="ignore"):  # overflow is caught below, with a sentence
-            _drive(run, system, np.array(y0), method, options, crossing, leave)
+            _drive(run, system, y0.copy(), method, options, crossing, leave)
     except KeyboardInterrupt:
         run.interrupted = True
         run.message = f"interrupted; the last recorded point is alpha = {run.alpha[-1]:g}."
@@ -187,7 +187,7 @@ def _watch(run, system, alpha, y):
     if system.twins is not None:  # they stay parallel, whatever rounding says
         sines[system.twins.first[i] == system.twins.first[j]] = 0.0
     # students whose overlaps are equal digit by digit may stay so, unless rounding parts them
-    before, run.watched = run.watched, (sines, float(alpha), np.array(y))
+    before, run.watched = run.watched, (sines, float(alpha), y.copy())
     if before is not None and np.any((before[0] == 0) & (sines > 0)):
         run.parallel = (0.0, *before[1:])
     elif np.any(sines > 0) and sines[sines > 0].min() < run.parallel[0]:
