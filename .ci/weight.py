@@ -19,7 +19,7 @@ RAISE = re.compile(r"^\| \+?(\d+) \| ([^|]+) \|$", re.MULTILINE)
 
 
 def counted(source):
-    """Lines of code and of docstrings; length without the docstring and number of arguments of every function."""
+    """Lines of code and of docstrings; length without the docstring and arguments by position of every function."""
     code = {n for n, line in enumerate(source.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")}
     doc, functions = set(), []
     for x in ast.walk(ast.parse(source)):
@@ -29,7 +29,7 @@ def counted(source):
             code.update(range(x.lineno, x.end_lineno + 1))
         elif isinstance(x, ast.FunctionDef | ast.AsyncFunctionDef):
             text, given = ast.get_docstring(x, clean=False) or "", x.args
-            arguments = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
+            arguments = len(given.posonlyargs) + len(given.args)
             functions.append((x.end_lineno - x.lineno + 1 - len(text.splitlines()), arguments))
     return len(code - doc), len(doc), functions
 

@@ -161,9 +161,13 @@ def _bends(mu, slope, spread, others, K, teacher, at, width, count):
 
 
 @jit(bare=True)
-def _quadrant(mk, ml, L, gk, gl, alone, y, noise, mu, a, b, spread, rule, units, given, rules, room, places):
-    """E[theta(z_k) theta(z_l) (Delta_0^2 + noise^2)], where k and l say gk z_k + gl z_l; ``alone`` for k = l."""
-    L11, L21, L22 = L
+def _quadrant(pair, L, y, noise, mu, others_along, rule, units, given, rules, room, places):
+    """E[theta(z_k) theta(z_l) (Delta_0^2 + noise^2)], where k and l say gk z_k + gl z_l.
+
+    ``pair`` is (mk, ml, gk, gl, whether k = l), ``others_along`` how the other fields move with the two, and their
+    spread.
+    """
+    (mk, ml, gk, gl, alone), (L11, L21, L22), (a, b, spread) = pair, L, others_along
     _, _, others, K, teacher = units
     root, (nodes, weights) = given[1], rule
     m, at, width, edges, inner = places
@@ -242,8 +246,8 @@ def relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C)
                     for i in range(others.size):
                         a_signed[i], b_signed[i] = s * a[i], t * b[i]
                     total += (gk * gl) * _quadrant(
-                        s * mu[k], t * mu[l], (L11, s * t * L21, L22), s * gk, t * gl, k == l, y, noise, mu, a_signed,
-                        b_signed, spread, (nodes, weights), (w, linear, others, K, teacher),
+                        (s * mu[k], t * mu[l], s * gk, t * gl, k == l), (L11, s * t * L21, L22), y, noise, mu,
+                        (a_signed, b_signed, spread), (nodes, weights), (w, linear, others, K, teacher),
                         (V, root, along, variance), rules, room, places,
                     )  # fmt: skip
             C[k, l] = C[l, k] = eta * eta * total

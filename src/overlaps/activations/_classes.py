@@ -156,23 +156,6 @@ def _quadratic_C(mu, S, w, K, H, slope, square, eta, C):
 
 
 @jit
-def class_C(mu, S, w, linear, y, K, student, teacher, eta, noise, eps_g, H, slope, nodes, weights, C):
-    """Fill C (K, K) of one class."""
-    if student == ERF:
-        _erf_C(mu, S, w, linear, y, K, teacher, eta, noise, C)
-    elif student == RELU:
-        relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C)
-    elif student == QUADRATIC:
-        _quadratic_C(mu, S, w, K, H, slope, 2 * eps_g + noise * noise, eta, C)
-    elif student == LINEAR:
-        for k in range(K):
-            for l in range(K):
-                C[k, l] = eta * eta * w[k] * w[l] * (2 * eps_g + noise * noise)
-    else:
-        C[:] = math.nan
-
-
-@jit
 def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B, C, dv, averaged over the classes; return eps_g.
 
@@ -204,10 +187,20 @@ def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
         own_eps = class_first_order(mu, V, bent, linear, y, K, student, teacher, H, slope, gradient, moment)
         eps_g += pi[c] * own_eps
         if second_order:
-            class_C(
-                mu, V, bent, linear, y, K, student, teacher, eta, noise, own_eps, H, slope, rule[:size],
-                rule[size : 2 * size], Cc,
-            )  # fmt: skip
+            loss = 2 * own_eps + noise * noise
+            if student == ERF:
+                _erf_C(mu, V, bent, linear, y, K, teacher, eta, noise, Cc)
+            elif student == RELU:
+                points, weights = rule[:size], rule[size : 2 * size]
+                relu_class_C(mu, V, bent, linear, y, K, teacher, eta, noise, points, weights, Cc)
+            elif student == QUADRATIC:
+                _quadratic_C(mu, V, bent, K, H, slope, loss, eta, Cc)
+            elif student == LINEAR:
+                for k in range(K):
+                    for l in range(K):
+                        Cc[k, l] = eta * eta * bent[k] * bent[l] * loss
+            else:
+                Cc[:] = math.nan
         for k in range(K):
             dv[k] -= eta_v * pi[c] * (own[4] * moment[k] + own[5] * gradient[k])
             for g in range(groups):

@@ -6,12 +6,11 @@ import numpy as np
 from numba import boolean, config, float64, int64, types
 
 from .._base import check
-from .._base.jit import compile_once
+from .._base.jit import compile_once, jit
 from .._base.tiers import at_hand, settle, spent
 from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
 from ..gaussian.two_point import SIGN
-from ._errors import errors_of
 from ._first_order import assemble, assemble_square
 from ._relu_derivatives import relu_alignment
 
@@ -32,6 +31,15 @@ AGREEMENT = 1e-5  # of finite differences with two steps, relative; worse is ref
 ROUGH = 1e-4  # step where a few digits serve: closures by quadrature have an error of about 1e-8
 SIXTH_ORDER = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
 SECOND_ORDER = ((1, 1 / 2),)
+
+
+@jit
+def errors_of(closure, K, teacher, S, w, eps_g):
+    """Fill eps_g (n,) at S (n, K + M, K + M), w (n, K + M)."""
+    M = w.shape[1] - K
+    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+    for i in range(len(eps_g)):
+        eps_g[i] = closure(S[i], w[i], K, teacher, 1.0, 1.0, 0.0, False, A, B, C, dv)
 
 
 class Rule(NamedTuple):

@@ -17,8 +17,7 @@ from ..models.schedule import Pace
 from ..models.start import checked_start
 from ..models.times import output_times
 from ..models.twins import twins
-from .choose import choose_method
-from .methods import check_model, check_options, solver_class
+from .methods import check_model, check_options, choose_method, solver_class
 from .run import LOST, integrate
 
 __all__ = ["evolve"]

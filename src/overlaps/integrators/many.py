@@ -24,10 +24,9 @@ from ..models.times import output_times
 from ..models.twins import twins
 from ._many import FINISHED, Found, Problems, march_all, ready_all
 from ._steps import Control
-from .choose import choose_method
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
-from .methods import check_model, check_options, solver_class
+from .methods import check_model, check_options, choose_method, solver_class
 from .run import DIVERGED, excused, reached
 
 CHUNK = 64  # trajectories that a thread takes at a time, at most

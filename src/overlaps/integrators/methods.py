@@ -1,4 +1,4 @@
-"""Names and options of integration methods."""
+"""Integration methods: their names and options, what "auto" chooses, and the sentence that says why."""
 
 import inspect
 
@@ -7,6 +7,7 @@ import scipy.integrate
 from scipy.integrate import OdeSolver
 
 from .._base import check
+from ..flow.system import fastest_rate
 from .bdf import StructuredBDF
 from .dop853 import DOP853
 from .exponential import ExponentialMidpoint
@@ -19,6 +20,7 @@ HINTS = {
     "tol": "Tolerances are rtol= and atol=.",
 }
 OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}  # before those of solve_ivp
+MEMORY = 1e9  # bytes of the derivatives of the closure; beyond, "auto" takes no structured BDF
 
 
 def check_options(method, options, span=np.inf):
@@ -66,3 +68,35 @@ def solver_class(method):
         f"method = {check.shown(method)}; expected 'auto', 'structured', 'exponential', a solve_ivp name (RK45, RK23, "
         "DOP853, Radau, BDF, LSODA) or a subclass of scipy.integrate.OdeSolver."
     )
+
+
+def choose_method(system, span, rtol, rate=None, fastest=1.0):
+    """Name of a method for the System over an interval of alpha, and why, in parentheses; ``rate`` if it is known.
+
+    The costs are estimates, in evaluations of the right-hand side: DOP853 makes steps of 12 evaluations not longer
+    than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted), the
+    exponential step, of order 2, about 300 rtol^(-1/2). ``fastest`` is the largest factor of a schedule on eta.
+    """
+    rate = max(fastest, 1e-300) * (fastest_rate(system) if rate is None else rate)
+    explicit, structured, exponential = 2 * span * rate, 500 * rtol**-0.2, 300 * rtol**-0.5
+    stiff = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
+    obstacle = _obstacle(system)
+    if explicit < structured:
+        return "DOP853", " (auto: not stiff over this interval)"
+    if system.model.spherical:
+        return "DOP853", f" (auto: {stiff}, but implicit methods of this library know no spheres)"
+    if obstacle is None:
+        return "structured", f" (auto: {stiff})"
+    grouped = len(system.model.groups) > 1 or system.model.rule is not None
+    if exponential < explicit and not grouped:
+        return "exponential", f" (auto: {stiff}; no structured BDF because {obstacle})"
+    return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"
+
+
+def _obstacle(system):
+    """Why the structured BDF cannot run, or None."""
+    _, K, M = system.shape
+    size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
+    if size > MEMORY:
+        return f"the closure has derivatives of {size / 1e9:.1f} GB"
+    return system.obstacle() or None

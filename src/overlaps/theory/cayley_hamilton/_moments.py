@@ -25,9 +25,9 @@ def multiply(data, column, row, x, L, entries, y):
 
 
 @jit
-def moment_flow(y, data, column, row, p, t, A, B, C, dv, decay, decay_v, second_order, trains_v, ones, work, dy, drift):
+def moment_flow(y, H, p, t, closure, decay, decay_v, second_order, trains_v, ones, work, dy, drift):
     """Fill dy for given closure matrices and moments p (L,), t (M, M, L); ``ones`` (L,), ``work`` like y."""
-    L = p.size
+    (data, column, row), (A, B, C, dv), L = H, closure, p.size
     K, M = B.shape
     first, entries = K * M, K * M + K * (K + 1) // 2
     flow(y, ones, p, t, A, B, C, dv, 0.0, decay_v, second_order, trains_v, work, 0.0)

@@ -75,7 +75,7 @@ class MomentSystem(System):
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         moment_flow(
-            y, *self.H, self.basis.p, self.source, self.A, self.B, self.C, self.dv,
+            y, self.H, self.basis.p, self.source, (self.A, self.B, self.C, self.dv),
             self.decay, self.decay_v, self.second_order, self.model.trains_v, self.ones, self.scratch, dy,
             self.model.drift,
         )  # fmt: skip
