@@ -21,6 +21,9 @@ import thumbnails  # noqa: E402
 
 BUILD = HERE / "_build"
 
+REPOSITORY = "https://github.com/overlaps/overlaps"  # a placeholder until the package has a home
+BINDER = REPOSITORY.replace("https://github.com", "https://mybinder.org/v2/gh") + "/HEAD?labpath=notebooks/{lecture}.ipynb"
+
 project = "overlaps"
 author = copyright = "The overlaps authors"
 version = release = overlaps.__version__
@@ -39,6 +42,10 @@ exclude_patterns = ["_build", "README.md", "gallery_header.rst", "gallery/**/*.i
 # pages ---------------------------------------------------------------------------------------------------------------
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
+myst_url_schemes = {  # [in Binder](binder:plateau)
+    **dict.fromkeys(("http", "https", "mailto")),
+    "binder": {"url": BINDER.format(lecture="{{path}}")},
+}
 html_theme = "furo"
 html_title = f"overlaps {version}"
 html_static_path = ["_static"]
@@ -47,12 +54,15 @@ html_show_sphinx = False
 templates_path = []
 
 # lectures ------------------------------------------------------------------------------------------------------------
-# Kept as scripts (notebooks/*.py); the pages show them as notebooks, executed in the full build.
+# Kept as scripts (notebooks/*.py); the pages show them as notebooks, executed in the full build, with a link below the
+# title to one that runs (.binder).
 lectures = HERE / "lectures"
 shutil.rmtree(lectures, ignore_errors=True)
 lectures.mkdir()
 for script in sorted((HERE.parent / "notebooks").glob("*.py")):
-    jupytext.write(jupytext.read(script), lectures / f"{script.stem}.ipynb")
+    lecture = jupytext.read(script)
+    lecture.cells[0].source += f"\n\n[Open in Binder]({BINDER.format(lecture=script.stem)}) to run and change it."
+    jupytext.write(lecture, lectures / f"{script.stem}.ipynb")
 
 # code of pages and lectures ------------------------------------------------------------------------------------------
 # Its outputs are kept by what was run: the text of the page's cells, as the file name of the cache, and the package's.

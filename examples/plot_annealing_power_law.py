@@ -1,25 +1,14 @@
 r"""
-Annealing on a power-law spectrum
-=================================
+Annealing reaches the exponent of noiseless learning
+====================================================
 
 A linear unit learns from noisy labels, on inputs with a power-law spectrum (beta = 1, 512 eigenvalues). Small
-eigenvalues need many fast steps, and fast steps leave noise behind: a constant rate has to trade one for the other. The
-memory of the noise falls as tau^(-1-chi), chi = beta / (1 + beta), in the time tau that the rate has passed, so that
-the noise of early steps is forgotten: the rate that loses least at a given tau falls as
-
-.. math:: \eta(\alpha) \propto (1 - \alpha/\alpha_f)^{1 + 2\beta}
-
-and reaches the exponent of noiseless learning, beta / (1 + beta) = 1/2, where the best constant rate has
-beta / (1 + 2 beta) = 1/3. Measured between horizons of 3 and 30, whose window of power laws is finite: 0.53 and 0.35.
-The optimum over all rates that are straight lines between 32 knots (diamonds; found by ``ov.optimal_schedule``, stored,
-and evaluated again here) is 5 to 8 % below. Its rates, in the middle, nearly fall onto one curve that falls more slowly
-than the cubic, which is the law of far longer windows. On the right the error along the way to the longest horizon: the
-fast rate brings it down early, its noise holds it up, and when the rate falls the error falls far below that of the
-best constant rate.
-
-Derived for this library. The same power of 1 - alpha/alpha_f, 2 c - 1 at a capacity exponent c = 1 + beta, with a peak
-that does not depend on the horizon at this source exponent, 1 - 1/c: Li et al. (2026), arXiv:2602.06797; polynomial
-decay for random features: Bordelon and Mori (2026), arXiv:2602.04774.
+eigenvalues need many fast steps, and fast steps leave noise behind: a constant rate has to trade one for the other
+and falls as :math:`\alpha_f^{-\beta/(1+2\beta)}` at its best, while a rate that falls to zero at the horizon
+:math:`\alpha_f` reaches :math:`\alpha_f^{-\beta/(1+\beta)}`. Derived for this library. The same power of
+:math:`1 - \alpha/\alpha_f`, 2 c - 1 at a capacity exponent c = 1 + beta, with a peak that does not depend on the
+horizon at this source exponent, 1 - 1/c: Li et al. (2026), arXiv:2602.06797; polynomial decay for random features:
+Bordelon and Mori (2026), arXiv:2602.04774.
 """
 
 import dataclasses
@@ -34,6 +23,12 @@ from scipy.optimize import minimize_scalar
 
 import overlaps as ov
 
+# %%
+# The optimum over all rates
+# --------------------------
+# Rates that are straight lines between 32 knots, found by ``ov.optimal_schedule`` after 120 iterations from the cubic.
+# They are stored, and evaluated again here; ``python examples/plot_annealing_power_law.py --search`` finds them again,
+# in 20 seconds for each horizon.
 HORIZONS = np.array([3.0, 10.0, 30.0, 100.0])
 MODEL = ov.committee_machine(
     1, 1, activation=ov.linear, eta=1.0, noise=1.0, spectrum=ov.power_law(beta=1.0, L=512)
@@ -46,7 +41,7 @@ COMMAND = "python examples/plot_annealing_power_law.py --search"
 
 
 def search():
-    """Optimal rates (horizons, knots), after 120 iterations from the cubic: 20 seconds for each horizon; kept."""
+    """Optimal rates (horizons, knots), kept."""
     eta = []
     for horizon in HORIZONS:
         with warnings.catch_warnings():
@@ -62,6 +57,14 @@ def optimum(horizon, eta):
     return ov.schedule_gradient(MODEL, START, ov.Schedule(horizon * (1 - LEFT**3), eta), horizon)[0]
 
 
+# %%
+# The best constant rate, and a cubic
+# -----------------------------------
+# The memory of the noise falls as :math:`\tau^{-1-\chi}`, :math:`\chi = \beta / (1 + \beta)`, in the time :math:`\tau`
+# that the rate has passed, so that the noise of early steps is forgotten: the rate that loses least at a given
+# :math:`\tau` falls as
+#
+# .. math:: \eta(\alpha) \propto (1 - \alpha/\alpha_f)^{1 + 2\beta}.
 def best_constant(horizon):
     """(eta, eps_g) of the best constant rate, by the closed form."""
 
@@ -80,49 +83,55 @@ def annealed(horizon, peak=1.086, records=2):
     return ov.solve(model, START, times, schedule=line * line * line, method="structured", rtol=1e-7, blocks=False)
 
 
-def main():
-    constant = np.array([best_constant(horizon) for horizon in HORIZONS])
-    falling = np.array([annealed(horizon).eps_g[-1] for horizon in HORIZONS])
-    rates = np.load(STORED)["eta"]
-    best = np.array([optimum(horizon, eta) for horizon, eta in zip(HORIZONS, rates, strict=True)])
-    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-    left.loglog(HORIZONS, constant[:, 1], "o-", label="best constant rate")
-    left.loglog(HORIZONS, falling, "s-", label=r"$\eta \propto (1 - \alpha/\alpha_f)^3$")
-    left.loglog(HORIZONS, best, "d-", ms=4, label="optimum")
-    for horizon, eta in zip(HORIZONS, rates, strict=True):
-        middle.plot(1 - LEFT**3, eta, label=rf"$\alpha_f$ = {horizon:g}")
-    x = np.linspace(0, 1, 101)
-    middle.plot(x, 1.086 * (1 - x) ** 3, "k--", lw=1, label=r"1.086 $(1 - \alpha/\alpha_f)^3$")
-    middle.set(xlabel=r"$\alpha/\alpha_f$", ylabel=r"$\eta$", title="optimal rates")
-    for curve, exponent in ((constant[:, 1], 1 / 3), (falling, 1 / 2)):
-        left.loglog(HORIZONS, curve[0] * (HORIZONS / 3) ** -exponent, ":", color="0.6", zorder=0)
-    left.set(xlabel=r"horizon $\alpha_f$", ylabel=r"$\epsilon_g$ at the horizon", title="dotted: exponents 1/3 and 1/2")
-    whole = annealed(HORIZONS[-1], records=201)
-    later = whole.alpha[1:]
-    error = ov.theory.linear.error(MODEL.spectrum, constant[-1, 0], later, noise=1.0)
-    right.loglog(later, error, label=rf"$\eta$ = {constant[-1, 0]:.3f}")
-    right.loglog(later, whole.eps_g[1:], label=r"$\eta = 1.086\,(1 - \alpha/100)^3$")
-    right.set(xlabel=r"learning time $\alpha$", ylabel=r"$\epsilon_g$", title="on the way to the longest horizon")
-    for ax in (left, middle, right):
-        ax.legend(frameon=False)
-        ax.grid(alpha=0.25)
-    fig.savefig("annealing_power_law.png", dpi=150)
-    return constant, falling, best
+constant = np.array([best_constant(horizon) for horizon in HORIZONS])
+falling = np.array([annealed(horizon).eps_g[-1] for horizon in HORIZONS])
+if "--search" in sys.argv:
+    search()
+rates = np.load(STORED)["eta"]
+best = np.array([optimum(horizon, eta) for horizon, eta in zip(HORIZONS, rates, strict=True)])
 
+# %%
+# Errors at the horizon, rates, and the way
+# -----------------------------------------
+# Left: exponents 0.35 and 0.53 between horizons of 3 and 30, whose window of power laws is finite; theory 1/3 and 1/2.
+# The optimum (diamonds) is 5 to 8 % below. Middle: the optimal rates nearly fall onto one curve that falls more slowly
+# than the cubic, which is the law of far longer windows. Right: the fast rate brings the error down early, its noise
+# holds it up, and when the rate falls the error falls far below that of the best constant rate.
+whole = annealed(HORIZONS[-1], records=201)
+later = whole.alpha[1:]
+error = ov.theory.linear.error(MODEL.spectrum, constant[-1, 0], later, noise=1.0)
+fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+left.loglog(HORIZONS, constant[:, 1], "o-", label="best constant rate")
+left.loglog(HORIZONS, falling, "s-", label=r"$\eta \propto (1 - \alpha/\alpha_f)^3$")
+left.loglog(HORIZONS, best, "d-", ms=4, label="optimum")
+for horizon, eta in zip(HORIZONS, rates, strict=True):
+    middle.plot(1 - LEFT**3, eta, label=rf"$\alpha_f$ = {horizon:g}")
+x = np.linspace(0, 1, 101)
+middle.plot(x, 1.086 * (1 - x) ** 3, "k--", lw=1, label=r"1.086 $(1 - \alpha/\alpha_f)^3$")
+middle.set(xlabel=r"$\alpha/\alpha_f$", ylabel=r"$\eta$", title="optimal rates")
+for curve, exponent in ((constant[:, 1], 1 / 3), (falling, 1 / 2)):
+    left.loglog(HORIZONS, curve[0] * (HORIZONS / 3) ** -exponent, ":", color="0.6", zorder=0)
+left.set(xlabel=r"horizon $\alpha_f$", ylabel=r"$\epsilon_g$ at the horizon", title="dotted: exponents 1/3 and 1/2")
+right.loglog(later, error, label=rf"$\eta$ = {constant[-1, 0]:.3f}")
+right.loglog(later, whole.eps_g[1:], label=r"$\eta = 1.086\,(1 - \alpha/100)^3$")
+right.set(xlabel=r"learning time $\alpha$", ylabel=r"$\epsilon_g$", title="on the way to the longest horizon")
+for ax in (left, middle, right):
+    ax.legend(frameon=False)
+    ax.grid(alpha=0.25)
+fig.savefig("annealing_power_law.png", dpi=150)
 
-if __name__ == "__main__":
-    if "--search" in sys.argv:
-        search()
-    constant, falling, best = main()
-    for horizon, (eta, error), annealing, least in zip(HORIZONS, constant, falling, best, strict=True):
-        print(f"alpha_f = {horizon:g}: constant {error:.7f} (eta = {eta:.4f})")
-        print(f"    annealed {annealing:.5f}, best {least:.7f}")
-    # an independent code found the first; the second is a Runge-Kutta integration of the m_l with 20000 equal steps
-    assert np.allclose(constant[:, 1], [0.0646063, 0.0424700, 0.0289142, 0.0188797], rtol=1e-5)
-    assert np.isclose(falling[0], 0.03734376, rtol=1e-5)
-    # the optima of the independent code: upper bounds, as these are
-    assert np.allclose(best, [0.0342150, 0.0186007, 0.0104165, 0.0052729], rtol=2e-3) and np.all(best < falling)
-    assert np.all(np.abs(best / falling - 0.933) < 0.02)
-    slopes = [np.log(curve[0] / curve[2]) / np.log(10) for curve in (constant[:, 1], falling)]
-    print(f"exponents between 3 and 30: {slopes[0]:.3f}, {slopes[1]:.3f}")
-    assert abs(slopes[0] - 0.35) < 0.01 and abs(slopes[1] - 0.52) < 0.02
+# %%
+# The checks
+# ----------
+for horizon, (eta, error), annealing, least in zip(HORIZONS, constant, falling, best, strict=True):
+    print(f"alpha_f = {horizon:g}: constant {error:.7f} (eta = {eta:.4f})")
+    print(f"    annealed {annealing:.5f}, best {least:.7f}")
+# an independent code found the first; the second is a Runge-Kutta integration of the m_l with 20000 equal steps
+assert np.allclose(constant[:, 1], [0.0646063, 0.0424700, 0.0289142, 0.0188797], rtol=1e-5)
+assert np.isclose(falling[0], 0.03734376, rtol=1e-5)
+# the optima of the independent code: upper bounds, as these are
+assert np.allclose(best, [0.0342150, 0.0186007, 0.0104165, 0.0052729], rtol=2e-3) and np.all(best < falling)
+assert np.all(np.abs(best / falling - 0.933) < 0.02)
+slopes = [np.log(curve[0] / curve[2]) / np.log(10) for curve in (constant[:, 1], falling)]
+print(f"exponents between 3 and 30: {slopes[0]:.3f}, {slopes[1]:.3f}")
+assert abs(slopes[0] - 0.35) < 0.01 and abs(slopes[1] - 0.52) < 0.02

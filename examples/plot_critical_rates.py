@@ -1,17 +1,11 @@
-r"""
-Critical learning rates: where the solution is lost
-===================================================
+"""
+Theory and trajectories lose the solution at the same rate
+==========================================================
 
-:func:`overlaps.critical_eta` follows a fixed point of the flow in the learning rate to where it loses stability. Left:
-the rate at which perfect learning becomes unstable, against the width of the student, for quadratic networks, where it
-is K M / (2 (M + 2)) (dotted), and soft committee machines (erf, K = M). Right: against label noise, K = M = 2, where
-students learn the teacher up to an error that grows with the noise.
-
-Every rate is checked by trajectories that begin beside the fixed point, one batch of :func:`overlaps.solve_many`
-for each: full triangles converge to it, open ones leave it or diverge.
-
-Quadratic networks: Bocchi et al. (2026), arXiv:2604.03068 (no critical rates there). Saad and Solla (1995), Phys. Rev.
-E 52, 4225, for erf.
+:func:`overlaps.critical_eta` follows a fixed point of the flow in the learning rate to where it loses stability.
+Trajectories that begin beside the fixed point confirm every rate: they converge below it and leave beyond it.
+Quadratic networks: Bocchi et al. (2026), arXiv:2604.03068 (no critical rates there). Saad and Solla (1995), Phys.
+Rev. E 52, 4225, for erf.
 """
 
 import dataclasses
@@ -23,6 +17,11 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import quadratic
 
+# %%
+# The rate, and trajectories on both sides of it
+# ----------------------------------------------
+# Below the critical rate the fixed point is followed to the learning rate of the trajectory; beyond it there may be
+# none, and trajectories begin beside the last one. One batch of :func:`overlaps.solve_many` runs all four.
 BESIDE = np.array([0.9, 0.96, 1.04, 1.1])  # learning rates in units of the critical one
 KICK = 1e-3  # of the weights at the start of a trajectory
 
@@ -62,6 +61,13 @@ def critical(model):
     return limit, batch.success & (excess[:, -1] < excess[:, 0])
 
 
+# %%
+# Width and label noise
+# ---------------------
+# Left: the rate at which perfect learning becomes unstable, against the width of the student, for quadratic networks,
+# where it is :math:`K M / (2 (M + 2))` (dotted), and soft committee machines (erf, K = M). Right: against label noise,
+# K = M = 2, where students learn the teacher up to an error that grows with the noise. Full triangles converge, open
+# ones leave or diverge.
 def draw(ax, x, found, color, label):
     ax.plot(x, [float(limit) for limit, _ in found], color + "-", lw=1, label=label)
     for at, (limit, learned) in zip(x, found, strict=True):
@@ -69,38 +75,36 @@ def draw(ax, x, found, color, label):
             ax.plot(at, factor * limit, color + ("v" if factor < 1 else "^"), mfc=color if good else "none", ms=4)
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    widths, found = np.arange(1, 7), {}
-    for i, M in enumerate((1, 2, 3)):
-        some = widths[widths >= M]
-        found[f"quadratic, M = {M}"] = [critical(ov.quadratic_network(int(K), M, eta=0.05)) for K in some]
-        draw(left, some, found[f"quadratic, M = {M}"], f"C{i}", f"quadratic, M = {M}")
-        left.plot(some, [quadratic.eta_solution(int(K), M) for K in some], "k:", lw=2)
-    found["erf, M = K"] = [critical(ov.committee_machine(int(K), int(K), eta=0.5)) for K in widths[:5]]
-    draw(left, widths[:5], found["erf, M = K"], "C3", "erf, M = K")
-    left.set(xlabel="student width K", ylabel=r"$\eta_c$", yscale="log", title="perfect learning")
-    left.legend(frameon=False)
-    noises = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    for color, M in (("C0", 1), ("C1", 2)):
-        label = f"quadratic, K = M = {M}"
-        found[label] = [critical(ov.quadratic_network(M, M, eta=0.05, noise=sigma)) for sigma in noises]
-        draw(right, noises, found[label], color, label)
-    right.set(xlabel="standard deviation of the label noise", ylabel=r"$\eta_c$", title="with label noise")
-    right.legend(frameon=False)
-    fig.savefig("critical_rates.png", dpi=150)
-    return widths, found
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+widths, found = np.arange(1, 7), {}
+for i, M in enumerate((1, 2, 3)):
+    some = widths[widths >= M]
+    found[f"quadratic, M = {M}"] = [critical(ov.quadratic_network(int(K), M, eta=0.05)) for K in some]
+    draw(left, some, found[f"quadratic, M = {M}"], f"C{i}", f"quadratic, M = {M}")
+    left.plot(some, [quadratic.eta_solution(int(K), M) for K in some], "k:", lw=2)
+found["erf, M = K"] = [critical(ov.committee_machine(int(K), int(K), eta=0.5)) for K in widths[:5]]
+draw(left, widths[:5], found["erf, M = K"], "C3", "erf, M = K")
+left.set(xlabel="student width K", ylabel=r"$\eta_c$", yscale="log", title="perfect learning")
+left.legend(frameon=False)
+noises = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
+for color, M in (("C0", 1), ("C1", 2)):
+    label = f"quadratic, K = M = {M}"
+    found[label] = [critical(ov.quadratic_network(M, M, eta=0.05, noise=sigma)) for sigma in noises]
+    draw(right, noises, found[label], color, label)
+right.set(xlabel="standard deviation of the label noise", ylabel=r"$\eta_c$", title="with label noise")
+right.legend(frameon=False)
+fig.savefig("critical_rates.png", dpi=150)
 
-
-if __name__ == "__main__":
-    widths, found = main()
-    for label, rows in found.items():
-        print(label, "eta_c:", [f"{float(limit):.6g} ({limit.kind})" for limit, _ in rows])
-        for limit, learned in rows:
-            assert learned.tolist() == [True, True, False, False], (label, limit, learned)
-    for M in (1, 2, 3):
-        closed = [quadratic.eta_solution(int(K), M) for K in widths[widths >= M]]
-        assert np.allclose([float(x) for x, _ in found[f"quadratic, M = {M}"]], closed, rtol=1e-6)
-    for M in (1, 2):
-        rates = [float(x) for x, _ in found[f"quadratic, K = M = {M}"]]
-        assert np.all(np.diff(rates) < 0)
+# %%
+# The checks
+# ----------
+for label, rows in found.items():
+    print(label, "eta_c:", [f"{float(limit):.6g} ({limit.kind})" for limit, _ in rows])
+    for limit, learned in rows:
+        assert learned.tolist() == [True, True, False, False], (label, limit, learned)
+for M in (1, 2, 3):
+    closed = [quadratic.eta_solution(int(K), M) for K in widths[widths >= M]]
+    assert np.allclose([float(x) for x, _ in found[f"quadratic, M = {M}"]], closed, rtol=1e-6)
+for M in (1, 2):
+    rates = [float(x) for x, _ in found[f"quadratic, K = M = {M}"]]
+    assert np.all(np.diff(rates) < 0)

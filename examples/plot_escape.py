@@ -1,20 +1,11 @@
-r"""
-Escape from the symmetric plateau
-=================================
+"""
+The fastest escape lies well below the rate that breaks learning
+================================================================
 
-A soft committee machine (erf, K = M) waits on a plateau where all students are equivalent. The plateau is a fixed
-point of the order parameters, found by Newton's method from a guess with the same symmetry. The flow linearised there,
-
-.. math:: \frac{d\,\delta y}{d\alpha} = J\,\delta y, \qquad \delta y \propto e^{\lambda\alpha},
-
-says how it is left: (K - 1)^2 modes share one growing rate, which starts as
-
-.. math:: \frac{\lambda}{\eta} \to \frac{2K}{\pi \sqrt{2K - 1}\,(2K + 1)^{3/2}}, \qquad \eta \to 0.
-
-The noise of SGD keeps the students apart and weakens the symmetry breaking: there is a learning rate at which the
-escape is fastest, well below the one at which perfect learning becomes unstable.
-
-Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769.
+A soft committee machine (erf, K = M) waits on a plateau where all students are equivalent. The flow linearised there
+says how it is left. The noise of SGD keeps the students apart and weakens the symmetry breaking: there is a learning
+rate at which the escape is fastest. Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996),
+J. Phys. A 29, 4769.
 """
 
 import numpy as np
@@ -22,6 +13,13 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# The plateau is a fixed point
+# ----------------------------
+# Newton's method finds it from a guess with the same symmetry, and follows it from one learning rate to the next. Its
+# eigenvalues are the rates of
+#
+# .. math:: \frac{d\,\delta y}{d\alpha} = J\,\delta y, \qquad \delta y \propto e^{\lambda\alpha}.
 SIZES = [2, 3, 4]
 SHOWN = {0.2: "indigo", 0.5: "teal", 1.0: "olive"}  # learning rates of the trajectories, K = 3
 KICK = 1e-4  # their distance from the plateau at the start
@@ -48,6 +46,11 @@ def spectra(K, etas):
     return states, np.array(rates)
 
 
+# %%
+# The escape mode and the limit of stability
+# ------------------------------------------
+# :math:`(K-1)^2` modes share one growing rate. Another mode overtakes it at large rates; the escape mode is followed
+# straight on. ``ov.critical_eta`` gives the rate at which student = teacher becomes unstable.
 def escape_mode(etas, rates):
     """The growing rate of small eta, followed straight on where another one overtakes it."""
     mode = list(rates[:2, 0])
@@ -63,6 +66,10 @@ def stability_limit(K):
     return ov.critical_eta(model, ov.State.from_overlaps(model, Q=np.eye(K), R=np.eye(K), T=np.eye(K)))
 
 
+# %%
+# A trajectory from beside the plateau
+# ------------------------------------
+# R is kicked by 1e-4, and its distance from symmetric is followed.
 def escape(model, state, rate):
     """Solution from a random point near the plateau: times and how far R is from symmetric."""
     kick = KICK * np.random.default_rng(1).standard_normal(state.R.shape)
@@ -73,57 +80,61 @@ def escape(model, state, rate):
     return traj.alpha, np.linalg.norm(asymmetric, axis=(1, 2))
 
 
-def main():
-    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+# %%
+# Spectrum, escape rates, trajectories
+# ------------------------------------
+# Left: the escape rate (red) among all others. Middle: it has a maximum between 0.4 and 0.9 of the critical rate.
+# Right: trajectories leave as the linearised flow says (dashed).
+fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
 
-    etas = np.concatenate([[0.02], np.arange(0.05, 1.51, 0.05)])
-    states, rates = spectra(3, etas)
-    left.axhline(0, color="0.8", linewidth=1, zorder=0)
-    left.plot(etas, rates / etas[:, None], color="0.55", linewidth=1.2)
-    left.plot(etas, rates[:, 0] / etas, color="C3", linewidth=2.5)
-    left.text(0.5, 0.0455, "escape (4 modes)", color="C3")
-    left.text(0.06, -0.043, "students' differences,\nkept up by the noise of SGD", color="0.4", fontsize="small")
-    left.set(title="spectrum of the plateau, K = M = 3", xlabel=r"learning rate $\eta$", ylim=(-0.05, 0.055))
-    left.set_ylabel(r"rates Re $\lambda\,/\,\eta$")
+etas = np.concatenate([[0.02], np.arange(0.05, 1.51, 0.05)])
+states, rates = spectra(3, etas)
+left.axhline(0, color="0.8", linewidth=1, zorder=0)
+left.plot(etas, rates / etas[:, None], color="0.55", linewidth=1.2)
+left.plot(etas, rates[:, 0] / etas, color="C3", linewidth=2.5)
+left.text(0.5, 0.0455, "escape (4 modes)", color="C3")
+left.text(0.06, -0.043, "students' differences,\nkept up by the noise of SGD", color="0.4", fontsize="small")
+left.set(title="spectrum of the plateau, K = M = 3", xlabel=r"learning rate $\eta$", ylim=(-0.05, 0.055))
+left.set_ylabel(r"rates Re $\lambda\,/\,\eta$")
 
-    best, small = {}, {}
-    for i, K in enumerate(SIZES):
-        limit = stability_limit(K)
-        grid = np.concatenate([[0.02], np.linspace(0.05, limit, 40)])
-        growth = escape_mode(grid, spectra(K, grid)[1])
-        top = np.argmax(growth)
-        best[K], small[K] = grid[top] / limit, growth[0] / grid[0]
-        middle.plot(grid / limit, growth, color=f"C{i}", label=rf"K = M = {K}, $\eta_c = {limit:.2f}$")
-        middle.plot(grid[top] / limit, growth[top], "o", color=f"C{i}")
-    middle.set(title="fastest escape", xlabel=r"$\eta / \eta_c$", ylabel=r"escape rate $\lambda$", ylim=(0, 0.105))
-    middle.legend(frameon=False)
+best, small = {}, {}
+for i, K in enumerate(SIZES):
+    limit = stability_limit(K)
+    grid = np.concatenate([[0.02], np.linspace(0.05, limit, 40)])
+    growth = escape_mode(grid, spectra(K, grid)[1])
+    top = np.argmax(growth)
+    best[K], small[K] = grid[top] / limit, growth[0] / grid[0]
+    middle.plot(grid / limit, growth, color=f"C{i}", label=rf"K = M = {K}, $\eta_c = {limit:.2f}$")
+    middle.plot(grid[top] / limit, growth[top], "o", color=f"C{i}")
+middle.set(title="fastest escape", xlabel=r"$\eta / \eta_c$", ylabel=r"escape rate $\lambda$", ylim=(0, 0.105))
+middle.legend(frameon=False)
 
-    fits = {}
-    for eta, color in SHOWN.items():
-        model, state = plateau(3, eta, states[np.argmin(np.abs(etas - eta))])
-        rate = ov.linearise(model, state).rate
-        alpha, distance = escape(model, state, rate)
-        straight = (distance > 3 * distance[0]) & (distance < 0.02)
-        fits[eta] = rate, np.polyfit(alpha[straight], np.log(distance[straight]), 1)[0]
-        middle_of = np.argmin(np.abs(np.log(distance / 3e-3)))
-        predicted = distance[middle_of] * np.exp(rate * (alpha - alpha[middle_of]))
-        right.plot(alpha, distance, color=color, linewidth=3, alpha=0.5, label=rf"$\eta = {eta}$")
-        right.plot(
-            alpha, predicted, "k--", linewidth=1, label=r"$e^{\lambda\alpha}$, linearised" if eta == 1.0 else None
-        )
-    right.set(title="trajectories from near the plateau", xlabel=r"$\alpha$ = steps / $N$", yscale="log")
-    right.set(ylabel="distance of R from symmetric", ylim=(5e-5, 5), xlim=(0, 1300))
-    right.legend(frameon=False, loc="lower right")
-    fig.savefig("escape.png", dpi=150)
-    return best, small, fits
+fits = {}
+for eta, color in SHOWN.items():
+    model, state = plateau(3, eta, states[np.argmin(np.abs(etas - eta))])
+    rate = ov.linearise(model, state).rate
+    alpha, distance = escape(model, state, rate)
+    straight = (distance > 3 * distance[0]) & (distance < 0.02)
+    fits[eta] = rate, np.polyfit(alpha[straight], np.log(distance[straight]), 1)[0]
+    middle_of = np.argmin(np.abs(np.log(distance / 3e-3)))
+    predicted = distance[middle_of] * np.exp(rate * (alpha - alpha[middle_of]))
+    right.plot(alpha, distance, color=color, linewidth=3, alpha=0.5, label=rf"$\eta = {eta}$")
+    right.plot(alpha, predicted, "k--", linewidth=1, label=r"$e^{\lambda\alpha}$, linearised" if eta == 1.0 else None)
+right.set(title="trajectories from near the plateau", xlabel=r"$\alpha$ = steps / $N$", yscale="log")
+right.set(ylabel="distance of R from symmetric", ylim=(5e-5, 5), xlim=(0, 1300))
+right.legend(frameon=False, loc="lower right")
+fig.savefig("escape.png", dpi=150)
 
-
-if __name__ == "__main__":
-    best, small, fits = main()
-    for K in SIZES:
-        limit = 2 * K / (np.pi * np.sqrt(2 * K - 1) * (2 * K + 1) ** 1.5)
-        print(f"K = {K}: fastest escape at {best[K]:.2f} eta_c; rate/eta = {small[K]:.5f}, {limit:.5f} in the limit")
-        assert 0.4 < best[K] < 0.9 and abs(small[K] / limit - 1) < 0.01
-    for eta, (rate, fitted) in fits.items():
-        print(f"eta = {eta}: escape rate {rate:.6f}, fitted to the trajectory {fitted:.6f}")
-        assert abs(fitted / rate - 1) < 0.01
+# %%
+# The checks
+# ----------
+# At small rates the escape rate is
+#
+# .. math:: \frac{\lambda}{\eta} \to \frac{2K}{\pi \sqrt{2K - 1}\,(2K + 1)^{3/2}}, \qquad \eta \to 0.
+for K in SIZES:
+    limit = 2 * K / (np.pi * np.sqrt(2 * K - 1) * (2 * K + 1) ** 1.5)
+    print(f"K = {K}: fastest escape at {best[K]:.2f} eta_c; rate/eta = {small[K]:.5f}, {limit:.5f} in the limit")
+    assert 0.4 < best[K] < 0.9 and abs(small[K] / limit - 1) < 0.01
+for eta, (rate, fitted) in fits.items():
+    print(f"eta = {eta}: escape rate {rate:.6f}, fitted to the trajectory {fitted:.6f}")
+    assert abs(fitted / rate - 1) < 0.01

@@ -1,21 +1,12 @@
 r"""
-Hidden manifold: the ODE against SGD
-====================================
+SGD on a hidden manifold follows the theory of its own weights
+==============================================================
 
-Inputs are signs of random projections of D = N/2 latents, x = sgn(F c / sqrt(D)); the teacher sees the latents. Two
-students, erf and ReLU, learn both layers, K = M = 2.
-
-Upper and lower row: overlaps and second layer of SGD (dots: mean over runs that share W, W* and F; bars: their spread)
-on two theory curves. Solid: the ODE started from the overlaps of these very weights, with the spectrum of this F
-(``runs.realisation(0)``). Dotted: the limit N -> infinity (``model.limit_start``), a Marchenko-Pastur spectrum on 16
-Gauss nodes and students orthogonal to each other and to the teacher. SGD follows its own realisation; the limit is what
-realisations scatter around, since random weights in N dimensions overlap by 1/sqrt(N).
-
-Right: the error, and the distance (root mean square over log-spaced times) of single runs to either curve. Both shrink
-like 1/sqrt(N); the one to the limit is several times larger.
-
-Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500; sizes and learning rates after Bae and Jeong (2024),
-arXiv:2405.00642. ``--full`` takes their N = 1000, D = 500, 100,000 steps and 10 runs.
+Inputs are signs of random projections of D = N/2 latents, :math:`x = \mathrm{sgn}(F c / \sqrt D)`; the teacher sees
+the latents. Two students, erf and ReLU, learn both layers, K = M = 2. SGD follows the equations of its own weights;
+the limit :math:`N \to \infty` is what such weights scatter around. Goldt, Mezard, Krzakala and Zdeborova (2020),
+arXiv:1909.11500; sizes and learning rates after Bae and Jeong (2024), arXiv:2405.00642. ``--full`` takes their N =
+1000, D = 500, 100,000 steps and 10 runs.
 """
 
 import sys
@@ -28,6 +19,15 @@ import overlaps as ov
 from overlaps.manifold.weights import random_weights
 from overlaps.results.discrepancy import log_times
 
+# %%
+# Two theories of one run
+# -----------------------
+# The equations start from the overlaps of these very weights, with the spectrum of this F (``runs.realisation(0)``), or
+# from the limit (``model.limit_start``): a Marchenko-Pastur spectrum on 16 Gauss nodes, and students orthogonal to each
+# other and to the teacher.
+FULL = "--full" in sys.argv
+N, ALPHA_MAX, RUNS = (1000, 100.0, 10) if FULL else (400, 50.0, 4)
+SIZES, REPEATS = (np.array([100, 200, 400, 800, 1600]), 10) if FULL else (np.array([64, 128, 256, 512]), 6)
 STUDENTS = ov.erf, ov.relu
 NAMES = "Q", "R", "v"
 
@@ -57,6 +57,11 @@ def compare(student, N, alpha_max, runs):
     return sgd, own, ideal, apart
 
 
+# %%
+# Distances of single runs
+# ------------------------
+# Root mean squares over log-spaced times, from both theories; each run has its own weights. Random weights in N
+# dimensions overlap by :math:`1/\sqrt N`.
 def distances(sizes, repeats):
     """Mean distance of Q, R, v to (own theory, limit) over runs, each with its own weights: {student: (sizes, 2)}."""
     found = {student: np.empty((len(sizes), 2)) for student in STUDENTS}
@@ -73,6 +78,12 @@ def distances(sizes, repeats):
     return found
 
 
+# %%
+# Overlaps, errors, distances
+# ---------------------------
+# Upper and lower row: overlaps and second layer of SGD (dots: mean over runs that share W, W* and F; bars: their
+# spread) on the theory of these weights (solid) and the limit (dotted). Right: the error, and the distance of single
+# runs to either curve. Both shrink like :math:`1/\sqrt N`; the one to the limit is several times larger.
 def draw_overlaps(axes, student, sgd, own, ideal):
     for ax, name in zip(axes, NAMES, strict=True):
         curves, own_, ideal_ = (getattr(x, name) for x in (sgd, own, ideal))
@@ -107,33 +118,28 @@ def draw_distances(ax, sizes, found):
     ax.legend(frameon=False, fontsize="small", ncols=2, loc="upper center", columnspacing=1)
 
 
-def main(N=400, alpha_max=50.0, runs=4, sizes=(64, 128, 256, 512), repeats=6):
-    sizes = np.array(sizes)
-    fig, axes = plt.subplots(2, 4, figsize=(15, 7), layout="constrained")
-    students = {student: compare(student, N, alpha_max, runs) for student in STUDENTS}
-    for row, (student, (sgd, own, ideal, _)) in zip(axes, students.items(), strict=True):
-        draw_overlaps(row[:3], student, sgd, own, ideal)
-    draw_error(axes[0, 3], students)
-    found = distances(sizes, repeats)
-    draw_distances(axes[1, 3], sizes, found)
-    fig.suptitle(rf"sgn features, $N$ = {N}, $D$ = {N // 2}, $\eta$ = 0.2. Dots: SGD; solid: its ODE; dotted: limit")
-    fig.savefig("hidden_manifold.png", dpi=150)
-    return N, sizes, {student: parts[-1] for student, parts in students.items()}, found
+students = {student: compare(student, N, ALPHA_MAX, RUNS) for student in STUDENTS}
+found = distances(SIZES, REPEATS)
+fig, axes = plt.subplots(2, 4, figsize=(15, 7), layout="constrained")
+for row, (student, (sgd, own, ideal, _)) in zip(axes, students.items(), strict=True):
+    draw_overlaps(row[:3], student, sgd, own, ideal)
+draw_error(axes[0, 3], students)
+draw_distances(axes[1, 3], SIZES, found)
+fig.suptitle(rf"sgn features, $N$ = {N}, $D$ = {N // 2}, $\eta$ = 0.2. Dots: SGD; solid: its ODE; dotted: limit")
+fig.savefig("hidden_manifold.png", dpi=150)
 
-
+# %%
+# The checks
+# ----------
 PUBLISHED = {ov.erf: (0.006, 0.006, 0.003), ov.relu: (0.017, 0.007, 0.004)}  # N = 1000, three runs to alpha = 100
-
-if __name__ == "__main__":
-    full = dict(N=1000, alpha_max=100.0, runs=10, sizes=(100, 200, 400, 800, 1600), repeats=10)
-    N, sizes, apart, found = main(**full if "--full" in sys.argv else {})
-    for student, by_name in apart.items():
-        for (name, (own, ideal)), reference in zip(by_name.items(), PUBLISHED[student], strict=True):
-            print(
-                f"{student}, {name}: rms distance of the mean run {own:.4f} to its own ODE (N = 1000, 3 runs: "
-                f"{reference}), {ideal:.4f} to the limit"
-            )
-            assert own < 3 * reference * np.sqrt(1000 / N)
-    for student, d in found.items():
-        slopes = np.polyfit(np.log(sizes), np.log(d), 1)[0]
-        print(f"{student}: distances {d.round(4).tolist()}, slopes {slopes.round(2)} (theory -1/2)")
-        assert np.all(np.abs(slopes + 0.5) < 0.2) and np.all(d[:, 1] > 2 * d[:, 0])
+for student, (*_, by_name) in students.items():
+    for (name, (own, ideal)), reference in zip(by_name.items(), PUBLISHED[student], strict=True):
+        print(
+            f"{student}, {name}: rms distance of the mean run {own:.4f} to its own ODE (N = 1000, 3 runs: "
+            f"{reference}), {ideal:.4f} to the limit"
+        )
+        assert own < 3 * reference * np.sqrt(1000 / N)
+for student, d in found.items():
+    slopes = np.polyfit(np.log(SIZES), np.log(d), 1)[0]
+    print(f"{student}: distances {d.round(4).tolist()}, slopes {slopes.round(2)} (theory -1/2)")
+    assert np.all(np.abs(slopes + 0.5) < 0.2) and np.all(d[:, 1] > 2 * d[:, 0])

@@ -1,23 +1,11 @@
 r"""
-Hidden manifold: how many eigenvalues are needed
-================================================
+Sixteen eigenvalues stand for a continuum
+=========================================
 
-The theory is an integral over the eigenvalues of the input covariance. Two rules replace N of them by a few.
-
-**In the limit** N -> infinity the eigenvalues follow the Marchenko-Pastur law, with an atom where D < N, and its Gauss
-rule is known (left: density, histogram of one feature matrix, nodes). The error of a trajectory falls geometrically
-with the number of nodes (middle), until the tolerance of the integrator is met. 16 nodes, the default, leave 1e-9 for
-alpha <= 100 with sgn features. Linear features need more: the solution needs a resolution that grows with
-sqrt(s alpha).
-
-**For one realisation** every eigenvalue has random overlaps. Summing neighbours in bins with equal numbers of
-eigenvalues converges like a power of the number of bins; block Gauss quadrature of the overlaps (``ov.compress``)
-converges geometrically, 60 nodes leave 1e-8 (right).
-
-Errors are the largest in Q, R, v up to alpha, K = M = 2, both layers trained at rate 0.2, against 160 nodes or all
-eigenvalues. ``--full`` takes N = 800, D = 400 instead of 400, 200.
-
-Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500.
+The theory of a hidden manifold is an integral over the eigenvalues of the input covariance, and a few nodes replace N
+of them: in the limit :math:`N \to \infty` those of the Gauss rule of the Marchenko-Pastur law, for one realisation
+those of a block Gauss quadrature of its overlaps. Errors fall geometrically with the number of nodes. Goldt, Mezard,
+Krzakala and Zdeborova (2020), arXiv:1909.11500. ``--full`` takes N = 800, D = 400 instead of 400, 200.
 """
 
 import sys
@@ -30,6 +18,12 @@ import overlaps as ov
 from overlaps.manifold.marchenko_pastur import mp_gauss
 from overlaps.manifold.weights import random_weights
 
+# %%
+# In the limit
+# ------------
+# The eigenvalues follow the Marchenko-Pastur law, with an atom where D < N, and its Gauss rule is known. Errors are the
+# largest in Q, R, v up to :math:`\alpha`, K = M = 2, both layers trained at rate 0.2, against 160 nodes.
+N = 800 if "--full" in sys.argv else 400
 TIMES = np.array([1.0, 3.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0])
 SETUPS = [  # features, D/N, student, alignment with the teacher, colour
     ("sign", 0.5, ov.erf, 0.1, "C0"),
@@ -72,6 +66,12 @@ def node_errors():
     return errors
 
 
+# %%
+# For one realisation
+# -------------------
+# Every eigenvalue has random overlaps. Summing neighbours in bins with equal numbers of eigenvalues converges like a
+# power of the number of bins; block Gauss quadrature of the overlaps (``ov.compress``) converges geometrically. Errors
+# are taken against all eigenvalues.
 def binned(model, state, bins):
     """Spectrum and overlaps summed in bins that hold equal shares of the eigenvalues; the atom keeps its own."""
     s, p = model.spectrum.s, model.spectrum.p
@@ -101,6 +101,12 @@ def realisation_errors(student, N, sizes, bins):
     )
 
 
+# %%
+# Geometric convergence
+# ---------------------
+# Left: density, histogram of one feature matrix, nodes. Middle: the limit; 16 nodes, the default, leave 1e-9 for
+# :math:`\alpha \le 100` with sgn features, and linear features need more, since the solution needs a resolution that
+# grows with :math:`\sqrt{s\alpha}`. Right: one realisation; 60 nodes leave 1e-8.
 def draw_spectrum(ax, spectrum, features):
     y, top = 0.5, (1 + np.sqrt(0.5)) ** 2
     x = np.linspace((1 - np.sqrt(y)) ** 2, top, 400)
@@ -147,29 +153,26 @@ def draw_realisation(ax, N, results, sizes, bins):
     ax.legend(frameon=False, loc="lower left")
 
 
-def main(N=400):
-    sizes, bins = [5, 10, 15, 20, 30, 40, 50, 60, 80], [8, 16, 32, 64, 128]
-    results = {student: realisation_errors(student, N, sizes, bins) for student in (ov.erf, ov.relu)}
-    errors = node_errors()
-    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
-    draw_spectrum(left, results[ov.erf][2], network("sign", 0.5, ov.erf).features)
-    draw_nodes(middle, errors)
-    draw_realisation(right, N, results, sizes, bins)
-    fig.savefig("hidden_manifold_nodes.png", dpi=150)
-    return errors, {
-        s: (dict(zip(sizes, g, strict=True)), dict(zip(bins, b, strict=True))) for s, (g, b, _) in results.items()
-    }
+sizes, bins = [5, 10, 15, 20, 30, 40, 50, 60, 80], [8, 16, 32, 64, 128]
+results = {student: realisation_errors(student, N, sizes, bins) for student in (ov.erf, ov.relu)}
+errors = node_errors()
+fig, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
+draw_spectrum(left, results[ov.erf][2], network("sign", 0.5, ov.erf).features)
+draw_nodes(middle, errors)
+draw_realisation(right, N, results, sizes, bins)
+fig.savefig("hidden_manifold_nodes.png", dpi=150)
 
-
-if __name__ == "__main__":
-    errors, results = main(800 if "--full" in sys.argv else 400)
-    for (features, ratio, student), error in errors.items():
-        four, eight, sixteen = (error[NODES.index(n)] for n in (4, 8, 16))
-        print(f"{features}, D/N = {ratio:g}, {student}: errors to alpha = 10, 100 with 4, 8, 16 nodes:", end=" ")
-        print(", ".join(f"{e[0]:.0e} {e[1]:.0e}" for e in (four, eight, sixteen)))
-        assert sixteen[0] < 1e-9 and sixteen[1] < (1e-9 if features != "linear" else 1e-7)
-        assert four[1] > 1e4 * sixteen[1]
-    for student, (gauss, summed) in results.items():
-        print(f"{student}, block Gauss:", ", ".join(f"{n}: {e:.0e}" for n, e in gauss.items()))
-        print(f"{student}, quantile bins:", ", ".join(f"{n}: {e:.0e}" for n, e in summed.items()))
-        assert gauss[60] < 1e-8 and summed[64] > 1e-4
+# %%
+# The checks
+# ----------
+for (features, ratio, student), error in errors.items():
+    four, eight, sixteen = (error[NODES.index(n)] for n in (4, 8, 16))
+    print(f"{features}, D/N = {ratio:g}, {student}: errors to alpha = 10, 100 with 4, 8, 16 nodes:", end=" ")
+    print(", ".join(f"{e[0]:.0e} {e[1]:.0e}" for e in (four, eight, sixteen)))
+    assert sixteen[0] < 1e-9 and sixteen[1] < (1e-9 if features != "linear" else 1e-7)
+    assert four[1] > 1e4 * sixteen[1]
+for student, (gauss, summed, _) in results.items():
+    gauss, summed = dict(zip(sizes, gauss, strict=True)), dict(zip(bins, summed, strict=True))
+    print(f"{student}, block Gauss:", ", ".join(f"{n}: {e:.0e}" for n, e in gauss.items()))
+    print(f"{student}, quantile bins:", ", ".join(f"{n}: {e:.0e}" for n, e in summed.items()))
+    assert gauss[60] < 1e-8 and summed[64] > 1e-4

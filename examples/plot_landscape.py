@@ -1,16 +1,10 @@
-r"""
-The Hessian along a trajectory
-==============================
+"""
+The trajectory leaves its plateau along the directions down
+===========================================================
 
-The Hessian of the generalisation error over all N K weights is known from the overlaps alone: a bulk of K eigenvalues,
-each N - K - M times, and K (K + M) outliers in the space of students and teachers,
-
-.. math:: \nabla^2\epsilon_g = H_{KK}\otimes 1 + V^T \frac{\partial^2 \epsilon_g}{\partial u\,\partial u'} V,
-          \qquad u = (Q, R).
-
-A soft committee machine (erf, K = M = 3) in gradient flow comes to its symmetric plateau, where the landscape is a
-saddle: (K - 1)^2 directions lead down, all at nearly the same slope, and the bulk is almost flat.  The trajectory
-leaves in their span.  At the end all outliers are positive.
+The Hessian of the generalisation error over all N K weights is known from the overlaps alone. A soft committee
+machine (erf, K = M = 3) in gradient flow comes to its symmetric plateau, where :math:`(K-1)^2` directions lead down,
+all at nearly the same slope, and leaves in their span. At the end all outliers are positive.
 """
 
 import numpy as np
@@ -18,16 +12,25 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# The Hessian along the way
+# -------------------------
+# A bulk of K eigenvalues, each N - K - M times, and K (K + M) outliers in the space of students and teachers,
+#
+# .. math:: \nabla^2\epsilon_g = H_{KK}\otimes 1 + V^T \frac{\partial^2 \epsilon_g}{\partial u\,\partial u'} V,
+#           \qquad u = (Q, R).
 K = 3
 MODEL = ov.committee_machine(K, K, eta=1.0, gradient_flow=True)  # alpha is then eta alpha
 
-
-def trajectory():
-    """From random weights through the plateau and its escape."""
-    start = MODEL.random_start(N=10_000, rng=3, teacher="ideal")
-    return ov.solve(MODEL, start, np.linspace(0, 450, 301))
+start = MODEL.random_start(N=10_000, rng=3, teacher="ideal")
+traj = ov.solve(MODEL, start, np.linspace(0, 450, 301))
+path = ov.hessian(MODEL, traj)
 
 
+# %%
+# Where the plateau is slowest, and the way R then takes
+# ------------------------------------------------------
+# The cosine compares this way with its projection on the steepest descents of the slowest record.
 def departure(traj, path):
     """Record where the plateau is slowest, and the cosine between its steepest descents and the way R then takes."""
     speed = np.linalg.norm(np.gradient(traj.R, traj.alpha, axis=0), axis=(1, 2))
@@ -40,32 +43,33 @@ def departure(traj, path):
     return slowest, left, np.linalg.norm(inside) / np.linalg.norm(way), len(down)
 
 
-def main():
-    traj = trajectory()
-    path = ov.hessian(MODEL, traj)
-    slowest, left, cosine, directions = departure(traj, path)
+slowest, left, cosine, directions = departure(traj, path)
 
-    fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 7), sharex=True, layout="constrained", height_ratios=(1, 2))
-    top.plot(traj.alpha, traj.eps_g, color="black")
-    top.set(ylabel=r"$\epsilon_g$", yscale="log", title=f"erf, K = M = {K}, gradient flow")
-    path.plot(ax=bottom)
-    bottom.axhline(0, color="black", linewidth=0.6)
-    bottom.set(yscale="symlog", xlabel=r"$\eta\,\alpha$")
-    bottom.set_yscale("symlog", linthresh=0.02)
-    for ax in (top, bottom):
-        ax.axvspan(traj.alpha[slowest], traj.alpha[left], color="C1", alpha=0.12)
-    bottom.annotate(
-        f"{directions} directions down", (traj.alpha[slowest], path.outliers[slowest, 0]), (20, -34),
-        textcoords="offset points", color="C3",
-    )  # fmt: skip
-    fig.savefig("landscape.png", dpi=150)
-    return path, slowest, cosine, directions
+# %%
+# Four directions down, and none at the end
+# -----------------------------------------
+# Above: the error; the band marks the escape. Below: bulk and outliers of the Hessian. On the plateau the bulk is
+# almost flat.
+fig, (top, bottom) = plt.subplots(2, 1, figsize=(8, 7), sharex=True, layout="constrained", height_ratios=(1, 2))
+top.plot(traj.alpha, traj.eps_g, color="black")
+top.set(ylabel=r"$\epsilon_g$", yscale="log", title=f"erf, K = M = {K}, gradient flow")
+path.plot(ax=bottom)
+bottom.axhline(0, color="black", linewidth=0.6)
+bottom.set(yscale="symlog", xlabel=r"$\eta\,\alpha$")
+bottom.set_yscale("symlog", linthresh=0.02)
+for ax in (top, bottom):
+    ax.axvspan(traj.alpha[slowest], traj.alpha[left], color="C1", alpha=0.12)
+bottom.annotate(
+    f"{directions} directions down", (traj.alpha[slowest], path.outliers[slowest, 0]), (20, -34),
+    textcoords="offset points", color="C3",
+)  # fmt: skip
+fig.savefig("landscape.png", dpi=150)
 
-
-if __name__ == "__main__":
-    path, slowest, cosine, directions = main()
-    lowest = path.outliers[slowest, :5].round(4)
-    print(f"plateau at eta alpha = {path.alpha[slowest]:.0f}: {directions} directions down, {lowest}")
-    print(f"R leaves it in their span: cosine {cosine:.4f}")
-    print(f"lowest eigenvalue at the end: {path.outliers[-1, 0]:.2e}")
-    assert directions == (K - 1) ** 2 and cosine > 0.99 and path.outliers[-1, 0] > -1e-3
+# %%
+# The checks
+# ----------
+lowest = path.outliers[slowest, :5].round(4)
+print(f"plateau at eta alpha = {path.alpha[slowest]:.0f}: {directions} directions down, {lowest}")
+print(f"R leaves it in their span: cosine {cosine:.4f}")
+print(f"lowest eigenvalue at the end: {path.outliers[-1, 0]:.2e}")
+assert directions == (K - 1) ** 2 and cosine > 0.99 and path.outliers[-1, 0] > -1e-3

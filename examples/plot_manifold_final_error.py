@@ -1,22 +1,11 @@
 r"""
-Hidden manifold: the final error against D / N and K
-====================================================
+Fewer latents leave less to learn badly
+=======================================
 
 Where does learning end? Newton's method (``fixed_point``), started from the late end of a trajectory, answers without
-waiting: at D latents for N inputs, K students and two teachers. Inputs are sgn(F c / sqrt(D)). ``linearise`` tells ends
-from plateaus, where Newton's method stops as well.
-
-Left: the final error against D / N. The fewer latents, the better inputs show them: what in the teachers' fields is not
-linear in x, T - sum_l tau^l / s_l, vanishes for D / N -> 0. Crosses are SGD at N = 400, with the error on fresh samples
-of its inputs, ``runs.test_error``: no Gaussian assumption.
-
-A curve ends where no stable end was reached by alpha = 1000 / eta: several students on many latents take longer.
-
-Right: the same against K. Where the inputs show the latents, K = M students learn what one cannot. A third one adds
-noise of SGD, and less of it at a fourth of the learning rate (dashed).
-
-Model of Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500, whose figures show the final error along D / N
-from simulations.
+waiting: at D latents for N inputs, K students and two teachers. Inputs are :math:`\mathrm{sgn}(F c/\sqrt D)`. The
+fewer latents, the better inputs show them, and the smaller is the final error. Model of Goldt, Mezard, Krzakala and
+Zdeborova (2020), arXiv:1909.11500, whose figures show the final error along D / N from simulations.
 """
 
 import warnings
@@ -27,6 +16,11 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.manifold.weights import random_weights
 
+# %%
+# Ends of learning, and simulations of them
+# -----------------------------------------
+# ``linearise`` tells ends from plateaus, where Newton's method stops as well. SGD at N = 400 gives the error on fresh
+# samples of its inputs, ``runs.test_error``: no Gaussian assumption.
 RATIOS = np.geomspace(0.05, 1.6, 6)
 WIDTHS = 1, 2, 3
 ETA = 0.2
@@ -63,40 +57,46 @@ def simulated(K, ratio, N=400, alpha=100):
     return runs.mean("test_error").mean()
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    curves = {K: np.array([final_error(K, ratio) for ratio in RATIOS]) for K in WIDTHS}
-    for i, (K, curve) in enumerate(curves.items()):
-        left.loglog(RATIOS, np.where(curve[:, 1], curve[:, 0], np.nan), f"C{i}.-", label=f"$K = {K}$")
-    points = {(K, ratio): simulated(K, ratio) for K, ratio in ((1, 0.25), (1, 1.0), (2, 1.0))}
-    for (K, ratio), error in points.items():
-        left.plot(ratio, error, f"C{WIDTHS.index(K)}x", ms=9, mew=2)
-    left.plot([], [], "kx", ms=9, mew=2, label="SGD, $N = 400$, true error")
-    left.set(xlabel="$D/N$", ylabel=r"final $\epsilon_g$", title=rf"two teachers, $\eta = {ETA}$")
-    slow = {}
-    for i, ratio in enumerate((0.1, 0.25)):
-        for eta, style in (ETA, "o-"), (ETA / 4, "s--"):
-            slow[ratio, eta] = np.array([final_error(K, ratio, eta) for K in WIDTHS])
-            label = f"$D/N = {ratio:g}$" if eta == ETA else None
-            right.semilogy(WIDTHS, slow[ratio, eta][:, 0], f"C{i + 4}" + style, ms=4, label=label)
-    right.plot([], [], "ks--", ms=4, label=rf"$\eta = {ETA / 4:g}$")
-    right.set(xlabel="$K$", xticks=WIDTHS)
-    left.legend(frameon=False)
-    right.legend(frameon=False)
-    fig.savefig("manifold_final_error.png", dpi=150)
-    return curves, slow, points
+# %%
+# Against latents and against students
+# ------------------------------------
+# Left: the final error against D / N; what in the teachers' fields is not linear in x, :math:`T - \sum_l \tau^l/s_l`,
+# vanishes for :math:`D/N \to 0`. Crosses are SGD. A curve ends where no stable end was reached by
+# :math:`\alpha = 1000/\eta`: several students on many latents take longer. Right: the same against K. Where the inputs
+# show the latents, K = M students learn what one cannot. A third one adds noise of SGD, and less of it at a fourth of
+# the learning rate (dashed).
+curves = {K: np.array([final_error(K, ratio) for ratio in RATIOS]) for K in WIDTHS}
+points = {(K, ratio): simulated(K, ratio) for K, ratio in ((1, 0.25), (1, 1.0), (2, 1.0))}
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+for i, (K, curve) in enumerate(curves.items()):
+    left.loglog(RATIOS, np.where(curve[:, 1], curve[:, 0], np.nan), f"C{i}.-", label=f"$K = {K}$")
+for (K, ratio), error in points.items():
+    left.plot(ratio, error, f"C{WIDTHS.index(K)}x", ms=9, mew=2)
+left.plot([], [], "kx", ms=9, mew=2, label="SGD, $N = 400$, true error")
+left.set(xlabel="$D/N$", ylabel=r"final $\epsilon_g$", title=rf"two teachers, $\eta = {ETA}$")
+slow = {}
+for i, ratio in enumerate((0.1, 0.25)):
+    for eta, style in (ETA, "o-"), (ETA / 4, "s--"):
+        slow[ratio, eta] = np.array([final_error(K, ratio, eta) for K in WIDTHS])
+        label = f"$D/N = {ratio:g}$" if eta == ETA else None
+        right.semilogy(WIDTHS, slow[ratio, eta][:, 0], f"C{i + 4}" + style, ms=4, label=label)
+right.plot([], [], "ks--", ms=4, label=rf"$\eta = {ETA / 4:g}$")
+right.set(xlabel="$K$", xticks=WIDTHS)
+left.legend(frameon=False)
+right.legend(frameon=False)
+fig.savefig("manifold_final_error.png", dpi=150)
 
-
-if __name__ == "__main__":
-    curves, slow, points = main()
-    for name, found in (*curves.items(), *slow.items()):
-        print(name, "final errors", found[:, 0].round(5), "stable", found[:, 1].astype(bool))
-        assert found[:4, 1].all()
-    assert all(np.all(np.diff(curve[:, 0]) > 0) for curve in curves.values())  # fewer latents, better inputs
-    for at_ratio in 0.1, 0.25:
-        one, two, three = slow[at_ratio, ETA][:, 0]
-        assert two < 0.85 * one and three - two > 2 * np.diff(slow[at_ratio, ETA / 4][1:, 0])[0] > 0
-    for (K, ratio), error in points.items():
-        end = final_error(K, ratio)[0]
-        print(f"K = {K}, D / N = {ratio}: SGD {error:.4f}, fixed point {end:.4f}")
-        assert abs(error / end - 1) < 0.1  # one set of weights at N = 400, and one of 4096 samples
+# %%
+# The checks
+# ----------
+for name, found in (*curves.items(), *slow.items()):
+    print(name, "final errors", found[:, 0].round(5), "stable", found[:, 1].astype(bool))
+    assert found[:4, 1].all()
+assert all(np.all(np.diff(curve[:, 0]) > 0) for curve in curves.values())  # fewer latents, better inputs
+for at_ratio in 0.1, 0.25:
+    one, two, three = slow[at_ratio, ETA][:, 0]
+    assert two < 0.85 * one and three - two > 2 * np.diff(slow[at_ratio, ETA / 4][1:, 0])[0] > 0
+for (K, ratio), error in points.items():
+    end = final_error(K, ratio)[0]
+    print(f"K = {K}, D / N = {ratio}: SGD {error:.4f}, fixed point {end:.4f}")
+    assert abs(error / end - 1) < 0.1  # one set of weights at N = 400, and one of 4096 samples
