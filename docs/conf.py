@@ -22,7 +22,9 @@ import thumbnails  # noqa: E402
 BUILD = HERE / "_build"
 
 REPOSITORY = "https://github.com/overlaps/overlaps"  # a placeholder until the package has a home
-BINDER = REPOSITORY.replace("https://github.com", "https://mybinder.org/v2/gh") + "/HEAD?labpath=notebooks/{lecture}.ipynb"
+BINDER = (
+    REPOSITORY.replace("https://github.com", "https://mybinder.org/v2/gh") + "/HEAD?labpath=notebooks/{lecture}.ipynb"
+)
 
 project = "overlaps"
 author = copyright = "The overlaps authors"
