@@ -357,7 +357,7 @@ FAULTS = {
         "activations/test_rule.py::test_phase_retrieval",
     ),
     "flips_of_adatron": Fault(
-        "activations/_perceptrons.py", "fill(eta, -p - m * angle,", "fill(eta, -p - angle / math.pi,",
+        "activations/_perceptrons.py", "return -p - m * angle,", "return -p - angle / math.pi,",
         "activations/test_rules.py::test_golden_numbers",
     ),
     "rate_of_a_rule_in_runs": Fault(

@@ -16,6 +16,7 @@ from ..gaussian.tables import read
 U, P = (np.array(x[len(x) // 2 :]) for x in graded(24))  # u > 0, panels that shrink towards 0, where layers lie
 FAR = 10.0  # argument from which the hazard of the normal distribution is a continued fraction
 SMALL = 0.05  # angle below which theta - sin cos loses digits
+MOST = 300.0  # exponent of a factor beyond which a product of two would overflow
 DIGITS = 36.0  # of the trapezoid rule, in powers of e
 WIDEST = 6.0  # strip about the real axis that it sees; the normal density grows beyond
 LOGS = 11.9  # |log(s / scale)| where tables of robust rules end
@@ -63,10 +64,17 @@ def slack(theta):
     return theta - math.sin(theta) * math.cos(theta)
 
 
-@jit(bare=True)
-def fill(eta, a, b, c, A, B, C, dv):
-    """A, B, C of one student and one teacher at rate eta; rules without theta."""
-    A[0, 0], B[0, 0], C[0, 0], dv[0] = eta * a, eta * b, eta * eta * c, 0.0
+def closed(moments):
+    """The closure of a rule without theta from (a, b, c) = moments(J, sqrt T, angle, sine, cosine, numbers)."""
+
+    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+        J, root_t, angle, sin, cos = angles(S)
+        a, b, c = moments(J, root_t, angle, sin, cos, w[2:])
+        A[0, 0], B[0, 0], C[0, 0], dv[0] = eta * a, eta * b, eta * eta * c, 0.0
+        return angle / math.pi
+
+    closure.__name__ = moments.__name__
+    return jit(closure)
 
 
 @jit
@@ -86,11 +94,10 @@ def hebb_force(lam, nu, xi, theta, S, F, G):
     F[0] = xi * sign(nu[0])
 
 
+@closed
 @jit
-def hebb(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
-    fill(eta, 0.0, (1 - 2 * w[2]) * math.sqrt(2 / math.pi) / root_t, 1.0, A, B, C, dv)
-    return angle / math.pi
+def hebb(J, root_t, angle, sin, cos, numbers):
+    return 0.0, (1 - 2 * numbers[0]) * math.sqrt(2 / math.pi) / root_t, 1.0
 
 
 @jit
@@ -98,12 +105,11 @@ def perceptron_force(lam, nu, xi, theta, S, F, G):
     F[0] = (xi * sign(nu[0]) - sign(lam[0])) / 2
 
 
+@closed
 @jit
-def perceptron(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
-    p, one = w[2], 1 / math.sqrt(2 * math.pi)
-    fill(eta, -one / J, (1 - 2 * p) * one / root_t, p + (1 - 2 * p) * angle / math.pi, A, B, C, dv)
-    return angle / math.pi
+def perceptron(J, root_t, angle, sin, cos, numbers):
+    p, one = numbers[0], 1 / math.sqrt(2 * math.pi)
+    return -one / J, (1 - 2 * p) * one / root_t, p + (1 - 2 * p) * angle / math.pi
 
 
 @jit
@@ -111,13 +117,12 @@ def adatron_force(lam, nu, xi, theta, S, F, G):
     F[0] = -lam[0] if xi * nu[0] * lam[0] < 0.0 else 0.0
 
 
+@closed
 @jit
-def adatron(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
-    p = w[2]
+def adatron(J, root_t, angle, sin, cos, numbers):
+    p = numbers[0]
     m = (1 - 2 * p) / math.pi
-    fill(eta, -p - m * angle, m * J / root_t * sin, J * J * (p + m * slack(angle)), A, B, C, dv)
-    return angle / math.pi
+    return -p - m * angle, m * J / root_t * sin, J * J * (p + m * slack(angle))
 
 
 @jit
@@ -125,14 +130,13 @@ def hinge_force(lam, nu, xi, theta, S, F, G):
     F[0] = sign(nu[0]) if sign(nu[0]) * lam[0] < theta[1] else 0.0
 
 
+@closed
 @jit
-def hinge(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
-    h, sin = w[2] / J, max(sin, 1e-300)
+def hinge(J, root_t, angle, sin, cos, numbers):
+    h, sin = numbers[0] / J, max(sin, 1e-300)
     a = -2 * phi(h) / J * Phi(cos * h / sin)
     b = 2 * Phi(h / sin) / math.sqrt(2 * math.pi) / root_t
-    fill(eta, a, b, 1 - 2 * both(0.0, -h, cos)[0], A, B, C, dv)
-    return angle / math.pi
+    return a, b, 1 - 2 * both(0.0, -h, cos)[0]
 
 
 @jit
@@ -141,17 +145,16 @@ def logistic_force(lam, nu, xi, theta, S, F, G):
     F[0] = label * logistic(-label * lam[0])
 
 
+@closed
 @jit
-def logistic_sign(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
+def logistic_sign(J, root_t, angle, sin, cos, numbers):
     slope = square = 0.0
     for i in range(len(U)):
-        up, down = logistic(J * U[i]), logistic(-J * U[i])
+        down = logistic(-J * U[i])
         right = Phi(cos / max(sin, 1e-300) * U[i])
-        slope += 2 * P[i] * up * down
-        square += 2 * P[i] * (right * down * down + (1 - right) * up * up)
-    fill(eta, -slope, 1 / math.sqrt(2 * math.pi) / root_t, square, A, B, C, dv)
-    return angle / math.pi
+        slope += 2 * P[i] * down * (1 - down)
+        square += 2 * P[i] * (right * down * down + (1 - right) * (1 - down) ** 2)
+    return -slope, 1 / math.sqrt(2 * math.pi) / root_t, square
 
 
 @jit
@@ -183,20 +186,21 @@ def mean_slope(slope):
     return total
 
 
+@closed
 @jit
-def logistic_logistic(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
-    steep, square = w[2] * root_t, 0.0
+def logistic_logistic(J, root_t, angle, sin, cos, numbers):
+    steep, square = numbers[0] * root_t, 0.0
     h, k = step_for(max(J, abs(steep * cos))), step_for(abs(steep * sin))
-    n, m = int(8.6 / h) + 1, int(8.6 / k) + 1
-    if second_order:  # C = 2 E[s(beta nu) s(-lambda)^2]
-        for i in range(-n, n + 1):
-            down, mean = logistic(-J * i * h), 0.0
-            for j in range(-m, m + 1):
-                mean += k * phi(j * k) * logistic(steep * (cos * i * h + sin * j * k))
-            square += 2 * h * phi(i * h) * down * down * mean
-    fill(eta, -mean_slope(J), w[2] * mean_slope(abs(steep)), square, A, B, C, dv)
-    return angle / math.pi
+    m = int(8.6 / k) + 1
+    weights, powers = np.empty(2 * m + 1), np.empty(2 * m + 1)
+    for j in range(-m, m + 1):
+        weights[m + j], powers[m + j] = k * phi(j * k), math.exp(min(max(-steep * sin * j * k, -MOST), MOST))
+    for i in range(int(8.6 / h) + 1):  # C = 2 E[s(beta nu) s(-lambda)^2], at u and -u
+        down, power, mean = logistic(-J * i * h), math.exp(min(max(-steep * cos * i * h, -MOST), MOST)), 0.0
+        for j in range(2 * m + 1):
+            mean += weights[j] / (1 + power * powers[j])
+        square += (h if i == 0 else 2 * h) * phi(i * h) * (down * down * mean + (1 - down) ** 2 * (1 - mean))
+    return -mean_slope(J), numbers[0] * mean_slope(abs(steep)), square
 
 
 @jit
@@ -204,12 +208,11 @@ def least_squares_force(lam, nu, xi, theta, S, F, G):
     F[0] = xi * sign(nu[0]) - lam[0]
 
 
+@closed
 @jit
-def least_squares(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
-    b = (1 - 2 * w[2]) * math.sqrt(2 / math.pi) / root_t
-    fill(eta, -1.0, b, 1 - 2 * b * S[0, 1] + S[0, 0], A, B, C, dv)
-    return angle / math.pi
+def least_squares(J, root_t, angle, sin, cos, numbers):
+    b = (1 - 2 * numbers[0]) * math.sqrt(2 / math.pi) / root_t
+    return -1.0, b, 1 - 2 * b * J * root_t * cos + J * J
 
 
 @jit
@@ -219,17 +222,19 @@ def optimal_force(lam, nu, xi, theta, S, F, G):
     F[0] = J * sin / cos * label * hazard(label * cos * lam[0] / (J * max(sin, 1e-300)))
 
 
+@closed
 @jit
-def optimal(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    J, root_t, angle, sin, cos = angles(S)
+def optimal(J, root_t, angle, sin, cos, numbers):
     H, steep = 0.0, cos / max(sin, 1e-300)
     for i in range(len(U)):
-        for x in (steep * U[i], -steep * U[i]):
-            H += 2 * P[i] * phi(x) * hazard(x)
+        x = steep * U[i]
+        if x > FAR:  # phi(x)^2 is rounding
+            break
+        tail = Phi(-x)
+        H += 2 * P[i] * phi(x) ** 2 / (tail * (1 - tail))
     c = J * J * (sin / cos) ** 2 * H
     along = cos * c * root_t / J / (J * root_t * sin) ** 2
-    fill(eta, -along * S[0, 1], along * S[0, 0], c, A, B, C, dv)
-    return angle / math.pi
+    return -along * J * root_t * cos, along * J * J, c
 
 
 @jit
@@ -244,7 +249,7 @@ def residual(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     square = max(S[0, 0] - 2 * S[0, 1] + S[1, 1], 0.0)
     x = min(max(math.log(max(square, 1e-300)) / 2 - math.log(w[3]), -LOGS), LOGS)
     a, c = read(w[4:], 0, x), read(w[4:], 1, x)
-    fill(eta, -a, a, c, A, B, C, dv)
+    A[0, 0], B[0, 0], C[0, 0], dv[0] = -eta * a, eta * a, eta * eta * c, 0.0
     return square / 2
 
 

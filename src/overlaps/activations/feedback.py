@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from .._base import check
+from .._base.jit import jit
 from .._base.types import ArrayLike
 from ..gaussian.two_point import slope, value
 from . import _rule
@@ -179,7 +180,7 @@ def node_perturbation(
     )
 
 
-@njit(inline="always")
+@jit(inline=True)
 def nonzero(v):
     """What stands for a second layer in the closure of its gradient, whose rows are proportional to it."""
     return v if abs(v) > TINY else TINY

@@ -226,12 +226,7 @@ def least_squares(flip: float = 0.0) -> Rule:
     Returns
     -------
     Rule
-        With its closure in closed form, exact; eps_g is the 0/1 error.
-
-    Raises
-    ------
-    ValueError
-        A probability that is none.
+        With its closure in closed form, exact; eps_g is the 0/1 error. Raises as :func:`hebb`.
 
     Examples
     --------
