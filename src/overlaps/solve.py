@@ -129,8 +129,8 @@ def solve(
     certify : bool
         Make a second run with tolerances 100 times smaller (rtol at least 1e-13), recorded at the same times, which is
         more work than the first, and give the differences in ``Trajectory.error``. ``success`` is False where
-        they exceed 1000 rtol, of the largest overlap or of eps_g (beyond 10 ``eps_floor``): a plateau multiplies the
-        errors of the steps, but by no factor like that: more says that the curve cannot be trusted.
+        they exceed 1000 rtol, of the largest overlap or of eps_g (beyond 10 ``eps_floor``): plateaus amplify errors of
+        the steps, in the tests always by less than 1000, so that a larger difference means a wrong curve.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 

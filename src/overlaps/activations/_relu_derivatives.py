@@ -30,7 +30,7 @@ from ._first_order import derivatives_cost, first_order_derivatives, mean_hessia
 from ._relu import geometry, relu_C
 from ._relu_teachers import partial_arcsines
 
-NONE = np.int64(-1)  # no step function in this place; no literal, for each of which numba compiles anew
+NONE = np.int64(-1)  # marks an absent factor; an int64, not a literal: numba would compile again for each literal
 TINY = 1e-100  # stands for a weight that is exactly zero: nothing in Delta, but it can be divided by
 
 

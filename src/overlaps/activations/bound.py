@@ -169,7 +169,7 @@ class Bound:
         changes, coarse = (
             central_differences(self.arrays, S, w, unknowns, (h * room, h), SIXTH_ORDER) for h in (step, 2 * step)
         )
-        # what rounding of terms of the closure's natural size makes of a difference: no fault where it vanishes
+        # rounding of a finite difference, from terms of the closure's natural size; derivatives may be exactly zero
         natural = np.finfo(float).eps * max(self.rule.eta, self.rule.eta_v) * np.max(np.abs(w)) ** 2 / step
         for (i, j), fine_u, coarse_u in zip(
             unknowns, zip(*changes, strict=True), zip(*coarse, strict=True), strict=True

@@ -25,8 +25,10 @@ NODES = 16  # intervals between them, halved where splines miss their middles
 MOST_NODES = {True: 1000, False: 120}
 SAMPLED = 10.0  # factor by which splines of sampled integrals may be worse
 ROUGH = 100.0  # times the rounding of C at which its products are rough: no nodes are spent on that
-FEW, COARSE = 24, 1e-5  # unknowns beyond which matrices of their size cost too much for more than this
-VANISHING = 1e-6  # tr C / eta^2 below which points give more digits of E[F F h h] than derivatives of C that cancel
+# With more than FEW unknowns an accuracy of COARSE is enough: finer matrices cost too much.
+FEW, COARSE = 24, 1e-5
+# Below this tr C / eta^2 the derivatives of C cancel: E[F F h h] is taken from sample points instead.
+VANISHING = 1e-6
 LARGE = 0.05  # variance, relative to the largest overlap, beyond which the expansion is no small correction
 NAMES = ("Q", "R", "v", "eps_g")
 

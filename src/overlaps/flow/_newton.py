@@ -11,9 +11,25 @@ flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Then
 
     (1 - c J) x = b:    x = P^-1 (b + c F g),    P = 1 - c D,    (1 - c G P^-1 F) g = G P^-1 b.
 
-Blocks run fastest, as in ``_flow``.  ``Equations`` names what a solve takes: ``frozen``, J in this frame, is made by
-Python (``newton.Rotated``) and kept for many steps; ``factorise`` fills ``newton`` whenever c changes; ``correct`` is
-one solve, and leaves nothing behind but its solution.
+Why this is cheap: a packed vector has L K (K + M) entries or so, and a dense matrix of that size would take minutes.
+P is a division.  What couples the blocks is g, of d_g = K (K + 1) / 2 + K M (+ K) numbers, whatever L.  The matrix of g
+needs G P^-1 F; a column of F is the flow of one change dA, dB, dC, and its sums over blocks are the same sums RA, RB,
+QA, QB, QC for all columns (``moments``), contracted with that change.  So no column is ever formed: a factorisation
+costs O(L K^2 (K + M)), as much as one velocity, and so does a solve.
+
+Who does what.  Python (``newton.Rotated``) makes ``frozen`` for one Jacobian: it diagonalises A, turns the state and
+the derivatives of the closure into that frame, and keeps them for many steps.  ``factorise`` fills ``newton`` when c
+changes: the divisions 1 / d_i and 1 / d_ij, and the small matrix of g with its factors L U.  ``correct`` is one solve:
+
+1. ``rotate`` takes the right-hand side b into the frame (room ``x_r``, ``x_q``);
+2. ``solve_blocks`` divides, r first, because q needs it, and reads off dR, dQ: G P^-1 b;
+3. ``turn`` takes these back to the packed order of g, ``substitute`` solves the small equations;
+4. ``add_coupling`` adds P^-1 c F g, with the change of the closure along g summed once;
+5. ``rotate_back`` leaves the frame.
+
+Blocks run fastest, as in ``_flow``: every inner loop is one over eigenvalues, on rows of memory.  ``mix`` adds several
+rows at once, because memory is what costs; ``at`` says where they begin.  Both halves of q and x_q are filled, so
+that a row (i, j) can be read with either index first; packed vectors hold the triangle.
 """
 
 from typing import NamedTuple
@@ -39,7 +55,10 @@ class Eigenspaces(NamedTuple):
 
 @typed
 class Frozen(NamedTuple):
-    """J at one state, in the frame where A is diagonal, but for d(dv)/dg."""
+    """J at one state, in the frame where A is diagonal; g keeps its order, so that ddv is not turned.
+
+    Made by Python once for each Jacobian, read by every factorisation and every solve.
+    """
 
     a: VECTOR  # eigenvalues of A (K,)
     V: MATRIX  # its eigenvectors, as columns
@@ -54,7 +73,7 @@ class Frozen(NamedTuple):
 
 @typed
 class Factorised(NamedTuple):
-    """1 - c J, ready to be solved with."""
+    """1 - c J, ready to be solved with: filled by ``factorise``, read by ``correct``; it belongs to one c."""
 
     small: MATRIX  # (d_g, d_g): factors L U of 1 - c G P^-1 F
     rows: INTS  # the exchanges of its rows
@@ -84,7 +103,10 @@ def _rotate(y, V, r, q):
 
 @jit(fast=True, python=_rotate, cost=lambda y, *_: 4 * CALL + 3e-9 * y.size)
 def rotate(y, V, r, q):
-    """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y."""
+    """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y.
+
+    ``half`` holds V^T q: one side of q is turned after the other, K operations an entry instead of K^2.
+    """
     K, M, L = r.shape
     half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
     for m in range(M):
@@ -119,7 +141,10 @@ def _rotate_back(r, q, V, y):
 
 @jit(fast=True, python=_rotate_back)
 def rotate_back(r, q, V, y):
-    """Fill the r and q parts of the packed y: the inverse of :func:`rotate`."""
+    """Fill the r and q parts of the packed y: the inverse of :func:`rotate`.
+
+    Only the triangle of V q V^T is made, row by row where it lies in y.
+    """
     K, M, L = r.shape
     half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
     all_r, all_q, whole = r.reshape(r.size), q.reshape(q.size), half.reshape(half.size)
@@ -151,7 +176,11 @@ def _divide(s, a, c, decay, drift, single, pair):
 
 @jit(fast=True, python=_divide)
 def divide(s, a, c, decay, drift, single, pair):
-    """Fill single (K, L) = 1 / d_i and pair (K (K + 1) / 2, L) = 1 / d_ij."""
+    """Fill single (K, L) = 1 / d_i and pair (K (K + 1) / 2, L) = 1 / d_ij.
+
+    All d are above 1 where A contracts: c > 0 and eigenvalues a_i < 0.  Where a direction grows, a_i > 0, the error
+    control has to keep c s a_i below 1.
+    """
     K, u = a.size, 0
     for i in range(K):
         for l in range(s.size):
@@ -188,6 +217,8 @@ def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
 
     dR_im = sum_j dA_ij RA_ijm + sum_n dB_in RB_inm
     dQ_ij = h_ij + h_ji + dC_ij QC_ij,   h_ij = sum_k dA_ik QA_ijk + sum_n dB_in QB_ijn
+
+    Each is a sum over l of entries of the state with s, 1 / d_i and 1 / d_ij; rB and tauB bring in that r drives q.
     """
     K, M, L = r.shape
     rB, tauB = np.zeros((K, K, L)), np.zeros((M, K, L))
@@ -237,7 +268,10 @@ def _solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
 
 @jit(fast=True, python=_solve_blocks)
 def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
-    """Overwrite x by (1 - c D)^-1 x; fill dR = sum_l x_r (K, M), dQ = sum_l s_l x_q (K, K)."""
+    """Overwrite x by (1 - c D)^-1 x; fill dR = sum_l x_r (K, M), dQ = sum_l s_l x_q (K, K).
+
+    The lines of x_q are solved after those of x_r, from which their right-hand sides take c (x_r B^T + B x_r^T).
+    """
     K, M, L = x_r.shape
     for i in range(K):
         for m in range(M):
@@ -260,7 +294,10 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
 
 @jit(bare=True)
 def pairs(i, j, c, B, L, at, along):
-    """Rows of (x B^T + B x^T)_ij c: their places in an array x (K, M, L), and their factors."""
+    """Rows of (x B^T + B x^T)_ij c: their places in an array x (K, M, L), and their factors.
+
+    B may be any (K, M) matrix, dA with an array q (K, K, L), too: the entry ij is one call of ``mix`` over 2 M rows.
+    """
     M = B.shape[1]
     for m in range(M):
         at[m], at[M + m] = (i * M + m) * L, (j * M + m) * L
@@ -286,7 +323,11 @@ def _add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
 
 @jit(fast=True, python=_add_coupling)
 def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
-    """Add c (1 - c D)^-1 F g to x; dA, dB, dC is the change of the closure along g."""
+    """Add c (1 - c D)^-1 F g to x; dA, dB, dC is the change of the closure along g.
+
+    ``added`` is the part of r, c (s dA r + dB tau) / d_i.  q takes s (dA q + q dA^T + dC p) + dB r^T + r dB^T, and
+    behind it B ``added``^T and its transpose, as r drives q in D.
+    """
     K, M, L = r.shape
     added, velocity = np.zeros((K, M, L)), np.empty(L)
     all_r, all_q, all_tau = r.reshape(r.size), q.reshape(q.size), tau.reshape(tau.size)
@@ -328,7 +369,10 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
 
 @jit(bare=True)
 def turn(V, dR, dQ, dv, g):
-    """Fill g = (triangle of Q, R, v) from rotated dR (K, M) and dQ (K, K), and dv (K or 0)."""
+    """Fill g = (triangle of Q, R, v) from rotated dR (K, M) and dQ (K, K), and dv (K or 0).
+
+    The closure knows g in the packed order and outside the frame: dQ = V dQ~ V^T, dR = V dR~.
+    """
     K, M = dR.shape
     u = 0
     for i in range(K):
@@ -350,7 +394,10 @@ def turn(V, dR, dQ, dv, g):
 
 @jit(bare=True)
 def decompose(a, rows):
-    """Overwrite a (n, n) by its factors L U, with the exchanges of rows."""
+    """Overwrite a (n, n) by its factors L U, with the exchanges of rows.
+
+    Gauss with the largest pivot of each column; n = d_g is 7 to some hundred, too small for LAPACK to pay in a kernel.
+    """
     n = rows.size
     for k in range(n):
         best = k
@@ -368,7 +415,7 @@ def decompose(a, rows):
 
 @jit(bare=True)
 def substitute(a, rows, x):
-    """Overwrite x (n,) by the solution of L U x."""
+    """Overwrite x (n,) by the solution of L U x, with the factors and exchanges of ``decompose``."""
     n = rows.size
     for k in range(n):
         x[k], x[rows[k]] = x[rows[k]], x[k]
@@ -380,7 +427,10 @@ def substitute(a, rows, x):
 
 @jit(cost=lambda equations, *_: 30 * CALL + 10 * CALL * equations.frozen.dA.size)
 def factorise(equations, c):
-    """Fill ``equations.newton`` for 1 - c J."""
+    """Fill ``equations.newton`` for 1 - c J.
+
+    Column u of the small matrix is what the change u of the closure leaves in g, read off the sums of ``moments``.
+    """
     frozen, spaces, newton = equations.frozen, equations.spaces, equations.newton
     V, r, dA, dB, dC, ddv = frozen.V, frozen.r, frozen.dA, frozen.dB, frozen.dC, frozen.ddv
     s, decay_v = spaces.s, spaces.decay_v
@@ -412,7 +462,10 @@ def factorise(equations, c):
     )
 )
 def correct(equations, c, b, x):
-    """Fill x = (1 - c J)^-1 b, packed both."""
+    """Fill x = (1 - c J)^-1 b, packed both.
+
+    The five steps at the top; v, which no block holds, is divided by 1 + c decay_v and takes its share of g directly.
+    """
     frozen, spaces, newton = equations.frozen, equations.spaces, equations.newton
     V, B, dA, dB, dC, ddv = frozen.V, frozen.B, frozen.dA, frozen.dB, frozen.dC, frozen.ddv
     x_r, x_q, rows, decay_v = equations.x_r, equations.x_q, newton.rows, spaces.decay_v

@@ -120,7 +120,7 @@ def one_point(f, mu, s):
 @jit(inline=True)
 def _given_zero(mu_a, mu_b, s_a, s_b, c):
     """(standardised mean, standard deviation) of b given a = 0, fields with variances s and covariance c."""
-    # never below rounding: of parallel fields, each of which says 1/2 of the other, it would be a coin toss
+    # for parallel fields the variance left is 0 up to rounding; without this floor its sign is random
     root = math.sqrt(max(s_b - c * c / max(s_a, TINY), (1.0 - PARALLEL * PARALLEL) * s_b, TINY))
     return (mu_b - c * mu_a / max(s_a, TINY)) / root, root
 

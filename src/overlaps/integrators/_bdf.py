@@ -1,7 +1,34 @@
 """Steps of the structured BDF in one compiled function, until something is worth a look from Python.
 
-Differentiation formulas, step size and order are those of SciPy's BDF: Shampine and Reichelt's (1997) NDF of order 1 to
-5 with quasi-constant steps.  A new Jacobian, wanted a few times per run, is left to Python.
+The method is SciPy's BDF: the differentiation formulas (NDF) of Shampine and Reichelt (1997), order 1 to 5, on steps
+that stay equal for a while.  A run keeps the backward differences D^j y of the last steps, D^0 y = y.  A step of order
+k and length h predicts the sum of D^0 y to D^k y and solves
+
+    d = c f(t + h, prediction + d) - psi,    c = h / ALPHA[k],    psi = sum_(j = 1..k) GAMMA[j] D^j y / ALPHA[k]
+
+for the correction d.  This d is D^(k + 1) at the new time, and ERROR[k] d estimates the error of the step.  After k + 1
+equal steps, orders k - 1, k, k + 1 are compared by the length that each would allow.  Another length means other
+differences: ``rescale`` reads the same polynomial at other points.
+
+Newton's iteration solves for d with 1 - c J.  The Jacobian J serves many steps, and 1 - c J, factorised, serves while c
+stays what it was.  Where four iterations do not converge, the march asks Python for a new J and tries the same step
+again; where they do not with a new J, it halves the step.  Tolerances fall with eps_g, see ``Tolerances``.
+
+Python (``burst.Backward``) makes and keeps all arrays.  A march changes those of ``Steps`` and ``equations.newton``.
+
+``rows``: Y, the packed overlaps after the last accepted step; OLD, before it; NEW, the prediction, which becomes the
+end of the step; D0, the correction d; PSI; SCALE, one over the tolerance of each entry; F, the velocity, then what is
+left of the equation; X, the last correction of Newton's; SHARES, the part of atol for each entry, which Python sets.
+``clock``, behind the slots of ``_steps``: SHARE, the error of eps_g that the last step left; TRIED, the end of the step
+whose first Newton correction is known; END, the end of the step that is tried; C, the c of the factorised matrix.
+Python sets, before each call: BOUND, a knot of a schedule or the end, where steps must end; EDGE, the last time whose
+rates they may see; U and U_V, the factors on eta and eta_v that J was made with.
+``place``, behind those of ``_steps``: ORDER; EQUAL, steps since length or order changed; FACTORISED, 1 while
+``equations.newton`` belongs to the present J, and to a c close enough; ASKED, 1 while a Jacobian for the step that is
+tried is on its way; FACTORISATIONS so far.
+
+Python is asked for what it is asked for by all compiled steps (``_steps``), at BOUND, and for NEW_JACOBIAN: a few times
+in a run, because Newton's iteration failed, or a schedule has moved the rates (STALE).
 """
 
 from math import inf, sqrt
@@ -31,15 +58,21 @@ from ._steps import (
     notable,
 )
 
-NEW_JACOBIAN, ACCEPTED = 3, 4  # beside VANISHED, PLAIN, LOOK: comes back for one; how a trial ends well
-MOST, ITERATIONS = 5, 4  # order, of Newton's method
+NEW_JACOBIAN, ACCEPTED = 3, 4  # how a trial ends, beside VANISHED; a march returns the first of them
+# The order: above 5 these formulas are unstable.  Newton's iterations: a fifth gains less than a shorter step.
+MOST, ITERATIONS = 5, 4
+# Factors on the length of a step, as in SciPy: no step shrinks or grows more at once; SAFETY makes rejections rare.
 SMALLEST, LARGEST, SAFETY = 0.2, 10.0, 0.9
-STALE = 0.2  # relative change of a factor on the rates at which a new Jacobian is cheaper than more iterations
+# Relative change of a factor on the rates.  Below, the old Jacobian costs some iterations; above, a new one is cheaper.
+STALE = 0.2
+# The formulas: KAPPA turns BDF into NDF, which have smaller errors at order 1 to 4 for some of the stability.
 KAPPA = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
 GAMMA = np.array([0.0, *np.cumsum(1 / np.arange(1, MOST + 1))])
 ALPHA = (1 - KAPPA) * GAMMA
 ERROR = KAPPA * GAMMA + 1 / np.arange(1, MOST + 2)
-TILE = 512  # numbers of a row of differences that are changed at once, so that they stay in the nearest memory
+# Numbers of a row that are changed at once: above some thousand the rows of D leave the nearest memory between uses,
+# below a hundred the loops are too short to become vector instructions.
+TILE = 512
 SHARE, TRIED, END, C, BOUND, EDGE, U, U_V = range(4, 12)  # of ``clock``
 ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(3, 8)  # of ``place``
 Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
@@ -77,7 +110,12 @@ SIGNATURE = INT(
 
 @jit
 def change_of_step(order, factor, R):
-    """Fill R (order + 1, order + 1): the differences at a step ``factor`` times as long are R D."""
+    """Fill R (order + 1, order + 1): the differences at a step ``factor`` times as long are R D.
+
+    The polynomial through the last points is the same; the products of ``first`` are its values at the new points, in
+    the basis of the old differences, and those of ``second`` turn values into differences again (Shampine and Reichelt
+    1997, section 2.2).
+    """
     first, second = np.ones((order + 1, order + 1)), np.ones((order + 1, order + 1))
     for i in range(1, order + 1):
         first[i, 0] = second[i, 0] = 0.0
@@ -93,7 +131,10 @@ def change_of_step(order, factor, R):
 
 @jit(fast=True)
 def rescale(D, order, factor):
-    """Change the differences D to a step ``factor`` times as long; the first of them is y."""
+    """Change the differences D to a step ``factor`` times as long; the first of them is y and stays.
+
+    Tile by tile: a tile of all rows is copied and mixed while it lies in the nearest memory.
+    """
     R, kept = np.empty((order + 1, order + 1)), np.empty((order + 1, TILE))
     change_of_step(order, factor, R)
     whole, at = kept.reshape(kept.size), np.empty(order + 1, np.int64)
@@ -110,7 +151,7 @@ def rescale(D, order, factor):
 
 @jit(fast=True)
 def predict(D, order, atol, rtol, rows):
-    """Fill the prediction for the end of a step, psi, and one over the tolerances."""
+    """Fill the prediction NEW for the end of a step, PSI, and SCALE, one over the tolerances at the prediction."""
     n, whole = D.shape[1], D.reshape(D.size)
     each, along, at = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1, np.int64)
     for i in range(order + 1):
@@ -131,7 +172,7 @@ def predict(D, order, atol, rtol, rows):
 
 @jit(fast=True, bare=True)
 def norm(x, scale):
-    """Root mean square of x, times ``scale`` entry by entry."""
+    """Root mean square of x, times ``scale`` entry by entry: an error or a correction in units of the tolerance."""
     result = 0.0
     for l in range(x.size):
         result += (x[l] * scale[l]) * (x[l] * scale[l])
@@ -153,7 +194,12 @@ def negligible(x, y, share, atol, rtol, least):
 
 @jit
 def newton_iteration(flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps):
-    """Solve d = c f(y + d) - psi from the prediction y; the number of iterations, negative if it did not converge."""
+    """Solve d = c f(y + d) - psi from the prediction y; the number of iterations, negative if it did not converge.
+
+    NEW and D0 are left at the solution.  A correction far below the tolerance, or at rounding level, ends the iteration
+    as converged.  The rate of two corrections foretells how many more it takes: where these are too many, or where the
+    velocity is not finite, it ends as failed at once.
+    """
     rows, clock = steps.rows, steps.clock
     tolerance, t_new, n, before = tolerances.newton, clock[END], rows.shape[1], 0.0
     c = (t_new - clock[T]) / ALPHA[steps.place[ORDER]]
@@ -193,7 +239,7 @@ def newton_iteration(flow, closure, constants, drive, work, equations, tolerance
 
 @jit(bare=True)
 def interpolate(D, order, t, h, at, y):
-    """Fill y with the polynomial through the last order + 1 steps at the time ``at``."""
+    """Fill y with the polynomial through the last order + 1 steps at the time ``at``, by Newton's form in D."""
     copy(D[0], y)
     p = 1.0
     for i in range(order):
@@ -204,7 +250,10 @@ def interpolate(D, order, t, h, at, y):
 
 @jit(bare=True)
 def next_order(D, order, error, scale):
-    """(change of the order, factor on the step size) after order + 1 equal steps."""
+    """(change of the order, factor on the step size) after order + 1 equal steps.
+
+    The error of the order below is in D^k, of the one above in D^(k + 2); a step may grow by error^(-1 / (order + 1)).
+    """
     change, best = 0, error ** (-1.0 / (order + 1)) if error > 0.0 else inf
     if order > 1:
         size = abs(ERROR[order - 1]) * norm(D[order], scale)
@@ -241,7 +290,8 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
     """Try steps until the error of one is acceptable; return (how it ended, that error, the safety factor).
 
     A step whose Newton iteration fails asks for a new Jacobian once, by ``place[ASKED]``, and is then tried again as it
-    was; with that Jacobian it becomes shorter.
+    was; with that Jacobian it becomes shorter.  A step whose error is too large becomes shorter by what the error says;
+    the factorised matrix stays, as c changes little.
     """
     rows, D, clock, place = steps.rows, steps.D, steps.clock, steps.place
     t, h, order, bound = clock[T], clock[H], place[ORDER], clock[BOUND]
@@ -290,7 +340,10 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
 
 @jit(fast=True, bare=True)
 def accept(steps):
-    """Take the step that was tried: y, its differences, and the time."""
+    """Take the step that was tried: y, its differences, and the time.
+
+    D^(k + 1) is d, D^(k + 2) what d gained on the one before; lower differences are running sums from the top.
+    """
     rows, D, clock, order = steps.rows, steps.D, steps.clock, steps.place[ORDER]
     y, d = rows[Y], rows[D0]
     steps.place[EQUAL] += 1
@@ -336,7 +389,8 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
     """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
 
     ``iterate`` is ``newton_iteration``.  NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step,
-    or before one under a schedule.  Output times are interpolated.
+    or before one under a schedule.  Output times are interpolated: landing on them would force the run to small steps.
+    The account of eps_g takes ERROR[k] d through the gradient of eps_g, step by step.
     """
     rows, clock, place = steps.rows, steps.clock, steps.place
     y, d, scale = rows[Y], rows[D0], rows[SCALE]

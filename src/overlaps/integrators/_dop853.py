@@ -1,7 +1,21 @@
 """Steps of DOP853 in one compiled function, until something is worth a look from Python.
 
-The closure comes as a first-class function: one integrator serves every kernel of that signature, is compiled once and
-lies on disk.  Step control is SciPy's, with one more entry in the error norm: see ``dop853``.
+The method is the explicit Runge-Kutta formula of order 8 of Dormand and Prince, as in SciPy: twelve stages, the last of
+which becomes the first of the next step, and two estimates of the error, of order 5 and 3.  SciPy's step control takes
+the root mean square of the estimates over all entries.  Here one number stands beside them: the change of eps_g that
+the errors make, in units of its own tolerance (``judge``); the larger of the two accepts, rejects and sets the length.
+eps_g is a small difference of large overlaps, so entries that are accurate one by one do not make it so.
+
+A step lands on each output time, and may not look beyond a knot of a schedule: a stage at the knot itself reads the
+rates of the last float before it (``before_knot``), and the step from the knot evaluates its first stage again.
+
+The closure and the flow come as first-class functions: one integrator serves every kernel of their signatures, is
+compiled once and lies on the disk.
+
+Python (``burst.RungeKutta``) makes and keeps the arrays of ``Steps``; ``_many`` keeps them for a thread of a batch.
+``k[0]`` always holds the velocity at ``y``: whoever changes ``y`` between two calls fills it anew.  The first call of a
+run comes with no evaluations in ``place``, and evaluates it.  S, w, A, B in ``Work`` are those of the last evaluation,
+the end of the last step that was tried: after an accepted step they belong to ``y``, and Python reads them.
 """
 
 from math import hypot, inf, sqrt
@@ -48,19 +62,24 @@ class Steps(NamedTuple):
 BEGIN = REAL(*SYSTEM, Control.type, REAL, Steps.type)
 SIGNATURE = INT(*SYSTEM, Control.type, VECTOR, BOOL, INT, Steps.type)
 
-ROUNDING = 1e-16  # of the overlaps: eps_g, a difference of numbers of order one, resolves nothing below
-NOISE = 3.0  # of the error estimate, in units of the rounding of the velocities
-INVISIBLE = 1e4  # ROUNDING: errors of eps_g that do not matter where it is no more than rounding
-QUIET = (0.9 / 1.2) ** 8  # least error where rounding rules: an estimate that vanishes by accident lengthens little
-VELOCITIES = np.int64(13)  # no literal: numba compiles anew for each
-FIFTH, THIRD, ZERO, ROWS = 13, 14, 15, 16  # of k, behind thirteen velocities: estimates of the error, zeros; all
+# Of the overlaps, which are of order one.  Errors of eps_g below are rounding, which no shorter step removes.
+ROUNDING = 1e-16
+# Of the error estimate, in units of the rounding of the velocities.  Below, steps shrink on rounding; above, errors
+# that a shorter step would remove pass for rounding.
+NOISE = 3.0
+# In units of ROUNDING: errors of eps_g up to here pass where eps_g itself is hardly more than rounding of its terms.
+INVISIBLE = 1e4
+# Least error where rounding rules.  Without it an estimate that vanishes by accident would lengthen the step tenfold.
+QUIET = (0.9 / 1.2) ** 8
+VELOCITIES = np.int64(13)  # an int64, not a literal: numba would compile again for each literal
+FIFTH, THIRD, ZERO, ROWS = 13, 14, 15, 16  # rows of k behind the velocities: two estimates of the error, zeros
 STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
 NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
 
 
 @jit(bare=True)
 def floor(h, eps_g, S, A, B, eta):
-    """Size of the errors of eps_g that a step h should not try to avoid.
+    """Size of the errors of eps_g that a step h should not try to avoid; A, B are those at its end.
 
     ROUNDING is what Q and R resolve.  That of the velocities, h |A| of it with an error estimate's weights, moves the
     estimate whatever h does.  Where eps_g itself is hardly more than rounding of its terms, nothing sees smaller ones.
@@ -105,7 +124,7 @@ def combine(y, h, a, k, count, new):
 
 @jit(bare=True)
 def size(x, less, y, control):
-    """Root mean square of x - less in units of the tolerances at y."""
+    """Root mean square of x - less in units of the tolerances at y, as ``begin`` compares velocities."""
     total = 0.0
     for a in range(x.size):
         total += ((x[a] - less[a]) / (control.atol + control.rtol * abs(y[a]))) ** 2
@@ -142,7 +161,9 @@ def begin(flow, closure, constants, drive, work, control, span, steps):
 def march(flow, closure, constants, drive, work, control, times, every_step, budget, steps):
     """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
 
-    k[0] is evaluated where there were no evaluations before.  Output times are stepped onto.
+    k[0] is evaluated where there were no evaluations before, and again at a knot, where rates may jump.  Output times
+    are stepped onto; the step after them may be as long as the one that they cut short.  A step is VANISHED below ten
+    times the distance of floats at t.
     """
     y, new, k, clock, place, out = steps.y, steps.new, steps.k, steps.clock, steps.place, steps.out
     rtol, atol, knots = control.rtol, control.atol, drive.pieces.knots

@@ -1,4 +1,9 @@
-"""Many trajectories of one closure, one after another, in one compiled function without the GIL."""
+"""Many trajectories of one closure, one after another, in one compiled function without the GIL.
+
+``march_all`` does for each trajectory what ``burst.RungeKutta`` does for one: it fills the named parts, asks ``begin``
+for the first step and calls ``march`` until the last stop.  Work arrays that hold nothing between trajectories (A, B,
+C, dv, velocities, records) are made once for the call, so once for a thread; ``Problems`` has what is each one's own.
+"""
 
 from typing import NamedTuple
 

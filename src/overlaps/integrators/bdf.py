@@ -12,9 +12,10 @@ from ._bdf import STALE
 from .burst import Backward
 
 __all__ = ["StructuredBDF"]
-SHARE = 0.25  # of the tolerance, that the global error aims at where nothing amplifies it
-ROUNDING = 1e-14  # of a solution of J x = f relative to the largest overlap, where f is rounding and J is slow
-# below these Newton corrections, and overlaps that vanish, drown in the rounding of overlaps of order one
+SHARE = 0.25  # of the tolerance: the global error aims at this part of it, and plateaus may amplify it
+# Newton corrections below 1e-14 of the largest overlap are rounding: do not iterate on them.
+ROUNDING = 1e-14
+# The least tolerances of a step: below, Newton corrections drown in the rounding of overlaps of order one.
 LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
 TIGHTEST, TIGHTEST_POLYNOMIAL = 1e-12, 1e-13  # relative tolerance per step that a small eps_g may lead to
 NEWTON_TOLERANCE = 0.01  # of the local error; SciPy's sqrt(rtol) gains nothing here, and at 1e-8 iterates on rounding

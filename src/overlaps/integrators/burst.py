@@ -1,4 +1,19 @@
-"""Steps in bursts of compiled code, with Python's eyes on the steps that are worth a look."""
+"""Steps in bursts of compiled code, with Python's eyes on the steps that are worth a look.
+
+``run._drive`` steps any solver: step, look for trouble, watch, stop, record.  A ``Burst`` makes many steps of that loop
+in one call of a compiled ``march`` and hands over the last one only.  The loop then treats it like a step of SciPy's:
+it reads ``solver.t``, ``solver.y``, ``solver.nfev`` and ``solver.error``, which the burst has brought up to date.
+
+Who owns what: the burst makes the arrays of the steps (``clock``, ``place``, ``y``, ``out``, and those of its solver)
+and keeps them for the run; ``march`` changes them; the system owns the work arrays (``System.work``), which hold the
+last evaluation, whoever made it.  ``step`` empties ``out`` into the run's records, also when Ctrl-C ends it.
+
+When Python is asked: ``_steps`` says for which steps.  The budget of evaluations between two looks begins at FIRST and
+then follows the speed of the run, PATIENCE seconds apart.
+
+When a burst begins: ``pays`` says whether its kernels are at hand, or whether the run is long enough to wait for them;
+``due`` asks again before every step that was made without (``docs/design.md``, 'The first second').
+"""
 
 from time import perf_counter
 from typing import Any
@@ -14,9 +29,10 @@ from . import _bdf, _dop853
 from ._steps import ACCOUNT, BEFORE, EVALUATIONS, LARGEST, RECORDED, VANISHED, Control, H, T, ready
 from .run import excused
 
-FIRST, PATIENCE = 120, 0.1  # evaluations to the first look, seconds to any other
-ROOM = 250_000  # numbers in the records between two looks
-LEAST = 30  # evaluations of the shortest run that is worth a thought: fewer are two steps of DOP853
+# Evaluations to the first look, and seconds to any other.  Fewer cost time in Python, more let Ctrl-C wait.
+FIRST, PATIENCE = 120, 0.1
+ROOM = 250_000  # numbers in ``out``, 2 MB: with more records leave the caches, with fewer Python is asked more often
+LEAST = 30  # evaluations: every run has as many, two steps of DOP853, so that dear kernels are compiled at the start
 
 
 class Burst:

@@ -22,10 +22,14 @@ from .run import LOST, integrate
 
 __all__ = ["evolve"]
 
-PARALLEL = 1e-5  # sine^2 of the angle of two kinked students below which the run is checked for what it amplifies
-DIGITS = 1e-5  # relative change of eps_g by the roundings of a singular start, beyond which these make the answer
-HIDDEN = 100.0  # of the rounding of eps_g: smaller changes of it say nothing
-UNMET = 1e3  # rtol: an error of the overlaps that is no accuracy any more, beyond what plateaus of smooth units cost
+# Sine^2 of the angle of two kinked students: a run that comes below is repeated from norms moved by rtol.
+PARALLEL = 1e-5
+# Relative change of eps_g by the roundings of a singular start: above, the rounding decides the curve, which fails.
+DIGITS = 1e-5
+HIDDEN = 100.0  # in units of the rounding of eps_g: smaller changes of it are rounding
+# In units of rtol: a larger error of the overlaps means that the tolerance was missed; plateaus of smooth units stay
+# below.
+UNMET = 1e3
 
 
 def evolve(

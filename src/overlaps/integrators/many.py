@@ -1,4 +1,31 @@
-"""The engine of ``solve_many``: chunks of trajectories in threads, compiled; what needs Python goes by ``evolve``."""
+"""The engine of ``solve_many``: chunks of trajectories in threads, compiled; what needs Python goes by ``evolve``.
+
+A trajectory goes one of two ways.  By the compiled way ``march_all`` steps it with the machine code of ``solve``, the
+same ``begin`` and ``march``, so that its digits are those of ``solve``.  By the way of Python ``evolve`` does all, as
+``solve`` would.  ``_Work.why`` decides before anything runs: a sentence for the compiled way (it becomes part of
+``Batch.method``), None for the other.  Python's way is for closures that compiled code cannot call, callable ``stop``,
+schedules with functions, other methods, students that begin equal and starts on the boundary of their cone.
+
+The compiled way ends as FINISHED or as BY_PYTHON.  A step worth a look (``_steps``: a level of eps_g, divergence, lost
+positivity, parallel kinks) is BY_PYTHON: the compiled part is thrown away, and ``evolve`` integrates that trajectory
+from its start, because ``evolve`` alone knows what such a step means and words the message.
+
+Who owns what.  ``_Work`` holds the arrays of the whole batch.  ``records`` (b, n, size + 1) are packed overlaps at the
+output times, or their sums over blocks, with the account of the error of eps_g behind them; nan where there are none.
+``ends`` (b, size + 1) and ``end`` (b,) are the last state of each and its time.  ``state`` (b,) is 0 until a trajectory
+is FINISHED, ``message`` and ``errors`` say why one is not.  A chunk of at most CHUNK trajectories is one job of the
+pool.  Inside, those with one schedule and equally many groups of blocks form one call of ``march_all``, with arrays of
+its own, which are copied into the batch when it returns: no two threads write to one place, and nothing depends on
+their number.
+
+Python looks between chunks, and never inside one: ``march_all`` releases the GIL.  ``halt[0] = 1``, set when Ctrl-C or
+an error ends the pool, is read at each pause of a march, LARGEST evaluations or an output time apart; the trajectory
+under way then stays at state 0.  ``lose`` gives the reason to those that an exception took with it.
+
+What is checked or made once, and for whom: starts for each pair of a start and a spectrum (``_once``); rates for the
+choice of a method for each start, spectrum and v* (``_methods``); packed starts for each pair in a chunk (``_march``).
+A batch of ten thousand that differ in eta alone then costs its integration, not its preparation.
+"""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +56,9 @@ from .evolve import check_blocks, checked_controls, closure_note, evolve
 from .methods import check_model, check_options, choose_method, solver_class
 from .run import DIVERGED, excused, reached
 
-CHUNK = 64  # trajectories that a thread takes at a time, at most
+# Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
+# progress bar stands still and threads wait for the last one.
+CHUNK = 64
 ONE_BY_ONE = ("late", "certify")
 
 
@@ -37,7 +66,10 @@ def evolve_many(
     models, starts, alpha, *, threads=None, stop=None, method="auto", rtol=1e-8, atol=None, blocks=True, max_memory=4e9,
     progress=False, schedule=None, **options,
 ):  # fmt: skip
-    """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`."""
+    """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`.
+
+    Everything is checked, and the memory asked for, before the first step; the result is the fields of a ``Batch``.
+    """
     settle()
     models, starts, schedules = paired(models, starts, schedule)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
@@ -82,7 +114,10 @@ def _check_schedule(paces, model, schedule, times, name):
 
 
 def paired(models, starts, schedule=None):
-    """Lists of models, starts and schedules of equal length; one alone serves all."""
+    """Lists of models, starts and schedules of equal length; one alone serves all.
+
+    One compiled call needs arrays of one shape and one closure: the first model that differs is named, with what.
+    """
     lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts, schedule)]
     models, starts, schedules = lists
     for name, values, single in (("models", models, check.model), ("starts", starts, check.state)):
@@ -124,7 +159,10 @@ SHAPE = {
 
 
 class _Work:
-    """The problems of a batch and the arrays that take their solutions; ``run`` is one chunk of them."""
+    """The problems of a batch and the arrays that take their solutions; ``run`` is one chunk of them.
+
+    Made in the calling thread, with everything checked and compiled; threads call ``run`` only.
+    """
 
     def __init__(self, models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks):
         self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
@@ -164,7 +202,11 @@ class _Work:
         self.halt = np.zeros(1, np.int64)
 
     def _methods(self):
-        """Why the explicit method is right for each trajectory, or None where it is another one's."""
+        """Why the explicit method is right for each trajectory, or None where it is another one's.
+
+        "auto" asks ``choose_method`` as ``solve`` does.  Its answer hangs on the fastest rate, eta times a number that
+        the start, the spectrum and v* decide: found once for each of these, whatever the number of learning rates.
+        """
         if not self.automatic:
             return [""] * len(self.models)
         span, slowest, found = self.times[-1] - self.times[0], {}, []
@@ -182,7 +224,7 @@ class _Work:
         return found
 
     def allocate(self, threads, most):
-        """Arrays for all records, if there is room for them."""
+        """Arrays for all records, if there is room for them: those of the batch, and those of a thread at work."""
         b, n, packing = len(self.models), self.times.size - self.skipped, System(self.models[0], self.starts[0]).packing
         self.packing, self.kept = packing, packing if self.blocks else packing.summed
         need = 8 * (b * (n + 1) * (self.kept.size + 1) + threads * self.times.size * (packing.size + 2))
@@ -199,7 +241,10 @@ class _Work:
         self.message, self.errors = ["interrupted before it was finished; it has no records."] * b, {}
 
     def run(self, first, last):
-        """Solve the problems first ... last - 1."""
+        """Solve the problems first ... last - 1: those of the compiled way together, then, one by one, all others.
+
+        The second part takes what the first left: trajectories with ``why`` None and those that ended BY_PYTHON.
+        """
         together: dict[Any, list[int]] = {}
         for i in range(first, last):
             if self.why[i] is not None:
@@ -216,7 +261,10 @@ class _Work:
                 self.errors[i], self.message[i] = error, f"{type(error).__name__}: {error}"
 
     def _march(self, here, pace, groups):
-        """The compiled steps of those with one schedule; ``state`` says which of them they have finished."""
+        """The compiled steps of those with one schedule; ``state`` says which of them they have finished.
+
+        Each trajectory has rows of its own in S and w: the flow overwrites what moves, the rest is constant.
+        """
         pairs = [(self.models[i], self.starts[i]) for i in here]
         models, first, packed = [model for model, _ in pairs], pairs[0][0], {}
         for model, x in pairs:
@@ -256,7 +304,11 @@ class _Work:
         return closure_note(bound)
 
     def _evolve(self, i):
-        """The way of ``solve``."""
+        """The way of ``solve``: one trajectory by ``evolve``, with its records brought into the rows of the batch.
+
+        ``evolve`` may record less than all output times, where it stops early, and one time more, where it stopped; the
+        rows left over are nan, and the last state goes into ``ends``.
+        """
 
         def halt(alpha):
             if self.halt[0]:
@@ -277,11 +329,12 @@ class _Work:
         self.method[i], self.solvers[i] = found.method, found.solver
 
     def _keep(self, i, records, last, end, nfev, success, message):
+        """Write one finished trajectory into the arrays of the batch; ``state`` last, which others read."""
         self.records[i], self.ends[i], self.end[i], self.nfev[i] = records, last, end, nfev
         self.success[i], self.message[i], self.state[i] = success, message, FINISHED
 
     def solutions(self, schedule):
-        """The fields of a Batch; where every trajectory failed there is none."""
+        """The fields of a Batch; where every trajectory failed there is none, and the first reason is raised."""
         if len(self.errors) == len(self.models):
             error = self.errors[0]
             kind = ValueError if isinstance(error, ValueError) else RuntimeError
@@ -304,7 +357,10 @@ FREE = {"max_step": np.inf, "first_step": 0.0}
 
 
 def _key(model, start):
-    """What closures know of a pair of model and start: classes are those of the model."""
+    """What tells problems apart that were prepared once for many: the start, and the model where it has classes.
+
+    Models of one shape differ in numbers only, which no packed start holds; means of classes are part of the start.
+    """
     return id(start), id(model) if model.C else None
 
 

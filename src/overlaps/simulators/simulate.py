@@ -116,7 +116,8 @@ def simulate(
         Seed or generator. Run i uses its i-th spawned child, whatever the number of runs and workers.
     start : State or list of State, optional
         Overlaps to start from (one for all runs, or one per run, all of one time), met exactly by the weights; by
-        default every run draws its own ``random_start``. Of the hidden manifold for "reduced" only, see ``weights``.
+        default every run draws its own ``random_start``. A hidden manifold takes it for "reduced" only, else
+        ``weights``.
     method : {"auto", "reduced", "direct"}
         "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
         the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
@@ -150,8 +151,8 @@ def simulate(
           default.
         - center : bool, True. Subtract their mean from the inputs (a, for normalised rows of F). Without it no equation
           in alpha describes the run, see :func:`overlaps.manifold.feature_map.statistics`.
-        - block : int, 1024. Samples drawn and multiplied at once. It is part of what a seed means, for latents that are
-          mixtures.
+        - block : int, 1024. Samples drawn and multiplied at once. For latents that are mixtures results depend on it
+          as well as on the seed.
         - moments : {"ge", "exact"}. Second moments of the inputs in the recorded Q and R: Gaussian equivalence (the
           default), or closed forms.
         - normalise_rows : bool, True. Scale the rows of a given F to squared length D, as the theory assumes.

@@ -97,7 +97,7 @@ def sample_posterior(
     *Sampled*: exact at finite d and k up to the error bars, overlaps between different features included. Directions
     of Gaussian vectors are uniform on the sphere, which is the prior. A chain may stay in one of several modes, and
     chains that begin together do not notice (R-hat is 1): from the teacher eps is then too small, with any number of
-    data sets. Where both starts agree within their errors nothing was missed on the way between them.
+    data sets. If runs from both starts agree within their errors, the chains have mixed between them.
 
     Parameters
     ----------
