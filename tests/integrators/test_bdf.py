@@ -12,7 +12,7 @@ import overlaps as ov
 from overlaps.flow._flow import flow
 from overlaps.flow.jacobian import Jacobian
 from overlaps.flow.system import System
-from overlaps.integrators import choose as _choose
+from overlaps.integrators import methods
 from overlaps.integrators.bdf import StructuredBDF
 from overlaps.integrators.exponential import ExponentialMidpoint
 
@@ -518,7 +518,7 @@ def test_exponential_step_keeps_rtol_behind_a_plateau():
 
 
 def chosen(model, start, span, rtol=1e-8):
-    return _choose.choose_method(System(model, start), span, rtol)
+    return methods.choose_method(System(model, start), span, rtol)
 
 
 def test_auto_chooses_by_cost():
@@ -540,7 +540,7 @@ def test_estimated_rate_is_the_stability_limit():
     for name in ACTIVATIONS:
         model, start = random_setting(np.random.default_rng(1), name, K=2, M=2, L=8, both_layers=False)
         system = System(model, start)
-        rate = _choose.fastest_rate(system)
+        rate = methods.fastest_rate(system)
         traj = ov.solve(model, start, [0.0, 1.0, 10.0, 100.0])
         met = max(np.abs(np.linalg.eigvals(dense_jacobian(system, system.pack(state)))).max() for state in traj)
         assert 0.5 < rate / met < 2

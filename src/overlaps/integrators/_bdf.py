@@ -43,7 +43,19 @@ from ..flow.newton import Equations
 from ..flow.velocity import SYSTEM, change_of_eps_g, close, velocity
 from ..models import factors
 from ._steps import (
-    ACCOUNT, BEFORE, EVALUATIONS, LOOK, OUTPUT, PLAIN, RECORDED, VANISHED, Control, H, T, largest, notable,
+    ACCOUNT,
+    BEFORE,
+    EVALUATIONS,
+    LOOK,
+    OUTPUT,
+    PLAIN,
+    RECORDED,
+    VANISHED,
+    Control,
+    H,
+    T,
+    largest,
+    notable,
 )  # fmt: skip
 
 NEW_JACOBIAN, ACCEPTED = 3, 4  # how a trial ends, beside VANISHED; a march returns the first of them

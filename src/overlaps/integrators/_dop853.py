@@ -30,7 +30,19 @@ from ..flow import copy, gather_groups
 from ..flow.velocity import SYSTEM, change_of_eps_g, velocity
 from ..models import reached
 from ._steps import (
-    ACCOUNT, BEFORE, EVALUATIONS, LOOK, OUTPUT, PLAIN, RECORDED, VANISHED, Control, H, T, nearly_parallel, notable,
+    ACCOUNT,
+    BEFORE,
+    EVALUATIONS,
+    LOOK,
+    OUTPUT,
+    PLAIN,
+    RECORDED,
+    VANISHED,
+    Control,
+    H,
+    T,
+    nearly_parallel,
+    notable,
 )  # fmt: skip
 
 
