@@ -521,7 +521,7 @@ def chosen(model, start, span, rtol=1e-8):
     return methods.choose_method(System(model, start), span, rtol)
 
 
-def test_auto_chooses_by_cost():
+def test_automethodss_by_cost():
     easy = ov.committee_machine(2, 2, eta=0.2)
     stiff = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))
     easy_start, stiff_start = (model.random_start(N=12800, rng=1) for model in (easy, stiff))
@@ -549,7 +549,7 @@ def test_estimated_rate_is_the_stability_limit():
 def test_auto_falls_back_and_says_why(monkeypatch):
     stiff = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))
     start = stiff.random_start(N=12800, rng=1)
-    monkeypatch.setattr(_choose, "MEMORY", 100.0)
+    monkeypatch.setattr(methods, "MEMORY", 100.0)
     assert chosen(stiff, start, 1e9)[0] == "exponential"
     assert chosen(stiff, start, 1e4, 1e-4)[0] == "exponential"
     name, why = chosen(stiff, start, 1e3)
