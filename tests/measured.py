@@ -7,6 +7,7 @@ a list; ``+- 0.02`` or ``+- 30%`` is the tolerance, else half a unit of the last
 long suite.
 """
 
+import runpy
 import warnings
 from pathlib import Path
 
@@ -60,6 +61,20 @@ def forgetting():
     after = ov.solve(tasks[1], first[0], [60.0])[0]
     forgotten = ov.closure(tasks[0], after.Q, after.R, after.T).eps_g
     return [ov.closure(tasks[1], after.Q, after.R, after.T).eps_g, first.eps_g[0], forgotten]
+
+
+def replay():
+    """Mean error of two tasks at 20 for half of each, the best constant share, and the best schedule found."""
+    tasks = [ov.committee_machine(2, 2, v_star=v, eta=0.8, eta_v=0.4, noise=0.2) for v in ([1.0, 0.0], [0.0, 0.8])]
+    Q, R, T = [[0.5, 0.1], [0.1, 0.4]], [[0.2, 0.05], [0.1, 0.15]], [[1.0, 0.3], [0.3, 0.9]]
+    start = ov.State.from_overlaps(tasks[0], Q=Q, R=R, T=T)
+    found = ov.Schedule(np.linspace(0, 20, 9), [0, 0, 0, 0, 1, 1, 0.637, 0.643, 0.204])  # of the gallery's search
+
+    def mean(shares):
+        traj = ov.solve(ov.Mixed(tasks, shares, heads=[[0.7, 0.4], [0.3, -0.5]]), start, [20.0])
+        return (traj.error(0)[0] + traj.error(1)[0]) / 2
+
+    return [mean([0.5, 0.5]), min(mean([x, 1 - x]) for x in (0.41, 0.43, 0.45)), mean(found)]
 
 
 def error_of_bdf(beta, L, levels):
@@ -205,18 +220,10 @@ def errors_of_a_mixture():
     return [mixed.mean("eps_g")[-1], mixed.mean("test_error")[-1], gaussian.mean("eps_g")[-1]]
 
 
-def definitions(script):
-    """Names that a script of the gallery defines in its first cell; those behind it compute and draw."""
-    path = Path(__file__).parents[1] / "examples" / script
-    first = "".join(path.read_text().split("# %%")[:2])
-    names = {"__name__": script}
-    exec(compile(first, path, "exec"), names)
-    return names
-
-
 def errors_on_digits(student, features):
     """Largest |ODE / true error - 1| to alpha = 5 in percent, then true error, ODE, closed form at alpha = 20."""
-    example = definitions("plot_digits_covariates.py")
+    script = Path(__file__).parents[1] / "examples" / "plot_digits_covariates.py"
+    example = runpy.run_path(str(script), run_name="example")
     functions = example["FEATURES"][features], example["STUDENTS"][student]
     theory, runs, _ = example["learn"](example["images"](), *functions, np.random.default_rng(4))
     true = runs.mean("test_error")
@@ -226,7 +233,8 @@ def errors_on_digits(student, features):
 
 def error_of_a_generator():
     """Largest |ODE / true error - 1| in percent, erf and relu students."""
-    learn = definitions("plot_generator_covariates.py")["learn"]
+    script = Path(__file__).parents[1] / "examples" / "plot_generator_covariates.py"
+    learn = runpy.run_path(str(script), run_name="example")["learn"]
     pairs = [learn(student, np.random.default_rng(3)) for student in (ov.erf, ov.relu)]
     return 100 * max(np.max(np.abs(theory.eps_g / runs.mean("test_error") - 1)) for theory, runs in pairs)
 

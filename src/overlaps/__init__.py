@@ -19,6 +19,7 @@ from .finite_size import Fluctuations, fluctuations
 # the closure, the solution, the simulation
 from .flow.closure import Closure, closure
 from .models.learner import Learner, learner
+from .models.mixed import Mixed
 from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import Model, committee_machine, quadratic_network
 
@@ -35,7 +36,7 @@ from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
 from .results.ensemble import Ensemble
 from .results.files import load, save
-from .results.plotting import compare, explore, style
+from .results.plotting import compare, style
 from .results.trajectory import Trajectory
 from .simulators.simulate import simulate
 from .solve import solve
@@ -106,6 +107,7 @@ __all__ = [
     "Learner",
     "Linearisation",
     "ManifoldEnsemble",
+    "Mixed",
     "Model",
     "OptimalSchedule",
     "Plateau",
@@ -126,7 +128,6 @@ __all__ = [
     "covariates",
     "critical_eta",
     "erf",
-    "explore",
     "fixed_point",
     "fluctuations",
     "gaussian_covariates",

@@ -10,11 +10,12 @@ from ._base import check
 from ._base.pages import see
 from ._base.types import ArrayLike, Function
 from .integrators.evolve import evolve
-from .models import Stages
+from .models import Mixed, Stages
 from .models.model import Model
 from .models.schedule import Schedule
 from .models.state import State
 from .models.times import output_times
+from .results.mixed import MixedTrajectory
 from .results.staged import StagedTrajectory, shown
 from .results.trajectory import SummedTrajectory, Trajectory
 
@@ -49,6 +50,8 @@ Times: TypeAlias = tuple[float, float] | ArrayLike
 
 
 @overload
+def solve(model: Mixed, start: State, alpha: Times, **options: Unpack[Options]) -> MixedTrajectory: ...
+@overload
 def solve(model: Stages, start: State, alpha: Times, **options: Unpack[Options]) -> StagedTrajectory: ...
 @overload
 def solve(
@@ -61,7 +64,7 @@ def solve(
 
 
 def solve(
-    model: Model | Stages,
+    model: Model | Stages | Mixed,
     start: State,
     alpha: tuple[float, float] | ArrayLike,
     *,
@@ -87,8 +90,8 @@ def solve(
 
     Parameters
     ----------
-    model : Model or Stages
-        What is learned and how; several tasks in a row are :class:`Stages`.
+    model : Model, Stages or Mixed
+        What is learned and how; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`.
     start : State
         Initial order parameters, and the time ``start.alpha`` they belong to (0 unless it is a record).
     alpha : tuple of two floats, or array_like
@@ -125,7 +128,7 @@ def solve(
         comes back, whose records are no starts and which has no ``at``.
     schedule : Schedule or dict, optional
         Factor on eta and eta_v along alpha; or factors by name, on "eta", "eta_v", "noise", "weight_decay" and
-        "batch_size" (:class:`Schedule`). Every method steps onto its knots.
+        "batch_size" and on "s", the variances of the inputs (:class:`Schedule`). Every method steps onto its knots.
     certify : bool
         Make a second run with tolerances 100 times smaller (rtol at least 1e-13), recorded at the same times, which is
         more work than the first, and give the differences in ``Trajectory.error``. ``success`` is False where
@@ -136,7 +139,7 @@ def solve(
 
     Returns
     -------
-    Trajectory, or SummedTrajectory with ``blocks=False``, or StagedTrajectory for Stages
+    Trajectory, or SummedTrajectory with ``blocks=False``, or StagedTrajectory for Stages, MixedTrajectory for Mixed
         With ``success``, ``message`` and ``nfev``. A diverging, failing or interrupted integration returns the part
         that was computed with ``success=False``.
 
@@ -185,10 +188,11 @@ def solve(
     controls["progress"], certify = progress, check.flag("certify", certify)
     legs: Any = [(model, start, alpha, schedule)]
     parts: list[Any] = []
-    if isinstance(model, Stages):
+    if isinstance(model, Stages | Mixed):
         for name, value, plain in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
             if value is not plain:
-                raise ValueError(f"{name} = {check.shown(value)} with Stages; expected {plain}, or a stage at a time.")
+                raise ValueError(f"{name} = {check.shown(value)} with {type(model).__name__}; expected {plain}.")
+    if isinstance(model, Stages):
         times, every_step = output_times(alpha, check.state(start).alpha)
         wanted = None if every_step else np.ravel(alpha)
         legs = model.in_turn(start, times, wanted, schedule, parts)
@@ -206,7 +210,8 @@ def solve(
 def _solved(model, start, alpha, schedule, **controls):
     """The solution as a record: of all blocks, or of their sums."""
     found = vars(evolve(model, start, alpha, schedule=schedule, **controls))
-    return Trajectory(**found) if controls["blocks"] else SummedTrajectory.of(found)
+    kind = MixedTrajectory if isinstance(model, Mixed) else Trajectory
+    return kind(**found) if controls["blocks"] else SummedTrajectory.of(found)
 
 
 def _certified(traj, start, options):

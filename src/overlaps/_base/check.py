@@ -88,7 +88,7 @@ def model(value, name="model"):
 # Who takes models, and what each does not take: whoever is new enters here.
 EVERYONE = "solve", "solve_many", "simulate", "closure", "compress", "linearise", "fixed_point", "critical_eta"
 NOISE, LINEAR = ("fluctuations", "theory.escape"), ("theory.linear.reduce", "theory.linear.seen_again")
-OF_BLOCKS = "theory.plateau.plateau_state", "theory.cayley_hamilton.solve", *LINEAR
+OF_BLOCKS = "theory.plateau.plateau_state", "Mixed", "theory.cayley_hamilton.solve", *LINEAR
 VERBS = *EVERYONE, "hessian", "optimal_schedule", "Stages", "theory.stationary_points", *NOISE, *OF_BLOCKS
 IMPLICIT = "method = 'structured'", "method = 'exponential'"
 UNKNOWN = {  # whether a model has it, in words, and who refuses it
@@ -107,7 +107,7 @@ UNKNOWN = {  # whether a model has it, in words, and who refuses it
     "drift": (
         lambda model: model.drift > 0,
         "teachers that drift (drift > 0)",
-        (*NOISE, OF_BLOCKS[0], *LINEAR, "method = 'reduced'"),
+        (*NOISE, *OF_BLOCKS[:2], *LINEAR, "method = 'reduced'"),
     ),
     "trained_v": (lambda model: model.trains_v, "a trained second layer (eta_v > 0)", (OF_BLOCKS[0], *LINEAR)),
     "flow": (lambda model: model.gradient_flow, "no SGD noise (gradient_flow=True)", NOISE),

@@ -12,6 +12,7 @@ from .._base import check
 from .._base.pages import see
 from .._base.record import Record
 from .._base.types import Floats, Rng
+from ..models.mixed import Mixed
 from ..models.model import Model
 from ..results.trajectory import Trajectory
 from .noise import SCRAMBLES, Increments, Rule, product_covariance
@@ -373,7 +374,13 @@ def checked(trajectory, N):
     """The model of a trajectory whose fluctuations are known, and N."""
     check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
     model = trajectory.model
-    check.needs(model, "fluctuations")
+    for task in model.models if isinstance(model, Mixed) else (model,):
+        check.needs(task, "fluctuations")
+    if isinstance(model, Mixed) and (model.heads is not None or model.schedules or not model.alike):
+        raise ValueError(
+            "fluctuations of mixed tasks with heads, rates, eigenvalues or kinds of teachers of their own, or shares "
+            "that change, are not known; expected one of each. Simulate."
+        )
     if trajectory.schedule is not None:
         raise ValueError("the trajectory has a schedule; fluctuations are known for constant numbers only. Simulate.")
     if not trajectory.success:

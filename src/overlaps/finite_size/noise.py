@@ -16,6 +16,7 @@ from ..flow.closure import bind
 from ..gaussian.iterated import settle
 from ..gaussian.rules import gauss_hermite
 from ..gaussian.two_point import LINEAR, QUADRATIC
+from ..models import Mixed
 
 upper = cache(np.triu_indices)  # NumPy takes as long for it as for the sums that it serves
 SCRAMBLES = 4  # of Sobol points: their spread is the error
@@ -70,7 +71,7 @@ class Rule:
         values, vectors = np.linalg.eigh(S)
         # the symmetric root: S may be singular, and factors with a sign or an order of their own would jump on a path
         root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-        return [_moments(model, root @ z, self.weight, v) for z in self.z]
+        return [_mean_moments(model, root @ z, self.weight, v) for z in self.z]
 
 
 class Forces:
@@ -119,6 +120,14 @@ def product_covariance(model, rule, S, v):
     found = rule.moments(model, S, v)
     first, second = (np.mean(x, axis=0) for x in zip(*found, strict=True))
     return np.array([y - np.outer(x, x) for x, y in [(first, second), *found]])
+
+
+def _mean_moments(model, h, weight, v):
+    """Moments of a sample that is of one of several tasks: means of their moments, and not of their covariances."""
+    if not isinstance(model, Mixed):
+        return _moments(model, h, weight, v)
+    parts = [_moments(task, h, weight, v) for task in model.models]
+    return tuple(np.tensordot(model.shares, x, 1) for x in zip(*parts, strict=True))
 
 
 def _moments(model, h, weight, v):

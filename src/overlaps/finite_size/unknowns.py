@@ -7,7 +7,7 @@ import numpy as np
 from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
 from ..flow.closure import rounding_floor
 from ..flow.jacobian import Jacobian
-from ..flow.system import System
+from ..flow.mixed import system_for
 from ..gaussian.two_point import ERF
 from ..models.state import gram
 from .noise import degree
@@ -20,11 +20,11 @@ SECOND_DIFFERENCE = ((1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1
 
 
 class Unknowns:
-    """z = (y, t): the packed overlaps y of :class:`System` and, with ``teachers``, the triangle of the plain t^l."""
+    """z = (y, t): the packed overlaps y of a ``System`` and, with ``teachers``, the triangle of the plain t^l."""
 
     def __init__(self, model, start, teachers):
         self.model, self.teachers = model, teachers
-        self.system = System(model, start)
+        self.system = system_for(model, start)
         self.packing, self.s = self.system.packing, np.array(model.spectrum.s)
         self.K, self.M, self.L = model.K, model.M, model.spectrum.L
         self.upper = np.triu_indices(self.M)

@@ -60,8 +60,8 @@ class Jacobian:
         out = np.empty(dy.size)
         system.flow(
             np.ascontiguousarray(dy, float), system.s, system.p, np.zeros_like(system.source), self.A, self.B,
-            np.zeros((K, K)), np.zeros(K), max(system.decay, 0.0), system.decay_v, 0.0, system.model.trains_v,
-            out, system.model.drift,
+            np.zeros((K, K)), np.zeros_like(system.dv), max(system.decay, 0.0), system.decay_v, 0.0,
+            system.model.trains_v, out, system.model.drift,
         )  # fmt: skip
         return out
 
@@ -103,7 +103,8 @@ class Jacobian:
 
     def factorised(self, c):
         """1 - c J, with a method ``solve``; O(L) in time and memory."""
-        check.needs(self.system.model, "method = 'structured'")  # on spheres no frame makes the Jacobian diagonal
+        first = getattr(self.system.model, "models", (self.system.model,))[0]
+        check.needs(first, "method = 'structured'")  # on spheres no frame makes the Jacobian diagonal
         return NewtonMatrix(self.rotated, self.unit, c)
 
     def __rmul__(self, c):

@@ -16,7 +16,7 @@ class Rotated:
         rotate(y, V, r, q)
         dA, dB, dC, ddv = changes
         turned = V.T @ dA @ V, V.T @ dB, system.second_order * (V.T @ dC @ V)
-        ddv = np.ascontiguousarray(ddv[:, : K * system.model.trains_v])
+        ddv = np.ascontiguousarray(ddv[:, : system.dv.size * system.model.trains_v])
         self.frozen = Frozen(a, V, V.T @ B, r, q, *turned, ddv)
         self.spaces = Eigenspaces(
             system.s, system.p, np.array(system.source), system.decay, system.decay_v, system.model.drift

@@ -7,21 +7,22 @@ class Packing:
     """Layout of y = r (K, M, L), the upper triangle of q (K (K + 1) / 2, L), and v (K,) where it is trained.
 
     Blocks run fastest.  ``entries`` is the number of rows of length L, ``size`` that of the whole vector, ``upper`` the
-    indices of the triangle.  The arguments of the closure, g = (triangle of Q, R, v), come in this order.
+    indices of the triangle.  The arguments of the closure, g = (triangle of Q, R, v), come in this order.  ``readouts``
+    is the size of v, where tasks have one of their own.
     """
 
-    def __init__(self, L, K, M, trains_v):
+    def __init__(self, L, K, M, trains_v, readouts=None):
         self.shape = L, K, M
-        self.trains_v = trains_v
+        self.trains_v, self.readouts = trains_v, readouts or K
         self.upper = np.triu_indices(K)
         self.triangle, self.crossed = K * (K + 1) // 2, K * M
         self.entries = self.triangle + self.crossed
-        self.size = L * self.entries + K * trains_v
+        self.size = L * self.entries + self.readouts * trains_v
 
     def pack(self, q, r, v=()):
         """Block overlaps q (L, K, K), r (L, K, M) and v -> y."""
         rows = [r.reshape(len(r), -1).T.ravel(), q[:, *self.upper].T.ravel()]
-        return np.concatenate([*rows, v] if self.trains_v else rows)
+        return np.concatenate([*rows, np.ravel(v)] if self.trains_v else rows)
 
     def unpack(self, y):
         """Arrays q (..., L, K, K), r (..., L, K, M) and v (..., K or 0) of y (..., size)."""
@@ -43,7 +44,7 @@ class Packing:
     @property
     def summed(self):
         """Layout of the sums over blocks (Q, R, v), as those of one block."""
-        return Packing(1, *self.shape[1:], self.trains_v)
+        return Packing(1, *self.shape[1:], self.trains_v, self.readouts)
 
     def sums(self, y, s):
         """Y (size,) -> Q, R, v in the layout ``summed``, block after block: compiled loops add in the same order."""

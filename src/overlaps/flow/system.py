@@ -45,20 +45,27 @@ class System:
         static = model.second_layers
         K, M, L = model.K, static.size, model.spectrum.L
         self.shape = L, K, M  # of static rows: teachers, and the centroids of inputs in classes
-        self.packing = Packing(L, K, M, model.trains_v)
+        self.packing = Packing(L, K, M, model.trains_v, start.v.size)
         self.s, self.p = weights_of(model)
         *_, self.decay, self.decay_v, self.second_order = rates(model)
         self.source = blocks_last(model.source(start))
         self.S = model.seen(start).copy()
-        self.w = np.concatenate([start.v, static])
+        self.w = np.concatenate([np.ravel(start.v), static])
         if keep_cone and singular(self.S, K, twins):
             self.cone = Cone(self)
-        self.closure = bind(model)
+        self.closure = self._bound()
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
         G = self.groups = len(self.S) // (K + M)
-        self.A, self.B, self.C, self.dv = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K)), np.zeros(K)
+        self.A, self.B, self.C = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K))
+        self.dv = np.zeros(start.v.size)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
         self.eps_g = np.nan  # at the last evaluation
+
+    def _bound(self):
+        return bind(self.model)
+
+    def _set_noise(self, factor):
+        self.closure.set_noise(self.model.noise * factor)
 
     def enter(self, alpha):
         """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""
@@ -82,7 +89,7 @@ class System:
         self.decay_v = model.eta_v * model.weight_decay[1] * self.u_v * decay
         self.second_order = 0.0 if model.gradient_flow else self.u**2 / (model.batch_size * batch)
         if self.pace.noisy:
-            self.closure.set_noise(model.noise * noise)
+            self._set_noise(noise)
 
     def drive(self, A, B, C, dv):
         """Closure, or a change of it, as it drives the flow at this time; C is scaled by ``second_order``."""
@@ -135,8 +142,9 @@ class System:
         return self._with_v(self.packing.unpack(y))
 
     def _with_v(self, parts):
-        q, r, v = parts
-        return q, r, v if self.model.trains_v else np.broadcast_to(self.start.v, (*v.shape[:-1], self.model.K))
+        (q, r, v), own = parts, self.start.v
+        shape = *v.shape[:-1], *own.shape
+        return q, r, v.reshape(shape) if self.model.trains_v else np.broadcast_to(own, shape)
 
     def sums(self, y):
         """Sums over blocks of y, in the layout ``packing.summed``."""
@@ -183,7 +191,7 @@ class System:
             raise ValueError(f"the flow has no structured Jacobian here: {self.obstacle()}.")
         changes = self.closure.derivatives(self.S, self.w, exact=exact)
         changes = changes if self.twins is None else self.twins.average(*changes)
-        frozen = 0 if self.model.trains_v else self.model.K
+        frozen = 0 if self.model.trains_v else self.dv.size
         return tuple(x[: len(x) - frozen] for x in changes)
 
     def change_of_eps_g(self, dy):
@@ -277,11 +285,11 @@ def fastest_rate(system):
     """
     model, start = system.model, system.start
     system.close(system.pack(start))
-    largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, *2 * system.dv.shape))).max()
+    largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, model.K, model.K))).max()
     bound = system.closure
-    if not bound.by_quadrature and not model.C and bound.gradient_rate < np.inf:
+    if not bound.by_quadrature and system.groups == 1 and not model.C and bound.gradient_rate < np.inf:
         unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
-        A, B, C, dv = np.zeros_like(system.A), np.zeros_like(system.B), np.zeros_like(system.C), np.zeros(model.K)
+        A, B, C, dv = (np.zeros_like(x) for x in (system.A, system.B, system.C, system.dv))
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])
         bound(S, system.w, A, B, C, dv)
         largest = max(largest, np.abs(np.linalg.eigvalsh(A)).max())

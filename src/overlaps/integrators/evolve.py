@@ -11,9 +11,10 @@ from ..flow.closure import rounding_floor
 from ..flow.cone import MOVE, Cone
 from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
+from ..flow.mixed import system_for
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
-from ..models.schedule import Pace
+from ..models.schedule import Pace, teachers_at
 from ..models.start import checked_start
 from ..models.times import output_times
 from ..models.twins import twins
@@ -40,27 +41,35 @@ def evolve(
 
     A function given as ``progress`` is told the time after each step. The records come as the fields of a Trajectory.
     """
-    start = checked_start(model, start)
-    equal = twins(model, start) if system is None else None
+    tasks = getattr(model, "models", (model,))
+    start = model.enter(start) if len(tasks) > 1 else checked_start(model, start)
+    equal = twins(model, start) if system is None and start.v.ndim == 1 else None
     start = start if equal is None else equal.settled(model, start)
     times, every_step = output_times(alpha, start.alpha)
-    pace = None if schedule is None else Pace(model, schedule)
+    pace = Pace(model, schedule) if schedule is not None or getattr(model, "schedules", ()) else None
     largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
-    system = System(model, start, pace, equal, keep_cone=True) if system is None else system
+    system = system_for(model, start, pace, equal, keep_cone=True) if system is None else system
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     check_blocks(system.model, blocks)
     if model.C and check.flag("late", late):
         raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
     if check.flag("late", late) and not check.flag("blocks", blocks):
         raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
+    if late and pace is not None and pace.variances is not None:
+        raise ValueError("schedule names s with late=True; expected eta, eta_v and batch_size only.")
     if late and pace is not None and {*pace.named} - {"eta", "eta_v", "batch_size"}:
         raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
     system.closure.check(system.S, system.w)
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
+    if getattr(system, "varying", None) is not None and getattr(solver, "by_blocks", False):
+        raise ValueError(
+            f"method = {check.shown(method)}, but {system.obstacle()}; expected 'DOP853', or SciPy's 'LSODA'."
+        )
     check_options(solver, options, times[-1] - times[0] or np.inf)
-    check_model(solver, system.model)
+    for task in tasks:
+        check_model(solver, task)
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     keep, close, unpack = np.array, system.close, system.unpack
     if not blocks:
@@ -87,11 +96,13 @@ def evolve(
         q, r, v = system.twins.copied(q, r, v)
         run.message += system.twins.message
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
+    reached = np.array(run.alpha[first:])
     return SimpleNamespace(
-        model=model, schedule=schedule, alpha=np.array(run.alpha[first:]), q=q, v=v, **{"m": None} | model.parted(r),
-        tau=start.tau, T=start.T, h=start.h, nu=start.nu, success=run.success,
-        message=run.message + closure_note(system.closure), nfev=run.nfev, method=solver.__name__ + why, solver=solver,
-        rtol=rtol, atol=atol, eps_late=eps_late, floor_late=floor_late, eps_error=np.array(run.error[first:]),
+        model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.parted(r),
+        tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
+        success=run.success, message=run.message + closure_note(system.closure), nfev=run.nfev,
+        method=solver.__name__ + why, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
+        floor_late=floor_late, eps_error=np.array(run.error[first:]),
     )  # fmt: skip
 
 

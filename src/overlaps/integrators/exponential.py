@@ -179,5 +179,6 @@ class FrozenFlow:
         rotate_back(new_r, new_q, V, new)
         if system.model.trains_v:
             z = -system.decay_v * h
-            new[-K:] = np.exp(z) * y[-K:] + h * (np.expm1(z) / z if z else 1.0) * dv
+            n = dv.size
+            new[-n:] = np.exp(z) * y[-n:] + h * (np.expm1(z) / z if z else 1.0) * dv
         return new

@@ -107,6 +107,8 @@ def _check_schedule(paces, model, schedule, times, name):
         return
     try:
         pace = Pace(model, schedule)
+        if pace.variances is not None:
+            raise ValueError("schedule names s, unknown to solve_many; expected ov.solve, one by one.")
         if id(schedule) not in paces:
             paces[id(schedule)] = pace, pace.probe(times[0], times[-1])[0]
     except ValueError as error:

@@ -7,7 +7,7 @@ import scipy.integrate
 from scipy.integrate import OdeSolver
 
 from .._base import check
-from ..flow.system import fastest_rate
+from ..flow.system import System, fastest_rate
 from .bdf import StructuredBDF
 from .dop853 import DOP853
 from .exponential import ExponentialMidpoint
@@ -87,7 +87,7 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
         return "DOP853", f" (auto: {stiff}, but implicit methods of this library know no spheres)"
     if obstacle is None:
         return "structured", f" (auto: {stiff})"
-    grouped = len(system.model.groups) > 1 or system.model.rule is not None
+    grouped = len(system.model.groups) > 1 or system.model.rule is not None or type(system) is not System
     if exponential < explicit and not grouped:
         return "exponential", f" (auto: {stiff}; no structured BDF because {obstacle})"
     return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"

@@ -1,10 +1,12 @@
 """The setting: inputs (``spectrum``), order parameters (``state``), their law at the start (``start``), and the model.
 
 A new data model is a new ``Spectrum`` and a start, and nothing else. ``schedule`` says what changes while students
-learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``stages`` puts models in an order.
+learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``stages`` puts models in an order,
+``mixed`` in one step.
 """
 
 from ._schedule import factors, reached
+from .mixed import Mixed
 from .model import Model, committee_machine, quadratic_network
 from .schedule import Pace, Schedule
 from .spectrum import Spectrum, isotropic, power_law
@@ -12,6 +14,7 @@ from .stages import Stages
 from .state import State
 
 __all__ = [
+    "Mixed",
     "Model",
     "Pace",
     "Schedule",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from . import _schedule
 __all__ = ["Pace", "Schedule"]
 
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
+CHANGED = (*NAMES, "s")  # what a schedule may name: numbers, and the eigenvalues
 CODES = {"constant": _schedule.CONSTANT, "linear": _schedule.LINEAR, "cosine": _schedule.COSINE}
 KINDS = tuple(CODES)
 MADE: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 2), "product": None, "function": None}  # sizes of the parts
@@ -29,7 +31,8 @@ class Schedule(Record):
 
     The model keeps plain numbers: one schedule serves a sweep over eta, and drives both layers, as the schedulers of
     deep learning do. Products of schedules are schedules. ``ov.solve(model, start, alpha, schedule=f)`` scales eta and
-    eta_v; a dict scales what it names: "eta", "eta_v", "noise", "weight_decay" (kappa and kappa_v), "batch_size".
+    eta_v; a dict scales what it names: "eta", "eta_v", "noise", "weight_decay" (kappa and kappa_v), "batch_size",
+    and "s", the variances of the inputs: one factor for all, or a tuple with one for each eigenvalue, None for 1.
 
     Parameters
     ----------
@@ -149,6 +152,10 @@ class Schedule(Record):
         """The schedules of which this one is the product."""
         return self.factors or (self,)
 
+    @cached_property
+    def _program(self):
+        return _Program([(0, self)])
+
     @property
     def jumps(self) -> Floats:
         """Knots at which the factor may jump (n,)."""
@@ -163,7 +170,7 @@ class Schedule(Record):
     def __call__(self, alpha: ArrayLike) -> Numbers:
         """Factor at alpha: a float for a number, an array for an array."""
         times = check.floats("alpha", alpha, "times")
-        found = _Program([(0, self)]).table(np.array(times.ravel()))[0].reshape(times.shape)
+        found = self._program.table(np.array(times.ravel()))[0].reshape(times.shape)
         return found if times.ndim else float(found)
 
     def __repr__(self):
@@ -224,7 +231,7 @@ class Pace:
     model : Model
         Whose numbers are multiplied.
     schedule : Schedule or dict of them
-        As in :func:`overlaps.solve`.
+        As in :func:`overlaps.solve`; None where tasks are mixed in shares that change.
 
     Raises
     ------
@@ -232,15 +239,24 @@ class Pace:
         Neither a Schedule nor a dict of them; unknown names; a factor on a number that is zero.
     """
 
+    variances = None  # factors (L,) on the eigenvalues, as a function of time
+
     def __init__(self, model, schedule):
-        if isinstance(schedule, Schedule):
+        self.model, shares = model, getattr(model, "schedules", ())
+        if schedule is None:
+            named = {}
+        elif isinstance(schedule, Schedule):
             named = {"eta": schedule} | ({"eta_v": schedule} if model.trains_v else {})
         else:
             named = _named(model, schedule)
+        own = _on_variances(model, named.pop("s")) if "s" in named else ()
+        if own:
+            self.variances = lambda t: np.array([1.0 if f is None else f(t) for f in own])
         self.named, self.noisy = named, "noise" in named
         self.program = _Program([(NAMES.index(name), f) for name, f in named.items()])
-        self.knots = np.unique(np.concatenate([f.knots for f in named.values()] + [[]]))
-        self.jumps = np.unique(np.concatenate([f.jumps for f in named.values()] + [[]]))
+        everything = [*named.values(), *shares, *(f for f in own if f is not None)]
+        self.knots = np.unique(np.concatenate([f.knots for f in everything] + [[]]))
+        self.jumps = np.unique(np.concatenate([f.jumps for f in everything] + [[]]))
         self.batch_jumps = named["batch_size"].jumps if "batch_size" in named else np.empty(0)
         self.factors, self.steps = self.program, self.program.steps
 
@@ -252,6 +268,12 @@ class Pace:
         """Largest factors (5,) on [begin, end]; ``ValueError`` where one is no factor."""
         times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.inside(begin, end)])
         found = np.array([self.factors(t) for t in times])
+        if self.variances is not None:
+            u = np.array([self.variances(t) for t in times])
+            if not np.all(np.isfinite(u) & (u >= 0)):
+                raise ValueError(f"schedule: the least factor of s is {np.min(u):g}; expected finite numbers >= 0.")
+        if hasattr(self.model, "schedules"):
+            self.model.probe(begin, end)
         for name, row in zip(NAMES, found.T, strict=True):
             bad = np.flatnonzero(~(np.isfinite(row) & (row >= 0) & ((row > 0) | (name != "batch_size"))))
             if bad.size:
@@ -265,8 +287,11 @@ class Pace:
 
 def in_model(model, name):
     """The number of a model that a factor of this name multiplies."""
-    check.choice("schedule", name, NAMES)
-    return max(model.weight_decay) if name == "weight_decay" else getattr(model, name)
+    check.choice("schedule", name, CHANGED)
+    if name == "s":
+        return model.spectrum.mean
+    found = [getattr(task, name) for task in getattr(model, "models", (model,))]
+    return np.max(found)
 
 
 def _named(model, schedule):
@@ -276,6 +301,8 @@ def _named(model, schedule):
             f"them by name: {', '.join(NAMES)}."
         )
     for name, f in schedule.items():
+        if name == "s":
+            continue
         check.kind(f"schedule[{name!r}]", f, Schedule, "ov.Schedule.cosine(100.0)")
         if in_model(model, name) == 0:
             raise ValueError(
@@ -283,3 +310,39 @@ def _named(model, schedule):
                 f"as dataclasses.replace(model, {name}=0.1)."
             )
     return dict(schedule)
+
+
+def factors_on_s(given, L, alpha):
+    """Factors (n, L) of a Schedule, of one for each eigenvalue, or of None, at times alpha (n,)."""
+    each = given if isinstance(given, tuple | list) else (given,) * L
+    return np.stack([np.ones(len(alpha)) if f is None else f(alpha) for f in each], axis=-1)
+
+
+def teachers_at(model, tau, T, schedule, alpha):
+    """T of a state; where a schedule changes variances of the inputs, at each of the records (..., n, M, M)."""
+    if not isinstance(schedule, dict) or "s" not in schedule:
+        return T
+    s = model.spectrum.s
+    u = factors_on_s(schedule["s"], s.size, alpha) / np.where(s > 0, s, np.inf)
+    return np.einsum("...l,...lij->...ij", u, np.expand_dims(tau, -4))
+
+
+def _on_variances(model, factors):
+    """One Schedule or None for each eigenvalue, from one for all or a tuple."""
+    L, s = model.spectrum.L, model.spectrum.s
+    each = (factors,) * L if isinstance(factors, Schedule) else factors
+    if not isinstance(each, tuple | list) or len(each) != L:
+        raise ValueError(f"schedule['s'] = {check.shown(factors)}; expected a Schedule, or a tuple of L = {L} of them.")
+    for l, f in enumerate(each):
+        if f is not None:
+            check.kind(f"schedule['s'][{l}]", f, Schedule, "ov.Schedule.step([4.0], [1.5]), or None for 1")
+            if s[l] == 0:
+                raise ValueError(
+                    f"schedule['s'][{l}]: s[{l}] is 0, and a factor has nothing to multiply; expected None."
+                )
+    if model.C or model.latent_teacher:
+        raise ValueError(
+            "schedule names s, and the inputs have classes or a teacher of latents; expected Gaussian inputs that the "
+            "teacher sees. Classes have ratios= of their own."
+        )
+    return tuple(each)

@@ -9,6 +9,7 @@ import numpy as np
 from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike, Floats, Function
+from .mixed import Mixed, check_alike
 from .model import Model
 from .schedule import in_model
 
@@ -72,12 +73,17 @@ class Stages(Record):
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or not list(self.models):
             raise ValueError(f"models = {check.shown(self.models)}; expected a sequence of models, one for each stage.")
-        models = tuple(check.needs(model, "Stages", f"models[{i}]") for i, model in enumerate(self.models))
+        models = tuple(
+            model if isinstance(model, Mixed) else check.needs(model, "Stages", f"models[{i}]")
+            for i, model in enumerate(self.models)
+        )
         until = check.array("until", self.until, (len(models),), "One end for each of the models.")
         if until[0] <= 0 or np.any(np.diff(until) <= 0):
             raise ValueError(f"until = {check.shown(until.tolist())}; expected increasing times > 0.")
         for i, model in enumerate(models):
             _check_alike(models[0], model, i)
+        if self.heads is not None and any(isinstance(model, Mixed) for model in models):
+            raise ValueError("heads of Stages with mixed tasks among them; expected heads= of each Mixed, or none.")
         if self.heads is not None:
             heads = check.array("heads", self.heads, (len(models), models[0].K), "One second layer for each model.")
             models = tuple(replace(model, v=v) for model, v in zip(models, heads, strict=True))
@@ -176,23 +182,10 @@ class Stages(Record):
 
 def _check_alike(first, model, i):
     """Refuse a model that cannot go on from where the first one ends."""
-    one, other = first.spectrum, model.spectrum
-    bases = [np.zeros(0) if x.basis is None else x.basis for x in (one, other)]
-    differ = {
-        "K": first.K != model.K,
-        "M": first.M != model.M,
-        "activation": first.activation != model.activation,
-        "spectrum.p": not np.array_equal(one.p, other.p),
-        "spectrum.basis": not np.array_equal(bases[0], bases[1]),
-        "kind of data": type(first) is not type(model) or (first.latent_teacher and not np.array_equal(one.s, other.s)),
-    }
-    for name, wrong in differ.items():
-        if wrong:
-            raise ValueError(
-                f"models[{i}] = {model} and models[0] = {first} differ in {name}; expected one network on inputs with "
-                "the same eigenspaces. Teachers of all tasks are units of every model, and v_star reads those of one."
-            )
-    if not np.array_equal(one.s > 0, other.s > 0):
+    (one, s), (other, own) = ((getattr(x, "models", [x])[0], x.spectrum.s) for x in (first, model))
+    kind = type(one) is not type(other) or (one.latent_teacher and not np.array_equal(s, own))
+    check_alike(first, model, i, differ={"heads": first.v.shape != model.v.shape, "kind of data": kind})
+    if not np.array_equal(s > 0, own > 0):
         raise ValueError(
             f"models[{i}].spectrum has eigenvalues 0 at other places than that of models[0]; expected the same, since "
             "r^l is lost where s_l = 0."

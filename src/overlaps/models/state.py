@@ -55,7 +55,7 @@ class State(Record):
     T : array_like, shape (M, M)
         Covariance of the teacher fields, constant in time.
     v : array_like, shape (K,)
-        Second layer of the student.
+        Second layer of the student; (n, K) with those of n tasks that are :class:`Mixed`.
     s : array_like, shape (L,), optional
         Eigenvalues of the blocks, >= 0. ``solve`` and ``simulate`` fill them in from the model.
     alpha : float
@@ -109,6 +109,8 @@ class State(Record):
         if self.m is not None:
             self._settle_classes(L, K, M)
         shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
+        if check.axes("v", self.v) == 2:
+            shapes["v"] = ("n", K)  # type: ignore[assignment]  # heads of tasks
         if self.s is not None:
             shapes["s"] = (L,)
         for name, shape in shapes.items():

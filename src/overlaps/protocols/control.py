@@ -124,6 +124,21 @@ class LinearLeg:
         return gradient
 
 
+def checked_knots(horizon, knots):
+    """The horizon, and increasing times from 0 to it."""
+    horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
+    if check.axes("knots", knots) == 0:
+        knots = np.linspace(0.0, horizon, check.count("knots", knots, 2))
+    knots = np.array(check.array("knots", knots, ("n",)))
+    inside = knots.size > 1 and np.all(np.diff(knots) > 0)
+    if not inside or knots[0] != 0 or abs(knots[-1] - horizon) > 1e-12 * horizon:
+        raise ValueError(
+            f"knots = {check.shown(knots.tolist())}; expected at least two increasing times from 0 to "
+            f"horizon = {horizon:g}, or their number."
+        )
+    return horizon, knots
+
+
 class Control:
     """Objective and gradient for factors u at knots, over one :class:`Leg`, or one for each of the stages.
 
@@ -135,16 +150,7 @@ class Control:
         self.model = check.needs(model.models[0] if self.stages else model, "optimal_schedule")
         self.start = check.state(start)
         self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
-        self.horizon = horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
-        if check.axes("knots", knots) == 0:
-            knots = np.linspace(0.0, horizon, check.count("knots", knots, 2))
-        self.knots = np.array(check.array("knots", knots, ("n",)))
-        inside = self.knots.size > 1 and np.all(np.diff(self.knots) > 0)
-        if not inside or self.knots[0] != 0 or abs(self.knots[-1] - horizon) > 1e-12 * horizon:
-            raise ValueError(
-                f"knots = {check.shown(self.knots.tolist())}; expected at least two increasing times from 0 to "
-                f"horizon = {horizon:g}, or their number."
-            )
+        self.horizon, self.knots = checked_knots(horizon, knots)
         self.legs = self._legs()
         self.system, self.fastest_rate = self.legs[0].system, max(leg.fastest_rate for leg in self.legs)
         self.y0 = self.system.pack(self.start)

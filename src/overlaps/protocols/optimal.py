@@ -15,13 +15,14 @@ from .._base.record import Record
 from .._base.search import minimum
 from .._base.types import ArrayLike
 from ..integrators.evolve import evolve
-from ..models import Stages
+from ..models import Mixed, Stages
 from ..models.model import Model
 from ..models.schedule import Schedule
 from ..models.state import State
 from ..results.staged import StagedTrajectory, shown
 from ..results.trajectory import Trajectory
-from .control import MOST_STEPS, STIFFNESS, Control
+from .control import MOST_STEPS, OBJECTIVES, STIFFNESS, Control, checked_knots
+from .shares import OptimalShares, optimal_shares
 
 __all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
 
@@ -156,18 +157,20 @@ class _Search:
 
 
 def optimal_schedule(
-    model: Model | Stages,
+    model: Model | Stages | Mixed,
     start: State,
     horizon: float,
     *,
+    control: Literal["eta", "shares"] = "eta",
     knots: int | ArrayLike = 41,
     bounds: tuple[float, float | None] = (0.0, None),
     objective: Literal["final", "mean"] = "final",
     initial: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     tol: float = 1e-6,
     maxiter: int = 500,
     progress: bool = False,
-) -> "OptimalSchedule":
+) -> "OptimalSchedule | OptimalShares":
     r"""Learning rate eta(alpha), piecewise linear on knots, that minimises the generalisation error.
 
     Minimised is eps_g at the horizon ("final") or its mean up to there ("mean"), by L-BFGS-B on its logarithm with the
@@ -186,6 +189,9 @@ def optimal_schedule(
         Where it begins, at ``start.alpha``.
     horizon : float
         Length of the learning time, from start.alpha.
+    control : {"eta", "shares"}
+        What is sought: the learning rate, or the shares of tasks that are :class:`Mixed`, between 0 and 1. The flow is
+        linear in them: optima are pieces of 0 and 1, and arcs between on which exchanging samples gains nothing.
     knots : int or array_like
         Number of equidistant knots, or increasing times from 0 to the horizon.
     bounds : (float, float or None)
@@ -193,7 +199,9 @@ def optimal_schedule(
     objective : {"final", "mean"}
         eps_g at the end, or its mean over the horizon.
     initial : float or array_like, optional
-        Another start of the search, eta at the knots; the model's eta by default.
+        Another start of the search, eta at the knots; the model's eta by default. Of shares, (knots, tasks).
+    weights : array_like, shape (tasks,), optional
+        With shares, of the tasks' errors in the objective; their mean by default.
     tol : float
         Stationarity at which the search ends.
     maxiter : int
@@ -203,12 +211,13 @@ def optimal_schedule(
 
     Returns
     -------
-    OptimalSchedule
+    OptimalSchedule, or OptimalShares of :class:`Mixed` tasks
 
     Raises
     ------
     ValueError
-        Bad input; a gradient flow without upper bound; what :func:`schedule_gradient` refuses.
+        Bad input; a ``control`` that is not that of the model; a gradient flow without upper bound; what
+        :func:`schedule_gradient` refuses.
 
     Warns
     -----
@@ -237,8 +246,21 @@ def optimal_schedule(
     >>> bool(abs(best.value / exact - 1) < 1e-6), best.constant[1] / best.value > 1.3
     (True, True)
     """
-    control = Control(model, start, horizon, knots, objective)
     tol, maxiter = check.number("tol", tol, above=0), check.count("maxiter", maxiter)
+    sought = check.choice("control", control, ("eta", "shares"))
+    if (sought == "shares") != isinstance(model, Mixed):
+        raise ValueError(
+            f"control = {control!r} with a {type(model).__name__}; expected 'shares' for ov.Mixed, 'eta' otherwise."
+        )
+    if sought == "shares":
+        check.choice("objective", objective, OBJECTIVES)
+        horizon, times = checked_knots(horizon, knots)
+        return optimal_shares(model, check.state(start), times, objective, initial, weights, tol, maxiter, progress)
+    return _optimal_rate(model, start, horizon, knots, bounds, objective, initial, tol, maxiter, progress)
+
+
+def _optimal_rate(model, start, horizon, knots, bounds, objective, initial, tol, maxiter, progress):
+    control = Control(model, start, horizon, knots, objective)
     limits, model = _bounds(control, bounds), control.model
     initial = check.floats("initial", model.eta if initial is None else initial, "learning rates >= 0")
     initial = np.full(control.knots.size, initial) if initial.ndim == 0 else initial
@@ -303,7 +325,7 @@ def _result(control, limits, found, constant, tol, maxiter, gap):
         trouble = f"the value on the finest grid differs by {gap:.1e} from an adaptive integration. Take more knots."
     message = trouble or f"stationary to {stationarity:.1e} after {history.size} iterations."
     if trouble:
-        warnings.warn(message + see("protocols", "The best schedule"), RuntimeWarning, stacklevel=3)
+        warnings.warn(message + see("protocols", "The best schedule"), RuntimeWarning, stacklevel=4)
     schedule = _schedule(control, u)
     traj = _along(control, schedule)
     best = constant[0] * model.eta, constant[1]

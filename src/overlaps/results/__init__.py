@@ -8,6 +8,7 @@ from .batch import Batch
 from .discrepancy import Discrepancy, tlog_rmse
 from .ensemble import Ensemble
 from .files import load
+from .mixed import MixedEnsemble, MixedTrajectory
 from .staged import StagedEnsemble, StagedTrajectory
 from .trajectory import SummedTrajectory, Trajectory
 
@@ -15,6 +16,8 @@ __all__ = [
     "Batch",
     "Discrepancy",
     "Ensemble",
+    "MixedEnsemble",
+    "MixedTrajectory",
     "StagedEnsemble",
     "StagedTrajectory",
     "SummedTrajectory",

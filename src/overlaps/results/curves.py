@@ -10,8 +10,9 @@ from .._base.record import Record, read_only
 from .._base.types import ArrayLike, Floats, PathLike
 from ..activations.classification import misclassified
 from ..flow.closure import bind, generalisation_error
+from ..models.mixed import Mixed
 from ..models.model import Model
-from ..models.schedule import Schedule
+from ..models.schedule import Schedule, factors_on_s
 from ..models.start import OVERFLOW
 from ..models.state import gram
 
@@ -116,7 +117,12 @@ class _Curves(Views):
     @property
     def S(self: Any) -> Floats:
         """Covariance of all fields (..., n, K + M, K + M)."""
-        return gram(self.Q, self.R, np.expand_dims(self.T, -3))
+        return gram(self.Q, self.R, self.T if self.changing else np.expand_dims(self.T, -3))
+
+    @property
+    def changing(self) -> bool:
+        """Whether a schedule changes the variances of the inputs, and so T at the records (..., n, M, M)."""
+        return isinstance(self.schedule, dict) and "s" in self.schedule
 
     @property
     def eps_g(self) -> Floats:
@@ -126,13 +132,11 @@ class _Curves(Views):
         value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
         """
         if "eps_g" not in self._cache:
-            S, v = self.model.seen(self), self.v
-            n = S.shape[-2:]
-            flat = generalisation_error(self.model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
-            largest = np.max(np.abs(S.reshape(-1, n[0] * n[1])), axis=1)
-            flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
-            flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
-            self._cache["eps_g"] = read_only(np.maximum(flat, 0.0).reshape(v.shape[:-1]))
+            if isinstance(self.model, Mixed):
+                found = sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha)))
+            else:
+                found = _error(self.model, self.model.seen(self), self.v)
+            self._cache["eps_g"] = read_only(found)
         return self._cache["eps_g"]
 
     def classification_error(self, s: ArrayLike | None = None) -> Floats:
@@ -168,8 +172,8 @@ class _Curves(Views):
                 f"the sign of {model} against its teacher's; expected K = M = 1 and units with the sign of theirs, "
                 "or ov.average(traj, f)."
             )
-        Q, R, T = (self.Q, self.R, self.T) if s is None else self._of_inputs(s)
-        Q, R, T = (x[..., 0, 0] for x in (Q, R, np.expand_dims(T, -3)))
+        S = self.S if s is None else self._of_inputs(s)
+        Q, R, T = S[..., 0, 0], S[..., 0, 1], S[..., 1, 1]
         return np.arctan2(np.sqrt(np.maximum(Q * T - R**2, 0.0)), R * np.sign(self.v[..., 0] * model.v_star[0])) / np.pi
 
     def classification_error_se(self) -> Floats:
@@ -205,15 +209,33 @@ class _Blocks(_Curves):
     nu: np.ndarray | None = None
 
     def _of_inputs(self, s):
-        """Q, R, T of inputs with other variances s (L,)."""
+        """Covariance of all fields on inputs with other variances s (L,)."""
         own, s = self.model.spectrum.s, check.array("s", s, (self.model.spectrum.L,), "One variance for each block.")
         if self.model.latent_teacher or np.any(s < 0) or np.any((own == 0) & (s > 0)):
             raise ValueError(
                 f"s = {check.shown(s.tolist())}; expected variances >= 0 of inputs that were learned from."
             )
-        ratio = np.divide(s, own, out=np.zeros_like(own), where=own > 0)
-        parts = ((s, self.q), (ratio, self.r), (ratio**2 / np.where(s > 0, s, 1.0), self.tau))
-        return tuple(np.einsum("l,...lij->...ij", c, x) for c, x in parts)
+        return self._seen(np.divide(s, own, out=np.zeros_like(own), where=own > 0))
+
+    def _seen(self, u):
+        """Covariance of all fields where eigenvalues have factors u (L,) or (n, L)."""
+        s = self.model.spectrum.s
+        parts = (u * s, self.q), (u, self.r), (u / np.where(s > 0, s, np.inf), np.expand_dims(self.tau, -4))
+        return gram(*(np.einsum("...l,...lij->...ij", c, x) for c, x in parts))
+
+    @property
+    def _factors(self):
+        """Factors (n, L) of the schedule on the eigenvalues; 1 without."""
+        return factors_on_s(self.schedule["s"] if self.changing else None, self.model.spectrum.L, self.alpha)
+
+    def _task(self, i):
+        """Covariance of all fields (..., n, K + M, K + M) and second layer (..., n, K) of task i."""
+        ratio, u = self.model.ratios[i], self._factors
+        S = self.S if ratio is None else self._seen(u * ratio)
+        return S, self.model.of(i, self.v)
+
+    def _of_task(self, i):
+        return _error(self.model.models[i], *self._task(i))
 
     @property
     def mean_fields(self) -> Floats:
@@ -225,12 +247,24 @@ class _Blocks(_Curves):
     @property
     def Q(self) -> Floats:
         """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
+        if self.changing:
+            return np.einsum("...l,...lij->...ij", self._factors * self.model.spectrum.s, self.q)
         return np.einsum("l,...lij->...ij", self.model.spectrum.s, self.q)
 
     @property
     def R(self) -> Floats:
         """Covariance of student and teacher fields, R = sum_l r^l (..., n, K, M)."""
-        return self.r.sum(axis=-3)
+        return np.einsum("...l,...lij->...ij", self._factors, self.r) if self.changing else self.r.sum(axis=-3)
+
+
+def _error(model, S, v):
+    """Error (...) on the task of a model, at covariances S (..., K + M, K + M) and second layers v (..., K)."""
+    n = S.shape[-2:]
+    flat = generalisation_error(model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
+    largest = np.max(np.abs(S.reshape(-1, n[0] * n[1])), axis=1)
+    flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
+    flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
+    return np.maximum(flat, 0.0).reshape(v.shape[:-1])
 
 
 class Statistics:

@@ -11,7 +11,7 @@ from .._base.pages import see
 from .._base.record import Record
 from ..activations import library as activations
 from ..activations.rule import again
-from ..models import Schedule
+from ..models import Mixed, Schedule
 
 __all__ = [
     "FORMAT",
@@ -38,7 +38,12 @@ class Refused(Exception):
 
 
 def described(model):
-    """What a file keeps of a model: (entries of the header, arrays)."""
+    """What a file keeps of a model, or of mixed tasks: (entries of the header, arrays)."""
+    if isinstance(model, Mixed):
+        heads, parts = zip(*map(described, model.models), strict=True)
+        arrays = {f"task{i}/{name}": x for i, part in enumerate(parts) for name, x in part.items()}
+        shares = schedule_recipe(model.shares) if model.schedules else model.shares.tolist()
+        return {"mixed": list(heads), "shares": shares, "readouts": _listed(model.heads)}, arrays
     spectrum = model.spectrum
     values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
     arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
@@ -77,7 +82,8 @@ def model_from_text(text):
     try:
         return model_of(head, {name: np.array(x) for name, x in head["arrays"].items()})
     except Refused:
-        name = head["features"] if "features" in head else head["model"]["activation"]
+        first = head.get("mixed", [head])[0]
+        name = first["features"] if "features" in first else first["model"]["activation"]
         raise ValueError(
             f"the model has a function of the user ({name} or its partner), which a text cannot hold; make the model "
             "as it was made then."
@@ -86,6 +92,10 @@ def model_from_text(text):
 
 def model_of(head, data):
     """The model that a header and arrays describe."""
+    if "mixed" in head:
+        models = [model_of(own, _of_task(i, data)) for i, own in enumerate(head["mixed"])]
+        shares = head["shares"]
+        return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, head["readouts"])
     options = dict(head["model"])
     for role in ROLES:
         maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
@@ -122,6 +132,13 @@ def models_of(head, data, models):
 
 def check_model(model, head, data):
     """Refuse a model that differs in anything the file knows of it."""
+    if "mixed" in head:
+        same = isinstance(model, Mixed) and len(model) == len(head["mixed"])
+        if not same or any(head[x] != described(model)[0][x] for x in ("shares", "readouts")):
+            raise Refused(f"model = {check.shown(model)}; expected the Mixed that was saved.")
+        for i, (task, part) in enumerate(zip(model.models, head["mixed"], strict=True)):
+            check_model(task, part, _of_task(i, data))
+        return
     own, arrays = described(model)
     own = json.loads(json.dumps(own))
     kind = _kinds(head)["model"]
@@ -147,6 +164,16 @@ def check_model(model, head, data):
                 f"the model has {name} = {check.shown(other)}, the file {check.shown(one)}; expected the model that "
                 "was saved."
             )
+
+
+def _listed(heads):
+    return None if heads is None else heads.tolist()
+
+
+def _of_task(i, data):
+    """The arrays of one of several tasks."""
+    folder = f"task{i}/"
+    return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
 
 
 def _kinds(head):

@@ -2,9 +2,13 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 
 class Field(NamedTuple):
     """Axes: r runs or trajectories, t times, L blocks, K students, M teachers, C classes, N and D inputs and latents.
+
+    Readouts of mixed tasks have an axis i of tasks, T one of times where inputs change: see ``letters_of``.
 
     A single solution has the same arrays without r. Fields without words stay in files and have no label.
     """
@@ -48,8 +52,19 @@ FIELDS |= {"records": Field("rtz"), "ends": Field("rz"), "start_v": Field("rK")}
 LABELLED = ("eps_g", "test_error", "test_error_se", "Q", "R", "v", "q", "r", "m", "mean_fields", "T", "tau", "h", "nu")
 
 
-def dims(name, *runs):
+LONGER = {"v": "rtiK", "T": "rtMM", "start_v": "riK"}  # with one axis more
+
+
+def letters_of(name, value, many):
+    """Letters of the axes of an array under this name, without r where there are not several runs."""
+    letters = FIELDS[name].letters if many else FIELDS[name].letters.removeprefix("r")
+    if name in LONGER and np.ndim(value) > len(letters):
+        return LONGER[name] if many else LONGER[name].removeprefix("r")
+    return letters
+
+
+def dims(name, *runs, value=None):
     """Dimensions of an array under the letters of the notation, those of ``runs`` in the place of r."""
-    letters = FIELDS[name].letters.removeprefix("r")
+    letters = letters_of(name, value, len(runs) > 0).removeprefix("r")
     named = letters.replace("KK", "kl").replace("MM", "mn").replace("L", "e").lower()
-    return (*runs, *("alpha" if x == "t" else x for x in named))
+    return (*runs, *({"t": "alpha", "i": "task"}.get(x, x) for x in named))

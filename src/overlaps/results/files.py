@@ -17,7 +17,7 @@ from .._base.version import __version__
 from ..integrators.methods import solver_class
 from ..models import Stages
 from .descriptions import FORMAT, Refused, check_model, described, model_of, models_of, schedule_of, schedule_recipe
-from .fields import FIELDS
+from .fields import letters_of
 
 __all__ = ["load", "save"]
 
@@ -288,7 +288,7 @@ def _check_result(result):
             raise TypeError(f"{f.name} = {check.shown(value)}")
         if not isinstance(value, np.ndarray):
             continue
-        letters = FIELDS[f.name].letters if many else FIELDS[f.name].letters.removeprefix("r")
+        letters = letters_of(f.name, value, many)
         shape = tuple(sizes.setdefault(x, n) for x, n in zip(letters, value.shape, strict=False))
         if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != KINDS.get(f.name, "f"):
             raise ValueError(f"{f.name} is of shape {value.shape} and type {value.dtype}")

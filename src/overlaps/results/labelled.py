@@ -10,7 +10,7 @@ import json
 import numpy as np
 
 from .._base.version import __version__
-from ..models import Stages
+from ..models import Mixed, Stages
 from .descriptions import model_from_text, model_text
 from .fields import FIELDS, LABELLED, dims
 
@@ -67,7 +67,10 @@ def from_curves(result):
     blocks = hasattr(result, "q")
     # runs on the hidden manifold have no blocks in common, others no test error
     known = {name: x for name in LABELLED if (x := getattr(result, name, None)) is not None}
-    variables = {name: (dims(name, *runs), x) for name, x in known.items()}
+    variables = {name: (dims(name, *runs, value=x), x) for name, x in known.items()}
+    if isinstance(result.model, Mixed):
+        errors = np.array([result.error(i) for i in range(len(result.model))])
+        variables["error"] = (("task", *runs, "alpha"), errors)
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
@@ -175,8 +178,8 @@ def frame(result):
     -------
     pandas.DataFrame
         Columns ``run`` (of ensembles), ``alpha``, ``eps_g``, ``Q_11, Q_12, ...``, ``R_11, ...``, ``v_1, ...``: units
-        are counted from 1, as on plots; of the symmetric Q the upper half. Through Stages also ``stage`` (from 0) and
-        the errors on all tasks, ``error_1, error_2, ...``.
+        are counted from 1, as on plots; of the symmetric Q the upper half. Through Stages also ``stage`` (from 0), and
+        of several tasks the errors on all of them, ``error_1, error_2, ...``; heads of their own are ``v_1_1, ...``.
 
     Raises
     ------
@@ -196,6 +199,7 @@ def frame(result):
     columns |= _columns(result.model, lambda name: getattr(result, name))
     if hasattr(result, "stage"):
         columns["stage"] = np.tile(result.stage, runs)
+    if hasattr(result, "stage") or isinstance(result.model, Mixed):
         columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
     return _pandas().DataFrame(columns)
 
@@ -212,11 +216,13 @@ def _columns(model, curve, end=""):
     """One column for each number of ``curve(name)``, names ending in ``end``."""
     K, M = model.K, model.M
     sep = "" if max(K, M) < 10 else "_"
-    Q, R, v = (curve(name).reshape(-1, *shape) for name, shape in {"Q": (K, K), "R": (K, M), "v": (K,)}.items())
+    own = model.heads if isinstance(model, Mixed) else None  # readouts of several tasks, one after the other
+    shapes = {"Q": (K, K), "R": (K, M), "v": (K if own is None else own.size,)}
+    Q, R, v = (curve(name).reshape(-1, *shape) for name, shape in shapes.items())
     columns = {"eps_g": curve("eps_g").ravel()}
     columns |= {f"Q_{k + 1}{sep}{l + 1}": Q[:, k, l] for k in range(K) for l in range(k, K)}
     columns |= {f"R_{k + 1}{sep}{m + 1}": R[:, k, m] for k in range(K) for m in range(M)}
-    columns |= {f"v_{k + 1}": v[:, k] for k in range(K)}
+    columns |= {f"v_{k + 1}" if own is None else f"v_{k // K + 1}_{k % K + 1}": v[:, k] for k in range(v.shape[1])}
     return {name + end: values for name, values in columns.items()}
 
 

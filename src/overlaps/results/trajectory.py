@@ -242,6 +242,8 @@ class Trajectory(Solved, _Blocks):
         moving = {name: getattr(record, name)[i] for name in ("q", "r", "v")}
         moving["m"] = None if record.m is None else record.m[i]
         constant = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
+        if self.changing:  # a state has the variances of its model
+            constant["T"] = self._seen(np.ones(self.model.spectrum.L))[0, self.model.K :, self.model.K :]
         return State(**moving, **constant, s=self.model.spectrum.s, alpha=alpha)
 
     def at(self, alpha: float) -> State:

@@ -2,8 +2,7 @@
 
 rule = (values, p, force, chance, theta, S, s, G): values of a noise whose probabilities p depend on the teacher,
 first-class functions (not in front, where numba warns of them), theta with the numbers of the rule behind it, the
-overlaps and, where the force reads them, the eigenvalue of each coordinate; and room. None makes an array: counting the
-references of such a tuple takes as long as a step.
+overlaps and, where the force reads them, the eigenvalue of each coordinate; and room.
 """
 
 from numba import types
@@ -12,7 +11,7 @@ from numba.extending import overload
 from .._base.jit import jit
 
 
-@jit(bare=True)
+@jit
 def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
     """F = eta F_k and dv = eta_theta G_k of one sample."""
     values, p, force, chance, theta, S, s, G = rule
@@ -31,7 +30,7 @@ def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
         dv[k] = eta_v * G[k]
 
 
-@jit(bare=True)
+@jit
 def weigh(rule, W, factor, W_star):
     """The overlaps of the weights, where the force reads them; teachers may drift."""
     S, s = rule[5], rule[6]
@@ -47,7 +46,7 @@ def weigh(rule, W, factor, W_star):
             S[a, b] = S[b, a] = total / N
 
 
-@jit(bare=True)
+@jit
 def weigh_frame(rule, teachers, students, root_s):
     """The same from coordinates in frames."""
     S, s = rule[5], rule[6]
@@ -67,7 +66,7 @@ def weigh_frame(rule, teachers, students, root_s):
             S[a, b] = S[b, a] = total
 
 
-@jit(bare=True)
+@jit
 def ruled_frame(rule, teachers, students, root_s, nu, lam, noise, t, v, eta, eta_v, decay_v, F, dv):
     """The forces F (b, K) of step t, all at the same weights and theta; then v."""
     weigh_frame(rule, teachers, students, root_s)

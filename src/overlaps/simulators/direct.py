@@ -6,6 +6,7 @@ from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
 from .classes import Draws
+from .mixed import Samples
 from .rates import Rates
 from .records import Blocks, follow, sound, stacked
 
@@ -58,12 +59,21 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
     inputs = _Inputs(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
     wanderings = _Wanderings(model, start, sizes, rng, dtype) if model.drift else None
+    samples = Samples(model, rng, N, rates.step, pace)
+    inputs.noise = 1.0 if samples.mixed else inputs.noise
 
     def step(limit):
         limit, changed = rates.left(limit)
         X, xi, labels = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
+        which, scales = samples.take(len(X), rates.batch)
+        if scales is not None:
+            X = X * np.repeat(scales, sizes, axis=2).astype(dtype)
+        xi = samples.noise(which, xi) if samples.mixed else xi
         noises = labels + (xi if noise is None else noise[:, None] * xi)
+        if samples.mixed:
+            samples.direct(W, factor, W_star, np.atleast_2d(v), X, noises, which)
+            return len(X)
         common = W, factor, W_star, v, model.v_star, X, noises, *functions, rows, norms
         if wanderings is None:
             _sgd.direct_steps(*common)
@@ -80,7 +90,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         return q, carried[:, None] * r, v.copy()
 
     records, L = follow(steps, step, record, tick), len(sizes)
-    found = stacked(records, (L, K, K), (L, K, len(static)), (K,))
+    found = stacked(records, (L, K, K), (L, K, len(static)), start.v.shape)
     basis = model.spectrum.basis
     last = last[: len(records)] * (np.nan if np.isnan(found[2][-1:]).any() else 1.0)
     return (*found, last if basis is None else last @ basis.T) if keep else found

@@ -10,7 +10,10 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
+from ..models import Mixed
+from ..models.schedule import teachers_at
 from ..results.ensemble import Ensemble
+from ..results.mixed import MixedEnsemble
 from .direct import direct_run
 from .reduced import reduced_run
 
@@ -43,7 +46,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     if model.C:
         model.check_size(N)
     if method == "reduced":
-        check.needs(model, "method = 'reduced'")
+        check.needs(getattr(model, "models", (model,))[0], "method = 'reduced'")
     if method == "auto":
         smallest, own = sizes[sizes > 0].min(), model.K + model.second_layers.size
         fits = not (model.drift or keep_weights or dtype == "float32") and smallest > own
@@ -79,11 +82,16 @@ def ensemble(records, starts, **common):
     names = ("tau", "T", "h", "nu") if model.C else ("tau", "T")
     parts: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
     parts |= model.parted(r) | {"final_W": final[0][:, 0] if final else None}
-    return Ensemble(q=q, v=v, **parts, **common)
+    kind = MixedEnsemble if isinstance(model, Mixed) else Ensemble
+    parts["T"] = teachers_at(model, parts["tau"], parts["T"], common["schedule"], common["alpha"])
+    return kind(q=q, v=v, **parts, **common)
 
 
 def starts_of(model, start, N, children, student_scale):
     """A State for each run: given ones on the model, or one drawn for each."""
+    if isinstance(model, Mixed):
+        first = model.models[0]
+        return [model.enter(x) for x in starts_of(first, start, N, children, student_scale)]
     if start is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of a coarse step, which simulate gives once

@@ -13,6 +13,7 @@ from ..models.state import gram
 from . import _reduced
 from .classes import Draws
 from .direct import in_steps
+from .mixed import Samples
 from .rates import Rates
 from .records import follow, stacked
 
@@ -67,6 +68,8 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         classes = Draws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
     advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v, functions)
     rates = Rates(model, N, np.rint(start.alpha * N), pace)
+    samples = Samples(model, rng, N, rates.step, pace)
+    unit = float(model.noise > 0) if samples.mixed else model.noise
     x, noise, labels, position = np.empty(0), np.empty(0), np.empty(0), 0
 
     def step(limit):
@@ -76,16 +79,24 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         limit, changed = rates.left(limit)
         if position == len(x) or changed:
             normal, dof = _random_parts(sizes, model.K, static, rates.batch)
-            x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, model.noise)
+            x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, unit)
             if model.rule is not None:
                 noise = model.rule.draw(rng, noise.shape)
             labels, position = (0.0 * noise if classes is None else classes.enter_frame(x, s)), 0
         first, position = position, min(len(x), position + limit)
         rows, factor = rates.take(position - first)
+        which, scales = samples.take(position - first, rates.batch)
+        if scales is not None:
+            x[first:position] *= scales.swapaxes(1, 2)[..., None]
+        if samples.mixed:
+            noise[first:position] = samples.noise(which, noise[first:position])
         if factor is not None:
             noise[first:position] *= factor[:, None]
         noise[first:position] += labels[first:position]
-        advance(x, noise, first, position, rows)
+        if samples.mixed:
+            samples.reduced((teachers, students), np.atleast_2d(v), np.sqrt(s), x, noise, which, first)
+        else:
+            advance(x, noise, first, position, rows)
         return position - first
 
     def record():
@@ -96,7 +107,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
         records = follow(steps, step, record, tick)
     K = start.K
-    return stacked(records, (L, K, K), (L, K, static), (K,))
+    return stacked(records, (L, K, K), (L, K, static), start.v.shape)
 
 
 def _sizes(model, N):

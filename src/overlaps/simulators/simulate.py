@@ -14,13 +14,14 @@ from .._base.pages import see
 from .._base.progress import bar
 from .._base.types import ArrayLike, Function, Rng
 from .._base.workers import run_all, worded
-from ..models import Stages
+from ..models import Mixed, Stages
 from ..models.model import Model
 from ..models.schedule import Pace, Schedule
 from ..models.start import warn_coarse_step
 from ..models.state import State
 from ..models.times import output_times
 from ..results.ensemble import Ensemble
+from ..results.mixed import MixedEnsemble
 from ..results.staged import StagedEnsemble, shown
 from .plan import SIMULATORS, plan_for
 from .rates import check_batches, first_step
@@ -72,6 +73,8 @@ class Recorded(Protocol[Runs]):
 @overload
 def simulate(model: Stages, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> StagedEnsemble: ...
 @overload
+def simulate(model: Mixed, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> MixedEnsemble: ...
+@overload
 def simulate(model: Recorded[Runs], *, N: int, alpha: Times, rng: Rng, **options: Unpack[LatentOptions]) -> Runs: ...
 @overload
 def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> Ensemble: ...
@@ -79,7 +82,7 @@ def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[
 
 @by_name("ov.simulate(model, N=1000, alpha=[0.0, 1.0], rng=1)")  # type: ignore[misc]  # what is Recorded is a Model
 def simulate(
-    model: Model | Stages,
+    model: Model | Stages | Mixed,
     *,
     N: int,
     alpha: tuple[float, float] | ArrayLike,
@@ -103,8 +106,9 @@ def simulate(
 
     Parameters
     ----------
-    model : Model or Stages
-        What is learned and how; several tasks in a row are :class:`Stages`. ``gradient_flow`` has no meaning here and
+    model : Model, Stages or Mixed
+        What is learned and how; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`:
+        every sample draws its task from a stream of its own. ``gradient_flow`` has no meaning here and
         is ignored.
     N : int
         Input dimension; every block n_l = p_l N of the spectrum must be an integer.
@@ -211,7 +215,7 @@ def simulate(
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
         return _through(model, N, alpha, rng, start, schedule, options | data)
-    check.model(model)
+    tasks = model.models if isinstance(model, Mixed) else (check.model(model),)
     if not isinstance(method, str) or method not in ("auto", *SIMULATORS):
         raise ValueError(f"method = {check.shown(method)}; expected 'auto' or one of {sorted(SIMULATORS)}.")
     if dtype is not None and not (isinstance(dtype, str) and dtype in ("float64", "float32")):
@@ -232,7 +236,8 @@ def simulate(
         largest_eta = pace.probe(begin / N, (begin + max(steps[-1], 1)) / N)[0]
     paced = ({} if pace is None else {"pace": pace}) | ({"keep_weights": True} if keep_weights else {})
     planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **paced, **data)
-    warn_coarse_step(model, N, largest_eta)
+    for task in tasks:
+        warn_coarse_step(task, N, largest_eta)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
         results, errors = _map_runs(planned.run, model, planned.starts, N, steps, children, tick, executor)
     alpha = (begin + steps) / N

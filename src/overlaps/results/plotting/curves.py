@@ -71,12 +71,12 @@ def plot(result, ax=None, plateaus=False, xscale=None, **style):
 
 
 def plot_stages(result, ax=None, plateaus=False, xscale=None, **style):
-    """Draw the errors on all tasks (left) and the overlaps (right) of a result through Stages, and the switches.
+    """Draw the errors on all tasks (left) and the overlaps (right) of a result through Stages or of Mixed tasks.
 
     Parameters
     ----------
-    result : StagedTrajectory or StagedEnsemble
-        What to draw.
+    result : StagedTrajectory, StagedEnsemble, MixedTrajectory or MixedEnsemble
+        What to draw; switches are marked.
     ax : Axes or pair of Axes, optional
         A new figure by default; a single Axes receives the errors only.
     plateaus : bool
@@ -119,7 +119,7 @@ def plot_stages(result, ax=None, plateaus=False, xscale=None, **style):
     for panel in axes[1:]:
         draw_overlaps(panel, result, xscale, **style)
     for panel in axes:
-        for switch in result.model.until[:-1]:
+        for switch in getattr(result.model, "until", ())[:-1]:
             panel.axvline(switch, color=grey(panel, 0.3), linewidth=1, zorder=0)
     return ax
 

@@ -58,7 +58,7 @@ def units(ax, result, partners=None):
         for i, c, curve in _entries(result.mean_fields):
             look = {"color": colours[i], "linestyle": "-."}
             found.append(Curve("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", look))
-    if model.trains_v:
+    if model.trains_v and result.v.ndim == 2 + result.is_ensemble:
         looks = [{"color": x, "linestyle": ":"} for x in colours]
         found += [Curve("v", True, result.v[..., i], rf"$v_{{{i + 1}}}$", looks[i]) for i in range(K)]
     return found

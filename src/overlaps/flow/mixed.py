@@ -1,0 +1,215 @@
+"""The flow of tasks mixed in one step, and of inputs whose variances change: a mean of flows, each with factors."""
+
+import numpy as np
+
+from ..activations.bound import Bound
+from ..models.mixed import Mixed
+from ._flow import flow_for, gather
+from .closure import bind
+from .system import System
+
+__all__ = ["MixedClosure", "MixedSystem", "system_for"]
+
+
+def tasks_of(model):
+    """The models among which samples choose."""
+    return model.models if isinstance(model, Mixed) else (model,)
+
+
+class MixedClosure(Bound):
+    """Mean closure of tasks with ``shares``; w = (v, static rows), v of all of them one after the other if they differ.
+
+    Where S (n (K + M), K + M) has a part for each task, A, B, C have, too, and are not averaged. What decays in the
+    second layer is part of dv: heads of their own forget in their own samples. ``slopes`` are minus the gradients of
+    the mean error by S and v.
+    """
+
+    def __init__(self, model):
+        self.model, self.tasks = model, tasks_of(model)
+        self.parts = [bind(task) for task in self.tasks]
+        first = self.parts[0]
+        super().__init__(first.student, first.teacher, first.rule)
+        self.kinked, self.by_quadrature = first.kinked, any(part.by_quadrature for part in self.parts)
+        self.own = isinstance(model, Mixed) and model.heads is not None
+        self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
+        self.slopes = None
+
+    def _split(self, S, w):
+        """(part, task, where its readout lies, S and w as it takes them) of each task."""
+        K, n = self.rule.K, len(self.parts)
+        f = S.shape[1]
+        for i, (part, task) in enumerate(zip(self.parts, self.tasks, strict=True)):
+            head = slice(i * K, (i + 1) * K) if self.own else slice(0, K)
+            block = np.ascontiguousarray(S[i * f : (i + 1) * f]) if len(S) == n * f else S
+            yield part, task, head, block, np.concatenate([w[head], task.second_layers])
+
+    def __call__(self, S, w, A, B, C, dv):
+        """Fill A, B, C, dv; return the mean error."""
+        K, stacked, eps_g = self.rule.K, len(A) > self.rule.K or len(self.parts) == 1, 0.0
+        dv[:] = 0.0
+        for x in (A, B, C):
+            x[:] = 0.0
+        gradient, self.slopes = np.zeros_like(dv), []
+        for i, (part, task, head, S_i, w_i) in enumerate(self._split(S, w)):
+            share = self.shares[i]
+            if share == 0.0 and not stacked:
+                self.slopes.append((0.0 * A, 0.0 * B))
+                continue
+            a, b, c, d = np.zeros((K, K)), np.zeros(B[:K].shape), np.zeros((K, K)), np.zeros(K)
+            eps_g += share * part(S_i, w_i, a, b, c, d)
+            rows = slice(i * K, (i + 1) * K) if stacked else slice(0, K)
+            scale = 1.0 if stacked else share
+            for x, own in ((A, a), (B, b), (C, c)):
+                x[rows] += scale * own
+            self.slopes.append((share / task.eta * a, share / task.eta * b))
+            if task.trains_v:
+                gradient[head] += share / task.eta_v * d
+            dv[head] += share * (d - self._forgetting(task) * w_i[:K])
+        self.slopes.append(gradient)
+        return eps_g
+
+    def _forgetting(self, task):
+        return self.keeping * task.eta_v * task.weight_decay[1]
+
+    def check(self, S, w):
+        """Raise ``ValueError`` where the closure of a task is not defined, or not known."""
+        for part, _, _, S_i, w_i in self._split(S, w):
+            part.check(S_i, w_i)
+
+    def obstacle(self, S, least=1e-5):
+        """Why there are no derivatives at S, or an empty string."""
+        return next((x for part in self.parts if (x := part.obstacle(S[: S.shape[1]], least))), "")
+
+    def derivatives(self, S, w, *, exact):
+        """Mean of the tasks' derivatives along (triangle of Q, R, v); each head is driven by its own."""
+        K, M = self.rule.K, S.shape[1] - self.rule.K
+        first, V = K * (K + 1) // 2 + K * M, len(w) - M
+        total = tuple(np.zeros((first + V, *shape)) for shape in ((K, K), (K, M), (K, K), (V,)))
+        for share, (part, task, head, S_i, w_i) in zip(self.shares, self._split(S, w), strict=True):
+            *changes, ddv = part.derivatives(S_i, w_i, exact=exact)
+            rows = np.r_[0:first, first + np.arange(V)[head]]
+            for x, own in zip(total, changes, strict=False):
+                x[rows] += share * own
+            ddv[first:] -= self._forgetting(task) * np.eye(K)
+            total[3][np.ix_(rows, np.arange(V)[head])] += share * ddv
+        return total
+
+    def scale_noise(self, factor):
+        """Take ``factor`` times the label noise of each task."""
+        for part, task in zip(self.parts, self.tasks, strict=True):
+            part.set_noise(factor * task.noise)
+
+
+class MixedSystem(System):
+    """As :class:`System`, for tasks of a :class:`Mixed` and for eigenvalues under a schedule, in Python.
+
+    ``varying`` are the factors (n, L) on the eigenvalues, by task, or None where all have those of the first. Every
+    array keeps the units of the first task's: what a task adds to block l is then u_l times its flow.
+    """
+
+    kernel = None
+    held = None  # shares in place of those of the time
+
+    def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
+        self.tasks = tasks_of(model)
+        self.etas = np.array([task.eta for task in self.tasks])
+        ratios = model.ratios if isinstance(model, Mixed) else [None]
+        changing = pace is not None and pace.variances is not None
+        self.varying = None
+        if changing or any(x is not None for x in ratios):
+            self.ratios = np.array([np.ones(model.spectrum.L) if x is None else x for x in ratios])
+            self.varying = self.ratios
+        super().__init__(model, start, pace, twins, keep_cone=keep_cone)
+        (L, K, M), n = self.shape, len(self.tasks)
+        if self.varying is not None:
+            self.S = np.tile(self.S, (n, 1))
+            self.A, self.B, self.C = np.zeros((n * K, K)), np.zeros((n * K, M)), np.zeros((n * K, K))
+            self.groups, self.dS = n, np.zeros_like(self.S)
+        self.first = self.packing.entries * L
+        self.at(start.alpha)
+
+    def _bound(self):
+        return MixedClosure(self.model)
+
+    def at(self, alpha):
+        """Take shares and factors at alpha."""
+        super().at(alpha)
+        model, closure, pace = self.model, self.closure, self.pace
+        t = min(alpha, self.edge)
+        closure.shares = np.ones(1) if not isinstance(model, Mixed) else model.at(t) if self.held is None else self.held
+        decay = 1.0
+        if pace is not None:
+            decay = pace.factors(t)[3]
+            if pace.variances is not None:
+                self._vary(self.ratios * pace.variances(t))
+        elif self.varying is not None:
+            self._vary(self.ratios)
+        self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
+        closure.keeping, self.decay_v = decay, 0.0
+
+    def _set_noise(self, factor):
+        self.closure.scale_noise(factor)
+
+    def _vary(self, u):
+        """Take factors u (n, L) on the eigenvalues: fields of teachers have other covariances."""
+        if not np.all(np.isfinite(u) & (u >= 0)):
+            self.refusal = f"the schedule gives the factors {u.tolist()} on s; expected finite ones >= 0."
+            u = np.full_like(u, np.nan)
+        (_, K, M), s = self.shape, self.model.spectrum.s
+        T = np.einsum("il,mnl->imn", u / np.where(s > 0, s, np.inf), self.source)
+        self.varying, self.S.reshape(len(u), K + M, K + M)[:, K:, K:] = u, T
+
+    def _gather(self, y, S, w):
+        """Fill what the closure sees of packed overlaps, or of a change of them."""
+        L, K, M = self.shape
+        for i in range(self.groups):
+            block = S[i * (K + M) : (i + 1) * (K + M)]
+            seen = y if self.varying is None else (y[: self.first].reshape(-1, L) * self.varying[i]).ravel()
+            gather(seen, self.s, K, M, False, block, w)
+        if self.model.trains_v:
+            w[: self.dv.size] = y[self.first :]
+
+    def close(self, y):
+        """Evaluate the closure at y into the work arrays; return the mean error."""
+        self._gather(y, self.S, self.w)
+        eps_g = self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
+        if self.twins is not None and self.varying is None:
+            self.A[:], self.B[:], self.C[:], self.dv[:] = self.twins.average(self.A, self.B, self.C, self.dv)
+        return eps_g
+
+    def flow(self, y, s, p, source, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
+        """As the kernels of the flow; of tasks with eigenvalues of their own, A, B, C one below the other."""
+        (L, K, M), end = self.shape, self.first
+        kernel, rest = flow_for(L, K), (second_order, False)
+        if self.varying is None:
+            kernel(y, s, p, source, A, B, C, dv, decay, 0.0, *rest, dy, drift)
+        else:
+            part, crossed = np.empty_like(dy), K * M * L
+            dy[:crossed], dy[crossed:end] = -(decay + drift) * y[:crossed], -2 * decay * y[crossed:end]
+            for i, (share, u) in enumerate(zip(self.closure.shares, self.varying, strict=True)):
+                own = (x[i * K : (i + 1) * K] for x in (A, B, C))
+                kernel(y, s, p, source, *own, dv, 0.0, 0.0, *rest, part, 0.0)
+                dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()
+        if trains_v:
+            dy[end:] = dv - decay_v * y[end:]
+
+    def change_of_eps_g(self, dy):
+        """First-order change of the mean error by a change dy of the packed overlaps, at the last evaluation."""
+        K, f = self.shape[1], self.S.shape[1]
+        self._gather(dy, self.dS, self.dw)
+        *slopes, gradient = self.closure.slopes
+        change = -gradient @ self.dw[: gradient.size] if self.model.trains_v else 0.0
+        for i, (A, B) in enumerate(slopes):
+            at = i * f if self.varying is not None else 0
+            change -= np.sum(A * self.dS[at : at + K, :K]) / 2 + np.sum(B * self.dS[at : at + K, K:])
+        return float(change)
+
+    def obstacle(self):
+        """Why there is no structured Jacobian here, or an empty string."""
+        return "eigenvalues differ between tasks or change" if self.varying is not None else super().obstacle()
+
+
+def system_for(model, start, pace=None, twins=None, *, keep_cone=False):
+    """The system of a model on a start."""
+    mixed = isinstance(model, Mixed) or (pace is not None and pace.variances is not None)
+    return (MixedSystem if mixed else System)(model, start, pace, twins, keep_cone=keep_cone)

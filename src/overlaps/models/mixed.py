@@ -1,0 +1,198 @@
+"""Tasks mixed in one step: every sample is of one of several tasks."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from .._base.types import ArrayLike, Floats
+from .model import Model
+from .schedule import PROBES, Schedule
+from .start import checked_start
+from .state import State
+
+__all__ = ["Mixed"]
+
+SUM = 1e-12  # by which the sum of shares may differ from 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Mixed(Record):
+    r"""Tasks of which every sample is one: replay, interleaving, several tasks at once, imbalance.
+
+    A sample is of task i with probability :math:`\pi_i`, whatever its input. As in :class:`Stages`, the teachers of all
+    tasks are the M units of one state, and task i reads its own with ``v_star``. Tasks may differ in ``v_star``, the
+    teachers' activation, rates, noise and eigenvalues :math:`s^i_l` of the inputs. With A, B, C of
+    :func:`overlaps.closure` for each task and plain overlaps,
+
+    .. math:: \frac{dr^l}{d\alpha} = \sum_i \pi_i s^i_l (A_i r^l + B_i t^l), \qquad
+              \frac{dq^l}{d\alpha} = \sum_i \pi_i \big[ s^i_l (A_i q^l + q^l A_i^T + B_i r^{lT} + r^l B_i^T)
+              + s^i_l p_l C_i/b \big]
+
+    Parameters
+    ----------
+    models : sequence of Model
+        The tasks, of equal K, M, activation of the students, p and basis of the spectrum, weight decay, drift and batch
+        size.
+    shares : array_like or sequence of Schedule
+        Their probabilities, n numbers >= 0 that sum to 1, or n schedules; of two tasks, one Schedule is the share of
+        the first.
+    heads : array_like, shape (n, K), optional
+        A second layer of its own for every task, which moves in its own samples: v is then (n, K) in states, and
+        (times, n, K) in results. By default one readout serves all tasks, the start's.
+
+    Raises
+    ------
+    ValueError
+        Models that do not agree; shares below 0, or that do not sum to 1; heads of another shape; an eigenvalue that
+        vanishes in the first task alone; rules, classes, spheres, teachers of latents.
+
+    Notes
+    -----
+    Taken by ``solve``, ``simulate``, ``fluctuations``, ``optimal_schedule`` and inside :class:`Stages`. Overlaps q, r,
+    tau are in units of the eigenvalues of ``models[0]``. eps_g is the mean :math:`\sum_i \pi_i \epsilon_i`;
+    ``traj.error(i)`` is that of one task at all times. Exact for N -> infinity. The flow is linear in the shares, and
+    does not know whether batches are drawn sample by sample, or with b_i samples of task i.
+
+    References
+    ----------
+    Lee, Mannelli and Saxe (2022), arXiv:2205.09029; Mori et al. (2024), arXiv:2409.18061, for replay.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> tasks = [ov.committee_machine(2, 2, eta=1.0, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> T = [[1.0, 0.4], [0.4, 1.0]]
+    >>> start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
+    >>> traj = ov.solve(ov.Mixed(tasks, [0.7, 0.3]), start, [0.0, 30.0])
+    >>> traj.error(0).round(4), traj.error(1).round(4)
+    (array([0.2198, 0.0641]), array([0.2322, 0.1439]))
+    """
+
+    models: Any
+    shares: Any
+    heads: Any = None
+
+    def __post_init__(self):
+        if isinstance(self.models, Model) or not np.iterable(self.models) or len(list(self.models)) < 2:
+            raise ValueError(f"models = {check.shown(self.models)}; expected two models or more, one for each task.")
+        models = tuple(check.needs(model, "Mixed", f"models[{i}]") for i, model in enumerate(self.models))
+        for i, model in enumerate(models):
+            check_alike(models[0], model, i, ("weight_decay", "batch_size", "gradient_flow"))
+            if np.any((models[0].spectrum.s == 0) & (model.spectrum.s > 0)):
+                raise ValueError(
+                    f"models[{i}].spectrum is positive where an eigenvalue of models[0] is 0, and overlaps in its "
+                    "units are lost; expected the task with all variances first."
+                )
+        self.settle(models=models)
+        if self.heads is not None:
+            shape = (len(models), models[0].K)
+            self.settle(heads=check.array("heads", self.heads, shape, "One second layer for each task."))
+        shares = (self.shares,) if isinstance(self.shares, Schedule) else self.shares
+        if np.iterable(shares) and any(isinstance(x, Schedule) for x in shares):
+            shares = tuple(check.kind("shares", f, Schedule, "ov.Schedule([0, 20], [1, 0])") for f in shares)
+            if len(shares) != len(models) and not len(shares) == 1 == len(models) - 1:
+                raise ValueError(f"shares holds {len(shares)} schedules; expected one for each of {len(models)} tasks.")
+        else:
+            shares = check.array("shares", shares, (len(models),), "One probability for each task.")
+        self.settle(shares=shares)
+        self.probe(0.0, self.knots[-1] if self.knots.size else 0.0)
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def __getattr__(self, name):
+        # what all tasks have in common: sizes, activation of students, spectrum in whose units overlaps are
+        if name.startswith("_") or "models" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.models[0], name)
+
+    @property
+    def v(self) -> Floats:
+        """Second layer, or those of all tasks (n, K)."""
+        return self.models[0].v if self.heads is None else self.heads
+
+    @property
+    def trains_v(self) -> bool:
+        """Whether a second layer is learned."""
+        return any(model.trains_v for model in self.models)
+
+    @property
+    def schedules(self) -> tuple:
+        """The schedules among the shares."""
+        return self.shares if isinstance(self.shares, tuple) else ()
+
+    @property
+    def knots(self) -> Floats:
+        """Knots of all shares."""
+        return np.unique(np.concatenate([*(f.knots for f in self.schedules), []]))
+
+    def at(self, alpha: ArrayLike) -> Floats:
+        """Shares (n, ...) at times alpha."""
+        alpha = np.asarray(alpha, dtype=float)
+        if not self.schedules:
+            return np.multiply.outer(self.shares, np.ones_like(alpha))
+        found = np.array([f(alpha) for f in self.schedules])
+        return np.concatenate([found, 1 - found]) if len(found) < len(self) else found
+
+    def probe(self, begin: float, end: float) -> None:
+        """Refuse shares that are no probabilities on [begin, end]."""
+        times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.knots])
+        found = self.at(times)
+        bad = ~((found.min(axis=0) >= 0) & (np.abs(found.sum(axis=0) - 1) <= SUM))
+        if np.any(bad):
+            where = int(np.argmax(bad))
+            raise ValueError(
+                f"shares are {check.shown(found[:, where].tolist())} at alpha = {times[where]:g}; expected numbers "
+                ">= 0 whose sum is 1."
+            )
+
+    @property
+    def ratios(self) -> list:
+        """Variances of each task relative to those of the first, (L,) or None where they are the same."""
+        own = self.models[0].spectrum.s
+        ratios = [np.divide(m.spectrum.s, own, out=np.ones_like(own), where=own > 0) for m in self.models]
+        return [None if np.array_equal(own, m.spectrum.s) else x for m, x in zip(self.models, ratios, strict=True)]
+
+    @property
+    def alike(self) -> bool:
+        """Whether tasks have rates, eigenvalues and kind of teachers in common."""
+        names = "eta", "eta_v", "teacher_activation"
+        same = all(getattr(task, name) == getattr(self.models[0], name) for task in self.models for name in names)
+        return same and all(x is None for x in self.ratios)
+
+    def of(self, i: int, v: Floats) -> Floats:
+        """The second layer (..., K) of task i among those of a state or of records, v (..., K) or (..., n, K)."""
+        return v if self.heads is None else v[..., i, :]
+
+    def enter(self, start: State) -> State:
+        """The start, checked, with the heads of the tasks unless it has its own."""
+        v = check.state(start).v
+        if self.heads is not None and v.shape != self.heads.shape:
+            v = self.heads
+        elif self.heads is None and v.ndim > 1:
+            raise ValueError(f"start: v has shape {v.shape}, a second layer for each task; expected heads= in Mixed.")
+        return replace(checked_start(self.models[0], replace(start, v=self.models[0].v)), v=v)
+
+    def __repr__(self):
+        shares = self.schedules or self.shares.tolist()
+        own = "" if self.heads is None else ", own heads"
+        return f"Mixed({', '.join(map(str, self.models))}; shares {check.shown(shares)}{own})"
+
+
+def check_alike(first, model, i, names=(), differ=()):
+    """Refuse a model that is not another task for the network of the first one, on inputs with the same eigenspaces."""
+    one, other = first.spectrum, model.spectrum
+    bases = [np.zeros(0) if x.basis is None else x.basis for x in (one, other)]
+    differ = {name: getattr(first, name) != getattr(model, name) for name in ("K", "M", "activation", *names)} | {
+        "spectrum.p": not np.array_equal(one.p, other.p),
+        "spectrum.basis": not np.array_equal(*bases),
+        **dict(differ),
+    }
+    for name in (name for name, wrong in differ.items() if wrong):
+        raise ValueError(
+            f"models[{i}] = {model} and models[0] = {first} differ in {name}; expected one network on inputs with the "
+            "same eigenspaces. Teachers of all tasks are units of every model, and v_star reads those of one."
+        )

@@ -1,0 +1,172 @@
+"""The best shares of mixed tasks as functions of time, along exact gradients."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import LinearConstraint, minimize
+
+from .._base import check
+from .._base.pages import see
+from .._base.progress import bar
+from .._base.record import Record
+from ..flow.jacobian import jacobian_of
+from ..flow.mixed import MixedSystem
+from ..flow.system import fastest_rate
+from ..integrators.evolve import evolve
+from ..models.mixed import Mixed
+from ..models.schedule import Schedule
+from ..results.mixed import MixedTrajectory
+from ._adjoint import NODES, STAGES, A, B
+
+__all__ = ["OptimalShares", "optimal_shares"]
+
+STIFFNESS = 2.0  # rate times step of the explicit method, at most
+SCAN = 21  # constant shares of two tasks
+LOOSE = 100  # tol: stationarity that still counts as found where the iterations ended
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OptimalShares(Record):
+    """The shares of mixed tasks that were found; made by ``optimal_schedule(mixed, ..., control="shares")``.
+
+    Attributes
+    ----------
+    schedule : Schedule, or tuple of them
+        Share of the first of two tasks, or of each, as :class:`overlaps.Mixed` takes them.
+    knots, shares : ndarray, shape (n,), (n, tasks)
+        Times, counted from the start, and the shares there.
+    value, gradient, stationarity : float, ndarray, float
+        The objective, its gradient by the shares at the knots, and what moving any whole share to another task would
+        gain to first order, relative to the value.
+    trajectory : MixedTrajectory
+        The solution along these shares, recorded at the knots.
+    constant : tuple
+        The best constant shares (of a scan, for two tasks; equal ones otherwise) and their objective.
+    success, message
+        Whether a stationary point was found that is not above the constant one, and a sentence.
+    """
+
+    schedule: Any
+    knots: np.ndarray
+    shares: np.ndarray
+    value: float
+    gradient: np.ndarray
+    stationarity: float
+    trajectory: MixedTrajectory
+    constant: tuple
+    success: bool
+    message: str
+
+    shows = "{0.value:.6g}, best constant {0.constant[1]:.6g}, n={0.knots.size}, success={0.success}"
+    __repr__ = Record.__repr__
+
+
+class Search:
+    """Objective and gradient for shares (knots, n): the steps are differentiated, not the equation."""
+
+    def __init__(self, mixed, start, knots, weights, mean):
+        start, n = mixed.enter(start), len(mixed)
+        self.system, self.knots, self.mean, self.n = MixedSystem(mixed, start), knots, mean, n
+        self.weights = check.array("weights", np.full(n, 1 / n) if weights is None else weights, (n,))
+        self.y0 = self.system.pack(start)
+        self.per = np.maximum(1, np.ceil(np.diff(knots) * fastest_rate(self.system) / STIFFNESS)).astype(int)
+
+    def tasks(self, y, slopes=False):
+        """Velocities (n, size) of the tasks alone, their errors (n,), and the gradients of these."""
+        velocities, errors, gradients = [], [], []
+        for pure in np.eye(self.n):
+            self.system.held = pure
+            velocities.append(self.system.rhs(0.0, y))
+            errors.append(self.system.eps_g)
+            if slopes:
+                gradients.append([self.system.change_of_eps_g(e) for e in np.eye(y.size)])
+        return np.array(velocities), np.array(errors), self.weights @ gradients if slopes else None
+
+    def run(self, shares, steps=None):
+        """The objective; what the gradient needs is appended to ``steps``."""
+        y, area = self.y0, 0.0
+        for k, per in enumerate(self.per):
+            h = (self.knots[k + 1] - self.knots[k]) / per
+            for step in range(per):
+                stages, f = [], np.zeros((STAGES, y.size))
+                for i in range(STAGES):
+                    place = (step + NODES[i]) / per
+                    pi, at = (1 - place) * shares[k] + place * shares[k + 1], y + h * A[i, :i] @ f[:i]
+                    velocities, errors, gradient = self.tasks(at, self.mean and steps is not None)
+                    f[i] = pi @ velocities
+                    area += h * B[i] * self.weights @ errors
+                    stages.append((k, place, pi, at, velocities, gradient))
+                y = y + h * B @ f
+                if steps is not None:
+                    steps.append((h, stages))
+        _, errors, self.last = self.tasks(y, steps is not None)
+        return area / self.knots[-1] if self.mean else self.weights @ errors
+
+    def gradient(self, shares):
+        """(objective, its gradient (knots, n))."""
+        steps: list = []
+        value, gradient = self.run(shares, steps), np.zeros_like(shares)
+        lam = np.zeros_like(self.y0) if self.mean else self.last
+        for h, stages in reversed(steps):
+            theta = np.zeros((STAGES, lam.size))
+            for i in range(STAGES - 1, -1, -1):
+                k, place, pi, y, velocities, slope = stages[i]
+                mu = h * (B[i] * lam + A[i + 1 :, i] @ theta[i + 1 :])
+                gradient[k] += (1 - place) * velocities @ mu
+                gradient[k + 1] += place * velocities @ mu
+                self.system.held = pi
+                self.system.at(0.0)
+                theta[i] = jacobian_of(self.system, y).dense().T @ mu
+                theta[i] += h * B[i] / self.knots[-1] * slope if self.mean else 0.0
+            lam = lam + theta.sum(axis=0)
+        return value, gradient
+
+    def constant(self):
+        """(shares, objective) of the best constant ones of two tasks, by a scan; equal ones of more."""
+        scan = np.linspace(0, 1, SCAN) if self.n == 2 else []
+        each = np.array([[x, 1 - x] for x in scan] or [np.full(self.n, 1 / self.n)])
+        values = [self.run(np.tile(shares, (self.knots.size, 1))) for shares in each]
+        return each[int(np.argmin(values))], float(min(values))
+
+
+def optimal_shares(mixed, start, knots, objective, initial, weights, tol, maxiter, progress):
+    """The shares of :func:`overlaps.optimal_schedule` with ``control="shares"``."""
+    search, n = Search(mixed, start, knots, weights, objective == "mean"), len(mixed)
+    begin, constant = start.alpha + knots, search.constant()
+    given = mixed.at(begin).T if initial is None else check.array("initial", initial, (knots.size, n))
+
+    def whole(x):
+        x = np.reshape(x, (knots.size, n - 1))
+        return np.c_[x, 1 - x.sum(axis=1)]
+
+    def function(x):
+        value, gradient = search.gradient(whole(x))
+        return np.log(value), (gradient[:, :-1] - gradient[:, -1:]).ravel() / value
+
+    # the flow is linear in the shares: bounds on these, pieces of 0 and 1, and arcs between them
+    room = LinearConstraint(np.kron(np.eye(knots.size), np.ones(n - 1)), -np.inf, 1.0)
+    how: dict = {"method": "L-BFGS-B"} if n == 2 else {"method": "SLSQP", "constraints": room}
+    how |= {"options": {"maxiter": maxiter, "ftol": 1e-14} | ({"gtol": tol} if n == 2 else {})}
+    with bar(progress, 2 * maxiter, "iterations") as tick:
+        ends = []
+        for first in (given, np.tile(constant[0], (knots.size, 1))):
+            x, limits = first[:, :-1].ravel(), [(0.0, 1.0)] * (knots.size * (n - 1))
+            ends.append(minimize(function, x, jac=True, bounds=limits, **how))
+            if tick is not None:
+                tick(len(ends) * maxiter)
+    best = min(ends, key=lambda end: end.fun)
+    shares = np.clip(whole(best.x), 0.0, 1.0)
+    shares /= shares.sum(axis=1, keepdims=True)
+    value, gradient = search.gradient(shares)
+    stationarity = float(np.max(shares * (gradient - np.min(gradient, axis=1, keepdims=True))) / value)
+    success = bool(stationarity <= LOOSE * tol and value <= (1 + 1e-6) * constant[1])
+    message = f"stationary to {stationarity:.1e} after {best.nit} iterations, best constant {constant[1]:.6g}."
+    if not success:
+        message = f"{value:.6g} is {message} Expected {LOOSE} tol: try a larger maxiter than {maxiter}, or initial=."
+        warnings.warn(message + see("protocols", "Tasks mixed in one step"), RuntimeWarning, stacklevel=3)
+    each = tuple(Schedule(begin, x) for x in shares.T)
+    schedule: Any = each[0] if n == 2 else each
+    traj = MixedTrajectory(**vars(evolve(Mixed(mixed.models, schedule, mixed.heads), start, begin)))
+    return OptimalShares(schedule, knots, shares, value, gradient, stationarity, traj, constant, success, message)
