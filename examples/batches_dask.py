@@ -1,6 +1,6 @@
 """
-Ten thousand trajectories on a Dask cluster, a thousand at a time
-=================================================================
+A Dask cluster integrates ten thousand trajectories in batches
+==============================================================
 
 A trajectory of two erf students takes about a millisecond, less than it takes to send it: a worker gets a batch.
 ``ov.solve_many`` integrates a batch in compiled code, ``ov.sweep`` sends the batches, and what comes back is what one
@@ -21,6 +21,10 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# The pool
+# --------
+# The line that changes with the machine.
 N, SIZE = (100, 1000) if "--full" in sys.argv else (20, 100)
 ETAS, NOISES, ALPHA = np.linspace(0.2, 3.0, N), np.linspace(0.0, 0.1, N), np.linspace(0.0, 600.0, 301)
 MODEL = ov.committee_machine(2, 2, eta=0.5)
@@ -33,6 +37,10 @@ def make_pool():
     return Client(n_workers=2, threads_per_worker=1, dashboard_address=None).get_executor()
 
 
+# %%
+# A batch for a worker
+# --------------------
+# One compiled call integrates all of its trajectories.
 def errors(first):
     """eps_g (SIZE, n) of the batch that begins at point number ``first``: a worker returns arrays, and small ones."""
     start = ov.State.from_overlaps(MODEL, Q=[[0.5, 0], [0, 0.4]], R=[[0.02, 0], [0, 0.03]], T=np.eye(2))
@@ -40,7 +48,11 @@ def errors(first):
     return np.array(ov.solve_many(models, start, ALPHA, threads=1).eps_g)
 
 
-def main():
+# %%
+# The sweep and its picture
+# -------------------------
+# Workers change nothing: rounding, far below rtol = 1e-8, is all that two pieces of machine code differ by.
+if __name__ == "__main__":
     with make_pool() as pool:
         result = ov.sweep(errors, {"first": list(range(0, len(GRID), SIZE))}, executor=pool)
     print(result, "in this process" if pool is None else f"on {type(pool).__name__}")
@@ -52,13 +64,8 @@ def main():
     fig.colorbar(image, ax=ax, label=r"$\alpha$ at which $\epsilon_g < 0.005$")
     ax.set(xlabel=r"$\eta$", ylabel="label noise", facecolor="0.9")
     fig.savefig(f"{Path(__file__).stem}.png", dpi=150)
-    return result, times
 
-
-if __name__ == "__main__":
-    result, times = main()
     best = np.unravel_index(np.nanargmin(times), times.shape)
     print(f"fastest at eta = {ETAS[best[0]]:.2f}: alpha = {times[best]:g}")
     assert result.success and 0 < best[0] < N - 1 and times[0, 0] > 3 * times[best]
-    # Workers change nothing: rounding, far below rtol = 1e-8, is all that two pieces of machine code differ by.
     np.testing.assert_allclose(result.values[1], errors(SIZE), rtol=0, atol=1e-10)

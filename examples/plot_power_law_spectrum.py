@@ -56,7 +56,7 @@ for L, (traj, sgd, height, tau, _) in results.items():
     shown = traj.alpha > 0
     ax.plot(traj.alpha[shown], traj.eps_g[shown], color=COLORS[L], lw=2, label=rf"L = {L}, $1/\gamma$ = {tau:.0f}")
     ax.plot([20, 3500], [height, height], ":", color=COLORS[L], lw=1.2)
-    ax.plot(sgd.alpha, sgd.eps_g.mean(axis=0), "o", color=COLORS[L], ms=4, mfc="none")
+    ax.plot(sgd.alpha[::2], sgd.eps_g[0, ::2], "o", color=COLORS[L], ms=4, mfc="none")
 ax.plot([], [], "o", color="0.4", ms=4, mfc="none", label=f"SGD, N = {N}")
 ax.plot([], [], ":", color="0.4", label="height of the plateau")
 ax.set(xscale="log", yscale="log", xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", xlim=(1, 3500))

@@ -1,16 +1,12 @@
-r"""
-Quadratic networks: students on spheres and free ones
-=====================================================
+"""
+On spheres wide students escape fastest
+=======================================
 
-Scaling every student back to its norm after each step (``constraint="sphere"``) adds one term to the flow: a decay that
-takes back what a step adds to the norm, its noise included. Left: the rate at which quadratic students escape from the
-plateau, against the learning rate. At small rates both are 4 eta / (K M); the noise of SGD slows students of norm one
-down more than free ones, whose norm on the plateau is K / (K + 2), until the noise has blown the latter up: wide
-students escape fastest on spheres. Crosses are eigenvalues of the flow. Right: the same start, free and on spheres;
-dots are SGD at N = 4000. With more students than teachers both ends are algebraic.
-
-In the spirit of Arnaboldi, Krzakala, Loureiro and Stephan (2023), arXiv:2305.18502, who compare the two for a single
-teacher; the rates are derived here (``ov.theory.quadratic.sphere_plateau``).
+Scaling every student back to its norm after each step (``constraint="sphere"``) adds one term to the flow: a decay
+that takes back what a step adds to the norm, its noise included. The noise of SGD slows students of norm one down
+more than free ones, until it has blown the latter up: wide students escape fastest on spheres. In the spirit of
+Arnaboldi, Krzakala, Loureiro and Stephan (2023), arXiv:2305.18502, who compare the two for a single teacher; the
+rates are derived here (``ov.theory.quadratic.sphere_plateau``).
 """
 
 import numpy as np
@@ -19,6 +15,11 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import quadratic
 
+# %%
+# Two kinds of students
+# ---------------------
+# The closed form of the escape rate is compared with eigenvalues of the flow, and trajectories of both kinds begin at
+# one start of norm one.
 M = 3
 KINDS = {"free": None, "sphere": "sphere"}
 RATES = {"free": quadratic.plateau, "sphere": quadratic.sphere_plateau}
@@ -45,53 +46,55 @@ def curves(K, eta, alpha, N):
     return found
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    escapes = {}
-    for color, K in zip(("C0", "C1"), (3, 10), strict=True):
-        for kind, style in (("free", "-"), ("sphere", "--")):
-            most = quadratic.eta_plateau(K, M) if kind == "free" else 2 * quadratic.sphere_eta_escape(K, M)
-            eta = np.linspace(0.01, 0.9999, 200) * most
-            rate = [RATES[kind](K, M, eta=x).escape for x in eta]
-            left.plot(eta / K, rate, color + style, label=f"K = {K}, {kind}")
-            few = eta[20::45]
-            escapes[K, kind] = [(x, RATES[kind](K, M, eta=x).escape, eigenvalue(K, x, kind)) for x in few]
-            left.plot(few / K, [x[2] for x in escapes[K, kind]], color + "x", ms=5)
-        left.axvline(quadratic.eta_solution(K, M) / K, color=color, lw=0.8, ls=":")
-    left.set(
-        xlabel=r"$\eta / K$", ylabel="rate of escape", ylim=(0, 0.32), title="M = 3; dotted: solutions are unstable"
-    )
-    left.legend(frameon=False, loc="upper right", ncols=2)
-    alpha = np.geomspace(0.1, 2e4, 300)
-    found = curves(6, 0.6, alpha, 4000)
-    for color, (kind, (theory, runs)) in zip(("k", "C3"), found.items(), strict=True):
-        right.loglog(theory.alpha, theory.eps_g, color, label=kind)
-        right.errorbar(runs.alpha, runs.mean("eps_g"), runs.eps_g.std(0) / np.sqrt(5), fmt=color + "o", ms=3)
-    right.set(xlabel=r"$\alpha$", ylabel=r"$\epsilon_g$", title=r"K = 6, M = 3, $\eta$ = 0.6")
-    right.loglog(alpha[-80:], 30 / alpha[-80:] ** 2, "0.6", lw=0.8, label=r"$\alpha^{-2}$")
-    right.legend(frameon=False)
-    fig.savefig("quadratic_spheres.png", dpi=150)
-    return escapes, found
+# %%
+# Escape rates and errors
+# -----------------------
+# Left: the rate of escape against the learning rate; at small rates both are :math:`4\eta/(KM)`, and the norm of free
+# students on the plateau is K/(K + 2). Crosses are eigenvalues of the flow. Right: the same start, free and on spheres;
+# dots are SGD at N = 4000. With more students than teachers both ends are algebraic.
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+escapes = {}
+for color, K in zip(("C0", "C1"), (3, 10), strict=True):
+    for kind, style in (("free", "-"), ("sphere", "--")):
+        most = quadratic.eta_plateau(K, M) if kind == "free" else 2 * quadratic.sphere_eta_escape(K, M)
+        eta = np.linspace(0.01, 0.9999, 200) * most
+        rate = [RATES[kind](K, M, eta=x).escape for x in eta]
+        left.plot(eta / K, rate, color + style, label=f"K = {K}, {kind}")
+        few = eta[20::45]
+        escapes[K, kind] = [(x, RATES[kind](K, M, eta=x).escape, eigenvalue(K, x, kind)) for x in few]
+        left.plot(few / K, [x[2] for x in escapes[K, kind]], color + "x", ms=5)
+    left.axvline(quadratic.eta_solution(K, M) / K, color=color, lw=0.8, ls=":")
+left.set(xlabel=r"$\eta / K$", ylabel="rate of escape", ylim=(0, 0.32), title="M = 3; dotted: solutions are unstable")
+left.legend(frameon=False, loc="upper right", ncols=2)
+alpha = np.geomspace(0.1, 2e4, 300)
+found = curves(6, 0.6, alpha, 4000)
+for color, (kind, (theory, runs)) in zip(("k", "C3"), found.items(), strict=True):
+    right.loglog(theory.alpha, theory.eps_g, color, label=kind)
+    right.errorbar(runs.alpha, runs.mean("eps_g"), runs.eps_g.std(0) / np.sqrt(5), fmt=color + "o", ms=3)
+right.set(xlabel=r"$\alpha$", ylabel=r"$\epsilon_g$", title=r"K = 6, M = 3, $\eta$ = 0.6")
+right.loglog(alpha[-80:], 30 / alpha[-80:] ** 2, "0.6", lw=0.8, label=r"$\alpha^{-2}$")
+right.legend(frameon=False)
+fig.savefig("quadratic_spheres.png", dpi=150)
 
-
-if __name__ == "__main__":
-    escapes, found = main()
-    for (K, kind), rows in escapes.items():
-        print(f"K = {K}, {kind}:", ", ".join(f"{a:.5f} at eta = {eta:.3g}" for eta, a, _ in rows))
-        assert all(abs(formula - measured) < 1e-10 for _, formula, measured in rows)
-    best = {
-        (3, "free"): quadratic.plateau(3, M, eta=quadratic.eta_escape(3, M)).escape,
-        (3, "sphere"): quadratic.sphere_plateau(3, M, eta=quadratic.sphere_eta_escape(3, M)).escape,
-        (10, "free"): quadratic.plateau(10, M, eta=quadratic.eta_escape(10, M)).escape,
-        (10, "sphere"): quadratic.sphere_plateau(10, M, eta=quadratic.sphere_eta_escape(10, M)).escape,
-    }
-    print("fastest escapes:", {key: round(x, 4) for key, x in best.items()})
-    assert best[3, "free"] > 1.5 * best[3, "sphere"] and best[10, "sphere"] > 1.1 * best[10, "free"]
-    for kind, (theory, runs) in found.items():
-        slope = np.polyfit(np.log(theory.alpha[-20:]), np.log(theory.eps_g[-20:]), 1)[0]
-        at = np.searchsorted(theory.alpha, runs.alpha)
-        apart = np.max(np.abs(np.log(runs.mean("eps_g") / theory.eps_g[at])))
-        print(f"{kind}: slope of the end {slope:.3f}; SGD within {apart:.2f} of the theory in log eps_g")
-        assert abs(slope + 2) < 0.02 and apart < 0.25
-    norms = np.einsum("nkk->nk", found["sphere"][0].Q)
-    assert np.abs(norms - 1).max() < 1e-12
+# %%
+# The checks
+# ----------
+for (K, kind), rows in escapes.items():
+    print(f"K = {K}, {kind}:", ", ".join(f"{a:.5f} at eta = {eta:.3g}" for eta, a, _ in rows))
+    assert all(abs(formula - measured) < 1e-10 for _, formula, measured in rows)
+best = {
+    (3, "free"): quadratic.plateau(3, M, eta=quadratic.eta_escape(3, M)).escape,
+    (3, "sphere"): quadratic.sphere_plateau(3, M, eta=quadratic.sphere_eta_escape(3, M)).escape,
+    (10, "free"): quadratic.plateau(10, M, eta=quadratic.eta_escape(10, M)).escape,
+    (10, "sphere"): quadratic.sphere_plateau(10, M, eta=quadratic.sphere_eta_escape(10, M)).escape,
+}
+print("fastest escapes:", {key: round(x, 4) for key, x in best.items()})
+assert best[3, "free"] > 1.5 * best[3, "sphere"] and best[10, "sphere"] > 1.1 * best[10, "free"]
+for kind, (theory, runs) in found.items():
+    slope = np.polyfit(np.log(theory.alpha[-20:]), np.log(theory.eps_g[-20:]), 1)[0]
+    at = np.searchsorted(theory.alpha, runs.alpha)
+    apart = np.max(np.abs(np.log(runs.mean("eps_g") / theory.eps_g[at])))
+    print(f"{kind}: slope of the end {slope:.3f}; SGD within {apart:.2f} of the theory in log eps_g")
+    assert abs(slope + 2) < 0.02 and apart < 0.25
+norms = np.einsum("nkk->nk", found["sphere"][0].Q)
+assert np.abs(norms - 1).max() < 1e-12

@@ -1,20 +1,14 @@
 r"""
-One giant step: the best learning rate
-======================================
+The best step is large, and larger with more data
+=================================================
 
-The rate of the step decides how far its spike bends what the network can learn (r), and how much noise a step on few
-samples leaves in the rows (c). In between lies a best rate.
+A network takes one gradient step before its readout is fitted. The rate of the step decides how far its spike bends
+what the network can learn (r), and how much noise a step on few samples leaves in the rows (c),
 
 .. math:: r = \tau h_1 A, \qquad c = 1 + \tau^2\, {\rm Var}[\sigma']\, h_2^* / \alpha_0, \qquad
-          \tau = \tilde\eta / \beta
+          \tau = \tilde\eta / \beta.
 
-Left: test error against the rate at d = 150 (lines: theory at this d; dotted: d to infinity; stars: the best rate).
-Circles: spiked random features of this size; crosses: the network itself, which differs from them most where few
-samples make large steps. As the rate vanishes the error returns to that of random features at finite d only.
-
-Right: the best rate and its error against the data of the step.
-
-Cui et al. (2024), arXiv:2402.04980, section 4.3.
+In between lies a best rate. Cui et al. (2024), arXiv:2402.04980, section 4.3.
 """
 
 import sys
@@ -24,6 +18,12 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# Errors against the rate
+# -----------------------
+# Theory, spiked random features at finite d, and the network itself, which differs from them most where few samples
+# make large steps.
+FULL = "--full" in sys.argv
 POINT = {"alpha": 2.0, "lam": 0.1}
 BETA, RATES = 1.0, np.geomspace(0.05, 12, 13)
 
@@ -55,6 +55,10 @@ def errors_panel(ax, d, draws):
     return results
 
 
+# %%
+# The best rate against the data of the step
+# ------------------------------------------
+# ``ov.static.best_step`` searches the minimum.
 def rates_panel(ax, d):
     alpha0s = np.geomspace(0.3, 100, 6)
     found = [
@@ -75,21 +79,25 @@ def rates_panel(ax, d):
     return found
 
 
-def main(d, draws):
-    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-    results = errors_panel(left, d, draws), rates_panel(right, d)
-    fig.savefig("spiked_best_step.png", dpi=150)
-    return results
+# %%
+# A minimum for every amount of data
+# ----------------------------------
+# Left: lines: theory at this d; dotted: :math:`d \to \infty`; stars: the best rate; circles: spiked features; crosses:
+# the network. As the rate vanishes the error returns to that of random features at finite d only. Right: the best rate
+# and its error.
+fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+d, draws = (500, 12) if FULL else (150, 4)
+results, best = errors_panel(left, d, draws), rates_panel(right, d)
+fig.savefig("spiked_best_step.png", dpi=150)
 
-
-if __name__ == "__main__":
-    full = "--full" in sys.argv
-    results, best = main(500 if full else 150, 12 if full else 4)
-    for (alpha0, rate), (theory, features, network) in results.items():
-        print(
-            f"alpha0 = {alpha0:4g}, rate {rate:g}: theory {theory:.4f}, features {features.mean():.4f} "
-            f"+- {features.error():.4f}, network {network.mean():.4f} +- {network.error():.4f}"
-        )
-        assert abs(features.mean() - theory) < 5 * features.error() + 0.03 * theory
-    assert all(x.message == "a minimum" for x in best)
-    assert np.all(np.diff([x.mse for x in best]) < 0) and np.all(np.diff([x.eta_tilde for x in best]) > 0)
+# %%
+# The checks
+# ----------
+for (alpha0, rate), (theory, features, network) in results.items():
+    print(
+        f"alpha0 = {alpha0:4g}, rate {rate:g}: theory {theory:.4f}, features {features.mean():.4f} "
+        f"+- {features.error():.4f}, network {network.mean():.4f} +- {network.error():.4f}"
+    )
+    assert abs(features.mean() - theory) < 5 * features.error() + 0.03 * theory
+assert all(x.message == "a minimum" for x in best)
+assert np.all(np.diff([x.mse for x in best]) < 0) and np.all(np.diff([x.eta_tilde for x in best]) > 0)

@@ -1,17 +1,11 @@
 r"""
-One giant step: bounds, and readouts that are not uniform
-=========================================================
+A spike bounds what its features can learn
+==========================================
 
-Left: what the features of a spike r can express at all (perfect alignment, c = 1). The upper bound is the error of an
-infinitely strong ridge, which fits the mean activation mu0(k) alone; the lower bound (dashed) is that of the best
-combination of mu0(k) and k mu1(k), reached with unlimited data and width: slowly, as the points show.
-When student and target are both error functions, both bounds vanish at r = sqrt 2.
-
-Right: neurons that start with different readouts receive different spikes, and two spikes span more functions than one.
-Lines: uniform readout and two letters t, with the same mean square; circles: the model at finite d. Blocks of neurons
-are solved without matrices of size p.
-
-Cui et al. (2024), arXiv:2402.04980, figures 6 and 7.
+The features of a spike r express two functions, and two bounds follow: the upper one is the error of an infinitely
+strong ridge, which fits the mean activation :math:`\mu_0(k)` alone; the lower one that of the best combination of
+:math:`\mu_0(k)` and :math:`k\,\mu_1(k)`. Neurons that start with different readouts receive different spikes, and two
+spikes span more functions than one. Cui et al. (2024), arXiv:2402.04980, figures 6 and 7.
 """
 
 import dataclasses
@@ -23,6 +17,10 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 
 
+# %%
+# Bounds of one spike
+# -------------------
+# Perfect alignment, c = 1. When student and target are both error functions, both bounds vanish at :math:`r = \sqrt 2`.
 def bounds_panel(ax):
     rs = np.sqrt(2) * np.geomspace(0.07, 3.6, 49)
     cases = {"tanh learns sin": (np.tanh, np.sin), "erf learns erf": (ov.erf, ov.erf)}
@@ -49,6 +47,11 @@ def bounds_panel(ax):
     return best
 
 
+# %%
+# Readouts that are not uniform
+# -----------------------------
+# A uniform readout and two letters t, with the same mean square. Blocks of neurons are solved without matrices of size
+# p.
 def letters_panel(ax, d, draws):
     alphas, points = np.geomspace(0.2, 50, 10), np.array([0.5, 2.0, 5.0])
     rate = {"eta_tilde": 3.0, "alpha0": 8.0, "beta": 1.0}
@@ -82,23 +85,26 @@ def letters_panel(ax, d, draws):
     return results
 
 
-def main(d, draws):
-    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-    results = bounds_panel(left), letters_panel(right, d, draws)
-    fig.savefig("spiked_bounds.png", dpi=150)
-    return results
+# %%
+# Two functions, and more
+# -----------------------
+# Left: upper (full) and lower bound (dashed); the lower one is reached with unlimited data and width, slowly, as the
+# points show. Right: lines: theory; circles: the model at finite d; dashed: lower bounds.
+fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+best = bounds_panel(left)
+letters = letters_panel(right, *(1000, 8) if "--full" in sys.argv else (300, 4))
+fig.savefig("spiked_bounds.png", dpi=150)
 
-
-if __name__ == "__main__":
-    full = "--full" in sys.argv
-    best, letters = main(1000 if full else 300, 8 if full else 4)
-    for name, found in best.items():
-        print(f"{name}: upper bound {found.upper:.3g} at r = {found.r_upper:.3f}, lower {found.lower:.3g}")
-    perfect = best["erf learns erf"]
-    assert perfect.upper < 1e-12 and abs(perfect.r_upper - np.sqrt(2)) < 1e-3
-    for name, (_, theory, runs) in letters.items():
-        print(f"{name}: theory {theory.round(5)}, d = {runs.d}: {runs.mean().round(5)} +- {runs.error().round(5)}")
-        assert np.all(np.abs(runs.mean() - theory) < np.maximum(5 * runs.error(), 0.1 * theory))
-    lower = [model.bounds().lower for model, _, _ in letters.values()]
-    print("lower bounds:", np.round(lower, 5))
-    assert lower[1] < lower[0] and lower[2] < lower[0]  # two spikes span more
+# %%
+# The checks
+# ----------
+for name, found in best.items():
+    print(f"{name}: upper bound {found.upper:.3g} at r = {found.r_upper:.3f}, lower {found.lower:.3g}")
+perfect = best["erf learns erf"]
+assert perfect.upper < 1e-12 and abs(perfect.r_upper - np.sqrt(2)) < 1e-3
+for name, (_, theory, runs) in letters.items():
+    print(f"{name}: theory {theory.round(5)}, d = {runs.d}: {runs.mean().round(5)} +- {runs.error().round(5)}")
+    assert np.all(np.abs(runs.mean() - theory) < np.maximum(5 * runs.error(), 0.1 * theory))
+lower = [model.bounds().lower for model, _, _ in letters.values()]
+print("lower bounds:", np.round(lower, 5))
+assert lower[1] < lower[0] and lower[2] < lower[0]  # two spikes span more

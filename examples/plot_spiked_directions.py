@@ -1,21 +1,14 @@
 r"""
-One giant step, and a second: several directions
-================================================
+A second step finds the direction that the first one missed
+===========================================================
 
-A target of two indices whose second is hidden: its linear part is small, but large where the first is known.
+A target of two indices whose second is hidden: its linear part is small, but large where the first is known,
 
-.. math:: y = \sin(\theta_1 \cdot x) + \cos(2\,\theta_1 \cdot x)\, \sin(\theta_2 \cdot x)
+.. math:: y = \sin(\theta_1 \cdot x) + \cos(2\,\theta_1 \cdot x)\, \sin(\theta_2 \cdot x).
 
-All neurons make the first step along one direction, the mean of y x, which is nearly theta_1. The second step sees what
-the first has left, and turns their spikes to theta_2; neurons of two letters t of the initial readout turn by different
-angles, so that their spikes span a plane.
-
-Left: test error of the readout against its data, after no, one and two steps on alpha0 d samples each; lines: theory at
-the d of the draws; circles: draws of the spiked features. Right: how much of each index the directions of the spikes
-contain, against the rate of both steps. ``--full`` doubles d.
-
-The mapping of steps to spikes is derived in the documentation; its first step is that of Cui et al. (2024),
-arXiv:2402.04980.
+All neurons make the first step along one direction, nearly :math:`\theta_1`. The second step sees what the first has
+left, and turns their spikes to :math:`\theta_2`. The mapping of steps to spikes is derived in the documentation; its
+first step is that of Cui et al. (2024), arXiv:2402.04980. ``--full`` doubles d.
 """
 
 import sys
@@ -25,6 +18,11 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# Errors after no, one and two steps
+# ----------------------------------
+# Each step sees alpha0 d samples. Neurons of two letters t of the initial readout turn by different angles, so that
+# their spikes span a plane.
 Subspace = ov.static.SpikedSubspace
 STEP = {"indices": 2, "alpha0": 8.0, "beta": 1.0, "readout": (0.5, 1.5)}
 POINTS, ALPHAS = np.array([0.5, 1.5, 4.5]), np.geomspace(0.3, 6, 10)
@@ -54,6 +52,10 @@ def errors_panel(ax, d, draws):
     return found
 
 
+# %%
+# What the spikes contain
+# -----------------------
+# The share of each index in the span of the spikes' directions.
 def overlaps_panel(ax):
     rates, shares = np.linspace(0.25, 3, 9), {}
     for steps, style in ((1, "--"), (2, "-")):
@@ -67,18 +69,22 @@ def overlaps_panel(ax):
     return rates, shares
 
 
-def main(d, draws):
-    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-    results = errors_panel(left, d, draws), overlaps_panel(right)
-    fig.savefig("spiked_directions.png", dpi=150)
-    return results
+# %%
+# The second index is found by the second step
+# --------------------------------------------
+# Left: lines: theory at the d of the draws; circles: draws of the spiked features. Right: shares of both indices
+# against the rate of the steps.
+fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+errors = errors_panel(left, 400 if "--full" in sys.argv else 200, 8)
+rates, shares = overlaps_panel(right)
+fig.savefig("spiked_directions.png", dpi=150)
 
-
-if __name__ == "__main__":
-    errors, (rates, shares) = main(400 if "--full" in sys.argv else 200, 8)
-    for name, (model, theory, runs) in errors.items():
-        print(f"{name}: {model}\n  theory {theory.round(4)}, draws {runs.mean().round(4)} +- {runs.error().round(4)}")
-        assert np.all(np.abs(runs.mean() - theory) < 5 * runs.error() + 0.03 * theory)
-    no, one, two = (theory for _, theory, _ in errors.values())
-    assert np.all(one < no) and two[-1] < one[-1]
-    assert np.all(shares[1][:, 1] < 0.1) and shares[2][:, 1].max() > 0.3  # theta_2 is found by the second step
+# %%
+# The checks
+# ----------
+for name, (model, theory, runs) in errors.items():
+    print(f"{name}: {model}\n  theory {theory.round(4)}, draws {runs.mean().round(4)} +- {runs.error().round(4)}")
+    assert np.all(np.abs(runs.mean() - theory) < 5 * runs.error() + 0.03 * theory)
+no, one, two = (theory for _, theory, _ in errors.values())
+assert np.all(one < no) and two[-1] < one[-1]
+assert np.all(shares[1][:, 1] < 0.1) and shares[2][:, 1].max() > 0.3  # theta_2 is found by the second step

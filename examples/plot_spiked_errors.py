@@ -1,18 +1,11 @@
 r"""
-One giant step: targets, spikes, alignments, widths, rows, losses
-=================================================================
+Larger and better aligned spikes learn from less data
+=====================================================
 
-Test errors of tanh networks against the data n = alpha d of their readout; lines: theory as d -> infinity (dotted: at
-the d of the draws); points: draws with standard errors.
-
-Top: a step on alpha0 d samples, target tanh (crosses: the network itself); the spike r grows, from none (random
-features, which learn a straight line at best) on; the spike turns towards the target. Bottom: networks of width beta d
-after the same step; two letters of the initial readout on orthonormal and on independent rows; and the fraction of
-wrong signs of classifiers trained with three losses.
-
-``--full`` doubles d and takes four times as many draws.
-
-Cui et al. (2024), arXiv:2402.04980, figures 2, 4, 5 and 6; losses (118), (119), (120).
+Test errors of tanh networks after a gradient step against the data :math:`n = \alpha d` of their readout. The more
+data the step has seen, the larger the spike and the better its alignment, the lower is the error; without a spike
+random features learn a straight line at best. Cui et al. (2024), arXiv:2402.04980, figures 2, 4, 5 and 6; losses
+(118), (119), (120). ``--full`` doubles d and takes four times as many draws.
 """
 
 import sys
@@ -22,6 +15,11 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# Theory and draws
+# ----------------
+# Lines are theory as :math:`d \to \infty`, dotted lines theory at the d of the draws, points draws with standard
+# errors.
 POINTS, ALPHAS = np.array([0.4, 1.2, 3.6]), np.geomspace(0.25, 5, 15)
 Spiked = ov.static.SpikedRandomFeatures
 
@@ -53,6 +51,11 @@ def decorate(ax):
     ax.legend(frameon=False, fontsize="small")
 
 
+# %%
+# Steps, spikes, alignments, widths, rows
+# ---------------------------------------
+# Crosses are the network itself, which differs more from its features, on few samples of the step. Two blocks have two
+# letters of the initial readout, on orthonormal and on independent rows.
 def panels(axes, sizes):
     step = {"student": np.tanh, "beta": 1.0}
     cases = []
@@ -88,6 +91,10 @@ def panels(axes, sizes):
     return found
 
 
+# %%
+# Losses
+# ------
+# The fraction of wrong signs of classifiers trained with three losses.
 def losses_panel(ax, sizes):
     model, found = Spiked(np.tanh, np.sin, r=1.2, c=1.1, gamma=0.9, beta=0.8), []
     for i, loss in enumerate(("square", "logistic", "hinge")):
@@ -102,25 +109,26 @@ def losses_panel(ax, sizes):
     return found
 
 
-def main(d, draws):
-    fig, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
-    sizes = {"d": d, "draws": draws, "rng": 2}
-    found = [*panels(axes.ravel(), sizes), losses_panel(axes[1, 2], sizes)]
-    for ax in axes.ravel():
-        decorate(ax)
-    for ax in axes[1]:
-        ax.set(xlabel=r"data of the readout, $\alpha = n/d$")
-    fig.savefig("spiked_errors.png", dpi=150)
-    return found
+# %%
+# Six ways to change the error
+# ----------------------------
+# Top: data of the step, spike, alignment. Bottom: networks of width :math:`\beta d` after the same step, rows, losses.
+fig, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
+sizes = {"d": 240, "draws": 20, "rng": 2} if "--full" in sys.argv else {"d": 120, "draws": 5, "rng": 2}
+found = [*panels(axes.ravel(), sizes), losses_panel(axes[1, 2], sizes)]
+for ax in axes.ravel():
+    decorate(ax)
+for ax in axes[1]:
+    ax.set(xlabel=r"data of the readout, $\alpha = n/d$")
+fig.savefig("spiked_errors.png", dpi=150)
 
-
-if __name__ == "__main__":
-    full = "--full" in sys.argv
-    found = main(240 if full else 120, 20 if full else 5)
-    for panel in found:
-        for name, theory, mean, error, model in panel:
-            print(f"{name:>16}: theory {theory.round(4)}, draws {mean.round(4)} +- {error.round(4)}")
-            allowed = 5 * error + (0.06 if model else 0.3) * theory  # networks differ more, on few samples of the step
-            assert np.all(np.abs(mean - theory) < allowed)
-    falling = [np.all(np.diff([x[1] for x in panel], axis=0) < 0) for panel in found[:3]]
-    assert all(falling)  # more data of the step, larger spikes, better alignment
+# %%
+# The checks
+# ----------
+for panel in found:
+    for name, theory, mean, error, model in panel:
+        print(f"{name:>16}: theory {theory.round(4)}, draws {mean.round(4)} +- {error.round(4)}")
+        allowed = 5 * error + (0.06 if model else 0.3) * theory
+        assert np.all(np.abs(mean - theory) < allowed)
+falling = [np.all(np.diff([x[1] for x in panel], axis=0) < 0) for panel in found[:3]]
+assert all(falling)  # more data of the step, larger spikes, better alignment

@@ -1,17 +1,13 @@
 r"""
-One giant step: the functions a spike makes available
-=====================================================
+A spike adds a curve to the straight line
+=========================================
 
-Given the projection k of the input on the spike, the readout can combine two functions, whatever the width:
+Given the projection k of the input on the spike, the readout can combine two functions, whatever the width,
 
-.. math:: \mu_0(k) = E_z\,\sigma(rk + \sqrt c z), \qquad k\,\mu_1(k) = k\,E_z\,\sigma'(rk + \sqrt c z)
+.. math:: \mu_0(k) = E_z\,\sigma(rk + \sqrt c z), \qquad k\,\mu_1(k) = k\,E_z\,\sigma'(rk + \sqrt c z).
 
-Left and middle: both for a tanh and growing spikes r (c = 1): from straight lines to steps and to something that
-vanishes far out. Right: what realises the bounds for a tanh learning sin (r = 1.2, perfect alignment). The upper bound
-is the best multiple of mu0, fitted by an infinitely strong ridge; the lower one the best combination of both. Circles:
-what a readout trained on n = 3d samples at width p = 2d has learned.
-
-Cui et al. (2024), arXiv:2402.04980, figures 3 and 7; bounds (26), (27).
+Growing spikes turn them from straight lines to steps and to something that vanishes far out. Cui et al. (2024),
+arXiv:2402.04980, figures 3 and 7; bounds (26), (27).
 """
 
 import numpy as np
@@ -19,6 +15,10 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# Both functions for a tanh
+# -------------------------
+# Spikes r from 0.1 to 5, c = 1. The part of :math:`\mu_0` that is linear in k falls to that of a jump.
 K = np.linspace(-4, 4, 201)
 
 
@@ -37,6 +37,12 @@ def basis_panels(axes):
     return np.array(mu0s)
 
 
+# %%
+# What realises the bounds
+# ------------------------
+# A tanh learns sin at r = 1.2, perfectly aligned. The upper bound is the best multiple of :math:`\mu_0`, fitted by an
+# infinitely strong ridge; the lower one the best combination of both. A readout is trained on n = 3d samples at width p
+# = 2d.
 def bounds_panel(ax):
     model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=1.0, beta=2.0)
     table, there = model.coefficients, model.coefficients.at(K)
@@ -59,20 +65,22 @@ def bounds_panel(ax):
     return model.bounds(), errors, gap
 
 
-def main():
-    fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    results = basis_panels(axes), bounds_panel(axes[2])
-    fig.savefig("spiked_functions.png", dpi=150)
-    return results
+# %%
+# Lines, steps, and what is learned
+# ---------------------------------
+# Left and middle: both functions. Right: functions of the bounds, the target, and what the readout has learned
+# (circles).
+fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+linear = basis_panels(axes)
+bounds, errors, gap = bounds_panel(axes[2])
+fig.savefig("spiked_functions.png", dpi=150)
 
-
-if __name__ == "__main__":
-    linear, (bounds, errors, gap) = main()
-    print("part of mu0 that is linear in k:", linear.round(4))
-    assert np.all(np.diff(linear) < 0) and linear[0] > 0.999 and np.sqrt(2 / np.pi) < linear[-1] < 0.9  # of a jump
-    print(
-        f"bounds {bounds.upper:.6f}, {bounds.lower:.6f}; errors of the two functions {errors[0]:.6f}, {errors[1]:.6f}"
-    )
-    assert np.allclose(errors, bounds[:2], rtol=1e-8)
-    print(f"E(h - C)^2 of the trained readout: {gap:.5f}")
-    assert errors[1] < gap < errors[0]
+# %%
+# The checks
+# ----------
+print("part of mu0 that is linear in k:", linear.round(4))
+assert np.all(np.diff(linear) < 0) and linear[0] > 0.999 and np.sqrt(2 / np.pi) < linear[-1] < 0.9  # of a jump
+print(f"bounds {bounds.upper:.6f}, {bounds.lower:.6f}; errors of the two functions {errors[0]:.6f}, {errors[1]:.6f}")
+assert np.allclose(errors, bounds[:2], rtol=1e-8)
+print(f"E(h - C)^2 of the trained readout: {gap:.5f}")
+assert errors[1] < gap < errors[0]

@@ -1,20 +1,15 @@
 r"""
-One giant step: spike, alignment, and the functions that are learned
-====================================================================
+One step lets a network learn a bent function
+=============================================
 
-After the step every row of the first layer carries the same spike of norm r, whose direction v has the overlap gamma
-with the target's; the rest of a row has the squared norm c. Along k = v.x the ridge readout learns
+After a giant step every row of the first layer carries the same spike of norm r, whose direction v has the overlap
+gamma with the target's; the rest of a row has the squared norm c. Along k = v.x the ridge readout learns
 
 .. math:: C(k) = m\,\mu_0(k) + \theta\,k\,\mu_1(k), \qquad \mu_0(k) = E_z \sigma(rk + \sqrt c z), \quad
           \mu_1(k) = E_z \sigma'(rk + \sqrt c z)
 
-and nothing else: two functions, whatever the width, instead of the straight line of random features.
-
-Top: the parameters against the data of the step, with measurements on networks (circles); the coefficients in C. Bottom
-left: C for learning rates that leave different spikes, from a perfectly aligned step. Bottom right: C (full) and the
-best prediction h(k) = E[y | k] (dashed) for steps on more and more data, whose direction approaches the target's.
-
-Cui et al. (2024), arXiv:2402.04980, figures 1, 3 and 4.
+and nothing else: two functions, whatever the width, instead of the straight line of random features. Cui et al.
+(2024), arXiv:2402.04980, figures 1, 3 and 4.
 """
 
 import sys
@@ -24,6 +19,11 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# Parameters and coefficients
+# ---------------------------
+# Spike, alignment and bulk against the data of the step, with measurements on networks; the coefficients in C against
+# the data of the readout.
 RATE = {"student": np.tanh, "target": np.sin, "eta_tilde": 3.0, "beta": 1.0}
 
 
@@ -54,6 +54,11 @@ def coefficients(ax):
     ax.legend(frameon=False)
 
 
+# %%
+# Learned functions
+# -----------------
+# For learning rates that leave different spikes, from a perfectly aligned step; and for steps on more and more data,
+# whose direction approaches the target's.
 def rates(ax, alpha=5.0):
     k, gaps = np.linspace(-4, 4, 201), []
     ax.plot(k, np.sin(k), "k", lw=2, label="target")
@@ -92,23 +97,25 @@ def mean_square_gap(model, solution):
     return table.weight @ (table.h - solution.C(table.k)) ** 2
 
 
-def main(d, draws):
-    fig, axes = plt.subplots(2, 2, figsize=(11, 7.6), layout="constrained")
-    runs = parameters(axes[0, 0], d, draws)
-    coefficients(axes[0, 1])
-    gaps = rates(axes[1, 0]), alignments(axes[1, 1])
-    fig.savefig("spiked_learned_functions.png", dpi=150)
-    return runs, gaps
+# %%
+# Larger spikes bend further, better aligned ones predict
+# -------------------------------------------------------
+# Top: the parameters (circles: networks) and the coefficients. Bottom left: C for several rates. Bottom right: C (full)
+# and the best prediction :math:`h(k) = E[y | k]` (dashed).
+fig, axes = plt.subplots(2, 2, figsize=(11, 7.6), layout="constrained")
+runs = parameters(axes[0, 0], *(1500, 5) if "--full" in sys.argv else (500, 3))
+coefficients(axes[0, 1])
+gaps = rates(axes[1, 0]), alignments(axes[1, 1])
+fig.savefig("spiked_learned_functions.png", dpi=150)
 
-
-if __name__ == "__main__":
-    full = "--full" in sys.argv
-    runs, gaps = main(1500 if full else 500, 5 if full else 3)
-    for alpha0, found in runs.items():
-        model = ov.static.SpikedRandomFeatures.after_one_step(**RATE, alpha0=alpha0)
-        pairs = [(name, getattr(found, name).mean(), getattr(model, name)) for name in ("r", "gamma", "c")]
-        print(f"alpha0 = {alpha0:4g}: " + ", ".join(f"{name} = {x:.3f} (theory {y:.3f})" for name, x, y in pairs))
-        assert all(abs(x / y - 1) < 0.1 for _, x, y in pairs)  # 1/sqrt(d) in each draw
-    print(f"E(h - C)^2 = {np.round(gaps[0], 4)} at learning rates 0, 1, 3, 6")
-    print(f"E(h - C)^2 = {np.round(gaps[1], 4)} at alpha0 = 0.5, 3, 30")
-    assert gaps[0][0] > 0.06 > max(gaps[0][1:])  # a straight line leaves 0.0645; spikes bend it
+# %%
+# The checks
+# ----------
+for alpha0, found in runs.items():
+    model = ov.static.SpikedRandomFeatures.after_one_step(**RATE, alpha0=alpha0)
+    pairs = [(name, getattr(found, name).mean(), getattr(model, name)) for name in ("r", "gamma", "c")]
+    print(f"alpha0 = {alpha0:4g}: " + ", ".join(f"{name} = {x:.3f} (theory {y:.3f})" for name, x, y in pairs))
+    assert all(abs(x / y - 1) < 0.1 for _, x, y in pairs)  # 1/sqrt(d) in each draw
+print(f"E(h - C)^2 = {np.round(gaps[0], 4)} at learning rates 0, 1, 3, 6")
+print(f"E(h - C)^2 = {np.round(gaps[1], 4)} at alpha0 = 0.5, 3, 30")
+assert gaps[0][0] > 0.06 > max(gaps[0][1:])  # a straight line leaves 0.0645; spikes bend it

@@ -1,20 +1,12 @@
 r"""
-One giant step: test error against data
-=======================================
+A giant step breaks the bound of linear predictors
+==================================================
 
-A two-layer network of width p = beta d takes one gradient step of rate eta = eta_tilde d on n0 = alpha0 d samples; its
-readout is then fitted by ridge regression on n = alpha d fresh samples.
-
-.. math:: \hat y = \frac{1}{\sqrt p} \sum_i \hat a_i \tanh(w_i \cdot x), \qquad y = \sin(\theta \cdot x)
-
-Lines: spiked random features in the limit d -> infinity. Circles: the same features at finite d. Crosses: the network
-itself, which differs from them by a few per cent, most for small alpha0. The more data the step sees, the better its
-spike is aligned with theta, and the lower the error falls below the best linear predictor.
-
-Right: narrower networks take larger spikes from the same rate (eta_tilde / beta counts), wider ones fit better.
-``--full`` draws more and larger networks.
-
-Cui et al. (2024), arXiv:2402.04980, figures 2 and 5.
+A two-layer network of width :math:`p = \beta d` takes one gradient step of rate :math:`\eta = \tilde\eta d` on
+:math:`n_0 = \alpha_0 d` samples; its readout is then fitted by ridge regression on :math:`n = \alpha d` fresh
+samples. The more data the step sees, the better its spike is aligned with the target, and the lower the error falls
+below the best linear predictor. Cui et al. (2024), arXiv:2402.04980, figures 2 and 5. ``--full`` draws more and
+larger networks.
 """
 
 import sys
@@ -24,6 +16,13 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# Theory, features, and the network
+# ---------------------------------
+# .. math:: \hat y = \frac{1}{\sqrt p} \sum_i \hat a_i \tanh(w_i \cdot x), \qquad y = \sin(\theta \cdot x)
+#
+# Spiked random features in the limit and at finite d, and the network itself, which differs from them by a few per
+# cent, most for small :math:`\alpha_0`.
 LAM = 0.1
 
 
@@ -70,6 +69,10 @@ def left_panel(ax, d, draws):
     return results
 
 
+# %%
+# The width
+# ---------
+# Narrower networks take larger spikes from the same rate (:math:`\tilde\eta/\beta` counts), wider ones fit better.
 def right_panel(ax):
     alphas, errors = np.geomspace(0.1, 20, 12), {}
     for i, beta in enumerate((0.25, 0.5, 1.0, 2.0, 4.0)):
@@ -88,27 +91,27 @@ def right_panel(ax):
     return errors
 
 
-def main(d, draws):
-    fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-    results = left_panel(left, d, draws), right_panel(right)
-    fig.savefig("spiked_learning_curves.png", dpi=150)
-    return results
+# %%
+# Error against data
+# ------------------
+# Left: lines: :math:`d \to \infty`; circles: features; crosses: the network. Right: widths.
+fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+curves = left_panel(left, *(800, 8) if "--full" in sys.argv else (300, 4))
+widths = right_panel(right)
+fig.savefig("spiked_learning_curves.png", dpi=150)
 
-
-if __name__ == "__main__":
-    full = "--full" in sys.argv
-    curves, widths = main(800 if full else 300, 8 if full else 4)
-    for alpha0, (theory, features, network) in curves.items():
-        gaps = features.mean() / theory - 1, network.mean() / theory - 1
-        print(f"alpha0 = {alpha0:4g}: theory {np.round(theory, 4)}")
-        print(
-            f"               features off by {np.round(100 * gaps[0], 1)} %, network by {np.round(100 * gaps[1], 1)} %"
-        )
-        assert np.all(np.abs(gaps[0]) * theory < np.maximum(5 * features.error(), 0.06 * theory))
-        assert np.all(np.abs(gaps[1]) * theory < np.maximum(5 * network.error(), 0.15 * theory))
-    falling = [curves[a][0][-1] for a in curves]
-    assert np.all(np.diff(falling) < 0) and falling[-1] < 0.0645
-    for beta, (model, errors) in widths.items():
-        bounds = model.bounds()
-        print(f"beta = {beta:g}: error {errors[-1]:.4f} at alpha = 20, bounds {bounds.lower:.4f} to {bounds.upper:.4f}")
-        assert np.all((bounds.lower < errors) & (errors <= bounds.upper * (1 + 1e-9)))
+# %%
+# The checks
+# ----------
+for alpha0, (theory, features, network) in curves.items():
+    gaps = features.mean() / theory - 1, network.mean() / theory - 1
+    print(f"alpha0 = {alpha0:4g}: theory {np.round(theory, 4)}")
+    print(f"               features off by {np.round(100 * gaps[0], 1)} %, network by {np.round(100 * gaps[1], 1)} %")
+    assert np.all(np.abs(gaps[0]) * theory < np.maximum(5 * features.error(), 0.06 * theory))
+    assert np.all(np.abs(gaps[1]) * theory < np.maximum(5 * network.error(), 0.15 * theory))
+falling = [curves[a][0][-1] for a in curves]
+assert np.all(np.diff(falling) < 0) and falling[-1] < 0.0645
+for beta, (model, errors) in widths.items():
+    bounds = model.bounds()
+    print(f"beta = {beta:g}: error {errors[-1]:.4f} at alpha = 20, bounds {bounds.lower:.4f} to {bounds.upper:.4f}")
+    assert np.all((bounds.lower < errors) & (errors <= bounds.upper * (1 + 1e-9)))

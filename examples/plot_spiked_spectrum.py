@@ -1,17 +1,10 @@
 r"""
-One giant step: spectrum of the features
-========================================
+The spike sends one eigenvalue far outside the bulk
+===================================================
 
-Eigenvalues of X^T X / p, X the n x p features of n = alpha d inputs after the step, at d = 800 (histogram) and in the
-limit (line): a bulk, an atom at zero where n < p, and one eigenvalue far outside, which grows like n. It is the mean
-activation mu0(k), the function that the spike lets the network learn.
-
-.. math:: \rho(x) = \frac1\pi\,{\rm Im}\,V_2(-x - i0), \qquad
-          \lambda_{\rm out} = n E[\mu_0^2] + O(1)
-
-The density is solved at real x without a smoothing parameter, and its edges (dotted) as double roots.
-
-Cui et al. (2024), arXiv:2402.04980, figure 8.
+Eigenvalues of :math:`X^T X / p`, X the n x p features of :math:`n = \alpha d` inputs after a giant step: a bulk, an
+atom at zero where n < p, and one eigenvalue far outside, which grows like n. It is the mean activation
+:math:`\mu_0(k)`, the function that the spike lets the network learn. Cui et al. (2024), arXiv:2402.04980, figure 8.
 """
 
 import sys
@@ -22,6 +15,13 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 
 
+# %%
+# One matrix, and the limit
+# -------------------------
+# .. math:: \rho(x) = \frac1\pi\,{\rm Im}\,V_2(-x - i0), \qquad
+#           \lambda_{\rm out} = n E[\mu_0^2] + O(1)
+#
+# The density is solved at real x without a smoothing parameter, and its edges as double roots.
 def eigenvalues(model, alpha, d, rng):
     """One matrix of the model: unit rows, the spike along the first axis."""
     p, n = round(model.beta * d), round(alpha * d)
@@ -55,27 +55,31 @@ def panel(ax, model, alpha, d, rng):
     return spectrum, values, outlier
 
 
-def main(d):
-    rng = np.random.default_rng(3)
-    fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    results = []
-    for ax, (alpha, alpha0, beta) in zip(axes, [(3.0, 4.0, 0.5), (1.0, 4.0, 1.0), (1.0, 4.0, 2.0)], strict=True):
-        model = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2.0, alpha0=alpha0, beta=beta)
-        results.append(panel(ax, model, alpha, d, rng))
-    axes[0].set_ylabel(r"density $\rho(x)$")
-    axes[0].legend(frameon=False, loc="upper right", bbox_to_anchor=(0.93, 1))
-    fig.savefig("spiked_spectrum.png", dpi=150)
-    return results
+# %%
+# Bulk, atom, outlier
+# -------------------
+# Histograms at d = 800, densities in the limit (lines), and edges (dotted), for three widths.
+d = 2000 if "--full" in sys.argv else 800
+rng = np.random.default_rng(3)
+fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+results = []
+for ax, (alpha, alpha0, beta) in zip(axes, [(3.0, 4.0, 0.5), (1.0, 4.0, 1.0), (1.0, 4.0, 2.0)], strict=True):
+    model = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2.0, alpha0=alpha0, beta=beta)
+    results.append(panel(ax, model, alpha, d, rng))
+axes[0].set_ylabel(r"density $\rho(x)$")
+axes[0].legend(frameon=False, loc="upper right", bbox_to_anchor=(0.93, 1))
+fig.savefig("spiked_spectrum.png", dpi=150)
 
-
-if __name__ == "__main__":
-    for spectrum, values, outlier in main(2000 if "--full" in sys.argv else 800):
-        middle = np.median(values)
-        at = spectrum.cdf_at(middle)
-        print(
-            f"{spectrum}: cdf at the sampled median {at:.4f}, "
-            f"largest {values[-1]:.1f}, theory {outlier.mean:.1f} +- {outlier.sd:.1f}"
-        )
-        assert spectrum.converged and abs(values[-1] - outlier.mean) < 4 * outlier.sd
-        assert abs(at - 0.5) < 0.03 or at == spectrum.atom
-        assert abs(values[-2] / spectrum.edges[-1, 1] - 1) < 0.08
+# %%
+# The checks
+# ----------
+for spectrum, values, outlier in results:
+    middle = np.median(values)
+    at = spectrum.cdf_at(middle)
+    print(
+        f"{spectrum}: cdf at the sampled median {at:.4f}, "
+        f"largest {values[-1]:.1f}, theory {outlier.mean:.1f} +- {outlier.sd:.1f}"
+    )
+    assert spectrum.converged and abs(values[-1] - outlier.mean) < 4 * outlier.sd
+    assert abs(at - 0.5) < 0.03 or at == spectrum.atom
+    assert abs(values[-2] / spectrum.edges[-1, 1] - 1) < 0.08

@@ -1,6 +1,6 @@
 """
-The learning rate that leaves the plateau first, on MPI ranks
-=============================================================
+MPI ranks find the rate that leaves the plateau first
+=====================================================
 
 A soft committee machine (erf, K = M = 2) waits on its symmetric plateau for a time that falls like 1/eta while eta is
 small, and grows again when the O(eta^2) term C keeps the students together. ``ov.sweep`` calls one function at every
@@ -19,6 +19,10 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# The pool
+# --------
+# The line that changes with the machine.
 ETAS = np.linspace(0.1, 2.2, 40)
 
 
@@ -32,6 +36,10 @@ def make_pool():
     return MPIPoolExecutor()
 
 
+# %%
+# One point of the sweep
+# ----------------------
+# Any function of named parameters that can be imported.
 def escape_time(eta):
     """Time alpha at which eps_g falls below 0.005, half the height of the plateau."""
     model = ov.committee_machine(2, 2, eta=eta)
@@ -39,7 +47,12 @@ def escape_time(eta):
     return ov.solve(model, start, (0, 3000), stop=5e-3).alpha[-1]
 
 
-def main():
+# %%
+# The sweep and its picture
+# -------------------------
+# Processes that are started import this script, which is why the sweep stands behind the guard. The escape takes a time
+# :math:`\sim 1/\eta` at first (dashed), and longer beyond the best rate. Workers change nothing in the result.
+if __name__ == "__main__":
     with make_pool() as pool:
         result = ov.sweep(escape_time, {"eta": ETAS}, executor=pool)
     print(result, "in this process" if pool is None else f"on {type(pool).__name__}")
@@ -52,11 +65,7 @@ def main():
     ax.set(xlabel=r"$\eta$", ylabel=r"escape from the plateau, $\alpha$", yscale="log")
     ax.legend(frameon=False)
     fig.savefig(f"{Path(__file__).stem}.png", dpi=150)
-    return result, alpha, best
 
-
-if __name__ == "__main__":
-    result, alpha, best = main()
     print(f"fastest escape at eta = {ETAS[best]:.2f}, alpha = {alpha[best]:.1f}")
     assert result.success and 0 < best < len(ETAS) - 1 and alpha[-1] > 1.2 * alpha[best]
-    assert result.values == ov.sweep(escape_time, {"eta": ETAS}).values  # workers change nothing in the result
+    assert result.values == ov.sweep(escape_time, {"eta": ETAS}).values

@@ -34,3 +34,13 @@ def test_a_figure_is_made_drawn_and_saved_in_one_block(script):
     for block in re.split(r"^# %%.*$", script.read_text(), flags=re.MULTILINE):
         makes = re.search(r"plt\.(subplots|figure|subplot_mosaic)|\.plot\(|\bplot\w*\(|\bdraw\w*\(|\bax\w* = ", block)
         assert "savefig" not in block or makes
+
+
+@pytest.mark.parametrize("script", [path for path in EXAMPLES if path.stem.startswith("plot_")], ids=lambda p: p.stem)
+def test_the_gallery_tells(script):
+    """A script is cells of text, code and figure, not a main() with all of them; the last checks what was claimed."""
+    head, *cells = re.split(r"^# %%\n", script.read_text(), flags=re.MULTILINE)
+    assert len(cells) >= 3 and "def main" not in script.read_text()
+    assert all(re.match(r"# .+\n# -+\n", cell) for cell in cells), "a cell has no title"
+    assert re.search(r"^\s*assert ", cells[-1], flags=re.MULTILINE), "the last cell checks nothing"
+    assert "savefig" not in head + cells[-1]
