@@ -321,7 +321,7 @@ FAULTS = {
         "theory/scaling/test_fit.py::test_the_window_leaves_out_what_comes_before_and_after",
     ),
     "stage_at_a_switch": Fault(
-        "models/stages.py", 'alpha, side="right")', 'alpha, side="left")',
+        "models/stages.py", 'alpha), side="right")', 'alpha), side="left")',
         "models/test_stages.py::test_a_switch_belongs_to_the_stage_that_begins_there",
     ),
     "stage_tau": Fault(

@@ -694,3 +694,37 @@ def test_compiled_steps_are_those_of_scipy(setting, schedule, alpha):
     if model.activation != ov.linear:  # which learns everything: the account is then rounding over rounding
         # a sum over steps, of which some are others
         assert found.eps_error[-1] == pytest.approx(expected.eps_error[-1], rel=0.05, abs=0)
+
+
+class _Tired(StructuredBDF):
+    """Whose steps vanish wherever it is of fourth order, as where rounding has filled its differences."""
+
+    kernel = None  # steps in Python
+
+    def _step_impl(self):
+        return (False, self.TOO_SMALL_STEP) if self.order > 3 else super()._step_impl()
+
+
+def test_a_formula_of_many_steps_whose_step_vanished_begins_anew():
+    model = ov.committee_machine(2, 1, activation=ov.relu, eta=0.6, v=[0.7, 1.2], noise=0.3)
+    start = ov.State.from_overlaps(model, Q=[[0.4, 0.1], [0.1, 0.3]], R=[[0.2], [0.05]], T=[[1.3]])
+    found, exact = (ov.solve(model, start, [0, 3.7], method=method) for method in (_Tired, "DOP853"))
+    assert found.success, found.message
+    np.testing.assert_allclose(found.Q[-1], exact.Q[-1], rtol=1e-6)  # rtol 1e-8, and order 3 in place of 5
+
+
+class _Stuck(StructuredBDF):
+    """Whose steps vanish at a time, whatever its order."""
+
+    kernel = None
+
+    def _step_impl(self):
+        return (False, self.TOO_SMALL_STEP) if self.t > 0.5 else super()._step_impl()
+
+
+def test_a_step_that_vanishes_again_at_once_ends_the_run():
+    model = ov.committee_machine(1, 1, eta=0.6)
+    start = ov.State.from_overlaps(model, Q=[[0.4]], R=[[0.2]], T=[[1.3]])
+    with pytest.warns(RuntimeWarning, match="the step size vanished"):
+        found = ov.solve(model, start, [0, 0.3, 3.7], method=_Stuck)
+    assert not found.success and len(found) == 2

@@ -211,10 +211,10 @@ def axes(name, value):
         raise ValueError(f"{name} = {shown(value)} is ragged; expected a number, or rows of equal length.") from None
 
 
-def array(name, value, shape, hint="", *, finite=True):
+def array(name, value, shape, hint="", *, finite=True, filled=False):
     """A float array of the given shape (names of sizes, numbers, leading ...), copied and read-only.
 
-    Its entries are finite, unless nan stands for what a run did not reach (``finite=False``).
+    There are some where ``filled``; they are finite, unless nan stands for what a run did not reach (``finite=False``).
     """
     free = shape[:1] == (...,)  # any number of leading axes
     expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
@@ -223,8 +223,14 @@ def array(name, value, shape, hint="", *, finite=True):
     found = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
     if len(found) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, found, strict=True)):
         raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{' ' + hint if hint else ''}")
-    if finite and not np.all(np.isfinite(result)):
-        raise ValueError(f"{name} contains nan or inf; expected finite numbers.{' ' + hint if hint else ''}")
+    if filled and not result.size:
+        raise ValueError(
+            f"{name} has shape {result.shape}, no entries; expected {expected}.{' ' + hint if hint else ''}"
+        )
+    if finite and not np.all(np.abs(result) < LARGEST):
+        wrong = "nan or inf" if not np.all(np.isfinite(result)) else "numbers that have no square"
+        expected = f"finite numbers of size below {LARGEST:g}" if np.all(np.isfinite(result)) else "finite numbers"
+        raise ValueError(f"{name} contains {wrong}; expected {expected}.{' ' + hint if hint else ''}")
     result.setflags(write=False)
     return result
 
@@ -234,6 +240,10 @@ def times(name, value):
     result = floats(name, value, f"{name} >= 0")
     if not np.all(result >= 0):
         raise ValueError(f"{name} contains negative numbers or nan; expected {name} >= 0.")
+    if np.any((result >= LARGEST) & np.isfinite(result)):
+        raise ValueError(
+            f"{name} contains {np.max(result[np.isfinite(result)]):g}; expected less than {LARGEST:g}, or inf."
+        )
     return result
 
 

@@ -198,7 +198,7 @@ def offsets(K: int, offset: ArrayLike) -> Rule:
     >>> ov.rules.offsets(1, [0.7])
     offsets
     """
-    K, c = check.count("K", K), check.array("offset", offset, ("M",))
+    K, c = check.count("K", K), check.array("offset", offset, ("M",), "One for each teacher unit.", filled=True)
     M = len(c)
 
     @njit

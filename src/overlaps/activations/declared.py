@@ -58,7 +58,7 @@ def _check_probabilities(what, p):
 def checked_breaks(breaks, n, continuous):
     """Planes (m, n + 1), or (m, n + 2) where the noise is continuous."""
     width = n + 1 + continuous
-    if breaks is None or np.size(breaks) == 0:
+    if breaks is None or (check.axes("breaks", breaks) and np.size(breaks) == 0):
         return np.zeros((0, width))
     expected = f"rows (c, t) of length {n + 1}" + (f", or (c, c_xi, t) of length {n + 2}" if continuous else "")
     planes = np.asarray(breaks)

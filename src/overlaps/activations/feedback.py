@@ -71,7 +71,7 @@ def feedback_alignment(
     >>> ov.solve(model, start, [0, 6.0]).v[-1].round(3)
     array([ 0.397, -0.164])
     """
-    b, v_star = check.array("b", b, ("K",)), check.array("v_star", v_star, ("M",))
+    b, v_star = check.array("b", b, ("K",), filled=True), check.array("v_star", v_star, ("M",), filled=True)
     activation, sigma, deviation, descend = _squared(activation, v_star, noise)
     code, K = activation.code, len(b)
 
@@ -143,7 +143,7 @@ def node_perturbation(
     [[1. 1.]
      [1. 1.]]
     """
-    v, v_star = check.array("v", v, ("K",)), check.array("v_star", v_star, ("M",))
+    v, v_star = check.array("v", v, ("K",), filled=True), check.array("v_star", v_star, ("M",), filled=True)
     if len(v) > 6:
         raise ValueError(f"v has {len(v)} entries; expected at most 6: every unit has a perturbation of its own.")
     activation, sigma, deviation, descend = _squared(activation, v_star, noise)

@@ -1,6 +1,7 @@
 """Rules of learning in closed form, for one student and one teacher: perceptrons and robust regression."""
 
-from functools import cache, lru_cache
+from functools import lru_cache, wraps
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,18 @@ LABELS = np.array([1.0, -1.0])
 LAMBDA, NU = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)  # planes on which labels jump
 
 
+def _once(make):
+    """One rule for equal numbers; what is no number is no key either, and is refused by its name."""
+    kept = lru_cache(maxsize=None)(make)
+
+    @wraps(make)
+    def made(*args, **named):
+        numbers = all(isinstance(x, Real) and not isinstance(x, bool) for x in (*args, *named.values()))
+        return (kept if numbers else make)(*args, **named)
+
+    return made
+
+
 def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=(NU,), error=forms.wrong, uses_overlaps=False):
     shown = (f"{x:g}" if isinstance(x, float) else str(x) for x in recipe[1:] if x != ())
     name = f"{recipe[0]}({', '.join(shown)})"
@@ -42,7 +55,7 @@ def _flipped(kernel, force, flip, breaks):
     return _closed(kernel, force, (kernel.__name__, p), [p], noise=noise, breaks=breaks)
 
 
-@cache
+@_once
 def hebb(flip: float = 0.0) -> Rule:
     r"""Hebb's rule, :math:`F = \sigma`, with labels sgn nu flipped with probability ``flip``.
 
@@ -72,7 +85,7 @@ def hebb(flip: float = 0.0) -> Rule:
     return _flipped(forms.hebb, forms.hebb_force, flip, (LAMBDA, NU))
 
 
-@cache
+@_once
 def perceptron(flip: float = 0.0) -> Rule:
     r"""Rosenblatt's perceptron, :math:`F = \sigma\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
 
@@ -108,7 +121,7 @@ def perceptron(flip: float = 0.0) -> Rule:
     return _flipped(forms.perceptron, forms.perceptron_force, flip, (LAMBDA, NU))
 
 
-@cache
+@_once
 def adatron(flip: float = 0.0) -> Rule:
     r"""AdaTron, :math:`F = -\lambda\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
 
@@ -143,7 +156,7 @@ def adatron(flip: float = 0.0) -> Rule:
     return _flipped(forms.adatron, forms.adatron_force, flip, (LAMBDA, NU))
 
 
-@cache
+@_once
 def hinge(margin: float = 1.0) -> Rule:
     r"""Hinge loss, :math:`F = \sigma\,[\sigma\lambda < \mathrm{margin}]` with labels sgn nu.
 
@@ -173,7 +186,7 @@ def hinge(margin: float = 1.0) -> Rule:
     return _closed(forms.hinge, forms.hinge_force, ("hinge", k), [k], breaks=breaks)
 
 
-@cache
+@_once
 def logistic(beta: float | None = None) -> Rule:
     r"""Logistic regression, :math:`F = \sigma\, s(-\sigma\lambda)`, :math:`s(x) = 1/(1 + e^{-x})`.
 
@@ -212,7 +225,7 @@ def logistic(beta: float | None = None) -> Rule:
     )  # fmt: skip
 
 
-@cache
+@_once
 def least_squares(flip: float = 0.0) -> Rule:
     r"""Squared loss on labels, :math:`F = \sigma - \lambda`; labels as in :func:`hebb`.
 
@@ -237,7 +250,7 @@ def least_squares(flip: float = 0.0) -> Rule:
     return _flipped(forms.least_squares, forms.least_squares_force, flip, (LAMBDA, NU))
 
 
-@cache
+@_once
 def optimal() -> Rule:
     r"""The force that learns a perceptron fastest, with labels sgn nu; it knows the overlaps.
 

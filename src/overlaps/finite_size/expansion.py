@@ -86,7 +86,7 @@ class Fluctuations(Record):
 
     def covariance(self, a: str, b: str | None = None) -> Floats:
         """Covariance over runs at this N of two of the names, (n, shape of a, shape of b); of one with itself."""
-        (left, shape), (right, other) = self._rows(a), self._rows(a if b is None else b)
+        (left, shape), (right, other) = self._rows(a, "a"), self._rows(a if b is None else b, "b")
         found = np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N
         return found.reshape(*shape, *other[1:])
 
@@ -115,9 +115,9 @@ class Fluctuations(Record):
 
         return plot_fluctuations(self, ax=ax, band=band, **style)
 
-    def _rows(self, name):
+    def _rows(self, name, argument="name"):
         """Rows (n or 1, entries, d) that read a name off the unknowns, and the shape of the curve."""
-        check.choice("name", name, NAMES)
+        check.choice(argument, name, NAMES)
         n, (K, M) = len(self), (self.model.K, self.model.M)
         if name == "eps_g":
             return self.gradients[:, None, :], (n,)

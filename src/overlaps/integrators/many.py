@@ -122,6 +122,8 @@ def paired(models, starts, schedule=None):
     """
     lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts, schedule)]
     models, starts, schedules = lists
+    if not schedules:
+        raise ValueError("schedule is empty; expected at least one.")
     for name, values, single in (("models", models, check.model), ("starts", starts, check.state)):
         if not values:
             raise ValueError(f"{name} is empty; expected at least one.")

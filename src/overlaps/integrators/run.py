@@ -12,6 +12,7 @@ from ._steps import UNRESOLVED
 from .stop import _Crossing
 
 DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
+RESTED = 1e-6  # relative progress after which a formula of many steps whose step vanished may begin anew
 LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
@@ -99,14 +100,8 @@ def _drive(run, system, y, method, options, crossing, leave):
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent, stops = 0, np.union1d(times, knots)
     level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
-
-    def compiled(solver):
-        if getattr(solver, "kernel", None) is not None and solver.burst.pays(solver):
-            first = options.get("first_step") if solver.t == times[0] else solver.h_abs
-            return solver.burst(solver, run, largest, level, stops, first)
-        return None
-
-    burst = compiled(solver)
+    common = run, options, (largest, level, stops)
+    burst, begun = _compiled(solver, *common), times[0]
     # knots are landed on: a smooth step across one would not see what happens there
     bounds = np.union1d(knots, times[-1:]) if interpolates else times[-1:] if burst else stops[1:]
     for bound in bounds if len(times) > 1 else ():
@@ -116,16 +111,13 @@ def _drive(run, system, y, method, options, crossing, leave):
         if (one_step or issubclass(method, RETARGETABLE)) and not (jumped and solver.t > times[0]):
             solver.t_bound, solver.status = bound, "running"
         else:
-            spent, error = spent + solver.nfev, own_error(solver)
-            solver = _solver(system, method, solver.t, solver.y, bound, options)
-            if error:
-                solver.error = error
-            burst = compiled(solver)
+            spent += solver.nfev
+            solver, burst = _renewed(system, method, solver, bound, *common)
         while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
             if burst is None and hasattr(solver, "burst") and solver.burst.due():
-                burst = compiled(solver)
+                burst = _compiled(solver, *common)
                 bound = times[-1] if burst and not interpolates else bound
             if burst:
                 failure = burst.step()
@@ -133,6 +125,12 @@ def _drive(run, system, y, method, options, crossing, leave):
             else:
                 failure = _step(system, solver)
             run.nfev = spent + solver.nfev
+            if failure and isinstance(solver, BDF) and solver.t - begun > RESTED * solver.t:
+                # shortened again and again, BDF of high order feeds on the rounding in its differences: first order
+                # has none, and what stops it there is the flow's
+                begun, spent = solver.t, spent + solver.nfev
+                solver, burst = _renewed(system, method, solver, bound, *common)
+                continue
             trouble = _trouble(system, solver, failure, largest, options)
             if trouble:
                 run.message = f"stopped at alpha = {before:.6g}: {trouble}"
@@ -164,6 +162,22 @@ def _drive(run, system, y, method, options, crossing, leave):
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
     run.success, run.message = True, reached(times)
+
+
+def _compiled(solver, run, options, limits):
+    """Compiled steps of a solver, where it has them and they pay, or None."""
+    if getattr(solver, "kernel", None) is None or not solver.burst.pays(solver):
+        return None
+    first = options.get("first_step") if solver.t == run.times[0] else solver.h_abs
+    return solver.burst(solver, run, *limits, first)
+
+
+def _renewed(system, method, old, bound, run, options, limits):
+    """A solver without history where the old one stands, with its account of errors, and compiled steps or None."""
+    solver = _solver(system, method, old.t, old.y, bound, options)
+    if own_error(old):
+        solver.error = own_error(old)
+    return solver, _compiled(solver, run, options, limits)
 
 
 def reached(times):

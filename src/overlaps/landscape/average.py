@@ -60,11 +60,15 @@ def average(
     >>> ov.average(traj, wrong, breaks=[[1, 0, 0], [0, 1, 0]]).round(4)
     array([0.5   , 0.3479])
     """
-    model = check.model(getattr(states, "model", None) if model is None else model)
+    if model is None and not hasattr(states, "model"):
+        raise ValueError(f"states = {check.shown(states)}; expected a Trajectory, or a State and model=.")
+    model = check.model(states.model if model is None else model)
     if model.C or getattr(states, "is_ensemble", False):
         raise ValueError(
             "states are those of classes or runs; expected a Trajectory, or a State of a model without classes."
         )
+    if not callable(f):
+        raise ValueError(f"f = {check.shown(f)}; expected a function f(lam, nu, theta).")
     v = np.atleast_2d(states.v)
     S = np.array(states.S).reshape(len(v), *(2 * (model.K + model.M,)))
     rule = Rule(_idle, K=model.K, M=model.M, error=f, breaks=breaks, name=getattr(f, "__name__", "f"))

@@ -110,7 +110,7 @@ class Stages(Record):
 
     def index(self, alpha: ArrayLike) -> Any:
         """Stage at time alpha, or stages at an array of times."""
-        found = np.searchsorted(self.until[:-1], alpha, side="right")
+        found = np.searchsorted(self.until[:-1], check.times("alpha", alpha), side="right")
         return found if np.ndim(alpha) else int(found)
 
     def begin(self, i: int) -> float:

@@ -294,15 +294,13 @@ class Statistics:
 
     def quantile(self, name: str, q: ArrayLike) -> Floats:
         """Quantiles over runs of the curve ``name`` at levels q, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
-        levels = check.array("q", q, (...,))
+        levels = check.array("q", q, (...,), filled=True)
         if np.any((levels < 0) | (levels > 1)):
             raise ValueError(f"q = {check.shown(q)}; expected levels between 0 and 1.")
         return np.quantile(self._curve(name), levels, axis=0)
 
     def _curve(self, name):
-        if name not in self.curves:
-            raise ValueError(f"name = {check.shown(name)}; expected one of {', '.join(self.curves)}.")
-        return getattr(self, name)
+        return getattr(self, check.choice("name", name, self.curves))
 
     def __repr__(self: Any):
         state = "success" if self.success else "INCOMPLETE"

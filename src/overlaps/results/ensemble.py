@@ -53,6 +53,7 @@ class Ensemble(Runs, _Blocks):
     curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r", "m", "mean_fields")
 
     def _curve(self, name):
+        check.choice("name", name, self.curves)
         if name in ("m", "mean_fields") and self.m is None:
             raise ValueError(f"name = {name!r}; expected one of Q, R, v, eps_g, q, r: these inputs have no classes.")
         return super()._curve(name)

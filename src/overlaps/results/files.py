@@ -143,9 +143,12 @@ def _known_solver(name):
 
 def _path(path):
     try:
-        return Path(path)
+        found = Path(path)
     except TypeError:
-        raise ValueError(f"path = {path!r}; expected a path, such as 'run.npz'.") from None
+        found = Path()
+    if not found.name:
+        raise ValueError(f"path = {check.shown(path)}; expected a path, such as 'run.npz'.")
+    return found
 
 
 def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
@@ -227,6 +230,8 @@ def restored(head, data, model=None, schedule=None):
         values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
         values |= {"models": models_of(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}
     else:
+        if isinstance(model, list | tuple):
+            raise Refused(f"model = {check.shown(model)}; expected one Model.")
         values["model"] = model_of(head, data) if model is None else model
         check_model(values["model"], head, data)
         if "solver" in names:  # early files have its name in a sentence only

@@ -257,7 +257,7 @@ def teacher_moments(state: State, orders: Sequence[int]) -> Floats:
     array([[2.129114, 0.      ],
            [0.      , 2.129114]])
     """
-    check.array("orders", orders, ("n",), "A sequence, such as [1, 2].")
+    check.array("orders", orders, ("n",), "A sequence, such as [1, 2].", filled=True)
     return order_parameters(state, orders).T
 
 

@@ -287,10 +287,10 @@ def clipping_gain(law: Any, clip: float, s: float) -> float:
     >>> print(round(ov.theory.rules.clipping_gain(stats.t(3, scale=0.6), clip=0.7, s=0.4), 2))
     1.58
     """
+    a, square = _moments(law, check.number("clip", clip, least=0), check.number("s", s, above=0))
     variance = float(law.var())
     if not np.isfinite(variance):
         raise ValueError(f"law has the variance {variance}; expected a finite one: without a clip there is no descent.")
-    a, square = _moments(law, check.number("clip", clip, least=0), check.number("s", s, above=0))
     return float(a**2 * (s * s + variance) / square)
 
 
@@ -331,7 +331,7 @@ def escape(k: int, eta: float, rho0: float) -> float:
     342.0 inf
     """
     eta, rho0 = check.number("eta", eta, above=0), check.number("rho0", rho0, above=0)
-    if k not in (2, 3):
+    if check.count("k", k) not in (2, 3):
         raise ValueError(f"k = {check.shown(k)}; expected 2 or 3.")
     if k == 2:
         if not eta < 2:

@@ -99,7 +99,7 @@ def best_step(
     >>> round(best.eta_tilde, 2), round(best.mse, 4), best.message
     (2.42, 0.1192, 'a minimum')
     """
-    if np.ndim(alpha0) == 0 and alpha0 == 0:
+    if check.axes("alpha0", alpha0) == 0 and alpha0 == 0:
         raise ValueError("alpha0 = 0 is no step; expected samples alpha0 = n0/d > 0 from which a rate can be learned.")
 
     def after(eta_tilde):

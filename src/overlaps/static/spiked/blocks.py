@@ -116,9 +116,9 @@ def letters(readout, fractions):
 
     An odd activation makes t and -t one letter: the signs of those readout components are flipped.
     """
-    values = check.array("readout", readout, ("B",), hint="readout lists the values t_b of sqrt(p) a_i.")
-    if values.size == 0:
-        raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
+    values = check.array(
+        "readout", readout, ("B",), "It lists the values t_b of sqrt(p) a_i, such as (1.0,).", filled=True
+    )
     parts = shares("readout", values.size, fractions)
     distinct, index = np.unique(np.round(np.abs(values), 14), return_inverse=True)
     return distinct, np.bincount(index, weights=parts)

@@ -65,7 +65,7 @@ class Coefficients(Record):
 
     def at(self, k):
         """The same functions at any points k (m,), as a table without weights."""
-        k = np.atleast_1d(check.array("k", k, ("m", *self.k.shape[1:]) if np.ndim(k) else ()))
+        k = np.atleast_1d(check.array("k", k, ("m", *self.k.shape[1:]) if check.axes("k", k) else ()))
         return self.source.table(k, None, self.step)
 
     def refined(self, times):

@@ -133,16 +133,16 @@ class SpikedRandomFeatures(solving.Solvable):
                     f"rows = {self.rows!r} with bulk=; expected one of the two: bulk is the law of the rows."
                 )
             law = {"bulk": bulk}
-        if np.ndim(self.r) == 0 and np.ndim(self.c) == 0:
+        if check.axes("r", self.r) == check.axes("c", self.c) == 0:
             if self.fractions is not None:
                 raise ValueError(
                     f"fractions = {check.shown(self.fractions)} with a single block; expected r as a sequence."
                 )
             one = {"r": check.number("r", self.r), "c": check.number("c", self.c, above=0, hint="c is a variance.")}
             return law | one | {"offset": check.number("offset", self.offset, hint="Several go with r as a sequence.")}
-        r = check.array("r", self.r, ("B",), hint="One spike for each block.")
+        r = check.array("r", self.r, ("B",), hint=f"One spike for each entry of c = {check.shown(self.c)}.")
         offset = self.offset
-        if np.ndim(offset) == 0:
+        if check.axes("offset", offset) == 0:
             offset = np.full(r.shape, check.number("offset", offset))
         offset = check.array("offset", offset, r.shape, hint="One for each block.")
         return law | {"r": r, "offset": offset, **self._blocks(r[:, None], offset)}

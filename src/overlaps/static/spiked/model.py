@@ -90,7 +90,7 @@ class Spiked(Record):
     def neurons(self, d):
         """Neurons of each block (B,) at input dimension ``d``, rho_b beta d; a continuous law needs no whole ones."""
         size = d
-        if np.ndim(d) or d != math.inf:
+        if check.axes("d", d) or d != math.inf:
             size = check.number("d", d, above=0, hint="d is the dimension of the inputs; math.inf is the limit.")
         neurons = self.shares * self.beta * size
         if self.law is not None:
@@ -121,9 +121,10 @@ class Spiked(Record):
     def _blocks(self, r, offset):
         """Checked variances and fractions of blocks with spikes r (B, R) and biases (B,), no two of them the same."""
         B = len(r)
-        c = check.array("c", np.full(B, self.c) if np.ndim(self.c) == 0 else self.c, (B,))
+        c = check.array("c", np.full(B, self.c) if check.axes("c", self.c) == 0 else self.c, (B,))
         if B == 0 or np.any(c <= 0):
-            raise ValueError(f"c = {check.shown(self.c)}; expected at least one block, and variances > 0.")
+            wrong = f"r = {check.shown(self.r)}" if B == 0 else f"c = {check.shown(self.c)}"
+            raise ValueError(f"{wrong}; expected at least one block, and variances > 0.")
         odd = even_part(function_of(self.student, "student")) < ODD
         inner = np.column_stack([r, offset])
         first = inner[np.arange(B), np.argmax(inner != 0, axis=1)]

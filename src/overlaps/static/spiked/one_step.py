@@ -94,7 +94,7 @@ def one_step(
     beta = check.number("beta", beta, above=0, hint="beta is the width, p/d.")
     noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
     check.choice("scaling", scaling, SCALINGS, "The rate is eta_tilde d or eta_tilde p.")
-    if np.ndim(alpha0) or alpha0 != math.inf:
+    if check.axes("alpha0", alpha0) or alpha0 != math.inf:
         alpha0 = check.number("alpha0", alpha0, least=0, hint="alpha0 = n0/d; math.inf is the population gradient.")
     h1, vs = student_moments(student, student_breakpoints)
     h1_star, second = target_moments(target, breakpoints)
@@ -140,7 +140,7 @@ def kinked_moments(student, f, points):
     near = np.array(points)[:, None] + 1e-9 * np.array([-1.0, 1.0])
     jump = np.max(np.abs(np.diff(f(near)))) / max(np.max(np.abs(f(near))), 1.0)
     if not isinstance(student, Activation) or jump > 1e-6:
-        found = "jumps" if jump > 1e-6 else "has kinks, and its derivative is not known"
+        found = "jumps" if jump > 1e-6 else "has kinks (student_breakpoints), and its derivative is not known"
         raise ValueError(
             f"student = {check.shown(student)} {found}; expected a student with a derivative for the gradient step. "
             "Give ov.Activation(name, g, dg) of a continuous g, or r, c and gamma by hand."

@@ -185,17 +185,16 @@ def simulate_one_step(
     # test: tests/static/spiked/test_simulation.py::test_model_and_network_meet_theory
     check.choice("scaling", scaling, ("d", "p"), "The rate is eta_tilde d or eta_tilde p.")
     check.flag("paired", paired)
+    check.choice("rows", rows, ROWS)
     beta = check.number("beta", beta, above=0)
     eta_tilde = check.number("eta_tilde", eta_tilde, above=0)
-    if np.ndim(alpha0) or alpha0 != math.inf:
+    if check.axes("alpha0", alpha0) or alpha0 != math.inf:
         check.number("alpha0", alpha0, above=0, hint="alpha0=math.inf takes the population gradient.")
     elif rows == "gaussian":
         raise ValueError("alpha0 = inf with rows='gaussian'; expected unit rows. Try rows='sphere', or a large alpha0.")
     law = law_of(readout)
     if law is None:
-        t = check.array("readout", readout, ("blocks",))
-        if t.size == 0:
-            raise ValueError("readout is empty; expected at least one letter, such as (1.0,).")
+        t = check.array("readout", readout, ("blocks",), "At least one letter, such as (1.0,).", filled=True)
     parts = shares("readout", 1 if law else t.size, fractions)
     setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, parts, test, loss)
     n0 = 0 if alpha0 == math.inf else max(1, round(alpha0 * setup.d))
@@ -250,8 +249,8 @@ def simulate_srf(
     check.record("model", model, "SpikedRandomFeatures")
     r, c = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (model.r, model.c))
     parts = shares("r", r.size, model.fractions) if model.law is None else np.ones(1)
-    if rows is None:
-        rows = "orthonormal" if model.rows == "orthonormal" else "sphere"
+    own = "orthonormal" if model.rows == "orthonormal" else "sphere"
+    rows = own if rows is None else check.choice("rows", rows, ROWS)
     if model.bulk is not None:
         rows = model.bulk
     setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test, loss)
@@ -274,8 +273,6 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, l
             raise ValueError(f"{name} = {check.shown(f)}; expected a vectorised function such as np.tanh or ov.erf.")
     d = check.count("d", d, least=2)
     p = max(1, round(beta * d))
-    if isinstance(rows, str):
-        check.choice("rows", rows, ROWS)
     if isinstance(rows, str) and rows == "orthonormal" and p > d:
         raise ValueError(f"p = {p} orthonormal rows in d = {d} dimensions; expected beta <= 1. Try rows='sphere'.")
     alpha, lam = _positive("alpha", alpha), _positive("lam", lam)
@@ -285,7 +282,7 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, l
         raise ValueError(
             f"alpha has shape {np.shape(alpha)}, lam has shape {np.shape(lam)}; expected shapes that broadcast."
         ) from None
-    n = tuple(max(1, round(x * d)) for x in alpha.ravel())
+    n = tuple(max(1, check.count("alpha d", round(x * d), least=0)) for x in alpha.ravel().tolist())
     letter = _letters(fractions, p)
     noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
     test = 10 * d if test is None else check.count("test", test)
@@ -300,8 +297,10 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, l
 def _positive(name, value):
     """One or more finite numbers > 0, in any shape."""
     values = check.floats(name, value, "finite numbers > 0")
-    if values.size == 0 or not np.all((values > 0) & np.isfinite(values)):
-        raise ValueError(f"{name} = {check.shown(value)}; expected finite numbers > 0, at least one.")
+    if values.size == 0 or not np.all((values > 0) & (values < check.LARGEST)):
+        raise ValueError(
+            f"{name} = {check.shown(value)}; expected finite numbers > 0 and below {check.LARGEST:g}, at least one."
+        )
     return values
 
 

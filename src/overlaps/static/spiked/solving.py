@@ -53,11 +53,9 @@ def described(model, alpha, lam, d, found):
 
 def curve(model, alphas, lam, d):
     """Solutions at several sample sizes, each started from the one before."""
-    alphas = check.array("alphas", alphas, ("n",))
-    lams = check.array("lam", lam, alphas.shape if np.ndim(lam) else ())
+    alphas = check.array("alphas", alphas, ("n",), "At least one value n/d > 0.", filled=True)
+    lams = check.array("lam", lam, alphas.shape if check.axes("lam", lam) else ())
     lams = np.broadcast_to(lams, alphas.shape)
-    if alphas.size == 0:
-        raise ValueError("alphas is empty; expected at least one value n/d > 0.")
     d = dimension(model, d)
     start, points = None, []
     for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):

@@ -69,9 +69,10 @@ class SpikedSubspace(solving.Solvable):
     """
 
     def __post_init__(self):
-        r = check.array("r", self.r, ("B", "R"), hint="One row for each block, one column for each direction.")
+        hint = "One row for each block, one column for each direction."
+        r = check.array("r", self.r, ("B", "R"), hint, filled=True)
         gamma = check.array("gamma", self.gamma, ("m", r.shape[1]), hint="One row for each index of the target.")
-        if not (r.size and 0 < len(gamma) <= RANK and r.shape[1] <= RANK):
+        if not (0 < len(gamma) <= RANK and r.shape[1] <= RANK):
             raise ValueError(
                 f"r has {r.shape[1]} directions, gamma {len(gamma)} indices; expected 1 to {RANK} of each: the nodes "
                 "of the rules grow like a power of their number." + see("spiked", "What is not covered")
@@ -163,10 +164,10 @@ class SpikedSubspace(solving.Solvable):
             )
         t, rho = blocks.letters(readout, fractions)
         noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
-        rates, samples = (
-            np.atleast_1d(check.floats("eta_tilde", eta_tilde)),
-            np.atleast_1d(check.floats("alpha0", alpha0)),
-        )
+        rates, samples = (np.atleast_1d(check.times(*x)) for x in (("eta_tilde", eta_tilde), ("alpha0", alpha0)))
+        for name, values in ("eta_tilde", rates), ("alpha0", samples):
+            if values.ndim > 1 or values.size == 0:
+                raise ValueError(f"{name} has shape {values.shape}; expected a number, or one for each step.")
         try:
             rates, samples = np.broadcast_arrays(rates, samples)
         except ValueError:

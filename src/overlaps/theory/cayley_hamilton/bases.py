@@ -112,7 +112,7 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     """
     check.axes("order", order)
     j = np.asarray(order)
-    if not np.issubdtype(j.dtype, np.integer) or np.any(j < 0):
+    if j.dtype.kind not in "iu" or np.any(j < 0):
         raise ValueError(f"order = {check.shown(order)}; expected an integer >= 0, or an array of them.")
     q, r, t = _plain(state)
     powers = state.s ** j[..., None]

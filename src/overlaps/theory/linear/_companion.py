@@ -51,7 +51,10 @@ def companion(s, p, c, path):
             if good:
                 break
         else:
-            raise ValueError("the companion transform was not found: the contour comes too close to the spectrum.")
+            raise ValueError(
+                "the companion transform was not found: the contour comes too close to the spectrum, at a distance "
+                "that falls as 1/alpha. Try a smaller alpha."
+            )
         m, where = trial, target
         found[k] = m
     return found

@@ -62,7 +62,7 @@ def polar(R: ArrayLike) -> Floats:
     array([[0.6],
            [0.8]])
     """
-    R = check.array("R", R, (..., "K", "M"))
+    R = check.array("R", R, (..., "K", "M"), filled=True)
     realisable(*R.shape[-2:])
     U, sizes, V = np.linalg.svd(R, full_matrices=False)
     rank = np.sum(sizes > RANK * sizes[..., :1], axis=-1)
@@ -303,7 +303,7 @@ def riccati_flow(Q: ArrayLike, R: ArrayLike, alpha: ArrayLike, *, eta: float, rt
 
 def _orthonormal(S):
     """S (K, M) with S^T S = 1."""
-    S = check.array("S", S, ("K", "M"))
+    S = check.array("S", S, ("K", "M"), filled=True)
     _, M = realisable(*S.shape)
     gap = np.max(np.abs(S.T @ S - np.eye(M)))
     if gap > check.PSD_TOLERANCE:
