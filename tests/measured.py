@@ -77,6 +77,23 @@ def replay():
     return [mean([0.5, 0.5]), min(mean([x, 1 - x]) for x in (0.41, 0.43, 0.45)), mean(found)]
 
 
+def curricula():
+    """Mean error on easy and hard inputs: easy then hard, hard then easy, mixed, easy between 1.75 and 5.75 hard."""
+    common = {"v": [1.0], "eta": 1.2, "teacher_activation": "sign"}
+    hard, easy = (
+        ov.committee_machine(1, 1, spectrum=ov.Spectrum(s=[1.0, u], p=[0.4, 0.6]), **common) for u in (1.5, 0.0)
+    )
+    start = ov.State.from_blocks(hard, q=[[[0.3]], [[0.5]]], r=[[[0.05]], [[0.0]]], t=[[[0.9]], [[0.0]]])
+    step = ov.Schedule([0.0, 4.0], [1.0, 0.0], "constant")
+    back = ov.Schedule([0.0, 1.75, 5.75], [0.0, 1.0, 0.0], "constant")
+    early = ov.Schedule([0.0, 4.0], [0.0, 1.0], "constant")
+    found = []
+    for shares in (early, step, [0.5, 0.5], back):
+        traj = ov.solve(ov.Mixed([hard, easy], shares), start, [8.0])
+        found.append((traj.classification_error([1.0, 0.0])[0] + traj.classification_error([1.0, 1.5])[0]) / 2)
+    return found
+
+
 def error_of_bdf(beta, L, levels):
     """Relative error of eps_g where it has fallen to each level: linear unit, structured BDF, against the exact sum."""
     spectrum = ov.power_law(beta=beta, L=L)
