@@ -3,8 +3,8 @@ Of two tasks at once, the best share changes
 ============================================
 
 Every sample is of the first task with probability pi, of the second one otherwise. Little of a task teaches little of
-it; the best share as a function of time is first all of one task, then all of the other, then both. Compare Lee, Mannelli
-and Saxe (2022), arXiv:2205.09029, and Mori et al. (2024), arXiv:2409.18061, on replay.
+it; the best share as a function of time is first all of one task, then all of the other, then both. Compare Lee,
+Mannelli and Saxe (2022), arXiv:2205.09029, and Mori et al. (2024), arXiv:2409.18061, on replay.
 """
 
 import numpy as np
