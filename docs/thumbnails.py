@@ -12,7 +12,7 @@ PANELS = {
     "plot_landscape": 1,
     "plot_overview": 1,
 }  # script: which of the axes; elsewhere the first
-LONG = 30  # letters of a label that would not fit
+LONG = 24  # letters of a label that would not fit
 WIDTH, HEIGHT, PIXELS = 2.4, 1.68, 400  # inches: ten points are as high as on the page when 200 pixels are shown
 
 
@@ -34,7 +34,7 @@ def scrape(block, block_vars, gallery_conf, **options):
 
 
 def draw(fig, script, path):
-    """Leave one panel of a figure, without titles and long legends, and save it at the size of a thumbnail."""
+    """Leave one panel of a figure, without titles, texts and long legends, and save it at the size of a thumbnail."""
     panel = fig.axes[PANELS.get(script, 0)]
     twins = [ax for ax in fig.axes if ax.get_position().bounds == panel.get_position().bounds]
     for image in (*panel.images, *panel.collections):
@@ -55,8 +55,8 @@ def draw(fig, script, path):
             axis.label.set_size(8)
             if len(axis.label.get_text()) > LONG:
                 axis.label.set_text("")
-        for text in ax.texts:
-            text.set_size(7)
+        for text in list(ax.texts):
+            text.remove()
         for line in ax.lines:
             line.set_markersize(0.6 * line.get_markersize())
         shorten_legend(ax)
@@ -70,5 +70,5 @@ def shorten_legend(ax):
         entries = [text.get_text() for text in legend.get_texts()]
         handles = legend.legend_handles
         legend.remove()
-        if len(entries) <= 5 and max(map(len, entries)) < 24:
+        if len(entries) <= 5 and max(map(len, entries)) < 20:
             ax.legend(handles, entries, fontsize=6.5, frameon=False, handlelength=1.2, labelspacing=0.2)

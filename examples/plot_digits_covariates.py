@@ -1,21 +1,12 @@
 r"""
-Features of digits: how far Gaussian equivalence goes
-=====================================================
+Gaussian equivalence describes erf students of digits, not relu students
+========================================================================
 
 The latents are images: 54 pixels of the 8 x 8 handwritten digits of scikit-learn, each of mean zero and variance one.
-The teacher sees them, the student sees N = 300 random features, x = f(F c / sqrt(D)). ``covariates.from_data`` gives
-the three covariances of which the theory is made; SGD draws images with replacement.
-
-* Lines: the ODE for Gaussian fields with these covariances.
-* Dashed: the same closed form for the error at the overlaps that SGD has reached, ``runs.eps_g``.
-* Points: the error of the network over the images, ``runs.test_error``, with its standard error over runs.
-
-The lower panels show what both miss. For erf students the ODE describes the early errors within 20 %, the late ones not
-always; for relu students the late error is off by half. The fields of the teachers are not Gaussian: their kurtosis is
-printed. One data set proves nothing about another: ``runs.test_error`` measures.
-
-Gaussian equivalence: Goldt et al. (2022), arXiv:2006.14709; Loureiro et al. (2021), arXiv:2102.08127, for real data.
-Needs scikit-learn: ``pip install "overlaps[examples]"``.
+The teacher sees them, the student sees N = 300 random features, :math:`x = f(F c / \sqrt D)`. For erf students the
+equations describe the early errors within 20 %, the late ones not always; for relu students the late error is off by
+half. Gaussian equivalence: Goldt et al. (2022), arXiv:2006.14709; Loureiro et al. (2021), arXiv:2102.08127, for real
+data. Needs scikit-learn: ``pip install "overlaps[examples]"``.
 """
 
 import warnings
@@ -25,6 +16,11 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# Covariances of images and features
+# ----------------------------------
+# ``covariates.from_data`` gives the three covariances of which the theory is made; SGD draws images with replacement.
+# The fields of the teachers are not Gaussian, and their kurtosis is printed.
 N, RUNS = 300, 8
 ALPHA = np.concatenate([[0], np.geomspace(0.3, 20, 13)])
 STUDENTS = {"erf": ov.erf, "relu": ov.relu}
@@ -60,35 +56,41 @@ def learn(C, f, student, rng):
     return theory, runs, np.mean(nu**4, axis=0) / np.mean(nu**2, axis=0) ** 2
 
 
-def main():
-    C, found = images(), {}
-    fig, axes = plt.subplots(2, 4, figsize=(13, 5), layout="constrained", sharex=True, height_ratios=(2, 1))
-    for column, (g, f) in zip(axes.T, [(g, f) for g in STUDENTS for f in FEATURES], strict=True):
-        theory, runs, kurtosis = learn(C, FEATURES[f], STUDENTS[g], np.random.default_rng(4))
-        true, closed = runs.mean("test_error"), runs.mean("eps_g")
-        found[g, f] = theory.eps_g, closed, true, kurtosis
-        se = runs.standard_error("test_error")
-        column[0].plot(theory.alpha, theory.eps_g, "k", label="ODE")
-        column[0].plot(theory.alpha, closed, "C0--", label="closed form at the runs' overlaps")
-        column[0].errorbar(runs.alpha, true, se, fmt="o", color="C3", ms=4, label="true error")
-        column[0].set(title=f"{g} students, {f} features", yscale="log")
-        column[1].plot(theory.alpha, theory.eps_g / true, "k")
-        column[1].plot(theory.alpha, closed / true, "C0--")
-        column[1].axhline(1, color="C3", lw=0.8)
-        column[1].set(xscale="symlog", xlabel=r"$\alpha$ = steps / $N$", ylim=(0.75, 2.25))
-    axes[0, 0].set_ylabel(r"$\epsilon_g$")
-    axes[1, 0].set_ylabel("over the true error")
-    axes[0, 2].legend(frameon=False, loc="lower left", fontsize="small")
-    fig.savefig("digits_covariates.png", dpi=150)
-    return found
+# %%
+# Theory, closed form, and true error
+# -----------------------------------
+# Lines: the equations for Gaussian fields with these covariances. Dashed: the same closed form for the error at the
+# overlaps that SGD has reached, ``runs.eps_g``. Points: the error of the network over the images, ``runs.test_error``,
+# with its standard error over runs. The lower panels show what both miss.
+C, found = images(), {}
+fig, axes = plt.subplots(2, 4, figsize=(13, 5), layout="constrained", sharex=True, height_ratios=(2, 1))
+for column, (g, f) in zip(axes.T, [(g, f) for g in STUDENTS for f in FEATURES], strict=True):
+    theory, runs, kurtosis = learn(C, FEATURES[f], STUDENTS[g], np.random.default_rng(4))
+    true, closed = runs.mean("test_error"), runs.mean("eps_g")
+    found[g, f] = theory.eps_g, closed, true, kurtosis
+    se = runs.standard_error("test_error")
+    column[0].plot(theory.alpha, theory.eps_g, "k", label="ODE")
+    column[0].plot(theory.alpha, closed, "C0--", label="closed form at the runs' overlaps")
+    column[0].errorbar(runs.alpha, true, se, fmt="o", color="C3", ms=4, label="true error")
+    column[0].set(title=f"{g} students, {f} features", yscale="log")
+    column[1].plot(theory.alpha, theory.eps_g / true, "k")
+    column[1].plot(theory.alpha, closed / true, "C0--")
+    column[1].axhline(1, color="C3", lw=0.8)
+    column[1].set(xscale="symlog", xlabel=r"$\alpha$ = steps / $N$", ylim=(0.75, 2.25))
+axes[0, 0].set_ylabel(r"$\epsilon_g$")
+axes[1, 0].set_ylabel("over the true error")
+axes[0, 2].legend(frameon=False, loc="lower left", fontsize="small")
+fig.savefig("digits_covariates.png", dpi=150)
 
-
-if __name__ == "__main__":
-    for (g, f), (ode, closed, true, kurtosis) in main().items():
-        print(f"{g} students, {f} features; kurtosis of the teachers' fields {kurtosis.round(1)} (Gaussian: 3)")
-        for i in 0, 4, 8, 11, -1:
-            print(f"  alpha {ALPHA[i]:6.2f}  ODE {ode[i]:.4f}  closed form {closed[i]:.4f}  true error {true[i]:.4f}")
-        if g == "erf":
-            assert np.all(np.abs(ode / true - 1)[ALPHA <= 5] < 0.2)
-        else:
-            assert np.abs(ode / true - 1)[-1] > 0.2  # equivalence fails
+# %%
+# The checks
+# ----------
+# One data set proves nothing about another: ``runs.test_error`` measures.
+for (g, f), (ode, closed, true, kurtosis) in found.items():
+    print(f"{g} students, {f} features; kurtosis of the teachers' fields {kurtosis.round(1)} (Gaussian: 3)")
+    for i in 0, 4, 8, 11, -1:
+        print(f"  alpha {ALPHA[i]:6.2f}  ODE {ode[i]:.4f}  closed form {closed[i]:.4f}  true error {true[i]:.4f}")
+    if g == "erf":
+        assert np.all(np.abs(ode / true - 1)[ALPHA <= 5] < 0.2)
+    else:
+        assert np.abs(ode / true - 1)[-1] > 0.2  # equivalence fails

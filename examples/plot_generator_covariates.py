@@ -1,18 +1,12 @@
 r"""
-Inputs of a generator: two random layers
-========================================
+Inputs of two random layers are as good as Gaussian
+===================================================
 
-Latents c ~ N(0, 1) of D dimensions pass two random layers, x = tanh(B tanh(A c)); the student sees x, the teacher sees
-c. Nobody knows the covariances of inputs and latents in closed form, and nobody needs to: they are estimated from
-samples of the generator, and the ODE is that of Gaussian fields with these three matrices.
-
-Left: SGD on fresh samples of the generator (``simulate(..., samples=)``); every point is the error of the network on
-further samples, averaged over runs. Right: two things that may go wrong, measured: the order parameters leave the ODE
-by fluctuations of order 1 / sqrt(N), and the closed form at the overlaps of the runs is the true error up to what the
-fields lack to be Gaussian. Here neither is more than some percent: random layers of large width keep fields Gaussian,
-which is proved for one layer and conjectured for many. Digits do not: see the next example.
-
-After Goldt, Loureiro, Reeves, Krzakala, Mezard and Zdeborova (2022), arXiv:2006.14709.
+Latents :math:`c \sim N(0, 1)` of D dimensions pass two random layers, :math:`x = \tanh(B \tanh(A c))`; the student
+sees x, the teacher sees c. Nobody knows the covariances of inputs and latents in closed form, and nobody needs to:
+they are estimated from samples of the generator. Random layers of large width keep fields Gaussian, which is proved
+for one layer and conjectured for many. After Goldt, Loureiro, Reeves, Krzakala, Mezard and Zdeborova (2022),
+arXiv:2006.14709.
 """
 
 import numpy as np
@@ -20,6 +14,11 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 
+# %%
+# A generator, and what is learned from it
+# ----------------------------------------
+# The equations are those of Gaussian fields with the three estimated covariances. SGD draws fresh samples of the
+# generator (``simulate(..., samples=)``).
 N, HIDDEN, D, RUNS = 400, 300, 100, 4
 ALPHA = np.concatenate([[0], np.geomspace(0.2, 30, 13)])
 
@@ -51,38 +50,42 @@ def learn(student, rng):
     return ov.solve(*start(W=W, W_star=W_star, nodes=60), runs.alpha), runs
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    found = {}
-    for color, student in ("C0", ov.erf), ("C3", ov.relu):
-        theory, runs = learn(student, np.random.default_rng(3))
-        true, se = runs.mean("test_error"), runs.standard_error("test_error")
-        left.plot(theory.alpha, theory.eps_g, color, label=f"ODE, {student}")
-        left.errorbar(runs.alpha, true, se, fmt="o", color=color, ms=4, label="error on fresh samples")
-        right.plot(theory.alpha, theory.eps_g / true, color, label=f"ODE, {student}")
-        right.plot(theory.alpha, runs.mean("eps_g") / true, color + "--", label="closed form at the runs' overlaps")
-        found[student] = theory.eps_g / true, runs.mean("eps_g") / true, se / true, true
-    right.axhline(1, color="0.6", lw=0.8)
-    left.set(xscale="symlog", yscale="log", xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$")
-    right.set(
-        xscale="symlog",
-        xlabel=r"$\alpha$ = steps / $N$",
-        ylabel="over the true error",
-        xlim=(-0.05, 32),
-        ylim=(0.9, 1.1),
-    )
-    left.legend(frameon=False)
-    right.legend(frameon=False, fontsize="small")
-    fig.savefig("generator_covariates.png", dpi=150)
-    return found
+# %%
+# Neither error is more than some percent
+# ---------------------------------------
+# Left: points are errors of the network on further samples, averaged over runs. Right: two things that may go wrong,
+# measured: the order parameters leave the equations by fluctuations of order :math:`1/\sqrt N`, and the closed form at
+# the overlaps of the runs is the true error up to what the fields lack to be Gaussian. Digits do not behave as well:
+# see the example on their features.
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+found = {}
+for color, student in ("C0", ov.erf), ("C3", ov.relu):
+    theory, runs = learn(student, np.random.default_rng(3))
+    true, se = runs.mean("test_error"), runs.standard_error("test_error")
+    left.plot(theory.alpha, theory.eps_g, color, label=f"ODE, {student}")
+    left.errorbar(runs.alpha, true, se, fmt="o", color=color, ms=4, label="error on fresh samples")
+    right.plot(theory.alpha, theory.eps_g / true, color, label=f"ODE, {student}")
+    right.plot(theory.alpha, runs.mean("eps_g") / true, color + "--", label="closed form at the runs' overlaps")
+    found[student] = theory.eps_g / true, runs.mean("eps_g") / true, se / true, true
+right.axhline(1, color="0.6", lw=0.8)
+left.set(xscale="symlog", yscale="log", xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$")
+right.set(
+    xscale="symlog",
+    xlabel=r"$\alpha$ = steps / $N$",
+    ylabel="over the true error",
+    xlim=(-0.05, 32),
+    ylim=(0.9, 1.1),
+)
+left.legend(frameon=False)
+right.legend(frameon=False, fontsize="small")
+fig.savefig("generator_covariates.png", dpi=150)
 
-
-if __name__ == "__main__":
-    for student, (ode, closed, se, true) in main().items():
-        print(f"{student}: true error {true[0]:.4f} at the start, {true[-1]:.4f} at the end")
-        worst, far = np.max(np.abs(closed - 1)), np.max(np.abs(ode - 1))
-        print(
-            f"  closed form / true error within {worst:.3f}, ODE / true error within {far:.3f}; sampling {se.max():.3f}"
-        )
-        assert true[-1] < 0.5 * true[0]
-        assert worst < 0.1 and far < 0.15
+# %%
+# The checks
+# ----------
+for student, (ode, closed, se, true) in found.items():
+    print(f"{student}: true error {true[0]:.4f} at the start, {true[-1]:.4f} at the end")
+    worst, far = np.max(np.abs(closed - 1)), np.max(np.abs(ode - 1))
+    print(f"  closed form / true error within {worst:.3f}, ODE / true error within {far:.3f}; sampling {se.max():.3f}")
+    assert true[-1] < 0.5 * true[0]
+    assert worst < 0.1 and far < 0.15

@@ -1,46 +1,16 @@
-r"""
-Mixture latents: distance from the Gaussian theory
-==================================================
+"""
+Standardised mixtures are as far from the theory as Gaussian latents
+====================================================================
 
-How far SGD with mixture latents departs from the ODE for Gaussian latents, against the Kullback-Leibler divergence of
-the mixture from N(0, 1). Means of m components are uniform in [-A, A) and A grows along each line; distances are root
-mean squares over log-spaced times, averaged over the entries of Q, R, v and over mixtures (bands: standard errors).
-N = 1000, D = 500 and 100,000 steps as published; ReLU above, erf below.
-
-* **First figure, one component per sample for all latents, as it is** (published figures 3 and S3): for ReLU students
-  and m = 2 the distances of Q and v grow slowly while the divergence grows tenfold.
-* **Second figure, standardised** (figures 5 and S4): the same, every vector standardised over its coordinates,
-  ``latents.paper``. Subtracting the mean of a vector removes the common shift exactly; what is left knows neither A nor
-  m, and the distance is that of Gaussian latents (grey), the finite size. Triangles: one component per coordinate,
-  standardised by the moments of the mixture. These latents do depend on A, and the universality is a central limit
-  theorem; the better test. Insets: one run (A = 9, m = 2, dots) and the theory of its own weights (lines).
-
-Last column: what was learned. Filled: the error at the end on fresh samples of the run's own latents,
-``runs.test_error``; open: the closed form for Gaussian fields at the run's overlaps, ``runs.eps_g``. Where latents are
-not Gaussian the closed form is no error of anything.
-
-One component per coordinate without standardisation is left out: ReLU students then grow with their teacher's output,
-which scales with A. Components that are shared and standardised by the moments of the mixture break the universality.
-Both are in ``plot_mixtures_dynamics.py``. Dashed: mean size of the order parameters.
-
-Third figure, left: the divergence against A (figure S2). The publication does not say in which dimension it is taken;
-here it is that of one coordinate. More components overlap and lower it, by log m where they are apart. Middle and
-right: entries of the published tables 1 and 2 (bars: range over A = 0 ... 9) beside three readings of the distance
-(range over A = 1 ... 9): root mean square to the theory of the own weights, the same to the limit N -> infinity, and
-the printed formula, which has the square root inside the mean over times. No single reading explains both tables, and
-the sizes depend on the initial weights, which are unpublished: only their order of magnitude and that A does not matter
-can be claimed.
-
-The runs are stored (ten mixtures, A = 1 ... 9, m = 2, 4, 8, as many as published);
-``python examples/plot_mixtures_discrepancy.py --full`` makes them again, in less than an hour on two cores. Some
-smaller ones are made live.
-
-After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500.
+How far SGD with mixture latents departs from the equations for Gaussian latents, against the Kullback-Leibler
+divergence of the mixture from N(0, 1). Means of m components are uniform in [-A, A) and A grows along each line.
+Standardised latents stay at the distance of Gaussian ones, the finite size; others do not. N = 1000, D = 500 and
+100,000 steps as published. After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020),
+arXiv:1909.11500.
 """
 
 import sys
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from inspect import currentframe
 from pathlib import Path
 
@@ -52,6 +22,16 @@ from overlaps.manifold import latents
 from overlaps.manifold.weights import random_weights
 from overlaps.results.discrepancy import log_times
 
+# %%
+# Ten mixtures for each point
+# ---------------------------
+# Distances are root mean squares over log-spaced times, averaged over the entries of Q, R, v and over mixtures. One
+# component per coordinate without standardisation is left out: ReLU students then grow with their teacher's output,
+# which scales with A. Components that are shared and standardised by the moments of the mixture break the universality.
+# Both are in ``plot_mixtures_dynamics.py``.
+#
+# The runs are stored (ten mixtures, A = 1 ... 9, m = 2, 4, 8, as many as published);
+# ``python examples/plot_mixtures_discrepancy.py --full`` makes them again, in one to two hours on one core.
 NAMES = "Q", "R", "v"
 RAW, PAPER, COORDINATES = "as it is", "standardised", "per coordinate, standardised"
 FULL = dict(N=1000, alpha_max=100.0, mixtures=10, strengths=tuple(map(float, range(1, 10))), components=(2, 4, 8))
@@ -148,6 +128,21 @@ def stored():
         return {s: {name: file[f"{s}/{name}"] for student, name in parts if student == s} for s in STUDENTS}
 
 
+if "--full" in sys.argv:
+    arrays = {f"{s}/{x}": a for s in STUDENTS for x, a in measured(s, **FULL).items()}
+    np.savez_compressed(STORED, command=COMMAND, **arrays)
+found = stored()
+size = f"sgn features, N = {FULL['N']}, D = {FULL['N'] // 2}, {FULL['mixtures']} mixtures"
+
+
+# %%
+# One component per sample for all latents, as it is
+# --------------------------------------------------
+# Published figures 3 and S3: for ReLU students and m = 2 the distances of Q and v grow slowly while the divergence
+# grows tenfold. ReLU above, erf below; bands are standard errors, dashed lines the mean size of the order parameters.
+# Last column, filled: the error at the end on fresh samples of the run's own latents, ``runs.test_error``; open: the
+# closed form for Gaussian fields at the run's overlaps, ``runs.eps_g``. Where latents are not Gaussian the closed form
+# is no error of anything.
 def divergence(A, m, mixtures=FULL["mixtures"]):
     """Mean divergence of the mixtures from N(0, 1), of one coordinate."""
     return np.mean([latents.kl_divergence(means(A, m, i)) for i in range(mixtures)])
@@ -200,6 +195,29 @@ def draw_scan(found, chosen, title, name):
     fig.savefig(name, dpi=130)
 
 
+draw_scan(found, (RAW,), f"one component per sample, not standardised; {size}", "mixtures_discrepancy.png")
+
+# %%
+# Standardised
+# ------------
+# Figures 5 and S4: the same, every vector standardised over its coordinates, ``latents.paper``. Subtracting the mean of
+# a vector removes the common shift exactly; what is left knows neither A nor m, and the distance is that of Gaussian
+# latents (grey). Triangles: one component per coordinate, standardised by the moments of the mixture. These latents do
+# depend on A, and the universality is a central limit theorem; the better test. Insets: one run (A = 9, m = 2, dots)
+# and the theory of its own weights (lines).
+draw_scan(found, (PAPER, COORDINATES), f"standardised; {size}", "mixtures_discrepancy_standardised.png")
+
+
+# %%
+# The published tables
+# --------------------
+# Left: the divergence against A (figure S2). The publication does not say in which dimension it is taken; here it is
+# that of one coordinate. More components overlap and lower it, by log m where they are apart. Middle and right: entries
+# of the published tables 1 and 2 (bars: range over A = 0 ... 9) beside three readings of the distance (range over A = 1
+# ... 9): root mean square to the theory of the own weights, the same to the limit :math:`N \to \infty`, and the printed
+# formula, which has the square root inside the mean over times. No single reading explains both tables, and the sizes
+# depend on the initial weights, which are unpublished: only their order of magnitude and that A does not matter can be
+# claimed.
 def draw_tables(found):
     fig, (left, *right) = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
     strengths = np.linspace(0, 9, 13)
@@ -224,6 +242,13 @@ def draw_tables(found):
     fig.savefig("mixtures_discrepancy_tables.png", dpi=150)
 
 
+draw_tables(found)
+
+
+# %%
+# The checks
+# ----------
+# Stored runs, and some smaller ones that are made live.
 def report(student, data, N, strengths, components, **_):
     baseline = data["gaussian"].mean(axis=0)[:3]
     print(f"{student}, N = {N}: tLog-RMSE of Q, R, v, Gaussian latents: {baseline.round(4)}; others in units of that")
@@ -253,31 +278,16 @@ def report_tables(student, data):
     assert own < np.mean(low) < 3 * limit  # the published distances are of this order
 
 
-def main():
-    if "--full" in sys.argv:
-        with ProcessPoolExecutor(len(STUDENTS)) as pool:
-            jobs = {s: pool.submit(measured, s, **FULL) for s in STUDENTS}
-        arrays = {f"{s}/{x}": a for s, job in jobs.items() for x, a in job.result().items()}
-        np.savez_compressed(STORED, command=COMMAND, **arrays)
-    found = stored()
-    size = f"sgn features, N = {FULL['N']}, D = {FULL['N'] // 2}, {FULL['mixtures']} mixtures"
-    draw_scan(found, (RAW,), f"one component per sample, not standardised; {size}", "mixtures_discrepancy.png")
-    draw_scan(found, (PAPER, COORDINATES), f"standardised; {size}", "mixtures_discrepancy_standardised.png")
-    draw_tables(found)
-    return found, {s: measured(s, **LIVE) for s in STUDENTS}
-
-
-if __name__ == "__main__":
-    found, live = main()
-    for student, data in found.items():
-        for measurement, size in ((data, FULL), (live[student], LIVE)):
-            report(student, measurement, **size)
-        report_tables(student, data)
-    scan = found["relu"]["scan"][list(samplers(FULL["components"])).index((RAW, 2))]
-    raw = np.median(scan, axis=1)
-    growth = raw[-1] / raw[FULL["strengths"].index(3.0)]
-    print(f"relu, as it is, m = 2: from A = 3 to 9 the median distances of Q, R, v grow by {growth[:3].round(2)}")
-    assert growth[0] < 1.8 and growth[2] < 1.8
-    kl = [mean_divergence(9.0, m) for m in (2, 3, 5, 10)]
-    print(f"divergence at A = 9 for m = 2, 3, 5, 10: {np.round(kl, 2)}; 9^2/6 - log 2 = {9**2 / 6 - np.log(2):.2f}")
-    assert np.all(np.diff(kl) < 0)
+live = {s: measured(s, **LIVE) for s in STUDENTS}
+for student, data in found.items():
+    for measurement, size in ((data, FULL), (live[student], LIVE)):
+        report(student, measurement, **size)
+    report_tables(student, data)
+scan = found["relu"]["scan"][list(samplers(FULL["components"])).index((RAW, 2))]
+raw = np.median(scan, axis=1)
+growth = raw[-1] / raw[FULL["strengths"].index(3.0)]
+print(f"relu, as it is, m = 2: from A = 3 to 9 the median distances of Q, R, v grow by {growth[:3].round(2)}")
+assert growth[0] < 1.8 and growth[2] < 1.8
+kl = [mean_divergence(9.0, m) for m in (2, 3, 5, 10)]
+print(f"divergence at A = 9 for m = 2, 3, 5, 10: {np.round(kl, 2)}; 9^2/6 - log 2 = {9**2 / 6 - np.log(2):.2f}")
+assert np.all(np.diff(kl) < 0)

@@ -1,29 +1,12 @@
-r"""
-Mixture latents: when the Gaussian theory holds
-===============================================
+"""
+How a mixture is sampled decides whether Gaussian theory holds
+==============================================================
 
 A hidden manifold with sgn features whose latents come from a mixture of two Gaussians with unit variance and means in
-[-A, A), A = 9, instead of N(0, 1). Lines: the ODE for Gaussian latents, started from the overlaps of the same weights;
-crosses: SGD with Gaussian latents. How the mixture is sampled and standardised decides whether SGD still follows.
-
-* **Top, not standardised**: both samplings leave the theory, as in the published figure 2. Their mean shifts the inputs
-  and their variance 1 + Var(mu) scales the teacher.
-* **Middle, standardised so that it works**, the published figure 4. Circles: one component per sample, shared by all
-  latents, every vector standardised over its own D coordinates; this removes the shift (``latents.paper``, the only
-  reading of the publication that shows all its claims). Triangles: a component for every coordinate of every sample,
-  standardised by mean and variance of the mixture; D independent coordinates obey the central limit theorem.
-* **Bottom, standardised and yet no universality**: components shared by all coordinates, standardised by mean and
-  variance of the mixture (circles), and components with random mean vectors, standardised over the coordinates
-  (triangles). The covariance of the latents has an eigenvalue of order D: the fields stay mixtures.
-
-Q, R and v are those of the weights, and leaving the theory is not failing to learn. The markers of the first column are
-the error on fresh samples of the run's own latents (``runs.test_error``); dotted lines are the closed form for Gaussian
-fields with the recorded overlaps (``runs.eps_g``), which for shared components reads failure where the network learns
-better than it does from Gaussian latents. Two components that x -> -x exchanges are two classes of inputs: equations
-with their means (``model.cluster_realisation``, dashed, bottom left) predict the true error, without a simulation. ReLU
-students in one figure, erf in the other. ``--full`` takes the published N = 1000, D = 500, 100,000 steps and 10 runs.
-
-After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500.
+[-A, A), A = 9, instead of N(0, 1). Standardised mixtures with a component for every coordinate follow the Gaussian
+theory; components that all coordinates share do not, unless every vector is standardised over its own coordinates.
+After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500. ``--full`` takes the
+published N = 1000, D = 500, 100,000 steps and 10 runs.
 """
 
 import sys
@@ -38,6 +21,20 @@ from overlaps.manifold import latents
 from overlaps.manifold.weights import random_weights
 from overlaps.results.discrepancy import log_times
 
+# %%
+# Six ways of sampling
+# --------------------
+# * **Not standardised**, the published figure 2: the mean of either sampling shifts the inputs and its variance
+#   :math:`1 + \mathrm{Var}(\mu)` scales the teacher.
+# * **Standardised so that it works**, the published figure 4: one component per sample, shared by all latents, every
+#   vector standardised over its own D coordinates, which removes the shift (``latents.paper``, the only reading of the
+#   publication that shows all its claims); or a component for every coordinate of every sample, standardised by mean
+#   and variance of the mixture, where D independent coordinates obey the central limit theorem.
+# * **Standardised and yet no universality**: components shared by all coordinates, standardised by mean and variance of
+#   the mixture, and components with random mean vectors, standardised over the coordinates. The covariance of the
+#   latents has an eigenvalue of order D: the fields stay mixtures.
+FULL = "--full" in sys.argv
+N, ALPHA_MAX, RUNS = (1000, 100.0, 10) if FULL else (400, 30.0, 2)
 A = 9.0
 NAMES = "Q", "R", "v"
 ROWS = {
@@ -62,6 +59,11 @@ def sampler(law, means, D):
     return latents.mixture(kind=kind, means=means, standardise=standardise)
 
 
+# %%
+# Runs and two theories, from one set of weights
+# ----------------------------------------------
+# Two components that :math:`x \to -x` exchanges are two classes of inputs: equations with their means
+# (``model.cluster_realisation``) predict the true error, without a simulation.
 def learn(student, means, N, alpha_max, runs):
     """Equations for one Gaussian and for two classes, runs on Gaussian latents and each law; one set of weights."""
     model = network(student)
@@ -79,6 +81,14 @@ def learn(student, means, N, alpha_max, runs):
     return theory, clusters, gaussian, found
 
 
+# %%
+# Leaving the theory is not failing to learn
+# ------------------------------------------
+# One row for each bullet above; circles and triangles are its two samplings, crosses SGD with Gaussian latents, lines
+# the equations for Gaussian latents. Markers of the first column are the error on fresh samples of the run's own
+# latents (``runs.test_error``); dotted lines are the closed form for Gaussian fields with the recorded overlaps
+# (``runs.eps_g``), which for shared components reads failure where the network learns better than it does from Gaussian
+# latents. Dashed, bottom left: the equations of classes. ReLU students in the first figure, erf in the second.
 def entries(result, name):
     """(colour, label, curve) of every entry of a record, averaged over runs; Q is symmetric."""
     record = result.mean(name) if hasattr(result, "N") else getattr(result, name)
@@ -120,45 +130,44 @@ def draw(student, theory, clusters, gaussian, found, title):
     fig.savefig("mixtures_dynamics.png" if student is ov.relu else f"mixtures_dynamics_{student}.png", dpi=130)
 
 
-def main(N=400, alpha_max=30.0, runs=2):
-    means = latents.uniform_means(A, 2, rng=4)
-    distances, errors = {}, {}
-    for student in (ov.relu, ov.erf):
-        theory, clusters, gaussian, found = learn(student, means, N, alpha_max, runs)
-        text = ", ".join(f"{mu:.2f}" for mu in means)
-        draw(
-            student,
-            theory,
-            clusters,
-            gaussian,
-            found,
-            f"{student}, N = {N}, D = {N // 2}, means {text}; lines: Gaussian ODE",
-        )
-        apart = {law: ov.tlog_rmse(theory, result) for law, result in ({"Gaussian": gaussian} | found).items()}
-        distances[student] = {law: [a.mean(name).mean() for name in NAMES] for law, a in apart.items()}
-        errors[student] = {law: [r.mean(x)[-1] for x in ("test_error", "eps_g")] for law, r in found.items()}
-        errors[student][CLASSES].append(clusters.eps_g[-1])
-    return means, distances, errors
+means = latents.uniform_means(A, 2, rng=4)
+distances, errors = {}, {}
+for student in (ov.relu, ov.erf):
+    theory, clusters, gaussian, found = learn(student, means, N, ALPHA_MAX, RUNS)
+    text = ", ".join(f"{mu:.2f}" for mu in means)
+    draw(
+        student,
+        theory,
+        clusters,
+        gaussian,
+        found,
+        f"{student}, N = {N}, D = {N // 2}, means {text}; lines: Gaussian ODE",
+    )
+    apart = {law: ov.tlog_rmse(theory, result) for law, result in ({"Gaussian": gaussian} | found).items()}
+    distances[student] = {law: [a.mean(name).mean() for name in NAMES] for law, a in apart.items()}
+    errors[student] = {law: [r.mean(x)[-1] for x in ("test_error", "eps_g")] for law, r in found.items()}
+    errors[student][CLASSES].append(clusters.eps_g[-1])
 
-
-if __name__ == "__main__":
-    means, distances, errors = main(**dict(N=1000, alpha_max=100.0, runs=10) if "--full" in sys.argv else {})
-    print(f"means {means.round(3)}, divergence of one coordinate from N(0, 1): {latents.kl_divergence(means):.2f}")
-    for student, found in distances.items():
-        for law, values in found.items():
-            ratio = values[0] / found["Gaussian"][0]
-            text = ", ".join(f"{name} {x:.4f}" for name, x in zip(NAMES, values, strict=True))
-            print(f"{student}, {law}: tLog-RMSE {text}; Q {ratio:.1f} times that of Gaussian latents")
-            if law in ROWS["standardised, universal"]:
-                assert 0.5 < ratio < 2
-            elif law != "Gaussian":
-                assert ratio > 4
-    for student, found in errors.items():
-        for law, (measured, closed, *_) in found.items():
-            print(f"{student}, {law}: error at the end {measured:.4f} on fresh samples, {closed:.4f} in closed form")
-        measured, closed, predicted = found[CLASSES]
-        print(f"{student}, {CLASSES}: {predicted:.4f} by the equations of classes")
-        assert abs(predicted / measured - 1) < 0.1  # sampling 3 %, N = 400, and two runs
-        assert closed > (20 if student is ov.erf else 5) * measured
-        for law in ROWS["standardised, universal"]:
-            assert abs(found[law][0] / found[law][1] - 1) < 0.1  # standard error 3 %
+# %%
+# The checks
+# ----------
+# Sampling of the error leaves 3 %.
+print(f"means {means.round(3)}, divergence of one coordinate from N(0, 1): {latents.kl_divergence(means):.2f}")
+for student, found in distances.items():
+    for law, values in found.items():
+        ratio = values[0] / found["Gaussian"][0]
+        text = ", ".join(f"{name} {x:.4f}" for name, x in zip(NAMES, values, strict=True))
+        print(f"{student}, {law}: tLog-RMSE {text}; Q {ratio:.1f} times that of Gaussian latents")
+        if law in ROWS["standardised, universal"]:
+            assert 0.5 < ratio < 2
+        elif law != "Gaussian":
+            assert ratio > 4
+for student, found in errors.items():
+    for law, (measured, closed, *_) in found.items():
+        print(f"{student}, {law}: error at the end {measured:.4f} on fresh samples, {closed:.4f} in closed form")
+    measured, closed, predicted = found[CLASSES]
+    print(f"{student}, {CLASSES}: {predicted:.4f} by the equations of classes")
+    assert abs(predicted / measured - 1) < 0.1  # sampling 3 %, N = 400, and two runs
+    assert closed > (20 if student is ov.erf else 5) * measured
+    for law in ROWS["standardised, universal"]:
+        assert abs(found[law][0] / found[law][1] - 1) < 0.1  # standard error 3 %

@@ -1,33 +1,12 @@
 r"""
-Mixture latents: why standardisation works, and when
-====================================================
+Sums over many coordinates forget all but two moments
+=====================================================
 
-SGD sees the latents through sums over D coordinates: pre-activations U = F c / sqrt(D) and teacher fields. The theory
-needs these to be Gaussian with the covariance of Gaussian latents, nothing else. Mixtures of two components with means
-+-3 and unit variances, standardised, in four ways of sampling.
-
-Top left: density of one field of unit variance whose weights add up to sqrt(D), D = 200. A component per coordinate
-(elementwise) gives a sum of D independent terms: a Gaussian. A component shared by all coordinates moves the whole sum:
-it stays a mixture. Standardising every vector over its coordinates removes that shift.
-
-Top right: fourth cumulant of the fields, averaged over normal weights (here: over 50 quantiles of their sum, which
-leaves out rare large sums). It falls like 1/D, or does not fall,
-
-.. math:: \kappa_4 = \frac{3}{D}\kappa_4(c) \quad\text{(elementwise)}, \qquad
-          -6\Big(\frac{\mu^2}{1+\mu^2}\Big)^2 \quad\text{(shared, population)}, \qquad
-          -\frac{6}{D} \quad\text{(shared, sample)}.
-
-Bottom left, the counterpart of the published figure S1: averages of sgn, relu, erf over a sum of D coordinates, for a
-skewed standardised mixture (weights 0.3, 0.7), exact. They approach the Gaussian values like 1/sqrt(D) (odd functions,
-through the skewness) or 1/D (relu). For one coordinate they differ, and for a shared component at any D (dashed, equal
-weights of sum sqrt(D)): two moments do not fix the average of a nonlinear function, many coordinates do.
-
-Bottom right: mixtures that are centred but not standardised, means +-A, elementwise. Their only trace is the variance
-1 + A^2, so the theory with ``latent_scale=sqrt(1 + A**2)`` holds again (solid), the one for N(0, 1) does not (dashed).
-The same for the true error, on fresh samples of the run's own latents (``runs.test_error``).
-
-After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500. ``--full`` takes
-N = 800, D = 400, alpha <= 30 in the last panel.
+SGD sees the latents of a hidden manifold through sums over D coordinates: pre-activations :math:`U = F c/\sqrt D` and
+teacher fields. The theory needs these to be Gaussian with the covariance of Gaussian latents, nothing else. Mixtures
+of two components with means :math:`\pm 3` and unit variances, standardised, fulfil it if a component is drawn for
+every coordinate. After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500.
+``--full`` takes N = 800, D = 400, :math:`\alpha \le 30` in the last panel.
 """
 
 import sys
@@ -43,6 +22,13 @@ from overlaps.manifold import latents
 from overlaps.manifold.weights import random_weights
 from overlaps.results.discrepancy import log_times
 
+# %%
+# One field
+# ---------
+# Its weights add up to :math:`\sqrt D`, D = 200. A component per coordinate gives a sum of D independent terms: a
+# Gaussian. A component shared by all coordinates moves the whole sum, which stays a mixture. Standardising every vector
+# over its coordinates removes that shift.
+FULL = "--full" in sys.argv
 MEANS = np.array([-3.0, 3.0])
 LAWS = {"elementwise": "population", "shared, population": "population", "shared, sample": "sample"}
 COLOURS = dict(zip(LAWS, ("C0", "C3", "C2"), strict=True))
@@ -80,6 +66,16 @@ def draw_densities(ax, D=200, samples=20_000):
     return distance
 
 
+# %%
+# The fourth cumulant of the fields
+# ---------------------------------
+# It falls like 1/D, or does not fall,
+#
+# .. math:: \kappa_4 = \frac{3}{D}\kappa_4(c) \quad\text{(elementwise)}, \qquad
+#           -6\Big(\frac{\mu^2}{1+\mu^2}\Big)^2 \quad\text{(shared, population)}, \qquad
+#           -\frac{6}{D} \quad\text{(shared, sample)},
+#
+# averaged over normal weights (here: over 50 quantiles of their sum, which leaves out rare large sums).
 def cumulants(D, samples=20_000, rows=50):
     """Minus the fourth cumulant of a field, mean over weights, by law: {law: (samples, theory)}."""
     rng = np.random.default_rng(D)
@@ -111,6 +107,12 @@ def draw_cumulants(ax):
     return D, values
 
 
+# %%
+# Averages of nonlinear functions
+# -------------------------------
+# The counterpart of the published figure S1: sgn, relu, erf of a sum of D coordinates, for a skewed standardised
+# mixture (weights 0.3, 0.7), exact. They approach the Gaussian values like :math:`1/\sqrt D` (odd functions, through
+# the skewness) or 1/D (relu). Two moments do not fix the average of a nonlinear function, many coordinates do.
 def averages(D, p=0.3):
     """Gaps E f(U) - E f(z), f = sgn, erf(u / sqrt 2), relu; U sums D standardised coordinates, p on the mean -3."""
     sigma = np.sqrt(1 + 4 * p * (1 - p) * MEANS[1] ** 2)
@@ -135,6 +137,11 @@ def draw_averages(ax):
     return gaps[0], [np.polyfit(np.log(D[large]), np.log(gap[large]), 1)[0] for gap in gaps.T]
 
 
+# %%
+# Centred and not standardised
+# ----------------------------
+# Means :math:`\pm A`, elementwise. Their only trace is the variance :math:`1 + A^2`, so that the theory with
+# ``latent_scale=sqrt(1 + A**2)`` holds again, for the true error as well (``runs.test_error``).
 def corrected(student, A, N, alpha_max, runs):
     """Rms distance (scale, name) of the mean run on means +-A from the theories at scale 1 and at that of the law.
 
@@ -175,33 +182,36 @@ def draw_correction(ax, N, alpha_max, runs):
     return strengths, found
 
 
-def main(N=400, alpha_max=20.0, runs=2):
-    fig, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
-    distance, fourth = draw_densities(axes[0, 0]), draw_cumulants(axes[0, 1])
-    gaps, correction = draw_averages(axes[1, 0]), draw_correction(axes[1, 1], N, alpha_max, runs)
-    fig.savefig("mixtures_mechanism.png", dpi=150)
-    return distance, fourth, gaps, correction
+# %%
+# Fields, cumulants, averages, correction
+# ---------------------------------------
+# Top: density of one field, and cumulants. Bottom left: averages, and those of a shared component at any D (dashed,
+# equal weights of sum :math:`\sqrt D`). Bottom right: theory at the scale of the mixture (solid) and for N(0, 1)
+# (dashed).
+fig, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
+distance, (D, cumulant) = draw_densities(axes[0, 0]), draw_cumulants(axes[0, 1])
+gaps, slopes = draw_averages(axes[1, 0])
+strengths, found = draw_correction(axes[1, 1], *(800, 30.0, 4) if FULL else (400, 20.0, 2))
+fig.savefig("mixtures_mechanism.png", dpi=150)
 
-
+# %%
+# The checks
+# ----------
 REFERENCE = {  # N = 800, alpha <= 30: (A, theory for N(0, 1), theory at the scale of the mixture), Q, R, v
     ov.erf: ((1, (0.043, 0.023, 0.026), (0.005, 0.003, 0.003)), (2, (0.087, 0.046, 0.049), (0.005, 0.005, 0.004))),
     ov.relu: ((1, (0.16, 0.068, 0.075), (0.014, 0.011, 0.005)), (2, (0.58, 0.19, 0.20), (0.024, 0.021, 0.005))),
 }
-
-if __name__ == "__main__":
-    full = dict(N=800, alpha_max=30.0, runs=4)
-    distance, (D, cumulant), (gaps, slopes), (strengths, found) = main(**full if "--full" in sys.argv else {})
-    print("total variation from N(0, 1):", {law: round(float(x), 3) for law, x in distance.items()})
-    assert distance["elementwise"] < 0.04 and distance["shared, sample"] < 0.04 and distance["shared, population"] > 0.2
-    for law, (measured, theory) in cumulant.items():
-        print(f"-kappa_4, {law}: {measured.round(3)}; theory {theory.round(3)}; D = {D}")
-        assert np.all(np.abs(measured - theory) < 0.05 * theory + 0.02)  # 20,000 samples, shared by 50 weights
-    print(f"gaps of the averages of sgn, erf, relu for one coordinate: {gaps.round(3)}; slopes {np.round(slopes, 2)}")
-    assert np.allclose(slopes, [-0.5, -0.5, -1], atol=0.1)
-    for student, rows in REFERENCE.items():
-        for A, naive, right in rows:
-            ours = found[student][list(strengths).index(A)]
-            print(f"{student}, A = {A}: Q, R, v and the true error off by {ours[0].round(3)},", end=" ")
-            print(f"corrected {ours[1].round(3)}; at N = 800: {naive}, {right}")
-            assert np.all(ours[1, :3] < 0.5 * ours[0, :3])
-            assert A == 1 or ours[1, 3] < 0.3 * ours[0, 3]  # 512 samples of each run: 4 %
+print("total variation from N(0, 1):", {law: round(float(x), 3) for law, x in distance.items()})
+assert distance["elementwise"] < 0.04 and distance["shared, sample"] < 0.04 and distance["shared, population"] > 0.2
+for law, (measured, theory) in cumulant.items():
+    print(f"-kappa_4, {law}: {measured.round(3)}; theory {theory.round(3)}; D = {D}")
+    assert np.all(np.abs(measured - theory) < 0.05 * theory + 0.02)  # 20,000 samples, shared by 50 weights
+print(f"gaps of the averages of sgn, erf, relu for one coordinate: {gaps.round(3)}; slopes {np.round(slopes, 2)}")
+assert np.allclose(slopes, [-0.5, -0.5, -1], atol=0.1)
+for student, rows in REFERENCE.items():
+    for A, naive, right in rows:
+        ours = found[student][list(strengths).index(A)]
+        print(f"{student}, A = {A}: Q, R, v and the true error off by {ours[0].round(3)},", end=" ")
+        print(f"corrected {ours[1].round(3)}; at N = 800: {naive}, {right}")
+        assert np.all(ours[1, :3] < 0.5 * ours[0, :3])
+        assert A == 1 or ours[1, 3] < 0.3 * ours[0, 3]  # 512 samples of each run: 4 %

@@ -11,7 +11,7 @@ the growing modes by which the curve leaves.
 # One plateau, or several
 # -----------------------
 # Three erf students leave one plateau in one go; three relu students wait twice: after the first a pair is still
-# undecided.  Horizontal lines are the saddles, exact fixed points of the flow, which no trajectory meets.
+# undecided. Horizontal lines are the saddles, exact fixed points of the flow, which no trajectory meets.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -47,7 +47,7 @@ fig.savefig("plateau_by_name.png", dpi=150)
 # %%
 # The height and the rate against the learning rate
 # -------------------------------------------------
-# ``ov.plateau(model)`` finds the plateau without a trajectory.  The noise of SGD lifts it, by an amount that grows with
+# ``ov.plateau(model)`` finds the plateau without a trajectory. The noise of SGD lifts it, by an amount that grows with
 # the number of units, and (K - 1)(M - 1) modes leave it.
 fig, (height, rate) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 etas = np.geomspace(0.02, 0.5, 12)
@@ -64,5 +64,7 @@ rate.minorticks_off()
 fig.savefig("plateau_heights_and_rates.png", dpi=150)
 
 # %%
-# Checks: one plateau of four modes, a cascade, and a first plateau that hands over to a second one of one slow mode.
+# The checks
+# ----------
+# One plateau of four modes, a cascade, and a first plateau that hands over to a second one of one slow mode.
 assert [[plateau.growing for plateau in found] for found in names.values()] == [[4], [4, 1], [3, 1]]

@@ -1,15 +1,10 @@
 r"""
-Quadratic networks: norm, plateau, escape
-=========================================
+A quadratic network relaxes, waits, and escapes
+===============================================
 
-A student of six quadratic units learns a teacher of three. First the norm relaxes to a plateau, then the overlaps with
-the teacher grow as exp(omega alpha), then the error falls; the overlaps among students decay before they follow the
-teacher. Lines: the equations with every O(eta^2) term; markers: SGD from the same overlaps, with standard errors of the
-mean. Parameters of Bocchi et al. (2026), arXiv:2604.03068, Figure 1: N = 10^4 and ten runs at their learning rate
-(bottom; theirs is half of this one), and N = 2000 and six runs at ten times that rate (top).
-
-The runs at the published rate, 2 * 10^8 steps of the reduced simulator (exact in law at every N), are stored;
-``python examples/plot_quadratic_dynamics.py --paper`` makes them again, in some minutes.
+A student of six quadratic units learns a teacher of three. First the norm relaxes to a plateau, then the overlaps
+with the teacher grow as :math:`\exp(\omega\alpha)`, then the error falls; the overlaps among students decay before
+they follow the teacher. Parameters of Bocchi et al. (2026), arXiv:2604.03068, Figure 1.
 """
 
 import sys
@@ -22,6 +17,12 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import quadratic
 
+# %%
+# SGD at two learning rates
+# -------------------------
+# N = 2000 and six runs at ten times the published rate (theirs is half of this one), and N = 10,000 and ten runs at the
+# published one. The latter, 2 * 10^8 steps of the reduced simulator (exact in law at every N), are stored;
+# ``python examples/plot_quadratic_dynamics.py --paper`` makes them again, in some minutes.
 K, M, EPS = 6, 3, 0.05
 STORED = Path(currentframe().f_code.co_filename).parent / "data" / "quadratic_dynamics.npz"
 COMMAND = "python examples/plot_quadratic_dynamics.py --paper"
@@ -44,6 +45,11 @@ def simulated(slower, N, runs, **options):
     return {"alpha": sgd.alpha, "N": N, "runs": runs, **found}
 
 
+# %%
+# Errors and overlaps
+# -------------------
+# Lines: the equations with every term of order :math:`\eta^2`; markers: SGD from the same overlaps, with standard
+# errors of the mean; dashed: the law of the escape for this start. Top: the fast rate. Bottom: the published one.
 def draw(axes, slower, sgd):
     """The equations and SGD in one row of axes; returns (trajectory, plateau, escape law)."""
     model, start, alpha = begin(slower)
@@ -75,33 +81,33 @@ def draw(axes, slower, sgd):
     return traj, plateau, law
 
 
-def main():
-    if "--paper" in sys.argv:
-        STORED.parent.mkdir(exist_ok=True)
-        np.savez_compressed(STORED, command=COMMAND, **simulated(10, 10_000, 10, method="reduced"))
-    with np.load(STORED) as file:
-        paper = dict(file)
-    fig, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
-    sets = [(1, simulated(1, 2000, 6)), (10, paper)]
-    found = [(*draw(row, slower, sgd), sgd) for row, (slower, sgd) in zip(axes, sets, strict=True)]
-    for ax in axes[1]:
-        ax.set_xlabel(r"$\alpha$ = steps / $N$")
-    fig.suptitle(rf"quadratic network, $K = {K}$, $M = {M}$", fontsize="medium")
-    fig.savefig("quadratic_dynamics.png", dpi=150)
-    return found
+if "--paper" in sys.argv:
+    STORED.parent.mkdir(exist_ok=True)
+    np.savez_compressed(STORED, command=COMMAND, **simulated(10, 10_000, 10, method="reduced"))
+with np.load(STORED) as file:
+    paper = dict(file)
+sets = [(1, simulated(1, 2000, 6)), (10, paper)]
+fig, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
+found = [(*draw(row, slower, sgd), sgd) for row, (slower, sgd) in zip(axes, sets, strict=True)]
+for ax in axes[1]:
+    ax.set_xlabel(r"$\alpha$ = steps / $N$")
+fig.suptitle(rf"quadratic network, $K = {K}$, $M = {M}$", fontsize="medium")
+fig.savefig("quadratic_dynamics.png", dpi=150)
 
-
-if __name__ == "__main__":
-    for traj, plateau, law, sgd in main():
-        early = (traj.alpha > 0.075 * traj.alpha[-1]) & (plateau.eps_g - law < 0.05)
-        gap = np.max(np.abs(traj.eps_g - law)[early])
-        print(f"plateau: q = {plateau.q:.4f}, eps_g = {plateau.eps_g:.4f}, escape rate {plateau.escape:.4f}")
-        print(f"escape law: within {gap:.4f} of the ODE until it has fallen by 0.05")
-        assert early.any() and gap < 1e-2  # next order of the law
-        mean, error = sgd["eps_g"]
-        print(f"eps_g at alpha = {traj.alpha[-1]:g}: ODE {traj.eps_g[-1]:.2e}, SGD {mean[-1]:.2e} +- {error[-1]:.1e}")
-        assert traj.eps_g[-1] < 1e-2 and mean[-1] < 1e-2
-        # single runs differ by their escape times, 1 / (eps sqrt(N)) ~ 0.2 to 0.4 in units of 1 / rate
-        spread = np.abs(mean - traj.eps_g[::20]) / np.maximum(np.sqrt(sgd["runs"]) * error, 1e-4)
-        print(f"SGD and ODE are at most {spread.max():.2f} standard deviations of a run apart")
-        assert spread.max() < 3
+# %%
+# The checks
+# ----------
+# Single runs differ by their escape times, 0.2 to 0.4 in units of 1/rate.
+for traj, plateau, law, sgd in found:
+    early = (traj.alpha > 0.075 * traj.alpha[-1]) & (plateau.eps_g - law < 0.05)
+    gap = np.max(np.abs(traj.eps_g - law)[early])
+    print(f"plateau: q = {plateau.q:.4f}, eps_g = {plateau.eps_g:.4f}, escape rate {plateau.escape:.4f}")
+    print(f"escape law: within {gap:.4f} of the ODE until it has fallen by 0.05")
+    assert early.any() and gap < 1e-2  # next order of the law
+    mean, error = sgd["eps_g"]
+    print(f"eps_g at alpha = {traj.alpha[-1]:g}: ODE {traj.eps_g[-1]:.2e}, SGD {mean[-1]:.2e} +- {error[-1]:.1e}")
+    assert traj.eps_g[-1] < 1e-2 and mean[-1] < 1e-2
+    # of the escape times: 1 / (eps sqrt(N)) in units of 1 / rate
+    spread = np.abs(mean - traj.eps_g[::20]) / np.maximum(np.sqrt(sgd["runs"]) * error, 1e-4)
+    print(f"SGD and ODE are at most {spread.max():.2f} standard deviations of a run apart")
+    assert spread.max() < 3

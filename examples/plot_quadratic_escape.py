@@ -1,16 +1,11 @@
 r"""
-Quadratic networks: escape time against log N and against K
-===========================================================
+The escape time of quadratic networks grows as log N
+====================================================
 
-From random weights overlaps with the teacher begin at 1/sqrt(N) and grow as exp(omega alpha): the time at which half of
-the loss is gone grows by 1/(2 omega) for each unit of log N, with the escape rate omega of
-``ov.theory.quadratic.plateau``; at small learning rates that is K M / (8 eta). Left: that time for SGD, exact in law at
-every N, and for the equations from the overlaps of random weights, averaged over starts; straight lines have the slope
-1/(2 omega). SGD is earlier by a constant: the noise of its steps adds to R before R has grown. Right: the slope against
-the width of the student, from the equations at two huge N. At a fixed learning rate wide students need a time
-proportional to K; at the rate that suits their width they gain a constant factor.
-
-The claim is that of Bocchi et al. (2026), arXiv:2604.03068, whose learning rate is half of this one.
+From random weights overlaps with the teacher begin at :math:`1/\sqrt N` and grow as :math:`\exp(\omega\alpha)`: the
+time at which half of the loss is gone grows by :math:`1/(2\omega)` for each unit of log N. SGD is earlier than the
+equations by a constant: the noise of its steps adds to R before R has grown. The claim is that of Bocchi et al.
+(2026), arXiv:2604.03068, whose learning rate is half of this one.
 """
 
 import numpy as np
@@ -19,6 +14,12 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import quadratic
 
+# %%
+# Half-loss times
+# ---------------
+# Of SGD, exact in law at every N, and of the equations from the overlaps of random weights, averaged over starts. The
+# rate :math:`\omega` is that of ``ov.theory.quadratic.plateau``; at small learning rates
+# :math:`1/(2\omega) = K M / (8 \eta)`.
 K, M = 4, 2
 ETAS = {0.05: (20, [100, 400]), 0.6: (30, [200, 1000, 5000])}  # learning rate: runs of SGD, sizes N
 LARGE = 10 ** np.arange(2, 9)
@@ -76,6 +77,11 @@ def draw_sizes(ax):
     return slopes
 
 
+# %%
+# Wide students
+# -------------
+# The slope against the width of the student, from the equations at two huge N. At a fixed learning rate wide students
+# need a time proportional to K; at the rate that suits their width they gain a constant factor.
 def draw_widths(ax):
     measured, widths, many = {}, np.array([2, 3, 4, 6, 9, 14, 20]), np.arange(2, 25)
     suited = {k: quadratic.eta_escape(int(k), M) / 2 for k in many}
@@ -95,20 +101,23 @@ def draw_widths(ax):
     return measured
 
 
-def main():
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    slopes, measured = draw_sizes(left), draw_widths(right)
-    fig.savefig("quadratic_escape.png", dpi=150)
-    return slopes, measured
+# %%
+# Slopes in log N
+# ---------------
+# Left: times against N; straight lines have the slope :math:`1/(2\omega)`. Right: slopes against K, and
+# :math:`1/(2\omega)` (lines).
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+slopes, measured = draw_sizes(left), draw_widths(right)
+fig.savefig("quadratic_escape.png", dpi=150)
 
-
-if __name__ == "__main__":
-    slopes, measured = main()
-    for eta, (predicted, ode, sgd, error) in slopes.items():
-        print(f"eta = {eta}: 1/(2 omega) = {predicted:.2f}, equations {ode:.2f}, SGD {sgd:.2f}({error:.2f})")
-        assert abs(ode / predicted - 1) < 0.01 and abs(sgd - predicted) < 3 * error
-    for name, (found, law) in measured.items():
-        print(name, "measured / predicted slopes:", (found / law).round(4))
-        assert np.all(np.abs(found / law - 1) < 0.01)
-    (fixed, _), (suited, _) = measured.values()
-    assert fixed[-1] > 9 * fixed[0] and 1 < suited[0] / suited[-1] < 3
+# %%
+# The checks
+# ----------
+for eta, (predicted, ode, sgd, error) in slopes.items():
+    print(f"eta = {eta}: 1/(2 omega) = {predicted:.2f}, equations {ode:.2f}, SGD {sgd:.2f}({error:.2f})")
+    assert abs(ode / predicted - 1) < 0.01 and abs(sgd - predicted) < 3 * error
+for name, (found, law) in measured.items():
+    print(name, "measured / predicted slopes:", (found / law).round(4))
+    assert np.all(np.abs(found / law - 1) < 0.01)
+(fixed, _), (suited, _) = measured.values()
+assert fixed[-1] > 9 * fixed[0] and 1 < suited[0] / suited[-1] < 3

@@ -1,13 +1,12 @@
 r"""
-Quadratic networks: the map of stationary points, and the algebraic end
-=======================================================================
+Only zero error has no way down, and it is flat
+===============================================
 
-Left: every stationary point of the population error has r student directions outside the teacher's space and s inside.
-Its error against its share of descending directions: only zero error has none, also among the mixed saddles (r, s > 0).
-Middle: Hessian spectra at three of them, closed form (bars) and numerical eigenvalues (dots).
-Right: with K > M, (N - M)(K - M) directions at the solutions are flat to second order without being symmetries; they
-make eps_g decay as 1 / alpha^2 instead of exponentially. Hessians of eps_g: half of those of Bocchi et al. (2026),
-arXiv:2604.03068.
+Every stationary point of the population error of a quadratic network has r student directions outside the teacher's
+space and s inside. Only zero error has no descending direction, also among the mixed saddles (r, s > 0). With K > M,
+:math:`(N - M)(K - M)` directions at the solutions are flat to second order without being symmetries; they make the
+error decay as :math:`1/\alpha^2` instead of exponentially. Hessians of :math:`\epsilon_g`: half of those of Bocchi et
+al. (2026), arXiv:2604.03068.
 """
 
 import numpy as np
@@ -16,6 +15,10 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 from overlaps.theory import quadratic
 
+# %%
+# The map of stationary points
+# ----------------------------
+# Error against the share of descending directions, for all (r, s).
 N, K, M = 40, 6, 3
 
 
@@ -37,6 +40,10 @@ def draw_map(ax):
     return points
 
 
+# %%
+# Spectra of the Hessian
+# ----------------------
+# At three of the points, closed form and numerical eigenvalues.
 def draw_spectra(ax):
     worst = 0.0
     for i, (r, s, name) in enumerate([(K, 0, "plateau"), (2, 1, "mixed (2, 1)"), (0, M, "solutions")]):
@@ -56,6 +63,10 @@ def draw_spectra(ax):
     return worst
 
 
+# %%
+# The algebraic end
+# -----------------
+# Gradient flow and a finite rate at K > M, and the exponential end at K = M.
 def draw_tail(ax):
     ratios, alpha = {}, np.geomspace(10, 1e5, 81)
     for i, (k, flow) in enumerate([(6, True), (6, False), (3, False)]):
@@ -78,20 +89,23 @@ def draw_tail(ax):
     return ratios
 
 
-def main():
-    fig, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
-    points, worst, ratios = draw_map(axes[0]), draw_spectra(axes[1]), draw_tail(axes[2])
-    fig.suptitle(f"quadratic network, K = {K}, M = {M}, N = {N}", fontsize="medium")
-    fig.savefig("quadratic_landscape.png", dpi=150)
-    return points, worst, ratios
+# %%
+# Map, spectra, decay
+# -------------------
+# Left: the map. Middle: multiplicities, closed form (bars) and explicit Hessians (dots). Right: errors, and the
+# algebraic law (dotted).
+fig, axes = plt.subplots(1, 3, figsize=(14, 4.4), layout="constrained")
+points, worst, ratios = draw_map(axes[0]), draw_spectra(axes[1]), draw_tail(axes[2])
+fig.suptitle(f"quadratic network, K = {K}, M = {M}, N = {N}", fontsize="medium")
+fig.savefig("quadratic_landscape.png", dpi=150)
 
-
-if __name__ == "__main__":
-    points, worst, ratios = main()
-    flat = quadratic.flat_directions(N, K, M, 0, M)
-    print(f"{len(points)} stationary points, {sum(r * s > 0 for r, s in points)} of them mixed; at zero error {flat}")
-    print(f"spectra: closed form and numerical eigenvalues differ by {worst:.1e}")
-    print("eps_g / algebraic law at alpha = 1e5, and rate of the exponential end / theory:", ratios)
-    assert [p for p, (index, _) in points.items() if index == 0] == [(0, M)]
-    assert worst < 1e-12
-    assert all(abs(ratio - 1) < 0.01 for ratio in ratios.values())
+# %%
+# The checks
+# ----------
+flat = quadratic.flat_directions(N, K, M, 0, M)
+print(f"{len(points)} stationary points, {sum(r * s > 0 for r, s in points)} of them mixed; at zero error {flat}")
+print(f"spectra: closed form and numerical eigenvalues differ by {worst:.1e}")
+print("eps_g / algebraic law at alpha = 1e5, and rate of the exponential end / theory:", ratios)
+assert [p for p, (index, _) in points.items() if index == 0] == [(0, M)]
+assert worst < 1e-12
+assert all(abs(ratio - 1) < 0.01 for ratio in ratios.values())

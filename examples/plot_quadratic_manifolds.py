@@ -1,14 +1,11 @@
-r"""
-Quadratic networks: degrees of freedom and manifolds of solutions
-=================================================================
+"""
+Solutions of quadratic networks fill manifolds
+==============================================
 
-Left: dimension of the set of functions that K quadratic students compute, the rank of the derivative of W^T W; it is
-complete at K = N. Middle: dimension of the manifold of zero-error weights against K, as the rank of explicit tangents
-(dots) and in closed form (lines), for M orthonormal teachers; unequal v and teachers with overlaps (crosses) change
-nothing. Right: where v has both signs, pairs of students outside the teacher's space cancel each other, and the
-manifold grows with N.
-
-Bocchi et al. (2026), arXiv:2604.03068, Figures 5 and 6; unequal v and T, and both signs, are derived here.
+The set of functions that K quadratic students compute is complete at K = N, and zero-error weights form a manifold
+whose dimension has a closed form. Where v has both signs, pairs of students outside the teacher's space cancel each
+other, and the manifold grows with N. Bocchi et al. (2026), arXiv:2604.03068, Figures 5 and 6; unequal v and T, and
+both signs, are derived here.
 """
 
 import numpy as np
@@ -16,6 +13,11 @@ from matplotlib import pyplot as plt
 
 from overlaps.theory import quadratic
 
+# %%
+# Ranks of explicit tangents
+# --------------------------
+# The dimension of the functions is the rank of the derivative of :math:`W^T W` at random weights; that of the solutions
+# the rank of all tangents at a solution: students that are teachers, or none, turned at random.
 N = 8
 
 
@@ -62,36 +64,39 @@ def cancelling(n, pairs, rng):
     return rank(tangents), quadratic.solution_dimension(n, v.size, 1, v=v)
 
 
-def main():
-    rng = np.random.default_rng(1)
-    widths = np.arange(1, 13)
-    fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    pairs = [(degrees(K, rng), quadratic.degrees_of_freedom(N, int(K))) for K in widths]
-    axes[0].plot(widths, [x[1] for x in pairs], "C0-", widths, [x[0] for x in pairs], "C0o", ms=5, mfc="none")
-    axes[0].axvline(N, color="0.6", lw=0.8, ls=":")
-    axes[0].set(xlabel="K", ylabel="degrees of freedom", title=f"functions, N = {N}")
-    for i, M in enumerate((1, 2, 4)):
-        some = widths[widths >= M]
-        plain, uneven = ([solutions(int(K), M, rng, x) for K in some] for x in (False, True))
-        axes[1].plot(some, [x[1] for x in plain], f"C{i}-", label=f"M = {M}")
-        axes[1].plot(some, [x[0] for x in plain], f"C{i}o", ms=5, mfc="none")
-        axes[1].plot(some, [x[0] for x in uneven], f"C{i}x", ms=4)
-        pairs += plain + uneven
-    axes[1].set(xlabel="K", ylabel="dimension of the solutions", title="v > 0; crosses: any T, v, v*")
-    axes[1].legend(frameon=False)
-    sizes = np.arange(6, 19, 2)
-    for i, number in enumerate((0, 1, 2, 3)):
-        found = [cancelling(int(n), number, rng) for n in sizes]
-        axes[2].plot(sizes, [x[1] for x in found], f"C{i}-", label=f"K = {1 + 2 * number}, {number} pairs")
-        axes[2].plot(sizes, [x[0] for x in found], f"C{i}o", ms=5, mfc="none")
-        pairs += found
-    axes[2].set(xlabel="N", ylabel="dimension of the solutions", title="v of both signs, M = 1")
-    axes[2].legend(frameon=False)
-    fig.savefig("quadratic_manifolds.png", dpi=150)
-    return pairs
+# %%
+# Dots on closed forms
+# --------------------
+# Left: degrees of freedom. Middle: the manifold of solutions against K, for M orthonormal teachers; unequal v and
+# teachers with overlaps (crosses) change nothing. Right: v of both signs.
+rng = np.random.default_rng(1)
+widths = np.arange(1, 13)
+fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+pairs = [(degrees(K, rng), quadratic.degrees_of_freedom(N, int(K))) for K in widths]
+axes[0].plot(widths, [x[1] for x in pairs], "C0-", widths, [x[0] for x in pairs], "C0o", ms=5, mfc="none")
+axes[0].axvline(N, color="0.6", lw=0.8, ls=":")
+axes[0].set(xlabel="K", ylabel="degrees of freedom", title=f"functions, N = {N}")
+for i, M in enumerate((1, 2, 4)):
+    some = widths[widths >= M]
+    plain, uneven = ([solutions(int(K), M, rng, x) for K in some] for x in (False, True))
+    axes[1].plot(some, [x[1] for x in plain], f"C{i}-", label=f"M = {M}")
+    axes[1].plot(some, [x[0] for x in plain], f"C{i}o", ms=5, mfc="none")
+    axes[1].plot(some, [x[0] for x in uneven], f"C{i}x", ms=4)
+    pairs += plain + uneven
+axes[1].set(xlabel="K", ylabel="dimension of the solutions", title="v > 0; crosses: any T, v, v*")
+axes[1].legend(frameon=False)
+sizes = np.arange(6, 19, 2)
+for i, number in enumerate((0, 1, 2, 3)):
+    found = [cancelling(int(n), number, rng) for n in sizes]
+    axes[2].plot(sizes, [x[1] for x in found], f"C{i}-", label=f"K = {1 + 2 * number}, {number} pairs")
+    axes[2].plot(sizes, [x[0] for x in found], f"C{i}o", ms=5, mfc="none")
+    pairs += found
+axes[2].set(xlabel="N", ylabel="dimension of the solutions", title="v of both signs, M = 1")
+axes[2].legend(frameon=False)
+fig.savefig("quadratic_manifolds.png", dpi=150)
 
-
-if __name__ == "__main__":
-    pairs = main()
-    print(f"{len(pairs)} ranks, of which {sum(a == b for a, b in pairs)} are as in closed form")
-    assert len(pairs) > 80 and all(a == b for a, b in pairs)
+# %%
+# The checks
+# ----------
+print(f"{len(pairs)} ranks, of which {sum(a == b for a, b in pairs)} are as in closed form")
+assert len(pairs) > 80 and all(a == b for a, b in pairs)

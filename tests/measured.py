@@ -7,7 +7,6 @@ a list; ``+- 0.02`` or ``+- 30%`` is the tolerance, else half a unit of the last
 long suite.
 """
 
-import runpy
 import warnings
 from pathlib import Path
 
@@ -237,10 +236,18 @@ def errors_of_a_mixture():
     return [mixed.mean("eps_g")[-1], mixed.mean("test_error")[-1], gaussian.mean("eps_g")[-1]]
 
 
+def definitions(script):
+    """Names that a script of the gallery defines in its first cell; those behind it compute and draw."""
+    path = Path(__file__).parents[1] / "examples" / script
+    first = "".join(path.read_text().split("# %%")[:2])
+    names = {"__name__": script}
+    exec(compile(first, path, "exec"), names)
+    return names
+
+
 def errors_on_digits(student, features):
     """Largest |ODE / true error - 1| to alpha = 5 in percent, then true error, ODE, closed form at alpha = 20."""
-    script = Path(__file__).parents[1] / "examples" / "plot_digits_covariates.py"
-    example = runpy.run_path(str(script), run_name="example")
+    example = definitions("plot_digits_covariates.py")
     functions = example["FEATURES"][features], example["STUDENTS"][student]
     theory, runs, _ = example["learn"](example["images"](), *functions, np.random.default_rng(4))
     true = runs.mean("test_error")
@@ -250,8 +257,7 @@ def errors_on_digits(student, features):
 
 def error_of_a_generator():
     """Largest |ODE / true error - 1| in percent, erf and relu students."""
-    script = Path(__file__).parents[1] / "examples" / "plot_generator_covariates.py"
-    learn = runpy.run_path(str(script), run_name="example")["learn"]
+    learn = definitions("plot_generator_covariates.py")["learn"]
     pairs = [learn(student, np.random.default_rng(3)) for student in (ov.erf, ov.relu)]
     return 100 * max(np.max(np.abs(theory.eps_g / runs.mean("test_error") - 1)) for theory, runs in pairs)
 

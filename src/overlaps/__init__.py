@@ -36,7 +36,7 @@ from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
 from .results.ensemble import Ensemble
 from .results.files import load, save
-from .results.plotting import compare, style
+from .results.plotting import compare, explore, style
 from .results.trajectory import Trajectory
 from .simulators.simulate import simulate
 from .solve import solve
@@ -128,6 +128,7 @@ __all__ = [
     "covariates",
     "critical_eta",
     "erf",
+    "explore",
     "fixed_point",
     "fluctuations",
     "gaussian_covariates",

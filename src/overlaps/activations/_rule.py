@@ -6,9 +6,11 @@ rule of quadrature.
 """
 
 import math
+from functools import cached_property
 
 import numpy as np
-from numba import float64, types
+from numba import float64, typeof, types
+from numba.extending import typeof_impl
 
 from .._base.jit import jit
 from ..gaussian.iterated import cut, nodes
@@ -242,15 +244,31 @@ class _Address(types.WrapperAddressProtocol):
     """A compiled kernel as a pointer: what calls it directly would be optimised together with it, for seconds."""
 
     def __init__(self, kernel, signature):
-        self.kernel, self.own = kernel, signature
+        compiled = kernel.overloads[signature.args]
+        self.kernel, self.type = kernel, types.FunctionType(signature)  # which shall outlive its code
+        self.place = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
 
     def __wrapper_address__(self):
-        compiled = self.kernel.overloads[self.own.args]
-        return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+        return self.place
 
     def signature(self):
         """The signature of the kernel."""
-        return self.own
+        return self.type.signature
+
+
+class Told(tuple):
+    """What steps take in the place of an activation; numba is told its type once."""
+
+    @cached_property
+    def type(self):
+        """The type of the tuple."""
+        return typeof(tuple(self))
+
+
+@typeof_impl.register(Told)
+@typeof_impl.register(_Address)
+def _type_of(value, context):
+    return value.type  # numba would make it anew at each call, which takes longer than the steps of a short run
 
 
 def pointer(kernel, signature):

@@ -212,7 +212,7 @@ class Rule(Record):
         values = np.array(self.noise[0]) if depends else NOTHING
         pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
         s = np.array(s, float) if self.uses_overlaps else NOTHING
-        return theta[:K], ((values, np.zeros(len(values)), *pointers, theta, S, s, np.zeros(K)), 0)
+        return theta[:K], (_rule.Told((values, np.zeros(len(values)), *pointers, theta, S, s, np.zeros(K))), 0)
 
 
 MAKERS: dict[str, Callable[..., Rule]] = {}  # of rules of the library, by the first word of their recipe

@@ -2,7 +2,8 @@
 
 rule = (values, p, force, chance, theta, S, s, G): values of a noise whose probabilities p depend on the teacher,
 first-class functions (not in front, where numba warns of them), theta with the numbers of the rule behind it, the
-overlaps and, where the force reads them, the eigenvalue of each coordinate; and room.
+overlaps and, where the force reads them, the eigenvalue of each coordinate; and room. None makes an array: counting the
+references of such a tuple takes as long as a step.
 """
 
 from numba import types
@@ -11,7 +12,7 @@ from numba.extending import overload
 from .._base.jit import jit
 
 
-@jit
+@jit(bare=True)
 def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
     """F = eta F_k and dv = eta_theta G_k of one sample."""
     values, p, force, chance, theta, S, s, G = rule
@@ -30,7 +31,7 @@ def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
         dv[k] = eta_v * G[k]
 
 
-@jit
+@jit(bare=True)
 def weigh(rule, W, factor, W_star):
     """The overlaps of the weights, where the force reads them; teachers may drift."""
     S, s = rule[5], rule[6]
@@ -46,7 +47,7 @@ def weigh(rule, W, factor, W_star):
             S[a, b] = S[b, a] = total / N
 
 
-@jit
+@jit(bare=True)
 def weigh_frame(rule, teachers, students, root_s):
     """The same from coordinates in frames."""
     S, s = rule[5], rule[6]
@@ -66,7 +67,7 @@ def weigh_frame(rule, teachers, students, root_s):
             S[a, b] = S[b, a] = total
 
 
-@jit
+@jit(bare=True)
 def ruled_frame(rule, teachers, students, root_s, nu, lam, noise, t, v, eta, eta_v, decay_v, F, dv):
     """The forces F (b, K) of step t, all at the same weights and theta; then v."""
     weigh_frame(rule, teachers, students, root_s)

@@ -1,5 +1,7 @@
 """The overlap matrices as they move, beside the error."""
 
+from typing import Any
+
 import numpy as np
 
 from ..._base import check
@@ -59,7 +61,7 @@ def animate(result, frames=100, xscale=None):
     names = ["Q", "R"] if result.model.M else ["Q"]
     width, height = figure_size(4.4 + 3.2 * len(names), 3.4)
     stacked = width < NARROW
-    panels = [["error"] * len(names), names] if stacked else [["error", *names]]
+    panels: Any = [["error"] * len(names), names] if stacked else [["error", *names]]
     ratios = None if stacked else (1.4, *(1 for _ in names))
     height = height + 2 if stacked else height
     fig, axes = plt.subplot_mosaic(panels, figsize=(width, height), layout="constrained", width_ratios=ratios)
@@ -76,8 +78,8 @@ def animate(result, frames=100, xscale=None):
         columns = teachers if name == "R" else np.arange(result.model.K)
         pictures.append(axes[name].imshow(matrices[name][0], cmap=colours, vmin=-largest, vmax=largest))
         axes[name].set(title=f"${name}$", ylabel="student", xlabel="teacher" if name == "R" else "student")
-        axes[name].set_xticks(range(len(columns)), columns + 1)
-        axes[name].set_yticks(range(result.model.K), range(1, result.model.K + 1))
+        axes[name].set_xticks(range(len(columns)), [str(k + 1) for k in columns])
+        axes[name].set_yticks(range(result.model.K), [str(k + 1) for k in range(result.model.K)])
     fig.colorbar(pictures[-1], ax=[axes[name] for name in names], shrink=0.8)
     (point,) = ax.plot(times[:1], error[:1], marker="o", color=grey(ax, 0.8), zorder=5)
 
@@ -96,9 +98,9 @@ def animate(result, frames=100, xscale=None):
             plt.close(fig)  # the inline backend would show the last picture, too
             return html
 
-        def save(self, filename, writer=None, **options):
+        def save(self, filename, writer=None, *args, **options):
             gif = str(filename).lower().endswith(".gif")
-            super().save(filename, writer or ("pillow" if gif else None), **options)
+            super().save(filename, writer or ("pillow" if gif else None), *args, **options)
 
     show(0)
     fig.draw_without_rendering()
