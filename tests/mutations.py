@@ -356,6 +356,21 @@ FAULTS = {
         "activations/_rule.py", "vectors[i, a] / (size * math.sqrt(values[a]))", "vectors[i, a] / (size * values[a])",
         "activations/test_rule.py::test_phase_retrieval",
     ),
+    "covariance_of_tokens": Fault(
+        "activations/_rule.py", "+= tokens[a, b] * F[a * K + k]", "+= (a == b) * F[a * K + k]",
+        "activations/test_tokens.py::test_golden_closures",
+    ),
+    "noise_of_other_patches": Fault(
+        "activations/tokens.py", "2 * (T - 1) * eps_g", "2 * T * eps_g", "activations/test_tokens.py",
+    ),
+    "binomial_tail_of_an_episode": Fault(
+        "activations/_tokens.py", "tail(least, T - 1, wrong)", "tail(least, T, wrong)",
+        "activations/test_tokens.py::test_binomial_tails_of_an_episode",
+    ),
+    "root_of_the_rest_of_tokens": Fault(
+        "simulators/direct.py", "root.astype(x.dtype) @ x.reshape", "root.T.astype(x.dtype) @ x.reshape",
+        "simulators/test_tokens.py::test_the_rest_of_the_tokens_is_a_wishart_matrix",
+    ),
     "flips_of_adatron": Fault(
         "activations/_perceptrons.py", "return -p - m * angle,", "return -p - angle / math.pi,",
         "activations/test_rules.py::test_golden_numbers",

@@ -1,15 +1,15 @@
 """The closure of any force, a first-class function: averages over the fields, nodes by nodes.
 
 Behind w (n,) lie HEAD numbers and the arrays that they measure (``packed``): the numbers of the rule, values of the
-noise with their probabilities, planes on which the force breaks, cuts of a continuous noise, and the
-rule of quadrature.
+noise with their probabilities, planes on which the force breaks, cuts of a continuous noise, the rule of quadrature,
+and the root of the tokens' covariance. A sample of T tokens has the fields lam (T K,), nu (T M,), token by token.
 """
 
 import math
 from functools import cached_property
 
 import numpy as np
-from numba import float64, typeof, types
+from numba import float64, njit, typeof, types
 from numba.extending import typeof_impl
 
 from .._base.jit import jit
@@ -21,30 +21,50 @@ VECTOR, MATRIX = float64[::1], float64[:, ::1]
 FORCE = types.void(VECTOR, VECTOR, float64, VECTOR, MATRIX, VECTOR, VECTOR)  # (lam, nu, xi, theta, S, F, G)
 ERROR = float64(VECTOR, VECTOR, VECTOR)  # (lam, nu, theta)
 CHANCE = types.void(VECTOR, VECTOR, VECTOR)  # (nu, theta, p)
+BY_TOKENS = {  # of the functions of a user, where a sample has several tokens: lam (T, K), nu (T, M), F (T, K)
+    "force": types.void(MATRIX, MATRIX, float64, VECTOR, MATRIX, MATRIX, VECTOR),
+    "error": float64(MATRIX, MATRIX, VECTOR),
+    "chance": types.void(MATRIX, VECTOR, VECTOR),
+}
 FUNCTIONS = tuple(types.FunctionType(x) for x in (FORCE, ERROR, CHANCE))
 SIGNATURE = float64(*FUNCTIONS, *CLOSURE.args)
 
-HEAD = 11
+HEAD = 12
 DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
 PANEL = 2.5  # length of panels of a continuous noise, in t = asinh((xi - median) / scale)
 
 
-def packed(numbers, values, chances, by_chance, normal, planes, cuts, law, rule):
+def flat(role, function, T, K, M):
+    """A function of a user that sees the fields token by token, as one of the fields in a row."""
+
+    def force(lam, nu, xi, theta, S, F, G):
+        function(lam.reshape((T, K)), nu.reshape((T, M)), xi, theta, S, F.reshape((T, K)), G)
+
+    def error(lam, nu, theta):
+        return function(lam.reshape((T, K)), nu.reshape((T, M)), theta)
+
+    def chance(nu, theta, p):
+        function(nu.reshape((T, M)), theta, p)
+
+    return njit(error_model="numpy", nogil=True)({"force": force, "error": error, "chance": chance}[role])
+
+
+def packed(numbers, values, chances, by_chance, normal, planes, cuts, law, rule, tokens):
     """One array of all that the kernel needs: see the order in ``rule_closure``."""
     points, weights, given, width, x, p = rule
     sizes = numbers.size, values.size, by_chance, normal, len(planes), len(cuts), law.size, given, len(points), x.size
-    parts = numbers, values, chances, planes.ravel(), cuts.ravel(), law, x, p, weights, points.ravel()
-    return np.concatenate([[*sizes, width], *parts])
+    parts = numbers, values, chances, planes.ravel(), cuts.ravel(), law, x, p, weights, points.ravel(), tokens.ravel()
+    return np.concatenate([[*sizes, width, len(tokens)], *parts])
 
 
 @jit
-def root_of(S, extra):
-    """A root (n + extra, n + extra) of the fields' covariance, and its left inverse; unit variance of extra fields.
+def root_of(S):
+    """A root (n, n) of the fields' covariance, and its left inverse.
 
     Correlations are decomposed: a student may be much smaller than a teacher.
     """
     n = S.shape[0]
-    scaled, root, inverse = np.empty((n, n)), np.zeros((n + extra, n + extra)), np.zeros((n + extra, n))
+    scaled, root, inverse = np.empty((n, n)), np.zeros((n, n)), np.zeros((n, n))
     for i in range(n):
         for j in range(n):
             sizes = S[i, i] * S[j, j]
@@ -56,9 +76,26 @@ def root_of(S, extra):
                 size = math.sqrt(S[i, i])
                 root[i, a] = size * vectors[i, a] * math.sqrt(values[a])
                 inverse[a, i] = vectors[i, a] / (size * math.sqrt(values[a])) if size > 0.0 else 0.0
-    for a in range(n, n + extra):
-        root[a, a] = 1.0
     return root, inverse
+
+
+@jit
+def root_of_all(root, tokens, K, extra):
+    """A root of the covariance of the fields of all tokens, lam (T K,), nu (T M,), and of extra fields of variance 1.
+
+    Columns are those of ``root`` for one token after the other.
+    """
+    n, T = root.shape[0], tokens.shape[0]
+    whole = np.zeros((T * n + extra, T * n + extra))
+    for a in range(T):
+        for i in range(n):
+            row = a * K + i if i < K else T * K + a * (n - K) + i - K
+            for b in range(T):
+                for j in range(n):
+                    whole[row, b * n + j] = tokens[a, b] * root[i, j]
+    for a in range(T * n, T * n + extra):
+        whole[a, a] = 1.0
+    return whole
 
 
 @jit
@@ -104,10 +141,11 @@ def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
 
 @jit
 def opened(S, w, K):
-    """What lies behind w (n,), with nodes: what ``see`` takes, the left inverse of the root, and the turn R."""
+    """What lies behind w (n,), with nodes: the root that ``see`` takes, its left inverse, turn R, root of tokens."""
     n, at = S.shape[0], S.shape[0] + HEAD
     numbers, m, by_chance, extra = int(w[n]), int(w[n + 1]), w[n + 2] > 0.0, int(w[n + 3])
-    d = n + extra
+    T = int(w[n + 11])
+    d = T * n + extra
     theta = np.empty(K + numbers)
     for k in range(K):
         theta[k] = w[k]
@@ -119,74 +157,78 @@ def opened(S, w, K):
     rows, cut_rows, size = int(w[n + 4]), int(w[n + 5]), int(w[n + 6])
     planes = w[at : at + rows * (d + 1)].copy().reshape(rows, d + 1)
     at += rows * (d + 1)
-    cuts = w[at : at + cut_rows * (n + 1)].copy().reshape(cut_rows, n + 1)
-    at += cut_rows * (n + 1)
+    cuts = w[at : at + cut_rows * (T * n + 1)].copy().reshape(cut_rows, T * n + 1)
+    at += cut_rows * (T * n + 1)
     law = w[at : at + size]
     given, count, q = int(w[n + 7]), int(w[n + 8]), int(w[n + 9])
     at += size
     x, p = w[at : at + q], w[at + q : at + 2 * q]
     at += 2 * q
-    weights, points = w[at : at + count], w[at + count : at + count * (1 + d)].copy().reshape(count, d)
-    root, inverse = root_of(S, extra)
+    weights, points = w[at : at + count], w[at + count : at + count * (1 + d)].reshape(count, d)
+    at += count * (1 + d)
+    tokens = w[at : at + T * T].copy().reshape(T, T)
+    own, inverse = root_of(S)
+    root = root_of_all(own, tokens, K, extra)
     forms, offsets = across(planes, root)
     points, weights, R = nodes(forms, offsets, points, weights, given, w[n + 10], x, p)
     if cut_rows > 0:
         m = (int((law[3] - law[2]) / PANEL) + 2 + cut_rows) * q
         values, chances = np.empty(m), np.empty(m)
     law_nodes = cuts, law, x, p, np.empty(cut_rows), np.empty(cut_rows + 2)
-    return theta, points, weights, root @ R.T, values, chances, by_chance, law_nodes, inverse, R
+    return theta, points, weights, root @ R.T, values, chances, by_chance, law_nodes, inverse, R, tokens
 
 
 @jit(bare=True)
-def see(points, i, root, lam, nu, z):
-    """Fill the fields at node i."""
-    K = lam.size
+def see(points, i, root, z):
+    """Fill the fields at node i, lam (T K,) before nu (T M,)."""
     for a in range(z.size):
         z[a] = 0.0
         for j in range(z.size):
             z[a] += root[a, j] * points[i, j]
-    for k in range(K):
-        lam[k] = z[k]
-    for k in range(nu.size):
-        nu[k] = z[K + k]
 
 
 @jit
 def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
 
-    ``force`` fills F and G, which come as zeros.
+    ``force`` fills F and G, which come as zeros. Of tokens with the covariance c = r r^T, z^a = sum_b r_ab L u^b: what
+    enters is F r, since sum_a E[F^a z^aT] = sum_b E[(F r)^b u^bT] L^T and sum_ab c_ab F^a F^bT = (F r) (F r)^T.
     """
-    M, n = B.shape[1], S.shape[0]
+    n = S.shape[0]
     if not w[n] >= 0.0:  # refused
         A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
         return np.nan
-    theta, points, weights, root, values, chances, by_chance, law_nodes, inverse, R = opened(S, w, K)
-    d, m, (cuts, law, x, p, places, edges) = root.shape[0], values.size, law_nodes
-    lam, nu, z, F, G = np.empty(K), np.empty(M), np.empty(d), np.empty(K), np.empty(K)
-    P, g, eps_g = np.zeros((K, d)), np.zeros(K), 0.0
+    theta, points, weights, root, values, chances, by_chance, law_nodes, inverse, R, tokens = opened(S, w, K)
+    T, d, m, (cuts, law, x, p, places, edges) = len(tokens), root.shape[0], values.size, law_nodes
+    z, F, G, mixed = np.empty(d), np.empty(T * K), np.empty(K), np.empty(T * K)
+    lam, nu, P, g, eps_g = z[: T * K], z[T * K : T * n], np.zeros((T * K, d)), np.zeros(K), 0.0
     for k in range(K):
         for j in range(K):
             C[k, j] = 0.0
     for i in range(len(points)):
-        see(points, i, root, lam, nu, z)
+        see(points, i, root, z)
         if by_chance:
             chance(nu, theta, chances)
         elif len(cuts) > 0:
             m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
         eps_g += weights[i] * error(lam, nu, theta)
         for c in range(m):
-            for k in range(K):
-                F[k] = G[k] = 0.0
-            force(lam, nu, z[n] if d > n else values[c], theta, S, F, G)
+            F[:], G[:] = 0.0, 0.0
+            force(lam, nu, z[T * n] if d > T * n else values[c], theta, S, F, G)
             weight = weights[i] * chances[c]
             for k in range(K):
                 g[k] += weight * G[k]
-                for j in range(d):
-                    P[k, j] += weight * F[k] * points[i, j]
+            for b in range(T):
+                for k in range(K):
+                    mixed[b * K + k] = 0.0
+                    for a in range(T):
+                        mixed[b * K + k] += tokens[a, b] * F[a * K + k]
+                    for j in range(d):
+                        P[b * K + k, j] += weight * mixed[b * K + k] * points[i, j]
                 if second_order:
-                    for j in range(k, K):
-                        C[k, j] += weight * F[k] * F[j]
+                    for k in range(K):
+                        for j in range(k, K):
+                            C[k, j] += weight * mixed[b * K + k] * mixed[b * K + j]
     P = P @ R
     for k in range(K):
         dv[k] = eta_v * g[k]
@@ -194,8 +236,9 @@ def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, seco
             C[k, j] = C[j, k] = eta * eta * C[k, j]
         for i in range(n):
             total = 0.0
-            for j in range(n):
-                total += P[k, j] * inverse[j, i]
+            for b in range(T):
+                for j in range(n):
+                    total += P[b * K + k, b * n + j] * inverse[j, i]
             if i < K:
                 A[k, i] = eta * total
             else:
@@ -205,28 +248,27 @@ def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, seco
 
 @jit
 def rule_samples(force, chance, S, w, K):
-    """(Fields (n, P), F (K, P), G (K, P), weights (P,)) at all nodes: other averages than those of the closure."""
-    n = S.shape[0]
-    theta, points, weights, root, values, chances, by_chance, law_nodes, _, _ = opened(S, w, K)
-    m, (cuts, law, x, p, places, edges) = values.size, law_nodes
-    lam, nu, z, F, G = np.empty(K), np.empty(n - K), np.empty(root.shape[0]), np.empty(K), np.empty(K)
-    found, count = np.empty((len(points) * values.size, n + 2 * K + 1)), 0
+    """(Fields (T n, P), F (T K, P), G (K, P), weights (P,)) at all nodes: other averages than those of the closure."""
+    theta, points, weights, root, values, chances, by_chance, law_nodes, _, _, tokens = opened(S, w, K)
+    n, own, m, (cuts, law, x, p, places, edges) = len(tokens) * S.shape[0], len(tokens) * K, values.size, law_nodes
+    z, F, G, ends = np.empty(root.shape[0]), np.empty(own), np.empty(K), (n, n + own, n + own + K)
+    lam, nu = z[:own], z[own:n]
+    found, count = np.empty((len(points) * values.size, ends[2] + 1)), 0
     for i in range(len(points)):
-        see(points, i, root, lam, nu, z)
+        see(points, i, root, z)
         if by_chance:
             chance(nu, theta, chances)
         elif len(cuts) > 0:
             m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
         for c in range(m):
-            for k in range(K):
-                F[k] = G[k] = 0.0
+            F[:], G[:] = 0.0, 0.0
             force(lam, nu, z[n] if z.size > n else values[c], theta, S, F, G)
             row = found[count]
-            row[:n], row[n : n + K], row[n + K : n + 2 * K] = z[:n], F, G
-            row[n + 2 * K] = weights[i] * chances[c]
+            row[:n], row[n : ends[1]], row[ends[1] : ends[2]] = z[:n], F, G
+            row[ends[2]] = weights[i] * chances[c]
             count += 1
     found = np.ascontiguousarray(found[:count].T)
-    return found[:n], found[n : n + K], found[n + K : n + 2 * K], found[n + 2 * K]
+    return found[:n], found[n : ends[1]], found[ends[1] : ends[2]], found[ends[2]]
 
 
 @jit

@@ -20,7 +20,7 @@ FIRST, PERIOD = 60, 600  # evaluations after which the size is compared with the
 REACH = 28.0  # of a continuous noise in t = asinh((xi - median) / scale); every other size goes a little further
 FURTHER = 4.0  # a second moment that is infinite grows with the reach
 LAWFUL = 4  # sizes that are tried beside a continuous noise, which has hundreds of nodes itself
-NORMED = "perceptron", "hinge", "optimal"  # rules that need a direction of the student
+NORMED = "perceptron", "hinge", "optimal", "episode"  # rules that need a direction of the student
 
 
 class RuleClosure(Bound):
@@ -92,12 +92,13 @@ class RuleClosure(Bound):
         return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
 
     def samples(self, size, S, w):
-        """(Fields (n, P), F (K, P), G (K, P) at unit rate, weights (P,)) at the nodes of a size of the quadrature."""
+        """(Fields (T, n, P), F (T, K, P), G (K, P) at unit rate, weights (P,)) at the nodes of a size of quadrature."""
         force, _, chance = self.learning.functions
         pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
-        return _rule.rule_samples(
-            *pointers, np.ascontiguousarray(S), np.append(w, self.learning.sizes[0][size]), self.rule.K
-        )
+        w, K, T = np.append(w, self.learning.sizes[0][size]), self.rule.K, self.learning.tokens
+        z, F, G, weights = _rule.rule_samples(*pointers, np.ascontiguousarray(S), w, K)
+        lam, nu = (x.reshape(T, -1, len(weights)) for x in (z[: T * K], z[T * K :]))
+        return np.concatenate([lam, nu], axis=1), F.reshape(T, K, -1), G, weights
 
     def _room(self, S):
         return inner_steps(S)  # their integrals change as fast as angles
@@ -118,7 +119,8 @@ class RuleClosure(Bound):
             found = [self._values(x, S, w) for x in self._arrays[1:]]
             tolerance, size = max(tolerance, BY_CHANCE), 0
             goals = tolerance, 10 * tolerance
-            gaps = [np.max(np.std(x, axis=0)) / np.max(np.abs(x)) for x in zip(*found, strict=True)]
+            spread = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) for x in zip(*found, strict=True)]
+            gaps = [gap / np.sqrt(len(found)) for gap in spread]  # of their mean, which is in use
             if not all(gap <= goal for gap, goal in zip(gaps, goals, strict=True)):
                 size = None
         else:
@@ -153,7 +155,7 @@ class RuleClosure(Bound):
 
 def arrays_of(rule):
     """(Arrays that ``_rule.rule_closure`` takes behind w, ascending in size; whether they are rules by chance)."""
-    n, extra = rule.K + rule.M, int(isinstance(rule.noise, str))
+    n, extra = rule.tokens * (rule.K + rule.M), int(isinstance(rule.noise, str))
     planes, cuts, law = np.array(rule.breaks), np.zeros((0, n + 1)), NOTHING
     values, chances, by_chance = np.zeros(1), np.ones(1), False
     if isinstance(rule.noise, tuple):
@@ -169,7 +171,8 @@ def arrays_of(rule):
         if lawful:
             law, values, chances = _law(rule.noise, REACH + FURTHER * (i % 2), len(cuts) > 0)
         noise = values, chances, by_chance, extra
-        arrays.append(_rule.packed(np.array(rule.numbers, float), *noise, planes, cuts, law, quadrature))
+        numbers = np.array(rule.numbers, float)
+        arrays.append(_rule.packed(numbers, *noise, planes, cuts, law, quadrature, rule.token_root))
     return arrays, chancy
 
 

@@ -6,29 +6,62 @@ from numba.core.errors import NumbaError
 
 from .._base import check
 from .._base.jit import compile_once
+from ..gaussian.iterated import MOST
+from ._rule import BY_TOKENS, flat
 
-__all__ = ["ARGUMENTS", "checked_breaks", "checked_noise", "compiled", "probe"]
+__all__ = ["ARGUMENTS", "checked_breaks", "checked_noise", "checked_tokens", "compiled", "probe"]
 
 PACKAGE = __name__.partition(".")[0] + "."
 PROBES = 64  # random fields at which a force is tried before anything else
 ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"
+OF_TOKENS = ARGUMENTS.replace("lam (K,), nu (M,)", "lam (T, K), nu (T, M)").replace("F (K,)", "F (T, K)")
 
 
-def compiled(role, function, signature, expected):
-    """A function for its one signature, as compiled code calls it."""
+def compiled(role, function, signature, expected, tokens=()):
+    """A function for its one signature, as compiled code calls it; one of a user sees ``tokens`` = (T, K, M) apart."""
+    expected = OF_TOKENS if tokens and role == "force" else expected
     if getattr(function, "__module__", "").startswith(PACKAGE) and hasattr(function, "compile"):
         compile_once(function, signature)  # of the library, kept on disk
         return function
     kernel = njit(error_model="numpy", nogil=True)(getattr(function, "py_func", function))
     if not hasattr(kernel, "compile"):
-        return kernel
+        return flat(role, kernel, *tokens) if tokens else kernel
     try:
-        kernel.compile(signature)
+        kernel.compile(BY_TOKENS[role] if tokens else signature)
     except (NumbaError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         line = next((x.strip() for x in str(error).splitlines() if x.strip()), type(error).__name__)
         raise ValueError(f"numba cannot compile {role} = {function!r}: {line} Expected {expected}.") from None
     kernel.disable_compile()
+    if tokens:
+        kernel = flat(role, kernel, *tokens)
+        kernel.compile(signature)
     return kernel
+
+
+def checked_tokens(tokens, covariance, n, closed):
+    """Number T of inputs in a sample, and their covariance (T, T): the identity by default."""
+    T = check.count("tokens", tokens)
+    if T > 1 and T * n > MOST and not closed:
+        raise ValueError(
+            f"tokens = {T} with K + M = {n}: {T * n} fields; expected at most {MOST}, which integrals can see. Rewards "
+            "of any number of answers are ov.rules.episode, sums over patches ov.rules.patches."
+        )
+    if np.ndim(covariance) == 3:
+        raise ValueError(
+            f"token_covariance has shape {np.shape(covariance)}; expected ({T}, {T}): one of its own for each "
+            "eigenspace of the inputs is not known."
+        )
+    c = np.eye(T) if covariance is None else check.array("token_covariance", covariance, (T, T))
+    if not np.allclose(np.diag(c), 1, rtol=0, atol=check.PSD_TOLERANCE):
+        raise ValueError(
+            f"token_covariance has the diagonal {np.diag(c)}; expected ones: x^a has the covariance Sigma."
+        )
+    if not np.allclose(c, c.T, rtol=0, atol=check.PSD_TOLERANCE):
+        raise ValueError("token_covariance is not symmetric; expected c_ab = c_ba.")
+    least = np.linalg.eigvalsh(c)[0]
+    if least < -check.PSD_TOLERANCE * T:
+        raise ValueError(f"token_covariance has the eigenvalue {least:.3g}; expected none below 0.")
+    return T, c
 
 
 def checked_noise(noise):
@@ -78,12 +111,12 @@ def checked_breaks(breaks, n, continuous):
 def probe(rule):
     """Try the functions of a rule at random fields."""
     force, error, chance = rule.functions
-    rng, K, n = np.random.default_rng(20), rule.K, rule.K + rule.M
+    rng, T, K, n = np.random.default_rng(20), rule.tokens, rule.K, rule.K + rule.M
     S, theta = 0.7 * np.eye(n) + 0.3, np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)]
     largest, root = 0.0, np.linalg.cholesky(S)
     for _ in range(PROBES):
-        z, F, G = root @ rng.standard_normal(n), np.zeros(K), np.zeros(K)
-        lam, nu, xi = z[:K], z[K:], rng.standard_normal()
+        z, F, G = root @ rng.standard_normal((n, T)), np.zeros(T * K), np.zeros(K)
+        lam, nu, xi = z[:K].T.ravel(), z[K:].T.ravel(), rng.standard_normal()
         if isinstance(rule.noise, tuple):
             values, p = rule.noise
             if callable(p):

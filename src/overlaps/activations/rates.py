@@ -51,7 +51,8 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
     >>> bool(ov.solve(model, start, [0, 20.0]).v[-1, 0] > 0.25)
     True
     """
-    check.kind("rule", rule, Rule, "ov.rules.logistic()")
+    if check.kind("rule", rule, Rule, "ov.rules.logistic()").tokens > 1:
+        raise ValueError(f"rule = {rule!r} has tokens = {rule.tokens}; expected one input a sample.")
     start = check.number("b0", b0, above=0) ** 2
     mean, K = check.number("mean_eigenvalue", mean_eigenvalue, above=0), rule.K
     base, error, chance = rule.functions

@@ -17,7 +17,7 @@ from . import _rule
 from .activation import Activation
 from .bound import CLOSURE
 from .certified import arrays_of
-from .declared import ARGUMENTS, checked_breaks, checked_noise, compiled, probe
+from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe
 
 __all__ = ["MAKERS", "Learned", "Rule", "again"]
 
@@ -56,6 +56,12 @@ class Rule(Record):
         Rules with breaks and more than three fields, and those of more than four, are known to 1e-3 only.
     name : str, optional
         Name in reprs and files; that of the function by default.
+    tokens : int
+        T inputs x^a in every sample (page "Several inputs a sample"). With T > 1 the functions take lam (T, K) and
+        nu (T, M), F is (T, K), w_k moves by the sum of F^a_k x^a, and breaks have T (K + M) coefficients: those of lam
+        row by row, then those of nu. At most eight fields, T (K + M). Time counts samples.
+    token_covariance : array_like, shape (T, T), optional
+        Cov(x^a, x^b) = c_ab Sigma with c_aa = 1; independent by default.
     numbers, closed, recipe, theta
         Of :mod:`overlaps.rules` only: numbers that the force finds behind theta, the closure in closed form, the
         function and arguments that make the rule again, and where theta begins.
@@ -64,12 +70,14 @@ class Rule(Record):
     ------
     ValueError
         A force that numba cannot compile, that fills nothing or nan at 64 random fields, breaks of a wrong width,
-        probabilities that are none, an unknown noise. Later, of models: integrals that do not settle.
+        probabilities that are none, an unknown noise, a matrix that is no covariance of tokens. Later, of models:
+        integrals that do not settle.
 
     Notes
     -----
     Exact for N -> infinity. P = E[F z^T] determines the flow, because inputs are jointly Gaussian with the fields z
-    whatever F is; it is the closure with [A B] = P S^+ and C = E[F F^T]. Between breaks, quadrature converges
+    whatever F is; it is the closure with [A B] = P S^+ and C = E[F F^T]. Of tokens, P = sum_a E[F^a z^aT] and
+    C = sum_ab c_ab E[F^a F^bT]. Between breaks, quadrature converges
     exponentially. Sizes are compared with the next at the start and every fifty steps.
 
     Examples
@@ -98,6 +106,8 @@ class Rule(Record):
     uses_overlaps: bool = False
     tolerance: float = 1e-8
     name: str | None = None
+    tokens: int = 1
+    token_covariance: ArrayLike | None = None
     numbers: Any = field(default=(), repr=False)  # of a rule of the library, which its force finds behind theta
     closed: Any = field(default=None, repr=False)  # its closure in closed form, a kernel like that of an activation
     recipe: tuple = field(default=(), repr=False)  # the function of ``rules`` that made it, and its arguments
@@ -118,7 +128,8 @@ class Rule(Record):
         self.settle(
             tolerance=check.number("tolerance", self.tolerance, above=0), name=name, noise=checked_noise(self.noise)
         )
-        self.settle(breaks=checked_breaks(self.breaks, K + M, self.continuous))
+        T, c = checked_tokens(self.tokens, self.token_covariance, K + M, self.closed is not None)
+        self.settle(tokens=T, token_covariance=c, breaks=checked_breaks(self.breaks, T * (K + M), self.continuous))
         if self.closed is None:
             probe(self)
 
@@ -149,10 +160,11 @@ class Rule(Record):
     def functions(self):
         """(force, error, chance), compiled for their one signature each."""
         chance = self.noise[1] if isinstance(self.noise, tuple) and callable(self.noise[1]) else None
+        tokens = (self.tokens, self.K, self.M) if self.tokens > 1 else ()
         return (
-            compiled("force", self.force, _rule.FORCE, ARGUMENTS),
-            compiled("error", self.error or _rule.no_error, _rule.ERROR, "error(lam, nu, theta) -> float"),
-            compiled("chance", chance or _rule.no_chance, _rule.CHANCE, "chance(nu, theta, p), which fills p"),
+            compiled("force", self.force, _rule.FORCE, ARGUMENTS, tokens),
+            compiled("error", self.error or _rule.no_error, _rule.ERROR, "error(lam, nu, theta) -> float", tokens),
+            compiled("chance", chance or _rule.no_chance, _rule.CHANCE, "chance(nu, theta, p), which fills p", tokens),
         )
 
     @cached_property
@@ -186,6 +198,13 @@ class Rule(Record):
     def sizes(self):
         """(Arrays that the kernel takes behind w, ascending in size; whether they are rules by chance)."""
         return arrays_of(self)
+
+    @cached_property
+    def token_root(self):
+        """The lower triangular root (T, T) of the tokens' covariance, which may be singular."""
+        values, vectors = np.linalg.eigh(self.token_covariance)
+        root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r").T
+        return np.ascontiguousarray(root * np.where(np.diag(root) < 0, -1.0, 1.0))
 
     def draw(self, rng, shape):
         """Noise of this ``shape`` from ``rng``, as steps take it: uniform where its law depends on the teacher."""

@@ -14,11 +14,12 @@ from .committees import dropout, logistic_committee, offsets, sign_committee
 from .feedback import feedback_alignment, node_perturbation
 from .rates import adagrad_norm, line_search
 from .rule import MAKERS, Rule, again
+from .tokens import attention, episode, pair, patches
 
 __all__ = [
-    "adagrad_norm", "adatron", "dropout", "feedback_alignment", "hebb", "hinge", "least_squares", "line_search",
-    "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal", "perceptron", "residual",
-    "sign_committee",
+    "adagrad_norm", "adatron", "attention", "dropout", "episode", "feedback_alignment", "hebb", "hinge",
+    "least_squares", "line_search", "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal",
+    "pair", "patches", "perceptron", "residual", "sign_committee",
 ]  # fmt: skip
 
 END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)

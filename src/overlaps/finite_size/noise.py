@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 from ..activations.polynomials import Polynomial
 from ..flow.closure import bind
-from ..gaussian.iterated import settle
+from ..gaussian.iterated import MOST, settle
 from ..gaussian.rules import gauss_hermite
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models import Mixed
@@ -78,6 +78,12 @@ class Forces:
     """The same for a rule of learning: at the nodes of its closure, whose size is tested for these moments anew."""
 
     def __init__(self, model):
+        fields = model.rule.tokens * (model.K + model.M)
+        if fields > MOST:
+            raise ValueError(
+                f"the rule {model.rule!r} sees {fields} fields; expected at most {MOST}, whose fourth moments "
+                "are known. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
+            )
         self.bound, self.size, self.calls = bind(model), 0, 0
         arrays, chancy = model.rule.sizes
         self.exact, self.count = not chancy, len(arrays)
@@ -106,8 +112,10 @@ class Forces:
 
     def _at(self, size, model, S, w):
         h, F, G, weight = self.bound.samples(size, S, w)
-        F, (i, j) = model.eta * F, upper(model.K)
-        phi = np.concatenate([(F[:, None] * h).reshape(-1, len(weight)), F[i] * F[j], model.eta_v * G])
+        F, (i, j), c = model.eta * F, upper(model.K), model.rule.token_covariance
+        products = np.einsum("ak...,an...->kn...", F, h).reshape(-1, len(weight))
+        squares = np.einsum("ab,ak...,bk...->k...", c, F[:, i], F[:, j])
+        phi = np.concatenate([products, squares, model.eta_v * G])
         return phi @ weight, (phi * weight) @ phi.T
 
 

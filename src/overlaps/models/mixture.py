@@ -50,6 +50,11 @@ class GaussianMixture(Model):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.rule is not None:
+            raise ValueError(
+                f"activation is that of the rule {self.rule!r} with tokens = {self.rule.tokens}; expected ov.erf or "
+                "another function: rules do not know inputs in classes."
+            )
         weights = check.array("weights", self.weights, ("C",))
         C, L = weights.size, self.spectrum.L
         if C == 0 or np.any(weights < 0) or abs(weights.sum() - 1) > 1e-10:

@@ -73,6 +73,11 @@ class Model(Record):
                 f"weight_decay = {self.weight_decay} with constraint = 'sphere', which takes it back at every step; "
                 "expected 0, or (0, kappa_v)."
             )
+        if self.latent_teacher and self.rule is not None and self.rule.tokens > 1:
+            raise ValueError(
+                f"the rule {self.rule!r} has tokens = {self.rule.tokens}, and the teacher acts on latents, whose "
+                "covariance from token to token is not known; expected a teacher of the inputs: ov.learner(rule, ...)."
+            )
         if self.latent_teacher and self.drift:
             raise ValueError(f"drift = {self.drift:g} with a teacher of latents; expected one that acts on the inputs.")
 

@@ -14,7 +14,7 @@ from .._base.jit import jit
 
 @jit(bare=True)
 def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
-    """F = eta F_k and dv = eta_theta G_k of one sample."""
+    """F = eta F^a_k (T K,) and dv = eta_theta G_k (K,) of one sample, from the fields of its T tokens in a row."""
     values, p, force, chance, theta, S, s, G = rule
     if values.size > 0:  # xi is uniform
         chance(nu, theta, p)
@@ -23,12 +23,22 @@ def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
             xi -= p[i]
             i += 1
         xi = values[i]
-    for k in range(F.size):
-        F[k] = G[k] = 0.0
+    F[:], G[:] = 0.0, 0.0
     force(lam, nu, xi, theta, S, F, G)
     for k in range(F.size):
         F[k] *= eta
+    for k in range(dv.size):
         dv[k] = eta_v * G[k]
+
+
+@jit(bare=True)
+def ruled_samples(rule, lam, nu, xi, eta, eta_v, F, dv):
+    """The same of all samples of a step, row by row of xi and dv; T rows of lam, nu and F belong to each."""
+    T = lam.shape[0] // xi.size
+    for i in range(xi.size):
+        own, its = lam[i * T : (i + 1) * T], F[i * T : (i + 1) * T]
+        seen = nu[i * T : (i + 1) * T]
+        ruled(rule, own.reshape(own.size), seen.reshape(seen.size), xi[i], eta, eta_v, its.reshape(its.size), dv[i])
 
 
 @jit(bare=True)
@@ -69,13 +79,12 @@ def weigh_frame(rule, teachers, students, root_s):
 
 @jit(bare=True)
 def ruled_frame(rule, teachers, students, root_s, nu, lam, noise, t, v, eta, eta_v, decay_v, F, dv):
-    """The forces F (b, K) of step t, all at the same weights and theta; then v."""
+    """The forces F (b T, K) of step t, all at the same weights and theta; then v."""
     weigh_frame(rule, teachers, students, root_s)
-    for i in range(F.shape[0]):
-        ruled(rule, lam[i], nu[i], noise[t, i], eta, eta_v, F[i], dv[i])
+    ruled_samples(rule, lam, nu, noise[t], eta, eta_v, F, dv)
     for k in range(v.size):
         v[k] *= decay_v
-        for i in range(F.shape[0]):
+        for i in range(noise.shape[1]):
             v[k] += dv[i, k]
 
 

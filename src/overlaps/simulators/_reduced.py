@@ -7,7 +7,8 @@ students out of the frame through it, and a rotation brings it back.  Class cent
 second layers.
 
 ``x[t, e, i]`` are the coordinates of sample i of step t: M + K in the frame, then row i of the triangle (b, b) that
-stands for the parts of the b samples outside the frame.  The update overwrites them.
+stands for the parts of the b samples outside the frame.  The update overwrites them.  The T tokens of a sample of a
+rule are T rows, correlated, and b below is the number of rows.
 """
 
 import math
@@ -181,7 +182,7 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
     Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i; ``norms``
     (K,) are the squared norms that students are scaled back to, or (0,) where they are free.
     """
-    b, K, M, rows = noise.shape[1], v.size, v_star.size, teachers.shape[1]
+    b, K, M, rows, samples = x.shape[2], v.size, v_star.size, teachers.shape[1], noise.shape[1]
     nu, g_star = np.empty((b, M)), np.empty((b, M))
     lam, g, dg, F = np.empty((b, K)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
     for t in range(first, last):
@@ -189,8 +190,8 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
         eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
         fields(teachers, students, root_s, x, t, nu, lam)
         moves(
-            (student, teacher), (teachers, students, root_s), nu, lam, noise, t, v, v_star, eta / (b * N),
-            eta_v / (b * N), 1 - decay_v / N, F, (g_star, g, dg),
+            (student, teacher), (teachers, students, root_s), nu, lam, noise, t, v, v_star, eta / (samples * N),
+            eta_v / (samples * N), 1 - decay_v / N, F, (g_star, g, dg),
         )  # fmt: skip
         update(students, root_s, x, t, rows, F, 1 - decay / N)
         for k in range(norms.size):

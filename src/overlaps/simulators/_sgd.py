@@ -12,7 +12,7 @@ from numba.extending import overload
 
 from .._base.jit import jit
 from ..gaussian.tables import respond
-from ._force import overlaps_of, ruled
+from ._force import overlaps_of, ruled_samples
 
 
 @jit(fast=True)
@@ -52,21 +52,28 @@ def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
         dv[k] *= -eta_v * delta
 
 
-def sample(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
-    """What one sample does: :func:`errors`, or the force of a rule that comes in the place of the student."""
+@jit
+def descents(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
+    """The same of all samples of a step, row by row."""
+    for b in range(xi.size):
+        errors(lam[b], nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
+
+
+def samples(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
+    """What the samples of a step do: :func:`errors`, or the force of a rule that comes in the place of the student."""
     if isinstance(student, tuple):
-        ruled(student, lam, nu, xi, eta, eta_v, F, dv)
+        ruled_samples(student, lam, nu, xi, eta, eta_v, F, dv)
     else:
-        errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv)
+        descents(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv)
 
 
-@overload(sample)
-def _sample(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
+@overload(samples)
+def _samples(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     if isinstance(student, types.BaseTuple):
-        return lambda lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv: ruled(
+        return lambda lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv: ruled_samples(
             student, lam, nu, xi, eta, eta_v, F, dv
         )
-    return lambda lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv: errors(
+    return lambda lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv: descents(
         lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv
     )
 
@@ -75,17 +82,19 @@ def _sample(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
 def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates, norms):
     """One-pass SGD: X (steps, batch, N) are the inputs, xi (steps, batch) the label noise.
 
+    A sample of a rule with T tokens is T rows of X, one sample after the other.
+
     ``rates`` (steps, 4) are eta, eta_v, decay and decay_v of each step; ``norms`` are those of ``keep_norms``.
     W, factor and v change in place.
     Per step, averages over the batch, all from the old weights:
     w_k <- (1 - decay/N) w_k + F_k x / sqrt(N),     v_k <- (1 - decay_v/N) v_k - (eta_v/N) g(lambda_k) Delta.
     """
-    steps, batch, N = X.shape
+    steps, rows, N = X.shape
     K, M = W.shape[0], W_star.shape[0]
-    nu, lam = np.empty((batch, M)), np.empty(K)
-    F, dv = np.empty((batch, K)), np.empty((batch, K))
+    nu, lam = np.empty((rows, M)), np.empty((rows, K))
+    F, dv = np.empty((rows, K)), np.empty((xi.shape[1], K))
     for t in range(steps):
-        for b in range(batch):
+        for b in range(rows):
             fields(W_star, X[t, b], 1.0, nu[b])
         overlaps_of(student, W, factor[0], W_star)
         one_step(W, factor, v, v_star, X[t], nu, xi[t], student, teacher, rates[t], norms, lam, F, dv)
@@ -106,28 +115,27 @@ def drifting_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates,
 @jit
 def taught_steps(W, factor, v, v_star, X, nu, xi, student, teacher, rates, norms):
     """The same where the fields of the teacher are given, nu (steps, batch, M): it may act on anything."""
-    K, batch = W.shape[0], X.shape[1]
-    lam = np.empty(K)
-    F, dv = np.empty((batch, K)), np.empty((batch, K))
+    K, rows = W.shape[0], X.shape[1]
+    lam, F, dv = np.empty((rows, K)), np.empty((rows, K)), np.empty((xi.shape[1], K))
     for t in range(X.shape[0]):
         one_step(W, factor, v, v_star, X[t], nu[t], xi[t], student, teacher, rates[t], norms, lam, F, dv)
 
 
 @jit
 def one_step(W, factor, v, v_star, x, nu, xi, student, teacher, rates, norms, lam, F, dv):
-    """One step of either; lam (K,), F (batch, K) and dv (batch, K) are room to work in."""
+    """One step of either; lam (rows, K), F (rows, K) and dv (batch, K) are room to work in."""
     eta, eta_v, decay, decay_v = rates[0], rates[1], rates[2], rates[3]
     for b in range(x.shape[0]):
-        fields(W, x[b], factor[0], lam)
-        sample(lam, nu[b], v, v_star, student, teacher, xi[b], eta, eta_v, F[b], dv[b])
+        fields(W, x[b], factor[0], lam[b])
+    samples(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv)
     apply_step(W, factor, v, x, F, dv, eta_v > 0.0, decay, decay_v)
     keep_norms(W, norms)
 
 
 @jit
 def apply_step(W, factor, v, x, F, dv, trains_v, decay, decay_v):
-    """The update of one step from its samples x (batch, N), F (batch, K), dv (batch, K)."""
-    batch, N = x.shape
+    """The update of one step from its inputs x (rows, N), F (rows, K) and samples dv (batch, K)."""
+    batch, N = dv.shape[0], x.shape[1]
     if decay > 0.0:
         factor[0] *= 1.0 - decay / N
         if not 0.5 <= abs(factor[0]) <= 2.0:  # seldom: what is rounded here is rounded once in many steps
@@ -135,7 +143,7 @@ def apply_step(W, factor, v, x, F, dv, trains_v, decay, decay_v):
                 for i in range(N):
                     W[k, i] *= factor[0]
             factor[0] = 1.0
-    for b in range(batch):
+    for b in range(x.shape[0]):
         add_outer(W, F[b], x[b], 1.0 / (factor[0] * batch * math.sqrt(N)))
     if trains_v:
         for k in range(v.size):

@@ -66,7 +66,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         limit, changed = rates.left(limit)
         X, xi, labels = inputs.take(limit, changed, rates.batch)
         rows, noise = rates.take(len(X))
-        which, scales = samples.take(len(X), rates.batch)
+        which, scales = samples.take(len(X), X.shape[1])
         if scales is not None:
             X = X * np.repeat(scales, sizes, axis=2).astype(dtype)
         xi = samples.noise(which, xi) if samples.mixed else xi
@@ -97,20 +97,20 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
 
 
 class _Inputs(Blocks):
-    """Inputs x (., batch, N), label noise and labels (., batch)."""
+    """Inputs x (., batch T, N), T tokens of each sample; label noise and labels (., batch)."""
 
     def __init__(self, model, sizes, rng, dtype, centroids):
         self.rng, self.noise_rng, *rest = rng.spawn(3 if model.C else 2)
         block = np.repeat(np.arange(len(sizes)), sizes)
         self.draws = Draws(model, rest[0], centroids, block) if rest else None
-        self.noise, self.rule = model.noise, model.rule
+        self.noise, self.rule, self.tokens = model.noise, model.rule, tokens_of(model)
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
 
     def draw(self, batch):
         """A block of about as many normals as the cache holds."""
-        N = len(self.root)
-        length = max(1, BLOCK // (N * batch))
-        X = self.rng.standard_normal((length, batch, N), dtype=self.root.dtype)
+        N, rows = len(self.root), batch * len(self.tokens)
+        length = max(1, BLOCK // (N * rows))
+        X = correlated(self.rng.standard_normal((length, rows, N), dtype=self.root.dtype), self.tokens)
         if np.any(self.root != 1):
             X *= self.root
         labels = np.zeros((length, batch)) if self.draws is None else self.draws.enter(X)
@@ -141,6 +141,19 @@ class _Wanderings:
         normals = np.split(self.rng.standard_normal((steps, M, N)), np.cumsum(self.sizes)[:-1], axis=2)
         parts = [root @ normal for root, normal in zip(self.roots, normals, strict=True)]
         return np.ascontiguousarray(np.concatenate(parts, axis=2), dtype=self.dtype)
+
+
+def tokens_of(model):
+    """The root (T, T) of the covariance of the T inputs in a sample: 1, but for some rules."""
+    return np.ones((1, 1)) if model.rule is None else model.rule.token_root
+
+
+def correlated(x, root):
+    """Rows (..., b T, n) of b samples, each T independent ones times this root (T, T): a triangle remains one."""
+    if np.array_equal(root, np.eye(len(root))):
+        return x
+    parts = root.astype(x.dtype) @ x.reshape(*x.shape[:-2], -1, len(root), x.shape[-1])
+    return parts.reshape(x.shape)
 
 
 def kept_norms(model, W):

@@ -12,7 +12,7 @@ from ..models.start import overlap_factor
 from ..models.state import gram
 from . import _reduced
 from .classes import Draws
-from .direct import in_steps
+from .direct import correlated, in_steps, tokens_of
 from .mixed import Samples
 from .rates import Rates
 from .records import follow, stacked
@@ -63,6 +63,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     teachers, students = frames(start, s, sizes, joint)
     v, classes = np.array(start.v, dtype=float), None
     v, functions = in_steps(model, v, s, start.T)
+    tokens = tokens_of(model)
     if model.C:  # coordinates of inputs are those of x, and of its Gaussian part otherwise
         centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
         classes = Draws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
@@ -78,14 +79,14 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
             return limit  # there is no way back
         limit, changed = rates.left(limit)
         if position == len(x) or changed:
-            normal, dof = _random_parts(sizes, model.K, static, rates.batch)
+            normal, dof = _random_parts(sizes, model.K, static, rates.batch * len(tokens))
             x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, unit)
             if model.rule is not None:
-                noise = model.rule.draw(rng, noise.shape)
+                x, noise = correlated(x, tokens), model.rule.draw(rng, (len(x), rates.batch))
             labels, position = (0.0 * noise if classes is None else classes.enter_frame(x, s)), 0
         first, position = position, min(len(x), position + limit)
         rows, factor = rates.take(position - first)
-        which, scales = samples.take(position - first, rates.batch)
+        which, scales = samples.take(position - first, x.shape[2])
         if scales is not None:
             x[first:position] *= scales.swapaxes(1, 2)[..., None]
         if samples.mixed:

@@ -1,0 +1,255 @@
+"""Rules of samples with several inputs: episodes of decisions, patches, attention, pairs of views."""
+
+from functools import cache
+
+import numpy as np
+from numba import njit
+
+from .._base import check
+from .._base.types import ArrayLike
+from ..gaussian.iterated import MOST
+from ..gaussian.two_point import slope, value
+from . import _perceptrons, _rule
+from . import _tokens as forms
+from .activation import Activation
+from .bound import CLOSURE
+from .library import erf, linear, named
+from .rule import Rule
+
+__all__ = ["attention", "episode", "pair", "patches"]
+
+
+@cache
+def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: float = 0.0) -> Rule:
+    r"""Reinforcement: T decisions sgn(lambda) are made before one reward says whether enough of them were right.
+
+    .. math:: F^a = \frac{\mathrm{sgn}\,\lambda^a}{T}\,(r + \mathrm{bonus}\,[\lambda^a\nu^a > 0]), \qquad
+              r = 1 \text{ if at least } n \text{ of } T \text{ answers are } \mathrm{sgn}\,\nu^a,\ -\mathrm{penalty}
+              \text{ otherwise}
+
+    .. math:: A = \frac{a + b}{\sqrt{2\pi Q}}, \quad B = \frac{a - b}{\sqrt{2\pi T^*}}, \quad
+              a = E[r \mid \text{right}] + \mathrm{bonus}, \quad b = E[r \mid \text{wrong}]
+
+    with tails of binomial distributions, whatever T costs as much as T = 1.
+
+    Parameters
+    ----------
+    T : int
+        Decisions in an episode: independent inputs.
+    at_least : int, optional
+        The number n of right answers that is rewarded; all of them, T, by default.
+    penalty : float
+        What is paid for an episode that failed, in units of the reward.
+    bonus : float
+        Reward of every right answer by itself.
+
+    Returns
+    -------
+    Rule
+        With its closure in closed form, exact; eps_g is the probability of a wrong answer.
+
+    Raises
+    ------
+    ValueError
+        at_least outside 1, ..., T; a negative penalty. Models: a student of zero norm.
+
+    References
+    ----------
+    Patel et al. (2023), arXiv:2306.10404 (the RL perceptron).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.learner(ov.rules.episode(4), eta=1.0)
+    >>> start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.2]], T=[[1.0]])
+    >>> print(round(ov.solve(model, start, [0, 8.0]).R[-1, 0, 0], 8))
+    1.44706983
+    """
+    T = check.count("T", T)
+    n = T if at_least is None else check.count("at_least", at_least)
+    if n > T:
+        raise ValueError(f"at_least = {n} of T = {T} answers; expected 1 to {T}.")
+    penalty, bonus = check.number("penalty", penalty, least=0), check.number("bonus", bonus)
+    given = f"{T}, at_least={n}" + f", penalty={penalty:g}" * (penalty != 0) + f", bonus={bonus:g}" * (bonus != 0)
+    return Rule(
+        forms.episode_force, K=1, M=1, error=_perceptrons.wrong, tokens=T, name=f"episode({given})",
+        breaks=np.eye(2 * T, 2 * T + 1) if 2 * T <= MOST else None,
+        numbers=np.array([T, n, penalty, bonus]), closed=forms.episode, recipe=("episode", T, n, penalty, bonus),
+    )  # fmt: skip
+
+
+@cache
+def pair(rho: float) -> Rule:
+    r"""Two views of one sample with correlation rho: views attract, a cubic term holds the norm.
+
+    .. math:: F^1 = \lambda^2 - (\lambda^1)^3/3, \qquad F^2 = \lambda^1 - (\lambda^2)^3/3, \qquad
+              A = 2(\rho - Q), \quad B = 0
+
+    Parameters
+    ----------
+    rho : float
+        Correlation c_12 of the views.
+
+    Returns
+    -------
+    Rule
+        With its closure in closed form, exact; eps_g is half the mean square of the difference of the two fields.
+
+    Raises
+    ------
+    ValueError
+        A correlation outside [-1, 1].
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.learner(ov.rules.pair(0.6), eta=0.15)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> print(round(ov.solve(model, start, [0, 6.0]).Q[-1, 0, 0], 9))
+    0.632898585
+    """
+    rho = check.number("rho", rho)
+    return Rule(
+        forms.pair_force, K=1, M=1, error=forms.pair_error, tokens=2, token_covariance=[[1, rho], [rho, 1]],
+        name=f"pair({rho:g})", numbers=np.array([rho]), closed=forms.pair, recipe=("pair", rho),
+    )  # fmt: skip
+
+
+def attention(T: int, token_covariance: ArrayLike | None = None) -> Rule:
+    r"""One head of attention over T tokens whose query, key and value are one direction, and the same as teacher.
+
+    .. math:: \hat y = \sum_a p_a\,\lambda^a, \quad p = \mathrm{softmax}(\lambda), \qquad
+              F^a = -(\hat y - y)\,p_a\,(1 + \lambda^a - \hat y)
+
+    with y the same of the teacher's fields: descent of :math:`(\hat y - y)^2/2`.
+
+    Parameters
+    ----------
+    T : int
+        Tokens, at most four.
+    token_covariance : array_like, shape (T, T), optional
+        Covariance of the tokens; independent by default.
+
+    Returns
+    -------
+    Rule
+        Two tokens by tensors of quadrature, to 1e-6 or better; three and four by Sobol points, to 1e-3. eps_g is
+        the mean loss.
+
+    Raises
+    ------
+    ValueError
+        More tokens; a matrix that is no covariance of unit variances.
+
+    References
+    ----------
+    Arnaboldi et al. (2025), arXiv:2506.02651 (the class of models).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.learner(ov.rules.attention(2, [[1, 0.6], [0.6, 1]]), eta=0.5)
+    >>> print(round(ov.closure(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]]).eps_g, 6))
+    0.470708
+    """
+    recipe = (
+        "attention",
+        T,
+        None if token_covariance is None else tuple(map(tuple, np.array(token_covariance).tolist())),
+    )
+    return Rule(
+        forms.attention_force, K=1, M=1, error=forms.attention_error, tokens=T, token_covariance=token_covariance,
+        tolerance=1e-6, name=f"attention({T})", recipe=recipe,
+    )  # fmt: skip
+
+
+def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike = (1.0,), noise: float = 0.0) -> Rule:
+    r"""Units shared by T independent patches of an input, whose responses add up; theta is the second layer.
+
+    .. math:: \Delta = \sum_a \Big(\sum_k \theta_k g(\lambda^a_k) - \sum_m v^*_m g(\nu^a_m)\Big) - \sigma\xi, \qquad
+              F^a_k = -\frac1T\,\theta_k g'(\lambda^a_k)\,\Delta, \quad G_k = -\frac1T \sum_a g(\lambda^a_k)\,\Delta
+
+    For odd g the other patches are label noise to each: A and B are those of one patch, and T C is C of one patch with
+    the noise :math:`\sigma^2 + (T - 1) E\Delta_1^2`.
+
+    Parameters
+    ----------
+    activation : Activation or str
+        g: erf and linear in closed form, for any T; quadratic and relu by quadrature, T (K + M) at most 8.
+    T : int
+        Patches.
+    K : int
+        Students; theta begins at ones.
+    v_star : array_like, shape (M,)
+        Second layer of the teacher.
+    noise : float
+        Standard deviation sigma of the label noise.
+
+    Returns
+    -------
+    Rule
+        eps_g is :math:`E\Delta_0^2/2`.
+
+    Raises
+    ------
+    ValueError
+        Another activation; more fields than integrals can see.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.learner(ov.rules.patches(ov.erf, 2), eta=1.0)
+    >>> start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> print(round(ov.solve(model, start, [0, 6.0]).R[-1, 0, 0], 6))
+    0.842487
+    """
+    activation, T, K = named("activation", activation), check.count("T", T, least=2), check.count("K", K)
+    v_star, sigma = check.array("v_star", v_star, ("M",)), check.number("noise", noise, least=0)
+    own, code, M = activation.closed_forms, activation.code, len(v_star)
+    if own is None or code < 0:
+        raise ValueError(f"activation = {activation}; expected ov.erf, ov.relu, ov.linear or ov.quadratic.")
+
+    @njit
+    def deviation(lam, nu, theta, xi):
+        delta = -sigma * xi
+        for a in range(T):
+            for k in range(K):
+                delta += theta[k] * value(code, lam[a, k])
+            for m in range(M):
+                delta -= v_star[m] * value(code, nu[a, m])
+        return delta
+
+    def force(lam, nu, xi, theta, S, F, G):
+        delta = deviation(lam, nu, theta, xi) / T
+        for a in range(T):
+            for k in range(K):
+                F[a, k] = -theta[k] * slope(code, lam[a, k]) * delta
+                G[k] -= value(code, lam[a, k]) * delta
+
+    def error(lam, nu, theta):
+        return deviation(lam, nu, theta, 0.0) ** 2 / 2
+
+    descent, room = _rule.pointer(own.closure, CLOSURE), 0 if own.room is None else own.room(K + M)
+
+    @njit(error_model="numpy", nogil=True)
+    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+        layer = np.zeros(K + M + room)
+        for i in range(K + M):
+            layer[i] = w[i] if i < K else -v_star[i - K]
+        eps_g = descent(S, layer, K, code, eta, eta_v, 0.0, False, A, B, C, dv)
+        if second_order:
+            descent(S, layer, K, code, eta, eta_v, np.sqrt(sigma**2 + 2 * (T - 1) * eps_g), True, A, B, C, dv)
+            for k in range(K):
+                for j in range(K):
+                    C[k, j] /= T
+        return T * eps_g
+
+    odd = activation in (erf, linear)
+    if odd and hasattr(closure, "compile"):
+        closure.compile(CLOSURE.args)
+    breaks = np.eye(T * (K + M), T * (K + M) + 1) if activation.kinks else None
+    return Rule(
+        force, K=K, M=M, error=error, noise="normal" if sigma else None, breaks=breaks, tokens=T,
+        closed=closure if odd else None, name=f"patches({activation}, {T})", theta=(1.0,) * K,
+        recipe=("patches", activation.name, T, K, tuple(v_star.tolist()), sigma),
+    )  # fmt: skip

@@ -1,0 +1,129 @@
+"""SGD on samples of several inputs, direct and reduced, against the flow: means of runs in standard errors."""
+
+import math
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+from overlaps.simulators import direct
+from overlaps.simulators.reduced import _random_parts, draw
+
+R = ov.rules
+TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
+BLOCKS = dict(q=[[[0.5]], [[0.3]]], r=[[[0.1]], [[0.05]]], t=[[[0.5]], [[0.6]]])
+HEADS = dict(
+    q=[[[0.5, 0.1], [0.1, 0.4]], [[0.3, -0.1], [-0.1, 0.6]]], r=[[[0.1], [0.2]], [[0.05], [-0.1]]], t=[[[0.5]], [[0.6]]]
+)
+CLOSE = [[1.0, 0.6], [0.6, 1.0]]
+
+
+def heads(lam, nu, xi, theta, S, F, G):
+    """Two heads of attention, added with weights theta, learn one of a teacher; labels have noise."""
+    T, out, y = lam.shape[0], np.zeros(2), 0.0
+    p, total = np.zeros((T, 3)), np.zeros(3)
+    for a in range(T):
+        for k in range(3):
+            p[a, k] = math.exp(lam[a, k] if k < 2 else nu[a, 0])
+            total[k] += p[a, k]
+    for a in range(T):
+        for k in range(3):
+            p[a, k] /= total[k]
+        out[0] += p[a, 0] * lam[a, 0]
+        out[1] += p[a, 1] * lam[a, 1]
+        y += p[a, 2] * nu[a, 0]
+    delta = theta[0] * out[0] + theta[1] * out[1] - y - 0.3 * xi
+    for k in range(2):
+        G[k] = -delta * out[k]
+        for a in range(T):
+            F[a, k] = -delta * theta[k] * p[a, k] * (1 + lam[a, k] - out[k])
+
+
+def gaps(model, start, N, runs, method, rtol=1e-6, seed=4):
+    """(Mean of runs - flow) in standard errors, of Q, R and, if they move, theta, at alpha = 1 and 3."""
+    found = ov.simulate(model, N=N, alpha=[0.0, 1.0, 3.0], rng=seed, start=start, runs=runs, method=method)
+    known, results = ov.solve(model, start, [0.0, 1.0, 3.0], rtol=rtol), []
+    for name in ("Q", "R") + ("v",) * model.trains_v:
+        x, y = getattr(found, name)[:, 1:], getattr(known, name)[1:]
+        results.append((np.mean(x, axis=0) - y) / (np.std(x, axis=0, ddof=1) / np.sqrt(runs)))
+    return np.max(np.abs(np.concatenate([x.ravel() for x in results])))
+
+
+QUICK = {
+    "episode with a penalty": (lambda: R.episode(4, 3, penalty=0.3, bonus=0.2), dict(eta=1.0, weight_decay=0.2)),
+    "correlated views, batch": (lambda: R.pair(0.6), dict(eta=0.3, batch_size=3)),
+    "patches, trained second layer": (lambda: R.patches("erf", 3, noise=0.3), dict(eta=0.8, eta_theta=0.4)),
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("method, N, runs", [("direct", 300, 10), ("reduced", 4000, 12)])
+def test_sgd_follows_the_flow(name, method, N, runs):
+    make, options = QUICK[name]
+    model = ov.learner(make(), spectrum=TWO, **options)
+    # Student's tails of few runs
+    assert gaps(model, ov.State.from_blocks(model, **BLOCKS), N, runs, method) < 4.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method, N", [("direct", 1000), ("reduced", 4000)])
+@pytest.mark.parametrize("T", [2, 3])
+def test_two_heads_of_attention(method, N, T):
+    """K = 2, T = 2 and 3 by Sobol points, tokens with c_ab = 0.6, two eigenvalues, a second layer that learns."""
+    c = 0.6 + 0.4 * np.eye(T)
+    rule = ov.Rule(heads, K=2, M=1, tokens=2, token_covariance=c[:2, :2], noise=([1, -1], [0.5, 0.5]), tolerance=3e-3)
+    blocks = HEADS
+    if T == 3:
+        rule, blocks = R.attention(3, c), BLOCKS
+    options = dict(eta_theta=0.3, theta=[0.8, 0.5]) if T == 2 else {}
+    model = ov.learner(rule, eta=0.5, spectrum=TWO, **options)
+    # three standard errors, of 24 runs, for up to sixteen numbers: one in forty; 3.5 one in two hundred
+    assert gaps(model, ov.State.from_blocks(model, **blocks), N, 24, method, rtol=1e-4, seed=7) < 3.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method, N", [("direct", 1000), ("reduced", 4000)])
+def test_correlated_attention(method, N):
+    model = ov.learner(R.attention(2, CLOSE), eta=0.5, spectrum=TWO)
+    assert gaps(model, ov.State.from_blocks(model, **BLOCKS), N, 24, method, rtol=1e-5) < 3.5
+
+
+def test_the_rest_of_the_tokens_is_a_wishart_matrix():
+    """Gram matrices of the parts outside the frame: mean n c, variance of G_ab n (c_aa c_bb + c_ab^2)."""
+    c = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.1], [-0.3, 0.1, 1.0]])
+    rule, sizes, T, n = R.attention(3, c), np.array([40]), 3, 40 - 2
+    normal, dof = _random_parts(sizes, 1, 1, 2 * T)  # a batch of two samples
+    x, _ = draw(np.random.default_rng(3), 20_000, normal, dof, 0.0)
+    x = direct.correlated(x, rule.token_root)[:, 0]
+    assert np.all(np.triu(x[:, :, 2:], 1) == 0)
+    G = x[:, :, 2:] @ x[:, :, 2:].swapaxes(1, 2)
+    whole = np.kron(np.eye(2), c)
+    np.testing.assert_allclose(G.mean(axis=0), n * whole, rtol=0, atol=5 * np.sqrt(2 * n / 20_000))
+    spread = n * (1 + whole**2)
+    np.testing.assert_allclose(G.var(axis=0), spread, rtol=0.08)  # five standard errors of a variance
+    frame = x[:, :, :2]
+    np.testing.assert_allclose(np.einsum("taj,tbj->ab", frame, frame) / 40_000, whole, rtol=0, atol=5 / 200)
+
+
+def test_tokens_that_learn_alone_are_a_batch_step_by_step():
+    """The same inputs, the same weights: T tokens with F / T, and a batch of T."""
+
+    def own(lam, nu, xi, theta, S, F, G):
+        for a in range(lam.shape[0]):
+            F[a, 0] = np.sign(nu[a, 0]) / 3 if lam[a, 0] * nu[a, 0] < 0 else 0.0
+
+    def alone(lam, nu, xi, theta, S, F, G):
+        F[0] = np.sign(nu[0]) if lam[0] * nu[0] < 0 else 0.0
+
+    one, other = (
+        ov.learner(ov.Rule(force, K=1, M=1, tokens=T), eta=0.9, batch_size=b, spectrum=TWO, weight_decay=0.3)
+        for force, T, b in ((alone, 1, 6), (own, 3, 2))
+    )
+    start = ov.State.from_blocks(one, **BLOCKS)
+    for method in ("direct", "reduced"):
+        known, found = (
+            ov.simulate(m, N=200, alpha=[0.0, 2.0], rng=1, start=start.on(m), runs=2, method=method)
+            for m in (one, other)
+        )
+        np.testing.assert_allclose(found.Q, known.Q, rtol=1e-12)
+        np.testing.assert_allclose(found.R, known.R, rtol=1e-12)
