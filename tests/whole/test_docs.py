@@ -20,7 +20,7 @@ import pytest
 import overlaps
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 BLOCK = re.compile(r"^```(?:python|\{code-cell\})\n(?::.*\n)*(.*?)^```", re.MULTILINE | re.DOTALL)
 TAG = re.compile(r"<!-- check( slow)?: (.*?) == (.*?)(?: \+- (.*?))? -->")
 POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2\cdot10^{-3}

@@ -109,7 +109,7 @@ def model_of(head, data):
     options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
     options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
     if head.get("features", "").startswith("function "):
-        where = see("start", "Keep, load, label")
+        where = see("howto/share", "Files")
         raise Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).{where}")
     options |= {"features": head["features"]} if "features" in head else {}
     return kinds["model"](**options, **head.get("manifold", {}))
@@ -206,7 +206,7 @@ def _activation(name):
     known = getattr(activations, name, None)
     if isinstance(known, activations.Activation):
         return known
-    where = see("start", "Keep, load, label")
+    where = see("howto/share", "Files")
     raise Refused(
         f"the file names the activation or rule {name!r}, which is not built in; pass load(path, model=...).{where}"
     )

@@ -110,7 +110,7 @@ class _Appender:
     def _warn(self, what):
         warnings.warn(
             f"checkpoint = {str(self.path)!r}: {what} are kept in memory only. The sweep goes on, but one that resumes "
-            "it would compute them again." + see("start", "A sweep"),
+            "it would compute them again." + see("howto/cluster", "Interrupted and resumed"),
             RuntimeWarning,
             stacklevel=2,
         )
@@ -173,7 +173,7 @@ def _finished(file, path, sweep, places):
     if damaged and len(values) < len(places):
         warnings.warn(
             f"checkpoint = {str(path)!r}: {damaged} of its points cannot be read (damaged lines, or classes that are "
-            f"gone); the {sound} sound ones are kept, what is missing is computed again." + see("start", "A sweep"),
+            f"gone); the {sound} sound ones are kept, what is missing is computed again." + see("howto/cluster", "Interrupted and resumed"),
             RuntimeWarning,
             stacklevel=5,
         )

@@ -312,7 +312,7 @@ def sweep(
         missing=[i for i in range(len(points)) if i not in values and i not in errors],
     )
     if not result.success:
-        warnings.warn(result.message + see("start", "A sweep"), RuntimeWarning, stacklevel=2)
+        warnings.warn(result.message + see("howto/cluster", "Interrupted and resumed"), RuntimeWarning, stacklevel=2)
     return result
 
 
