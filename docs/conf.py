@@ -53,7 +53,7 @@ html_title = f"overlaps {version}"
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_show_sphinx = False
-templates_path = []
+templates_path = ["_templates"]
 
 # lectures ------------------------------------------------------------------------------------------------------------
 # Kept as scripts (notebooks/*.py); the pages show them as notebooks, executed in the full build, with a link below the
@@ -81,8 +81,10 @@ os.environ["MATPLOTLIBRC"] = str(HERE / "matplotlibrc")
 # docstrings: types are prose ("array_like, shape (L,)"), not links ----------------------------------------------------
 autodoc_typehints = "none"
 autodoc_member_order = "groupwise"
-autodoc_default_options = {"members": True, "inherited-members": "BDF,OdeSolver,DOP853,Record,float,object"}
-autosummary_generate = False
+autosummary_generate = True  # a page for each function and class, from _templates
+autosummary_generate_overwrite = True
+autosummary_imported_members = True
+autosummary_ignore_module_all = False
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
@@ -141,6 +143,8 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_signature": False,
     "write_computation_times": False,  # a table that needs a network
+    "backreferences_dir": "gallery/backreferences",  # "Examples using this" on the pages of functions
+    "doc_module": ("overlaps",),
 }
 
 

@@ -173,13 +173,12 @@ def test_every_equation_of_a_paper_is_found_by_its_number(page, last):
     assert not [n for n in range(1, last + 1) if f"({n})" not in text]
 
 
-def test_every_name_of_the_vocabulary_is_described_on_one_page_and_listed_on_the_card():
-    card = (ROOT / "docs" / "api.md").read_text()
-    pages = "\n".join(p.read_text() for p in (ROOT / "docs" / "api").glob("*.md"))
-    for name in set(overlaps.__all__) - {"static", "theory", "latents", "covariates"}:  # rooms of their own
-        described = re.findall(rf"^\.\. (?:autofunction|autoclass|py:data):: {name}$", pages, re.MULTILINE)
+def test_every_name_of_the_vocabulary_has_one_page():
+    """The tables of docs/api make a page for each entry; activations that need no call stand there themselves."""
+    tables = "\n".join(p.read_text() for p in (ROOT / "docs" / "api").glob("*.md"))
+    for name in set(overlaps.__all__) - {"static", "theory", "rules", "latents", "covariates"}:  # rooms of their own
+        described = re.findall(rf"^(?:   |\.\. py:data:: ){name}$", tables, re.MULTILINE)
         assert len(described) == 1, f"{name} is described {len(described)} times in docs/api"
-        assert re.search(rf"^   {name}$|`{name}`", card, re.MULTILINE), f"{name} is not on the card docs/api.md"
 
 
 def test_every_public_module_is_in_the_reference():

@@ -1,17 +1,31 @@
-"""Names of types in signatures: what comes in, what goes out."""
+"""Names of types in signatures: for type checkers what they stand for, in ``help`` their short names."""
 
-import os
-from collections.abc import Callable
-from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 __all__ = ["ArrayLike", "Floats", "Function", "Integers", "Numbers", "PathLike", "Rng"]
 
-Floats: TypeAlias = NDArray[np.float64]
-Integers: TypeAlias = NDArray[np.int64]
-Numbers: TypeAlias = Any  # a number for a number, an array for an array
-Rng: TypeAlias = int | np.random.Generator | np.random.SeedSequence
-PathLike: TypeAlias = str | os.PathLike[str]
-Function: TypeAlias = Callable[..., Any]
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    PathLike: TypeAlias = str | os.PathLike[str]
+    Function: TypeAlias = Callable[..., Any]
+    Floats: TypeAlias = NDArray[np.float64]
+    Integers: TypeAlias = NDArray[np.int64]
+    Numbers: TypeAlias = Any  # a number for a number, an array for an array
+    Rng: TypeAlias = int | np.random.Generator | np.random.SeedSequence
+else:
+
+    def _named(name, doc):  # a class of the built-ins is printed without its module
+        return type(name, (), {"__doc__": doc, "__module__": "builtins"})
+
+    ArrayLike = _named("ArrayLike", "What ``numpy.asarray`` takes.")
+    Floats = _named("Floats", "An array of float64.")
+    Integers = _named("Integers", "An array of int64.")
+    Numbers = _named("Numbers", "A number for a number, an array for an array.")
+    PathLike = _named("PathLike", "A string or an ``os.PathLike``.")
+    Function = _named("Function", "Anything that is called.")
+    Rng = _named("Rng", "A seed, a ``numpy.random.Generator`` or a ``SeedSequence``.")

@@ -173,7 +173,8 @@ def _finished(file, path, sweep, places):
     if damaged and len(values) < len(places):
         warnings.warn(
             f"checkpoint = {str(path)!r}: {damaged} of its points cannot be read (damaged lines, or classes that are "
-            f"gone); the {sound} sound ones are kept, what is missing is computed again." + see("howto/cluster", "Interrupted and resumed"),
+            f"gone); the {sound} sound ones are kept, what is missing is computed again."
+            + see("howto/cluster", "Interrupted and resumed"),
             RuntimeWarning,
             stacklevel=5,
         )
