@@ -155,9 +155,9 @@ class _Curves(Views):
         Raises
         ------
         ValueError
-            Inputs in classes with a teacher or a label that is zero; several units, or units without the sign of
-            their field, of inputs without classes (:func:`overlaps.average` takes any function); ``s`` of another length, or > 0
-        where nothing was learned of an eigenspace.
+            Inputs in classes with a teacher or a label that is zero; several units, or units without the sign of their
+            field, of inputs without classes (:func:`overlaps.average` takes any function); ``s`` of another length, or
+            > 0 where nothing was learned of an eigenspace.
         """
         if self.model.C and s is not None:
             raise ValueError(f"s = {check.shown(s)} for inputs in classes, whose variances are their own; leave s out.")
