@@ -27,7 +27,8 @@ POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2
 PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
-    "activations.classification", "models.twins", "gaussian.iterated", "integrators.evolve",
+    "activations.certified", "activations.classification", "activations.committees", "activations.declared",
+    "activations.feedback", "activations.rates", "activations.rule", "models.twins", "gaussian.iterated", "integrators.evolve",
     "results.descriptions", "results.plotting.comparison", "results.plotting.curves", "results.plotting.looks",
     "results.plotting.movie", "results.plotting.single", "results.plotting.units",
     "simulators.classes", "simulators.direct", "simulators.rates",
@@ -119,7 +120,7 @@ def test_pages_that_messages_name_exist():
         (path, [argument.value for argument in node.args])
         for path in Path(overlaps.__file__).parent.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "see"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "see" and len(node.args) == 2
     ]
     assert len(calls) > 10
     for path, (page, section) in calls:
@@ -192,4 +193,4 @@ def test_every_public_module_is_in_the_reference():
             continue
         module = __import__(name, fromlist=["_"])
         names = set(getattr(module, "__all__", []))
-        assert names <= known or name in text, f"{name} is missing in docs/api"
+        assert names <= known or short in text, f"{name} is missing in docs/api"
