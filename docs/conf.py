@@ -143,8 +143,6 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_signature": False,
     "write_computation_times": False,  # a table that needs a network
-    "backreferences_dir": "gallery/backreferences",  # "Examples using this" on the pages of functions
-    "doc_module": ("overlaps",),
 }
 
 

@@ -28,7 +28,8 @@ PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
     "activations.certified", "activations.classification", "activations.committees", "activations.declared",
-    "activations.feedback", "activations.rates", "activations.rule", "models.twins", "gaussian.iterated", "integrators.evolve",
+    "activations.feedback", "activations.rates", "activations.rule", "models.twins", "gaussian.iterated",
+    "integrators.evolve",
     "results.descriptions", "results.plotting.comparison", "results.plotting.curves", "results.plotting.looks",
     "results.plotting.movie", "results.plotting.single", "results.plotting.units",
     "simulators.classes", "simulators.direct", "simulators.rates",
