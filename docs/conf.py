@@ -148,6 +148,8 @@ sphinx_gallery_conf = {
 
 def copy_thumbnails(app):
     """Put the thumbnails that were drawn in the place of figures that were scaled down."""
+    if app.config.sphinx_gallery_conf["plot_gallery"]:
+        thumbnails.draw_sweeps(scripts / "sweeps")
     for thumb in (HERE / "gallery").rglob("images/thumb/sphx_glr_*_thumb.png"):
         drawn = thumbnails.FOLDER / f"{thumb.stem.removeprefix('sphx_glr_').removesuffix('_thumb')}.png"
         if drawn.exists():

@@ -1,5 +1,6 @@
 """The gallery's first row, and its thumbnails: one panel of a script's first figure, drawn anew for 200 pixels."""
 
+import runpy
 from pathlib import Path
 
 from matplotlib import pyplot as plt
@@ -31,6 +32,14 @@ def scrape(block, block_vars, gallery_conf, **options):
         FOLDER.mkdir(parents=True, exist_ok=True)
         draw(figures[0], script, FOLDER / f"{script}.png")
     return shown
+
+
+def draw_sweeps(folder):
+    """Thumbnails of scripts that start processes, which are shown and not run: the same sweeps in this process."""
+    for script in folder.glob("*.py"):
+        sweep = runpy.run_path(str(script), run_name="thumbnail")
+        draw(sweep["draw"](sweep["sweep"]()), script.stem, FOLDER / f"{script.stem}.png")
+        plt.close("all")
 
 
 def draw(fig, script, path):

@@ -39,25 +39,37 @@ def escape_time(eta):
     return ov.solve(model, start, (0, 3000), stop=5e-3).alpha[-1]
 
 
+def sweep(pool=None):
+    return ov.sweep(escape_time, {"eta": ETAS}, executor=pool)
+
+
 # %%
-# The sweep and its picture
-# -------------------------
-# Processes that are started import this script, which is why the sweep stands behind the guard. The escape takes a time
-# :math:`\sim 1/\eta` at first (dashed), and longer beyond the best rate. Workers change nothing in the result.
-if __name__ == "__main__":
-    with make_pool() as pool:
-        result = ov.sweep(escape_time, {"eta": ETAS}, executor=pool)
-    print(result, "in this process" if pool is None else f"on {type(pool).__name__}")
-    alpha = result.array()
-    best = np.argmin(alpha)
+# The picture
+# -----------
+# The escape takes a time :math:`\sim 1/\eta` at first (dashed), and longer beyond the best rate.
+def draw(result):
     fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+    alpha = result.array()
     ax.plot(ETAS, alpha, "o-", label="K = M = 2")
     ax.plot(ETAS, ETAS[0] * alpha[0] / ETAS, "k--", linewidth=1, label=r"$\propto 1/\eta$")
-    ax.axvline(ETAS[best], color="0.7", linewidth=1, zorder=0)
+    ax.axvline(ETAS[np.argmin(alpha)], color="0.7", linewidth=1, zorder=0)
     ax.set(xlabel=r"$\eta$", ylabel=r"escape from the plateau, $\alpha$", yscale="log")
     ax.legend(frameon=False)
-    fig.savefig(f"{Path(__file__).stem}.png", dpi=150)
+    return fig
 
+
+# %%
+# The sweep, and the checks
+# -------------------------
+# Processes that are started import this script, which is why the sweep stands behind the guard. Workers change nothing
+# in the result.
+if __name__ == "__main__":
+    with make_pool() as pool:
+        result = sweep(pool)
+    print(result, "in this process" if pool is None else f"on {type(pool).__name__}")
+    draw(result).savefig(f"{Path(__file__).stem}.png", dpi=150)
+    alpha = result.array()
+    best = np.argmin(alpha)
     print(f"fastest escape at eta = {ETAS[best]:.2f}, alpha = {alpha[best]:.1f}")
     assert result.success and 0 < best < len(ETAS) - 1 and alpha[-1] > 1.2 * alpha[best]
-    assert result.values == ov.sweep(escape_time, {"eta": ETAS}).values
+    assert result.values == sweep().values

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.py"))
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.py"))
 INLINE = "module://matplotlib_inline.backend_inline"  # whatever MPLBACKEND says outside
 
 
@@ -28,3 +29,9 @@ def test_notebook(script, tmp_path):
 
 def test_there_are_notebooks():
     assert [x.stem for x in NOTEBOOKS] == ["annealing", "one_step", "plateau", "scaling_laws"]
+
+
+@pytest.mark.parametrize("script", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_page_of_the_guide_links_its_lecture(script):
+    pages = [page for page in (ROOT / "docs").glob("*.md") if page.stem != "notebooks"]
+    assert any(f"{{doc}}`lectures/{script.stem}`" in page.read_text() for page in pages)
