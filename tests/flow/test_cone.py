@@ -108,6 +108,28 @@ def test_whose_fields_are_sums_of_others():
     assert System(model, start_of(model, W, W_star), keep_cone=True).cone is None
 
 
+@pytest.mark.parametrize("heads", [None, [[0.4, 1.3], [0.9, -0.6]]])
+def test_tasks_with_eigenvalues_of_their_own_start_from_students_in_the_span_of_teachers(heads):
+    """A run from there, a start next to it and one of more tasks, two of which are one, agree."""
+    rng = np.random.default_rng(4)
+    spectra = SPECTRUM, ov.Spectrum([0.7, 1.9, 0.4], [0.2, 0.5, 0.3])
+    tasks = [
+        ov.committee_machine(2, 3, v=[0.7, 1.1], v_star=v_star, eta=0.3, eta_v=0.2, noise=0.3, spectrum=spectrum)
+        for v_star, spectrum in zip(([1.2, 0.5, -0.3], [0.2, 0.8, 0.4]), spectra, strict=True)
+    ]
+    _, W_star = weights(rng, 2, 3, 9, L=3)
+    W, off = rng.normal(size=(2, 3)) @ W_star, 1e-7 * rng.normal(size=(3, 2, 9))
+    again = None if heads is None else [heads[0], heads[1], heads[1]]
+    two, three = ov.Mixed(tasks, [0.4, 0.6], heads=heads), ov.Mixed([*tasks, tasks[1]], [0.4, 0.25, 0.35], heads=again)
+    start = start_of(tasks[0], W, W_star)
+    found = ov.solve(two, start, [1.3, 4.1])
+    near = ov.solve(two, start_of(tasks[0], W + off, W_star), [1.3, 4.1])
+    assert found.success and np.all(found.eps_floor < 1e-6 * found.eps_g)
+    np.testing.assert_allclose(found.Q, near.Q, rtol=1e-5)
+    if heads is None:  # heads of equal tasks move apart in their shares
+        np.testing.assert_allclose(ov.solve(three, start, [1.3, 4.1]).Q, found.Q, rtol=1e-7)
+
+
 def random_start(seed):
     """A model and a start of some kind that is singular, with generic numbers."""
     rng = np.random.default_rng(seed)

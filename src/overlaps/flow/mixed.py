@@ -5,7 +5,7 @@ import numpy as np
 from ..activations.bound import Bound
 from ..models.mixed import Mixed
 from ._flow import flow_for, gather
-from .closure import bind
+from .closure import bind, rounding_floor
 from .system import System
 
 __all__ = ["MixedClosure", "MixedSystem", "system_for"]
@@ -34,7 +34,7 @@ class MixedClosure(Bound):
         self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
         self.slopes = None
 
-    def _split(self, S, w):
+    def split(self, S, w):
         """(part, task, where its readout lies, S and w as it takes them) of each task."""
         K, n = self.rule.K, len(self.parts)
         f = S.shape[1]
@@ -50,7 +50,7 @@ class MixedClosure(Bound):
         for x in (A, B, C):
             x[:] = 0.0
         gradient, self.slopes = np.zeros_like(dv), []
-        for i, (part, task, head, S_i, w_i) in enumerate(self._split(S, w)):
+        for i, (part, task, head, S_i, w_i) in enumerate(self.split(S, w)):
             share = self.shares[i]
             if share == 0.0 and not stacked:
                 self.slopes.append((0.0 * A, 0.0 * B))
@@ -73,7 +73,7 @@ class MixedClosure(Bound):
 
     def check(self, S, w):
         """Raise ``ValueError`` where the closure of a task is not defined, or not known."""
-        for part, _, _, S_i, w_i in self._split(S, w):
+        for part, _, _, S_i, w_i in self.split(S, w):
             part.check(S_i, w_i)
 
     def obstacle(self, S, least=1e-5):
@@ -85,7 +85,7 @@ class MixedClosure(Bound):
         K, M = self.rule.K, S.shape[1] - self.rule.K
         first, V = K * (K + 1) // 2 + K * M, len(w) - M
         total = tuple(np.zeros((first + V, *shape)) for shape in ((K, K), (K, M), (K, K), (V,)))
-        for share, (part, task, head, S_i, w_i) in zip(self.shares, self._split(S, w), strict=True):
+        for share, (part, task, head, S_i, w_i) in zip(self.shares, self.split(S, w), strict=True):
             *changes, ddv = part.derivatives(S_i, w_i, exact=exact)
             rows = np.r_[0:first, first + np.arange(V)[head]]
             for x, own in zip(total, changes, strict=False):
@@ -192,6 +192,12 @@ class MixedSystem(System):
                 dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()
         if trains_v:
             dy[end:] = dv - decay_v * y[end:]
+
+    def rounding(self):
+        """Rounding error of the mean error at the last evaluation."""
+        parts, K = self.closure.split(self.S, self.w), self.model.K
+        floors = [rounding_floor(task, S[None], w[None, :K])[0] for _, task, _, S, w in parts]
+        return float(self.closure.shares @ floors)
 
     def change_of_eps_g(self, dy):
         """First-order change of the mean error by a change dy of the packed overlaps, at the last evaluation."""

@@ -7,7 +7,7 @@ import numpy as np
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.state import State
 from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
-from .closure import bind
+from .closure import bind, rounding_floor
 from .cone import Cone, singular
 from .packing import Packing
 from .velocity import Constants, Work
@@ -193,6 +193,10 @@ class System:
         changes = changes if self.twins is None else self.twins.average(*changes)
         frozen = 0 if self.model.trains_v else self.dv.size
         return tuple(x[: len(x) - frozen] for x in changes)
+
+    def rounding(self):
+        """Rounding error of eps_g at the last evaluation."""
+        return rounding_floor(self.model, self.S[None], self.w[None, : self.model.K])[0]
 
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.

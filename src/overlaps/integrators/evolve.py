@@ -7,7 +7,6 @@ import numpy as np
 from .._base import check
 from .._base.pages import see
 from .._base.progress import bar
-from ..flow.closure import rounding_floor
 from ..flow.cone import MOVE, Cone
 from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
@@ -182,7 +181,7 @@ def _changes(system, run, solver, options, close, at, moved):
         eps_moved, eps_g = max(close(y_moved), 0.0), max(close(run.y[n]), 0.0)
         change, least = abs(eps_moved - eps_g), max(eps_g, np.finfo(float).tiny)
         run.error[n] += change / least
-        hidden = HIDDEN * rounding_floor(system.model, system.S[None], system.w[None, : system.model.K])[0]
+        hidden = HIDDEN * system.rounding()
         visible = max(visible, (change - hidden) / least)
         overlaps = max(overlaps, np.max(np.abs(y_moved - run.y[n])) / max(1.0, np.max(np.abs(run.y[n]))))
     return overlaps, visible
