@@ -183,6 +183,10 @@ class Batch(Record):
         """Plateaus of every trajectory, see :meth:`Trajectory.plateaus`; none of one that did not begin."""
         return [[] if np.isnan(end[0]) else self[i].plateaus() for i, end in enumerate(self.ends)]
 
+    def escape(self, N: int, level: float | None = None, **options: Any) -> list:
+        """Laws of the escape of SGD at input dimension N, one for each trajectory; see :meth:`Trajectory.escape`."""
+        return [self[i].escape(N, level, **options) for i in range(len(self))]
+
     def __getitem__(self, i: int) -> SummedTrajectory | Trajectory:
         """Trajectory number ``i``, as ``ov.solve`` returns it."""
         i = check.index("i", i, len(self))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from .._base import check, html
 from .._base.record import Record, read_only
@@ -86,6 +87,20 @@ class Views(Record):
         from .plotting import animate
 
         return animate(self, frames, xscale)
+
+
+def first_below(alpha: Floats, curve: Floats, level: float) -> float:
+    """First time at which a positive curve (n,) at times alpha (n,) falls below a level; nan if it does not.
+
+    By monotone cubics of its logarithm through the four records about that time.
+    """
+    if not np.any(curve < level):
+        return np.nan
+    i = max(int(np.argmax(curve < level)), 1)
+    near = slice(max(i - 2, 0), i + 2)
+    height = np.log(np.maximum(curve[near], np.finfo(float).tiny))
+    roots = PchipInterpolator(alpha[near], height).solve(np.log(level), extrapolate=False)
+    return float(np.min(roots[roots >= alpha[i - 1]], initial=alpha[i] if curve[0] >= level else alpha[0]))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

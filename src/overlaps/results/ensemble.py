@@ -6,9 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from .._base import check
+from .._base.types import Floats
 from ..models.state import State
 from ..stability.plateaus import Plateau, find
-from .curves import Runs, _Blocks
+from .curves import Runs, _Blocks, first_below
 
 __all__ = ["Ensemble"]
 
@@ -68,6 +69,30 @@ class Ensemble(Runs, _Blocks):
             raise ValueError("plateaus() of runs under a schedule, whose fixed points move; simulate without one.")
         mean, rounding = self.mean("eps_g"), np.finfo(float).eps * np.ones(self.alpha.size)
         return find(self.model, self.alpha, mean, rounding, self._mean_state)
+
+    def escape(self, level: float | None = None) -> Floats:
+        """Times (runs,) at which eps_g of each run first falls below a level; nan where it did not.
+
+        They have the law that :func:`overlaps.theory.escape_time.escape` predicts: ``runs.escape(law.level)``. Between
+        records ln eps_g is interpolated by cubics.
+
+        Parameters
+        ----------
+        level : float, optional
+            eps_g to fall below; half of the first plateau of :meth:`plateaus` by default.
+
+        Raises
+        ------
+        ValueError
+            No level, and no plateau of the mean error.
+        """
+        if level is None:
+            plateaus = self.plateaus()
+            if not plateaus:
+                raise ValueError("escape() without a level, of runs whose mean error waits on no plateau; give level=.")
+            level = plateaus[0].height / 2
+        level = check.number("level", level, above=0)
+        return np.array([first_below(self.alpha, run, level) for run in self.eps_g])
 
     def _mean_state(self, i):
         names = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": ..., "h": ..., "nu": ...}

@@ -329,6 +329,10 @@ class SummedTrajectory(Solved):
         """Refused: a saddle is looked for in the overlaps of every block."""
         raise _no_blocks("plateaus() looks for saddles in the overlaps of every block")
 
+    def escape(self, N, level=None, **options):
+        """Refused: the law of the escape begins with the overlaps of every block."""
+        raise _no_blocks("escape() begins with the overlaps of every block")
+
     def at(self, alpha):
         """Refused: to integrate again from a record needs its blocks."""
         raise _no_blocks(f"alpha = {check.shown(alpha)}: between records the equations are integrated again")

@@ -26,6 +26,7 @@ from ..flow.jacobian import jacobian
 from ..models.model import Model
 from ..models.state import State
 from ..plateau import random_mean
+from ..results.curves import first_below
 from ..solve import solve
 from ..solve_many import solve_many
 from ..stability.fixed_points import fixed_point
@@ -42,7 +43,7 @@ TABLE = 25  # values of ln |x| at which the equations are solved
 LINEAR = 1e-6  # x, relative to the largest, below which the time is a logarithm
 DRAWS = 2**12  # midpoints of the law of x
 SEVERAL = 2**10  # points of it where several modes grow
-WINDOW, GRID = 3, 64  # growth times for which all draws are followed at once, and times of eps_g, linear in ln eps_g
+WINDOW, GRID = 6, 64  # growth times for which all draws are followed at once, and times at which eps_g is looked at
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -329,18 +330,13 @@ class _Times:
         for window in range(windows):  # what has left is not followed any further
             grid = np.linspace(window, window + 1, GRID + 1) * WINDOW / self.rate
             batch = solve_many(self.model, states, grid, rtol=self.rtol)
-            errors = np.log(batch.eps_g)
-            below = errors < np.log(self.level)
-            gone = below.any(axis=1)
-            i = np.maximum(np.argmax(below, axis=1), 1)[gone]
-            before, after = errors[gone, i - 1], errors[gone, i]
-            share = np.clip((before - np.log(self.level)) / (before - after), 0.0, 1.0)
-            found[waiting[gone]] = grid[i - 1] + share * (grid[i] - grid[i - 1])
+            gone = np.any(batch.eps_g < self.level, axis=1)
+            found[waiting[gone]] = [first_below(grid, row, self.level) for row in batch.eps_g[gone]]
             waiting, states = waiting[~gone], [batch[int(j)][-1] for j in np.flatnonzero(~gone)]
             if not waiting.size:
                 return found
         raise ValueError(
-            f"level = {self.level:g} is not reached: eps_g is {np.exp(errors[~gone, -1]).max():.6g} at alpha = "
+            f"level = {self.level:g} is not reached: eps_g is {batch.eps_g[~gone, -1].max():.6g} at alpha = "
             f"{grid[-1]:.6g}. Expected a higher level, or less noise."
         )
 
