@@ -28,7 +28,7 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
     Parameters
     ----------
     model : Model
-        What is learned and how.
+        The learning problem.
     start : "random" or State
         Random weights of students and teachers at N -> infinity, that is q^l = student_scale^2 p_l and t^l = p_l times
         identity and r = 0; or overlaps of one's own.

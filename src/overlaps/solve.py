@@ -91,7 +91,7 @@ def solve(
     Parameters
     ----------
     model : Model, Stages or Mixed
-        What is learned and how; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`.
+        The learning problem; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`.
     start : State
         Initial order parameters, and the time ``start.alpha`` they belong to (0 unless it is a record).
     alpha : tuple of two floats, or array_like

@@ -36,14 +36,14 @@ def solve_many(
     """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
 
     Trajectories are stepped by DOP853 in compiled code, one after another in each thread, without Python in between.
-    What the compiled code does not do goes through ``solve`` in the same threads, at its speed: stiff problems, other
+    Problems beyond that code go through ``solve`` in the same threads, at its speed: stiff problems, other
     methods, schedules and activations of Python functions, the step in which ``stop`` is met, kinked students that are
     nearly parallel, divergence.
 
     Parameters
     ----------
     models : Model or sequence of Model
-        What is learned and how: equal K, M, L and activations, with all second layers trained or none; rates, noise,
+        The learning problem: equal K, M, L and activations, with all second layers trained or none; rates, noise,
         second layers, teachers and eigenvalues may differ, and weights, labels, means and variances of C classes.
     starts : State or sequence of State
         Initial order parameters. One model, or one start, serves all.

@@ -2,7 +2,7 @@
 
 Compiling what one curve needs takes ten to thirty seconds; the curve itself takes a fraction of one without.  A kernel
 with a ``cost`` therefore begins ``Cold``: a call from Python runs it uncompiled, together with all that it calls, until
-machine code is at hand, from another kernel or from the disk, or until its account is spent.  What counts are seconds
+machine code is at hand, from another kernel or from the disk, or until its account is spent.  It counts seconds
 that ``cost`` estimates from the sizes of the arguments, not measured ones: the same program does the same each time.
 Then it becomes numba's own dispatcher, for good: a warm call costs nothing more.  ``OVERLAPS_JIT=always`` in the
 environment compiles every kernel at its first call.

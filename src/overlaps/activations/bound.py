@@ -60,7 +60,7 @@ class Bound:
     Attributes
     ----------
     student, teacher, rule : Any, Any, Rule
-        What is bound.
+        The pair of functions, and the numbers of the model.
     error : float
         Estimate of the absolute error of the entries of C at the last call.
     message : str

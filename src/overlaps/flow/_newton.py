@@ -12,7 +12,7 @@ flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Then
     (1 - c J) x = b:    x = P^-1 (b + c F g),    P = 1 - c D,    (1 - c G P^-1 F) g = G P^-1 b.
 
 Why this is cheap: a packed vector has L K (K + M) entries or so, and a dense matrix of that size would take minutes.
-P is a division.  What couples the blocks is g, of d_g = K (K + 1) / 2 + K M (+ K) numbers, whatever L.  The matrix of g
+P is a division.  Only g couples the blocks, d_g = K (K + 1) / 2 + K M (+ K) numbers, whatever L.  The matrix of g
 needs G P^-1 F; a column of F is the flow of one change dA, dB, dC, and its sums over blocks are the same sums RA, RB,
 QA, QB, QC for all columns (``moments``), contracted with that change.  So no column is ever formed: a factorisation
 costs O(L K^2 (K + M)), as much as one velocity, and so does a solve.

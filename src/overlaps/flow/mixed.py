@@ -19,7 +19,7 @@ def tasks_of(model):
 class MixedClosure(Bound):
     """Mean closure of tasks with ``shares``; w = (v, static rows), v of all of them one after the other if they differ.
 
-    Where S (n (K + M), K + M) has a part for each task, A, B, C have, too, and are not averaged. What decays in the
+    Where S (n (K + M), K + M) has a part for each task, A, B, C have, too, and are not averaged. The decay of the
     second layer is part of dv: heads of their own forget in their own samples. ``slopes`` are minus the gradients of
     the mean error by S and v.
     """

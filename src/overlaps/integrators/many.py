@@ -22,7 +22,7 @@ Python looks between chunks, and never inside one: ``march_all`` releases the GI
 an error ends the pool, is read at each pause of a march, LARGEST evaluations or an output time apart; the trajectory
 under way then stays at state 0.  ``lose`` gives the reason to those that an exception took with it.
 
-What is checked or made once, and for whom: starts for each pair of a start and a spectrum (``_once``); rates for the
+Some things are checked or made once for many: starts for each pair of a start and a spectrum (``_once``); rates for the
 choice of a method for each start, spectrum and v* (``_methods``); packed starts for each pair in a chunk (``_march``).
 A batch of ten thousand that differ in eta alone then costs its integration, not its preparation.
 """

@@ -61,7 +61,7 @@ def from_data(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) 
     X : array_like, shape (n, N)
         Inputs as rows.
     C : array_like, shape (n, D), optional
-        What the teacher sees of the same samples; X by default. Fields of a teacher that are known themselves, nu with
+        Inputs of the teacher for the same samples; X by default. Fields of a teacher that are known themselves, nu with
         one column, are C with D = M = 1 and W_star = [[1]]: real labels are no Gaussian field, and no C.
     centre : bool
         Subtract the means, as the theory needs. With False the data have to be centred already.

@@ -30,7 +30,7 @@ class CovariatesEnsemble(Runs):
     Attributes
     ----------
     model : GaussianCovariates
-        What was learned.
+        The learning problem.
     alpha : ndarray, shape (n,)
         Recorded times, whole steps / N.
     Q, R : ndarray, shape (runs, n, K, K), (runs, n, K, M)
@@ -116,7 +116,7 @@ class ManifoldEnsemble(CovariatesEnsemble):
     Attributes
     ----------
     model : HiddenManifold
-        What was learned.
+        The learning problem.
     alpha : ndarray, shape (n,)
         Recorded times, whole steps / N.
     Q, R : ndarray, shape (runs, n, K, K), (runs, n, K, M)

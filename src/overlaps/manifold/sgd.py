@@ -195,7 +195,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
     Parameters
     ----------
     model, weights : HiddenManifold or GaussianCovariates, Weights
-        What is learned, from where, and with which features.
+        The learning problem, its start and its features.
     N : int
         Input dimension.
     steps : ndarray of int
@@ -205,7 +205,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
     tick : callable, optional
         Called with the number of steps done.
     law : Features or Data
-        What is drawn, and the second moments of the record.
+        The law of the inputs, and the second moments of the record.
     block, dtype, test, pace
         As in :func:`overlaps.simulate`.
     keep : bool

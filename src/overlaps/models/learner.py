@@ -18,7 +18,7 @@ __all__ = ["Learner", "learner"]
 class Learner(Model):
     """Students, teachers, inputs, and a :class:`overlaps.Rule`; made by :func:`learner`, which explains it.
 
-    What other models call the second layer, ``v``, is the parameter theta of the rule; ``eta_v`` is its rate.
+    The second layer ``v`` of other models is the parameter theta of the rule; ``eta_v`` is its rate.
     """
 
     def __post_init__(self):

@@ -251,7 +251,7 @@ def schedule_gradient(
     Parameters
     ----------
     model : Model or Stages
-        What is learned; eta_v moves with eta. Stages have one eta and one schedule over all of them; the error is that
+        The problem; eta_v moves with eta. Stages have one eta and one schedule over all of them; the error is that
         on the task of the moment.
     start : State
         Where it begins, at ``start.alpha``.

@@ -182,7 +182,7 @@ def optimal_schedule(
     Parameters
     ----------
     model : Model or Stages
-        What is learned; its eta is the unit of the schedule, and eta_v moves with it. Stages have one eta, and one
+        The learning problem; its eta is the unit of the schedule, and eta_v moves with it. Stages have one eta, and one
         schedule over all of them (piecewise linear: put knots beside a switch for a jump); the error is that on the
         task of the moment.
     start : State
@@ -190,7 +190,7 @@ def optimal_schedule(
     horizon : float
         Length of the learning time, from start.alpha.
     control : {"eta", "shares"}
-        What is sought: the learning rate, or the shares of tasks that are :class:`Mixed`, between 0 and 1. The flow is
+        Sought: the learning rate, or the shares of tasks that are :class:`Mixed`, between 0 and 1. The flow is
         linear in them: optima are pieces of 0 and 1, and arcs between on which exchanging samples gains nothing.
     knots : int or array_like
         Number of equidistant knots, or increasing times from 0 to the horizon.

@@ -26,7 +26,7 @@ class Batch(Record):
     Attributes
     ----------
     models : tuple of Model
-        What was learned, b of them.
+        The learning problem, b of them.
     alpha : ndarray, shape (n,)
         Output times, steps / N.
     Q, R, v, eps_g : ndarray, shape (b, n, K, K), (b, n, K, M), (b, n, K), (b, n)

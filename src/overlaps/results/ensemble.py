@@ -21,7 +21,7 @@ class Ensemble(Runs, _Blocks):
     Attributes
     ----------
     model : Model
-        What was learned.
+        The learning problem.
     alpha : ndarray, shape (n,)
         Recorded times, whole steps / N.
     Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)

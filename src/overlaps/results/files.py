@@ -32,7 +32,7 @@ def save(result: Any, path: PathLike) -> None:
     Parameters
     ----------
     result : Trajectory, Batch, Ensemble, one of these through Stages, Sweep, State or FixedPoint
-        What to keep: arrays as they are, everything else as JSON. ``traj.save(path)`` is the same.
+        The result to keep: arrays as they are, everything else as JSON. ``traj.save(path)`` is the same.
     path : path-like
         Where; ``.npz`` is added where it is missing.
 

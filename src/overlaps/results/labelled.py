@@ -325,7 +325,7 @@ def from_batch(batch, coords=None):
     batch : Batch
         What ``solve_many`` returned.
     coords : dict of array_like, optional
-        What varies: the axes of a grid whose product has as many points as the batch, the last one running fastest, or
+        Varied: the axes of a grid whose product has as many points as the batch, the last one running fastest, or
         one value for each trajectory.
 
     Returns

@@ -47,7 +47,7 @@ class MixedTrajectory(_OfTasks, Trajectory):
     Attributes
     ----------
     model : Mixed
-        What was learned.
+        The learning problem.
     eps_g : ndarray, shape (n,)
         Mean error over the tasks in their shares at that time; ``error(i)`` is that of one task.
     v : ndarray, shape (n, K), or (n, tasks, K)
@@ -86,7 +86,7 @@ class MixedEnsemble(_OfTasks, Ensemble):
     Attributes
     ----------
     model : Mixed
-        What was learned.
+        The learning problem.
     eps_g : ndarray, shape (runs, n)
         Mean error over the tasks in their shares; ``error(i)`` is that of one task.
     v : ndarray, shape (runs, n, K), or (runs, n, tasks, K)

@@ -142,7 +142,7 @@ class StagedTrajectory(_Staged):
     Attributes
     ----------
     model : Stages
-        What was learned, and when.
+        The learning problem, and when.
     alpha, stage : ndarray, shape (n,)
         Learning times, and the index of the stage there; a record at a switch belongs to the stage that begins there.
     Q, R, v, eps_g, eta : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,), (n,)
@@ -210,7 +210,7 @@ class StagedEnsemble(Statistics, _Staged):
     Attributes
     ----------
     model : Stages
-        What was learned, and when.
+        The learning problem, and when.
     alpha, stage : ndarray, shape (n,)
         Recorded times, and the index of the stage there: step m uses the model of time m / N.
     Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)

@@ -116,7 +116,7 @@ class Trajectory(Solved, _Blocks):
     Attributes
     ----------
     model : Model
-        What was learned.
+        The learning problem.
     alpha : ndarray, shape (n,)
         Learning times, steps / N.
     Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)

@@ -20,7 +20,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     Parameters
     ----------
     model, start : Model, State
-        What is learned and from where.
+        The learning problem and its start.
     N : int
         Input dimension.
     steps : ndarray of int

@@ -31,7 +31,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     Parameters
     ----------
     model, start : Model, State
-        What is learned and from where.
+        The learning problem and its start.
     N : int
         Input dimension; block l has ``model.spectrum.block_sizes(N)[l]`` coordinates. Where the teacher sees latents
         p_l N is no integer: chi-squares then have p_l N - K - M degrees of freedom.

@@ -107,7 +107,7 @@ def simulate(
     Parameters
     ----------
     model : Model, Stages or Mixed
-        What is learned and how; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`:
+        The learning problem; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`:
         every sample draws its task from a stream of its own. ``gradient_flow`` has no meaning here and
         is ignored.
     N : int
@@ -178,14 +178,14 @@ def simulate(
     -------
     Ensemble, or ManifoldEnsemble for the hidden manifold, CovariatesEnsemble for given covariances, or StagedEnsemble
     for Stages
-        Arrays with a leading run axis. What a run did not reach that diverged, was interrupted or failed (its worker
-        died) is nan, with a sentence in ``message`` and ``success=False``; the other runs are kept.
+        Arrays with a leading run axis. Records that a run did not reach, as it diverged, was interrupted or failed (its
+        worker died), are nan, with a sentence in ``message`` and ``success=False``; the other runs are kept.
         ``runs.start(i)``, or ``runs.realisation(i)``, is where the ODE begins that is to be compared with run i.
 
     Raises
     ------
     ValueError
-        Bad input, before any step; the data of another kind of model. What runs raise themselves (a user function) is
+        Bad input, before any step; the data of another kind of model. Errors of the runs themselves (a user function) are
         raised if no run finished.
     TypeError
         An option that no model has.

@@ -92,7 +92,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     Parameters
     ----------
     model : Model
-        What is learned and how. The ratio eta_v / eta is kept (it matters only where a pair of complex eigenvalues
+        The learning problem. The ratio eta_v / eta is kept (it matters only where a pair of complex eigenvalues
         crosses); weight decays scale with eta as they do in the model.
     state : State
         A fixed point at ``model.eta``. If it is one at every eta (student = teacher without noise) it stays put,

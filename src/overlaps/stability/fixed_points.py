@@ -71,7 +71,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     Parameters
     ----------
     model : Model
-        What is learned and how.
+        The learning problem.
     guess : State
         Where to search. T and tau are kept. Symmetries are kept too, up to rounding: from students that are
         equivalent to each other Newton's method finds a symmetric plateau, which no generic trajectory would stay at;

@@ -124,7 +124,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     Parameters
     ----------
     model : Model
-        What is learned and how.
+        The learning problem.
     state : State
         Where; a fixed point (:func:`fixed_point`) if the eigenvalues are to mean stability.
     count : int, optional

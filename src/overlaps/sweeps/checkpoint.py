@@ -48,7 +48,7 @@ def open_checkpoint(path, function, rng, points, seeds):
     path : path-like or None
         The file; None keeps nothing. Values are pickles: open only files that you trust.
     function, rng
-        What is computed, and the seed of the sweep: a file holds points of one function and one seed.
+        The function, and the seed of the sweep: a file holds points of one function and one seed.
     points, seeds : list of dict, list
         Arguments of the points, and of their own seeds the places below that of the sweep (or None).
 

@@ -48,7 +48,7 @@ class Sweep(Record):
     points : list of dict
         Arguments of each point.
     values : list
-        What the function returned. A failed point holds its exception, one that was not reached holds None.
+        Values of the function. A failed point holds its exception, one that was not reached holds None.
     errors : dict of int to Exception
         The exceptions of the failed points by index; the traceback is in their notes.
     missing : list of int
@@ -102,7 +102,7 @@ class Sweep(Record):
         Parameters
         ----------
         getter : str or callable, optional
-            What to take from each value: a function of it, or the name of an attribute such as ``"eps_g"``. By
+            The part of each value to take: a function of it, or the name of an attribute such as ``"eps_g"``. By
             default the value itself.
 
         Returns

@@ -498,7 +498,7 @@ def descent_time(
     eta, K, v, v_star
         As in :func:`escape_matrix`.
     excess : float
-        What counts as near, relative to the height.
+        Distance that counts as near, relative to the height.
 
     Returns
     -------

@@ -28,7 +28,7 @@ class Law(NamedTuple):
     Attributes
     ----------
     limit : float
-        What is left for alpha -> infinity.
+        Limit for alpha -> infinity.
     coefficient, exponent : float
         Of the leading term where the limit is zero; 0 where it is not.
     """

@@ -22,7 +22,7 @@ def plot_fluctuations(result, ax=None, band=2.0, **style):
     Parameters
     ----------
     result : Fluctuations
-        What to draw.
+        The result to draw.
     ax : Axes or pair of Axes, optional
         A new figure by default; a single Axes receives eps_g only.
     band : float

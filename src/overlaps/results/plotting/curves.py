@@ -21,7 +21,7 @@ def plot(result, ax=None, plateaus=False, xscale=None, **style):
     Parameters
     ----------
     result : Trajectory or Ensemble
-        What to draw.
+        The result to draw.
     ax : Axes or pair of Axes, optional
         A new figure by default; a single Axes receives eps_g only.  Axes that hold nothing yet are scaled; labels and
         a legend are given where there are none.
@@ -76,7 +76,7 @@ def plot_stages(result, ax=None, plateaus=False, xscale=None, **style):
     Parameters
     ----------
     result : StagedTrajectory, StagedEnsemble, MixedTrajectory or MixedEnsemble
-        What to draw; switches are marked.
+        The result to draw; switches are marked.
     ax : Axes or pair of Axes, optional
         A new figure by default; a single Axes receives the errors only.
     plateaus : bool

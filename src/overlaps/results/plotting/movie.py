@@ -23,7 +23,7 @@ def animate(result, frames=100, xscale=None):
     Parameters
     ----------
     result : Trajectory, Ensemble, or a result through Stages
-        What to show.
+        The result to show.
     frames : int
         Number of pictures, at twenty a second.
     xscale : {"linear", "log"}, optional

@@ -16,7 +16,7 @@ def plot_batch(batch, ax=None, cmap="viridis", plateaus=False, xscale=None, **st
     Parameters
     ----------
     batch : Batch
-        What to draw.
+        The result to draw.
     ax : Axes, optional
         A new figure by default.
     cmap : str or Colormap
@@ -65,7 +65,7 @@ def schedule(best, ax=None, **style):
     Parameters
     ----------
     best : OptimalSchedule
-        What was found.
+        The result to draw.
     ax : Axes, optional
         A new one by default.
     **style

@@ -183,7 +183,7 @@ class StepRows:
         n = tr N / d = 1 / (1 + x (1 + k0 E[y^2 w])),            theta.N theta = 1 / (1 + x (1 + k0 E[y^2 z^2 w])),
         theta.N v = theta.N theta E[y z w] / A,                 v.N v = (b n E[y^2 w] + theta.N theta E[y z w]^2) / A^2.
 
-    What is computed is (1 - N) / x, without cancellation; derivatives by a step into the complex plane.
+    It computes (1 - N) / x, without cancellation; derivatives by a step into the complex plane.
     """
 
     def __init__(self, model, lam):

@@ -6,8 +6,8 @@ functions S = (mu1_b mu1_c, mu2_b^2) and their multiplicities w (2 off the diago
     V(k) = S . (w v),   v = (V1, V2),      Vh = kappa E[S den],   den = 1 / (1 + V),      v = response(Vh).
 
 These are (18), (19), (20) of Cui et al. (2024), arXiv:2402.04980, Result 3.3, and (155), (156) for blocks, without the
-traces of large matrices.  What differs between models of the rows is the response of the resolvent, v(Vh) and its
-derivative; see blocks.py.
+traces of large matrices.  Models of the rows differ in the response of the resolvent, v(Vh) and its derivative; see
+blocks.py.
 
 The direction 1_b, all ones on block b, carries the function mu0_b. Among p = beta d directions it answers to the data
 like the others, T = p V2_b; as d -> infinity the ridge on it costs nothing, and mu0_b is fitted freely.

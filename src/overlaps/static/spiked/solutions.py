@@ -146,7 +146,7 @@ class SpikedClassifier(Point):
     residual, iterations : float, int
         Largest difference of left and right sides; evaluations of the equations.
     message : str
-        What went wrong, or "".
+        The reason of a failure, or "".
     """
 
     loss: str = field(kw_only=True)

@@ -95,7 +95,7 @@ class MomentTrajectory(Solved):
     Attributes
     ----------
     model : Model
-        What was learned.
+        The learning problem.
     alpha : ndarray, shape (n,)
         Learning times, steps / N.
     Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)
@@ -105,7 +105,7 @@ class MomentTrajectory(Solved):
     t, T : ndarray, shape (L, M, M), (M, M)
         Moments of the teachers, constant, and the covariance of their fields.
     basis : PolynomialBasis
-        What the moments are moments of.
+        The basis of the moments.
     success, message, nfev, method, rtol, atol
         As in :class:`overlaps.Trajectory`.
     """

@@ -24,7 +24,7 @@ def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> flo
     Parameters
     ----------
     model, start : Model, State
-        What is learned and from where; any model.
+        The learning problem and its start; any model.
     alpha_max : float
         Where to give up.
 

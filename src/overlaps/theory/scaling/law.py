@@ -76,7 +76,7 @@ class Phase(NamedTuple):
     Attributes
     ----------
     name : {"bias", "basis", "steps"}
-        What limits learning beyond the bias: nothing, the directions of features, the noise of the steps.
+        The limit of learning beyond the bias: nothing, the directions of features, the noise of the steps.
     time : float
         Exponent of the error in learning time, before the floor.
     features : float

@@ -33,7 +33,7 @@ class Terms(NamedTuple):
     floor : ndarray
         Frozen modes; constant in time.
     sgd : ndarray
-        What the noise of the steps adds beyond the amplitude of bias and floor; may be negative.
+        Share of the noise of the steps beyond the amplitude of bias and floor; may be negative.
     noise : ndarray
         Label noise.
     """
