@@ -185,8 +185,8 @@ def simulate(
     Raises
     ------
     ValueError
-        Bad input, before any step; the data of another kind of model. Errors of the runs themselves (a user function) are
-        raised if no run finished.
+        Bad input, before any step; the data of another kind of model. Errors of the runs (a user function) are raised
+        if no run finished.
     TypeError
         An option that no model has.
 
