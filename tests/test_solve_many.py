@@ -308,17 +308,20 @@ def test_failures_warn_once_and_keep_what_was_computed():
     assert np.isfinite(batch.eps_g[0]).all() and np.isfinite(batch.eps_g[1, 0]) and np.isnan(batch.eps_g[1, -1])
 
 
-def test_ctrl_c_returns_what_is_finished(monkeypatch):
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_ctrl_c_returns_what_is_finished(monkeypatch, side_by_side):
     """The signal arrives while long trajectories are under way; what is behind it says so."""
     model = dataclasses.replace(MODEL, eta=0.4)
-    models, start = [model] * 3000, model.random_start(N=1200, rng=1)
-    seen, begun, march_all = [], threading.Event(), overlaps.integrators.many.march_all
+    models, start = [model] * (10_000 if side_by_side else 3000), model.random_start(N=1200, rng=1)
+    seen, begun = [], threading.Event()
+    name = "march_lanes" if side_by_side else "march_all"
+    march = getattr(overlaps.integrators.many, name)
 
     def watched(*arguments):
         begun.set()
-        march_all(*arguments)
+        march(*arguments)
 
-    monkeypatch.setattr("overlaps.integrators.many.march_all", watched)
+    monkeypatch.setattr(f"overlaps.integrators.many.{name}", watched)
 
     def press():
         begun.wait()
@@ -331,19 +334,21 @@ def test_ctrl_c_returns_what_is_finished(monkeypatch):
         presser.start()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            batch = ov.solve_many(models, start, [0.0, 2000.0], threads=2, progress=False)
+            batch = ov.solve_many(models, start, [0.0, 2000.0], threads=2, progress=False, lanes=side_by_side)
         seen.append(str(caught[0].message))
     finally:
         presser.join()
         signal.signal(signal.SIGINT, previous)
     done = batch.success
-    assert 0 < np.sum(~done) and f"{np.sum(~done)} of 3000 trajectories did not succeed" in seen[0]
+    assert 0 < np.sum(~done) and f"{np.sum(~done)} of {len(models)} trajectories did not succeed" in seen[0]
     lost = int(np.flatnonzero(~done)[0])
     assert "interrupted" in batch.message[lost] and np.isnan(batch.eps_g[lost]).all()
     with pytest.raises(ValueError, match="interrupted before it was finished"):
         batch[lost]
     if done.any():
-        assert batch[int(np.argmax(done))] == ov.solve(model, start, [0.0, 2000.0])
+        alone = ov.solve_many([model], start, [0.0, 2000.0], lanes=True)[0]
+        alone = alone if side_by_side else ov.solve(model, start, [0.0, 2000.0])
+        assert batch[int(np.argmax(done))] == alone
 
 
 def falls_silent(after):

@@ -31,6 +31,7 @@ def solve_many(
     max_memory: float = 4e9,
     progress: bool = False,
     schedule: Schedule | dict[str, Schedule] | None | Sequence[Schedule | dict[str, Schedule] | None] = None,
+    lanes: bool | None = None,
     **options: Any,
 ) -> Batch:
     """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
@@ -99,7 +100,7 @@ def solve_many(
     ((20, 11), True, True)
     """
     controls: dict[str, Any] = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks}
-    controls |= {"progress": progress, "schedule": schedule}
+    controls |= {"progress": progress, "schedule": schedule, "lanes": lanes}
     found = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
     batch = Batch(**vars(found))
     lost = np.flatnonzero(~batch.success)

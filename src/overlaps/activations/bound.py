@@ -19,6 +19,9 @@ MATRIX, VECTOR = float64[:, ::1], float64[::1]
 CLOSURE = float64(
     MATRIX, VECTOR, int64, int64, float64, float64, float64, boolean, MATRIX, MATRIX, MATRIX, VECTOR
 )  # fmt: skip
+LANES = 32  # states side by side: four registers of eight, as shorter loops spend their time on beginning
+CUBE = float64[:, :, ::1]
+SIDE_BY_SIDE = types.void(CUBE, MATRIX, int64, VECTOR, boolean, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # see ``_lanes``
 ERRORS = types.void(types.FunctionType(CLOSURE), int64, int64, float64[:, :, ::1], MATRIX, VECTOR)
 FEW = 20  # evaluations of which compiled code saves nothing
 MANY = 40  # students from which several threads pay: C then takes more than a millisecond
@@ -69,8 +72,8 @@ class Bound:
         Whether integrals are taken numerically: C may be refused, and derivatives need wide steps.
     kinked : bool
         Whether g' of the student jumps at the origin.
-    compiled : callable or None
-        The kernel, where the closure is one that compiled code can call.
+    compiled, lanes : callable or None
+        The kernels, where the closure is one that compiled code can call, for one state and for LANES of them.
     parameters : ndarray
         Numbers that the kernel finds behind w (n,), see ``extended``.
     period : int
@@ -83,7 +86,7 @@ class Bound:
     message = ""
     by_quadrature = False
     kinked = False
-    compiled = None
+    compiled = lanes = None
     parameters = NOTHING
     period = 0
 
@@ -223,6 +226,7 @@ class KernelClosure(Bound):
             self._threads = vars(config)["NUMBA_NUM_THREADS"]
         if self._threads == 1 and hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
             self.compiled = self._kernel
+            self.lanes = self._kernels.lanes if teacher == student else None
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""

@@ -11,6 +11,7 @@ from .._base import check
 from ..gaussian.two_point import CODES
 from ._erf import erf_C_share, erf_closure, erf_derivatives, erf_room
 from ._erf_differences import erf_differences
+from ._lanes import erf_lanes, linear_lanes, quadratic_lanes
 from ._linear import linear_closure, linear_derivatives, linear_differences
 from ._quadratic import quadratic_closure, quadratic_derivatives, quadratic_differences
 from ._relu import relu_closure
@@ -51,6 +52,9 @@ class Kernels:
     room : callable, optional
         ``room(n)``, numbers of workspace that compiled integrators then keep behind ``w`` (n,) for the ``closure`` of n
         fields. From Python it gets ``w`` alone: a closure that needs room takes it from there, or makes its own.
+    lanes : callable, optional
+        The closure of many states side by side, of students and teachers of this function (``_lanes`` has its
+        arguments): batches of small networks are stepped in vector registers.
     share : callable, optional
         ``share(S, w, K, teacher, eta, noise, C, i, m)`` fills part i of m of C. From 40 students on, C is then filled
         by as many threads as numba may use (``NUMBA_NUM_THREADS``), and steps are made from Python.
@@ -77,9 +81,10 @@ class Kernels:
     differences: Callable[..., Any] | None = None
     room: Callable[..., Any] | None = None
     share: Callable[..., Any] | None = None
+    lanes: Callable[..., Any] | None = None
 
     def __post_init__(self):
-        for role in ("closure", "derivatives", "differences", "room", "share"):
+        for role in ("closure", "derivatives", "differences", "room", "share", "lanes"):
             value = getattr(self, role)
             if not callable(value) and (value is not None or role == "closure"):
                 raise ValueError(f"{role} = {check.shown(value)}; expected a function that fills arrays.")
@@ -88,8 +93,10 @@ class Kernels:
 
 
 KERNELS = {
-    LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences),
-    QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences),
+    LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences, lanes=linear_lanes),
+    QUADRATIC: Kernels(
+        quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences, lanes=quadratic_lanes
+    ),
     RELU: Kernels(relu_closure, TABLE[:-1], relu_derivatives),
-    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room, erf_C_share),
+    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room, erf_C_share, erf_lanes),
 }

@@ -74,6 +74,12 @@ def singular(S, K, equal=None):
     return bool(np.any(lost > own))
 
 
+def far_from_singular(S):
+    """Whether no field of each S (b, groups n, n) is anywhere near a sum of others: it is neither singular nor twins."""
+    Z = _correlations(S.reshape(len(S), -1, S.shape[2], S.shape[2]))[0]
+    return np.linalg.eigvalsh(Z)[..., 0].min(axis=1) > 1e-6
+
+
 def _correlations(G):
     """Gram matrices (..., n, n) of rows of norm one, where rows are not zero, and their norms (..., n)."""
     norms = np.sqrt(np.maximum(np.einsum("...ii->...i", G), 0.0))

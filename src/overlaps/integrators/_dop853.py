@@ -93,6 +93,12 @@ def floor(h, eps_g, S, A, B, eta):
             terms += abs(A[row, j] * S[i, j]) / (2 * eta)
         for m in range(B.shape[1]):
             terms += abs(B[row, m] * S[i, K + m]) / eta
+    return least_error(h, eps_g, rate, terms)
+
+
+@jit(bare=True)
+def least_error(h, eps_g, rate, terms):
+    """The same from the sums |A| and of what A and B contribute to eps_g."""
     hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300)) ** 2
     return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
 
@@ -105,7 +111,13 @@ def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
     """
     if fifth == 0.0 or not np.isfinite(fifth):
         return 0.0, 0.0
-    error, least = abs(h) * fifth * fifth / hypot(fifth, 0.1 * third), floor(abs(h) * u, eps_g, S, A, B, eta)
+    return weighed(fifth, third, h, floor(abs(h) * u, eps_g, S, A, B, eta), rtol, eps_g)
+
+
+@jit(bare=True)
+def weighed(fifth, third, h, least, rtol, eps_g):
+    """The same, given the errors that a step should not try to avoid."""
+    error = abs(h) * fifth * fifth / hypot(fifth, 0.1 * third)
     judged = error / (rtol * eps_g + least)
     return max(judged, QUIET if least > rtol * eps_g else 0.0), error / max(eps_g, least)
 

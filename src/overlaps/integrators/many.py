@@ -42,7 +42,7 @@ from .._base.workers import run_all
 from ..activations.bound import KernelClosure
 from ..flow import flow_for
 from ..flow.closure import bind, check_domain
-from ..flow.cone import singular
+from ..flow.cone import far_from_singular, singular
 from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
 from ..flow.velocity import pieces_of
 from ..models.schedule import Pace
@@ -53,18 +53,20 @@ from ._many import FINISHED, Found, Problems, march_all, ready_all
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
+from .lanes import STOPPED, closure_in_lanes, side_by_side
 from .methods import check_model, check_options, choose_method, solver_class
 from .run import DIVERGED, excused, reached
 
 # Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
 # progress bar stands still and threads wait for the last one.
-CHUNK = 64
+# Side by side they share a loop, whose lanes idle at the end of a chunk.
+CHUNK, WIDE = 64, 1024
 ONE_BY_ONE = ("late", "certify")
 
 
 def evolve_many(
     models, starts, alpha, *, threads=None, stop=None, method="auto", rtol=1e-8, atol=None, blocks=True, max_memory=4e9,
-    progress=False, schedule=None, **options,
+    progress=False, schedule=None, lanes=None, **options,
 ):  # fmt: skip
     """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`.
 
@@ -86,10 +88,10 @@ def evolve_many(
         name = f"schedule[{i}]" if isinstance(schedule, list | tuple) else "schedule"
         _check_schedule(paces, model, one, times, name)
     skipped = int(np.ravel(alpha)[0] != times[0])
-    work = _Work(models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks)
+    work = _Work(models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks, lanes)
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
-    size = int(np.clip(len(models) // (4 * threads), 1, CHUNK))
+    size = int(np.clip(len(models) // (4 * threads), 1, CHUNK if work.lanes is None else WIDE))
     jobs = {i: partial(work.run, i, min(i + size, len(models))) for i in range(0, len(models), size)}
     with bar(progress, len(models), "trajectories") as tick, ThreadPoolExecutor(threads) as pool:
         told = tick and (lambda done: tick(min(done * size, len(models))))
@@ -168,7 +170,9 @@ class _Work:
     Made in the calling thread, with everything checked and compiled; threads call ``run`` only.
     """
 
-    def __init__(self, models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks):
+    def __init__(
+        self, models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks, lanes
+    ):  # fmt: skip
         self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
         self.paces = {id(None): (None, 1.0), **paces}
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
@@ -185,25 +189,32 @@ class _Work:
         watched = self.kernel is None or bound.period > 0  # by Python, now and then
         by_python = watched or callable(stop) or self.solver not in (None, DOP853)
         every = self.kernel is None or models[0].C > 0
+        pairs = {_key(*pair): pair for pair in zip(models, self.starts, strict=True)}
+        self.seen = {key: model.seen(start) for key, (model, start) in pairs.items()}
         checked = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
         for model, start in checked.values():
-            check_domain(model, model.seen(start), start.v)
+            check_domain(model, self.seen[_key(model, start)], start.v)
+        self.lanes = closure_in_lanes(lanes, models, bound, times)
         if self.kernel is not None:
             check_options(DOP853, options, times[-1] - times[0] or np.inf)
-            L, K = models[0].spectrum.L, models[0].K
-            self.compiled = {
-                n: ready_all(flow_for(L, K, n), self.kernel) for n in {len(model.groups) for model in models}
-            }
+            for n in {len(model.groups) for model in models if self.lanes is None or model.spherical}:
+                self.compiled(n)
         self.why = [None] * len(models) if by_python else self._methods()
+        free = [False] * len(pairs) if models[0].C else far_from_singular(np.array([*self.seen.values()]))
         apart = {
-            _key(model, x): twins(model, x) is not None or singular(model.seen(x), model.K)
-            for model, x in zip(models, self.starts, strict=True)
+            key: not alone and (twins(*pair) is not None or singular(self.seen[key], models[0].K))
+            for (key, pair), alone in zip(pairs.items(), free, strict=True)
         }
-        pairs = zip(models, self.starts, self.why, strict=True)
-        self.why = [None if apart[_key(model, x)] else why for model, x, why in pairs]
+        self.why = [
+            None if apart[_key(*pair)] else why for *pair, why in zip(models, self.starts, self.why, strict=True)
+        ]
         calls_python = {key for key, (pace, _) in self.paces.items() if pace is not None and pace.program.functions}
         self.why = [None if id(f) in calls_python else why for f, why in zip(schedules, self.why, strict=True)]
         self.halt = np.zeros(1, np.int64)
+
+    def compiled(self, groups):
+        """The compiled steps of one trajectory, with as many groups of blocks."""
+        return ready_all(flow_for(self.models[0].spectrum.L, self.models[0].K, groups), self.kernel)
 
     def _methods(self):
         """Why the explicit method is right for each trajectory, or None where it is another one's.
@@ -252,9 +263,11 @@ class _Work:
         together: dict[Any, list[int]] = {}
         for i in range(first, last):
             if self.why[i] is not None:
-                together.setdefault((id(self.schedules[i]), len(self.models[i].groups)), []).append(i)
-        for (key, groups), here in together.items():
-            self._march(here, self.paces[key][0], groups)
+                model = self.models[i]
+                alone = self.lanes is None or model.spherical
+                together.setdefault((id(self.schedules[i]), len(model.groups), alone), []).append(i)
+        for (key, groups, alone), here in together.items():
+            self._march(here, self.paces[key][0], groups, alone)
         left = [i for i in range(first, last) if self.state[i] != FINISHED and not self.halt[0]]
         self.lose(run_all({i: partial(self._evolve, i) for i in left}).errors)
 
@@ -264,7 +277,7 @@ class _Work:
             if self.state[i] != FINISHED:
                 self.errors[i], self.message[i] = error, f"{type(error).__name__}: {error}"
 
-    def _march(self, here, pace, groups):
+    def _march(self, here, pace, groups, alone):
         """The compiled steps of those with one schedule; ``state`` says which of them they have finished.
 
         Each trajectory has rows of its own in S and w: the flow overwrites what moves, the rest is constant.
@@ -274,7 +287,7 @@ class _Work:
         for model, x in pairs:
             if _key(model, x) not in packed:
                 y = self.packing.pack(x.q, model.rows(x), x.v)
-                packed[_key(model, x)] = y, blocks_last(model.source(x)), model.seen(x)
+                packed[_key(model, x)] = y, blocks_last(model.source(x)), self.seen[_key(model, x)]
         y, tau, S = (np.array(x) for x in zip(*(packed[_key(*pair)] for pair in pairs), strict=True))
         own = [*map(bind, models)] if first.C else [bind(first)] * len(here)  # numbers behind w
         w = np.array([one.extended([*x.v, *model.second_layers]) for one, (model, x) in zip(own, pairs, strict=True)])
@@ -285,17 +298,21 @@ class _Work:
         control = Control(rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol))
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
-        records, nfev, state = np.empty((len(here), *self.records.shape[1:])), *np.zeros((2, len(here)), np.int64)
+        records, nfev, state = np.full((len(here), *self.records.shape[1:]), np.nan), *np.zeros((2, len(here)), np.int64)
         numbers = np.array([(*rates(x), x.drift, *x.weight_decay, bind(x).gradient_rate) for x in models])
         problems = Problems(first.K, first.teacher_activation.code, first.trains_v, numbers, s, p, tau, S, w, y)
-        march_all(
-            *self.compiled[groups], problems, pieces_of(pace), control, first_step, self.blocks, np.array(stops),
-            places, self.halt, Found(records, nfev, state),
-        )  # fmt: skip
+        rest = pieces_of(pace), control, first_step, self.blocks, np.array(stops), places, self.halt
+        if alone:
+            march_all(*self.compiled(groups), problems, *rest, Found(records, nfev, state))
+            last = np.column_stack([records[:, -1], np.full(len(here), self.times[-1])])
+        else:
+            last = side_by_side(self.lanes, problems, *rest, Found(records, nfev, state))
         for row, i in enumerate(here):
-            if state[row] == FINISHED:
-                said = reached(self.times) + self._note(models[row], S[row], w[row])
-                self._keep(i, records[row], records[row, -1], self.times[-1], nfev[row], True, said)
+            if state[row] in (FINISHED, STOPPED):
+                said = f"stop condition met at alpha = {last[row, -1]:.6g}."
+                if state[row] == FINISHED:
+                    said = reached(self.times) + self._note(models[row], S[row], w[row])
+                self._keep(i, records[row], last[row, :-1], last[row, -1], nfev[row], True, said)
                 self.method[i] = DOP853.__name__ + self.why[i]
 
     def _note(self, model, S, w):

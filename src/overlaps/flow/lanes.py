@@ -1,0 +1,165 @@
+"""The flow of many states side by side: ``_flow`` and ``velocity`` with one more index, the last, which counts states.
+
+``numbers`` (7, LANES) are eta, eta_v, noise^2, decay, decay_v, the factor on C, and drift: ``numbers_of``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from .._base.jit import CUBE, MATRIX, REAL, VECTOR, jit, typed
+from ..activations.bound import LANES
+from ._flow import add, clear, copy, triangle
+
+NUMBERS = 7
+
+
+@typed
+class Here(NamedTuple):
+    """The closure where the lanes are, and room; LANES stand behind the shapes below."""
+
+    S: CUBE  # (n, n) covariance of the fields
+    w: MATRIX  # (n,) second layers
+    s: MATRIX  # (L,)
+    p: MATRIX  # (L,)
+    tau: types.Array(REAL, 4, "C")  # (M, M, L)
+    H: CUBE  # (n, n) mean Hessian
+    gradient: MATRIX  # (n,)
+    C: CUBE  # (K, K)
+    eps_g: VECTOR  # ()
+    Z: CUBE  # (n, n) overlaps of one block
+    G: CUBE  # (K, n) the product of H and Z
+    dS: CUBE  # (n, n)
+    dw: MATRIX  # (n,)
+    room: MATRIX
+
+
+def numbers_of(rates):
+    """Rates (b, .) = eta, eta_v, noise, decay, decay_v, second_order, drift, ... as kernels of this module take them."""
+    numbers = np.array(rates[:, :NUMBERS])
+    numbers[:, 2] **= 2
+    numbers[:, 5] *= numbers[:, 0] ** 2
+    return numbers
+
+
+@jit
+def here_of(K, M, L, size):
+    """Arrays for the closure, and the rows (S, w, s, p, tau, numbers, y) that a trajectory brings: views of the first.
+
+    The array of the rows, and their parts numbers (7, LANES) and y (size, LANES), come with it.
+    """
+    n, at = K + M, np.cumsum(np.array([0, (K + M) ** 2, K + M, L, L, M * M * L, NUMBERS, size]))
+    rows, square = np.zeros((at[7], LANES)), np.zeros((3, n, n, LANES))
+    here = Here(
+        rows[: at[1]].reshape((n, n, LANES)), rows[at[1] : at[2]], rows[at[2] : at[3]], rows[at[3] : at[4]],
+        rows[at[4] : at[5]].reshape((M, M, L, LANES)), square[0], np.zeros((n, LANES)), np.zeros((K, K, LANES)),
+        np.zeros(LANES), square[1], np.zeros((K, n, LANES)), square[2], np.zeros((n, LANES)),
+        np.zeros(((n + 3) * (n + 3), LANES)),
+    )  # fmt: skip
+    return here, rows, rows[at[5] : at[6]], rows[at[6] :]
+
+
+@jit(fast=True, bare=True)
+def add_product(x, y, out):
+    """Add x y to ``out``."""
+    for l in range(LANES):
+        out[l] += x[l] * y[l]
+
+
+@jit(fast=True, bare=True)
+def gather(y, s, K, trains_v, S, w):
+    """Fill the parts Q and R of S, and the student part of w where it is trained."""
+    n, L, at = len(S), len(s), 0
+    for i in range(2 * K):
+        k, crossed = i % K, i < K
+        for j in range(K if crossed else k, n if crossed else K):
+            clear(S[k, j])
+            for b in range(L):
+                if crossed:
+                    add(1.0, y[at], S[k, j])
+                else:
+                    add_product(s[b], y[at], S[k, j])
+                at += 1
+            if k != j:
+                copy(S[k, j], S[j, k])
+    for k in range(K if trains_v else 0):
+        copy(y[at + k], w[k])
+
+
+@jit(bare=True)
+def overlaps_of_block(y, b, K, here):
+    """Fill Z = (q, r; r^T, tau) of block b."""
+    n, L, Z = len(here.S), len(here.s), here.Z
+    M = n - K
+    for k in range(K):
+        for j in range(n):
+            copy(y[(K * M + triangle(k, j, K) if j < K else k * M + j - K) * L + b], Z[k, j])
+            if j >= K:
+                copy(Z[k, j], Z[j, k])
+    for i in range(K, n):
+        for j in range(K, n):
+            copy(here.tau[i - K, j - K, b], Z[i, j])
+
+
+@jit(fast=True, bare=True)
+def flow(y, K, trains_v, here, numbers, dy):
+    """As ``_flow.flow``, where the closure is at learning rate one: G = (s H_KK, H_KM) Z gives dr = -eta G and dq."""
+    Z, G, C, n, L = here.Z, here.G, here.C, len(here.S), len(here.s)
+    eta, eta_v, _, decay, decay_v, second, drift = numbers
+    for b in range(L):
+        overlaps_of_block(y, b, K, here)
+        s, p = here.s[b], here.p[b]
+        for k in range(K):
+            for j in range(n):
+                clear(G[k, j])
+                for c in range(n):
+                    if c == K:
+                        for l in range(LANES):
+                            G[k, j, l] *= s[l]
+                    add_product(here.H[k, c], Z[c, j], G[k, j])
+        for k in range(K):
+            for j in range(K, n):
+                g, r, dr = G[k, j], Z[k, j], dy[(k * (n - K) + j - K) * L + b]
+                for l in range(LANES):
+                    dr[l] = -eta[l] * g[l] - (decay[l] + drift[l]) * r[l]
+            for j in range(k, K):
+                g, h, q, c, dq = G[k, j], G[j, k], Z[k, j], C[k, j], dy[(K * (n - K) + triangle(k, j, K)) * L + b]
+                for l in range(LANES):
+                    dq[l] = -eta[l] * (g[l] + h[l]) - 2.0 * decay[l] * q[l]
+                for l in range(LANES):
+                    dq[l] += s[l] * p[l] * (second[l] * c[l] if second[l] > 0.0 else 0.0)
+    at = len(y) - K
+    for k in range(K if trains_v else 0):
+        for l in range(LANES):
+            dy[at + k, l] = -eta_v[l] * here.gradient[k, l] - decay_v[l] * y[at + k, l]
+
+
+@jit(fast=True, bare=True)
+def change_of_eps_g(dy, K, trains_v, here, change):
+    """First-order change of eps_g by a change dy of the overlaps, where the closure was evaluated."""
+    gather(dy, here.s, K, trains_v, here.dS, here.dw)
+    clear(change)
+    for i in range(K):
+        for j in range(K):
+            add_product(here.H[i, j], here.dS[i, j], change)
+    for l in range(LANES):
+        change[l] *= 0.5
+    for i in range(K):
+        for j in range(K, len(here.S)):
+            add_product(here.H[i, j], here.dS[i, j], change)
+        if trains_v:
+            add_product(here.gradient[i], here.dw[i], change)
+
+
+@jit(fast=True, bare=True)
+def terms_of_eps_g(K, here, rate, terms):
+    """Sums of sizes: of H_KK, and of what H contributes to eps_g."""
+    clear(rate)
+    clear(terms)
+    for i in range(K):
+        for j in range(len(here.S)):
+            both, h, S = j < K, here.H[i, j], here.S[i, j]
+            for l in range(LANES):
+                terms[l] += (0.5 if both else 1.0) * abs(h[l] * S[l])
+                rate[l] += abs(h[l]) if both else 0.0

@@ -1,0 +1,377 @@
+"""Steps of DOP853 of many trajectories side by side: the steps of ``_dop853``, each lane at its own time.
+
+A lane that is done takes the next trajectory of its chunk, and none feels another: neither company nor order nor threads
+change a bit.  A lane whose eps_g fell below the level ends its step where Newton's method finds it.  A step that may be
+a failure leaves its trajectory to Python.
+"""
+
+from math import inf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
+from ..activations.bound import LANES, SIDE_BY_SIDE
+from ..flow import copy
+from ..flow.lanes import NUMBERS, Here, change_of_eps_g, flow, gather, here_of, terms_of_eps_g
+from ..flow.velocity import Pieces
+from ..models import factors, reached
+from ._dop853 import E3, E5, NODES, STAGES, VELOCITIES, before_knot, least_error, weighed
+from ._many import BY_PYTHON, FINISHED, Found, add_up
+from ._steps import Control
+
+STOPPED, TAKEN, AGAIN = 3, 4, 5  # a trajectory at the level; of a step: taken, to be tried again
+LOCATED, LOCATING, TRIES = 1e-12, 2, 60  # precision of the time at which the level is met, tries from and up to
+ONE = np.ones(1)
+# rows of ``place``: trajectory (-1 for none), next stop, evaluations, number of the try, what became of it
+WHO, DUE, SPENT, TRY, CODE = range(5)
+# of ``clock``: first time of the step, its length as proposed and as tried, its last time, that of a stage; lengths
+# above and below the level; account of the error of eps_g, and the share of the step; and what is known after a try
+T, PROPOSED, STEP, LATER, AT, LOW, HIGH, ACCOUNT, SHARE = range(9)
+FIFTH, THIRD, FIFTH_EPS, THIRD_EPS, SLOPE, RATE, TERMS, SOUND, MOST = range(9, 18)
+
+
+@typed
+class Queue(NamedTuple):
+    """The b trajectories, each a row of numbers that a lane takes: see ``here_of``."""
+
+    K: INT
+    M: INT
+    L: INT
+    trains_v: BOOL
+    second_order: BOOL  # of any of them
+    rows: MATRIX
+
+
+@typed
+class Lanes(NamedTuple):
+    """What lanes keep."""
+
+    y: MATRIX  # packed overlaps (n, LANES) at the first time of the step
+    new: MATRIX  # at a stage, and at its end
+    k: CUBE  # as in ``_dop853``
+    model: MATRIX  # numbers of the flow: of the models,
+    now: MATRIX  # and under the schedule
+    factors: VECTOR
+    place: INTS
+    clock: MATRIX
+
+
+MARCH = types.void(
+    types.FunctionType(SIDE_BY_SIDE), Queue.type, Pieces.type, Control.type, REAL, BOOL, VECTOR, INTS, INTS, Found.type,
+    MATRIX,
+)  # fmt: skip
+
+
+@jit(bare=True)
+def under_schedule(pieces, x):
+    """Fill the numbers of the flow at the times of a stage."""
+    for l in range(LANES):
+        factors(x.clock[AT, l], pieces.channels, pieces.codes, pieces.edges, pieces.data, x.factors)
+        u, u_v, noise, decay, batch = x.factors[0], x.factors[1], x.factors[2], x.factors[3], x.factors[4]
+        scales = u, u_v, noise * noise, u * decay, u_v * decay, u * u / batch, 1.0
+        for i in range(NUMBERS):
+            x.now[i, l] = scales[i] * x.model[i, l]
+
+
+@jit(bare=True)
+def velocity(closure, queue, pieces, here, x, y, dy):
+    """Fill dy/dalpha at y."""
+    if pieces.channels.size > 0:
+        under_schedule(pieces, x)
+    gather(y, here.s, queue.K, queue.trains_v, here.S, here.w)
+    noise2 = x.now[2]
+    closure(here.S, here.w, queue.K, noise2, queue.second_order, here.H, here.gradient, here.C, here.eps_g, here.room)
+    flow(y, queue.K, queue.trains_v, here, x.now, dy)
+
+
+@jit(fast=True, bare=True)
+def add_stages(a, k, count, new):
+    """Fill ``new`` = sum_j a_j k_j, j < count."""
+    total = new.reshape(new.size)
+    for i in range(total.size):
+        total[i] = 0.0
+    for j in range(count):
+        if a[j] != 0.0:
+            c, stage = a[j], k[j].reshape(total.size)
+            for i in range(total.size):
+                total[i] += c * stage[i]
+
+
+@jit(fast=True, bare=True)
+def advance(x):
+    """Fill ``new`` = y + h new."""
+    h = x.clock[STEP]
+    for i in range(len(x.y)):
+        for l in range(LANES):
+            x.new[i, l] = x.y[i, l] + h[l] * x.new[i, l]
+
+
+@jit(fast=True, bare=True)
+def squares(z, less, y, new, control, out):
+    """Sums of the squares of z - less in units of the tolerances at y and new."""
+    for l in range(LANES):
+        out[l] = 0.0
+    for i in range(len(y)):
+        for l in range(LANES):
+            scale = control.atol + control.rtol * max(abs(y[i, l]), abs(new[i, l]))
+            out[l] += ((z[i, l] - less[i, l]) / scale) ** 2
+
+
+@jit(fast=True, bare=True)
+def positive(S, slack, c, sound):
+    """Clear ``sound`` where S + slack tr(S) is not positive definite, by Cholesky's decomposition c."""
+    n, shift = len(S), c[0, -1]  # above the diagonal there is room
+    for l in range(LANES):
+        shift[l] = 0.0
+    for i in range(n):
+        for l in range(LANES):
+            shift[l] += slack * S[i, i, l]
+    for i in range(n):
+        for j in range(i + 1):
+            total = c[i, j]
+            for l in range(LANES):
+                total[l] = S[i, j, l] + (shift[l] if i == j else 0.0)
+            for k in range(j):
+                for l in range(LANES):
+                    total[l] -= c[i, k, l] * c[j, k, l]
+            for l in range(LANES):
+                if i == j:
+                    sound[l] = sound[l] if total[l] > 0.0 else 0.0
+                total[l] = 1.0 / sqrt(total[l]) if i == j else total[l] * c[j, j, l]
+
+
+@jit(bare=True)
+def take(i, b, queue, rows, x):
+    """Put trajectory b into lane i."""
+    for a in range(len(rows)):
+        rows[a, i] = queue.rows[b, a]
+    for a in range(NUMBERS):
+        x.now[a, i] = x.model[a, i]
+
+
+@jit(bare=True)
+def begin(closure, queue, pieces, here, rows, x, control, first, times, slopes, lengths):
+    """Fill ``slopes`` (b, n) = dy/dalpha at the start and ``lengths`` (b,) of first steps, as ``_dop853.begin``.
+
+    A length is nan where eps_g is at the level at once.
+    """
+    n, zero, start, span, clock = len(x.y), x.k[15], times[0], times[-1] - times[0], x.clock
+    for at in range(0, len(lengths), LANES):
+        count = min(LANES, len(lengths) - at)
+        for i in range(LANES):
+            take(i, at + min(i, count - 1), queue, rows, x)
+            clock[AT, i] = start
+        velocity(closure, queue, pieces, here, x, x.y, x.k[0])
+        squares(x.y, zero, x.y, x.y, control, clock[FIFTH])
+        squares(x.k[0], zero, x.y, x.y, control, clock[THIRD])
+        for i in range(LANES):
+            d0, d1 = sqrt(clock[FIFTH, i] / n), sqrt(clock[THIRD, i] / n)
+            clock[STEP, i] = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
+            clock[AT, i] = min(start + clock[STEP, i], before_knot(pieces.knots, start))
+            if i < count:
+                lengths[at + i] = 1.0 if here.eps_g[i] > control.level else np.nan
+                for a in range(n):
+                    slopes[at + i, a] = x.k[0, a, i]
+        add_stages(ONE, x.k, 1, x.new)
+        advance(x)
+        velocity(closure, queue, pieces, here, x, x.new, x.k[1])
+        squares(x.k[1], x.k[0], x.y, x.y, control, clock[FIFTH])
+        for i in range(count):
+            h, most = clock[STEP, i], sqrt(max(clock[THIRD, i], clock[FIFTH, i] / clock[STEP, i] ** 2) / n)
+            later = max(1e-6, h * 1e-3) if most <= 1e-15 else (0.01 / most) ** 0.125
+            lengths[at + i] *= first if first > 0.0 else min(100 * h, later, span)
+
+
+@jit(bare=True)
+def propose(i, stops, control, x):
+    """The length of the next step of lane i; whether there is none, because steps have vanished."""
+    t, again = x.clock[T, i], x.place[TRY, i]
+    least = 10 * (np.nextafter(t, inf) - t)
+    if again == 0:
+        x.clock[STEP, i] = max(min(x.clock[PROPOSED, i], control.max_step), least)
+    if not x.clock[STEP, i] >= least and again < LOCATING:  # nan, too, from velocities that overflow
+        return True
+    x.clock[LATER, i] = min(t + x.clock[STEP, i], stops[x.place[DUE, i]])
+    x.clock[STEP, i] = x.clock[LATER, i] - t
+    return False
+
+
+@jit(bare=True)
+def leave_knots(closure, queue, pieces, here, x):
+    """Evaluate the velocities of lanes at a knot once more: they may have jumped."""
+    knots, anywhere = pieces.knots, False
+    for i in range(LANES):
+        t = x.clock[AT, i] = x.clock[T, i]
+        passed = reached(knots, t)
+        there = x.place[WHO, i] >= 0 and x.place[TRY, i] == 0 and passed > 0 and knots[passed - 1] == t
+        x.place[CODE, i], anywhere = there, anywhere or there
+    if anywhere:
+        velocity(closure, queue, pieces, here, x, x.y, x.k[12])
+        for i in range(LANES):
+            x.place[SPENT, i] += x.place[CODE, i]
+            for a in range(len(x.y)):
+                x.k[0, a, i] = x.k[12, a, i] if x.place[CODE, i] else x.k[0, a, i]
+
+
+@jit(bare=True)
+def step(closure, queue, pieces, here, x, control):
+    """Try a step of all lanes; what is known of it goes to ``clock``."""
+    new, k, clock, K, trains_v = x.new, x.k, x.clock, queue.K, queue.trains_v
+    for stage in range(1, 13):
+        add_stages(STAGES[stage], k, stage, new)
+        advance(x)
+        if pieces.channels.size > 0:
+            for i in range(LANES):
+                t = clock[T, i]
+                at = t + NODES[stage] * clock[STEP, i] if stage < 12 else clock[LATER, i]
+                clock[AT, i] = min(at, before_knot(pieces.knots, t))
+        velocity(closure, queue, pieces, here, x, new, k[stage])
+    add_stages(E5, k, VELOCITIES, k[13])
+    add_stages(E3, k, VELOCITIES, k[14])
+    squares(k[13], k[15], x.y, new, control, clock[FIFTH])
+    squares(k[14], k[15], x.y, new, control, clock[THIRD])
+    change_of_eps_g(k[13], K, trains_v, here, clock[FIFTH_EPS])
+    change_of_eps_g(k[14], K, trains_v, here, clock[THIRD_EPS])
+    change_of_eps_g(k[12], K, trains_v, here, clock[SLOPE])
+    terms_of_eps_g(K, here, clock[RATE], clock[TERMS])
+    for l in range(LANES):
+        clock[SOUND, l] = 1.0
+    for a in range(len(new)):
+        for l in range(LANES):
+            clock[SOUND, l] = clock[SOUND, l] if abs(new[a, l]) <= clock[MOST, l] else 0.0
+    positive(here.S, control.slack, here.dS, clock[SOUND])
+
+
+@jit(bare=True)
+def settle(i, bound, control, here, x):
+    """What becomes of the step that lane i has tried."""
+    clock, level, eps_g, again = x.clock, control.level, here.eps_g[i], x.place[TRY, i]
+    h = clock[STEP, i]
+    x.place[SPENT, i] += 12
+    if again < LOCATING:
+        fifth, third, e5 = clock[FIFTH, i], clock[THIRD, i], clock[FIFTH_EPS, i]
+        error = h * fifth / sqrt((fifth + 0.01 * third) * len(x.y)) if fifth > 0.0 or third > 0.0 else fifth
+        judged = clock[SHARE, i] = 0.0
+        if e5 != 0.0 and np.isfinite(e5):
+            least = least_error(h, eps_g, x.now[0, i] * clock[RATE, i], clock[TERMS, i])
+            judged, clock[SHARE, i] = weighed(e5, clock[THIRD_EPS, i], h, least, control.rtol, eps_g)
+        error = max(error, judged)
+        if not error < 1.0:
+            clock[STEP, i], x.place[TRY, i] = h * (max(0.2, 0.9 * error**-0.125) if error == error else 0.2), 1
+            return AGAIN
+        if clock[SOUND, i] == 0.0 or eps_g != eps_g:
+            return BY_PYTHON
+        if eps_g > level:
+            factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
+            tried = h * (min(1.0, factor) if again else factor)
+            clock[PROPOSED, i] = max(tried, clock[PROPOSED, i]) if clock[LATER, i] == bound else tried
+            return TAKEN
+        clock[LOW, i], clock[HIGH, i], again = 0.0, h, LOCATING
+    clock[LOW, i], clock[HIGH, i] = (h, clock[HIGH, i]) if eps_g > level else (clock[LOW, i], h)
+    low, high, newton = clock[LOW, i], clock[HIGH, i], h - (eps_g - level) / clock[SLOPE, i]
+    if min(abs(newton - h), high - low) <= LOCATED * max(1.0, clock[LATER, i]) or again == TRIES:
+        return STOPPED
+    clock[STEP, i], x.place[TRY, i] = newton if low < newton < high else 0.5 * (low + high), again + 1
+    return AGAIN
+
+
+@jit(fast=True, bare=True)
+def keep_taken(x):
+    """Go on from the ends of the steps that were taken, or ended at the level."""
+    taken = x.clock[FIFTH]
+    for l in range(LANES):
+        taken[l] = 1.0 if x.place[CODE, l] == TAKEN or x.place[CODE, l] == STOPPED else 0.0
+        x.clock[ACCOUNT, l] += taken[l] * x.clock[SHARE, l]
+    for a in range(len(x.y)):
+        for l in range(LANES):
+            x.y[a, l] = x.new[a, l] if taken[l] > 0.0 else x.y[a, l]
+        for l in range(LANES):
+            x.k[0, a, l] = x.k[12, a, l] if taken[l] > 0.0 else x.k[0, a, l]
+
+
+@jit(bare=True)
+def record(i, queue, blocks, x, row, out):
+    """Keep the overlaps of lane i, or their sums over blocks, and the account of the error of eps_g."""
+    kept = len(row)
+    for a in range(kept):
+        row[a] = x.y[a, i]
+    if blocks:
+        copy(row, out[:kept])
+    else:
+        K, L, n = queue.K, queue.L, queue.K + queue.M
+        kept, at = (kept - K * queue.trains_v) // L + K * queue.trains_v, n * n + n
+        add_up(row, queue.rows[x.place[WHO, i], at : at + L], K, queue.M, queue.trains_v, out)
+    out[kept] = x.clock[ACCOUNT, i]
+
+
+@jit
+def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, halt, found, last):
+    """March every trajectory from its first to its last time, or to the level; arguments as in ``march_all``.
+
+    ``last`` (b, kept + 2) takes the last record and its time; ``found.state`` becomes STOPPED at the level.
+    """
+    total, size = len(queue.rows), queue.L * ((queue.K * (queue.K + 1)) // 2 + queue.K * queue.M)
+    size += queue.K * queue.trains_v
+    here, rows, model, y = here_of(queue.K, queue.M, queue.L, size)
+    room = np.zeros((17, size, LANES))
+    x = Lanes(
+        y, room[16], room[:16], model, np.zeros((NUMBERS, LANES)), np.ones(5), np.zeros((5, LANES), np.int64),
+        np.ones((18, LANES)),
+    )  # fmt: skip
+    place, clock = x.place, x.clock
+    slopes, lengths, row, to = np.empty((total, size)), np.empty(total), np.empty(size), np.full(stops.size, -1)
+    for j in range(places.size):
+        to[places[j]] = j
+    begin(closure, queue, pieces, here, rows, x, control, first, stops, slopes, lengths)
+    following = np.int64(0)  # no literal: numba compiles anew for it
+    for i in range(LANES):
+        place[WHO, i] = -1
+    while halt[0] == 0:
+        busy = False
+        for i in range(LANES):
+            while place[WHO, i] < 0 and following < total:
+                b, following = following, following + 1
+                found.state[b] = 0 if lengths[b] == lengths[b] else BY_PYTHON
+                if found.state[b] == BY_PYTHON:
+                    continue
+                take(i, b, queue, rows, x)
+                place[WHO, i], place[DUE, i], place[TRY, i], place[SPENT, i] = b, 1, 0, 1 if first > 0.0 else 2
+                clock[T, i], clock[PROPOSED, i], clock[ACCOUNT, i], clock[MOST, i] = stops[0], lengths[b], 0.0, 1.0
+                for a in range(size):
+                    x.k[0, a, i], clock[MOST, i] = slopes[b, a], max(clock[MOST, i], abs(y[a, i]))
+                clock[MOST, i] *= control.most
+                if to[0] >= 0:
+                    record(i, queue, blocks, x, row, found.records[b, to[0]])
+            if place[WHO, i] >= 0 and propose(i, stops, control, x):
+                found.state[place[WHO, i]], place[WHO, i] = BY_PYTHON, -1
+            clock[STEP, i] = clock[STEP, i] if place[WHO, i] >= 0 else 0.0
+            busy = busy or place[WHO, i] >= 0 or following < total
+        if not busy:
+            return
+        if pieces.knots.size > 0:
+            leave_knots(closure, queue, pieces, here, x)
+        step(closure, queue, pieces, here, x, control)
+        for i in range(LANES):
+            there = place[WHO, i] >= 0
+            place[CODE, i] = settle(i, stops[place[DUE, i]], control, here, x) if there else AGAIN
+        keep_taken(x)
+        for i in range(LANES):
+            b, due, code = place[WHO, i], place[DUE, i], place[CODE, i]
+            if code == AGAIN:
+                continue
+            if code == TAKEN:
+                clock[T, i], place[TRY, i] = clock[LATER, i], 0
+                if clock[LATER, i] < stops[due]:
+                    continue
+                if to[due] >= 0:
+                    record(i, queue, blocks, x, row, found.records[b, to[due]])
+                place[DUE, i] += 1
+                if due + 1 < stops.size:
+                    continue
+                code = FINISHED
+            if code != BY_PYTHON:
+                record(i, queue, blocks, x, row, last[b])
+                last[b, last.shape[1] - 1] = clock[LATER, i]
+            found.state[b], found.nfev[b], place[WHO, i] = code, place[SPENT, i], -1

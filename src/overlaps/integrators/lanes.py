@@ -1,0 +1,46 @@
+"""Which batches are stepped side by side in vector registers, and how their problems are handed over."""
+
+import numpy as np
+
+from .._base import check
+from .._base.jit import compile_once
+from ..activations.bound import LANES, SIDE_BY_SIDE
+from ..flow.lanes import numbers_of
+from ._lanes import MARCH, STOPPED, Queue, march_lanes
+
+__all__ = ["STOPPED", "closure_in_lanes", "side_by_side"]
+
+BLOCKS, FIELDS = 8, 12  # eigenvalues, and students and teachers, up to which all that a step needs stays near
+
+
+def closure_in_lanes(asked, models, bound, times):
+    """The closure of many states where a batch is stepped side by side, or None: its shape decides, and nothing else.
+
+    With its kernels compiled, or read from the disk. ``asked`` is True for batches of any number, False for none.
+    """
+    first, L = models[0], models[0].spectrum.L
+    if asked is not None and not check.flag("lanes", asked):
+        return None
+    fits = bound.lanes is not None and L <= BLOCKS and first.K + first.M <= FIELDS
+    if asked and not fits:
+        raise ValueError(
+            f"lanes = True with {first.K} {first.activation.name} students, {first.M} {first.teacher_activation.name} "
+            f"teachers and {L} eigenvalues; expected erf, linear or quadratic units of one kind, at most {FIELDS} of "
+            f"them, and at most {BLOCKS} eigenvalues. Leave it out: other batches go one by one."
+        )
+    if not fits or times.size < 2 or (asked is None and len(models) < 2 * LANES):
+        return None
+    compile_once(march_lanes, MARCH)
+    bound.lanes.compile(SIDE_BY_SIDE.args)  # with a return type numba would compile it once more
+    return bound.lanes
+
+
+def side_by_side(closure, problems, *rest):
+    """As ``march_all``; returns the last records with their times."""
+    (n, M), found = (problems.S.shape[1], problems.tau.shape[1]), rest[-1]
+    parts = problems.S, problems.w[:, :n], problems.s, problems.p, problems.tau, numbers_of(problems.rates), problems.y
+    rows = np.concatenate([x.reshape(len(x), -1) for x in parts], axis=1)
+    noisy = bool(np.any(problems.rates[:, 5] > 0))
+    last = np.empty((len(rows), found.records.shape[2] + 1))
+    march_lanes(closure, Queue(problems.K, M, problems.s.shape[1], problems.trains_v, noisy, rows), *rest, last)
+    return last
