@@ -94,9 +94,7 @@ class Kernels:
 
 KERNELS = {
     LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences, lanes=linear_lanes),
-    QUADRATIC: Kernels(
-        quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences, lanes=quadratic_lanes
-    ),
+    QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences, lanes=quadratic_lanes),
     RELU: Kernels(relu_closure, TABLE[:-1], relu_derivatives),
     ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room, erf_C_share, erf_lanes),
 }

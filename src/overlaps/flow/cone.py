@@ -75,7 +75,7 @@ def singular(S, K, equal=None):
 
 
 def far_from_singular(S):
-    """Whether no field of each S (b, groups n, n) is anywhere near a sum of others: it is neither singular nor twins."""
+    """Whether no field of each S (b, groups n, n) is anywhere near a sum of others: not singular, no twins."""
     Z = _correlations(S.reshape(len(S), -1, S.shape[2], S.shape[2]))[0]
     return np.linalg.eigvalsh(Z)[..., 0].min(axis=1) > 1e-6
 

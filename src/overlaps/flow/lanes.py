@@ -36,7 +36,7 @@ class Here(NamedTuple):
 
 
 def numbers_of(rates):
-    """Rates (b, .) = eta, eta_v, noise, decay, decay_v, second_order, drift, ... as kernels of this module take them."""
+    """The numbers (b, 7) of rates (b, .) = eta, eta_v, noise, decay, decay_v, second_order, drift, ..."""
     numbers = np.array(rates[:, :NUMBERS])
     numbers[:, 2] **= 2
     numbers[:, 5] *= numbers[:, 0] ** 2

@@ -1,8 +1,8 @@
 """Steps of DOP853 of many trajectories side by side: the steps of ``_dop853``, each lane at its own time.
 
-A lane that is done takes the next trajectory of its chunk, and none feels another: neither company nor order nor threads
-change a bit.  A lane whose eps_g fell below the level ends its step where Newton's method finds it.  A step that may be
-a failure leaves its trajectory to Python.
+A lane that is done takes the next trajectory of its chunk, and none feels another: neither company nor order nor
+threads change a bit.  A lane whose eps_g fell below the level ends its step where Newton's method finds it.  A step
+that may be a failure leaves its trajectory to Python.
 """
 
 from math import inf, sqrt
@@ -14,7 +14,7 @@ from numba import types
 from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..activations.bound import LANES, SIDE_BY_SIDE
 from ..flow import copy
-from ..flow.lanes import NUMBERS, Here, change_of_eps_g, flow, gather, here_of, terms_of_eps_g
+from ..flow.lanes import NUMBERS, change_of_eps_g, flow, gather, here_of, terms_of_eps_g
 from ..flow.velocity import Pieces
 from ..models import factors, reached
 from ._dop853 import E3, E5, NODES, STAGES, VELOCITIES, before_knot, least_error, weighed

@@ -298,7 +298,8 @@ class _Work:
         control = Control(rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol))
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
-        records, nfev, state = np.full((len(here), *self.records.shape[1:]), np.nan), *np.zeros((2, len(here)), np.int64)
+        records = np.full((len(here), *self.records.shape[1:]), np.nan)
+        nfev, state = np.zeros((2, len(here)), np.int64)
         numbers = np.array([(*rates(x), x.drift, *x.weight_decay, bind(x).gradient_rate) for x in models])
         problems = Problems(first.K, first.teacher_activation.code, first.trains_v, numbers, s, p, tau, S, w, y)
         rest = pieces_of(pace), control, first_step, self.blocks, np.array(stops), places, self.halt
