@@ -314,7 +314,7 @@ def test_ctrl_c_returns_what_is_finished(monkeypatch, side_by_side):
     model = dataclasses.replace(MODEL, eta=0.4)
     models, start = [model] * (10_000 if side_by_side else 3000), model.random_start(N=1200, rng=1)
     seen, begun = [], threading.Event()
-    name = "march_lanes" if side_by_side else "march_all"
+    name = "side_by_side" if side_by_side else "march_all"
     march = getattr(overlaps.integrators.many, name)
 
     def watched(*arguments):
