@@ -143,9 +143,7 @@ def test_what_fails_fails_with_the_words_of_solve():
     start = model.random_start(N=1200, rng=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        many, one = (
-            ov.solve_many(models, start, ALPHA, method="DOP853", lanes=lanes) for lanes in (True, False)
-        )
+        many, one = (ov.solve_many(models, start, ALPHA, method="DOP853", lanes=lanes) for lanes in (True, False))
     lost = ~many.success
     assert 5 < lost.sum() < 21 and "diverge" in many.message[-2]
     assert np.array_equal(lost, ~one.success) and many.message == one.message
