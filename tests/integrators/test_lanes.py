@@ -53,7 +53,8 @@ def problems(b, K, M, L, g=ov.erf, rng=0, fast=0.6, **learning):
     spectrum = ov.Spectrum(rng.uniform(0.4, 2.0, L), rng.dirichlet(np.full(L, 4.0)))
     model = ov.committee_machine(K, M, activation=g, spectrum=spectrum, eta=0.3, **learning)
     lists = {
-        "eta": rng.uniform(0.05, fast, b), "noise": rng.uniform(0, 0.4, b), "batch_size": rng.integers(1, 4, b).tolist(),
+        "eta": rng.uniform(0.05, fast, b), "noise": rng.uniform(0, 0.4, b),
+        "batch_size": rng.integers(1, 4, b).tolist(),
         "gradient_flow": (rng.random(b) < 0.2).tolist(), "v": rng.uniform(0.3, 0.8, (b, K)),
         "v_star": rng.uniform(0.3, 1.0, (b, M)), "drift": rng.choice([0.0, 0.02], b),
     }  # fmt: skip
