@@ -146,6 +146,12 @@ sphinx_gallery_conf = {
 }
 
 
+def widen_gallery(app, docname, source):
+    """Take the right sidebar from pages of the gallery: rows of thumbnails and lines of code need its place."""
+    if docname.startswith("gallery/"):
+        source[0] = f":hide-toc:\n\n{source[0]}"
+
+
 def copy_thumbnails(app):
     """Put the thumbnails that were drawn in the place of figures that were scaled down."""
     if app.config.sphinx_gallery_conf["plot_gallery"]:
@@ -220,4 +226,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
     app.connect("autodoc-process-docstring", link_papers)
     app.connect("source-read", link_papers_on_pages)
+    app.connect("source-read", widen_gallery)
     app.connect("missing-reference", resolve)
