@@ -144,7 +144,7 @@ def test_bad_input():
             ov.solve(model, start, [2.0], schedule={"s": factors})
     dark, begin = network(s=(0.5, 0.0))
     with pytest.raises(ValueError, match=r"s\[1\] is 0"):
-        ov.solve(dark, begin, [1.0], schedule={"s": S.constant(2.0)})
+        ov.solve(dark, begin, [1.0], schedule={"s": (None, S.constant(2.0))})
     assert ov.solve(dark, begin, [1.0], schedule={"s": (S.constant(2.0), None)}).success
     classes = ov.gaussian_mixture(1, gram=[[[1.0, -1.0], [-1.0, 1.0]]], weights=[0.5, 0.5], labels=[1, -1], eta=0.1)
     with pytest.raises(ValueError, match="classes or a teacher of latents"):
@@ -159,3 +159,23 @@ def test_bad_input():
     plain = ov.committee_machine(2, 2, eta=0.5)
     with pytest.raises(ValueError, match="schedule names s with late=True"):
         ov.solve(plain, plain.random_start(N=100, rng=1), [1.0], late=True, **one)
+
+
+def test_one_factor_for_all_leaves_a_block_without_variance_alone():
+    spectrum = ov.Spectrum([1.7, 0.0, 0.6], [0.3, 0.2, 0.5])
+    model = ov.committee_machine(1, 1, eta=0.7, noise=0.2, spectrum=spectrum)
+    factor = S([0.0, 2.0], [1.0, 1.7])
+    one, each = (
+        ov.solve(model, model.random_start(N=50, rng=3), [0.9, 2.7], schedule={"s": given}, **TIGHT)
+        for given in (factor, (factor, None, factor))
+    )
+    certified = ov.solve(model, model.random_start(N=50, rng=3), [0.9, 2.7], schedule={"s": factor}, certify=True)
+    np.testing.assert_allclose(certified.Q, one.Q, rtol=1e-7)
+    assert np.all(certified.error_Q < 1e-6)  # of rtol 1e-8: the second run knows the same eigenvalues
+    assert np.array_equal(one.q, each.q) and np.array_equal(one.Q, each.Q)
+
+
+def test_sums_over_blocks_that_change_are_refused():
+    model, start = network()
+    with pytest.raises(ValueError, match="blocks = False, but eigenvalues differ between tasks or change"):
+        ov.solve(model, start, [0.0, 2.0], schedule={"s": S([0, 2], [1.0, 1.7])}, blocks=False)

@@ -223,7 +223,7 @@ def _certified(traj, start, options):
         "rtol": rtol,
         "atol": atol,
         "late": late,
-        "blocks": late or traj.model.C > 0,  # whose errors need them
+        "blocks": late or traj.model.C > 0 or traj.changing,  # whose errors need them
     }
     names = ("Q", "R", "v", "mean_fields") if traj.model.C else ("Q", "R", "v")
     other = _solved(traj.model, start, traj.alpha, traj.schedule, **controls, **options)

@@ -66,6 +66,8 @@ def evolve(
         raise ValueError(
             f"method = {check.shown(method)}, but {system.obstacle()}; expected 'DOP853', or SciPy's 'LSODA'."
         )
+    if getattr(system, "varying", None) is not None and not blocks:
+        raise ValueError(f"blocks = False, but {system.obstacle()}: sums over blocks change with them; leave it out.")
     check_options(solver, options, times[-1] - times[0] or np.inf)
     for task in tasks:
         check_model(solver, task)

@@ -330,7 +330,8 @@ def teachers_at(model, tau, T, schedule, alpha):
 def _on_variances(model, factors):
     """One Schedule or None for each eigenvalue, from one for all or a tuple."""
     L, s = model.spectrum.L, model.spectrum.s
-    each = (factors,) * L if isinstance(factors, Schedule) else factors
+    # one for all has nothing to multiply where there is no variance
+    each = tuple(factors if x > 0 else None for x in s) if isinstance(factors, Schedule) else factors
     if not isinstance(each, tuple | list) or len(each) != L:
         raise ValueError(f"schedule['s'] = {check.shown(factors)}; expected a Schedule, or a tuple of L = {L} of them.")
     for l, f in enumerate(each):
