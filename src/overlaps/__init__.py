@@ -30,6 +30,7 @@ from .models.schedule import Schedule
 from .models.spectrum import Spectrum, isotropic, power_law
 from .models.stages import Stages
 from .models.state import State
+from .models.taught import previous, taught
 from .plateau import plateau
 from .results import discrepancy as discrepancy
 from .results.batch import Batch
@@ -147,6 +148,7 @@ __all__ = [
     "polynomial",
     "plateau",
     "power_law",
+    "previous",
     "quadratic",
     "quadratic_network",
     "relu",
@@ -161,6 +163,7 @@ __all__ = [
     "style",
     "sweep",
     "tanh",
+    "taught",
     "theory",
     "tlog_rmse",
 ]

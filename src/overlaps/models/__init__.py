@@ -12,6 +12,7 @@ from .schedule import Pace, Schedule
 from .spectrum import Spectrum, isotropic, power_law
 from .stages import Stages
 from .state import State
+from .taught import previous, taught
 
 __all__ = [
     "Mixed",
@@ -25,6 +26,8 @@ __all__ = [
     "factors",
     "isotropic",
     "power_law",
+    "previous",
     "quadratic_network",
     "reached",
+    "taught",
 ]

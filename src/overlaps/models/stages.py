@@ -12,6 +12,7 @@ from .._base.types import ArrayLike, Floats, Function
 from .mixed import Mixed, check_alike
 from .model import Model
 from .schedule import in_model
+from .taught import taught, turned, without_frozen
 
 __all__ = ["Stages"]
 
@@ -38,6 +39,10 @@ class Stages(Record):
     heads : array_like, shape (n, K), optional
         A second layer of its own for every task: at the beginning of stage i that of the state becomes ``heads[i]``,
         and is trained further if the model trains it; the others stay. By default one readout serves all tasks.
+    teacher : sequence of None or ``ov.previous``, optional
+        Stages whose labels are the output of the student at the end of the stage before, frozen (:func:`taught`).
+    students : sequence of None, "copy" or array_like (K, K), optional
+        With what students such stages begin: a copy of the frozen ones, or fresh ones with this Q.
 
     Raises
     ------
@@ -69,6 +74,8 @@ class Stages(Record):
     models: Any
     until: Any
     heads: Any = None
+    teacher: Any = None
+    students: Any = None
 
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or not list(self.models):
@@ -88,7 +95,8 @@ class Stages(Record):
             heads = check.array("heads", self.heads, (len(models), models[0].K), "One second layer for each model.")
             models = tuple(replace(model, v=v) for model, v in zip(models, heads, strict=True))
             self.settle(heads=heads)
-        self.settle(models=models, until=until)
+        teacher, students = turned(models, self.teacher, self.students)
+        self.settle(models=models, until=until, teacher=teacher, students=students)
 
     def __len__(self) -> int:
         return len(self.models)
@@ -144,9 +152,21 @@ class Stages(Record):
             if parts or first <= self.begin(i):  # a record inside a stage has its head
                 many = isinstance(start, list | tuple)
                 start = [self.enter(i, state) for state in start] if many else self.enter(i, start)
+            model = self.models[i]
+            if self.teacher[i] is not None and (parts or first <= self.begin(i)):
+                model, start = self._taught(i, start)
             inside = times[(times > first) & (times < last)]
             alpha = (first, last) if wanted is None and last > first else np.unique(np.r_[first, inside, last])
-            yield self.models[i], start, alpha, self.paced(i, schedule)
+            yield model, start, alpha, self.paced(i, schedule)
+
+    def _taught(self, i, start):
+        """Model and start of a stage whose teacher is the student before; of several runs all have one readout."""
+        states = start if isinstance(start, list | tuple) else [start]
+        if any(not np.array_equal(x.v, states[0].v) for x in states):
+            raise ValueError("runs have trained second layers, and so other labels; expected eta_v = 0, or a run each.")
+        pairs = [taught(self.models[i], x, Q=self.students[i]) for x in states]
+        begun = [replace(state, alpha=x.alpha) for (_, state), x in zip(pairs, states, strict=True)]
+        return pairs[0][0], begun if isinstance(start, list | tuple) else begun[0]
 
     def paced(self, i: int, schedule: Any) -> Any:
         """The schedule of stage i: what it names, but for numbers that are zero in this stage alone."""
@@ -168,6 +188,7 @@ class Stages(Record):
         """The state at the end of stage i - 1, or one of stage i itself, as stage i takes it up; None stays None."""
         if state is None:
             return None
+        state = without_frozen(state, self.M) if state.M > self.M else state
         v = state.v if self.heads is None else self.heads[i]
         model = self.models[i]
         if state.s is None or np.array_equal(state.s, model.spectrum.s):

@@ -1,6 +1,6 @@
 """What follows from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -153,6 +153,11 @@ class _Curves(Views):
                 found = _error(self.model, self.model.seen(self), self.v)
             self._cache["eps_g"] = read_only(found)
         return self._cache["eps_g"]
+
+    def against(self, v_star: ArrayLike) -> Floats:
+        """Error (..., n) on the labels of the same teachers with other second layers ``v_star`` (M,)."""
+        v_star = check.array("v_star", v_star, (self.model.M,), "One number for each teacher.")
+        return _error(replace(self.model, v_star=v_star), self.model.seen(self), self.v)
 
     def classification_error(self, s: ArrayLike | None = None) -> Floats:
         r"""Probability (..., n) that the output has the wrong sign: that of the label, or of one teacher.

@@ -15,7 +15,7 @@ from .._base.record import Record
 from .._base.types import PathLike
 from .._base.version import __version__
 from ..integrators.methods import solver_class
-from ..models import Stages
+from ..models import Stages, previous
 from .descriptions import FORMAT, Refused, check_model, described, model_of, models_of, schedule_of, schedule_recipe
 from .fields import letters_of
 
@@ -107,6 +107,8 @@ def contents(result):
     if hasattr(result, "parts"):
         stages = result.model
         head |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
+        if any(stages.teacher):
+            head["students"] = [x if isinstance(x, str | None) else x.tolist() for x in stages.students]
         for role, items in (("stages", map(described, stages.models)), ("parts", map(contents, result.parts))):
             head[role], named = zip(*items, strict=True)
             arrays |= {f"{role}{i}/{x}": value for i, own in enumerate(named) for x, value in own.items()}
@@ -250,12 +252,15 @@ def _staged(kind, head, data, stages, schedule):
         arrays = inside(data, f"stages{i}/")
         models.append(model_of(own, arrays) if stages is None else stages.models[i])
         check_model(models[-1], own, arrays)
-    stages = Stages(models, head["until"], head["heads"])
+    students = head.get("students")
+    teacher = None if students is None else [None if x is None else previous for x in students]
+    stages = Stages(models, head["until"], head["heads"], teacher, students)
     first = stages.index(inside(data, "parts0/")["alpha"][0])
     parts = []
     for k, part in enumerate(head["parts"]):
         given = None if schedule is None else stages.paced(first + k, schedule)
-        parts.append(restored(part, inside(data, f"parts{k}/"), stages.models[first + k], given))
+        own = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
+        parts.append(restored(part, inside(data, f"parts{k}/"), own, given))
     return kind(model=stages, alpha=data["alpha"], parts=tuple(parts))
 
 

@@ -59,7 +59,7 @@ class _Staged(Views):
     @property
     def R(self):
         """Covariance of student and teacher fields (..., n, K, M)."""
-        return self._of_parts("R")
+        return self._joined([part.R[..., -self.model.M :] for part in self.parts])
 
     @property
     def v(self):
@@ -96,7 +96,8 @@ class _Staged(Views):
         v = np.broadcast_to(self._head(i, k), part.v.shape)
         if np.any(np.isnan(v) & ~np.isnan(part.v)):
             return np.full(v.shape[:-1], np.nan)
-        r, tau, T = self.model.rescaled(j, i, part.r, part.tau, part.T)
+        M = self.model.M  # frozen students stand before them
+        r, tau, T = self.model.rescaled(j, i, part.r[..., -M:], part.tau[..., -M:, -M:], part.T[..., -M:, -M:])
         return replace(part, model=self.model.models[i], v=v, r=r, tau=tau, T=T).eps_g
 
     def _head(self, i, k):

@@ -34,16 +34,18 @@ def forget(V, rates, which, t, N):
 
 @jit
 def direct_steps(W, factor, W_star, V, v_star, X, xi, which, student, teachers, rates, room):
-    """As ``_sgd.direct_steps``; ``room`` = nu (M,), lam (K,), F and dv (batch, K)."""
+    """As ``_sgd.direct_steps``; ``room`` = nu (batch, M), lam, F and dv (batch, K)."""
     nu, lam, F, dv = room
     steps, batch, N = X.shape
     for t in range(steps):
         for b in range(batch):
+            fields(W_star, X[t, b], 1.0, nu[b])
+        for b in range(batch):
+            fields(W, X[t, b], factor[0], lam[b])
+        for b in range(batch):
             i = which[t, b]
-            fields(W_star, X[t, b], 1.0, nu)
-            fields(W, X[t, b], factor[0], lam)
-            own = V[i if len(V) > 1 else 0]
-            errors(lam, nu, own, v_star[i], student, teachers[i], xi[t, b], rates[i, t, 0], rates[i, t, 1], F[b], dv[b])
+            own, eta, eta_v = V[i if len(V) > 1 else 0], rates[i, t, 0], rates[i, t, 1]
+            errors(lam[b], nu[b], own, v_star[i], student, teachers[i], xi[t, b], eta, eta_v, F[b], dv[b])
         apply_step(W, factor, V[0], X[t], F, dv, False, mean_rate(rates, which, t, 2), 0.0)
         forget(V, rates, which, t, N)
         for b in range(batch):

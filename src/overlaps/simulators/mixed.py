@@ -61,7 +61,7 @@ class Samples:
     def direct(self, W, factor, W_star, V, X, xi, which):
         """Steps on explicit weights."""
         (n, b), (K, M) = which.shape, (V.shape[1], len(W_star))
-        room = np.empty(M), np.empty(K), np.empty((b, K)), np.empty((b, K))
+        room = np.empty((b, M)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
         _mixed.direct_steps(
             W, factor, W_star, V, self.v_star, X, xi, which, self.model.activation.compiled, self.teachers,
             self._rows(n), room,
