@@ -134,6 +134,7 @@ sphinx_gallery_conf = {
     "examples_dirs": scripts_path,
     "gallery_dirs": "gallery",
     "subsection_order": [f"{scripts_path}/{key}" for key in TOPICS],
+    "parallel": 2,
     "image_scrapers": ("thumbnails.scrape",),
     "minigallery_sort_order": "thumbnails.order",
     "backreferences_dir": "gallery/backreferences",

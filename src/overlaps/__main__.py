@@ -55,9 +55,10 @@ def demo(output):
 def print_table(fluct, runs):
     """Error of the ODE, its mean and deviation at finite N, single runs; how many overlaps lie in the band."""
     mean, std, theory = fluct.mean("eps_g"), fluct.std("eps_g"), fluct.trajectory
-    seen = {"alpha": 6, "ODE eps_g": 10, f"N = {fluct.N}: mean": 16, "std": 10} | dict.fromkeys(
+    seen = {"alpha": 6, "ODE": 10, "predicted mean": 15, "predicted std": 14} | dict.fromkeys(
         (f"run {i + 1}" for i in range(3)), 10
     )
+    print(f"eps_g at N = {fluct.N}")
     print(" ".join(f"{name:>{width}}" for name, width in seen.items()))
     for i in range(0, len(fluct), 10):
         row = theory.eps_g[i], mean[i], std[i], *(one.eps_g[0, i] for one in runs[:3])

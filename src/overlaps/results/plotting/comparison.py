@@ -50,9 +50,10 @@ def plot_fluctuations(result, ax=None, band=2.0, **style):
     before = 0 if ax is None else len(np.atleast_1d(ax)[0].lines)
     axes = plot(result.trajectory, ax=ax, **style)
     drawn = np.atleast_1d(axes)
-    label = f"mean, ± {band:g} std at N = {result.N}"
     color, partners = drawn[0].get_lines()[before].get_color(), partners_of(result.trajectory)
-    _draw_expansion(drawn, result, band, color, label, partners)
+    _draw_expansion(drawn, result, band, color, f"± {band:g} standard deviations", partners)
+    drawn[0].get_lines()[-1].set_label(f"mean at N = {result.N}, predicted")
+    legend(drawn[0])
     return axes
 
 
