@@ -122,3 +122,47 @@ def test_escape_times():
 def test_what_has_no_law(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("rule, eta", [(R.episode(4, penalty=1.0), 0.6), (R.episode(6, penalty=0.9), 1.3)])
+def test_fixed_points_of_episodes_are_those_of_the_flow(rule, eta):
+    """By Newton's method on the overlaps, with rates by differences of the closure; a teacher of another length."""
+    model, points = ov.learner(rule, eta=eta), laws.episode_points(rule, eta)
+    assert [x.stable for x in points] == [True, False]
+    for x in points:
+        guess = ov.State.from_overlaps(model, Q=[[1.02 * x.Q]], R=[[x.rho * np.sqrt(1.3 * x.Q)]], T=[[1.3]])
+        state = ov.fixed_point(model, guess).state
+        assert state.Q[0, 0] == pytest.approx(x.Q, rel=1e-8)
+        assert state.R[0, 0] == pytest.approx(x.rho * np.sqrt(1.3 * x.Q), rel=1e-8)
+        rates = np.sort(ov.linearise(model, state).eigenvalues.real)
+        np.testing.assert_allclose(np.sort(x.rates.real), rates, rtol=1e-6)
+    assert points[0].accuracy == pytest.approx(1 - np.arccos(points[0].rho) / np.pi, rel=1e-12)
+
+
+def test_the_hard_phase_of_episodes():
+    """On either side of the unstable point SGD falls back into the trap, or learns: runs at N = 2000, and the flow."""
+    rule, eta = R.episode(4, penalty=1.0), 0.3
+    model, (trap, watershed) = ov.learner(rule, eta=eta), laws.episode_points(rule, eta)
+    for shift, learns in ((-0.2, False), (0.2, True)):
+        rho = watershed.rho + shift
+        start = ov.State.from_overlaps(model, Q=[[watershed.Q]], R=[[rho * np.sqrt(watershed.Q)]], T=[[1.0]])
+        runs = ov.simulate(model, N=2000, alpha=[0.0, 10.0], rng=3, start=start, runs=8)
+        accuracy = 1 - runs.mean("eps_g")[1]
+        known = 1 - ov.solve(model, start, [0.0, 10.0]).eps_g[-1]
+        assert abs(accuracy - known) < 4.5 * runs.standard_error("eps_g")[1]
+        assert accuracy > watershed.accuracy + 0.1 if learns else abs(accuracy - trap.accuracy) < 0.02
+
+
+def test_fixed_points_of_episodes_on_the_sphere():
+    rule, eta = R.episode(5, 4, penalty=0.4), 0.8
+    model = ov.learner(rule, eta=eta, constraint="sphere")
+    (point,) = laws.episode_points(rule, eta, Q=0.7)
+    state = ov.State.from_overlaps(model, Q=[[0.7]], R=[[point.rho * np.sqrt(0.7 * 1.3)]], T=[[1.3]])
+    np.testing.assert_allclose(ov.solve(model, state, [0.0, 20.0]).R[-1], state.R, rtol=1e-8)
+    assert np.min(ov.linearise(model, state).eigenvalues.real) == pytest.approx(point.rates[0], rel=1e-6)
+
+
+def test_rewards_alone_have_no_fixed_point():
+    assert laws.episode_points(R.episode(3)) == []
+    with pytest.raises(ValueError, match=r"rule = pair\(0.3\); expected ov.rules.episode"):
+        laws.episode_points(R.pair(0.3))

@@ -17,8 +17,14 @@ from ..activations.rules import residual
 from ..flow.closure import closure
 from ..models.learner import learner
 
-__all__ = ["Law", "clipping_gain", "escape", "hebb", "huber_variance", "law", "stationary_error"]
+__all__ = [
+    "Law", "StationaryAngle", "clipping_gain", "episode_points", "escape", "hebb", "huber_variance", "law",
+    "stationary_error",
+]  # fmt: skip
 
+ANGLES = 400  # between which a change of sign of the velocity is looked for
+SIXTH = (1, 3 / 4), (2, -3 / 20), (3, 1 / 60)  # differences of sixth order
+STEP = 1e-3  # of these in the angle
 FARTHEST = 60.0  # of an integral over the logistic function in x, where it is e^-x
 
 
@@ -338,3 +344,104 @@ def escape(k: int, eta: float, rho0: float) -> float:
             raise ValueError(f"eta = {eta:g}; expected below 2, where the overlap no longer grows.")
         return float(np.log(1 / rho0) / (2 * eta - eta**2))
     return float("inf") if rho0 <= eta / 2 else float(-2 / (3 * eta**2) * np.log1p(-eta / (2 * rho0)))
+
+
+class StationaryAngle(NamedTuple):
+    """A direction and length at which episodes teach nothing more, made by :func:`episode_points`.
+
+    Attributes
+    ----------
+    rho : float
+        Cosine of the angle between student and teacher, R / sqrt(Q T*).
+    Q : float
+        Squared length of the student.
+    accuracy : float
+        Probability 1 - arccos(rho)/pi of a right answer.
+    rates : ndarray
+        Eigenvalues of the flow there, two, or the one of the angle on the sphere; largest real part first.
+    stable : bool
+        Whether all of them have a negative real part.
+    """
+
+    rho: float
+    Q: float
+    accuracy: float
+    rates: np.ndarray
+    stable: bool
+
+
+def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> list[StationaryAngle]:
+    r"""Fixed points of reinforcement learning with penalties, and their stability.
+
+    .. math:: \dot\rho = \frac{\eta}{J}\Big((1 - \rho^2)B - \frac{\eta\rho C}{2J}\Big), \qquad
+              \dot J = \eta(A + \rho B) + \frac{\eta^2 C}{2J}, \qquad J = \sqrt Q
+
+    with A, B, C of :func:`overlaps.rules.episode` at Q = T* = 1. Free students rest where :math:`\rho A + B = 0`
+    and A < 0, whatever eta, at a length proportional to it; without penalty they do not.
+
+    Parameters
+    ----------
+    rule : Rule
+        ``ov.rules.episode(T, at_least, penalty)``.
+    eta : float
+        Learning rate.
+    Q : float, optional
+        Squared length of the students of ``constraint="sphere"``; free by default.
+
+    Returns
+    -------
+    list of StationaryAngle
+        By ascending rho; exact, but for pairs within a hundredth of the angle that merge. Where a stable one lies below
+        an unstable one, an uninformed student is trapped: the hard phase.
+
+    Raises
+    ------
+    ValueError
+        Another rule.
+
+    References
+    ----------
+    Patel et al. (2023), arXiv:2306.10404 (phases of learning with penalties).
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> [(round(x.rho, 3), x.stable) for x in ov.theory.rules.episode_points(ov.rules.episode(4, penalty=1.0))]
+    [(0.236, True), (0.688, False)]
+    """
+    if not check.kind("rule", rule, Rule, "ov.rules.episode(4, penalty=0.5)").recipe[:1] == ("episode",):
+        raise ValueError(f"rule = {rule!r}; expected ov.rules.episode(T, at_least, penalty).")
+    eta, unit = check.number("eta", eta, above=0), learner(rule, eta=1.0)
+    length = None if Q is None else np.sqrt(check.number("Q", Q, above=0)) / eta
+
+    def moments(angle):
+        c = closure(unit, Q=[[1.0]], R=[[np.cos(angle)]], T=[[1.0]])
+        return c.A[0, 0], c.B[0, 0], c.C[0, 0]
+
+    def velocity(angle, j):
+        """Of the angle and of j = J / eta, which do not see eta."""
+        A, B, C = moments(angle)
+        rho = np.cos(angle)
+        turning = -np.sin(angle) * B + rho * C / (2 * j * np.sin(angle))
+        return np.array([turning / j, A + rho * B + C / (2 * j)])
+
+    def standstill(angle):
+        A, B, C = moments(angle)
+        return np.cos(angle) * A + B if length is None else velocity(angle, length)[0]
+
+    angles = np.pi * (np.arange(ANGLES) + 0.5) / ANGLES
+    values, points = [standstill(x) for x in angles], []
+    for i in np.flatnonzero(np.diff(np.sign(values)))[::-1]:
+        x = brentq(standstill, angles[i], angles[i + 1], xtol=1e-15)
+        A, _, C = moments(x)
+        if length is None and A >= 0:
+            continue
+        at = np.array([x, length or C / (-2 * A * np.sin(x) ** 2)])
+        steps = [np.array([STEP, 0.0]), np.array([0.0, STEP * at[1]])][: 2 if length is None else 1]
+        J = [sum(c * (velocity(*(at + n * h)) - velocity(*(at - n * h))) for n, c in SIXTH) / h.sum() for h in steps]
+        rates = np.linalg.eigvals(np.array(J)[:, : len(steps)])
+        rates = rates[np.argsort(-rates.real)]
+        points.append(StationaryAngle(
+            float(np.cos(x)), float((eta * at[1]) ** 2), float(1 - x / np.pi), rates, bool(rates[0].real < 0),
+        ))  # fmt: skip
+    return points
