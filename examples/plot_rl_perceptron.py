@@ -3,8 +3,8 @@ One reward for many decisions: the RL perceptron
 ================================================
 
 A student decides T times, sgn(lambda), before a single reward says whether all answers were those of the teacher. An
-episode is a sample of T inputs, and its force closes on one angle: time is counted in episodes, and T = 13 costs no more
-than T = 1 (Patel et al. 2023, arXiv:2306.10404).
+episode is a sample of T inputs, and its force closes on one angle: time is counted in episodes, and T = 13 costs no
+more than T = 1 (Patel et al. 2023, arXiv:2306.10404).
 """
 
 import numpy as np
@@ -26,8 +26,8 @@ runs = {T: ov.simulate(models[T], N=N, alpha=TIMES[::6], rng=T, runs=8, start=st
 # %%
 # Speed against accuracy, over the learning rate
 # ----------------------------------------------
-# On a sphere the noise of the steps ends learning at an angle that :func:`overlaps.theory.rules.episode_points` knows. A
-# faster rate ends it earlier, and worse; a reward for nine of thirteen comes sooner than one for all of them.
+# On a sphere the noise of the steps ends learning at an angle that :func:`overlaps.theory.rules.episode_points` knows.
+# A faster rate ends it earlier, and worse; a reward for nine of thirteen comes sooner than one for all of them.
 RULES = {"4 of 4": (4, 4), "13 of 13": (13, 13), "9 of 13": (13, 9)}
 RATES, GOAL = np.geomspace(0.03, 3.0, 12), 0.72
 
@@ -46,8 +46,8 @@ trades = {name: np.array([trade(ov.rules.episode(*rule), eta) for eta in RATES])
 # %%
 # Penalties make a trap
 # ---------------------
-# With a penalty for failed episodes an uninformed student unlearns: below the unstable angle (dashed) it comes to rest at
-# the stable one (dotted), far from the teacher.
+# With a penalty for failed episodes an uninformed student unlearns: below the unstable angle (dashed) it comes to rest
+# at the stable one (dotted), far from the teacher.
 punished = ov.rules.episode(4, penalty=1.0)
 strict = ov.learner(punished, eta=1.0)
 trap, watershed = ov.theory.rules.episode_points(punished)
@@ -67,7 +67,12 @@ fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="const
 for i, T in enumerate(LENGTHS):
     left.semilogx(TIMES[1:], 1 - flows[T].eps_g[1:], color=f"C{i}", label=f"T = {T}")
     left.errorbar(
-        runs[T].alpha[1:], 1 - runs[T].mean("eps_g")[1:], runs[T].standard_error("eps_g")[1:], fmt="o", color=f"C{i}", ms=4
+        runs[T].alpha[1:],
+        1 - runs[T].mean("eps_g")[1:],
+        runs[T].standard_error("eps_g")[1:],
+        fmt="o",
+        color=f"C{i}",
+        ms=4,
     )
 left.set(xlabel=r"learning time $\alpha$, episodes / N", ylabel="accuracy", title="all T answers right")
 left.legend(frameon=False)

@@ -247,11 +247,14 @@ def test_sobol_points_of_three_tokens_know_their_error():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(token_covariance=[[1.0, 1.2], [1.2, 1.0]]), "token_covariance has the eigenvalue -0.2; expected none"),
+        (
+            dict(token_covariance=[[1.0, 1.2], [1.2, 1.0]]),
+            "token_covariance is not positive semi-definite: its lowest eigenvalue is -0.2",
+        ),
         (dict(token_covariance=[[1.0, 0.2], [0.3, 1.0]]), "token_covariance is not symmetric"),
         (dict(token_covariance=[[2.0, 0.6], [0.6, 1.0]]), "token_covariance has the diagonal .* expected ones"),
         (dict(token_covariance=np.ones((3, 3))), r"token_covariance has shape \(3, 3\); expected \(2, 2\)"),
-        (dict(token_covariance=np.ones((2, 2, 2))), "one of its own for each eigenspace of the inputs is not known"),
+        (dict(token_covariance=np.ones((2, 2, 2))), "none of each eigenspace is known"),
         (dict(tokens=5), r"tokens = 5 with K \+ M = 2: 10 fields; expected at most 8"),
         (dict(tokens=0), "tokens = 0; expected an integer >= 1"),
         (dict(force=idle), "fills neither F nor G"),
@@ -267,7 +270,7 @@ def test_bad_tokens(options, message):
 def test_bad_rules_of_tokens():
     with pytest.raises(ValueError, match="at_least = 5 of T = 4 answers; expected 1 to 4"):
         R.episode(4, at_least=5)
-    with pytest.raises(ValueError, match="token_covariance has the eigenvalue"):
+    with pytest.raises(ValueError, match="token_covariance is not positive semi-definite"):
         R.pair(1.2)
     with pytest.raises(ValueError, match="activation = tanh; expected ov.erf"):
         R.patches("tanh", 2)

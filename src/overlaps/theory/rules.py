@@ -16,6 +16,8 @@ from ..activations.rule import Rule
 from ..activations.rules import residual
 from ..flow.closure import closure
 from ..models.learner import learner
+from ..models.state import State
+from ..stability.linear import linearise
 
 __all__ = [
     "Law", "StationaryAngle", "clipping_gain", "episode_points", "escape", "hebb", "huber_variance", "law",
@@ -23,8 +25,6 @@ __all__ = [
 ]  # fmt: skip
 
 ANGLES = 400  # between which a change of sign of the velocity is looked for
-SIXTH = (1, 3 / 4), (2, -3 / 20), (3, 1 / 60)  # differences of sixth order
-STEP = 1e-3  # of these in the angle
 FARTHEST = 60.0  # of an integral over the logistic function in x, where it is e^-x
 
 
@@ -412,36 +412,24 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
     if not check.kind("rule", rule, Rule, "ov.rules.episode(4, penalty=0.5)").recipe[:1] == ("episode",):
         raise ValueError(f"rule = {rule!r}; expected ov.rules.episode(T, at_least, penalty).")
     eta, unit = check.number("eta", eta, above=0), learner(rule, eta=1.0)
-    length = None if Q is None else np.sqrt(check.number("Q", Q, above=0)) / eta
+    model, points = learner(rule, eta=eta, constraint=None if Q is None else "sphere"), []
+    J = None if Q is None else np.sqrt(check.number("Q", Q, above=0))
 
-    def moments(angle):
-        c = closure(unit, Q=[[1.0]], R=[[np.cos(angle)]], T=[[1.0]])
-        return c.A[0, 0], c.B[0, 0], c.C[0, 0]
-
-    def velocity(angle, j):
-        """Of the angle and of j = J / eta, which do not see eta."""
-        A, B, C = moments(angle)
-        rho = np.cos(angle)
-        turning = -np.sin(angle) * B + rho * C / (2 * j * np.sin(angle))
-        return np.array([turning / j, A + rho * B + C / (2 * j)])
-
-    def standstill(angle):
-        A, B, C = moments(angle)
-        return np.cos(angle) * A + B if length is None else velocity(angle, length)[0]
+    def velocity(angle):
+        """(Of rho, up to a factor, A, C) where a student of length 1 stands at this angle."""
+        c, rho = closure(unit, Q=[[1.0]], R=[[np.cos(angle)]], T=[[1.0]]), np.cos(angle)
+        A, B, C = c.A[0, 0], c.B[0, 0], c.C[0, 0]
+        return rho * A + B if J is None else np.sin(angle) ** 2 * B - eta * rho * C / (2 * J), A, C
 
     angles = np.pi * (np.arange(ANGLES) + 0.5) / ANGLES
-    values, points = [standstill(x) for x in angles], []
-    for i in np.flatnonzero(np.diff(np.sign(values)))[::-1]:
-        x = brentq(standstill, angles[i], angles[i + 1], xtol=1e-15)
-        A, _, C = moments(x)
-        if length is None and A >= 0:
+    for i in np.flatnonzero(np.diff(np.sign([velocity(x)[0] for x in angles])))[::-1]:
+        x = brentq(lambda x: velocity(x)[0], angles[i], angles[i + 1], xtol=1e-15)
+        _, A, C = velocity(x)
+        if J is None and A >= 0:
             continue
-        at = np.array([x, length or C / (-2 * A * np.sin(x) ** 2)])
-        steps = [np.array([STEP, 0.0]), np.array([0.0, STEP * at[1]])][: 2 if length is None else 1]
-        J = [sum(c * (velocity(*(at + n * h)) - velocity(*(at - n * h))) for n, c in SIXTH) / h.sum() for h in steps]
-        rates = np.linalg.eigvals(np.array(J)[:, : len(steps)])
-        rates = rates[np.argsort(-rates.real)]
-        points.append(StationaryAngle(
-            float(np.cos(x)), float((eta * at[1]) ** 2), float(1 - x / np.pi), rates, bool(rates[0].real < 0),
-        ))  # fmt: skip
+        own = J or -eta * C / (2 * A * np.sin(x) ** 2)
+        state = State.from_overlaps(model, Q=[[own * own]], R=[[own * np.cos(x)]], T=[[1.0]])
+        rates = linearise(model, state).eigenvalues
+        rates = rates if J is None else rates[np.abs(rates).argsort()[1:]]  # the other is 0: Q is kept
+        points.append(StationaryAngle(float(np.cos(x)), own * own, 1 - x / np.pi, rates, bool(rates[0].real < 0)))
     return points
