@@ -27,6 +27,7 @@ POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2
 PRIVATE = {"overlaps.__main__"}  # the command line
 # what users meet through overlaps.<name>, or not at all
 INNER = {
+    "integrators.lanes",
     "activations.certified", "activations.classification", "activations.committees", "activations.declared",
     "activations.feedback", "activations.rates", "activations.rule", "models.twins", "gaussian.iterated",
     "integrators.evolve",
