@@ -107,6 +107,22 @@ def two(activation=ov.erf, **rest):
     m = ov.committee_machine(2, 2, activation=activation, eta=0.5, **rest)
     return m, ov.State.from_overlaps(m, Q=[[.5, .0], [.0, .4]], R=[[.1, .02], [.03, .12]], T=np.eye(2))
 
+def one(rule=ov.rules.perceptron(), **rest):
+    m = ov.learner(rule, eta=0.3, **rest)
+    return m, ov.State.from_overlaps(m, Q=[[.5]], R=[[.2]], T=[[1.1]])
+
+def unit():
+    m = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
+    return m, ov.State.from_overlaps(m, Q=[[.5]], R=[[.2]], T=[[1.1]])
+
+def manifold():
+    m = ov.hidden_manifold(2, 1, ratio=0.5, nodes=3, eta=0.3)
+    return m, m.random_start(N=60, rng=1)
+
+def labelled():
+    m = ov.gaussian_mixture(1, gram=[[[1.0, -1.0], [-1.0, 1.0]]], weights=[0.4, 0.6], labels=[1, -1], eta=0.3)
+    return m, ov.State.from_overlaps(m, Q=[[0.7]], m=[[0.1, -0.1]])
+
 def last(eta):
     return float(ov.solve(ov.committee_machine(2, 2, eta=eta), two()[1], (0, 3.0)).eps_g[-1])
 
@@ -262,6 +278,26 @@ GROUPS = {
     "sweep": [
         "ov.sweep(last, {'eta': [.3, .4, .5, .6]}, executor=pool).array()",
         "ov.solve(*two(ov.tanh), (0, 2.0)).eps_g",
+    ],
+    "rules": [
+        "ov.solve(*one(ov.rules.logistic(2.0)), [0.0, 3.0]).eps_g",
+        "ov.solve(*one(ov.rules.feedback_alignment([0.7], [0.8]), eta_theta=0.2), [0.0, 3.0]).v",
+        "ov.simulate(one(ov.rules.perceptron())[0], N=20, alpha=[0, 2], rng=1, start=one(ov.rules.hebb())[1]).Q",
+    ],
+    "tasks": [
+        "ov.solve(ov.Stages([two()[0]] * 2, until=[1.0, 3.0]), two()[1], [0.0, 3.0]).eps_g",
+        "ov.solve(ov.Mixed([two()[0], two(v_star=[0.4, 0.7])[0]], [0.3, 0.7]), two()[1], [0.0, 3.0]).eps_g",
+        "ov.solve(*two(teacher_activation=ov.sign), [0.0, 3.0]).eps_g",
+    ],
+    "theory": [
+        "ov.theory.escape(two()[0], 'random', 1000, points=64).kappa",
+        "ov.solve(*two(), np.linspace(0, 60, 61)).plateaus()[0].rates",
+        "ov.theory.linear.seen_again(*unit(), 2.0, 3).Q",
+    ],
+    "data": [
+        "ov.solve(*manifold(), [0.0, 3.0]).eps_g",
+        "ov.solve(*labelled(), [0.0, 3.0]).eps_g",
+        "ov.theory.stationary_points(ov.committee_machine(1, 1, eta=0.5), starts=4)[0].state.q",
     ],
 }
 
