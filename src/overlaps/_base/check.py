@@ -265,14 +265,3 @@ def positive_semidefinite(name, value, hint):
             f"{name}{where} is not positive semi-definite: its lowest eigenvalue is {np.ravel(lowest)[worst]:.3g}. "
             f"{hint}"
         )
-
-
-def student_norms(S, K):
-    """Students with a kink at the origin need a direction: their gradient has none at zero norm."""
-    variances = np.diag(S)
-    lowest = variances[:K].min()
-    if lowest <= ZERO_NORM * max(variances[K:].max(), 1.0):
-        raise ValueError(
-            f"a ReLU student has zero norm: the lowest Q_kk is {lowest:.3g}, expected > 0 (the gradient of a kinked "
-            "unit has no direction there). Start from students of positive norm, e.g. student_scale=1e-3."
-        )

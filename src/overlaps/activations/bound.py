@@ -125,7 +125,7 @@ class Bound:
     def check(self, S, w):
         """Raise ``ValueError`` where the closure is not defined, or not known."""
         if self.kinked:
-            check.student_norms(S, self.rule.K)
+            check_norms(S, self.rule.K)
         if getattr(self.teacher, "code", None) == SIGN and not np.min(np.diag(S)[self.rule.K :]) > 0:
             raise ValueError(
                 "a teacher of signs has a field of variance zero, T_mm = 0, and no label; expected T_mm > 0."
@@ -307,3 +307,14 @@ def central_differences(evaluate, S, w, unknowns, steps, stencil):
                 terms.append([sign * coefficient / h * x for x in evaluate(Sh, wh)])
         changes.append([sum(parts) for parts in zip(*terms, strict=True)])
     return tuple(np.array(x) for x in zip(*changes, strict=True))
+
+
+def check_norms(S, K):
+    """Students with a kink at the origin need a direction: their gradient has none at zero norm."""
+    variances = np.diag(S)
+    lowest = variances[:K].min()
+    if lowest <= check.ZERO_NORM * max(variances[K:].max(), 1.0):
+        raise ValueError(
+            f"a ReLU student has zero norm: the lowest Q_kk is {lowest:.3g}, expected > 0 (the gradient of a kinked "
+            "unit has no direction there). Start from students of positive norm, e.g. student_scale=1e-3."
+        )

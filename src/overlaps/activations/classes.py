@@ -4,13 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import check
 from ..gaussian.rules import legendre
 from ..gaussian.two_point import LINEAR, NUMERIC, RELU
 from ._classes import classes_closure
 from ._parts import parts_of
 from ._relu_derivatives import relu_alignment
-from .bound import NEARLY, Bound
+from .bound import NEARLY, Bound, check_norms
 
 NODES = 24  # per dimension, of C of relu students
 FINER = 1.5  # times as many, for the estimate of its error
@@ -117,7 +116,7 @@ class ClassesClosure(Bound):
         """Raise ``ValueError`` where the closure is not defined."""
         if self.kinked:
             for V in self.fields(S)[1]:
-                check.student_norms(np.pad(V, (0, 1)), self.rule.K)
+                check_norms(np.pad(V, (0, 1)), self.rule.K)
 
     def obstacle(self, S, least=NEARLY):
         """Why there are no derivatives at S, or an empty string."""

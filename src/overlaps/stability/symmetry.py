@@ -14,26 +14,41 @@ def readouts(v):
     return np.unique(np.round(v / max(np.max(np.abs(v)), 1e-300), 12), return_inverse=True)[1]
 
 
+def is_even(activation):
+    """Whether an activation ignores the sign of its field."""
+    return np.allclose(activation.g(PARITY), activation.g(-PARITY), rtol=1e-14, atol=0)
+
+
 def averaged(model, state, groups):
     """The state averaged over all permutations of the students inside each group, given by labels (K,).
 
     Students of an even activation are averaged over their signs, too: no direction of theirs is left.
     """
-    even = np.allclose(model.activation.g(PARITY), model.activation.g(-PARITY), rtol=1e-14, atol=0)
-    q, r, v = np.array(state.q), np.array(model.rows(state)), np.array(state.v)
     kinds = [np.flatnonzero(groups == label) for label in np.unique(groups)]
+    even, v = is_even(model.activation), np.array(state.v)
     for i in kinds:
-        several, n = even and i.size > 1, i.size
         v[i] = v[i].mean()
-        r[:, i] = 0.0 if several else r[:, i].mean(axis=1, keepdims=True)
-        for j in kinds:
-            total = state.q[:, i[:, None], j].sum(axis=(1, 2))
-            norms = np.einsum("lkk->l", state.q[:, i[:, None], i])
-            mean = (total - norms) / max(n * (n - 1), 1) if j is i else total / (n * j.size)
-            q[:, i[:, None], j] = 0.0 if several or even and j.size > 1 else mean[:, None, None]
-            if j is i:
-                q[:, i, i] = norms[:, None] / n
+    q, r = mean_overlaps(state.q, model.rows(state), kinds, [even and i.size > 1 for i in kinds])
     return replace(state, q=q, v=v, **model.parted(r))
+
+
+def mean_overlaps(q, r, kinds, mirrored):
+    """Overlaps q (L, K, K), r (L, K, M) averaged over permutations inside each of the ``kinds``, arrays of students.
+
+    Those of a kind that is ``mirrored`` are averaged over signs, too, each student's its own.
+    """
+    mean_q, mean_r = np.array(q), np.array(r)
+    for i, signs_i in zip(kinds, mirrored, strict=True):
+        n = i.size
+        mean_r[:, i] = 0.0 if signs_i else r[:, i].mean(axis=1, keepdims=True)
+        for j, signs_j in zip(kinds, mirrored, strict=True):
+            total = q[:, i[:, None], j].sum(axis=(1, 2))
+            norms = np.einsum("lkk->l", q[:, i[:, None], i])
+            mean = (total - norms) / max(n * (n - 1), 1) if j is i else total / (n * j.size)
+            mean_q[:, i[:, None], j] = 0.0 if signs_i or signs_j else mean[:, None, None]
+            if j is i:
+                mean_q[:, i, i] = norms[:, None] / n
+    return mean_q, mean_r
 
 
 def partitions(state):

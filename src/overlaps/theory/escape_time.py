@@ -30,6 +30,7 @@ from ..results.curves import first_below
 from ..solve import solve
 from ..solve_many import solve_many
 from ..stability.fixed_points import fixed_point
+from ..stability.symmetry import is_even, mean_overlaps
 
 __all__ = ["EscapeLaw", "escape"]
 
@@ -211,20 +212,13 @@ def _symmetric(model, state):
     """The state averaged over permutations of the students, and over their signs where g is even."""
     if np.ptp(state.v) > 1e-12 * np.max(np.abs(state.v)):
         raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
-    q, r = _averaged(model, state.q, state.r)
+    q, r = _symmetric(model, state.q, state.r)
     return replace(state, q=q, r=r, alpha=0.0)
 
 
-def _averaged(model, q, r):
-    """Overlaps q (L, K, K), r (L, K, M) averaged over the symmetries of the students."""
-    K, one = model.K, np.eye(model.K)
-    diagonal = np.einsum("lii->l", q) / K
-    apart = (q.sum(axis=(1, 2)) - K * diagonal) / max(K * (K - 1), 1)
-    r = np.broadcast_to(r.mean(axis=1, keepdims=True), r.shape)
-    x = np.linspace(0.1, 3.0, 8)
-    if np.allclose(model.activation.g(x), model.activation.g(-x)):
-        apart, r = 0 * apart, np.zeros_like(r)
-    return diagonal[:, None, None] * one + apart[:, None, None] * (1 - one), r
+def _symmetric(model, q, r):
+    """Overlaps q (L, K, K), r (L, K, M) averaged over all permutations of the students, and signs that do nothing."""
+    return mean_overlaps(q, r, [np.arange(model.K)], [is_even(model.activation)])
 
 
 def _plateau(model, reference):
@@ -293,7 +287,7 @@ def _noise(model, reference, unknowns, end, rates, left, rule):
     path = solve(model, reference, [0.0, end])
 
     def pack(q, r, v):  # rounding that has grown is taken off: it is no part of the path
-        return unknowns.packing.pack(*_averaged(model, q, r), v)
+        return unknowns.packing.pack(*_symmetric(model, q, r), v)
 
     terms = Coefficients(unknowns, Path(path, pack), rule)
     modes, n = left.shape
