@@ -212,11 +212,11 @@ def _symmetric(model, state):
     """The state averaged over permutations of the students, and over their signs where g is even."""
     if np.ptp(state.v) > 1e-12 * np.max(np.abs(state.v)):
         raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
-    q, r = _symmetric(model, state.q, state.r)
+    q, r = _over_students(model, state.q, state.r)
     return replace(state, q=q, r=r, alpha=0.0)
 
 
-def _symmetric(model, q, r):
+def _over_students(model, q, r):
     """Overlaps q (L, K, K), r (L, K, M) averaged over all permutations of the students, and signs that do nothing."""
     return mean_overlaps(q, r, [np.arange(model.K)], [is_even(model.activation)])
 
@@ -287,7 +287,7 @@ def _noise(model, reference, unknowns, end, rates, left, rule):
     path = solve(model, reference, [0.0, end])
 
     def pack(q, r, v):  # rounding that has grown is taken off: it is no part of the path
-        return unknowns.packing.pack(*_symmetric(model, q, r), v)
+        return unknowns.packing.pack(*_over_students(model, q, r), v)
 
     terms = Coefficients(unknowns, Path(path, pack), rule)
     modes, n = left.shape
