@@ -3,8 +3,8 @@ The longer an episode, the later and the better it is learned
 =============================================================
 
 The RL perceptron decides T times, sgn(lambda), before a single reward says whether all answers were those of the
-teacher. An episode is a sample of T inputs, and its force closes on one angle: time is counted in episodes, and T = 13 costs no
-more than T = 1 (Patel et al. 2023, arXiv:2306.10404).
+teacher. An episode is a sample of T inputs, and its force closes on one angle: time is counted in episodes, and T = 13
+costs no more than T = 1 (Patel et al. 2023, arXiv:2306.10404).
 """
 
 import numpy as np
