@@ -20,53 +20,73 @@ def committee(lam, nu, xi, theta, S, F, G):
 
 
 CASES = {
+    "hebb, decay": (lambda: R.hebb(0.1), dict(eta=0.7, weight_decay=0.3)),
     "perceptron": (lambda: R.perceptron(0.1), dict(eta=1.0)),
     "adatron, batch": (lambda: R.adatron(0.05), dict(eta=1.2, batch_size=3)),
     "hinge": (lambda: R.hinge(), dict(eta=0.6)),
+    "logistic": (lambda: R.logistic(), dict(eta=1.5)),
     "logistic labels, decay": (lambda: R.logistic(1.5), dict(eta=1.0, weight_decay=0.2)),
     "least squares, sphere": (lambda: R.least_squares(0.1), dict(eta=0.5, constraint="sphere")),
     "Cauchy, drift": (lambda: R.residual(stats.cauchy(scale=0.5)), dict(eta=0.4, drift=0.1)),
+    "clipped Student": (lambda: R.residual(stats.t(3, scale=0.6), 0.8), dict(eta=0.5)),
     "optimal": (lambda: R.optimal(), dict(eta=0.8)),
+    "AdaGrad": (lambda: R.adagrad_norm(R.logistic(), b0=0.5), dict(eta=1.2, eta_theta=0.7)),
+    "line search": (lambda: R.line_search(0.6), dict(eta=1.0)),
 }
+COMMITTEES = {  # of two students
+    "feedback alignment": (lambda: R.feedback_alignment([0.7, -0.5], [0.8], noise=0.2), dict(eta=0.8, eta_theta=0.4)),
+    "node perturbation": (lambda: R.node_perturbation([0.7, -0.5], [0.8], noise=0.2), dict(eta=0.4, eta_theta=0.3)),
+    "dropout": (lambda: R.dropout(2, 1, 0.8), dict(eta=0.6)),
+    "offsets": (lambda: R.offsets(2, [0.7]), dict(eta=0.8, eta_theta=0.5)),
+    "logistic committee": (lambda: R.logistic_committee(2, 1, beta=2.0), dict(eta=0.9)),
+    "signs": (lambda: R.sign_committee(2), dict(eta=0.5)),
+}
+
+
+def problem(name, method="direct"):
+    """Model and start of a case."""
+    make, options = (CASES | COMMITTEES)[name]
+    if method == "reduced":
+        options = {key: value for key, value in options.items() if key != "drift"}
+    isotropic = name == "line search" or name in COMMITTEES
+    model = ov.learner(make(), spectrum=None if isotropic else TWO, **options)
+    if name in COMMITTEES:
+        return model, ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.2], [0.1]], T=[[1.0]])
+    if isotropic:
+        return model, ov.State.from_overlaps(model, Q=[[0.8]], R=[[0.3]], T=[[1.1]])
+    return model, ov.State.from_blocks(model, **BLOCKS)
 
 
 def gaps(model, start, N, runs, method, seed=4):
     """(Mean of runs - flow) in standard errors, of Q, R and, if they move, theta, at alpha = 1 and 3."""
     found = ov.simulate(model, N=N, alpha=[0.0, 1.0, 3.0], rng=seed, start=start, runs=runs, method=method)
-    known = ov.solve(model, start, [0.0, 1.0, 3.0])
+    known = ov.solve(model, start, [0.0, 1.0, 3.0], rtol=1e-6)
     names = ["Q", "R"] if not model.trains_v else ["Q", "R", "v"]
     names = names[1:] if model.spherical else names
     results = []
     for name in names:
         x, y = getattr(found, name)[:, 1:], getattr(known, name)[1:]
-        results.append((np.mean(x, axis=0) - y) / (np.std(x, axis=0, ddof=1) / np.sqrt(runs)))
-    return np.concatenate([x.ravel() for x in results])
+        moves = np.std(x, axis=0, ddof=1) > 0  # entries of theta that a rule has no use for
+        results.append(((np.mean(x, axis=0) - y) / (np.std(x, axis=0, ddof=1) / np.sqrt(runs)))[moves])
+    return np.concatenate(results)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("method, N, runs", [("direct", 400, 10), ("reduced", 4000, 12)])
+@pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in COMMITTEES)])
+@pytest.mark.parametrize("method, N, runs", [("direct", 200, 30), ("reduced", 1000, 30)])
 def test_sgd_follows_the_flow(name, method, N, runs):
-    make, options = CASES[name]
-    if method == "reduced" and "drift" in options:
-        options = {**options, "drift": 0.0}
-    model = ov.learner(make(), spectrum=TWO, **options)
-    start = ov.State.from_blocks(model, **BLOCKS)
-    assert (
-        np.max(np.abs(gaps(model, start, N, runs, method))) < 4.5
-    )  # one in a million, and Student's tails of few runs
+    """Within three standard errors, which one of 150 numbers misses by chance: seeds are fixed."""
+    assert np.max(np.abs(gaps(*problem(name, method), N, runs, method))) < 3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("N", [1000, 4000])
-def test_sgd_follows_the_flow_at_two_sizes(name, N):
-    make, options = CASES[name]
-    model = ov.learner(make(), spectrum=TWO, **options)
-    start = ov.State.from_blocks(model, **BLOCKS)
-    for method in ("direct",) if "drift" in options else ("direct", "reduced"):
-        seed = N + 10 * list(CASES).index(name)  # inputs of its own for each rule
-        # of 24 runs, Student's t: one of all these numbers in a hundred repetitions of the test
-        assert np.max(np.abs(gaps(model, start, N, 24, method, seed=seed))) < 4.5
+@pytest.mark.parametrize("name", [*CASES, *COMMITTEES])
+@pytest.mark.parametrize(
+    "method, N, runs", [("direct", 500, 64), ("direct", 1000, 64), ("reduced", 2000, 200), ("reduced", 8000, 64)]
+)
+def test_sgd_follows_the_flow_at_two_sizes(name, method, N, runs):
+    """Within three standard errors: of 64 runs and more, one of 300 numbers misses by chance."""
+    seed = N + 10 * [*CASES, *COMMITTEES].index(name)  # inputs of its own for each rule
+    assert np.max(np.abs(gaps(*problem(name, method), N, runs, method, seed=seed))) < 3
 
 
 @pytest.mark.parametrize("method, N", [("direct", 200), ("reduced", 5000)])
@@ -74,7 +94,7 @@ def test_a_force_of_the_user_with_parameters(method, N):
     rule = ov.Rule(committee, K=2, M=1, noise=([1, -1], [0.5, 0.5]), tolerance=1e-4)
     model = ov.learner(rule, theta=[0.6, -0.2], eta=0.7, eta_theta=0.4)
     start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.2], [0.1]], T=[[1.0]])
-    assert np.max(np.abs(gaps(model, start, N, 12, method))) < 4.5
+    assert np.max(np.abs(gaps(model, start, N, 30, method))) < 3
 
 
 def test_both_simulators_give_a_force_the_overlaps():

@@ -18,6 +18,7 @@ FAR = 10.0  # argument from which the hazard of the normal distribution is a con
 SMALL = 0.05  # angle below which theta - sin cos loses digits
 MOST = 300.0  # exponent of a factor beyond which a product of two would overflow
 DIGITS = 36.0  # of the trapezoid rule, in powers of e
+ZERO = 2.8  # height of the zeros of Phi next to the real axis
 WIDEST = 6.0  # strip about the real axis that it sees; the normal density grows beyond
 LOGS = 11.9  # |log(s / scale)| where tables of robust rules end
 
@@ -170,9 +171,9 @@ def logistic_label_force(lam, nu, xi, theta, S, F, G):
 
 
 @jit(bare=True)
-def step_for(slope):
-    """Step of a trapezoid rule for logistic(slope u) and its normal weight: poles lie at i pi / slope."""
-    strip = min(WIDEST, 0.95 * math.pi / max(slope, 1e-300))
+def step_for(slope, pole=math.pi):
+    """Step of a trapezoid rule for f(slope u) and its normal weight: poles of f lie at a height; logistic at i pi."""
+    strip = min(WIDEST, 0.95 * pole / max(slope, 1e-300))
     return 2 * math.pi * strip / (DIGITS + strip * strip / 2)
 
 
@@ -225,13 +226,12 @@ def optimal_force(lam, nu, xi, theta, S, F, G):
 @closed
 @jit
 def optimal(J, root_t, angle, sin, cos, numbers):
-    H, steep = 0.0, cos / max(sin, 1e-300)
-    for i in range(len(U)):
-        x = steep * U[i]
-        if x > FAR:  # phi(x)^2 is rounding
-            break
-        tail = Phi(-x)
-        H += 2 * P[i] * phi(x) ** 2 / (tail * (1 - tail))
+    steep = cos / max(sin, 1e-300)
+    h, H, i = step_for(steep, ZERO), 0.0, 0
+    while i * h < 8.6 and steep * i * h < FAR:  # beyond, phi(x)^2 is rounding
+        x, tail = steep * i * h, Phi(-steep * i * h)
+        H += (h if i == 0 else 2 * h) * phi(i * h) * phi(x) ** 2 / (tail * (1 - tail))
+        i += 1
     c = J * J * (sin / cos) ** 2 * H
     along = cos * c * root_t / J / (J * root_t * sin) ** 2
     return -along * J * root_t * cos, along * J * J, c

@@ -31,7 +31,8 @@ SIGNATURE = float64(*FUNCTIONS, *CLOSURE.args)
 
 HEAD = 12
 DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
-PANEL = 2.5  # length of panels of a continuous noise, in t = asinh((xi - median) / scale)
+FAINT = 1e-25  # probability of a node of a continuous noise that is left out: forces may be large there
+PANEL = 1.8  # length of panels of a continuous noise, in t = asinh((xi - median) / scale)
 
 
 def flat(role, function, T, K, M):
@@ -135,7 +136,7 @@ def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
                 t = edges[k] + h * (part + x[b])
                 xs[count] = median + scale * math.sinh(t)
                 ps[count] = h * p[b] * read(law[4:], 0, t)
-                count += 1
+                count += ps[count] > FAINT
     return count
 
 

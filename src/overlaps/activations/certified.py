@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 
 from .._base import check
-from ..gaussian.iterated import rules, settle
+from ..gaussian.iterated import GRADED, distance, rules, settle
 from ..gaussian.rules import legendre
 from ..gaussian.tables import NOTHING, tabulate
 from . import _rule
@@ -15,11 +15,12 @@ __all__ = ["RuleClosure", "arrays_of"]
 
 BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more
 ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structured methods could use
+INFINITE = 0.5  # growth of a second moment with the reach of the noise from which it has no limit
+MISSED = 1e-4  # discrepancy to panels that shrink to the breaks from which equal ones have missed a layer there
 ROUNDING = 1e-12  # of sums over nodes, in units of their terms
 FIRST, PERIOD = 60, 600  # evaluations after which the size is compared with the next, at first and later
 REACH = 28.0  # of a continuous noise in t = asinh((xi - median) / scale); every other size goes a little further
 FURTHER = 4.0  # a second moment that is infinite grows with the reach
-LAWFUL = 4  # sizes that are tried beside a continuous noise, which has hundreds of nodes itself
 NORMED = "perceptron", "hinge", "optimal", "episode"  # rules that need a direction of the student
 
 
@@ -35,6 +36,7 @@ class RuleClosure(Bound):
         self.parameters = np.array(learning.numbers, float)
         if learning.closed is None:
             self.period, (self._arrays, self._chancy) = FIRST, learning.sizes
+            self._layered = len(learning.breaks) > 0 and learning.breaks.shape[1] == 3 and not learning.continuous
             self.parameters = self._arrays[0]
         if hasattr(self._kernel, "compile"):
             self.compiled = self._kernel
@@ -113,7 +115,7 @@ class RuleClosure(Bound):
 
     def _certify(self, S, w):
         """Take the least size that agrees with the next; refuse where there is none."""
-        first, self._spent, tolerance = self._spent is None, 0, self.learning.tolerance
+        first, tolerance = self._spent is None, self.learning.tolerance
         self.period = FIRST if first else min(2 * self.period, PERIOD)
         if self._chancy:
             found = [self._values(x, S, w) for x in self._arrays[1:]]
@@ -127,9 +129,8 @@ class RuleClosure(Bound):
             goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
             # averages that vanish are known to the rounding of their terms
             size = np.sqrt(np.max(np.abs(self._values(self._arrays[0], S, w)[1])) / np.max(np.diag(S)))
-            size, gaps = settle(
-                lambda i: self._values(self._arrays[i], S, w), len(self._arrays), self._size, goals, ROUNDING * size
-            )
+            size, gaps = self._settle(S, w, goals, ROUNDING * size)
+        self._spent = 0
         if size is not None:
             following = size if self._chancy else size + 1  # the better of the two that agree
             self._size, self.parameters, self.message = size, self._arrays[following], ""
@@ -139,9 +140,27 @@ class RuleClosure(Bound):
             raise ValueError(self.message)
         self.parameters = np.array([np.nan])
 
+    def _settle(self, S, w, goals, rounding):
+        """(Size that agrees with the next, or None; discrepancies). Equal panels may both miss the layer of a break."""
+
+        def values(i):
+            return self._values(self._arrays[i], S, w)
+
+        count = len(self._arrays)
+        if self._spent is None and self.learning.continuous and self.rule.second_order:  # the second reaches further
+            found = settle(values, 2, 0, (np.inf, INFINITE))
+            if found[0] is None:
+                return found
+        found, shrinking = settle(values, count, self._size, goals, rounding), count - len(GRADED)
+        if not self._layered or found[0] is None or found[0] + 1 >= shrinking:
+            return found
+        layers = zip(values(found[0] + 1), values(shrinking), strict=True)
+        missed = max(distance(x, y, rounding) for x, y in layers) > MISSED
+        return settle(values, count, shrinking, goals, rounding) if missed else found
+
     def _refusal(self, gaps, goals):
         rule = self.learning
-        if gaps[0] <= goals[0] and rule.continuous:
+        if rule.continuous and (gaps[0] <= goals[0] or gaps[1] > INFINITE):
             return (
                 f"the second moment of the force {rule.name!r} does not settle: its sizes differ by {gaps[1]:.1g}. "
                 "The noise has heavy tails; expected a bounded force: clip=."
@@ -166,13 +185,14 @@ def arrays_of(rule):
     if lawful:
         planes, cuts = _cut_planes(planes)
     found, chancy = rules(n + extra, len(planes) > 0)
+    laws = [(law, values, chances)]
+    if lawful:
+        laws = [_law(rule.noise, reach, len(cuts) > 0) for reach in (REACH, REACH + FURTHER)]
     arrays = []
-    for i, quadrature in enumerate(found[: LAWFUL if lawful else None]):
-        if lawful:
-            law, values, chances = _law(rule.noise, REACH + FURTHER * (i % 2), len(cuts) > 0)
-        noise = values, chances, by_chance, extra
-        numbers = np.array(rule.numbers, float)
-        arrays.append(_rule.packed(numbers, *noise, planes, cuts, law, quadrature, rule.token_root))
+    for i, quadrature in enumerate(found):
+        law, *noise = laws[i % len(laws)]
+        noise = *noise, by_chance, extra, planes, cuts, law
+        arrays.append(_rule.packed(np.array(rule.numbers, float), *noise, quadrature, rule.token_root))
     return arrays, chancy
 
 

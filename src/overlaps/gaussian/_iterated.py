@@ -14,6 +14,7 @@ from .._base.jit import jit
 REACH = 8.6  # standard deviations: 8e-18 of the probability lies beyond
 EQUAL = 1e-12  # distance of two breaks that are one
 FAINT = 1e-18  # weight of a node, of all, below which it is left out: those beyond the reach lose more
+LAYERS, SHRINKING = 6, 0.15  # panels beside a break, each so much shorter than the one before
 ANGLES = 48  # directions that are tried in the plane
 SIGNED = 8  # planes of which all signed sums of normals are tried
 
@@ -158,26 +159,49 @@ def cut(u, j, breaks, at, low, high, edges):
     return n + 1
 
 
+@jit(bare=True)
+def panels(edges, n, width, fine):
+    """Edges of panels between n breaks, of at most this width, or, for 0, shrinking to the breaks; their number."""
+    count = 1
+    fine[0] = edges[0]
+    for k in range(n - 1):
+        length = edges[k + 1] - edges[k]
+        if width > 0.0:
+            parts = int(math.ceil(length / width))
+            for part in range(parts):
+                fine[count] = edges[k] + length / parts * (part + 1)
+                count += 1
+        elif length > 0.0:
+            for i in range(LAYERS, -1, -1):
+                fine[count] = edges[k] + 0.5 * length * SHRINKING**i
+                count += 1
+            for i in range(1, LAYERS + 2):
+                fine[count] = edges[k + 1] - (0.5 * length * SHRINKING**i if i <= LAYERS else 0.0)
+                count += 1
+    return count
+
+
 @jit
 def continued(points, weights, j, breaks, at, width, x, p):
-    """Every point (u_0, ..., u_j-1) with all nodes of u_j: panels of at most this width, the rule (x, p) on [0, 1]."""
+    """Every point (u_0, ..., u_j-1) with all nodes of u_j: the rule (x, p) on [0, 1] in each of the ``panels``."""
     d, q = points.shape[1], x.size
-    most = len(points) * (int(2 * REACH / width) + 2 + len(at)) * q
-    more, their, edges, n = np.empty((most, d)), np.empty(most), np.empty(len(at) + 2), 0
+    room = int(2 * REACH / width) + 2 + len(at) if width > 0.0 else 2 * (LAYERS + 1) * (len(at) + 1)
+    most = len(points) * room * q
+    more, their, n = np.empty((most, d)), np.empty(most), 0
+    edges, fine = np.empty(len(at) + 2), np.empty(room + 1)
     for i in range(len(points)):
-        for k in range(cut(points[i], j, breaks, at, -REACH, REACH, edges) - 1):
-            parts = int(math.ceil((edges[k + 1] - edges[k]) / width))
-            h = (edges[k + 1] - edges[k]) / max(parts, 1)
-            for part in range(parts):
-                for b in range(q):
-                    u = edges[k] + h * (part + x[b])
-                    weight = weights[i] * h * p[b] * math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi)
-                    if weight > FAINT:
-                        for l in range(j):
-                            more[n, l] = points[i, l]
-                        more[n, j] = u
-                        their[n] = weight
-                        n += 1
+        count = cut(points[i], j, breaks, at, -REACH, REACH, edges)
+        for k in range(panels(edges, count, width, fine) - 1):
+            h = fine[k + 1] - fine[k]
+            for b in range(q):
+                u = fine[k] + h * x[b]
+                weight = weights[i] * h * p[b] * math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi)
+                if weight > FAINT:
+                    for l in range(j):
+                        more[n, l] = points[i, l]
+                    more[n, j] = u
+                    their[n] = weight
+                    n += 1
     return more[:n], their[:n]
 
 

@@ -14,9 +14,14 @@ from scipy.special import ndtri
 from ._iterated import FAINT, cut, nodes
 from .rules import gauss_hermite, legendre
 
-__all__ = ["MOST", "cut", "nodes", "rules", "settle"]
+__all__ = ["GRADED", "MOST", "cut", "distance", "nodes", "rules", "settle"]
 
 ITERATED = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (16, 1.5), (16, 0.75))  # nodes and widths of panels
+GRADED = (
+    (10, 0.0),
+    (16, 0.0),
+    (20, 0.0),
+)  # panels that shrink to the breaks, of two variables: forces may have layers there
 CUBIC = (*ITERATED[:4], (20, 3.0))  # of three variables: a million points
 TENSORS = {3: (24, 40, 60), 4: (16, 24, 32)}  # nodes in each direction
 LOG2_POINTS, SCRAMBLES = {True: 12, False: 16}, 4  # of Sobol points (broken, smooth): their spread is the error
@@ -32,7 +37,8 @@ def rules(d, broken):
     empty = np.zeros(0)
     if d <= 2 or (d == 3 and broken):
         one = np.zeros((1, d)), np.ones(1), 0
-        return [(*one, width, *legendre(q)) for q, width in (ITERATED if d < 3 else CUBIC)], False
+        sizes = CUBIC if d == 3 else ITERATED + GRADED if broken else ITERATED
+        return [(*one, width, *legendre(q)) for q, width in sizes], False
     if d in TENSORS and not broken:
         return [(*_tensor(d, n), d, 1.0, empty, empty) for n in TENSORS[d]], False
     from scipy.stats import qmc  # half a second that only this rule pays
