@@ -6,10 +6,27 @@ import numpy as np
 from numba import njit
 
 from .._base import check
+from .._base.jit import jit
 from .._base.types import ArrayLike
+from ..gaussian.two_point import ERF, slope, value
 from .rule import Rule
 
 __all__ = ["dropout", "logistic_committee", "offsets", "sign_committee"]
+
+
+@jit(bare=True)
+def total(x):
+    """Output of a soft committee of error functions at fields x."""
+    result = 0.0
+    for i in range(x.size):
+        result += value(ERF, x[i])
+    return result
+
+
+@jit(bare=True)
+def squared(lam, nu, theta):
+    """Half the squared difference of two soft committees."""
+    return (total(lam) - total(nu)) ** 2 / 2
 
 
 def dropout(K: int, M: int, keep: float) -> Rule:
@@ -47,24 +64,14 @@ def dropout(K: int, M: int, keep: float) -> Rule:
     kept = np.array([bin(i).count("1") for i in masks])
 
     def force(lam, nu, xi, theta, S, F, G):
-        mask, delta = int(xi), 0.0
+        mask, delta = int(xi), -total(nu)
         for k in range(K):
-            delta += (mask >> k & 1) / p * math.erf(lam[k] / math.sqrt(2))
-        for m in range(M):
-            delta -= math.erf(nu[m] / math.sqrt(2))
+            delta += (mask >> k & 1) / p * value(ERF, lam[k])
         for k in range(K):
-            F[k] = -(mask >> k & 1) / p * math.sqrt(2 / math.pi) * math.exp(-lam[k] * lam[k] / 2) * delta
-
-    def error(lam, nu, theta):
-        delta = 0.0
-        for k in range(K):
-            delta += math.erf(lam[k] / math.sqrt(2))
-        for m in range(M):
-            delta -= math.erf(nu[m] / math.sqrt(2))
-        return delta * delta / 2
+            F[k] = -(mask >> k & 1) / p * slope(ERF, lam[k]) * delta
 
     noise = masks.astype(float), p**kept * (1 - p) ** (K - kept)
-    return Rule(force, K=K, M=M, error=error, noise=noise, name="dropout", recipe=("dropout", K, M, p))
+    return Rule(force, K=K, M=M, error=squared, noise=noise, name="dropout", recipe=("dropout", K, M, p))
 
 
 def sign_committee(K: int) -> Rule:
@@ -97,17 +104,13 @@ def sign_committee(K: int) -> Rule:
     K = check.count("K", K)
 
     def force(lam, nu, xi, theta, S, F, G):
-        vote, y = 0.0, np.sign(nu[0])
+        y = np.sign(nu[0])
+        wrong = y * np.sum(np.sign(lam)) < 0
         for k in range(K):
-            vote += np.sign(lam[k])
-        for k in range(K):
-            F[k] = y if y * vote < 0 and y * lam[k] < 0 else 0.0
+            F[k] = y if wrong and y * lam[k] < 0 else 0.0
 
     def error(lam, nu, theta):
-        vote = 0.0
-        for k in range(K):
-            vote += np.sign(lam[k])
-        return 1.0 if vote * nu[0] < 0 else 0.0
+        return 1.0 if np.sum(np.sign(lam)) * nu[0] < 0 else 0.0
 
     breaks = np.eye(K + 1, K + 2)
     return Rule(force, K=K, M=1, error=error, breaks=breaks, name="committee of signs", recipe=("sign_committee", K))
@@ -143,13 +146,6 @@ def logistic_committee(K: int, M: int, beta: float) -> Rule:
     """
     K, M, beta = check.count("K", K), check.count("M", M), check.number("beta", beta, above=0)
 
-    @njit
-    def total(x):
-        result = 0.0
-        for i in range(x.size):
-            result += math.erf(x[i] / math.sqrt(2))
-        return result
-
     def chance(nu, theta, p):
         p[0] = 1 / (1 + math.exp(-beta * total(nu)))
         p[1] = 1 - p[0]
@@ -157,7 +153,7 @@ def logistic_committee(K: int, M: int, beta: float) -> Rule:
     def force(lam, nu, xi, theta, S, F, G):
         pull = xi / (1 + math.exp(xi * total(lam)))
         for k in range(K):
-            F[k] = pull * math.sqrt(2 / math.pi) * math.exp(-lam[k] * lam[k] / 2)
+            F[k] = pull * slope(ERF, lam[k])
 
     def error(lam, nu, theta):
         out = total(lam)
@@ -203,18 +199,12 @@ def offsets(K: int, offset: ArrayLike) -> Rule:
 
     @njit
     def deviation(lam, nu, theta):
-        delta = 0.0
-        for k in range(K):
-            delta += math.erf((lam[k] + theta[k]) / math.sqrt(2))
-        for m in range(M):
-            delta -= math.erf((nu[m] + c[m]) / math.sqrt(2))
-        return delta
+        return total(lam + theta[:K]) - total(nu + c)
 
     def force(lam, nu, xi, theta, S, F, G):
         delta = deviation(lam, nu, theta)
         for k in range(K):
-            x = lam[k] + theta[k]
-            F[k] = G[k] = -math.sqrt(2 / math.pi) * math.exp(-x * x / 2) * delta
+            F[k] = G[k] = -slope(ERF, lam[k] + theta[k]) * delta
 
     def error(lam, nu, theta):
         return deviation(lam, nu, theta) ** 2 / 2

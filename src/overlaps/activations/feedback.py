@@ -164,12 +164,10 @@ def node_perturbation(
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         eps_g = descend(S, w, K, eta, eta_v, second_order, A, B, C, dv)
         if second_order:
-            trace = 0.0
+            trace = np.trace(C)
+            C *= 2.0
             for k in range(K):
-                trace += C[k, k]
-            for k in range(K):
-                for j in range(K):
-                    C[k, j] = 2 * C[k, j] + (trace if j == k else 0.0)
+                C[k, k] += trace
         return eps_g
 
     each = np.arange(2 * 3**K)

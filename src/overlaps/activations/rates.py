@@ -60,12 +60,9 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
 
     def force(lam, nu, xi, theta, S, F, G):
         base(lam, nu, xi, inner.copy(), S, F, G)
-        for k in range(K):
-            G[k] = 0.0
-        for k in range(K):
-            G[0] += mean * F[k] * F[k]
-        for k in range(K):
-            F[k] /= math.sqrt(theta[0])
+        G[:] = 0.0
+        G[0] = mean * np.sum(F * F)
+        F /= math.sqrt(theta[0])
 
     own_error: Any = None
     noise, closed = rule.noise, None
@@ -85,21 +82,14 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
 
         @njit(error_model="numpy", nogil=True)
         def scaled(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-            theta, n = w[0], S.shape[0]
-            own = w.copy()
-            for k in range(K):
-                own[k] = 0.0
-            eps_g = descent(S, own[: n + inner.size - K], K, teacher, 1.0, 1.0, noise, True, A, B, C, dv)
-            rate = eta / math.sqrt(theta)
-            for k in range(K):
-                dv[k] = 0.0
-            for k in range(K):
-                dv[0] += eta_v * mean * C[k, k]
-                for j in range(K):
-                    A[k, j] *= rate
-                    C[k, j] *= rate * rate
-                for m in range(n - K):
-                    B[k, m] *= rate
+            own, rate = w[: S.shape[0] + inner.size - K].copy(), eta / math.sqrt(w[0])
+            own[:K] = 0.0
+            eps_g = descent(S, own, K, teacher, 1.0, 1.0, noise, True, A, B, C, dv)
+            dv[:] = 0.0
+            dv[0] = eta_v * mean * np.trace(C)
+            A *= rate
+            B *= rate
+            C *= rate * rate
             return eps_g
 
         if hasattr(scaled, "compile"):
