@@ -24,12 +24,6 @@ LOGS = 11.9  # |log(s / scale)| where tables of robust rules end
 
 
 @jit(bare=True)
-def sign(x):
-    """1 or -1, 0 at 0."""
-    return 1.0 if x > 0.0 else -1.0 if x < 0.0 else 0.0
-
-
-@jit(bare=True)
 def logistic(x):
     """1 / (1 + e^-x)."""
     return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0
@@ -92,7 +86,7 @@ def distance(lam, nu, theta):
 
 @jit
 def hebb_force(lam, nu, xi, theta, S, F, G):
-    F[0] = xi * sign(nu[0])
+    F[0] = xi * np.sign(nu[0])
 
 
 @closed
@@ -103,7 +97,7 @@ def hebb(J, root_t, angle, sin, cos, numbers):
 
 @jit
 def perceptron_force(lam, nu, xi, theta, S, F, G):
-    F[0] = (xi * sign(nu[0]) - sign(lam[0])) / 2
+    F[0] = (xi * np.sign(nu[0]) - np.sign(lam[0])) / 2
 
 
 @closed
@@ -128,7 +122,7 @@ def adatron(J, root_t, angle, sin, cos, numbers):
 
 @jit
 def hinge_force(lam, nu, xi, theta, S, F, G):
-    F[0] = sign(nu[0]) if sign(nu[0]) * lam[0] < theta[1] else 0.0
+    F[0] = np.sign(nu[0]) if np.sign(nu[0]) * lam[0] < theta[1] else 0.0
 
 
 @closed
@@ -142,7 +136,7 @@ def hinge(J, root_t, angle, sin, cos, numbers):
 
 @jit
 def logistic_force(lam, nu, xi, theta, S, F, G):
-    label = xi * sign(nu[0])
+    label = xi * np.sign(nu[0])
     F[0] = label * logistic(-label * lam[0])
 
 
@@ -206,7 +200,7 @@ def logistic_logistic(J, root_t, angle, sin, cos, numbers):
 
 @jit
 def least_squares_force(lam, nu, xi, theta, S, F, G):
-    F[0] = xi * sign(nu[0]) - lam[0]
+    F[0] = xi * np.sign(nu[0]) - lam[0]
 
 
 @closed
@@ -219,7 +213,7 @@ def least_squares(J, root_t, angle, sin, cos, numbers):
 @jit
 def optimal_force(lam, nu, xi, theta, S, F, G):
     J, root_t, angle, sin, cos = angles(S)
-    label = sign(nu[0])
+    label = np.sign(nu[0])
     F[0] = J * sin / cos * label * hazard(label * cos * lam[0] / (J * max(sin, 1e-300)))
 
 
@@ -240,7 +234,7 @@ def optimal(J, root_t, angle, sin, cos, numbers):
 @jit
 def residual_force(lam, nu, xi, theta, S, F, G):
     D, clip = lam[0] - nu[0] - xi, theta[1]
-    F[0] = -sign(D) if clip == 0.0 else -min(max(D, -clip), clip)
+    F[0] = -np.sign(D) if clip == 0.0 else -min(max(D, -clip), clip)
 
 
 @jit

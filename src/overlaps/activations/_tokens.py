@@ -5,8 +5,10 @@ Forces find the fields of all tokens in a row, the numbers of their rule behind 
 
 import math
 
+import numpy as np
+
 from .._base.jit import jit
-from ._perceptrons import closed, sign
+from ._perceptrons import closed
 
 
 @jit(bare=True)
@@ -38,7 +40,7 @@ def episode_force(lam, nu, xi, theta, S, F, G):
         right += lam[a] * nu[a] > 0.0
     reward = 1.0 if right >= theta[2] else -theta[3]
     for a in range(T):
-        F[a] = sign(lam[a]) * (reward + (theta[4] if lam[a] * nu[a] > 0.0 else 0.0)) / T
+        F[a] = np.sign(lam[a]) * (reward + (theta[4] if lam[a] * nu[a] > 0.0 else 0.0)) / T
 
 
 @closed

@@ -47,14 +47,13 @@ class RuleClosure(Bound):
             self._certify(S, w)
         if self._spent is not None:
             self._spent += 1
-        eps_g = self._at(self.parameters, S, w, A, B, C, dv)
+        eps_g = self._at(self.parameters, self.rule, S, w, A, B, C, dv)
         self.asymmetric = bool(np.max(np.abs(A - A.T)) > ASYMMETRY * np.max(np.abs(A)))
         return eps_g
 
-    def _at(self, parameters, S, w, A, B, C, dv):
-        K, eta, eta_v, noise, second_order = self.rule
-        w = np.append(w, parameters)
-        return self._kernel(np.ascontiguousarray(S), w, K, -1, eta, eta_v, noise, second_order, A, B, C, dv)
+    def _at(self, parameters, numbers, S, w, *arrays):
+        K, *numbers = numbers
+        return self._kernel(np.ascontiguousarray(S), np.append(w, parameters), K, -1, *numbers, *arrays)
 
     def extended(self, w):
         """As for any closure; compiled code that asks for it makes many evaluations."""
@@ -109,8 +108,7 @@ class RuleClosure(Bound):
         """(A, B, g and eps_g, C) at unit rate."""
         K, n = self.rule.K, len(S)
         A, B, C, dv = np.zeros((K, K)), np.zeros((K, n - K)), np.zeros((K, K)), np.zeros(K)
-        w = np.append(w, parameters)
-        eps_g = self._kernel(np.ascontiguousarray(S), w, K, -1, 1.0, 1.0, 0.0, True, A, B, C, dv)
+        eps_g = self._at(parameters, (K, 1.0, 1.0, 0.0, True), S, w, A, B, C, dv)
         return np.concatenate([A.ravel(), B.ravel(), dv, [eps_g]]), C
 
     def _certify(self, S, w):

@@ -365,20 +365,9 @@ def _given(law, clip, scale, x):
     return law.cdf(D + clip) - law.cdf(D - clip), 2 * beyond @ (y * weight)
 
 
-def _residual_again(law, args, kwds, clip):
-    return _residual(law, tuple(args), tuple(map(tuple, kwds)), clip)
-
-
-def _descent_again(make):
-    """A maker from a recipe, where activations go by name in files."""
-    return lambda v, v_star, activation, noise: make(v, v_star, activation=activation, noise=noise)
-
-
-def _adagrad_again(recipe, b0, mean):
-    return adagrad_norm(again(*recipe), b0, mean_eigenvalue=mean)
-
-
 MAKERS.update({name: globals()[name] for name in __all__} | {
-    "residual": _residual_again, "adagrad_norm": _adagrad_again,
-    "feedback_alignment": _descent_again(feedback_alignment), "node_perturbation": _descent_again(node_perturbation),
+    "residual": lambda law, args, kwds, clip: _residual(law, tuple(args), tuple(map(tuple, kwds)), clip),
+    "adagrad_norm": lambda recipe, b0, mean: adagrad_norm(again(*recipe), b0, mean_eigenvalue=mean),
 })  # fmt: skip
+for _make in (feedback_alignment, node_perturbation):  # whose activations go by name
+    MAKERS[_make.__name__] = lambda v, v_star, name, noise, make=_make: make(v, v_star, activation=name, noise=noise)
