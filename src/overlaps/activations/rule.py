@@ -82,7 +82,7 @@ class Rule(Record):
 
     Examples
     --------
-    The perceptron, by hand; :data:`overlaps.rules` has it in closed form.
+    The perceptron, by hand; :mod:`overlaps.rules` has it in closed form.
 
     >>> import numpy as np, overlaps as ov
     >>> def force(lam, nu, xi, theta, S, F, G):

@@ -101,7 +101,7 @@ class MixedClosure(Bound):
 
 
 class MixedSystem(System):
-    """As :class:`System`, for tasks of a :class:`Mixed` and for eigenvalues under a schedule, in Python.
+    """As ``System``, for tasks of a :class:`overlaps.Mixed` and for eigenvalues under a schedule, in Python.
 
     ``varying`` are the factors (n, L) on the eigenvalues, by task, or None where all have those of the first. Every
     array keeps the units of the first task's: what a task adds to block l is then u_l times its flow.

@@ -22,7 +22,7 @@ LINE = 60  # characters in a line of a message
 
 
 class View:
-    """Sliders and the picture that they move; made by :func:`explore`.
+    """Sliders and the picture that they move; made by :func:`overlaps.explore`.
 
     Attributes
     ----------
