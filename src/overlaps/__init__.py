@@ -18,6 +18,7 @@ from .finite_size import Fluctuations, fluctuations
 
 # the closure, the solution, the simulation
 from .flow.closure import Closure, closure
+from .models.adapted import LowRank, low_rank
 from .models.learner import Learner, learner
 from .models.mixed import Mixed
 from .models.mixture import GaussianMixture, gaussian_mixture
@@ -107,6 +108,7 @@ __all__ = [
     "HiddenManifold",
     "Learner",
     "Linearisation",
+    "LowRank",
     "ManifoldEnsemble",
     "Mixed",
     "Model",
@@ -144,6 +146,7 @@ __all__ = [
     "linear",
     "linearise",
     "load",
+    "low_rank",
     "optimal_schedule",
     "polynomial",
     "plateau",

@@ -10,11 +10,12 @@ from ._base import check
 from ._base.pages import see
 from ._base.types import ArrayLike, Function
 from .integrators.evolve import evolve
-from .models import Mixed, Stages
+from .models import LowRank, Mixed, Stages
 from .models.model import Model
 from .models.schedule import Schedule
 from .models.state import State
 from .models.times import output_times
+from .results.adapted import LowRankTrajectory
 from .results.mixed import MixedTrajectory
 from .results.staged import StagedTrajectory, shown
 from .results.trajectory import SummedTrajectory, Trajectory
@@ -50,6 +51,8 @@ Times: TypeAlias = tuple[float, float] | ArrayLike
 
 
 @overload
+def solve(model: LowRank, start: State, alpha: Times, **options: Unpack[Options]) -> LowRankTrajectory: ...
+@overload
 def solve(model: Mixed, start: State, alpha: Times, **options: Unpack[Options]) -> MixedTrajectory: ...
 @overload
 def solve(model: Stages, start: State, alpha: Times, **options: Unpack[Options]) -> StagedTrajectory: ...
@@ -64,7 +67,7 @@ def solve(
 
 
 def solve(
-    model: Model | Stages | Mixed,
+    model: Model | Stages | Mixed | LowRank,
     start: State,
     alpha: tuple[float, float] | ArrayLike,
     *,
@@ -188,7 +191,7 @@ def solve(
     controls["progress"], certify = progress, check.flag("certify", certify)
     legs: Any = [(model, start, alpha, schedule)]
     parts: list[Any] = []
-    if isinstance(model, Stages | Mixed):
+    if isinstance(model, Stages | Mixed | LowRank):
         for name, value, plain in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
             if value is not plain:
                 raise ValueError(f"{name} = {check.shown(value)} with {type(model).__name__}; expected {plain}.")
@@ -210,7 +213,8 @@ def solve(
 def _solved(model, start, alpha, schedule, **controls):
     """The solution as a record: of all blocks, or of their sums."""
     found = vars(evolve(model, start, alpha, schedule=schedule, **controls))
-    kind = MixedTrajectory if isinstance(model, Mixed) else Trajectory
+    kinds: dict[type, Any] = {Mixed: MixedTrajectory, LowRank: LowRankTrajectory}
+    kind = kinds.get(type(model), Trajectory)
     return kind(**found) if controls["blocks"] else SummedTrajectory.of(found)
 
 

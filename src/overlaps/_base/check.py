@@ -88,7 +88,7 @@ def model(value, name="model"):
 # Who takes models, and what each does not take: whoever is new enters here.
 EVERYONE = "solve", "solve_many", "simulate", "closure", "compress", "linearise", "fixed_point", "critical_eta"
 NOISE, LINEAR = ("fluctuations", "theory.escape"), ("theory.linear.reduce", "theory.linear.seen_again")
-OF_BLOCKS = "theory.plateau.plateau_state", "Mixed", "taught", "theory.cayley_hamilton.solve", *LINEAR
+OF_BLOCKS = "theory.plateau.plateau_state", "Mixed", "taught", "low_rank", "theory.cayley_hamilton.solve", *LINEAR
 VERBS = *EVERYONE, "hessian", "optimal_schedule", "Stages", "theory.stationary_points", *NOISE, *OF_BLOCKS
 IMPLICIT = "method = 'structured'", "method = 'exponential'"
 UNKNOWN = {  # whether a model has it, in words, and who refuses it

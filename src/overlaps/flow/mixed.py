@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..activations.bound import Bound
+from ..models.adapted import LowRank
 from ..models.mixed import Mixed
 from ._flow import flow_for, gather
 from .closure import bind, rounding_floor
@@ -129,7 +130,7 @@ class MixedSystem(System):
         self.at(start.alpha)
 
     def _bound(self):
-        return MixedClosure(self.model)
+        return (LowRankClosure if isinstance(self.model, LowRank) else MixedClosure)(self.model)
 
     def at(self, alpha):
         """Take shares and factors at alpha."""
@@ -210,12 +211,55 @@ class MixedSystem(System):
             change -= np.sum(A * self.dS[at : at + K, :K]) / 2 + np.sum(B * self.dS[at : at + K, K:])
         return float(change)
 
+    @property
+    def explicit(self):
+        """Whether there is no structured Jacobian here."""
+        return self.varying is not None or isinstance(self.model, LowRank)
+
     def obstacle(self):
         """Why there is no structured Jacobian here, or an empty string."""
         return "eigenvalues differ between tasks or change" if self.varying is not None else super().obstacle()
 
 
+class LowRankClosure(MixedClosure):
+    """The closure of a network as it drives directions of its students; w = (amplitudes a, second layers)."""
+
+    def __init__(self, model):
+        super().__init__(model.model)
+        self.model = model
+        self.rule = self.rule._replace(K=model.rank)
+
+    def _adapted(self, S, w):
+        """(a, places of the network's fields among all, covariance of its fields)."""
+        model = self.model
+        a = w[: model.model.K * model.rank].reshape(-1, model.rank)
+        P = model.places(a)
+        return a, P, np.ascontiguousarray(P @ S @ P.T)
+
+    def __call__(self, S, w, A, B, C, dv):
+        """Fill A, B, C of the directions and the velocity of a; return the error."""
+        base, (a, P, fields) = self.model.model, self._adapted(S, w)
+        K, rank = a.shape
+        A0, B0, C0, rest = np.zeros((K, K)), np.zeros((K, base.M)), np.zeros((K, K)), np.zeros(K)
+        eps_g = self.parts[0](fields, np.concatenate([base.v, -base.v_star]), A0, B0, C0, rest)
+        AB = np.concatenate([A0, B0], axis=1)
+        A[:], B[:], C[:] = a.T @ A0 @ a, a.T @ AB, a.T @ C0 @ a
+        pull = (AB @ (P @ S)[:, :rank]).ravel() / base.eta  # minus the gradient of the error by a
+        dv[:] = self.model.eta_a * (pull - self.keeping * base.weight_decay[1] * a.ravel())
+        self.slopes = [(A / base.eta, B / base.eta), pull]
+        return eps_g
+
+    def check(self, S, w):
+        """Raise ``ValueError`` where the network's closure is not defined."""
+        base = self.model.model
+        self.parts[0].check(self._adapted(S, w)[2], np.concatenate([base.v, -base.v_star]))
+
+    def obstacle(self, S, least=0.0):
+        """No derivatives: steps are explicit."""
+        return "directions of low rank have no structured Jacobian"
+
+
 def system_for(model, start, pace=None, twins=None, *, keep_cone=False):
     """The system of a model on a start."""
-    mixed = isinstance(model, Mixed) or (pace is not None and pace.variances is not None)
+    mixed = isinstance(model, Mixed | LowRank) or (pace is not None and pace.variances is not None)
     return (MixedSystem if mixed else System)(model, start, pace, twins, keep_cone=keep_cone)

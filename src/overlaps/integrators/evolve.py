@@ -40,8 +40,8 @@ def evolve(
 
     A function given as ``progress`` is told the time after each step. The records come as the fields of a Trajectory.
     """
-    tasks = getattr(model, "models", (model,))
-    start = model.enter(start) if len(tasks) > 1 else checked_start(model, start)
+    tasks = getattr(model, "models", (getattr(model, "flow", model),))
+    start = model.enter(start) if hasattr(model, "enter") else checked_start(model, start)
     equal = twins(model, start) if system is None and start.v.ndim == 1 else None
     start = start if equal is None else equal.settled(model, start)
     times, every_step = output_times(alpha, start.alpha)
@@ -62,7 +62,7 @@ def evolve(
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
-    if getattr(system, "varying", None) is not None and getattr(solver, "by_blocks", False):
+    if getattr(system, "explicit", False) and getattr(solver, "by_blocks", False):
         raise ValueError(
             f"method = {check.shown(method)}, but {system.obstacle()}; expected 'DOP853', or SciPy's 'LSODA'."
         )

@@ -6,6 +6,7 @@ learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``
 """
 
 from ._schedule import factors, reached
+from .adapted import LowRank, low_rank
 from .mixed import Mixed
 from .model import Model, committee_machine, quadratic_network
 from .schedule import Pace, Schedule
@@ -15,6 +16,7 @@ from .state import State
 from .taught import previous, taught
 
 __all__ = [
+    "LowRank",
     "Mixed",
     "Model",
     "Pace",
@@ -25,6 +27,7 @@ __all__ = [
     "committee_machine",
     "factors",
     "isotropic",
+    "low_rank",
     "power_law",
     "previous",
     "quadratic_network",

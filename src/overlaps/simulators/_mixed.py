@@ -81,3 +81,59 @@ def frame_steps(frame, V, root_s, v_star, student, teachers, rates, N, x, noise,
             for k in range(K):
                 V[i if len(V) > 1 else 0, k] -= rates[i, n, 1] / (b * N) * g[s, k]
         _reduced.update(students, root_s, x, t, rows, F, 1 - mean_rate(rates, which, n, 2) / N)
+
+
+@jit
+def pull_directions(a, v, v_star, mu, nu, xi, student, teacher, eta, F, to_u, room):
+    """Forces F (b, K) of a network with fields nu + a mu at unit rate, and to_u = eta a^T F of its directions."""
+    lam, dv = room
+    K, rank = a.shape
+    for b in range(len(F)):
+        for k in range(K):
+            lam[k] = nu[b, k]
+            for r in range(rank):
+                lam[k] += a[k, r] * mu[b, r]
+        errors(lam, nu[b, K:], v, v_star, student, teacher, xi[b], 1.0, 0.0, F[b], dv)
+        for r in range(rank):
+            to_u[b, r] = 0.0
+            for k in range(K):
+                to_u[b, r] += eta * a[k, r] * F[b, k]
+
+
+@jit
+def move_amplitudes(a, F, mu, eta_a, decay):
+    """Amplitudes a <- decay a + eta_a sum_b F_b mu_b^T."""
+    for k in range(a.shape[0]):
+        for r in range(a.shape[1]):
+            a[k, r] *= decay
+            for b in range(len(F)):
+                a[k, r] += eta_a * F[b, k] * mu[b, r]
+
+
+@jit
+def direct_low_rank(W, factor, W_star, a, v, v_star, X, xi, student, teacher, rates, room):
+    """Steps in directions W (rank, N) beside static rows W_star (K + M, N), on explicit weights."""
+    mu, nu, F, to_u, lam, dv = room
+    steps, batch, N = X.shape
+    for t in range(steps):
+        for b in range(batch):
+            fields(W_star, X[t, b], 1.0, nu[b])
+        for b in range(batch):
+            fields(W, X[t, b], factor[0], mu[b])
+        pull_directions(a, v, v_star, mu, nu, xi[t], student, teacher, rates[t, 0], F, to_u, (lam, dv))
+        apply_step(W, factor, v, X[t], to_u, F, False, rates[t, 2], 0.0)
+        move_amplitudes(a, F, mu, rates[t, 1] / (batch * N), 1.0 - rates[t, 3] / N)
+
+
+@jit
+def frame_low_rank(frame, a, v, v_star, root_s, x, xi, first, student, teacher, rates, N, room):
+    """The same in frame coordinates, from step ``first`` on."""
+    mu, nu, F, to_u, lam, dv = room
+    taught, students = frame
+    b = len(F)
+    for n in range(len(rates)):
+        t = first + n
+        _reduced.fields(taught, students, root_s, x, t, nu, mu)
+        pull_directions(a, v, v_star, mu, nu, xi[t], student, teacher, rates[n, 0] / (b * N), F, to_u, (lam, dv))
+        _reduced.update(students, root_s, x, t, taught.shape[1], to_u, 1 - rates[n, 2] / N)
+        move_amplitudes(a, F, mu, rates[n, 1] / (b * N), 1.0 - rates[n, 3] / N)

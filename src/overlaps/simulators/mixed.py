@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..models import Mixed
+from ..models import LowRank, Mixed
 from . import _mixed
 from .rates import Rates
 
@@ -18,7 +18,7 @@ class Samples:
 
     def __init__(self, model, rng, N, first, pace):
         self.model, self.N, self.pace, self.step = model, N, pace, int(first)
-        self.mixed = isinstance(model, Mixed)
+        self.mixed, self.adapts = isinstance(model, Mixed), isinstance(model, LowRank)
         self.tasks = model.models if self.mixed else (model,)
         self.noises = np.array([task.noise for task in self.tasks])
         ratios = model.ratios if self.mixed else [None]
@@ -75,3 +75,21 @@ class Samples:
             frame, V, root_s, self.v_star, self.model.activation.compiled, self.teachers, self._rows(n), self.N, x,
             noise, which, first, room,
         )  # fmt: skip
+
+    def _network(self, rank, batch):
+        """What steps of directions take: network, functions, room."""
+        base = self.model.model
+        K, rows = base.K, base.K + base.M
+        sizes = (batch, rank), (batch, rows), (batch, K), (batch, rank), K, K
+        functions = base.activation.compiled, base.teacher_activation.compiled
+        return np.array(base.v), np.array(base.v_star), functions, tuple(np.empty(x) for x in sizes)
+
+    def direct_low_rank(self, W, factor, W_star, a, X, xi, rates):
+        """Steps in directions, on explicit weights."""
+        v, v_star, functions, room = self._network(len(W), X.shape[1])
+        _mixed.direct_low_rank(W, factor, W_star, a, v, v_star, X, xi, *functions, rates, room)
+
+    def reduced_low_rank(self, frame, a, root_s, x, xi, first, rates):
+        """The same in frame coordinates."""
+        v, v_star, functions, room = self._network(a.shape[1], xi.shape[1])
+        _mixed.frame_low_rank(frame, a, v, v_star, root_s, x, xi, first, *functions, rates, self.N, room)

@@ -10,8 +10,9 @@ import numpy as np
 
 from .._base import check
 from .._base.record import Record
-from ..models import Mixed
+from ..models import LowRank, Mixed
 from ..models.schedule import teachers_at
+from ..results.adapted import LowRankEnsemble
 from ..results.ensemble import Ensemble
 from ..results.mixed import MixedEnsemble
 from .direct import direct_run
@@ -46,7 +47,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     if model.C:
         model.check_size(N)
     if method == "reduced":
-        check.needs(getattr(model, "models", (model,))[0], "method = 'reduced'")
+        check.needs(getattr(model, "models", (getattr(model, "flow", model),))[0], "method = 'reduced'")
     if method == "auto":
         smallest, own = sizes[sizes > 0].min(), model.K + model.second_layers.size
         fits = not (model.drift or keep_weights or dtype == "float32") and smallest > own
@@ -82,15 +83,17 @@ def ensemble(records, starts, **common):
     names = ("tau", "T", "h", "nu") if model.C else ("tau", "T")
     parts: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
     parts |= model.parted(r) | {"final_W": final[0][:, 0] if final else None}
-    kind = MixedEnsemble if isinstance(model, Mixed) else Ensemble
+    kind: Any = {Mixed: MixedEnsemble, LowRank: LowRankEnsemble}.get(type(model), Ensemble)
     parts["T"] = teachers_at(model, parts["tau"], parts["T"], common["schedule"], common["alpha"])
     return kind(q=q, v=v, **parts, **common)
 
 
 def starts_of(model, start, N, children, student_scale):
     """A State for each run: given ones on the model, or one drawn for each."""
-    if isinstance(model, Mixed):
-        first = model.models[0]
+    if isinstance(model, LowRank) and start is None:
+        raise ValueError("start is None; expected the start that ov.low_rank returns beside the model.")
+    if isinstance(model, Mixed | LowRank):
+        first = model.models[0] if isinstance(model, Mixed) else model.flow
         return [model.enter(x) for x in starts_of(first, start, N, children, student_scale)]
     if start is None:
         with warnings.catch_warnings():

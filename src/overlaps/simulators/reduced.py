@@ -96,6 +96,8 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         noise[first:position] += labels[first:position]
         if samples.mixed:
             samples.reduced((teachers, students), np.atleast_2d(v), np.sqrt(s), x, noise, which, first)
+        elif samples.adapts:
+            samples.reduced_low_rank((teachers, students), v, np.sqrt(s), x, noise, first, rows)
         else:
             advance(x, noise, first, position, rows)
         return position - first

@@ -14,12 +14,13 @@ from .._base.pages import see
 from .._base.progress import bar
 from .._base.types import ArrayLike, Function, Rng
 from .._base.workers import run_all, worded
-from ..models import Mixed, Stages
+from ..models import LowRank, Mixed, Stages
 from ..models.model import Model
 from ..models.schedule import Pace, Schedule
 from ..models.start import warn_coarse_step
 from ..models.state import State
 from ..models.times import output_times
+from ..results.adapted import LowRankEnsemble
 from ..results.ensemble import Ensemble
 from ..results.mixed import MixedEnsemble
 from ..results.staged import StagedEnsemble, shown
@@ -73,6 +74,8 @@ class Recorded(Protocol[Runs]):
 @overload
 def simulate(model: Stages, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> StagedEnsemble: ...
 @overload
+def simulate(model: LowRank, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> LowRankEnsemble: ...
+@overload
 def simulate(model: Mixed, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> MixedEnsemble: ...
 @overload
 def simulate(model: Recorded[Runs], *, N: int, alpha: Times, rng: Rng, **options: Unpack[LatentOptions]) -> Runs: ...
@@ -82,7 +85,7 @@ def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[
 
 @by_name("ov.simulate(model, N=1000, alpha=[0.0, 1.0], rng=1)")  # type: ignore[misc]  # what is Recorded is a Model
 def simulate(
-    model: Model | Stages | Mixed,
+    model: Model | Stages | Mixed | LowRank,
     *,
     N: int,
     alpha: tuple[float, float] | ArrayLike,
@@ -215,7 +218,7 @@ def simulate(
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
         return _through(model, N, alpha, rng, start, schedule, options | data)
-    tasks = model.models if isinstance(model, Mixed) else (check.model(model),)
+    tasks = getattr(model, "models", None) or (check.model(getattr(model, "flow", model)),)
     if not isinstance(method, str) or method not in ("auto", *SIMULATORS):
         raise ValueError(f"method = {check.shown(method)}; expected 'auto' or one of {sorted(SIMULATORS)}.")
     if dtype is not None and not (isinstance(dtype, str) and dtype in ("float64", "float32")):

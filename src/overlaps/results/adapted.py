@@ -1,0 +1,128 @@
+"""Results of directions that adapt a frozen student: the network's overlaps, and those of the directions."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..flow.closure import rounding_floor
+from ..models.adapted import LowRank
+from ..models.state import gram
+from .curves import _Blocks, _error
+from .ensemble import Ensemble
+from .trajectory import Trajectory
+
+__all__ = ["LowRankEnsemble", "LowRankTrajectory"]
+
+
+class _Adapted(_Blocks):
+    """What solutions and runs share."""
+
+    @property
+    def a(self):
+        """Amplitudes (..., n, K, rank)."""
+        return self.v
+
+    @property
+    def u(self):
+        """Covariance of the fields of the directions (..., n, rank, rank)."""
+        return super().Q
+
+    @property
+    def S(self):
+        """Covariance of the adapted students and the teachers (..., n, K + M, K + M)."""
+        P, T = self.model.places(self.v), self.T if self.changing else np.expand_dims(self.T, -3)  # type: ignore[attr-defined]
+        return P @ gram(super().Q, super().R, T) @ np.swapaxes(P, -1, -2)
+
+    @property
+    def Q(self):
+        """Covariance of the adapted students (..., n, K, K)."""
+        K = self.v.shape[-2]
+        return self.S[..., :K, :K]
+
+    @property
+    def R(self):
+        """Covariance of the adapted students and the teachers (..., n, K, M)."""
+        K = self.v.shape[-2]
+        return self.S[..., :K, K:]
+
+    def network(self) -> tuple:
+        """The adapted network: model, covariance of its fields, second layer (..., n, K) at each record."""
+        base: Any = self.model.model  # type: ignore[attr-defined]
+        return base, self.S, np.broadcast_to(base.v, self.v.shape[:-1])
+
+    @property
+    def eps_g(self):
+        """Generalisation error of the adapted network (..., n)."""
+        return _error(*self.network())
+
+    def save(self, path: Any) -> None:
+        """Refused: a file knows no directions."""
+        raise ValueError("a file holds no adapted network; expected its arrays, np.savez(path, u=traj.u, a=traj.a).")
+
+    def plateaus(self):
+        """Refused: a saddle of directions is not looked for."""
+        raise ValueError("plateaus() of an adapted network, whose saddles are not looked for.")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LowRankTrajectory(_Adapted, Trajectory):
+    """Solution for directions beside frozen weights; made by ``solve`` for what :func:`overlaps.low_rank` returns.
+
+    Attributes
+    ----------
+    model : LowRank
+        What was learned.
+    Q, R, S, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K + M, K + M), (n,)
+        Those of the adapted weights.
+    u, a : ndarray, shape (n, rank, rank), (n, K, rank)
+        Covariance of the fields of the directions, and their amplitudes.
+    q, r, tau, T, v : ndarray
+        The arrays of the flow: overlaps of directions with themselves, with frozen students and teachers; v is a.
+
+    Notes
+    -----
+    As exact as a :class:`overlaps.Trajectory`.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> network = ov.committee_machine(1, 1, eta=0.5)
+    >>> state = ov.State.from_overlaps(network, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> traj = ov.solve(*ov.low_rank(network, state, a=[[1.0]], X=[[0.0]]), [0.0, 5.0])
+    >>> bool(abs(traj.eps_g[1] - ov.solve(network, state, [5.0]).eps_g[0]) < 1e-8)
+    True
+    """
+
+    model: LowRank  # type: ignore[assignment]
+
+    @property
+    def eps_floor(self):
+        """Size (n,) of the errors of eps_g."""
+        return np.maximum(rounding_floor(*self.network()), self.eps_error * self.eps_g)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LowRankEnsemble(_Adapted, Ensemble):
+    """Independent runs of SGD in directions beside frozen weights; made by ``simulate``.
+
+    Attributes
+    ----------
+    model, Q, R, S, eps_g, u, a
+        As those of :class:`LowRankTrajectory`, with a leading axis of runs.
+
+    Notes
+    -----
+    Exact at finite N, in law.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> network = ov.committee_machine(1, 1, eta=0.5)
+    >>> state = ov.State.from_overlaps(network, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> model, start = ov.low_rank(network, state, a=[[1.0]], X=[[1.0]])
+    >>> ov.simulate(model, N=50, alpha=[0, 1], rng=1, runs=2, start=start).Q.shape
+    (2, 2, 1, 1)
+    """
+
+    model: LowRank  # type: ignore[assignment]

@@ -1,0 +1,121 @@
+"""Directions beside a frozen student: an independent program, identities, spectra, SGD, bad input."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+
+TIGHT = {"rtol": 1e-11, "atol": 1e-13}
+MODEL = ov.committee_machine(2, 2, eta=0.8, noise=0.2)
+STATE = ov.State.from_overlaps(
+    MODEL, Q=[[0.8, 0.1], [0.1, 0.7]], R=[[0.5, 0.1], [0.15, 0.45]], T=[[1, 0.2], [0.2, 0.9]]
+)
+G = [[0.1, -0.05, 0.3, 0.2]]
+
+
+def network():
+    """K = 2, M = 3, two eigenvalues, decay, batches, second layers that differ; directions with all overlaps."""
+    spectrum = ov.Spectrum(s=[0.5, 1.7], p=[0.4, 0.6])
+    model = ov.committee_machine(2, 3, v=[0.7, -0.4], v_star=[0.6, -0.3, 0.5], eta=0.9, noise=0.2, spectrum=spectrum,
+                                 weight_decay=(0.05, 0.1), batch_size=2)  # fmt: skip
+    X = np.random.default_rng(5).standard_normal((2, 7, 12)) / 4
+    joint = X @ X.swapaxes(1, 2)
+    state = ov.State.from_blocks(model, q=joint[:, 2:4, 2:4], r=joint[:, 2:4, 4:], t=joint[:, 4:, 4:])
+    return model, state, {"X": joint[:, :2, :2], "G": joint[:, :2, 2:], "a": [[0.4, -0.3], [0.2, 0.5]]}
+
+
+def test_an_independent_program():
+    traj = ov.solve(*ov.low_rank(MODEL, STATE, a=[[0.2], [-0.1]], X=[[1.0]], G=G, eta_a=0.5), [5.0, 20.0], **TIGHT)
+    assert traj.u[1, 0, 0] == pytest.approx(1.968294995246, abs=1e-9)
+    static = [-0.307466742029, -0.245060412273, 0.616689648746, 0.590911048592]
+    assert np.allclose(traj.r[1, 0, 0], static, atol=1e-9)
+    assert np.allclose(traj.a[1, :, 0], [0.559906454222, 0.336077693046], atol=1e-9)
+    assert np.allclose(traj.eps_g, [0.152195443359, 0.016112362560], atol=1e-9)
+    fixed = ov.solve(*ov.low_rank(MODEL, STATE, a=[[0.8], [0.6]], X=[[1.0]], G=G), [5.0, 20.0], **TIGHT)
+    assert np.allclose(fixed.eps_g, [0.037962495135, 0.022990335033], atol=1e-9)
+    assert np.allclose(fixed.a, [[0.8], [0.6]], atol=0) and np.all(fixed.eps_floor < 1e-10)
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.7])
+def test_orthogonal_amplitudes_of_full_rank_are_the_training_of_all_weights(angle):
+    """On a spectrum, with batches; an invertible matrix is another metric."""
+    model, state, _ = network()
+    model = dataclasses.replace(model, weight_decay=0.0)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    whole = ov.solve(model, state, [0.0, 2.0, 6.0], **TIGHT)
+    traj = ov.solve(*ov.low_rank(model, state, a=turn, X=np.zeros((2, 2))), [0.0, 2.0, 6.0], **TIGHT)
+    for name in ("Q", "R", "eps_g", "S"):
+        assert np.allclose(getattr(traj, name), getattr(whole, name), atol=1e-10)
+    other = ov.solve(*ov.low_rank(model, state, a=[[1.0, 0.4], [0.0, 0.7]], X=np.zeros((2, 2))), [6.0])
+    assert np.abs(other.Q - whole.Q[2]).max() > 1e-3
+
+
+def test_scales_of_directions_and_amplitudes_are_rates():
+    """Directions c u with amplitudes a/c are the same learning with eta c^2 and eta_a / c^2."""
+    c = 1.7
+    model, state, begin = network()
+    model = dataclasses.replace(model, weight_decay=0.0)
+    one = ov.solve(*ov.low_rank(model, state, **begin, eta_a=0.6), [0.0, 3.0], **TIGHT)
+    faster = dataclasses.replace(model, eta=c**2 * model.eta)
+    scaled = {"X": c**2 * begin["X"], "G": c * begin["G"], "a": np.array(begin["a"]) / c}
+    other = ov.solve(*ov.low_rank(faster, state, **scaled, eta_a=0.6 / c**2), [0.0, 3.0], **TIGHT)
+    assert np.allclose(other.Q, one.Q, atol=1e-10) and np.allclose(other.a * c, one.a, atol=1e-10)
+
+
+def test_without_amplitudes_nothing_is_changed_at_first():
+    """The first step moves a only, which then lets u move."""
+    traj = ov.solve(*ov.low_rank(MODEL, STATE, a=np.zeros((2, 1)), X=[[1.0]], G=G, eta_a=0.5), [0.0, 1e-3, 5.0])
+    assert traj.eps_g[0] == pytest.approx(ov.closure(MODEL, STATE.Q, STATE.R, STATE.T).eps_g, rel=1e-13)
+    assert abs(traj.u[1, 0, 0] - 1) < 1e-6 < np.abs(traj.a[1]).max() and traj.eps_g[2] < traj.eps_g[0]
+
+
+def test_schedules():
+    """Rates as a change of time without noise of SGD; inputs that change as weights of other scale."""
+    model, state, begin = network()
+    model = dataclasses.replace(model, gradient_flow=True)
+    pair = ov.low_rank(model, state, **begin, eta_a=0.6)
+    slow = ov.solve(*pair, [4.0], schedule=ov.Schedule.constant(0.5), **TIGHT)
+    assert np.allclose(slow.Q, ov.solve(*pair, [2.0], **TIGHT).Q, atol=1e-10)
+    inputs = ov.solve(*pair, [0.0, 2.0], schedule={"s": (None, ov.Schedule([0, 2], [1.0, 0.4]))}, **TIGHT)
+    assert inputs.success and np.allclose(inputs.S[0], ov.solve(*pair, [0.0]).S[0], atol=1e-14)
+
+
+@pytest.mark.parametrize("method", ["direct", "reduced"])
+@pytest.mark.parametrize("eta_a", [0.0, 0.6])
+def test_simulators(method, eta_a):
+    """Within three standard errors and the O(1/N) of finite size; two directions, L = 2, batches, decay."""
+    model, state, begin = network()
+    adapted, start = ov.low_rank(model, state, **begin, eta_a=eta_a)
+    traj = ov.solve(adapted, start, [0.0, 1.0, 3.0])
+    runs = ov.simulate(adapted, N=400, alpha=traj.alpha, rng=3, runs=30, start=start, method=method)
+    for name in ("Q", "R", "u", "a", "eps_g"):
+        values, expected = getattr(runs, name)[:, 1:], getattr(traj, name)[1:]
+        error = values.std(axis=0, ddof=1) / np.sqrt(30)
+        assert np.all(np.abs(values.mean(axis=0) - expected) < 3 * error + 3 / 400)
+
+
+def test_bad_input():
+    for options, message in (
+        ({"a": [[0.2]], "X": [[1.0]]}, "a has shape"),
+        ({"a": [[0.2], [0.1]], "X": np.eye(2)}, "X has shape"),
+        ({"a": [[0.2], [0.1]], "X": [[1.0]], "G": [[0.1, 0.2]]}, "G has shape"),
+        ({"a": [[0.2], [0.1]], "X": [[0.1]], "G": [[0.1, 0.1, 0.9, 0.2]]}, "not positive semi-definite"),
+        ({"a": [[0.2], [0.1]], "X": [[1.0]], "eta_a": -1.0}, "eta_a"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ov.low_rank(MODEL, STATE, **options)
+    with pytest.raises(ValueError, match="expected eta_v = 0"):
+        ov.low_rank(dataclasses.replace(MODEL, eta_v=0.1), STATE, a=[[0.2], [0.1]], X=[[1.0]])
+    model, start = ov.low_rank(MODEL, STATE, a=[[0.2], [0.1]], X=[[1.0]])
+    for call, message in (
+        (lambda: ov.solve(model, start, [1.0], method="structured"), "no structured Jacobian"),
+        (lambda: ov.solve(model, start, [1.0], late=True), "late = True with LowRank"),
+        (lambda: ov.fixed_point(model, start), "expected a Model"),
+        (lambda: ov.simulate(model, N=100, alpha=[1.0], rng=1), "that ov.low_rank returns"),
+        (lambda: ov.solve(model, STATE, [1.0]), "the model expects"),
+        (lambda: ov.solve(model, start, [1.0]).save("x.npz"), "holds no adapted network"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
