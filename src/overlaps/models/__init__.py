@@ -6,14 +6,14 @@ learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``
 """
 
 from ._schedule import factors, reached
-from .adapted import LowRank, low_rank
+from .adapted import LowRank
 from .mixed import Mixed
 from .model import Model, committee_machine, quadratic_network
 from .schedule import Pace, Schedule
 from .spectrum import Spectrum, isotropic, power_law
 from .stages import Stages
 from .state import State
-from .taught import previous, taught
+from .taught import previous
 
 __all__ = [
     "LowRank",
@@ -27,10 +27,8 @@ __all__ = [
     "committee_machine",
     "factors",
     "isotropic",
-    "low_rank",
     "power_law",
     "previous",
     "quadratic_network",
     "reached",
-    "taught",
 ]
