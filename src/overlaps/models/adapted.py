@@ -52,7 +52,7 @@ class LowRank(Record):
         return start
 
     def places(self, a):
-        """Fields of students and teachers (..., K + M, rank + K + M) from those of directions and static rows."""
+        """The map (..., K + M, rank + K + M) to the network's fields from all rows, at amplitudes a (..., K, rank)."""
         a = np.asarray(a)
         n = self.model.K + self.model.M
         rest = np.broadcast_to(np.eye(n), (*a.shape[:-2], n, n))
