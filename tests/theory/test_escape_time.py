@@ -88,7 +88,7 @@ def test_law_on_a_power_law_at_every_size():
     ],
 )
 def test_law_of_several_modes(K, N, modes, rate, mean, error, deciles):
-    """Against 400 runs of SGD: mean, and 10, 50 and 90 %, within two errors of these runs and of the law's 1024 draws."""
+    """Against 400 runs of SGD: mean, and 10, 50 and 90 %, within two errors of both, the law has 1024 draws."""
     law = ov.theory.escape(ov.committee_machine(K, K, eta=0.5), "random", N, points=256)
     assert law.modes == modes and np.isclose(law.rate, rate, rtol=1e-5) and law.level == law.plateau / 2
     own = law.std / 32
