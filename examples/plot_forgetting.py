@@ -33,13 +33,14 @@ def learn(T12, v_stars=((1.0, 0.0), (0.0, 1.0))):
 # %%
 # A readout for each task
 # -----------------------
-# ``heads=`` gives each stage a readout of its own, which is trained with the first layer.
+# ``heads=`` gives each stage a readout of its own, which is trained with the first layer. Different teachers get a
+# student each, equal ones share both, and in between the second task takes over what the first had learned.
 def forgotten_with_heads(T12):
     """Error on the first task at the end, where each task has a readout of its own that is trained."""
-    tasks = [ov.committee_machine(2, 2, eta=1.0, eta_v=1.0, v_star=v_star) for v_star in ((1.0, 0.0), (0.0, 1.0))]
+    tasks = [ov.committee_machine(2, 2, eta=1.0, eta_v=2.0, v_star=v_star) for v_star in ((1.0, 0.0), (0.0, 1.0))]
     R, T = [[0.05, 0.05 * T12], [0.03 * T12, 0.03]], [[1.0, T12], [T12, 1.0]]
-    start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=R, T=T)
-    stages = ov.Stages(tasks, until=[SWITCH, END], heads=[[0.5, 0.3], [0.3, 0.5]])
+    start = ov.State.from_overlaps(tasks[0], Q=np.eye(2), R=R, T=T)
+    stages = ov.Stages(tasks, until=[SWITCH, END], heads=[[0.3, 0.2], [0.2, 0.3]])
     return ov.solve(stages, start, [0.0, SWITCH, END]).error(0)[-1]
 
 
@@ -49,7 +50,7 @@ def forgotten_with_heads(T12):
 # Left: what the students forget of the first task (full lines), and what it has taught them about the second one
 # (dashed), for teachers of overlap :math:`T_{12}`. Right: the error on the first task at the end.
 curves = {T12: learn(T12) for T12 in (0.0, 0.4, 0.8, 0.95)}
-similarity = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.99])
+similarity = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
 with_heads = [forgotten_with_heads(T12) for T12 in similarity]
 
 fig, (ax, right) = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained", width_ratios=(3, 2))
@@ -80,4 +81,4 @@ expected = [0.008075586689, 0.2076409962, 0.2077582491, 0.008281317115]
 assert np.allclose([one[120], two[120], one[-1], two[-1]], expected, rtol=1e-6)
 assert all(np.diff(forgotten) < 0)
 print("with readouts of their own:", *(f"{x:.4f} (T_12 = {T:g})" for x, T in zip(with_heads, similarity, strict=True)))
-assert with_heads[2] > 1.5 * max(with_heads[0], with_heads[-1])  # worst in between
+assert np.allclose(with_heads, [0.0075, 0.1920, 0.2151, 0.1492, 0.0768, 0.0014], atol=1e-4)  # worst in between
