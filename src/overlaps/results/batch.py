@@ -184,7 +184,21 @@ class Batch(Record):
         return [[] if np.isnan(end[0]) else self[i].plateaus() for i, end in enumerate(self.ends)]
 
     def escape(self, N: int, level: float | None = None, **options: Any) -> list:
-        """Laws of the escape of SGD at input dimension N, one for each trajectory; see :meth:`Trajectory.escape`."""
+        """Laws of the escape of SGD at input dimension N, one for each trajectory; see :meth:`Trajectory.escape`.
+
+        Parameters
+        ----------
+        N : int
+            Input dimension.
+        level : float, optional
+            eps_g to fall below; half of its plateau for each trajectory by default.
+        **options
+            ``points``, ``rng``.
+
+        Returns
+        -------
+        list of EscapeLaw
+        """
         return [self[i].escape(N, level, **options) for i in range(len(self))]
 
     def __getitem__(self, i: int) -> SummedTrajectory | Trajectory:

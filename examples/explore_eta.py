@@ -1,0 +1,48 @@
+"""
+Sliders for a learning curve
+============================
+
+``ov.explore`` calls a function of the learning rate and of the noise whenever a slider moves, and draws what it
+returns: ipywidgets in a notebook (``pip install "overlaps[explore]"``), sliders of matplotlib in a window. Values
+without a meaning are answered in the figure, and the last curve stays.
+"""
+
+# %%
+# A function of the parameters
+# ----------------------------
+# It returns anything that has ``.plot(ax=)``: here the error and the overlaps of two students, from one start.
+import numpy as np
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+
+start = ov.committee_machine(2, 2, eta=1.0).random_start(N=800, rng=1)
+
+
+def curve(eta, noise, activation="erf"):
+    """What the sliders move."""
+    return ov.solve(ov.committee_machine(2, 2, eta=eta, noise=noise, activation=activation), start, (0, 250))
+
+
+# %%
+# The sliders
+# -----------
+# A pair of numbers is a continuous slider, a list a choice. ``view.set`` moves them from the keyboard.
+view = ov.explore(curve, panels=2, eta=(0.1, 2.0), noise=(0.0, 0.3), activation=["erf", "relu", "linear"])
+view.set(eta=0.5, noise=0.0)
+waiting = view.result.plateaus()
+view.set(eta=1.2, noise=0.05)
+view.figure.savefig("explore_eta.png", dpi=150)
+
+# %%
+# The checks
+# ----------
+# The lines are those of a direct solve; a negative rate is refused, and the curve stays.
+assert len(waiting) == 1 and view.params == {"eta": 1.2, "noise": 0.05, "activation": "erf"}
+line = view.axes[0].lines[0]
+assert np.array_equal(line.get_ydata(), curve(1.2, 0.05).eps_g)
+view.set(eta=-0.5)
+assert "eta" in view.message and view.axes[0].lines[0] is line
+if plt.get_backend().lower() != "agg":
+    view.set(eta=1.2)
+    plt.show()
