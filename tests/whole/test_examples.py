@@ -32,9 +32,7 @@ def test_example(script, tmp_path):
 def test_a_figure_is_made_drawn_and_saved_in_one_block(script):
     """The gallery shows, block by block, what is open at its end: a figure made in an earlier block would be blank."""
     for block in re.split(r"^# %%.*$", script.read_text(), flags=re.MULTILINE):
-        makes = re.search(
-            r"plt\.(subplot|figure)|ov\.explore|\.plot\(|\bplot\w*\(|\bdraw\w*\(|\bax\w* = ", block
-        )
+        makes = re.search(r"plt\.(subplot|figure)|ov\.explore|\.plot\(|\bplot\w*\(|\bdraw\w*\(|\bax\w* = ", block)
         assert "savefig" not in block or makes
 
 
