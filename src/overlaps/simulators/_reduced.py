@@ -14,8 +14,6 @@ rule are T rows, correlated, and b below is the number of rows.
 import math
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from .._base.jit import jit
 from ..gaussian.tables import respond
@@ -149,49 +147,41 @@ def restore_norm(students, k, norm):
 
 
 @jit
-def loss_forces(rule, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room):
-    """F of units with these functions, then v."""
-    g_star, g, dg = room
-    outputs(rule[0], rule[1], nu, lam, g_star, g, dg)
-    forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F)
-
-
-def moves(pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room):
-    """What the samples of a step do: functions of units, or a rule in their place."""
-    if isinstance(pair[0], tuple):
-        ruled_frame(pair[0], *at, nu, lam, noise, t, v, eta, eta_v, decay_v, F, room[1])
-    else:
-        loss_forces(pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room)
-
-
-@overload(moves)
-def _moves(pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room):
-    if isinstance(pair[0], types.BaseTuple):
-        return lambda pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room: ruled_frame(
-            pair[0], at[0], at[1], at[2], nu, lam, noise, t, v, eta, eta_v, decay_v, F, room[1]
-        )
-    return lambda pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room: loss_forces(
-        pair, at, nu, lam, noise, t, v, v_star, eta, eta_v, decay_v, F, room
-    )
-
-
-@jit
 def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N, x, noise, first, last):
     """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place.
 
     Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i; ``norms``
     (K,) are the squared norms that students are scaled back to, or (0,) where they are free.
     """
-    b, K, M, rows, samples = x.shape[2], v.size, v_star.size, teachers.shape[1], noise.shape[1]
+    b, K, M, rows = x.shape[2], v.size, v_star.size, teachers.shape[1]
     nu, g_star = np.empty((b, M)), np.empty((b, M))
     lam, g, dg, F = np.empty((b, K)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
     for t in range(first, last):
         row = rates[t - first]
         eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
         fields(teachers, students, root_s, x, t, nu, lam)
-        moves(
-            (student, teacher), (teachers, students, root_s), nu, lam, noise, t, v, v_star, eta / (samples * N),
-            eta_v / (samples * N), 1 - decay_v / N, F, (g_star, g, dg),
+        outputs(student, teacher, nu, lam, g_star, g, dg)
+        forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
+        update(students, root_s, x, t, rows, F, 1 - decay / N)
+        for k in range(norms.size):
+            restore_norm(students, k, norms[k])
+
+
+@jit
+def run_rule(teachers, students, v, root_s, v_star, rule, _, rates, norms, N, x, noise, first, last):
+    """The same for a rule, whose force takes the place of functions; a kernel of its own, as tuples cost ``run`` half.
+
+    b tokens of the samples of a step are rows of x, and ``noise`` has a row for each sample.
+    """
+    b, K, M, rows, samples = x.shape[2], v.size, v_star.size, teachers.shape[1], noise.shape[1]
+    nu, lam, g, F = np.empty((b, M)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
+    for t in range(first, last):
+        row = rates[t - first]
+        eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
+        fields(teachers, students, root_s, x, t, nu, lam)
+        ruled_frame(
+            rule, teachers, students, root_s, nu, lam, noise, t, v, eta / (samples * N), eta_v / (samples * N),
+            1 - decay_v / N, F, g,
         )  # fmt: skip
         update(students, root_s, x, t, rows, F, 1 - decay / N)
         for k in range(norms.size):

@@ -194,8 +194,9 @@ def _stepper(model, N, s, teachers, students, v, functions):
     """Return the function (x, noise, first, last, rates) that makes these steps of a drawn block, in place."""
     norms = np.einsum("ejk,ejk->k", students, students) if model.spherical else np.zeros(0)
     root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
+    run = _reduced.run_rule if isinstance(functions[0], tuple) else _reduced.run
 
     def advance(x, noise, first, last, rates):
-        _reduced.run(teachers, students, v, root_s, v_star, *functions, rates, norms, N, x, noise, first, last)
+        run(teachers, students, v, root_s, v_star, *functions, rates, norms, N, x, noise, first, last)
 
     return advance
