@@ -113,6 +113,55 @@ def _tripled(lam, nu, xi, theta, S, F, G):
     F[0] = 3 * np.sign(nu[0]) if lam[0] * nu[0] < 0 else 0.0
 
 
+def always(nu, theta, p):
+    p[:] = [0.5, 0.1, 0.4]
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (([1.0, -1.0], [0.9, 0.1]), ([1.0, -1.0, 1.0], [0.5, 0.1, 0.4])),
+        pytest.param(([1.0, -1.0], [0.9, 0.1]), ([1.0, -1.0, 1.0], always), marks=pytest.mark.slow),
+        pytest.param("normal", stats.norm(), marks=pytest.mark.slow),
+    ],
+)
+def test_noise_may_be_merged_or_split(one, other):
+    """Values that come twice, a chance that does not depend on the teacher, and the normal law by name or by scipy."""
+    c, d = (closure(ov.Rule(noisy, K=1, M=1, noise=law)) for law in (one, other))
+    for name in ("A", "B", "C", "dv"):
+        np.testing.assert_allclose(getattr(c, name), getattr(d, name), rtol=1e-9)
+
+
+@njit
+def two_units(lam, nu, theta, F, first, second):
+    F[first] = 0.7 * np.tanh(nu[0] - lam[first]) + 0.2 * lam[second] * nu[1]
+    F[second] = -0.4 * lam[second] + theta[second] * nu[1] + (1.3 if nu[0] > 0.2 else 0.1) * np.sin(lam[first])
+
+
+def test_units_may_be_numbered_in_any_order():
+    """Students, teachers, their breaks and theta together."""
+
+    def one(lam, nu, xi, theta, S, F, G):
+        two_units(lam, nu, theta, F, 0, 1)
+
+    def other(lam, nu, xi, theta, S, F, G):
+        two_units(lam, nu[::-1].copy(), theta, F, 1, 0)
+
+    Q, r, T = (
+        np.array([[0.9, 0.2], [0.2, 0.7]]),
+        np.array([[0.3, 0.1], [-0.1, 0.4]]),
+        np.array([[1.1, 0.3], [0.3, 0.8]]),
+    )
+    options = dict(K=2, M=2, tolerance=1e-2)
+    c = closure(ov.Rule(one, breaks=[[0, 0, 1, 0, 0.2]], **options), theta=[0.6, -0.9], Q=Q, R=r, T=T)
+    d = closure(
+        ov.Rule(other, breaks=[[0, 0, 0, 1, 0.2]], **options),
+        theta=[-0.9, 0.6], Q=Q[::-1, ::-1], R=r[::-1, ::-1], T=T[::-1, ::-1],
+    )  # fmt: skip
+    for name in ("A", "B", "C"):  # four fields with breaks, by Sobol points: 1e-3 of the largest entry
+        np.testing.assert_allclose(getattr(d, name)[::-1, ::-1], getattr(c, name), rtol=0, atol=3e-3)
+
+
 WEDGE = [[1, 0, 0], [0, 1, 0]]
 
 

@@ -1,11 +1,13 @@
 """Learners in everything that exists: flows, solvers, batches, fixed points, files; and what refuses them, by name."""
 
+import copy
 import math
 import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy import stats
 
 import overlaps as ov
@@ -305,6 +307,22 @@ def test_files_keep_a_record_without_the_force(tmp_path):
     np.testing.assert_array_equal(ov.load(tmp_path / "run.npz", model=model).Q, traj.Q)
 
 
+def test_a_force_inside_a_function_needs_njit_to_go_to_another_process():
+    def make(c, decorate):
+        @decorate
+        def force(lam, nu, xi, theta, S, F, G):
+            F[0] = c * nu[0] - lam[0]
+
+        return ov.learner(ov.Rule(force, K=1, M=1), eta=0.5)
+
+    plain, compiled = make(2.0, lambda f: f), make(2.0, njit)
+    with pytest.raises(pickle.PicklingError, match="rule 'force' has no name in a module; expected .* numba.njit"):
+        pickle.dumps(plain)
+    found = pickle.loads(pickle.dumps(compiled))
+    assert ov.closure(found, **PLAIN).B[0, 0] == pytest.approx(1.0)  # eta c
+    assert ov.closure(copy.deepcopy(plain), **PLAIN).B[0, 0] == pytest.approx(1.0)
+
+
 def test_late_times_refuse_a_rule():
     model, start = model_and_start(R.perceptron(), eta=0.6)
     with pytest.raises(ValueError, match="late=True cannot follow this problem"):
@@ -340,6 +358,17 @@ def test_descent_of_a_squared_loss_is_the_library():
     one, other = ov.closure(known, **at), ov.closure(ov.learner(rule, eta=1.0), **at)
     for name in ("A", "B", "C"):
         np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=0, atol=1e-7)
+
+
+def test_equal_eigenvalues_may_be_one_block_or_two():
+    merged = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
+    split = ov.Spectrum(s=[1.6, 0.4, 1.6], p=[0.2, 0.5, 0.3])
+    parts = dict(q=[[[0.2]], [[0.3]], [[0.3]]], r=[[[0.07]], [[0.05]], [[0.03]]], t=[[[0.35]], [[0.6]], [[0.15]]])
+    for rule in (R.adatron(0.05), by_hand()):
+        one, two = (ov.learner(rule, eta=0.9, weight_decay=0.1, spectrum=x) for x in (merged, split))
+        known = ov.solve(one, ov.State.from_blocks(one, **BLOCKS), [0.0, 4.0])
+        found = ov.solve(two, ov.State.from_blocks(two, **parts), [0.0, 4.0])
+        np.testing.assert_allclose([found.Q[-1], found.R[-1]], [known.Q[-1], known.R[-1]], rtol=1e-7)  # rtol 1e-8
 
 
 def test_a_batch_divides_the_noise_and_a_sphere_keeps_the_norm():

@@ -1,7 +1,5 @@
 """Rules in which errors reach the units by other ways than the gradient, with the closures of the library."""
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
@@ -84,13 +82,13 @@ def feedback_alignment(
     @njit(error_model="numpy", nogil=True)
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         eps_g = descend(S, w, K, eta, eta_v, second_order, A, B, C, dv)
+        back = np.empty((K, 1))
         for k in range(K):
-            back = b[k] / nonzero(w[k])
-            for j in range(K):
-                A[k, j] *= back
-                C[k, j] = C[k, j] * back * (b[j] / nonzero(w[j])) if second_order else 0.0
-            for m in range(S.shape[0] - K):
-                B[k, m] *= back
+            back[k, 0] = b[k] / nonzero(w[k])
+        A *= back
+        B *= back
+        if second_order:
+            C *= back * back.T
         return eps_g
 
     recipe = "feedback_alignment", tuple(b.tolist()), tuple(v_star.tolist()), activation.name, sigma
@@ -214,7 +212,7 @@ def _squared(activation, v_star, noise):
     return activation, sigma, deviation, descend
 
 
-def _with_closure(closure, force, deviation, v_star, recipe, **options: Any):
+def _with_closure(closure, force, deviation, v_star, recipe, **options):
     """The rule of a force whose closure is compiled here."""
 
     def error(lam, nu, theta):

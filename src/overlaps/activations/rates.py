@@ -1,13 +1,14 @@
 """Rates that see the state: forces divided by what theta has gathered, or by what the overlaps say."""
 
 import math
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numba import njit
 
 from .._base import check
 from . import _rule
+from ._perceptrons import distance
 from .bound import CLOSURE
 from .rule import Rule
 
@@ -64,18 +65,14 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
         G[0] = mean * np.sum(F * F)
         F /= math.sqrt(theta[0])
 
-    own_error: Any = None
+    def own_error(lam, nu, theta):
+        return error(lam, nu, inner.copy())
+
+    def own_chance(nu, theta, p):
+        chance(nu, inner.copy(), p)
+
     noise, closed = rule.noise, None
-    if rule.error is not None:
-
-        def own_error(lam, nu, theta):
-            return error(lam, nu, inner.copy())
-
     if isinstance(noise, tuple) and callable(noise[1]):
-
-        def own_chance(nu, theta, p):
-            chance(nu, inner.copy(), p)
-
         noise = noise[0], own_chance
     if rule.closed is not None:
         descent = _rule.pointer(rule.closed, CLOSURE)
@@ -95,11 +92,9 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
         if hasattr(scaled, "compile"):
             scaled.compile(CLOSURE.args)
         closed = scaled
-    return Rule(
-        force, K=K, M=rule.M, error=own_error, noise=noise, breaks=np.array(rule.breaks), tolerance=rule.tolerance,
-        uses_overlaps=rule.uses_overlaps, name=f"AdaGrad-Norm of {rule.name}", closed=closed,
-        theta=(start, *[0.0] * (K - 1)),
-        numbers=rule.numbers if closed is not None else (),
+    return replace(
+        rule, force=force, error=own_error if rule.error else None, noise=noise, closed=closed,
+        name=f"AdaGrad-Norm of {rule.name}", theta=(start, *[0.0] * (K - 1)), numbers=rule.numbers if closed else (),
         recipe=("adagrad_norm", rule.recipe, b0, mean) if rule.recipe else (),
     )  # fmt: skip
 
@@ -140,9 +135,6 @@ def line_search(noise: float = 0.0) -> Rule:
         square = S[0, 0] - 2 * S[0, 1] + S[1, 1]
         F[0] = -square / (square + sigma * sigma + 1e-300) * (lam[0] - nu[0] - sigma * xi)
 
-    def error(lam, nu, theta):
-        return (lam[0] - nu[0]) ** 2 / 2
-
-    return Rule(force, K=1, M=1, error=error, noise="normal", uses_overlaps=True, name="line_search",
+    return Rule(force, K=1, M=1, error=distance, noise="normal", uses_overlaps=True, name="line_search",
         recipe=("line_search", sigma),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from .bound import CLOSURE
 from .certified import arrays_of
 from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe
 
+NAMELESS = (
+    "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
+)
 __all__ = ["MAKERS", "Learned", "Rule", "again"]
 
 
@@ -146,7 +150,13 @@ class Rule(Record):
     def __reduce__(self):
         if self.recipe:
             return _made_again, (self.recipe, self.name, self.tolerance)
+        for function in (self.force, self.error, *(self.noise if isinstance(self.noise, tuple) else ())):
+            if "<" in getattr(function, "__qualname__", "") and not hasattr(function, "py_func"):
+                raise PicklingError(f"{function.__qualname__} of the rule {self.name!r} {NAMELESS}")
         return _restored, (self.__getstate__(),)
+
+    def __deepcopy__(self, memo):
+        return self
 
     def __getstate__(self):
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -268,8 +278,4 @@ class Learned(Activation):
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self):
-        return _learned, (self.learning,)
-
-
-def _learned(rule):
-    return rule.activation
+        return getattr, (self.learning, "activation")

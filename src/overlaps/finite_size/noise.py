@@ -101,8 +101,7 @@ class Forces:
         return [self._at(self.size + 1, model, S, w)]
 
     def _settle(self, model, S, w):
-        goals = self.settled, self.settled
-        size, gaps = settle(lambda i: self._at(i, model, S, w), self.count, self.size, goals)
+        size, gaps = settle(lambda i: self._at(i, model, S, w), self.count, self.size, [self.settled] * 2)
         if size is None:
             raise ValueError(
                 f"averages of four forces of the rule {model.rule.name!r} do not settle: sizes differ by "
