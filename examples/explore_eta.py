@@ -1,6 +1,6 @@
 """
-Sliders for a learning curve
-============================
+A learning curve follows its sliders
+====================================
 
 ``ov.explore`` calls a function of the learning rate and of the noise whenever a slider moves, and draws what it
 returns: ipywidgets in a notebook (``pip install "overlaps[explore]"``), sliders of matplotlib in a window. Values
