@@ -21,7 +21,8 @@ from ._dop853 import E3, E5, NODES, STAGES, VELOCITIES, before_knot, least_error
 from ._many import BY_PYTHON, FINISHED, Found, add_up
 from ._steps import Control
 
-STOPPED, TAKEN, AGAIN = 3, 4, 5  # a trajectory at the level; of a step: taken, to be tried again
+# a trajectory at the level, or beyond all bounds; of a step: taken, to be tried again
+STOPPED, DIVERGENT, TAKEN, AGAIN = 3, 4, 5, 6
 LOCATED, LOCATING, TRIES = 1e-12, 2, 60  # precision of the time at which the level is met, tries from and up to
 ONE = np.ones(1)
 # rows of ``place``: trajectory (-1 for none), next stop, evaluations, number of the try, what became of it
@@ -306,11 +307,28 @@ def record(i, queue, blocks, x, row, out):
     out[kept] = x.clock[ACCOUNT, i]
 
 
+@jit(bare=True)
+def give_up(i, y, x, to, stops, found, last):
+    """Leave the trajectory of lane i to Python, unless it diverges at y: as ``run._trouble`` says."""
+    b, end, size = x.place[WHO, i], found.records.shape[2], 0.0
+    for a in range(len(y)):
+        size = max(size, abs(y[a, i]))
+    found.state[b], found.nfev[b], x.place[WHO, i] = BY_PYTHON, x.place[SPENT, i], -1
+    if sqrt(x.clock[MOST, i]) < size < inf:
+        found.state[b] = DIVERGENT
+        last[b, end], last[b, end + 1], last[b, end + 2] = stops[0], x.clock[T, i], size
+        for j in range(x.place[DUE, i]):
+            if to[j] >= 0:
+                last[b, end] = stops[j]
+                copy(found.records[b, to[j]], last[b, :end])
+
+
 @jit
 def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, halt, found, last):
     """March every trajectory from its first to its last time, or to the level; arguments as in ``march_all``.
 
-    ``last`` (b, kept + 2) takes the last record and its time; ``found.state`` becomes STOPPED at the level.
+    ``last`` (b, kept + 4) takes the last record and its time, and of a trajectory that diverges the time before the step
+    that did, and the largest overlap after it; ``found.state`` becomes STOPPED at the level, DIVERGENT there.
     """
     total, size = len(queue.rows), queue.L * ((queue.K * (queue.K + 1)) // 2 + queue.K * queue.M)
     size += queue.K * queue.trains_v
@@ -342,10 +360,11 @@ def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, h
                 for a in range(size):
                     x.k[0, a, i], clock[MOST, i] = slopes[b, a], max(clock[MOST, i], abs(y[a, i]))
                 clock[MOST, i] *= control.most
+                record(i, queue, blocks, x, row, last[b])
                 if to[0] >= 0:
                     record(i, queue, blocks, x, row, found.records[b, to[0]])
             if place[WHO, i] >= 0 and propose(i, stops, control, x):
-                found.state[place[WHO, i]], place[WHO, i] = BY_PYTHON, -1
+                give_up(i, x.y, x, to, stops, found, last)
             clock[STEP, i] = clock[STEP, i] if place[WHO, i] >= 0 else 0.0
             busy = busy or place[WHO, i] >= 0 or following < total
         if not busy:
@@ -371,7 +390,9 @@ def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, h
                 if due + 1 < stops.size:
                     continue
                 code = FINISHED
-            if code != BY_PYTHON:
-                record(i, queue, blocks, x, row, last[b])
-                last[b, last.shape[1] - 1] = clock[LATER, i]
+            if code == BY_PYTHON:
+                give_up(i, x.new, x, to, stops, found, last)
+                continue
+            record(i, queue, blocks, x, row, last[b])
+            last[b, found.records.shape[2]] = clock[LATER, i]
             found.state[b], found.nfev[b], place[WHO, i] = code, place[SPENT, i], -1

@@ -6,9 +6,9 @@ from .._base import check
 from .._base.jit import compile_once
 from ..activations.bound import LANES, SIDE_BY_SIDE
 from ..flow.lanes import numbers_of
-from ._lanes import MARCH, STOPPED, Queue, march_lanes
+from ._lanes import DIVERGENT, MARCH, STOPPED, Queue, march_lanes
 
-__all__ = ["STOPPED", "closure_in_lanes", "side_by_side"]
+__all__ = ["DIVERGENT", "STOPPED", "closure_in_lanes", "side_by_side"]
 
 BLOCKS, FIELDS = 8, 12  # eigenvalues, and students and teachers, up to which all that a step needs stays near
 
@@ -36,11 +36,11 @@ def closure_in_lanes(asked, models, bound, times):
 
 
 def side_by_side(closure, problems, *rest):
-    """As ``march_all``; returns the last records with their times."""
+    """As ``march_all``; returns ``last`` of ``march_lanes``."""
     (n, M), found = (problems.S.shape[1], problems.tau.shape[1]), rest[-1]
     parts = problems.S, problems.w[:, :n], problems.s, problems.p, problems.tau, numbers_of(problems.rates), problems.y
     rows = np.concatenate([x.reshape(len(x), -1) for x in parts], axis=1)
     noisy = bool(np.any(problems.rates[:, 5] > 0))
-    last = np.empty((len(rows), found.records.shape[2] + 1))
+    last = np.empty((len(rows), found.records.shape[2] + 3))
     march_lanes(closure, Queue(problems.K, M, problems.s.shape[1], problems.trains_v, noisy, rows), *rest, last)
     return last

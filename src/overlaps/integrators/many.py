@@ -53,9 +53,9 @@ from ._many import FINISHED, Found, Problems, march_all, ready_all
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
-from .lanes import STOPPED, closure_in_lanes, side_by_side
+from .lanes import DIVERGENT, STOPPED, closure_in_lanes, side_by_side
 from .methods import check_model, check_options, choose_method, solver_class
-from .run import DIVERGED, excused, reached
+from .run import DIVERGED, diverged, excused, reached
 
 # Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
 # progress bar stands still and threads wait for the last one.
@@ -309,11 +309,14 @@ class _Work:
         else:
             last = side_by_side(self.lanes, problems, *rest, Found(records, nfev, state))
         for row, i in enumerate(here):
-            if state[row] in (FINISHED, STOPPED):
-                said = f"stop condition met at alpha = {last[row, -1]:.6g}."
+            if state[row] in (FINISHED, STOPPED, DIVERGENT):
+                kept, (end, *trouble) = np.split(last[row], [records.shape[2]])
+                said = f"stop condition met at alpha = {end:.6g}."
                 if state[row] == FINISHED:
                     said = reached(self.times) + self._note(models[row], S[row], w[row])
-                self._keep(i, records[row], last[row, :-1], last[row, -1], nfev[row], True, said)
+                elif state[row] == DIVERGENT:
+                    said = f"stopped at alpha = {trouble[0]:.6g}: {diverged(trouble[1], models[row].eta)}"
+                self._keep(i, records[row], kept, end, nfev[row], state[row] != DIVERGENT, said)
                 self.method[i] = DOP853.__name__ + self.why[i]
 
     def _note(self, model, S, w):

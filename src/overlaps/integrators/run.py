@@ -215,7 +215,7 @@ def _trouble(system, solver, failure, largest, options):
         return system.refusal
     growing = not size <= largest**0.5  # or nan
     if not size <= largest or (failure and growing):
-        return _diverged(size, eta)
+        return diverged(size, eta)
     system.close(solver.y)
     if failure:
         vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
@@ -249,7 +249,7 @@ def _trouble(system, solver, failure, largest, options):
     if lowest >= -rounding * trace[worst]:
         return None
     if growing:
-        return _diverged(size, eta)
+        return diverged(size, eta)
     return f"{LOST} (lowest eigenvalue {lowest:.3g}), an integration error. Try smaller rtol and atol."
 
 
@@ -269,7 +269,7 @@ def _put(solver, burst, y):
         solver.f = solver.fun(solver.t, y)
 
 
-def _diverged(size, eta):
+def diverged(size, eta):
     return (
         f"the overlaps diverge (largest |overlap| = {size:.3g}); eta = {eta:g} is probably above the stability limit. "
         "Try a smaller eta, or gradient_flow=True for the small-eta limit."
