@@ -161,7 +161,7 @@ def test_what_fails_fails_with_the_words_of_solve():
         warnings.simplefilter("ignore", RuntimeWarning)
         many, one = (ov.solve_many(models[1:-1], start, [5.0, 9.0], lanes=lanes) for lanes in (True, False))
     assert np.array_equal(many.end, one.end) and worded(many) == worded(one)
-    np.testing.assert_allclose(many.ends, one.ends, rtol=1e-9, atol=1e-12)  # where there is no record, the start is the last one
+    np.testing.assert_allclose(many.ends, one.ends, rtol=1e-9, atol=1e-12)  # without a record, the start
 
 
 def test_the_shape_decides_and_nothing_else(monkeypatch):

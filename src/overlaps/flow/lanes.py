@@ -43,21 +43,20 @@ def numbers_of(rates):
     return numbers
 
 
-@jit
 def here_of(K, M, L, size):
     """Arrays for the closure, and the rows (S, w, s, p, tau, numbers, y) that a trajectory brings: views of the first.
 
     The array of the rows, and their parts numbers (7, LANES) and y (size, LANES), come with it.
     """
-    n, at = K + M, np.cumsum(np.array([0, (K + M) ** 2, K + M, L, L, M * M * L, NUMBERS, size]))
-    rows, square = np.zeros((at[7], LANES)), np.zeros((3, n, n, LANES))
+    n, edges = K + M, np.cumsum([(K + M) ** 2, K + M, L, L, M * M * L, NUMBERS, size])
+    rows, square = np.zeros((edges[-1], LANES)), np.zeros((3, n, n, LANES))
+    S, w, s, p, tau, numbers, y = np.split(rows, edges[:-1])
     here = Here(
-        rows[: at[1]].reshape((n, n, LANES)), rows[at[1] : at[2]], rows[at[2] : at[3]], rows[at[3] : at[4]],
-        rows[at[4] : at[5]].reshape((M, M, L, LANES)), square[0], np.zeros((n, LANES)), np.zeros((K, K, LANES)),
-        np.zeros(LANES), square[1], np.zeros((K, n, LANES)), square[2], np.zeros((n, LANES)),
+        S.reshape(n, n, LANES), w, s, p, tau.reshape(M, M, L, LANES), square[0], np.zeros((n, LANES)),
+        np.zeros((K, K, LANES)), np.zeros(LANES), square[1], np.zeros((K, n, LANES)), square[2], np.zeros((n, LANES)),
         np.zeros(((n + 3) * (n + 3), LANES)),
     )  # fmt: skip
-    return here, rows, rows[at[5] : at[6]], rows[at[6] :]
+    return here, rows, numbers, y
 
 
 @jit(fast=True, bare=True)

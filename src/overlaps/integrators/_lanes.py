@@ -14,7 +14,7 @@ from numba import types
 from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..activations.bound import LANES, SIDE_BY_SIDE
 from ..flow import copy
-from ..flow.lanes import NUMBERS, change_of_eps_g, flow, gather, here_of, terms_of_eps_g
+from ..flow.lanes import NUMBERS, Here, change_of_eps_g, flow, gather, terms_of_eps_g
 from ..flow.velocity import Pieces
 from ..models import factors, reached
 from ._dop853 import E3, E5, NODES, STAGES, VELOCITIES, before_knot, least_error, weighed
@@ -31,6 +31,7 @@ WHO, DUE, SPENT, TRY, CODE = range(5)
 # above and below the level; account of the error of eps_g, and the share of the step; and what is known after a try
 T, PROPOSED, STEP, LATER, AT, LOW, HIGH, ACCOUNT, SHARE = range(9)
 FIFTH, THIRD, FIFTH_EPS, THIRD_EPS, SLOPE, RATE, TERMS, SOUND, MOST = range(9, 18)
+ROWS = 5, 18  # of both
 
 
 @typed
@@ -43,25 +44,29 @@ class Queue(NamedTuple):
     trains_v: BOOL
     second_order: BOOL  # of any of them
     rows: MATRIX
+    slopes: MATRIX  # of y at the start, and
+    lengths: VECTOR  # of the first step: room
 
 
 @typed
 class Lanes(NamedTuple):
     """What lanes keep."""
 
+    rows: MATRIX  # what trajectories have brought, ``model`` and y among them
     y: MATRIX  # packed overlaps (n, LANES) at the first time of the step
     new: MATRIX  # at a stage, and at its end
     k: CUBE  # as in ``_dop853``
     model: MATRIX  # numbers of the flow: of the models,
     now: MATRIX  # and under the schedule
     factors: VECTOR
-    place: INTS
+    place: types.Array(INT, 2, "C")
     clock: MATRIX
+    row: VECTOR  # room for one y
 
 
 MARCH = types.void(
-    types.FunctionType(SIDE_BY_SIDE), Queue.type, Pieces.type, Control.type, REAL, BOOL, VECTOR, INTS, INTS, Found.type,
-    MATRIX,
+    types.FunctionType(SIDE_BY_SIDE), Queue.type, Here.type, Lanes.type, Pieces.type, Control.type, REAL, BOOL, VECTOR,
+    INTS, INTS, Found.type, MATRIX,
 )  # fmt: skip
 
 
@@ -144,25 +149,26 @@ def positive(S, slack, c, sound):
 
 
 @jit(bare=True)
-def take(i, b, queue, rows, x):
+def take(i, b, queue, x):
     """Put trajectory b into lane i."""
-    for a in range(len(rows)):
-        rows[a, i] = queue.rows[b, a]
+    for a in range(len(x.rows)):
+        x.rows[a, i] = queue.rows[b, a]
     for a in range(NUMBERS):
         x.now[a, i] = x.model[a, i]
 
 
 @jit(bare=True)
-def begin(closure, queue, pieces, here, rows, x, control, first, times, slopes, lengths):
-    """Fill ``slopes`` (b, n) = dy/dalpha at the start and ``lengths`` (b,) of first steps, as ``_dop853.begin``.
+def begin(closure, queue, pieces, here, x, control, first, times):
+    """Fill ``slopes`` and ``lengths`` of the queue, as ``_dop853.begin``.
 
     A length is nan where eps_g is at the level at once.
     """
     n, zero, start, span, clock = len(x.y), x.k[15], times[0], times[-1] - times[0], x.clock
+    slopes, lengths = queue.slopes, queue.lengths
     for at in range(0, len(lengths), LANES):
         count = min(LANES, len(lengths) - at)
         for i in range(LANES):
-            take(i, at + min(i, count - 1), queue, rows, x)
+            take(i, at + min(i, count - 1), queue, x)
             clock[AT, i] = start
         velocity(closure, queue, pieces, here, x, x.y, x.k[0])
         squares(x.y, zero, x.y, x.y, control, clock[FIFTH])
@@ -293,9 +299,9 @@ def keep_taken(x):
 
 
 @jit(bare=True)
-def record(i, queue, blocks, x, row, out):
+def record(i, queue, blocks, x, out):
     """Keep the overlaps of lane i, or their sums over blocks, and the account of the error of eps_g."""
-    kept = len(row)
+    row, kept = x.row, len(x.row)
     for a in range(kept):
         row[a] = x.y[a, i]
     if blocks:
@@ -323,26 +329,16 @@ def give_up(i, y, x, to, stops, found, last):
                 copy(found.records[b, to[j]], last[b, :end])
 
 
-@jit
-def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, halt, found, last):
+@jit(bare=True)
+def march_lanes(closure, queue, here, x, pieces, control, first, blocks, stops, to, halt, found, last):
     """March every trajectory from its first to its last time, or to the level; arguments as in ``march_all``.
 
-    ``last`` (b, kept + 4) takes the last record and its time, and of a trajectory that diverges the time before the step
-    that did, and the largest overlap after it; ``found.state`` becomes STOPPED at the level, DIVERGENT there.
+    ``to`` (stops,) says which record is taken at a stop, -1 for none. ``last`` (b, kept + 4) takes the last record and
+    its time, and of a trajectory that diverges the time before the step that did, and the largest overlap after it;
+    ``found.state`` becomes STOPPED at the level, DIVERGENT there.
     """
-    total, size = len(queue.rows), queue.L * ((queue.K * (queue.K + 1)) // 2 + queue.K * queue.M)
-    size += queue.K * queue.trains_v
-    here, rows, model, y = here_of(queue.K, queue.M, queue.L, size)
-    room = np.zeros((17, size, LANES))
-    x = Lanes(
-        y, room[16], room[:16], model, np.zeros((NUMBERS, LANES)), np.ones(5), np.zeros((5, LANES), np.int64),
-        np.ones((18, LANES)),
-    )  # fmt: skip
-    place, clock = x.place, x.clock
-    slopes, lengths, row, to = np.empty((total, size)), np.empty(total), np.empty(size), np.full(stops.size, -1)
-    for j in range(places.size):
-        to[places[j]] = j
-    begin(closure, queue, pieces, here, rows, x, control, first, stops, slopes, lengths)
+    place, clock, slopes, lengths, total = x.place, x.clock, queue.slopes, queue.lengths, len(queue.rows)
+    begin(closure, queue, pieces, here, x, control, first, stops)
     following = np.int64(0)  # no literal: numba compiles anew for it
     for i in range(LANES):
         place[WHO, i] = -1
@@ -354,15 +350,15 @@ def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, h
                 found.state[b] = 0 if lengths[b] == lengths[b] else BY_PYTHON
                 if found.state[b] == BY_PYTHON:
                     continue
-                take(i, b, queue, rows, x)
+                take(i, b, queue, x)
                 place[WHO, i], place[DUE, i], place[TRY, i], place[SPENT, i] = b, 1, 0, 1 if first > 0.0 else 2
                 clock[T, i], clock[PROPOSED, i], clock[ACCOUNT, i], clock[MOST, i] = stops[0], lengths[b], 0.0, 1.0
-                for a in range(size):
-                    x.k[0, a, i], clock[MOST, i] = slopes[b, a], max(clock[MOST, i], abs(y[a, i]))
+                for a in range(len(x.y)):
+                    x.k[0, a, i], clock[MOST, i] = slopes[b, a], max(clock[MOST, i], abs(x.y[a, i]))
                 clock[MOST, i] *= control.most
-                record(i, queue, blocks, x, row, last[b])
+                record(i, queue, blocks, x, last[b])
                 if to[0] >= 0:
-                    record(i, queue, blocks, x, row, found.records[b, to[0]])
+                    record(i, queue, blocks, x, found.records[b, to[0]])
             if place[WHO, i] >= 0 and propose(i, stops, control, x):
                 give_up(i, x.y, x, to, stops, found, last)
             clock[STEP, i] = clock[STEP, i] if place[WHO, i] >= 0 else 0.0
@@ -385,7 +381,7 @@ def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, h
                 if clock[LATER, i] < stops[due]:
                     continue
                 if to[due] >= 0:
-                    record(i, queue, blocks, x, row, found.records[b, to[due]])
+                    record(i, queue, blocks, x, found.records[b, to[due]])
                 place[DUE, i] += 1
                 if due + 1 < stops.size:
                     continue
@@ -393,6 +389,6 @@ def march_lanes(closure, queue, pieces, control, first, blocks, stops, places, h
             if code == BY_PYTHON:
                 give_up(i, x.new, x, to, stops, found, last)
                 continue
-            record(i, queue, blocks, x, row, last[b])
+            record(i, queue, blocks, x, last[b])
             last[b, found.records.shape[2]] = clock[LATER, i]
             found.state[b], found.nfev[b], place[WHO, i] = code, place[SPENT, i], -1

@@ -270,6 +270,7 @@ def _put(solver, burst, y):
 
 
 def diverged(size, eta):
+    """The sentence about overlaps that have grown beyond all bounds."""
     return (
         f"the overlaps diverge (largest |overlap| = {size:.3g}); eta = {eta:g} is probably above the stability limit. "
         "Try a smaller eta, or gradient_flow=True for the small-eta limit."
