@@ -65,8 +65,8 @@ def solve_many(
         As in :func:`overlaps.solve`; a sequence has one for each trajectory, or None where nothing changes.
     lanes : bool, optional
         Whether trajectories are stepped side by side: erf, linear or quadratic students of teachers of their kind, at
-        most 12 of both and 8 eigenvalues. By default batches of at least 64 of these are; ``False`` keeps the last bit
-        of ``solve``, ``True`` takes fewer.
+        most 12 of both and 8 eigenvalues, and of the last two kinds 128 overlaps in all blocks. By default batches of
+        at least 64 of these are; ``False`` keeps the last bit of ``solve``, ``True`` takes fewer.
 
     Returns
     -------

@@ -6,11 +6,13 @@ from .._base import check
 from .._base.jit import compile_once
 from ..activations.bound import LANES, SIDE_BY_SIDE
 from ..flow.lanes import here_of, numbers_of
+from ..gaussian.two_point import ERF
 from ._lanes import DIVERGENT, MARCH, ROWS, STOPPED, Lanes, Queue, march_lanes
 
 __all__ = ["DIVERGENT", "STOPPED", "closure_in_lanes", "side_by_side"]
 
 BLOCKS, FIELDS = 8, 12  # eigenvalues, and students and teachers, up to which all that a step needs stays near
+FEW = 128  # overlaps of all blocks, the same for polynomials: their closures cost less than what the flow reads
 
 
 def closure_in_lanes(asked, models, bound, times):
@@ -21,12 +23,14 @@ def closure_in_lanes(asked, models, bound, times):
     first, L = models[0], models[0].spectrum.L
     if asked is not None and not check.flag("lanes", asked):
         return None
-    fits = bound.lanes is not None and L <= BLOCKS and first.K + first.M <= FIELDS
+    small = first.activation.code == ERF or L * first.K * (first.K + 2 * first.M + 1) // 2 <= FEW
+    fits = bound.lanes is not None and L <= BLOCKS and first.K + first.M <= FIELDS and small
     if asked and not fits:
         raise ValueError(
             f"lanes = True with {first.K} {first.activation.name} students, {first.M} {first.teacher_activation.name} "
             f"teachers and {L} eigenvalues; expected erf, linear or quadratic units of one kind, at most {FIELDS} of "
-            f"them, and at most {BLOCKS} eigenvalues. Leave it out: other batches go one by one."
+            f"them and {BLOCKS} eigenvalues, of linear and quadratic ones {FEW} overlaps in all. Leave it out: other "
+            "batches go one by one."
         )
     if not fits or times.size < 2 or (asked is None and len(models) < 2 * LANES):
         return None
