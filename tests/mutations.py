@@ -284,6 +284,36 @@ FAULTS = {
         "protocols/_adjoint.py", "(drift * mu[l] if l < crossed else 0.0)", "0.0",
         "integrators/test_drift.py::test_gradient_by_the_schedule",
     ),
+    "sign_of_students": Fault(
+        "gaussian/two_point.py", "return 2 / PI * math.atan2(sab, root), c, -c * sab / saa, -c * sab / bl",
+        "return 2 / PI * math.atan2(sab, root), c, -c * sab / bl, -c * sab / saa",
+        "activations/test_sign.py::test_two_students",
+    ),
+    "share_of_a_head": Fault(
+        "flow/mixed.py", "dv[head] += share * (d - self._forgetting(task) * w_i[:K])",
+        "dv[head] += share * d - self._forgetting(task) * w_i[:K]", "test_mixed.py::test_equal_tasks_are_one_task",
+    ),
+    "noise_of_a_task": Fault(
+        "simulators/mixed.py", "return self.noises[which] * normals", "return self.noises[0] * normals",
+        "test_mixed.py::test_simulators",
+    ),
+    "moments_of_a_mixture": Fault(
+        "finite_size/noise.py", "np.tensordot(model.shares, x, 1)", "np.tensordot(model.shares**2, x, 1)",
+        "test_mixed.py::test_fluctuations_mix_second_moments",
+    ),
+    "eigenvalues_of_a_task": Fault(
+        "flow/mixed.py", "dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()",
+        "dy[:end] += share * part[:end]",
+        "test_changing_inputs.py::test_stages_with_other_eigenvalues_are_the_same",
+    ),
+    "frozen_overlaps": Fault(
+        "models/taught.py", "np.concatenate([a * v1, (1 - a) * model.v_star])",
+        "np.concatenate([a * v1, model.v_star])", "models/test_taught.py::test_an_independent_program",
+    ),
+    "amplitudes": Fault(
+        "flow/mixed.py", "(AB @ (P @ S)[:, :rank]).ravel()", "(AB @ S[rank:, :rank]).ravel()",
+        "models/test_low_rank.py::test_an_independent_program",
+    ),
     "drift_of_sgd": Fault(
         "simulators/direct.py", "np.sqrt(1 - 2 * model.drift / N)", "np.sqrt(1 - model.drift / N)",
         "simulators/test_drift.py",

@@ -109,7 +109,7 @@ class MixedSystem(System):
     """
 
     kernel = None
-    held = None  # shares in place of those of the time
+    held: np.ndarray | None = None  # shares in place of those of the time
 
     def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
         self.tasks = tasks_of(model)

@@ -45,7 +45,7 @@ def evolve(
     equal = twins(model, start) if system is None and start.v.ndim == 1 else None
     start = start if equal is None else equal.settled(model, start)
     times, every_step = output_times(alpha, start.alpha)
-    pace = Pace(model, schedule) if schedule is not None or getattr(model, "schedules", ()) else None
+    pace = Pace(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
     largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
     system = system_for(model, start, pace, equal, keep_cone=True) if system is None else system
     rtol, atol, stop = checked_controls(rtol, atol, stop)

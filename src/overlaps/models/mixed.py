@@ -188,7 +188,7 @@ def check_alike(first, model, i, names=(), differ=()):
     bases = [np.zeros(0) if x.basis is None else x.basis for x in (one, other)]
     differ = {name: getattr(first, name) != getattr(model, name) for name in ("K", "M", "activation", *names)} | {
         "spectrum.p": not np.array_equal(one.p, other.p),
-        "spectrum.basis": not np.array_equal(*bases),
+        "spectrum.basis": not np.array_equal(bases[0], bases[1]),
         **dict(differ),
     }
     for name in (name for name, wrong in differ.items() if wrong):

@@ -239,7 +239,7 @@ class Pace:
         Neither a Schedule nor a dict of them; unknown names; a factor on a number that is zero.
     """
 
-    variances = None  # factors (L,) on the eigenvalues, as a function of time
+    variances: Any = None  # factors (L,) on the eigenvalues, as a function of time
 
     def __init__(self, model, schedule):
         self.model, shares = model, getattr(model, "schedules", ())

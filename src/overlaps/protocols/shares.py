@@ -70,19 +70,20 @@ class Search:
         start, n = mixed.enter(start), len(mixed)
         self.system, self.knots, self.mean, self.n = MixedSystem(mixed, start), knots, mean, n
         self.weights = check.array("weights", np.full(n, 1 / n) if weights is None else weights, (n,))
-        self.y0 = self.system.pack(start)
+        self.y0, self.last = self.system.pack(start), np.zeros(0)
         self.per = np.maximum(1, np.ceil(np.diff(knots) * fastest_rate(self.system) / STIFFNESS)).astype(int)
 
     def tasks(self, y, slopes=False):
         """Velocities (n, size) of the tasks alone, their errors (n,), and the gradients of these."""
-        velocities, errors, gradients = [], [], []
+        velocities, errors, gradients = [], [], []  # type: ignore[var-annotated]
         for pure in np.eye(self.n):
             self.system.held = pure
             velocities.append(self.system.rhs(0.0, y))
             errors.append(self.system.eps_g)
             if slopes:
                 gradients.append([self.system.change_of_eps_g(e) for e in np.eye(y.size)])
-        return np.array(velocities), np.array(errors), self.weights @ gradients if slopes else None
+        found: Any = self.weights @ gradients if slopes else None
+        return np.array(velocities), np.array(errors), found
 
     def run(self, shares, steps=None):
         """The objective; what the gradient needs is appended to ``steps``."""
@@ -125,8 +126,8 @@ class Search:
 
     def constant(self):
         """(shares, objective) of the best constant ones of two tasks, by a scan; equal ones of more."""
-        scan = np.linspace(0, 1, SCAN) if self.n == 2 else []
-        each = np.array([[x, 1 - x] for x in scan] or [np.full(self.n, 1 / self.n)])
+        x = np.linspace(0, 1, SCAN)
+        each = np.stack([x, 1 - x], axis=1) if self.n == 2 else np.full((1, self.n), 1 / self.n)
         values = [self.run(np.tile(shares, (self.knots.size, 1))) for shares in each]
         return each[int(np.argmin(values))], float(min(values))
 

@@ -140,7 +140,7 @@ class _Curves(Views):
         return isinstance(self.schedule, dict) and "s" in self.schedule
 
     @property
-    def eps_g(self) -> Floats:
+    def eps_g(self: Any) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise, (..., n), computed from the overlaps.
 
         Never negative: where the closed form, a difference of numbers of order one, comes out below zero, its true
@@ -183,7 +183,7 @@ class _Curves(Views):
             raise ValueError(f"s = {check.shown(s)} for inputs in classes, whose variances are their own; leave s out.")
         return self._misclassified(0) if self.model.C else self._wrong_sign(s)
 
-    def _wrong_sign(self, s):
+    def _wrong_sign(self: Any, s):
         model, x = self.model, np.linspace(0.01, 9.0, 100)
         units = (model.activation, model.teacher_activation)
         signed = model.rule is None and all(np.all(g(x) > 0) and np.all(g(-x) < 0) for g in units)
@@ -244,17 +244,17 @@ class _Blocks(_Curves):
         return gram(*(np.einsum("...l,...lij->...ij", c, x) for c, x in parts))
 
     @property
-    def _factors(self):
+    def _factors(self: Any):
         """Factors (n, L) of the schedule on the eigenvalues; 1 without."""
         return factors_on_s(self.schedule["s"] if self.changing else None, self.model.spectrum.L, self.alpha)
 
-    def _task(self, i):
+    def _task(self: Any, i):
         """Covariance of all fields (..., n, K + M, K + M) and second layer (..., n, K) of task i."""
         ratio, u = self.model.ratios[i], self._factors
         S = self.S if ratio is None else self._seen(u * ratio)
         return S, self.model.of(i, self.v)
 
-    def _of_task(self, i):
+    def _of_task(self: Any, i):
         return _error(self.model.models[i], *self._task(i))
 
     @property

@@ -21,7 +21,7 @@ class _OfTasks(_Blocks):
 
     _picture: ClassVar[str] = "plot_stages"
 
-    def error(self, i: int) -> Floats:  # type: ignore[override]
+    def error(self: Any, i: int) -> Floats:  # type: ignore[override]
         """Generalisation error on task i at all times (..., n), on its own inputs and with its own readout.
 
         Parameters
@@ -41,7 +41,7 @@ class _OfTasks(_Blocks):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MixedTrajectory(_OfTasks, Trajectory):
+class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a method here
     """Solution for tasks mixed in one step; made by ``solve(ov.Mixed(...), ...)``.
 
     Attributes
