@@ -139,7 +139,7 @@ sphinx_gallery_conf = {
     "minigallery_sort_order": "thumbnails.order",
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("overlaps",),
-    "filename_pattern": r"/plot_",  # sweep_*.py are shown and not run
+    "filename_pattern": r"/(plot|explore)_",  # sweep_*.py are shown and not run
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_signature": False,
