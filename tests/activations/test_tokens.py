@@ -254,8 +254,11 @@ def test_sobol_points_of_three_tokens_know_their_error():
         (dict(token_covariance=[[1.0, 0.2], [0.3, 1.0]]), "token_covariance is not symmetric"),
         (dict(token_covariance=[[2.0, 0.6], [0.6, 1.0]]), "token_covariance has the diagonal .* expected ones"),
         (dict(token_covariance=np.ones((3, 3))), r"token_covariance has shape \(3, 3\); expected \(2, 2\)"),
-        (dict(token_covariance=np.ones((2, 2, 2))), "none of each eigenspace is known"),
-        (dict(tokens=5), r"tokens = 5 with K \+ M = 2: 10 fields; expected at most 8"),
+        (
+            dict(token_covariance=np.ones((2, 2, 2))),
+            r"has shape \(2, 2, 2\); expected \(2, 2\). None of each eigenspace is known",
+        ),
+        (dict(tokens=5), r"tokens = 5 with K \+ M = 2: T \(K \+ M\) = 10 fields; expected at most 8"),
         (dict(tokens=0), "tokens = 0; expected an integer >= 1"),
         (dict(force=idle), "fills neither F nor G"),
         (dict(force=row), r"numba cannot compile force .* Expected force\(lam \(T, K\)"),
@@ -270,7 +273,7 @@ def test_bad_tokens(options, message):
 def test_bad_rules_of_tokens():
     with pytest.raises(ValueError, match="at_least = 5 of T = 4 answers; expected 1 to 4"):
         R.episode(4, at_least=5)
-    with pytest.raises(ValueError, match="token_covariance is not positive semi-definite"):
+    with pytest.raises(ValueError, match="rho = 1.2; expected a correlation from -1 to 1"):
         R.pair(1.2)
     with pytest.raises(ValueError, match="activation = tanh; expected ov.erf"):
         R.patches("tanh", 2)

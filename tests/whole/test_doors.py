@@ -144,7 +144,18 @@ HEAVY = {  # tenths of a second for each value that is taken
         "ov.fluctuations",
     ),
     *("ov.static.best_step", "ov.static.bounds_over_rate", "ov.theory.escape"),
-    *(f"ov.rules.{x}" for x in ("adagrad_norm", "dropout", "feedback_alignment", "line_search", "logistic_committee")),
+    *(
+        f"ov.rules.{x}"
+        for x in (
+            "adagrad_norm",
+            "dropout",
+            "feedback_alignment",
+            "line_search",
+            "logistic_committee",
+            "patches",
+            "attention",
+        )
+    ),
     *("ov.rules.offsets", "ov.rules.sign_committee"),
 }
 NAMED_OTHERWISE = {
@@ -187,6 +198,11 @@ OWN = {
     "ov.Rule": {"force": towards_teacher, "K": 1, "M": 1, "name": "mine"},
     "ov.rules.logistic_committee": {"beta": 2.0},
     "ov.rules.offsets": {"offset": [0.3, -0.1]},
+    "ov.rules.episode": {"T": 3, "at_least": 2, "penalty": 0.4, "bonus": 0.1},
+    "ov.rules.attention": {"T": 2, "token_covariance": [[1.0, 0.3], [0.3, 1.0]]},
+    "ov.rules.patches": {"activation": "erf", "T": 2},
+    "ov.rules.pair": {"rho": 0.4},
+    "ov.theory.rules.episode_points": {"rule": ov.rules.episode(4, penalty=1.0)},
     "ov.static.large_batch_network": {"model": POPULATION},
     "ov.theory.rules.clipping_gain": {"law": stats.norm(scale=0.5)},
     "Ensemble.state": {"run": 0, "i": 0},

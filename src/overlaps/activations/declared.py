@@ -43,14 +43,11 @@ def checked_tokens(tokens, covariance, n, closed):
     T = check.count("tokens", tokens)
     if T > 1 and T * n > MOST and not closed:
         raise ValueError(
-            f"tokens = {T} with K + M = {n}: {T * n} fields; expected at most {MOST}, which integrals can see. Rewards "
-            "of any number of answers are ov.rules.episode, sums over patches ov.rules.patches."
+            f"tokens = {T} with K + M = {n}: T (K + M) = {T * n} fields; expected at most {MOST}. Rewards of any "
+            "number of answers are ov.rules.episode, sums over patches ov.rules.patches."
         )
-    if np.ndim(covariance) == 3:
-        raise ValueError(
-            f"token_covariance has shape {np.shape(covariance)}; expected ({T}, {T}): none of each eigenspace is known."
-        )
-    c = np.eye(T) if covariance is None else check.array("token_covariance", covariance, (T, T))
+    known = "None of each eigenspace is known."
+    c = np.eye(T) if covariance is None else check.array("token_covariance", covariance, (T, T), known)
     if not np.allclose(np.diag(c), 1, rtol=0, atol=check.PSD_TOLERANCE):
         raise ValueError(f"token_covariance has the diagonal {np.diag(c)}; expected ones: Sigma is that of each token.")
     check.symmetric("token_covariance", c)

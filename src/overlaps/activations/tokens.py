@@ -1,7 +1,5 @@
 """Rules of samples with several inputs: episodes of decisions, patches, attention, pairs of views."""
 
-from functools import cache
-
 import numpy as np
 from numba import njit
 
@@ -13,13 +11,13 @@ from . import _perceptrons, _rule
 from . import _tokens as forms
 from .activation import Activation
 from .bound import CLOSURE
+from .declared import checked_tokens
 from .library import erf, linear, named
 from .rule import Rule
 
 __all__ = ["attention", "episode", "pair", "patches"]
 
 
-@cache
 def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: float = 0.0) -> Rule:
     r"""Reinforcement: T decisions sgn(lambda) are made before one reward says whether enough of them were right.
 
@@ -78,7 +76,6 @@ def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: fl
     )  # fmt: skip
 
 
-@cache
 def pair(rho: float) -> Rule:
     r"""Two views of one sample with correlation rho: views attract, a cubic term holds the norm.
 
@@ -108,7 +105,9 @@ def pair(rho: float) -> Rule:
     >>> print(round(ov.solve(model, start, [0, 6.0]).Q[-1, 0, 0], 9))
     0.632898585
     """
-    rho = check.number("rho", rho)
+    if not -1 <= check.number("rho", rho) <= 1:
+        raise ValueError(f"rho = {rho}; expected a correlation from -1 to 1.")
+    rho = float(rho)
     return Rule(
         forms.pair_force, K=1, M=1, error=forms.pair_error, tokens=2, token_covariance=[[1, rho], [rho, 1]],
         name=f"pair({rho:g})", numbers=np.array([rho]), closed=forms.pair, recipe=("pair", rho),
@@ -152,14 +151,10 @@ def attention(T: int, token_covariance: ArrayLike | None = None) -> Rule:
     >>> print(round(ov.closure(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]]).eps_g, 6))
     0.470708
     """
-    recipe = (
-        "attention",
-        T,
-        None if token_covariance is None else tuple(map(tuple, np.array(token_covariance).tolist())),
-    )
+    T, c = checked_tokens(check.count("T", T), token_covariance, 2, False)
     return Rule(
-        forms.attention_force, K=1, M=1, error=forms.attention_error, tokens=T, token_covariance=token_covariance,
-        tolerance=1e-6, name=f"attention({T})", recipe=recipe,
+        forms.attention_force, K=1, M=1, error=forms.attention_error, tokens=T, token_covariance=c, tolerance=1e-6,
+        name=f"attention({T})", recipe=("attention", T, tuple(map(tuple, c.tolist()))),
     )  # fmt: skip
 
 

@@ -1,0 +1,93 @@
+"""Learners of samples with several inputs in what exists: batches, schedules, spheres, stages, files, fixed points."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import overlaps as ov
+
+R = ov.rules
+TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
+BLOCKS = dict(q=[[[0.5]], [[0.3]]], r=[[[0.1]], [[0.05]]], t=[[[0.5]], [[0.6]]])
+RULES = {
+    "episode": lambda: R.episode(5, 4, penalty=0.3, bonus=0.1),
+    "pair": lambda: R.pair(0.6),
+    "patches": lambda: R.patches("erf", 3, noise=0.2),
+    "attention": lambda: R.attention(2, [[1.0, 0.3], [0.3, 1.0]]),
+}
+
+
+def model_and_start(rule, **options):
+    model = ov.learner(rule, spectrum=TWO, **{"eta": 0.4, **options})
+    return model, ov.State.from_blocks(model, **BLOCKS)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_files_and_pickles_know_them_by_name(name, tmp_path):
+    rule = RULES[name]()
+    model, start = model_and_start(rule)
+    assert pickle.loads(pickle.dumps(model)).rule == rule
+    traj = ov.solve(model, start, [0.0, 0.2], rtol=1e-4)
+    traj.save(tmp_path / "run.npz")
+    loaded = ov.load(tmp_path / "run.npz")
+    assert loaded.model.rule == rule and loaded == traj
+    np.testing.assert_array_equal(loaded.model.rule.token_covariance, rule.token_covariance)
+
+
+@pytest.mark.parametrize("name", ["episode", "pair", "patches"])
+def test_many_schedules_stages_and_blocks(name):
+    model, start = model_and_start(RULES[name]())
+    known = ov.solve(model, start, [0.0, 1.0, 2.0])
+    other = replace(model, eta=0.7)
+    many = ov.solve_many([model, other], start, [0.0, 2.0])
+    np.testing.assert_array_equal(many.Q[0, -1], ov.solve(model, start, [0.0, 2.0]).Q[-1])
+    half = ov.solve(model, start, [2.0], schedule=ov.Schedule.step([1.0], [0.5]))
+    middle = ov.solve(replace(model, eta=0.2), known[1], [2.0])
+    np.testing.assert_allclose(half.Q[-1], middle.Q[-1], rtol=1e-7)
+    split = ov.learner(model.rule, spectrum=ov.Spectrum(s=[1.6, 1.6, 0.4], p=[0.2, 0.3, 0.5]), eta=0.4)
+    parts = {k: [np.multiply(0.4, x[0]), np.multiply(0.6, x[0]), x[1]] for k, x in BLOCKS.items()}
+    finer = ov.solve(split, ov.State.from_blocks(split, **parts), [2.0])
+    np.testing.assert_allclose(finer.eps_g[-1], known.eps_g[-1], rtol=1e-7)
+
+
+def test_a_sphere_and_a_gradient_flow():
+    model = ov.learner(R.episode(4), eta=0.4, constraint="sphere", batch_size=3)
+    start = ov.State.from_overlaps(model, Q=[[0.7]], R=[[0.2]], T=[[1.2]])
+    traj = ov.solve(model, start, [0.0, 3.0])
+    np.testing.assert_allclose(traj.Q[1], traj.Q[0], rtol=1e-9)
+    assert traj.R[1] > traj.R[0]
+    descent, begin = model_and_start(R.pair(0.6), gradient_flow=True)
+    np.testing.assert_allclose(ov.solve(descent, begin, [200.0]).Q[-1], 0.6, rtol=1e-6)  # A = 2 (rho - Q) = 0
+
+
+def test_averages_along_a_trajectory_see_one_token():
+    model, start = model_and_start(R.episode(6))
+    traj = ov.solve(model, start, [0.0, 1.0])
+
+    def wrong(lam, nu, theta):
+        return 1.0 if lam[0] * nu[0] < 0 else 0.0
+
+    np.testing.assert_allclose(ov.average(traj, wrong, breaks=[[1, 0, 0], [0, 1, 0]]), traj.eps_g, atol=1e-8)
+
+
+def test_fixed_point_of_two_views():
+    """C balances the drift: 2 (2 Q A) + eta C = 0 without an overlap with the teacher; rates by differences."""
+    model = ov.learner(R.pair(0.6), eta=0.2)
+    guess = ov.State.from_overlaps(model, Q=[[0.7]], R=[[0.01]], T=[[1.0]])
+    point = ov.fixed_point(model, guess).state
+    c = ov.closure(model, Q=point.Q, R=point.R, T=point.T)
+    assert 2 * c.A[0, 0] * point.Q[0, 0] + c.C[0, 0] == pytest.approx(0, abs=1e-10)
+    assert abs(point.R[0, 0]) < 1e-8
+
+
+def test_theories_refuse_them_as_other_rules():
+    model, start = model_and_start(R.pair(0.6))
+    for call in (
+        ov.hessian,
+        lambda m, s: ov.optimal_schedule(m, s, 2.0),
+        lambda m, s: ov.solve(m, s, [1.0], late=True),
+    ):
+        with pytest.raises(ValueError, match="a rule of learning in place of a squared loss|late=True cannot follow"):
+            call(model, start)
