@@ -498,6 +498,16 @@ FAULTS = {
         "self.edge = later[0] if later.size",
         "integrators/test_schedules.py::test_jumps_cost_nothing_but_new_starts",
     ),
+    "decay_of_norms_side_by_side": Fault(
+        "flow/lanes.py",
+        "dq[l] = -eta[l] * (g[l] + h[l]) - 2.0 * decay[l] * q[l]",
+        "dq[l] = -eta[l] * (g[l] + h[l]) - decay[l] * q[l]",
+        "integrators/test_lanes.py::test_lanes_are_solve_up_to_rounding",
+    ),
+    "pairs_of_fields_side_by_side": Fault(
+        "activations/_lanes.py", "(w[c, l] * w[d, l]) * _arcsine(x)", "(w[c, l] * w[c, l]) * _arcsine(x)",
+        "integrators/test_lanes.py::test_closures_of_lanes_are_those_of_one_state",
+    ),
     "second_layers_of_a_batch": Fault(
         "integrators/many.py",
         "*model.second_layers]) for one, (model, x)",
