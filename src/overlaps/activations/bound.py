@@ -45,7 +45,7 @@ def errors_of(closure, K, teacher, S, w, eps_g):
         eps_g[i] = closure(S[i], w[i], K, teacher, 1.0, 1.0, 0.0, False, A, B, C, dv)
 
 
-class Rule(NamedTuple):
+class Numbers(NamedTuple):
     """What a closure knows of the learning rule; K is the number of students."""
 
     K: int
@@ -62,7 +62,7 @@ class Bound:
 
     Attributes
     ----------
-    student, teacher, rule : Any, Any, Rule
+    student, teacher, rule : Any, Any, Numbers
         The pair of functions, and the numbers of the model.
     error : float
         Estimate of the absolute error of the entries of C at the last call.

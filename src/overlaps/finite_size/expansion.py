@@ -15,7 +15,7 @@ from .._base.types import Floats, Rng
 from ..models.mixed import Mixed
 from ..models.model import Model
 from ..results.trajectory import Trajectory
-from .noise import SCRAMBLES, Increments, Rule, product_covariance
+from .noise import SCRAMBLES, Averages, Increments, product_covariance
 from .transport import Path, extrapolate, propagate
 from .unknowns import Unknowns
 
@@ -226,7 +226,7 @@ def fluctuations(
             f"the model has {unknowns.size} fluctuating overlaps; expected at most {LARGEST}. Merge eigenvalues of the "
             "spectrum, or simulate."
         )
-    work = _Expansion(unknowns, Path(trajectory, unknowns.packing.pack), Rule.of(model, points, rng))
+    work = _Expansion(unknowns, Path(trajectory, unknowns.packing.pack), Averages.of(model, points, rng))
     Sigma = start_covariance(unknowns) if start == "random" else np.zeros((unknowns.size,) * 2)
     return _warned(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
 

@@ -33,7 +33,7 @@ def degree(activation):
 
 
 @dataclass(frozen=True)
-class Rule:
+class Averages:
     """Points z (groups, d, P), weights (P,) of normal fields; ``exact`` for the covariances of polynomials."""
 
     z: Any

@@ -9,7 +9,7 @@ from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike
 from ..activations import binding
-from ..activations.bound import Rule
+from ..activations.bound import Numbers
 from ..activations.classes import Classes
 from ..gaussian.rules import gauss_hermite
 from ..models.model import Model
@@ -145,7 +145,7 @@ def closure(
 def _closure_of_class(model, S, v, means, label):
     """The closure of fields with these means, as that of a single class."""
     K, M = model.K, model.M
-    rule = Rule(K, model.eta, model.eta_v, model.noise, True)
+    rule = Numbers(K, model.eta, model.eta_v, model.noise, True)
     classes = Classes(np.ones(1), np.array([label]), ONE)
     bound = binding.bind(model.activation, model.teacher_activation, rule, classes)
     rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
@@ -160,7 +160,7 @@ def bind(model, second_order=None):
     """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if second_order is None:
         second_order = not model.gradient_flow
-    rule = Rule(model.K, model.eta, model.eta_v, model.noise, second_order)
+    rule = Numbers(model.K, model.eta, model.eta_v, model.noise, second_order)
     return binding.bind(model.activation, model.teacher_activation, rule, model.classes)
 
 

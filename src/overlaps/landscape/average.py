@@ -7,7 +7,7 @@ import numpy as np
 
 from .._base import check
 from .._base.types import ArrayLike
-from ..activations.bound import Rule as Numbers
+from ..activations.bound import Numbers
 from ..activations.certified import RuleClosure
 from ..activations.rule import Rule
 from ..models.model import Model
