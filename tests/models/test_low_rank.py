@@ -116,6 +116,20 @@ def test_bad_input():
         (lambda: ov.simulate(model, N=100, alpha=[1.0], rng=1), "that ov.low_rank returns"),
         (lambda: ov.solve(model, STATE, [1.0]), "the model expects"),
         (lambda: ov.solve(model, start, [1.0]).save("x.npz"), "holds no adapted network"),
+        (lambda: ov.solve(model, start, [1.0]).to_pandas(), "know no adapted network"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_pictures_are_those_of_the_network():
+    import matplotlib
+
+    matplotlib.use("agg")
+    traj = ov.solve(*ov.low_rank(MODEL, STATE, a=[[0.2], [-0.1]], X=[[1.0]], eta_a=0.5), [0.0, 1.0, 2.0])
+    axes = traj.plot()
+    drawn = [line.get_ydata() for line in axes[1].get_lines()]
+    assert any(np.array_equal(y, traj.R[:, 0, 0]) for y in drawn) and any(
+        np.array_equal(y, traj.Q[:, 1, 1]) for y in drawn
+    )
+    matplotlib.pyplot.close("all")

@@ -114,6 +114,7 @@ def test_stages(record, tmp_path):
     again = ov.load(tmp_path / "generations.npz")
     assert again == traj and np.array_equal(again.error(0), traj.error(0))
     assert pickle.loads(pickle.dumps(stages)) == stages
+    assert len(traj.plot()) == 2 and traj.to_pandas().shape[0] == 5
     runs = ov.simulate(stages, N=100, alpha=[0, 12, 20], rng=1, runs=2, start=START)
     assert runs.error(0).shape == (2, 3)
     trained = dataclasses.replace(FIRST, eta_v=0.3)

@@ -32,6 +32,7 @@ def partners_of(result):
 
     T = getattr(result, "parts", [result])[-1].T
     Q, R = (np.asarray(x)[..., -1, :, :] for x in (result.Q, result.R))
+    T = T[..., T.shape[-1] - R.shape[-1] :, T.shape[-1] - R.shape[-1] :]  # frozen students stand before the teachers
     norms = np.diagonal(Q, axis1=-2, axis2=-1)[..., :, None] * np.diagonal(T, axis1=-2, axis2=-1)[..., None, :]
     with np.errstate(all="ignore"):  # students at zero, and runs that diverged, have no angle
         score = np.nan_to_num(R**2 / norms, posinf=0.0)
@@ -42,7 +43,7 @@ def units(ax, result, partners=None):
     """The overlaps worth a curve: Q upper triangle, R, means of classes, and v when it moves."""
     partners = partners_of(result) if partners is None else partners
     model, Q, R = result.model, result.Q, result.R
-    K, M = model.K, model.M
+    K, M = R.shape[-2:]
     colours = [hues(ax)[k % len(hues(ax))] for k in range(K)]
     own, apart = [{"color": x, "linestyle": "--", "markerfacecolor": "none"} for x in colours], {"color": grey(ax)}
     found = []
