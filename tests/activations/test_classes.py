@@ -248,7 +248,7 @@ def test_sgd_on_inputs_in_classes(activation):
 
 
 def test_errors_name_what_came():
-    words = "activation = {}.* has a kink.* fields that have means; expected smooth functions"
+    words = "activation = {}.* is not smooth.* fields that have means; expected smooth functions"
     for name, *pair in (("leaky_relu", LEAKY, ov.tanh), ("relu", ov.tanh, ov.relu)):
         model = ov.committee_machine(2, 1, activation=pair[0], teacher_activation=pair[1], **LEARNING)
         with pytest.raises(ValueError, match=words.format(name)):
