@@ -1,6 +1,6 @@
 r"""
-Two curves that had no program
-==============================
+Every second-order term counts, over eleven decades
+===================================================
 
 ReLU students at a finite learning rate, with every term of order :math:`\eta^2`, lie on SGD. Power-law inputs with
 4096 eigenvalues pass through the power-law decay :math:`\alpha^{-\beta/(1+\beta)}` to the exponential end, over
