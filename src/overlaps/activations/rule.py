@@ -212,8 +212,8 @@ class Rule(Record):
     @cached_property
     def token_root(self):
         """The lower triangular root (T, T) of the tokens' covariance, which may be singular."""
-        values, vectors = np.linalg.eigh(self.token_covariance)
-        root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r").T
+        values, vectors = np.linalg.eigh(np.array(self.token_covariance, float))
+        root = np.transpose(np.array(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r")))
         return np.ascontiguousarray(root * np.where(np.diag(root) < 0, -1.0, 1.0))
 
     def draw(self, rng, shape):
