@@ -188,9 +188,10 @@ def arrays_of(rule):
         laws = [_law(rule.noise, reach, len(cuts) > 0) for reach in (REACH, REACH + FURTHER)]
     arrays = []
     for i, quadrature in enumerate(found):
-        law, *noise = laws[i % len(laws)]
-        noise = *noise, by_chance, extra, planes, cuts, law
-        arrays.append(_rule.packed(np.array(rule.numbers, float), *noise, quadrature, rule.token_root))
+        law, values, chances = laws[i % len(laws)]
+        noise = values, chances, by_chance, extra
+        numbers = np.array(rule.numbers, float)
+        arrays.append(_rule.packed(numbers, *noise, planes, cuts, law, quadrature, rule.token_root))
     return arrays, chancy
 
 

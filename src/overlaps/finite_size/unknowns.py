@@ -75,7 +75,7 @@ class Tangent:
         self.eps_g = self.system.close(self.y)
         self.S, self.w = self.system.S.copy(), self.system.w.copy()
         self.A, self.B, self.C = self.system.A.copy(), self.system.B.copy(), self.system.C.copy()
-        self.dv = self.system.dv.copy()
+        self.dv, self.products = self.system.dv.copy(), np.zeros((0, 0))  # Cov(phi), of rules
 
     @cached_property
     def jacobian(self):
