@@ -7,7 +7,8 @@ import numpy as np
 from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
 from ..flow.closure import rounding_floor
 from ..flow.jacobian import Jacobian
-from ..flow.mixed import system_for
+from ..flow.mixed import MixedSystem, is_mixed
+from ..flow.system import System
 from ..gaussian.two_point import ERF
 from ..models.state import gram
 from .noise import degree
@@ -24,7 +25,7 @@ class Unknowns:
 
     def __init__(self, model, start, teachers):
         self.model, self.teachers = model, teachers
-        self.system = system_for(model, start)
+        self.system = (MixedSystem if is_mixed(model) else System)(model, start)
         self.packing, self.s = self.system.packing, np.array(model.spectrum.s)
         self.K, self.M, self.L = model.K, model.M, model.spectrum.L
         self.upper = np.triu_indices(self.M)

@@ -9,7 +9,7 @@ from ._flow import flow_for, gather
 from .closure import bind, rounding_floor
 from .system import System
 
-__all__ = ["MixedClosure", "MixedSystem", "system_for"]
+__all__ = ["MixedClosure", "MixedSystem", "is_mixed"]
 
 
 def tasks_of(model):
@@ -259,7 +259,6 @@ class LowRankClosure(MixedClosure):
         return "directions of low rank have no structured Jacobian"
 
 
-def system_for(model, start, pace=None, twins=None, *, keep_cone=False):
-    """The system of a model on a start."""
-    mixed = isinstance(model, Mixed | LowRank) or (pace is not None and pace.variances is not None)
-    return (MixedSystem if mixed else System)(model, start, pace, twins, keep_cone=keep_cone)
+def is_mixed(model, pace=None):
+    """Whether the flow of a model is that of a :class:`MixedSystem`."""
+    return isinstance(model, Mixed | LowRank) or (pace is not None and pace.variances is not None)

@@ -10,7 +10,7 @@ from .._base.progress import bar
 from ..flow.cone import MOVE, Cone
 from ..flow.differences import DifferenceSystem
 from ..flow.handover import can_hand_over, unfit
-from ..flow.mixed import system_for
+from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
 from ..models.schedule import Pace, teachers_at
@@ -47,7 +47,10 @@ def evolve(
     times, every_step = output_times(alpha, start.alpha)
     pace = Pace(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
     largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
-    system = system_for(model, start, pace, equal, keep_cone=True) if system is None else system
+    if system is None and is_mixed(model, pace):
+        system = MixedSystem(model, start, pace, equal, keep_cone=True)
+    elif system is None:
+        system = System(model, start, pace, equal, keep_cone=True)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
     check_blocks(system.model, blocks)
     if model.C and check.flag("late", late):
