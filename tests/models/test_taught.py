@@ -143,7 +143,7 @@ def test_bad_input(record):
     for teacher, students, message in (
         ((ov.previous, None), ("copy", None), "none at first"),
         ((None, ov.previous), None, "expected both or none"),
-        ((None, ov.previous), (None,), "expected None or ov.previous"),
+        ((None, ov.previous), (None,), r"students = \(None,\); expected .* for each of 2 stages"),
         ((None, "previous"), (None, "copy"), "expected None or ov.previous"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, wraps
+from numbers import Real
 from pickle import PicklingError
 from typing import Any
 
@@ -23,7 +24,7 @@ from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, 
 NAMELESS = (
     "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
 )
-__all__ = ["MAKERS", "Learned", "Rule", "again"]
+__all__ = ["MAKERS", "Learned", "Rule", "again", "once"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -258,6 +259,18 @@ def _made_again(recipe, name, tolerance):
     rule = again(*recipe)
     same = (rule.name, rule.tolerance) == (name, tolerance)
     return rule if same else replace(rule, name=name, tolerance=tolerance)
+
+
+def once(make):
+    """One rule for equal numbers; what is no number is no key either, and is refused by its name."""
+    kept = lru_cache(maxsize=None)(make)
+
+    @wraps(make)
+    def made(*args, **named):
+        numbers = all(isinstance(x, Real) and not isinstance(x, bool) for x in (*args, *named.values()))
+        return (kept if numbers else make)(*args, **named)
+
+    return made
 
 
 def again(name, *arguments):

@@ -1,7 +1,6 @@
 """Rules of learning in closed form, for one student and one teacher: perceptrons and robust regression."""
 
-from functools import lru_cache, wraps
-from numbers import Real
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from . import _perceptrons as forms
 from .committees import dropout, logistic_committee, offsets, sign_committee
 from .feedback import feedback_alignment, node_perturbation
 from .rates import adagrad_norm, line_search
-from .rule import MAKERS, Rule, again
+from .rule import MAKERS, Rule, again, once
 from .tokens import attention, episode, pair, patches
 
 __all__ = [
@@ -25,18 +24,6 @@ __all__ = [
 END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)
 LABELS = np.array([1.0, -1.0])
 LAMBDA, NU = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)  # planes on which labels jump
-
-
-def _once(make):
-    """One rule for equal numbers; what is no number is no key either, and is refused by its name."""
-    kept = lru_cache(maxsize=None)(make)
-
-    @wraps(make)
-    def made(*args, **named):
-        numbers = all(isinstance(x, Real) and not isinstance(x, bool) for x in (*args, *named.values()))
-        return (kept if numbers else make)(*args, **named)
-
-    return made
 
 
 def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=(NU,), error=forms.wrong, uses_overlaps=False):
@@ -56,7 +43,7 @@ def _flipped(kernel, force, flip, breaks):
     return _closed(kernel, force, (kernel.__name__, p), [p], noise=noise, breaks=breaks)
 
 
-@_once
+@once
 def hebb(flip: float = 0.0) -> Rule:
     r"""Hebb's rule, :math:`F = \sigma`, with labels sgn nu flipped with probability ``flip``.
 
@@ -86,7 +73,7 @@ def hebb(flip: float = 0.0) -> Rule:
     return _flipped(forms.hebb, forms.hebb_force, flip, (LAMBDA, NU))
 
 
-@_once
+@once
 def perceptron(flip: float = 0.0) -> Rule:
     r"""Rosenblatt's perceptron, :math:`F = \sigma\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
 
@@ -122,7 +109,7 @@ def perceptron(flip: float = 0.0) -> Rule:
     return _flipped(forms.perceptron, forms.perceptron_force, flip, (LAMBDA, NU))
 
 
-@_once
+@once
 def adatron(flip: float = 0.0) -> Rule:
     r"""AdaTron, :math:`F = -\lambda\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
 
@@ -157,7 +144,7 @@ def adatron(flip: float = 0.0) -> Rule:
     return _flipped(forms.adatron, forms.adatron_force, flip, (LAMBDA, NU))
 
 
-@_once
+@once
 def hinge(margin: float = 1.0) -> Rule:
     r"""Hinge loss, :math:`F = \sigma\,[\sigma\lambda < \mathrm{margin}]` with labels sgn nu.
 
@@ -187,7 +174,7 @@ def hinge(margin: float = 1.0) -> Rule:
     return _closed(forms.hinge, forms.hinge_force, ("hinge", k), [k], breaks=breaks)
 
 
-@_once
+@once
 def logistic(beta: float | None = None) -> Rule:
     r"""Logistic regression, :math:`F = \sigma\, s(-\sigma\lambda)`, :math:`s(x) = 1/(1 + e^{-x})`.
 
@@ -226,7 +213,7 @@ def logistic(beta: float | None = None) -> Rule:
     )  # fmt: skip
 
 
-@_once
+@once
 def least_squares(flip: float = 0.0) -> Rule:
     r"""Squared loss on labels, :math:`F = \sigma - \lambda`; labels as in :func:`hebb`.
 
@@ -251,7 +238,7 @@ def least_squares(flip: float = 0.0) -> Rule:
     return _flipped(forms.least_squares, forms.least_squares_force, flip, (LAMBDA, NU))
 
 
-@_once
+@once
 def optimal() -> Rule:
     r"""The force that learns a perceptron fastest, with labels sgn nu; it knows the overlaps.
 

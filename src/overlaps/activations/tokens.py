@@ -199,7 +199,7 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     0.842487
     """
     activation, T, K = named("activation", activation), check.count("T", T, least=2), check.count("K", K)
-    v_star, sigma = check.array("v_star", v_star, ("M",)), check.number("noise", noise, least=0)
+    v_star, sigma = check.array("v_star", v_star, ("M",), filled=True), check.number("noise", noise, least=0)
     own, code, M = activation.closed_forms, activation.code, len(v_star)
     if own is None or code < 0:
         raise ValueError(f"activation = {activation}; expected ov.erf, ov.relu, ov.linear or ov.quadratic.")

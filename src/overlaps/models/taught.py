@@ -119,9 +119,12 @@ def without_frozen(state: State, M: int) -> State:
 def turned(models: Any, teacher: Any, students: Any) -> tuple:
     """Checked (teacher, students) of stages, one entry for each."""
     n = len(models)
-    teacher = (None,) * n if teacher is None else tuple(teacher)
-    students = (None,) * n if students is None else tuple(students)
-    if len(teacher) != n or len(students) != n or any(x is not None and x is not previous for x in teacher):
+    both = (("teacher", teacher, "None or ov.previous"), ("students", students, "None, 'copy' or Q (K, K)"))
+    for name, given, expected in both:
+        if given is not None and not (isinstance(given, list | tuple) and len(given) == n):
+            raise ValueError(f"{name} = {check.shown(given)}; expected {expected} for each of {n} stages.")
+    teacher, students = ((None,) * n if x is None else tuple(x) for x in (teacher, students))
+    if any(x is not None and x is not previous for x in teacher):
         raise ValueError(f"teacher = {check.shown(teacher)}; expected None or ov.previous for each of {n} stages.")
     for i, (one, own) in enumerate(zip(teacher, students, strict=True)):
         if (one is None) != (own is None) or (i == 0 and one is not None):
