@@ -5,6 +5,8 @@
 
 from typing import NamedTuple
 
+# mypy: disable-error-code="valid-type"
+# fields of a typed tuple are annotated with numba's types
 import numpy as np
 from numba import types
 

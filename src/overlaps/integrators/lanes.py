@@ -41,7 +41,8 @@ def closure_in_lanes(asked, models, bound, times):
 
 def side_by_side(closure, problems, pieces, control, first, blocks, stops, places, halt, found):
     """As ``march_all``; returns ``last`` of ``march_lanes``."""
-    b, n, K, M, L = *problems.S.shape[:2], problems.K, problems.tau.shape[1], problems.s.shape[1]
+    b, n = problems.S.shape[:2]
+    K, M, L = problems.K, problems.tau.shape[1], problems.s.shape[1]
     parts = problems.S, problems.w[:, :n], problems.s, problems.p, problems.tau, numbers_of(problems.rates), problems.y
     rows = np.concatenate([x.reshape(b, -1) for x in parts], axis=1)
     size, noisy = problems.y.shape[1], bool(np.any(problems.rates[:, 5] > 0))

@@ -128,7 +128,7 @@ def find(
     if not slow.size:
         return []
     # a passage ends where the curve is steepest on its way to the next one
-    steepest = [i + int(np.argmax(slope[i:j])) for i, j in pairwise(slow)]
+    steepest = [int(i + np.argmax(slope[i:j])) for i, j in pairwise(slow)]
     passages: list[Plateau | None] = []
     starts: list[int] = []
     found = []
