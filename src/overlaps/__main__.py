@@ -146,7 +146,7 @@ def _batch(model, start):
 
 
 def _simulations(named):
-    """Both simulators and that of the hidden manifold."""
+    """Both simulators and the hidden manifold's."""
     for student in (KNOWN[name] for name in named):
         model = ov.committee_machine(2, 2, activation=student, eta=0.1)
         for method in ("direct", "reduced"):

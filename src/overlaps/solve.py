@@ -99,7 +99,7 @@ def solve(
         Initial order parameters, and the time ``start.alpha`` they belong to (0 unless it is a record).
     alpha : tuple of two floats, or array_like
         An interval (from, to), recorded at every step of the solver; or increasing output times. Time is
-        alpha = steps / N and begins at that of the start, ``start.alpha``: an interval begins there, no output time
+        alpha = steps / N and begins at the start's, ``start.alpha``: an interval begins there, no output time
         lies before it.
     method : str or OdeSolver class
         "structured" (:class:`~overlaps.integrators.bdf.StructuredBDF`: stiff problems, long times), "exponential"
@@ -109,7 +109,7 @@ def solve(
         problems and "structured" otherwise, and says in the result what it took and why.
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The default methods and "exponential"
-        control the error of eps_g relative to itself as well, until rounding hides it: that of Q and R, or with
+        control the error of eps_g relative to itself as well, until rounding hides it: Q's and R's, or with
         "structured" about 5e-14 for erf and 5e-15 for linear units.
         ``Trajectory.eps_floor`` says what is left; ``late=True`` goes on. A plateau amplifies every error.
     progress : bool

@@ -52,7 +52,7 @@ def solve_many(
     alpha : array_like, shape (n,)
         Increasing output times >= 0, shared by all, with the start at alpha = 0.
     threads : int, optional
-        Number of threads; that of the cores by default. Results do not depend on it, digit by digit.
+        Number of threads; all cores by default. Results do not depend on it, digit by digit.
     stop, method, rtol, atol, **options
         As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are left to it.
     blocks : bool

@@ -14,7 +14,7 @@ PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input
 
 
 def shown(value):
-    """What came, in one line of at most 100 characters."""
+    """The argument that came, in one line of at most 100 characters."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # an integer of more than 4300 digits has no text

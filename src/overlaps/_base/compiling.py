@@ -1,4 +1,4 @@
-"""What is said while kernels compile: one line on standard error, once in a process, if it takes long.
+"""Message while kernels compile: one line on standard error, once in a process, if it takes long.
 
 ``OVERLAPS_QUIET=1`` in the environment keeps it silent.
 """

@@ -1,4 +1,4 @@
-"""What notebooks show of a record: a small table, a matrix, a curve, in plain HTML and SVG.
+"""View of a record in notebooks: a small table, a matrix, a curve, in plain HTML and SVG.
 
 No plotting library is loaded for it: a notebook shows every result that ends a cell.
 """

@@ -156,7 +156,7 @@ class _Locator:
 
 
 class _Impl(CompileResultCacheImpl):
-    """What numba does to machine code before it is written and after it is read."""
+    """Treatment of machine code by numba before it is written and after it is read."""
 
     def __init__(self, kernel):
         self._lineno, self._locator = kernel.py_func.__code__.co_firstlineno, _Locator(kernel)

@@ -1,4 +1,4 @@
-"""What runs before anything is compiled: kernels as the Python that they are written in.
+"""Kernels before anything is compiled: the Python that they are written in.
 
 Compiling what one curve needs takes ten to thirty seconds; the curve itself takes a fraction of one without.  A kernel
 with a ``cost`` therefore begins ``Cold``: a call from Python runs it uncompiled, together with all that it calls, until
@@ -17,7 +17,7 @@ from types import FunctionType
 
 import numpy as np
 from numba import typeof
-from numba.core.compiler_lock import global_compiler_lock as lock  # of all compilation, that of other packages, too
+from numba.core.compiler_lock import global_compiler_lock as lock  # of all compilation, in other packages, too
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 

@@ -23,7 +23,7 @@ WORKER_DIED = (
 
 
 class Outcome(NamedTuple):
-    """What became of jobs, by their index; those in neither were interrupted or not begun."""
+    """Results of jobs, by their index; those in neither were interrupted or not begun."""
 
     results: dict[Any, Any]
     errors: dict[Any, BaseException]

@@ -1,7 +1,7 @@
 """Exact closures of students and teachers of different families: polynomials, piecewise linear, sums of erf.
 
 The students alone, and the teachers alone, have closures of their own (one family each).  The teachers' output
-Y adds to that of the students, G, two-point functions of different families, whose Mehler sums end,
+Y adds to the students' G two-point functions of different families, whose Mehler sums end,
 
     E[f(a) h(b)] = sum_r S_ab^r E[f^(r)] E[h^(r)] / r!
 

@@ -24,7 +24,7 @@ class Parts(NamedTuple):
 
     @property
     def family(self):
-        """What g is."""
+        """The family of g, in words."""
         return "piecewise linear" if self.kink else "sum of erf" if self.amplitudes else "polynomial"
 
     @property

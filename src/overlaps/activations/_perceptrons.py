@@ -52,7 +52,7 @@ def angles(S):
 
 @jit(bare=True)
 def slack(theta):
-    """What an angle exceeds its sine times cosine by."""
+    """An angle less its sine times cosine."""
     if theta < SMALL:
         square = theta * theta
         return 2 / 3 * theta * square * (1 - square / 5 * (1 - 2 * square / 21))

@@ -365,7 +365,7 @@ class Ladder:
         return self.tried(self.evaluate(self.size, S, w), S, w)
 
     def tried(self, value, S, w):
-        """The value at S, w, given that of the size in use."""
+        """The value at S, w, given the value of the size in use."""
         if not self.tested.size or changed(S, np.max(np.abs(value[0])), self.tested):
             value = self._climb(value, S, w)
             self.tested = np.append(np.diag(S), np.max(np.abs(value[0])))

@@ -1,4 +1,4 @@
-"""What teachers that are not relu add to E[theta(a) theta(b) Delta^2] of relu students.
+"""Terms that teachers other than relu add to E[theta(a) theta(b) Delta^2] of relu students.
 
 With y the teacher's part of Delta (signs included), the two terms 2 sum_c u_c E[theta(a) theta(b) c_+ y] and
 E[theta(a) theta(b) y^2] are orthant moments, all from Stein's lemma; units as in ``_relu``.  Polynomial teachers enter

@@ -142,7 +142,7 @@ def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
 
 @jit
 def opened(S, w, K):
-    """What lies behind w (n,), with nodes: the root that ``see`` takes, its left inverse, turn R, root of tokens."""
+    """Arrays behind w (n,), with nodes: the root that ``see`` takes, its left inverse, turn R, root of tokens."""
     n, at = S.shape[0], S.shape[0] + HEAD
     numbers, m, by_chance, extra = int(w[n]), int(w[n + 1]), w[n + 2] > 0.0, int(w[n + 3])
     T = int(w[n + 11])
@@ -300,7 +300,7 @@ class _Address(types.WrapperAddressProtocol):
 
 
 class Told(tuple):
-    """What steps take in the place of an activation; numba is told its type once."""
+    """Argument of steps in the place of an activation; numba is told its type once."""
 
     @cached_property
     def type(self):

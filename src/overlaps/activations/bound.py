@@ -46,7 +46,7 @@ def errors_of(closure, K, teacher, S, w, eps_g):
 
 
 class Numbers(NamedTuple):
-    """What a closure knows of the learning rule; K is the number of students."""
+    """Numbers of the learning rule for a closure; K is the number of students."""
 
     K: int
     eta: float
@@ -190,7 +190,7 @@ class Bound:
         return changes
 
     def _room(self, S):
-        """Size (n, n) of a step of S: that of S_ij, and for kinked units of how far the fields are from coplanar."""
+        """Size (n, n) of a step of S: as S_ij, and for kinked units of how far the fields are from coplanar."""
         if not self.kinked or self.by_quadrature:
             return np.ones_like(S)
         return inner_steps(S)

@@ -52,7 +52,7 @@ class ClassesClosure(Bound):
         self._setup()
 
     def _setup(self):
-        """What differs between closed forms and quadrature."""
+        """Parts that differ between closed forms and quadrature."""
         self.parameters = self._numbers(NODES)
         if hasattr(classes_closure, "compile"):
             self.compiled = classes_closure

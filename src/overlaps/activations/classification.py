@@ -1,4 +1,4 @@
-"""How often the sign of the output is not that of the label, for inputs in classes."""
+"""How often the sign of the output differs from the label's, for inputs in classes."""
 
 from functools import cache
 

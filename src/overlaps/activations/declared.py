@@ -1,4 +1,4 @@
-"""What a user declares of a rule: functions, noise and breaks, checked, compiled and tried at random fields."""
+"""A user's declarations of a rule: functions, noise and breaks, checked, compiled and tried at random fields."""
 
 import numpy as np
 from numba import njit

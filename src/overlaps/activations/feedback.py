@@ -178,7 +178,7 @@ def node_perturbation(
 
 @jit(inline=True)
 def nonzero(v):
-    """What stands for a second layer in the closure of its gradient, whose rows are proportional to it."""
+    """Substitute of a second layer in the closure of its gradient, whose rows are proportional to it."""
     return v if abs(v) > TINY else TINY
 
 

@@ -68,7 +68,7 @@ class Hinge:
 
     @property
     def recipe(self):
-        """What a file keeps: (the function that makes the activation, its parameter)."""
+        """Record for a file: (the function that makes the activation, its parameter)."""
         return "leaky_relu", self.below
 
 

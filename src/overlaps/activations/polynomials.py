@@ -27,7 +27,7 @@ class Polynomial:
 
     @property
     def recipe(self):
-        """What a file keeps: (the function that makes the activation, its parameter)."""
+        """Record for a file: (the function that makes the activation, its parameter)."""
         return "polynomial", self.coefficients
 
     def derivative(self):

@@ -60,7 +60,7 @@ class Rule(Record):
         Largest difference of two successive sizes of quadrature, relative, of A, B and eps_g; ten times that for C.
         Rules with breaks and more than three fields, and those of more than four, are known to 1e-3 only.
     name : str, optional
-        Name in reprs and files; that of the function by default.
+        Name in reprs and files; the function's by default.
     tokens : int
         T inputs x^a in every sample (page "Several inputs a sample"). With T > 1 the functions take lam (T, K) and
         nu (T, M), F is (T, K), w_k moves by the sum of F^a_k x^a, and breaks have T (K + M) coefficients: those of lam
@@ -114,7 +114,7 @@ class Rule(Record):
     tokens: int = 1
     token_covariance: ArrayLike | None = None
     numbers: Any = field(default=(), repr=False)  # of a rule of the library, which its force finds behind theta
-    closed: Any = field(default=None, repr=False)  # its closure in closed form, a kernel like that of an activation
+    closed: Any = field(default=None, repr=False)  # its closure in closed form, a kernel like an activation's
     recipe: tuple = field(default=(), repr=False)  # the function of ``rules`` that made it, and its arguments
     theta: tuple | None = field(default=None, repr=False)  # where its parameters begin, if not at zero
 
@@ -196,7 +196,7 @@ class Rule(Record):
 
     @cached_property
     def activation(self):
-        """What stands in a model where other models have an activation."""
+        """The placeholder in a model where other models have an activation."""
         return Learned(self.name, self._no_function, self._no_function, learning=self)
 
     def _no_function(self, x):
@@ -230,7 +230,7 @@ class Rule(Record):
         return uniform if callable(chances) else values[np.searchsorted(np.cumsum(chances)[:-1], uniform, side="right")]
 
     def simulated(self, v, s, T):
-        """What steps take in the place of functions, after v, now a view into theta with the rule's numbers behind it.
+        """Argument of steps instead of functions, after v, now a view into theta with the rule's numbers behind it.
 
         ``s`` are eigenvalues for the overlaps that the force may read, ``T`` (M, M) those of the teachers.
         """
@@ -279,7 +279,7 @@ def again(name, *arguments):
 
 
 class Learned(Activation):
-    """What stands in a model that learns by a rule for the activations of its student and teacher."""
+    """The placeholder in a model that learns by a rule for the activations of student and teacher."""
 
     def __init__(self, name, g, dg, learning=None):
         super().__init__(name, g, dg)

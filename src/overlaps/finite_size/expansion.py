@@ -65,7 +65,7 @@ class Fluctuations(Record):
 
     @property
     def model(self) -> Model:
-        """What was learned."""
+        """The model that was learned."""
         return self.trajectory.model
 
     @property
@@ -205,8 +205,8 @@ def fluctuations(
 
     References
     ----------
-    Derived here; the expansion is that of van Kampen, Stochastic Processes in Physics and Chemistry, chapter X. The
-    chain of the overlaps is that of the reduced simulator.
+    Derived here; the expansion is van Kampen's, Stochastic Processes in Physics and Chemistry, chapter X. The
+    chain of the overlaps is the one of the reduced simulator.
 
     Examples
     --------

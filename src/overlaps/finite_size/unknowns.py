@@ -1,4 +1,4 @@
-"""What fluctuates: the packed overlaps, and those of the teachers where they are random; with the flow around them."""
+"""Unknowns: the packed overlaps, and those of the teachers where they are random; with the flow around them."""
 
 from functools import cached_property
 
@@ -88,7 +88,7 @@ class Tangent:
 
     @property
     def floor(self):
-        """Size of eps_g at which its rounding, and that of C / eta^2, begins to matter."""
+        """Size of eps_g at which its rounding, or C / eta^2's, begins to matter."""
         return 100 * float(rounding_floor(self.system.model, self.S[None], self.v[None])[0])
 
     def _values(self, S, w):

@@ -195,7 +195,7 @@ def keep_norms(y, L, K, M, dy):
 
 @jit(bare=True)
 def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
-    """What all kernels of the flow end with: the norms of students on spheres, and the second layer."""
+    """End of all kernels of the flow: the norms of students on spheres, and the second layer."""
     if decay < 0.0:
         keep_norms(y, L, K, M, dy)
     if trains_v:

@@ -143,7 +143,7 @@ def closure(
 
 
 def _closure_of_class(model, S, v, means, label):
-    """The closure of fields with these means, as that of a single class."""
+    """The closure of fields with these means, as of a single class."""
     K, M = model.K, model.M
     rule = Numbers(K, model.eta, model.eta_v, model.noise, True)
     classes = Classes(np.ones(1), np.array([label]), ONE)

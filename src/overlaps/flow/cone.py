@@ -14,7 +14,7 @@ class Cone:
 
     The flow leaves no Gram matrix.  Errors of steps and rounding do where an eigenvalue is zero, and what is negative
     by 1e-16 grows wherever differences of students grow.  A gradient flow keeps the rank, too: with ``flat``, every
-    block has that of the start, and errors of either sign are taken away.
+    block keeps the start's rank, and errors of either sign are taken away.
     """
 
     def __init__(self, system, flat=True):

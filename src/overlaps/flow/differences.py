@@ -82,7 +82,7 @@ _LARGEST_SIGMA = [(ROUNDING / _path_error(n)) ** (0.5 / n) for n in range(1, MOS
 class DifferenceSystem(System):
     r"""Flow of the overlaps of the differences: what ``integrate`` takes in place of a System.
 
-    Packed as a System, with e in the place of r and D in that of q. With the size x of the differences,
+    Packed as a System, with e in the place of r and D in the place of q. With the size x of the differences,
     :math:`x^2 = \sum_l s_l\, \mathrm{tr} D^l`, e falls like x and D like x^2: tolerances are relative to these
     (:meth:`unit`), so that one pair of them serves down to any eps_g.
 
@@ -211,7 +211,7 @@ class DifferenceSystem(System):
         return 1.0
 
     def change_of_eps_g(self, dy):
-        """0: the error of the differences, which are as small as they are, is that of eps_g already."""
+        """0: the error of the differences, which are small themselves, is the error of eps_g already."""
         return 0.0
 
     def size(self, y):

@@ -8,7 +8,7 @@ from ..gaussian.two_point import LINEAR, QUADRATIC
 __all__ = ["can_hand_over", "handover_error", "quadratic_frame", "reproduces", "unfit"]
 
 PROBES = np.array([0.3, 1.7])  # where odd functions are told from others
-NEAR = 0.1  # standard deviation of lambda_k - a_k, relative to min(1, that of a_k), at which differences take over
+NEAR = 0.1  # standard deviation of lambda_k - a_k, relative to min(1, std of a_k), at which differences take over
 WORST_HANDOVER = 0.01  # relative error above which nothing worth following is left
 
 
@@ -26,7 +26,7 @@ def can_hand_over(model, state, *, near=NEAR):
     state : State
         Order parameters; bound to the model or not.
     near : float
-        Largest standard deviation of lambda_k - a_k, relative to min(1, that of a_k), that counts as learned.
+        Largest standard deviation of lambda_k - a_k, relative to min(1, std of a_k), that counts as learned.
 
     Returns
     -------

@@ -260,5 +260,5 @@ class LowRankClosure(MixedClosure):
 
 
 def is_mixed(model, pace=None):
-    """Whether the flow of a model is that of a :class:`MixedSystem`."""
+    """Whether the flow of a model belongs to a :class:`MixedSystem`."""
     return isinstance(model, Mixed | LowRank) or (pace is not None and pace.variances is not None)

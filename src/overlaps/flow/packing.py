@@ -6,7 +6,7 @@ import numpy as np
 class Packing:
     """Layout of y = r (K, M, L), the upper triangle of q (K (K + 1) / 2, L), and v (K,) where it is trained.
 
-    Blocks run fastest.  ``entries`` is the number of rows of length L, ``size`` that of the whole vector, ``upper`` the
+    Blocks run fastest.  ``entries`` is the number of rows of length L, ``size`` the length of the vector, ``upper`` the
     indices of the triangle.  The arguments of the closure, g = (triangle of Q, R, v), come in this order.  ``readouts``
     is the size of v, where tasks have one of their own.
     """

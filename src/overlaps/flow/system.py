@@ -22,7 +22,7 @@ class System:
     1. ``pack(state) -> y`` and ``unpack(y) -> q, r, v``, ``state(y, alpha) -> State``: y may have leading axes in
        ``unpack``.
     2. ``close(y) -> eps_g`` evaluates the closure at y into ``S, w, A, B, C, dv``.
-    3. ``rhs(alpha, y) -> dy``, with ``eps_g`` that of the last call.
+    3. ``rhs(alpha, y) -> dy``, with ``eps_g`` of the last call.
     4. ``derivatives(exact) -> dA, dB, dC, ddv`` with respect to (triangle of Q, R, v) where ``close`` was called last.
     5. ``change_of_eps_g(dy)``: first-order change of eps_g there, what an error dy of the overlaps costs.
     6. ``unit(y)``: natural size of the entries of y, to which absolute tolerances are relative; 1 for overlaps.
@@ -260,7 +260,7 @@ class System:
 
 
 def rates(model):
-    """What the kernels know of the learning rule: eta, eta_v, noise, decay, decay_v, second_order (see ``flow``)."""
+    """Numbers of the learning rule for the kernels: eta, eta_v, noise, decay, decay_v, second_order (see ``flow``)."""
     eta, eta_v, (kappa, kappa_v) = model.eta, model.eta_v, model.weight_decay
     decay = SPHERE if model.spherical else eta * kappa
     return eta, eta_v, model.noise, decay, eta_v * kappa_v, 0.0 if model.gradient_flow else 1.0 / model.batch_size

@@ -1,4 +1,4 @@
-"""What compiled code knows of a system: its numbers, its arrays and its pace in named parts, and the velocity.
+"""A system for compiled code: its numbers, its arrays and its pace in named parts, and the velocity.
 
 The parts are named tuples whose annotations are the types that numba compiles for.  Python makes them once for a run
 (``System.constants``, ``System.work``, ``drive_of``) and kernels hand them on: a kernel names the entries it reads.
@@ -143,7 +143,7 @@ def change_of_eps_g(constants, work, dy):
 
 
 def drive_of(system):
-    """What ``velocity`` knows of the schedules of a system."""
+    """Schedules of a system for ``velocity``."""
     pace = system.pace
     room = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
     return Drive(pieces_of(pace), *(float(x) for x in system.model.weight_decay), *room)

@@ -20,7 +20,7 @@ from .elementary import p
 LINEAR, QUADRATIC, RELU, ERF, SIGN = CODES = np.arange(5)
 NUMERIC = -1  # a user function: its integrals are computed by quadrature, outside these kernels
 
-COPLANAR = 1e-15  # determinant of two fields of signs, relative to that of their variances, that is rounding
+COPLANAR = 1e-15  # determinant of two fields of signs, relative to the product of their variances, that is rounding
 PI = math.pi
 SQRT_2PI = math.sqrt(2 * math.pi)
 
@@ -47,7 +47,7 @@ def value(code, x):
 
 @jit(inline=True)
 def slope(code, x):
-    """g'(x); the derivative of relu at 0 is taken as 0, that of the sign everywhere."""
+    """g'(x); the derivative of relu is taken as 0 at 0, of the sign everywhere."""
     if code == ERF:
         return math.sqrt(2 / PI) * math.exp(-0.5 * x * x)
     if code == RELU:

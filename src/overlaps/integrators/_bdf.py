@@ -80,7 +80,7 @@ Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
 
 @typed
 class Tolerances(NamedTuple):
-    """What errors are measured by; the tolerances of a step follow eps_g between the first two and the least ones."""
+    """Measure of errors; the tolerances of a step follow eps_g between the first two and the least ones."""
 
     rtol: REAL
     atol: REAL
@@ -360,7 +360,7 @@ def accept(steps):
 
 @jit(bare=True)
 def record(times, every_step, pause, steps):
-    """Record the output times up to that of the last step, and this one; False, and nothing, at a pause or for room."""
+    """Record the output times up to the last step's, and this one; False, and nothing, at a pause or for room."""
     y, clock, place, out = steps.rows[Y], steps.clock, steps.place, steps.out
     n, later, due = y.size, clock[T], place[OUTPUT]
     while due < times.size and times[due] <= later:

@@ -107,7 +107,7 @@ def least_error(h, eps_g, rate, terms):
 def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
     """Error of eps_g in units of its tolerance, and relative to it, from two estimates of its change per unit time.
 
-    The combination of the two is that of the overlaps, for one number; u scales A and B under a schedule.
+    The two are combined as for the overlaps, for one number; u scales A and B under a schedule.
     """
     if fifth == 0.0 or not np.isfinite(fifth):
         return 0.0, 0.0
@@ -152,7 +152,7 @@ def before_knot(knots, t):
 
 @jit(bare=True)
 def begin(flow, closure, constants, drive, work, control, span, steps):
-    """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as that of y."""
+    """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as of y."""
     y, k, t = steps.y, steps.k, steps.clock[T]
     zero, now, later, h, d0, d1 = k[ZERO], k[0], k[1], 0.0, 0.0, 0.0
     for i in range(2):

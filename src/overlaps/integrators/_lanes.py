@@ -27,7 +27,7 @@ LOCATED, LOCATING, TRIES = 1e-12, 2, 60  # precision of the time at which the le
 ONE = np.ones(1)
 # rows of ``place``: trajectory (-1 for none), next stop, evaluations, number of the try, what became of it
 WHO, DUE, SPENT, TRY, CODE = range(5)
-# of ``clock``: first time of the step, its length as proposed and as tried, its last time, that of a stage; lengths
+# of ``clock``: first time of the step, its length as proposed and as tried, its last time, a stage's time; lengths
 # above and below the level; account of the error of eps_g, and the share of the step; and what is known after a try
 T, PROPOSED, STEP, LATER, AT, LOW, HIGH, ACCOUNT, SHARE = range(9)
 FIFTH, THIRD, FIFTH_EPS, THIRD_EPS, SLOPE, RATE, TERMS, SOUND, MOST = range(9, 18)
@@ -50,7 +50,7 @@ class Queue(NamedTuple):
 
 @typed
 class Lanes(NamedTuple):
-    """What lanes keep."""
+    """Arrays of lanes."""
 
     rows: MATRIX  # what trajectories have brought, ``model`` and y among them
     y: MATRIX  # packed overlaps (n, LANES) at the first time of the step
@@ -253,7 +253,7 @@ def step(closure, queue, pieces, here, x, control):
 
 @jit(bare=True)
 def settle(i, bound, control, here, x):
-    """What becomes of the step that lane i has tried."""
+    """Decide on the step that lane i has tried."""
     clock, level, eps_g, again = x.clock, control.level, here.eps_g[i], x.place[TRY, i]
     h = clock[STEP, i]
     x.place[SPENT, i] += 12

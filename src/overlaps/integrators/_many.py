@@ -35,7 +35,7 @@ class Problems(NamedTuple):
 
 @typed
 class Found(NamedTuple):
-    """What comes back."""
+    """Returned arrays."""
 
     records: CUBE  # (b, n, kept + 1): packed overlaps, or their sums over blocks, and the account of the error of eps_g
     nfev: INTS

@@ -1,4 +1,4 @@
-"""What all compiled steps have in common: how they are controlled, and which of them are worth a look from Python.
+"""Common parts of all compiled steps: how they are controlled, and which of them are worth a look from Python.
 
 A ``march`` is one compiled function that makes steps until it has a reason to come back.  Python owns all arrays; a
 march changes them in place, so that the next call goes on where the last one ended, after Ctrl-C, too.  Two small
@@ -42,7 +42,7 @@ NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step
 
 @typed
 class Control(NamedTuple):
-    """What accepts a step, and what makes it worth a look."""
+    """Conditions that accept a step, or make it worth a look."""
 
     rtol: REAL
     atol: REAL

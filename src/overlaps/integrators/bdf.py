@@ -120,7 +120,7 @@ class StructuredBDF(BDF):
 
     @property
     def tolerances(self):
-        """What compiled steps are controlled by, see ``_bdf.march``."""
+        """Control of compiled steps, see ``_bdf.march``."""
         tolerances = self.rtol_start, self.atol_start, self.least_factor, LEAST_ATOL
         return *tolerances, self.newton_tol, ROUNDING, self.system.sensitive
 

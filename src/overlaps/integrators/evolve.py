@@ -207,7 +207,7 @@ def _follow_differences(system, run, solver, common):
 
 
 def closure_note(closure):
-    """What a numerically integrated closure has to say about itself."""
+    """Message of a numerically integrated closure about itself."""
     note = f" {closure.message}" if closure.message else ""
     return note + (f" Estimated error of C at the end: {closure.error:.1e}." if closure.error > 0 else "")
 

@@ -130,7 +130,7 @@ class ExponentialMidpoint(OdeSolver):
     def _try(self, h):
         """Result of a step h, its error in units of the tolerance, and the closure at its end.
 
-        The second half is taken twice more, with the closure of the middle and with that of the end: blocks that relax
+        The second half is taken twice more, with the closures of the middle and of the end: blocks that relax
         within a step follow the last closure they see, and only the second shows by how much they lag behind it.
         """
         t = self.t

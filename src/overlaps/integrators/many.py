@@ -320,7 +320,7 @@ class _Work:
                 self.method[i] = DOP853.__name__ + self.why[i]
 
     def _note(self, model, S, w):
-        """What the closure has to say about itself at the end; closed forms say nothing."""
+        """Message of the closure about itself at the end; closed forms say nothing."""
         if self.closed:
             return ""
         bound, K, n = bind(model), model.K, S.shape[1]
@@ -382,7 +382,7 @@ FREE = {"max_step": np.inf, "first_step": 0.0}
 
 
 def _key(model, start):
-    """What tells problems apart that were prepared once for many: the start, and the model where it has classes.
+    """Differences of problems that were prepared once for many: the start, and the model where it has classes.
 
     Models of one shape differ in numbers only, which no packed start holds; means of classes are part of the start.
     """

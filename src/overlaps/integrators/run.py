@@ -20,7 +20,7 @@ RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound ane
 
 @dataclass
 class Run:
-    """What an integration is asked for, and what it produced: times, packed states, and how it ended."""
+    """Request of an integration, and its result: times, packed states, and how it ended."""
 
     times: np.ndarray
     every_step: bool = False

@@ -61,7 +61,7 @@ def _check_stop(stop):
 
 
 def _number_of(value, t):
-    """What a stop function returned, as a float."""
+    """Value of a stop function, as a float."""
     value = value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ValueError(

@@ -28,7 +28,7 @@ def average(
         ``f(lam, nu, theta) -> float`` of the fields lam (K,), nu (M,), and theta (K,), the second layer or the
         parameters of a rule. Compiled by numba, as the force of :class:`overlaps.Rule`.
     model : Model, optional
-        Whose fields these are; that of the trajectory by default.
+        Whose fields these are; the trajectory's by default.
     breaks : array_like, shape (m, K + M + 1), optional
         Planes c . (lam, nu) = t across which f jumps or kinks, as in :class:`overlaps.Rule`.
 

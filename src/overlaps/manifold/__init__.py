@@ -1,7 +1,7 @@
 """Inputs and latents: the hidden manifold, whose inputs are features of latents, and any other joint covariance.
 
-``model`` is the manifold in the limit and its spectrum, ``realisation`` that of given weights, ``joint`` the models of
-given covariances (and what a realisation calls), ``sgd`` the simulator (it tells ``simulate`` how runs are planned),
+``model`` is the manifold in the limit and its spectrum, ``realisation`` the one of given weights, ``joint`` the models
+of given covariances (and what a realisation calls), ``sgd`` the simulator (it tells ``simulate`` how runs are planned),
 ``latents`` and ``covariates`` what is drawn.
 """
 

@@ -37,7 +37,7 @@ class CovariatesEnsemble(Runs):
         From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with the model's Omega and Phi (whatever
         the samples of the runs).
     v, eps_g : ndarray, shape (runs, n, K), (runs, n)
-        Second layer, and the error of Gaussian fields with these overlaps. On other samples it may be that of a network
+        Second layer, and the error of Gaussian fields with these overlaps. On other samples it may belong to a network
         that learns something else: see ``test_error``.
     test_error, test_error_se : ndarray, shape (runs, n), or None
         E[(yhat - y)^2] / 2 without label noise, on fresh samples, and its standard error; ``simulate(..., test=)``.
@@ -123,7 +123,7 @@ class ManifoldEnsemble(CovariatesEnsemble):
         From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with the second moments Omega, Phi of the
         inputs for Gaussian latents of standard deviation ``model.latent_scale`` (whatever the latents of the runs).
     v, eps_g : ndarray, shape (runs, n, K), (runs, n)
-        Second layer, and the error of Gaussian fields with these overlaps. On other latents it may be that of a network
+        Second layer, and the error of Gaussian fields with these overlaps. On other latents it may belong to a network
         that learns something else: see ``test_error``.
     test_error, test_error_se : ndarray, shape (runs, n), or None
         E[(yhat - y)^2] / 2 without label noise, on fresh samples of the run's own latents, and its standard error;

@@ -200,7 +200,7 @@ def kl_divergence(
 
     .. math:: \mathrm{KL} = E\Big[\log \sum_k p_k \exp(\mu_k \cdot c - |\mu_k|^2/2)\Big]
 
-    which is D times the divergence of one coordinate if each draws its own component ("elementwise"), and that of one
+    which is D times the divergence of one coordinate if each draws its own component ("elementwise"), and of one
     coordinate with means sqrt(D) mu if they share it ("shared"). Exact, by quadrature to about 12 digits.
 
     Parameters

@@ -52,7 +52,7 @@ class HiddenManifold(Model):
     """A model whose inputs are features of latents; made by :func:`hidden_manifold`, which explains the parameters.
 
     ``dataclasses.replace(model, eta=0.1)`` makes a variant. The limit spectrum follows ``features``, ``ratio``,
-    ``nodes`` and ``latent_scale``; that of a realisation stays (``replace(model, spectrum=None)`` is the limit again).
+    ``nodes`` and ``latent_scale``; a realisation's stays (``replace(model, spectrum=None)`` is the limit again).
     """
 
     features: Any = "sign"  # a FeatureMap once checked

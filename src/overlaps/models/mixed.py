@@ -53,7 +53,7 @@ class Mixed(Record):
     -----
     Taken by ``solve``, ``simulate``, ``fluctuations``, ``optimal_schedule`` and inside :class:`Stages`. Overlaps q, r,
     tau are in units of the eigenvalues of ``models[0]``. eps_g is the mean :math:`\sum_i \pi_i \epsilon_i`;
-    ``traj.error(i)`` is that of one task at all times. Exact for N -> infinity. The flow is linear in the shares, and
+    ``traj.error(i)`` is one task's at all times. Exact for N -> infinity. The flow is linear in the shares, and
     does not know whether batches are drawn sample by sample, or with b_i samples of task i.
 
     References

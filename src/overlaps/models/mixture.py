@@ -168,7 +168,7 @@ class GaussianMixture(Model):
         return self.means
 
     def check_size(self, N: int) -> None:
-        """Refuse an input dimension N other than that of the means, where the model was made of them.
+        """Refuse an input dimension N other than the means', where the model was made of them.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class GaussianMixture(Model):
         Raises
         ------
         ValueError
-            Blocks that are no integers or have fewer coordinates than the means have dimensions; another N than that of
+            Blocks that are no integers or have fewer coordinates than the means have dimensions; another N than in
             the means; a teacher of latents.
         """
         for name, value in (("teacher", teacher), ("students", students)):

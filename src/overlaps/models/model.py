@@ -127,7 +127,7 @@ class Model(Record):
 
     @property
     def carried(self) -> Floats:
-        """What static rows carry in each block (L, M + C): teachers the eigenvalue, centroids 1."""
+        """Factors of static rows in each block (L, M + C): teachers the eigenvalue, centroids 1."""
         s = self.spectrum.s[:, None]
         return np.concatenate([np.tile(s, self.M), np.ones((s.size, self.C))], axis=1)
 
@@ -259,7 +259,7 @@ def committee_machine(
     gradient_flow : bool
         Drop the O(eta^2) term C, the noise of SGD.
     constraint : {None, "sphere"}
-        "sphere" scales every student back to its norm, that of the start, after each step.
+        "sphere" scales every student back to its initial norm after each step.
     drift : float
         Rate delta at which teachers wander, ``w* = sqrt(1 - 2 delta/N) w* + sqrt(2 delta/N) xi`` per step with
         Gaussian xi of the teachers' own covariance in each eigenspace: their overlaps stay, and r loses delta r.

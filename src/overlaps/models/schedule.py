@@ -1,4 +1,4 @@
-"""What changes while a student learns: factors on the numbers of a model, as functions of the learning time."""
+"""Changes while a student learns: factors on the numbers of a model, as functions of the learning time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

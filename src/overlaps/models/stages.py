@@ -37,7 +37,7 @@ class Stages(Record):
         Increasing times at which the stages end; the first one begins at 0. A time of a switch belongs to the stage
         that begins there, the last time to the last stage.
     heads : array_like, shape (n, K), optional
-        A second layer of its own for every task: at the beginning of stage i that of the state becomes ``heads[i]``,
+        A second layer of its own for every task: at the beginning of stage i the state's becomes ``heads[i]``,
         and is trained further if the model trains it; the others stay. By default one readout serves all tasks.
     teacher : sequence of None or ``ov.previous``, optional
         Stages whose labels are the output of the student at the end of the stage before, frozen (:func:`taught`).
@@ -140,8 +140,8 @@ class Stages(Record):
     ) -> Iterator[tuple[Model, Any, Any, Any]]:
         """(model, start, times, schedule) of the stages one by one; who takes them appends the records to ``parts``.
 
-        Each stage goes on from the last of ``parts``, unless that stopped before its end. ``times`` begin with that of
-        the start, a State or one for each run; ``wanted`` are those to show, or None for an interval and all steps.
+        Each stage goes on from the last of ``parts``, unless that stopped before its end. ``times`` begin with the one
+        of the start, a State or one for each run; ``wanted`` are those to show, or None for an interval and all steps.
         """
         for i, first, last in self.legs(times[0], times[-1], land):
             if parts:

@@ -141,7 +141,7 @@ def overlap_factor(joint, n, block=0):
 def warn_coarse_step(model, N, largest=1.0):
     """Warn once where N is known and a step, of ``largest`` times eta, is too large for the ODE to be its limit.
 
-    The measure is that of the squared loss: there is none for a rule.
+    The measure belongs to the squared loss: there is none for a rule.
     """
     if model.rule is not None:
         return

@@ -16,7 +16,7 @@ _MEANING = "Overlaps of real vectors always are; check signs and scales of Q, R,
 
 
 class Network(Protocol):
-    """What a state asks of a :class:`~overlaps.models.model.Model`: sizes, inputs, the second layer at the start."""
+    """Needs of a state from a :class:`~overlaps.models.model.Model`: sizes, inputs, the second layer at the start."""
 
     @property
     def K(self) -> int: ...

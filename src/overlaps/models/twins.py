@@ -64,7 +64,7 @@ def twins(model, start):
 
 
 def _equal(model, start, i, j, s):
-    """Whether w_j = s w_i in every block, of students whose overlap is that of their norms up to its sign."""
+    """Whether w_j = s w_i in every block, of students whose overlap is the product of their norms up to its sign."""
     scale, r = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", model.source(start))), model.rows(start)
     aligned = np.all(s * start.q[:, i, j] >= 0)
     return aligned and np.all(np.abs(r[:, j] - s * r[:, i]) <= ROUNDING * scale)

@@ -216,7 +216,7 @@ def optimal_schedule(
     Raises
     ------
     ValueError
-        Bad input; a ``control`` that is not that of the model; a gradient flow without upper bound; what
+        Bad input; a ``control`` other than the model's; a gradient flow without upper bound; what
         :func:`schedule_gradient` refuses.
 
     Warns
@@ -364,7 +364,7 @@ def greedy_schedule(
     Returns
     -------
     Schedule
-        Factor on eta and eta_v, linear between the greedy values at the knots; at a switch of Stages, that of the stage
+        Factor on eta and eta_v, linear between the greedy values at the knots; at a switch of Stages, of the stage
         that begins there.
 
     Raises

@@ -1,4 +1,4 @@
-"""What comes back: records of solutions and runs, with files, labels and pictures.
+"""Results: records of solutions and runs, with files, labels and pictures.
 
 ``curves`` holds what all have in common. ``files``, ``labelled`` and ``plotting`` know no class of records: they ask
 the record. matplotlib is imported by ``plotting`` only, at the first picture.

@@ -16,7 +16,7 @@ __all__ = ["LowRankEnsemble", "LowRankTrajectory"]
 
 
 class _Adapted(_Blocks):
-    """What solutions and runs share."""
+    """Base of solutions and runs."""
 
     @property
     def a(self):

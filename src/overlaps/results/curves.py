@@ -1,4 +1,4 @@
-"""What follows from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
+"""Quantities that follow from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from ..models.state import gram
 
 
 class Views(Record):
-    """What results give for keeping and looking: a file, labelled arrays, a table, a picture."""
+    """Results for keeping and looking: a file, labelled arrays, a table, a picture."""
 
     _labels: ClassVar[str] = "from_curves"  # which of the functions in ``labelled`` and ``plotting``
     _picture: ClassVar[str] = "plot"
@@ -105,7 +105,7 @@ def first_below(alpha: Floats, curve: Floats, level: float) -> float:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Curves(Views):
-    """What the records of solutions and of runs share: parameters, how it ended, and what follows from Q, R, T, v."""
+    """Base of the records of solutions and of runs: parameters, how it ended, and what follows from Q, R, T, v."""
 
     model: Model
     alpha: np.ndarray
@@ -125,7 +125,7 @@ class _Curves(Views):
 
     @property
     def eta(self) -> Floats:
-        """Learning rate (n,) at the records: that of the model times the factor of the schedule."""
+        """Learning rate (n,) at the records: the model's times the factor of the schedule."""
         f = self.schedule.get("eta") if isinstance(self.schedule, dict) else self.schedule
         return np.full(self.alpha.shape, self.model.eta) if f is None else self.model.eta * f(self.alpha)
 
@@ -160,7 +160,7 @@ class _Curves(Views):
         return _error(replace(self.model, v_star=v_star), self.model.seen(self), self.v)
 
     def classification_error(self, s: ArrayLike | None = None) -> Floats:
-        r"""Probability (..., n) that the output has the wrong sign: that of the label, or of one teacher.
+        r"""Probability (..., n) that the output has the wrong sign, against the label or one teacher.
 
         .. math:: \sum_c \pi_c \big[ P_c(y_c\, \hat y < 0) + P_c(\hat y = 0) / 2 \big], \qquad
                   P(y\, \hat y < 0) = \frac1\pi\, \mathrm{atan2}\big(\sqrt{QT - R^2},\, v v^* R\big)

@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 def described(model):
-    """What a file keeps of a model, or of mixed tasks: (entries of the header, arrays)."""
+    """Record of a model for a file, or of mixed tasks: (entries of the header, arrays)."""
     if isinstance(model, Mixed):
         heads, parts = zip(*map(described, model.models), strict=True)
         arrays = {f"task{i}/{name}": x for i, part in enumerate(parts) for name, x in part.items()}
@@ -197,7 +197,7 @@ def _recipe(activation):
 
 
 def _label(activation):
-    """The name of an activation; that of a user function cannot be taken for a built-in one."""
+    """The name of an activation; a user function's cannot be taken for a built-in one."""
     known = getattr(activations, activation.name, activation)
     return activation.name if known == activation or _recipe(activation) else f"function {activation.name}"
 

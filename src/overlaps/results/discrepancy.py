@@ -87,7 +87,7 @@ def tlog_rmse(
     Raises
     ------
     ValueError
-        Records at different times, a number of theories that is not one or that of the runs, times out of range.
+        Records at different times, a number of theories that is neither one nor the number of runs, times out of range.
 
     References
     ----------

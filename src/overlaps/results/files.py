@@ -85,7 +85,7 @@ def _bare(result):
 
 
 def contents(result):
-    """What a file keeps of a result: (header, arrays)."""
+    """Record of a result for a file: (header, arrays)."""
     if hasattr(result, "_to_file"):  # which says so itself
         own, inner = result._to_file()
         return {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": own}, inner

@@ -227,7 +227,7 @@ def _columns(model, curve, end=""):
 
 
 def frame_of_fluctuations(result):
-    """Table of a Fluctuations, one row for each record: that of its trajectory, then means and standard deviations.
+    """Table of a Fluctuations, one row for each record: its trajectory's, then means and standard deviations.
 
     Parameters
     ----------

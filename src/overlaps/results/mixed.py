@@ -17,7 +17,7 @@ __all__ = ["MixedEnsemble", "MixedTrajectory"]
 
 
 class _OfTasks(_Blocks):
-    """What solutions and runs of :class:`overlaps.Mixed` tasks share."""
+    """Base of solutions and runs of :class:`overlaps.Mixed` tasks."""
 
     _picture: ClassVar[str] = "plot_stages"
 
@@ -49,7 +49,7 @@ class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (n,)
-        Mean error over the tasks in their shares at that time; ``error(i)`` is that of one task.
+        Mean error over the tasks in their shares at that time; ``error(i)`` is the error of one task.
     v : ndarray, shape (n, K), or (n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, ...
@@ -88,7 +88,7 @@ class MixedEnsemble(_OfTasks, Ensemble):
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (runs, n)
-        Mean error over the tasks in their shares; ``error(i)`` is that of one task.
+        Mean error over the tasks in their shares; ``error(i)`` is the error of one task.
     v : ndarray, shape (runs, n, K), or (runs, n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, N, ...

@@ -15,7 +15,7 @@ __all__ = ["StagedEnsemble", "StagedTrajectory"]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Staged(Views):
-    """What solutions and runs of Stages share: ``parts`` one after the other, of which the times in alpha are shown."""
+    """Base of solutions and runs of Stages: ``parts`` one after the other, of which the times in alpha are shown."""
 
     model: Stages
     alpha: np.ndarray
@@ -29,11 +29,11 @@ class _Staged(Views):
 
     @property
     def _first(self):
-        """The stage in which the result begins, that of ``parts[0]``."""
+        """The stage in which the result begins, of ``parts[0]``."""
         return self.model.index(self.parts[0].alpha[0])
 
     def _rows(self, k):
-        """Records of part k that are asked for; one at a switch is that of the stage that begins there."""
+        """Records of part k that are asked for; one at a switch belongs to the stage that begins there."""
         i, alpha = self._first + k, self.parts[k].alpha
         here = alpha < self.model.until[i] if i + 1 < len(self.model) else np.full(alpha.shape, True)
         return np.flatnonzero(here & np.isin(alpha, self.alpha))
@@ -73,7 +73,7 @@ class _Staged(Views):
 
     @property
     def eta(self):
-        """Learning rate (n,): that of the stage times the factor of the schedule."""
+        """Learning rate (n,): the stage's times the factor of the schedule."""
         return self._of_parts("eta", 0)
 
     def error(self, i):

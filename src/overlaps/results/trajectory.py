@@ -44,7 +44,7 @@ class ClassErrors(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Solved(_Curves):
-    """What all solutions hold beside their overlaps: how they were obtained, and how far eps_g can be trusted."""
+    """Parts of all solutions beside their overlaps: how they were obtained, and how far eps_g can be trusted."""
 
     nfev: int
     rtol: float

@@ -21,7 +21,7 @@ def mean_rate(rates, which, t, column):
 
 @jit
 def forget(V, rates, which, t, N):
-    """Decay of the second layers: a head's own in its own samples, that of one for all in every step."""
+    """Decay of the second layers: a head's own in its own samples, a shared one in every step."""
     for i in range(len(V)):
         decay = mean_rate(rates, which, t, 3)
         if len(V) > 1:

@@ -33,7 +33,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         Precision of weights and inputs. Single precision moves the overlaps by rounding, about 1e-6, far below the
         fluctuations of any N; it saves memory and a little time, most of which goes into drawing normals.
     pace : Pace, optional
-        Factors on the numbers of the model; step n happens at alpha = n / N, and the first at that of the start.
+        Factors on the numbers of the model; step n happens at alpha = n / N, and the first at the start's.
     keep : bool
         Whether to hand on the students of the last record.
 
@@ -123,7 +123,7 @@ class _Inputs(Blocks):
 
 
 class _Wanderings:
-    """What the teachers gain in each step of their drift: Gaussian, with their own overlaps in each eigenspace."""
+    """Gain of the teachers in each step of their drift: Gaussian, with their own overlaps in each eigenspace."""
 
     def __init__(self, model, start, sizes, rng, dtype):
         N = int(np.sum(sizes))

@@ -12,8 +12,8 @@ __all__ = ["Samples"]
 class Samples:
     """The task of each sample, and the scale of its input in each block.
 
-    Tasks are drawn from a stream of their own, one uniform number a sample: in shares (1, 0, ...) a run is that of the
-    first task, digit by digit.
+    Tasks are drawn from a stream of their own, one uniform number a sample: in shares (1, 0, ...) a run equals one of
+    the first task, digit by digit.
     """
 
     def __init__(self, model, rng, N, first, pace):
@@ -77,7 +77,7 @@ class Samples:
         )  # fmt: skip
 
     def _network(self, rank, batch):
-        """What steps of directions take: network, functions, room."""
+        """Arguments of steps of directions: network, functions, room."""
         base = self.model.model
         K, rows = base.K, base.K + base.M
         sizes = (batch, rank), (batch, rows), (batch, K), (batch, rank), K, K

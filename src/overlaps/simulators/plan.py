@@ -23,7 +23,7 @@ SIMULATORS: dict[str, Callable] = {"direct": direct_run, "reduced": reduced_run}
 
 
 class Plan(NamedTuple):
-    """What ``simulate`` does with a model."""
+    """Plan by which ``simulate`` runs a model."""
 
     method: str  # by this name in the record
     run: Callable  # (model, start, N, steps, rng, tick) -> arrays (n, ...)

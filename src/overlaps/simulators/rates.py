@@ -29,7 +29,7 @@ class Rates:
         return round(self.model.batch_size * factor)
 
     def left(self, limit):
-        """(at most ``limit`` steps of one batch size, whether this ``batch`` differs from that of the step before)."""
+        """(at most ``limit`` steps of one batch size, whether this ``batch`` differs from the step before)."""
         before, self.batch = self.batch, self._batch() if self.cuts else self.batch
         later = [cut for cut in self.cuts if cut > self.step]
         return min(int(limit), ROWS, *(cut - self.step for cut in later[:1])), self.batch != before

@@ -42,7 +42,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     tick : callable, optional
         Called now and then with the number of steps done.
     pace : Pace, optional
-        Factors on the numbers of the model; step n happens at alpha = n / N, and the first at that of the start.
+        Factors on the numbers of the model; step n happens at alpha = n / N, and the first at the start's.
 
     Returns
     -------

@@ -168,7 +168,7 @@ def simulate(
         - test : int. Fresh samples on which ``runs.test_error`` and its standard error ``runs.test_error_se`` are
           measured at every record, one set for each run, from a stream of its own; 0 for none. By default 4096 where
           ``latents`` are given and none otherwise: ``runs.eps_g`` is the error of Gaussian fields with the recorded
-          overlaps, which is that of the network for Gaussian latents only.
+          overlaps, and equals the network's for Gaussian latents only.
 
         **Given covariances** (:func:`overlaps.gaussian_covariates`) have ``block`` and ``test`` as above (4096 where
         ``samples`` are given) and

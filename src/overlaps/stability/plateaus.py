@@ -25,7 +25,7 @@ from .symmetry import averaged, described, partitions
 __all__ = ["Plateau"]
 
 SLOW = 0.5  # |d ln eps_g / d ln alpha| below which a curve may be waiting; above, it follows at least a square root
-NEAR = 0.2  # eps_g, relative to that of the saddle, up to which a record is on the plateau; further away it passes by
+NEAR = 0.2  # eps_g, relative to the saddle's, up to which a record is on the plateau; further away it passes by
 CLEAR = 10  # eps_floor from which eps_g is a curve; below, every wiggle of rounding is a minimum
 GROWING = 1e-9  # rate, relative to the largest modulus, above which a mode grows; below, it is rounding of a flat one
 ALIKE = 0.1  # difference of distances, relative, below which the more symmetric saddle is named; above, the nearer one

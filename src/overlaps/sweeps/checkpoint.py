@@ -50,7 +50,7 @@ def open_checkpoint(path, function, rng, points, seeds):
     function, rng
         The function, and the seed of the sweep: a file holds points of one function and one seed.
     points, seeds : list of dict, list
-        Arguments of the points, and of their own seeds the places below that of the sweep (or None).
+        Arguments of the points, and of their own seeds the places below the sweep's (or None).
 
     Raises
     ------

@@ -58,8 +58,8 @@ class EscapeLaw(Record):
     rate, modes : float, int
         Largest growth rate on the plateau, and how many modes grow.
     kappa : float
-        Variance that the noise of the transient adds to the growing part of the start, in units of that of random
-        weights.
+        Variance that the noise of the transient adds to the growing part of the start, in units of the variance
+        of random weights.
     plateau : float
         eps_g of the plateau.
     times : ndarray, shape (n,)
@@ -130,7 +130,7 @@ def escape(
     N : int
         Input dimension.
     level : float, optional
-        eps_g to fall below, under that of the plateau; half of it by default.
+        eps_g to fall below, under the plateau's; half of it by default.
     student_scale : float
         Standard deviation of random student weights.
     points, rng : int, int or numpy.random.Generator
@@ -153,7 +153,7 @@ def escape(
     Asymptotic, with errors of order ln N/sqrt(N) relative to 1/lambda: against runs of random starts the mean comes out
     late by .07 to .09 of 1/lambda at N = 200 and 1000 (the equations alone: .2). From a symmetric start the equations
     never escape, SGD does. Where several modes grow the time depends on the direction of zeta among them: the law is
-    that of 1024 quasi-random draws, with an error of the mean of about std/32. Modes slower than 1e-6 of the fastest
+    taken from 1024 quasi-random draws, with an error of the mean of about std/32. Modes slower than 1e-6 of the fastest
     eigenvalue are flat, not growing. Derived here.
 
     Examples
@@ -260,7 +260,7 @@ def _error(model, state):
 
 
 def _growing(unknowns, y):
-    """What grows on the plateau: Lambda (n_u, n_u), and W (n_u, n) with W J = Lambda W.
+    """Growing modes on the plateau: Lambda (n_u, n_u), and W (n_u, n) with W J = Lambda W.
 
     Invariant subspaces by ordered Schur forms: eigenvectors of equal rates come out of ``eig`` as good as dependent.
     """

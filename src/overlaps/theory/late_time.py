@@ -280,7 +280,7 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
        \begin{pmatrix} X\\ Y \end{pmatrix} = \frac{2\eta^2\sigma^2}{\pi M v^2 M}
        \begin{pmatrix} 1/w\\ 1/2 \end{pmatrix}
 
-    with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta that of v = 1/sqrt(M). Exact to first
+    with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta for v = 1/sqrt(M). Exact to first
     order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out for any
     activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
     :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with T = sum_l

@@ -21,7 +21,7 @@ from ..stability.linear import linearise
 
 __all__ = ["StationaryPoint", "stationary_points"]
 
-SAME = 1e-6  # difference of eps_g, relative to that of students without weights, below which two points are one
+SAME = 1e-6  # difference of eps_g, relative to students without weights, below which two points are one
 GROWN = 1e3  # squared norm, relative to the largest of the teachers, at which units are saturated rather than at rest
 FLAT = 1e-7  # rate, relative to the fastest, that is zero: degenerate points are known to about sqrt(1e-14)
 LATER = 300.0  # eta alpha that a quarter of the starts follows the flow
@@ -49,7 +49,7 @@ class StationaryPoint(Record):
     hessian : HessianSpectrum or None
         Hessian of eps_g there over all weights, on spheres along the students, too. At finite learning rate the
         gradient of eps_g does not quite vanish.
-        Where kinked students are aligned with another unit it is that of students turned by 1e-4, and eigenvalues are
+        Where kinked students are aligned with another unit it belongs to students turned by 1e-4, and eigenvalues are
         known to about as much; None where a closure has no derivatives there either.
     found : int
         How many starts ended there. Points found once or twice say that the list may not be complete.
@@ -216,7 +216,7 @@ def _search(model, guess):
 
 
 def _distinct(model, T, states):
-    """One state of each kind, that of least norm, with the number of times it was found, in the order of eps_g."""
+    """One state of each kind, with least norm, with the number of times it was found, in the order of eps_g."""
     S, v = np.array([x.S for x in states]), np.array([x.v for x in states])
     nothing = np.zeros((1, model.K + model.M, model.K + model.M))
     nothing[0, model.K :, model.K :] = T

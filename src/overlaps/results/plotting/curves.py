@@ -13,7 +13,7 @@ def plot(result, ax=None, plateaus=False, xscale=None, **style):
     r"""Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.
 
     A trajectory is drawn as lines.  Runs are drawn as markers at their mean, with a band between the 16 % and 84 %
-    quantiles when there are several.  Each student has a hue: full for R with its own teacher, that of the assignment
+    quantiles when there are several.  Each student has a hue: full for R with its own teacher in the assignment
     of largest sum of R_kj^2 / (Q_kk T_jj) at the last record, faint for the others; Q_kk is dashed (hollow markers),
     Q_kj grey.  Above K M = 16 the hues are those of the kinds, and bands reach from the smallest to the largest of
     the others.
@@ -125,5 +125,5 @@ def plot_stages(result, ax=None, plateaus=False, xscale=None, **style):
 
 
 def name(result):
-    """What a result is called in a legend."""
+    """Name of a result in a legend."""
     return f"SGD, N = {result.N}" if result.is_ensemble else "ODE, N → ∞"

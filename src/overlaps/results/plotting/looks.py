@@ -111,7 +111,7 @@ def _ink(ax):
 
 
 def single_axes(ax):
-    """The Axes given, or that of a new figure."""
+    """The Axes given, or those of a new figure."""
     from matplotlib import pyplot as plt
 
     if ax is None:
@@ -121,7 +121,7 @@ def single_axes(ax):
 
 
 def panels(ax):
-    """What to return, and the Axes to draw on: those given, or a new pair."""
+    """The return value, and the Axes to draw on: those given, or a new pair."""
     from matplotlib import pyplot as plt
 
     if ax is None:

@@ -125,9 +125,9 @@ def sample_posterior(
     Returns
     -------
     PosteriorSample
-        Error bars hold the truth in 68 of 100 cases: with one data set they are sd/sqrt(ess); with more, that of the
-        spread between data sets times Student's factor (1.84 for two, 1.20 for four, 1.06 for ten), and no less than
-        what the draws of each give.
+        Error bars hold the truth in 68 of 100 cases: with one data set they are sd/sqrt(ess); with more, the error of
+        the spread between data sets times Student's factor (1.84 for two, 1.20 for four, 1.06 for ten), and no less
+        than what the draws of each give.
 
     Raises
     ------

@@ -166,7 +166,7 @@ class PowerLawLimit(Limit):
             k_c^{2\beta} = \frac{\nu}{\lambda_\sigma z_k (\Delta + \epsilon)}, \qquad
             z_k\, \epsilon = k_c^{1-2\beta} I + g(1) \frac{k_c^{1-2\beta} - k^{1-2\beta}}{2\beta - 1}
 
-        Beyond k_c = k the second equation becomes :math:`k^{1-2\beta} E(\lambda_k)/z_k`, lambda_k that of the weakest
+        Beyond k_c = k the second equation becomes :math:`k^{1-2\beta} E(\lambda_k)/z_k`, lambda_k of the weakest
         feature, and eps -> Delta k/(nu - k). *Asymptotic*, derived here: features become a continuum, the error is of
         order 1/k_c.
         """

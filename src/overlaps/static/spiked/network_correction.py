@@ -141,7 +141,7 @@ def finite_batch_network(
     between the directions of the spike (there without the penalty of V1 on itself) and of the rest of the target, which
     the covariance correlates. The norms of the rows are one more feature, as in :func:`large_batch_network`.
     *Asymptotic*, derived here; confirmed by simulation and not proved. Of the norms it leaves out what the third moment
-    of sigma' - E[sigma'] correlates with the samples, an effect below that of the norms themselves. As alpha0 ->
+    of sigma' - E[sigma'] correlates with the samples, a smaller effect than the norms themselves. As alpha0 ->
     infinity it becomes :func:`large_batch_network`. Traces and elements of N follow from leave-one-out equations, which
     are averages over one label.
 

@@ -297,7 +297,7 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
     name            phi_j(s)                           multiplication by s
     ==============  =================================  =====================================
     "monomial"      s^j                                companion matrix
-    "scaled"        (s / s_1)^j                        s_1 times that of the s_l / s_1
+    "scaled"        (s / s_1)^j                        s_1 times the one of the s_l / s_1
     "orthonormal"   sum_l p_l phi_i phi_j = delta_ij   Jacobi matrix, symmetric tridiagonal
     ==============  =================================  =====================================
 

@@ -101,7 +101,7 @@ def seen_again(
 
     Notes
     -----
-    *Exact* for N, n -> infinity at fixed ratio. For ``"sgd"`` R is that of gradient flow, and the training error obeys
+    *Exact* for N, n -> infinity at fixed ratio. For ``"sgd"`` R equals gradient flow's, and the training error obeys
     a Volterra equation, which its Laplace transform solves in closed form. It converges for
     eta tr(S^2/(S + kappa))/N < 2 batch_size. Epochs without replacement are not covered: the first is one-pass SGD
     (:func:`overlaps.solve`), and later ones are better than drawing with replacement.
