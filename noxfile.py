@@ -1,3 +1,7 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# dependencies = ["nox>=2024.3"]
+# ///
 """Commands by name: ``nox -s tests``, ``nox -l`` lists them. Each session has an environment of its own."""
 
 import shutil
@@ -6,7 +10,7 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.3"
-nox.options.sessions = ["lint", "tests"]
+nox.options.default_venv_backend = "uv|virtualenv"
 NIGHTLY = "https://pypi.anaconda.org/scientific-python-nightly-wheels/simple"
 
 
@@ -26,7 +30,7 @@ def tests(session):
     session.run("pytest", "-n", "2", *(session.posargs or ["-m", "not slow"]))
 
 
-@nox.session
+@nox.session(default=False)
 def docs(session):
     """All pages, with executed code, gallery and lectures, then every page in a browser."""
     session.install(".[docs,examples,notebooks,pages]")
@@ -34,7 +38,7 @@ def docs(session):
     session.run("python", "docs/check_pages.py", "docs/_build/html")
 
 
-@nox.session
+@nox.session(default=False)
 def package(session):
     """Source distribution and wheel, checked; the wheel passes the quick tests without the source beside it."""
     session.install("build", "twine")
@@ -46,7 +50,7 @@ def package(session):
     session.run("pytest", "-q", "-n", "2", "-m", "not slow", *session.posargs)
 
 
-@nox.session
+@nox.session(default=False)
 def nightly(session):
     """Quick suite with wheels of the night; warnings of others do not fail it."""
     session.install(".[test]")
@@ -54,7 +58,11 @@ def nightly(session):
     session.run("pytest", "-q", "-n", "2", "-m", "not slow", "-W", "default", *session.posargs)
 
 
-@nox.session
+@nox.session(default=False)
 def ci(session):
     """What the project is judged by."""
     session.run("bash", ".ci/run", external=True)
+
+
+if __name__ == "__main__":
+    nox.main()

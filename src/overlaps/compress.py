@@ -119,7 +119,7 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     W_star = new_s[:, None] * W_star
     small, parts = {"spectrum": Spectrum(new_s, new_p / new_p.sum())}, {}
     if model.C:
-        small |= {"means": None, "gram": _outer(centroids, centroids), "ratios": model.classes.ratios}  # type: ignore
+        small |= {"means": None, "gram": _outer(centroids, centroids), "ratios": model.classes.ratios}  # type: ignore[dict-item]
         parts = {"m": _outer(W, centroids), "h": _outer(W_star, centroids), "nu": state.nu}
     parts |= {"q": _outer(W, W), "r": _outer(W, W_star), "tau": _outer(W_star, W_star)}
     model = replace(model, **small)  # type: ignore[arg-type]
