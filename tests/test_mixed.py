@@ -179,13 +179,14 @@ def test_simulators(method):
 
 @pytest.mark.parametrize("method", ["direct", "reduced"])
 @pytest.mark.parametrize("noise", [0.0, 0.2])
-def test_shares_of_one_and_nothing_reproduce_the_first_task_digit_by_digit(method, noise):
+def test_shares_of_one_and_nothing_reproduce_the_first_task(method, noise):
+    """The same draws in kernels that are compiled apart: the digits agree to rounding, which the steps carry on."""
     first = dataclasses.replace(FIRST, noise=noise, weight_decay=(0.1, 0.3), batch_size=3)
     second = dataclasses.replace(first, v_star=[0.1, 0.7], noise=0.4, eta=1.3)
     options = {"N": 60, "alpha": [0, 1, 2], "rng": 1, "runs": 2, "start": START, "method": method}
     alone, mixed = ov.simulate(first, **options), ov.simulate(ov.Mixed([first, second], [1, 0]), **options)
     for name in ("q", "r", "v"):
-        assert np.array_equal(getattr(alone, name), getattr(mixed, name))
+        np.testing.assert_allclose(getattr(mixed, name), getattr(alone, name), rtol=1e-11, atol=1e-12)
 
 
 def test_fluctuations_mix_second_moments():

@@ -88,7 +88,7 @@ def test_errors_name_what_came():
     traj = ov.solve(model, ov.State.from_overlaps(model, Q=[[1.0]], m=[[0.1, -0.1]]), [0.0])
     with pytest.raises(ValueError, match="labels of either sign"):
         traj.classification_error()
-    machine = ov.committee_machine(1, 1, eta=0.1)
+    machine = ov.committee_machine(2, 1, eta=0.1)
     traj = ov.solve(machine, machine.random_start(N=100, rng=1), [0.0])
-    with pytest.raises(ValueError, match="no classes"):
+    with pytest.raises(ValueError, match="expected K = M = 1"):
         traj.classification_error()

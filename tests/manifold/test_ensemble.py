@@ -33,7 +33,7 @@ def test_runs_are_averaged_drawn_saved_and_labelled(tmp_path):
     assert again == runs and type(again) is ov.ManifoldEnsemble and again.realisation(1)[1] == runs.realisation(1)[1]
     np.testing.assert_allclose(runs.mean("Q"), runs.Q.mean(axis=0))
     np.testing.assert_allclose(runs.standard_error("eps_g"), runs.eps_g.std(axis=0, ddof=1) / np.sqrt(3))
-    with pytest.raises(ValueError, match="name = 'q'; expected one of Q, R, v, eps_g"):
+    with pytest.raises(ValueError, match="name = 'q'; expected one of 'Q', 'R', 'v', 'eps_g'"):
         runs.mean("q")
     assert len(runs.plot()[0].lines) > 0
     plt.close("all")

@@ -65,6 +65,7 @@ def test_frames_are_equidistant_on_a_logarithmic_axis_and_means_over_runs():
 
 
 def test_files_and_notebooks_hold_every_frame(tmp_path):
+    before = plt.get_fignums()
     film = TRAJ.animate(frames=4)
     film.save(tmp_path / "film.gif")
     with Image.open(tmp_path / "film.gif") as gif:
@@ -75,7 +76,7 @@ def test_files_and_notebooks_hold_every_frame(tmp_path):
             pictures.append(np.asarray(gif.convert("RGB")).astype(int))
     assert all(np.abs(a - b).max() > 50 for a, b in zip(pictures, pictures[1:], strict=False))
     assert film._repr_html_().count("data:image/png") == 4
-    assert not plt.get_fignums()  # shown once
+    assert plt.get_fignums() == before  # shown once
 
 
 def test_classes_without_a_teacher_have_one_matrix():

@@ -66,6 +66,9 @@ CALLS = {
     "fluctuations": lambda m: ov.fluctuations(ov.solve(m, start(m), SHORT), N=400),
     "optimal_schedule": lambda m: ov.optimal_schedule(m, start(m), 1.0, knots=2, maxiter=1, bounds=(0.1, 1.0)),
     "Stages": lambda m: ov.Stages([m, m], [1.0, 2.0]),
+    "Mixed": lambda m: ov.Mixed([m, m], [0.4, 0.6]),
+    "taught": lambda m: ov.taught(m, start(m)),
+    "low_rank": lambda m: ov.low_rank(m, start(m), a=np.full((m.K, 1), 0.3), X=[[0.5]], eta_a=0.1),
     "theory.escape": lambda m: ov.theory.escape(m, "random", 400, 1.0),
     "theory.stationary_points": lambda m: ov.theory.stationary_points(m, starts=1, rng=1),
     "theory.plateau.plateau_state": lambda m: plateau.plateau_state(m, start(m)),
@@ -78,7 +81,7 @@ CALLS = {
 }
 
 
-OF_NUMBERS = ("critical_eta", "fixed_point", "theory.escape", "theory.stationary_points")  # may refuse these states
+OF_NUMBERS = ("low_rank", "critical_eta", "fixed_point", "theory.escape", "theory.stationary_points")  # may refuse these states
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -235,14 +235,14 @@ def array(name, value, shape, hint="", *, finite=True, filled=False):
     return result
 
 
-def times(name, value):
+def times(name, value, below=LARGEST):
     """Times >= 0 of any shape; inf is allowed."""
     result = floats(name, value, f"{name} >= 0")
     if not np.all(result >= 0):
         raise ValueError(f"{name} contains negative numbers or nan; expected {name} >= 0.")
-    if np.any((result >= LARGEST) & np.isfinite(result)):
+    if np.any((result >= below) & np.isfinite(result)):
         raise ValueError(
-            f"{name} contains {np.max(result[np.isfinite(result)]):g}; expected less than {LARGEST:g}, or inf."
+            f"{name} contains {np.max(result[np.isfinite(result)]):g}; expected less than {below:g}, or inf."
         )
     return result
 

@@ -60,7 +60,7 @@ class Channel:
 
     def overlaps(self, lam):
         """Overlap q = m(lam), gap g(1) - g(q) and price -q - ln(1 - q), without cancellation, of the shape of lam."""
-        lam = check.times("lam", lam)
+        lam = check.times("lam", lam, below=np.inf)
         flat = np.ascontiguousarray(lam.ravel())
         results = np.empty((3, flat.size))
         overlaps(self.g.kind, self._rows, *self._tables, np.minimum(flat, 1e304), *results)
