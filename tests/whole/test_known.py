@@ -81,7 +81,13 @@ CALLS = {
 }
 
 
-OF_NUMBERS = ("low_rank", "critical_eta", "fixed_point", "theory.escape", "theory.stationary_points")  # may refuse these states
+OF_NUMBERS = (
+    "low_rank",
+    "critical_eta",
+    "fixed_point",
+    "theory.escape",
+    "theory.stationary_points",
+)  # may refuse these states
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
