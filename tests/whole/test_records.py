@@ -122,7 +122,10 @@ RECORDS = {
         dict(shares=[0.3, 0.7]),
     ),
     "Stages": (lambda: ov.Stages([MODEL, dataclasses.replace(MODEL, eta=0.1)], [1.0, 2.0]), dict(until=[1.0, 3.0])),
-    "LowRank": (lambda: ov.low_rank(ov.committee_machine(2, 2, eta=0.5), START_APART, a=[[0.3], [0.2]], X=[[0.5]], eta_a=0.1)[0], dict(eta_a=0.2)),
+    "LowRank": (
+        lambda: ov.low_rank(FLOW, START_APART, a=[[0.3], [0.2]], X=[[0.5]])[0],
+        dict(eta_a=0.2),
+    ),
     "Fluctuations": (lambda: ov.fluctuations(ov.solve(*LEARNABLE, [0.0, 0.5]), 100), dict(N=200)),
     "EscapeLaw": (
         lambda: ov.theory.escape(ov.committee_machine(2, 2, eta=1.5), "random", 1000, 0.0173, points=256),
