@@ -1,7 +1,7 @@
 """A function and its closure: the first half of "closure x spectrum".
 
-``library`` holds the activations, ``kernels`` the registry of their compiled closures by code, ``binding`` finds that
-of a pair of activations and a rule. Files with an underscore are kernels and are known in this room only: one per
+``library`` holds the activations, ``kernels`` the registry of their compiled closures by code, ``binding`` finds the
+one of a pair of activations and a rule. Files with an underscore are kernels and are known in this room only: one per
 activation. A new activation is one file of kernels and one record in ``kernels``; a function without closed forms needs
 neither (``numeric``).
 

@@ -79,7 +79,7 @@ class Bound:
     period : int
         Evaluations in compiled code after which Python is to look at the closure; 0 for any number.
     gradient_rate : float
-        What A, B divided by it are the gradient of eps_g, up to the sign; inf where they are no gradient of it.
+        Number by which A, B are divided to give the gradient of eps_g, up to the sign; inf where they give none.
     """
 
     error = 0.0

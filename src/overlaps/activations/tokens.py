@@ -37,7 +37,7 @@ def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: fl
     at_least : int, optional
         The number n of right answers that is rewarded; all of them, T, by default.
     penalty : float
-        What is paid for an episode that failed, in units of the reward.
+        Amount that a failed episode costs, in units of the reward.
     bonus : float
         Reward of every right answer by itself.
 

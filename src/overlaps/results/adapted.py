@@ -78,7 +78,7 @@ class LowRankTrajectory(_Adapted, Trajectory):
     Attributes
     ----------
     model : LowRank
-        What was learned.
+        The model that was learned.
     Q, R, S, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K + M, K + M), (n,)
         Those of the adapted weights.
     u, a : ndarray, shape (n, rank, rank), (n, K, rank)

@@ -40,7 +40,7 @@ def from_curves(result):
     Parameters
     ----------
     result : Trajectory or Ensemble
-        What ``solve`` or ``simulate`` returned.
+        Result of ``solve`` or ``simulate``.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def from_stages(result):
     Parameters
     ----------
     result : StagedTrajectory or StagedEnsemble
-        What ``solve`` or ``simulate`` returned for :class:`overlaps.Stages`.
+        Result of ``solve`` or ``simulate`` for :class:`overlaps.Stages`.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def model_of(data):
     Parameters
     ----------
     data : xarray.Dataset
-        What :func:`from_curves` made of a Trajectory or an Ensemble, or :func:`from_stages`.
+        Made by :func:`from_curves` of a Trajectory or an Ensemble, or by :func:`from_stages`.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def frame(result):
     Parameters
     ----------
     result : Trajectory or Ensemble
-        What ``solve`` or ``simulate`` returned.
+        Result of ``solve`` or ``simulate``.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def frame_of_fluctuations(result):
     Parameters
     ----------
     result : Fluctuations
-        What ``fluctuations`` returned.
+        Result of ``fluctuations``.
 
     Returns
     -------
@@ -323,7 +323,7 @@ def from_batch(batch, coords=None):
     Parameters
     ----------
     batch : Batch
-        What ``solve_many`` returned.
+        Result of ``solve_many``.
     coords : dict of array_like, optional
         Varied: the axes of a grid whose product has as many points as the batch, the last one running fastest, or
         one value for each trajectory.

@@ -51,7 +51,7 @@ class Linearisation(Record):
     Attributes
     ----------
     model, state : Model, State
-        What was linearised, and where.
+        The model that was linearised, and the state there.
     eigenvalues : ndarray, shape (n,)
         By real part, largest first; real if all are. Units of 1/alpha.
     dq, dr, dv : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)

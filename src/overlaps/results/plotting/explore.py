@@ -201,7 +201,7 @@ def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View
     ValueError
         No parameter, or a range that is none.
     TypeError
-        What ``f`` returns has no ``plot``.
+        The result of ``f`` has no ``plot``.
     ImportError
         In a notebook without ipywidgets.
 

@@ -84,7 +84,7 @@ class Phase(NamedTuple):
     random_basis : float
         The same where directions of a random basis are trained; the smaller one, from 2 delta = 1 on.
     missing : str
-        What :class:`overlaps.theory.scaling.Law` does not say in this phase; empty if nothing.
+        Terms that :class:`overlaps.theory.scaling.Law` leaves out in this phase; empty if none.
 
     Examples
     --------
