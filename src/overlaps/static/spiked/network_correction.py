@@ -36,7 +36,7 @@ def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
               h_3 = E[\sigma'''], \qquad u = k\mu_1 + \kappa\, E[\sigma''(rk + z)]/2 \ \mbox{ replaces }\ k\mu_1
 
     *Asymptotic*: exact for the network as d -> infinity after alpha0 -> infinity; tanh learning sin (beta = 1)
-    changes by -9 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0:
+    changes by -12 to +4 % over tau = 1 to 6, alpha = 0.5 to 10, lam = 0.01 to 1. At finite alpha0:
     :func:`finite_batch_network`.
 
     Parameters
