@@ -72,6 +72,7 @@ package = sorted((HERE.parent / "src" / "overlaps").rglob("*.py"))
 fingerprint = hashlib.sha256(b"".join(path.read_bytes() for path in package)).hexdigest()[:16]
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(BUILD / "executed" / fingerprint)
+nb_execution_in_temp = True  # files that a page writes are not kept
 nb_execution_timeout = 600  # kernels are compiled on the way
 nb_execution_raise_on_error = True
 nb_merge_streams = True  # what one cell prints is one output

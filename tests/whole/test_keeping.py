@@ -43,7 +43,9 @@ def kernels():
     for found_module in pkgutil.walk_packages(ov.__path__, "overlaps."):
         for value in vars(importlib.import_module(found_module.name)).values():
             if isinstance(value, Dispatcher) and value.py_func.__module__.startswith("overlaps."):
-                found[f"{value.py_func.__module__}.{value.py_func.__qualname__}"] = value
+                name = f"{value.py_func.__module__}.{value.py_func.__qualname__}"
+                # symbols of machine code are made of these names: two of one name would run each other's code
+                assert found.setdefault(name, value) is value, f"two kernels are called {name}"
     return found
 
 

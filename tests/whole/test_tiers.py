@@ -308,6 +308,8 @@ GROUPS = {
 @pytest.mark.parametrize("group", GROUPS)
 def test_threads_of_a_fresh_process_find_compiled_code(group, threads):
     code = f"""
+import warnings
+warnings.simplefilter("ignore")  # threads that suppress warnings put back the filters of each other
 from concurrent.futures import ThreadPoolExecutor
 pool, n = ThreadPoolExecutor({threads}), {threads}
 barrier = threading.Barrier(n)

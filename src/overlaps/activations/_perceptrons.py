@@ -69,6 +69,7 @@ def closed(moments):
         return angle / math.pi
 
     closure.__name__ = moments.__name__
+    closure.__qualname__ = f"closed.{moments.__name__}"  # its symbol in machine code, which no other kernel may have
     return jit(closure)
 
 

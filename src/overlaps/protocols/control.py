@@ -54,7 +54,9 @@ class Leg:
         return self.system.closure(S, w, A, B, C, dv)
 
     def _derivatives(self, S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
-        for out, found in zip((dA, dB, dC, ddv), self.system.closure.derivatives(S, w, exact=True), strict=True):
+        for out, found in zip(
+            (dA, dB, dC, ddv), self.system.closure.derivatives(S, w[: len(S)], exact=True), strict=True
+        ):
             out[:] = found
 
     def steps(self, fastest):
