@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 from scipy import stats
 
 import overlaps as ov
@@ -54,10 +55,17 @@ def public():
             found |= {f"{room}.{name}.{x}": getattr(item, x) for x in made}
             if name in MAKERS:
                 found[f"{room}.{name}"] = item
+    found["ov.explore"] = explore
     for thing in THINGS:
         own = [x for x in dir(thing) if not x.startswith("_") and inspect.isfunction(getattr(type(thing), x, None))]
         found |= {f"{type(thing).__name__}.{x}": getattr(thing, x) for x in own if x not in PLUMBING}
+    found["Trajectory.animate"] = TRAJECTORY.animate
     return {name: f for name, f in found.items() if name not in ELSEWHERE}
+
+
+def explore(f, *, panels=1, eta=(0.1, 1.0)):
+    """Sliders of one parameter, whose name is the user's."""
+    return ov.explore(f, panels=panels, eta=eta)
 
 
 def teacher():
@@ -126,14 +134,10 @@ PLUMBING = {  # methods that rooms call, users do not
         "paced",
         "rescaled",
     ),
-    *("neurons", "response", "trained", "frozen", "frontier", "final_weights", "plot", "animate"),
+    *("neurons", "response", "trained", "frozen", "final_weights", "plot", "animate"),
     *("classification_error", "classification_error_se"),
 }
 ELSEWHERE = {  # why they are not walked
-    "ov.low_rank": "takes matrices of sizes of its own; its arguments are tested beside it",
-    "ov.explore": "draws and waits; its arguments are tested beside it",
-    "ov.theory.quadratic.eta_fastest": "integrates for seconds",
-    "ov.theory.stationary_points": "searches for seconds; its arguments are tested beside it",
     "ov.theory.rules.Law": "made by theory.rules.law",
 }
 HEAVY = {  # tenths of a second for each value that is taken
@@ -213,6 +217,8 @@ OWN = {
     "HierarchicalTeacher.information": {"q": [0.5]},
     "HierarchicalTeacher.curve": {"nu": (1.0, 10.0), "points": 3},
     "Law.asymptote": {"alpha": [5.0]},
+    "Law.frontier": {"compute": [4.0], "exact": True},
+    "Trajectory.animate": {"frames": 2},
     "Law.terms": {"alpha": [5.0]},
     "ov.compress": {"state": START},
     "ov.average": {"states": TRAJECTORY, "f": mean_of},
@@ -232,6 +238,10 @@ OWN = {
     "ov.static.SpikedSubspace": {"r": [[1.2, 0.3]], "gamma": [[0.5, 0.4]], "beta": 0.8},
     "ov.static.SpikedSubspace.after_steps": {"indices": 2},
     "ov.static.best_step": {"lam": 0.1, "d": 50, "rates": [0.5, 1.0, 2.0], **SPIKED},
+    "ov.low_rank": {"a": [[0.8], [0.6]], "X": [[1.0]]},
+    "ov.explore": {"f": lambda eta: TRAJECTORY},
+    "ov.theory.quadratic.eta_fastest": {"K": 1, "M": 1, "starts": 1, "rtol": 0.1},
+    "ov.theory.stationary_points": {"model": FLOW, "starts": 2},
     "ov.learner": {"rule": ov.rules.perceptron()},
     "ov.static.sample_posterior": {"steps": 4, "warmup": 0, "leapfrog": 1},
     "ov.static.train_student": {"n": 20, "width": 2, "steps": 1},
@@ -322,4 +332,5 @@ def test_every_argument_has_a_door(room, tmp_path, monkeypatch):
                 found = refused_badly(name, f, x.name, value, given)
                 if found and (name, x.name) not in NAMED_OTHERWISE:
                     badly.append(f"{name}({x.name}={check.shown(value)}): {found}")
+    plt.close("all")
     assert not badly, "\n".join(badly)

@@ -126,7 +126,7 @@ def low_rank(
     ((2, 2, 2), (2, 2, 1), True)
     """
     check.needs(model, "low_rank")
-    state, K, M, L = checked_start(model, state), model.K, model.M, model.spectrum.L
+    state, K, M, L = checked_start(model, state, "state"), model.K, model.M, model.spectrum.L
     if model.trains_v or state.v.ndim > 1:
         raise ValueError(f"model = {model} trains its second layer; expected eta_v = 0, beside trained amplitudes.")
     a = check.array("a", a, (K, "rank"))

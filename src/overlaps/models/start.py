@@ -178,14 +178,14 @@ def check_size(S, name):
         )
 
 
-def checked_start(model, start):
+def checked_start(model, start, name="start"):
     """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
     model = check.model(model)
-    start = check.state(start).on(model)
-    check_size(start.S, "start")
+    start = check.state(start, name).on(model)
+    check_size(start.S, name)
     if model.spherical and np.any(norms(start) <= 0):
         raise ValueError(
-            f"start: squared norms sum_l q^l_kk = {check.shown(norms(start).tolist())} with constraint = 'sphere'; "
+            f"{name}: squared norms sum_l q^l_kk = {check.shown(norms(start).tolist())} with constraint = 'sphere'; "
             "expected all above 0: a student without weights has no direction to keep."
         )
     return start

@@ -152,7 +152,9 @@ def stationary_points(
             "of your own, such as the slowest record of a trajectory."
         )
     T = np.eye(model.M) if T is None else check.array("T", T, (model.M, model.M))
-    if isinstance(starts, (int, np.integer)):
+    if np.iterable(starts):
+        starts = [check.state(start, f"starts[{i}]") for i, start in enumerate(starts)]
+    else:
         rng = check.generator(rng)
         starts = [_start(model, T, rng) for _ in range(check.count("starts", starts))]
         starts[::4] = [_later(model, start) for start in starts[::4]]

@@ -223,6 +223,8 @@ def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View
     >>> matplotlib.pyplot.close("all")
     """
     panels = check.count("panels", panels)
+    if not callable(f):
+        raise ValueError(f"f = {check.shown(f)}; expected a function of the parameters that returns a result.")
     if not ranges:
         raise ValueError("explore() came without parameters; expected some by name, such as eta=(0.1, 2.0).")
     sliders, params, known = {}, {}, inspect.signature(f).parameters
@@ -240,8 +242,9 @@ def _range(name, given):
     pair = isinstance(given, tuple) and len(given) == 2 and all(_fits((), x) for x in given)
     if pair and given[0] < given[1]:
         return given
-    if isinstance(given, list | range | np.ndarray) and len(given) > 1:
-        return list(given)
+    choices = check.array(name, given, ("choices",)) if isinstance(given, np.ndarray) else given
+    if isinstance(choices, list | range | np.ndarray) and len(choices) > 1:
+        return list(choices)
     raise ValueError(f"{name} = {check.shown(given)}; expected numbers (low, high), or a list of two choices or more.")
 
 

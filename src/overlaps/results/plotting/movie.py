@@ -56,6 +56,7 @@ def animate(result, frames=100, xscale=None):
     from matplotlib.colors import LinearSegmentedColormap
 
     frames = check.count("frames", frames, least=2)
+    xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
     if result.alpha.size < 2:
         raise ValueError("animate() of a single record; solve or simulate over an interval, such as (0, 500).")
     names = ["Q", "R"] if result.model.M else ["Q"]
