@@ -150,8 +150,8 @@ def run(path, *, progress=True):
     return result
 
 
-def _known(where, given, known):
-    for name in given:
+def _known(where, table, known):
+    for name in table:
         if name not in known:
             raise ValueError(f"{where} has the key {name!r}; expected some of {', '.join(sorted(known))}.")
 
@@ -160,32 +160,32 @@ def _arguments(function):
     return {x for x in inspect.signature(function).parameters if x not in SET_HERE}
 
 
-def _call(where, function, given, known=None):
+def _call(where, function, table, known=None):
     """The function, called with a table; what is missing or unknown is named."""
-    _known(where, given, known or _arguments(function))
+    _known(where, table, known or _arguments(function))
     try:
-        return function(**given)
+        return function(**table)
     except TypeError as error:
         raise ValueError(f"{where}: {error}.") from None
 
 
-def _model(given, spectrum):
-    kind = check.choice("kind of [model]", given.pop("kind", "committee_machine"), MODELS)
-    for role in {"activation", "teacher_activation"} & given.keys():
-        given[role] = _activation(role, given[role])
+def _model(table, spectrum):
+    kind = check.choice("kind of [model]", table.pop("kind", "committee_machine"), MODELS)
+    for role in {"activation", "teacher_activation"} & table.keys():
+        table[role] = _activation(role, table[role])
     known = _arguments(MODELS[kind]) | (_arguments(ov.committee_machine) if kind != "committee_machine" else set())
     if spectrum is not None:
         own = dict(spectrum)
         maker = SPECTRA[check.choice("kind of [spectrum]", own.pop("kind", "power_law"), SPECTRA)]
-        given["spectrum"], known = _call("[spectrum]", maker, own), known | {"spectrum"}
-    return _call("[model]", MODELS[kind], given, known)
+        table["spectrum"], known = _call("[spectrum]", maker, own), known | {"spectrum"}
+    return _call("[model]", MODELS[kind], table, known)
 
 
-def _schedule(given):
+def _schedule(table):
     """One schedule, or one for each name: [schedule.noise]."""
-    if all(isinstance(x, dict) for x in given.values()):
-        return {name: _call(f"[schedule.{name}]", ov.Schedule, x) for name, x in given.items()}
-    return _call("[schedule]", ov.Schedule, given)
+    if all(isinstance(x, dict) for x in table.values()):
+        return {name: _call(f"[schedule.{name}]", ov.Schedule, x) for name, x in table.items()}
+    return _call("[schedule]", ov.Schedule, table)
 
 
 def _activation(role, value):
@@ -196,18 +196,18 @@ def _activation(role, value):
     return named(role, value, in_a_file)
 
 
-def _start(model, given):
+def _start(model, table):
     """The state that [start] describes; None where there is no such table, for simulations that draw their own."""
-    if not given:
+    if not table:
         return None
-    kind = check.choice("kind of [start]", given.pop("kind", "random"), STARTS)
+    kind = check.choice("kind of [start]", table.pop("kind", "random"), STARTS)
     if kind in ("random", "limit"):
         maker = getattr(model, f"{kind}_start", None)
         if maker is None:
             raise ValueError(f"kind = {kind!r} of [start]; expected another for {model}: only manifolds have a limit.")
-        return _call("[start]", maker, given)
+        return _call("[start]", maker, table)
     maker = getattr(ov.State, f"from_{kind}")
-    return _call("[start]", lambda **table: maker(model, **table), given, _arguments(maker))
+    return _call("[start]", lambda **table: maker(model, **table), table, _arguments(maker))
 
 
 def _times(where, table):

@@ -75,7 +75,7 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
         moving = {name: x[-1] for name in ("q", "r", "v", "m") if (x := getattr(path, name)) is not None}
         # rounding breaks the symmetry, and the flow amplifies it: averaged again, the path stays symmetric
         symmetric = averaged(model, replace(symmetric, **moving, alpha=path.alpha[-1]), readouts(state.v))
-        eps_g = float(generalisation_error(model, model.seen(symmetric)[None], symmetric.v[None])[0])
+        eps_g = float(generalisation_error(model, model.field_covariance(symmetric)[None], symmetric.v[None])[0])
         if min(eps_g, before) > 0 and abs(np.log(eps_g / before)) < SLOW * np.log(2):
             found = saddle(model, symmetric, eps_g, eps_g)
             if found is not None:

@@ -30,7 +30,7 @@ def sampled(model, state, n=400_000):
 
 
 def found(model, state):
-    value, error = misclassified(bind(model), model.seen(state)[None], state.v[None])
+    value, error = misclassified(bind(model), model.field_covariance(state)[None], state.v[None])
     return float(value[0]), float(error[0])
 
 

@@ -95,7 +95,7 @@ def test_whose_fields_are_sums_of_others():
 
     def found(W, W_star):
         start = start_of(model, W, W_star)
-        return singular(model.seen(start), model.K, twins(model, start))
+        return singular(model.field_covariance(start), model.K, twins(model, start))
 
     assert not found(W, W_star)
     assert found(W[:, [0, 1, 0]] * [[1.0], [1.0], [1.7]], W_star)

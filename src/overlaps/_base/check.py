@@ -129,10 +129,10 @@ INSTEAD = (
 def needs(value, who, name="model"):
     """A Model that has nothing which ``who`` does not know."""
     value = model(value, name)
-    there = [(words, refused) for has, words, refused in UNKNOWN.values() if has(value)]
-    for words, refused in there:
+    features = [(words, refused) for has, words, refused in UNKNOWN.values() if has(value)]
+    for words, refused in features:
         if who in refused:
-            known = ", ".join(verb for verb in VERBS if all(verb not in refused for _, refused in there))
+            known = ", ".join(verb for verb in VERBS if all(verb not in refused for _, refused in features))
             raise ValueError(
                 f"{name} = {shown(value)} has {words}, unknown to {who}; it is known to {known}.{INSTEAD.get(who, '')}"
             )

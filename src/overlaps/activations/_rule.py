@@ -27,7 +27,7 @@ BY_TOKENS = {  # of the functions of a user, where a sample has several tokens: 
     "chance": types.void(MATRIX, VECTOR, VECTOR),
 }
 FUNCTIONS = tuple(types.FunctionType(x) for x in (FORCE, ERROR, CHANCE))
-SIGNATURE = float64(*FUNCTIONS, *CLOSURE.args)
+SIGNATURE = float64(*FUNCTIONS, *CLOSURE.args[:3], *CLOSURE.args[4:])  # a rule has no code of a teacher's function
 
 HEAD = 12
 DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
@@ -189,7 +189,7 @@ def see(points, i, root, z):
 
 
 @jit
-def rule_closure(force, error, chance, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
 
     ``force`` fills F and G, which come as zeros. Of tokens with the covariance c = r r^T, z^a = sum_b r_ab L u^b: what

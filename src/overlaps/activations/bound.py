@@ -168,16 +168,16 @@ class Bound:
         """Differences of sixth order; a second step size tells whether they can be trusted."""
         step = STEP_NUMERIC if self.by_quadrature else STEP
         values, unknowns = self.arrays(S, w), self._unknowns(w)
-        room = self._room(S)
+        sizes = self._step_sizes(S)
         changes, coarse = (
-            central_differences(self.arrays, S, w, unknowns, (h * room, h), SIXTH_ORDER) for h in (step, 2 * step)
+            central_differences(self.arrays, S, w, unknowns, (h * sizes, h), SIXTH_ORDER) for h in (step, 2 * step)
         )
         # rounding of a finite difference, from terms of the closure's natural size; derivatives may be exactly zero
         natural = np.finfo(float).eps * max(self.rule.eta, self.rule.eta_v) * np.max(np.abs(w)) ** 2 / step
         for (i, j), fine_u, coarse_u in zip(
             unknowns, zip(*changes, strict=True), zip(*coarse, strict=True), strict=True
         ):
-            rounding = natural if j is None else natural / room[i, j]
+            rounding = natural if j is None else natural / sizes[i, j]
             error = max(np.max(np.abs(a - b), initial=0.0) for a, b in zip(fine_u, coarse_u, strict=True))
             size = max(np.max(np.abs(x), initial=0.0) for x in (*fine_u, *values[:2]))
             if not error <= AGREEMENT * size + rounding:
@@ -189,7 +189,7 @@ class Bound:
                 )
         return changes
 
-    def _room(self, S):
+    def _step_sizes(self, S):
         """Size (n, n) of a step of S: as S_ij, and for kinked units of how far the fields are from coplanar."""
         if not self.kinked or self.by_quadrature:
             return np.ones_like(S)

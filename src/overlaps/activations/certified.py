@@ -101,7 +101,7 @@ class RuleClosure(Bound):
         lam, nu = (x.reshape(T, -1, len(weights)) for x in (z[: T * K], z[T * K :]))
         return np.concatenate([lam, nu], axis=1), F.reshape(T, K, -1), G, weights
 
-    def _room(self, S):
+    def _step_sizes(self, S):
         return inner_steps(S)  # their integrals change as fast as angles
 
     def _values(self, parameters, S, w):

@@ -81,11 +81,11 @@ class NumericClassesClosure(ClassesClosure):
             eps_g += 0.5 * pi * (error * error) @ p
             second = (dg[:K] * (p * (error**2 + noise**2))) @ dg[:K].T if second_order else 0.0
             for i in range(G):
-                share, here = pi * ratios[c, i], slice(i * K, (i + 1) * K)
-                A[here] -= eta * share * first[:, :K]
-                B[here, : n - K] -= eta * share * first[:, K:]
-                B[here, n - K + c] = -eta * pi * v * slope
-                C[here] += share * eta**2 * np.outer(v, v) * second
+                share, rows_of_group = pi * ratios[c, i], slice(i * K, (i + 1) * K)
+                A[rows_of_group] -= eta * share * first[:, :K]
+                B[rows_of_group, : n - K] -= eta * share * first[:, K:]
+                B[rows_of_group, n - K + c] = -eta * pi * v * slope
+                C[rows_of_group] += share * eta**2 * np.outer(v, v) * second
         return eps_g
 
     @property

@@ -188,7 +188,7 @@ class Rule(Record):
 
         @njit(error_model="numpy", nogil=True)
         def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-            return average(force, error, chance, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
+            return average(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv)
 
         if hasattr(closure, "compile"):
             closure.compile(CLOSURE.args)

@@ -273,14 +273,16 @@ class Coefficients:
             missed = np.zeros(len(new))
             found = self._table(new)
             size, eta = np.exp([row[5] for row in found]), self.unknowns.model.eta
-            seen = size / (size + ROUGH * eta**2 * np.array([row[1].floor for row in found]))
+            resolved = size / (size + ROUGH * eta**2 * np.array([row[1].floor for row in found]))
             for column, curve in ((2, _spline), (3, self._curve)):
                 known = np.array([rows[x][column] for x in order])
-                there = np.array([row[column] for row in found])
-                gap = np.max(np.abs(curve(times, known)(np.array([row[0] for row in found])) - there), axis=(1, 2))
-                share = gap / max(np.max(np.abs(known)), 1e-300)
+                values = np.array([row[column] for row in found])
+                gap = np.max(np.abs(curve(times, known)(np.array([row[0] for row in found])) - values), axis=(1, 2))
+                relative = gap / max(np.max(np.abs(known)), 1e-300)
                 # integrals that are sampled differ by more than that from the true ones
-                missed = np.maximum(missed, share if column == 2 or self.rule.exact else seen * share / SAMPLED)
+                missed = np.maximum(
+                    missed, relative if column == 2 or self.rule.exact else resolved * relative / SAMPLED
+                )
             rows.update(zip(new, found, strict=True))
             halves = zip(new, open_, missed > self.goal, strict=True)
             open_ = [half for m, (a, b), more in halves if more for half in ((a, m), (m, b))]

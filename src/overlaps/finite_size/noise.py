@@ -198,7 +198,7 @@ class Increments:
         n, D = len(U), np.zeros(products.shape[:-2] + (self.unknowns.size,) * 2)
         D[..., :n, :n] = U @ products @ U.T
         if L > 1:
-            self._add_rest(D, C, self.rest(blocks, share))
+            self._add_rest(D, C, self.free_covariance(blocks, share))
         return D / b
 
     def shares(self, blocks):
@@ -207,7 +207,7 @@ class Increments:
             return np.eye(blocks.shape[1])[None]
         return blocks @ np.linalg.pinv(blocks.sum(axis=0), rcond=1e-12, hermitian=True)
 
-    def rest(self, blocks, share):
+    def free_covariance(self, blocks, share):
         """Covariance (d, d, L, L) of what the total fields leave free in single blocks."""
         L = len(blocks)
         rest = -np.einsum("lbc,mdc->bdlm", blocks, share)  # s_l S^l S^+ S G_m^T

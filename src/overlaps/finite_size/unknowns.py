@@ -111,10 +111,10 @@ class Tangent:
         for i, j in self.unknowns.pairs:
             dS = np.zeros_like(self.S)
             dS[K + i, K + j] = dS[K + j, K + i] = 1.0
-            found.append(self._along(dS, np.zeros_like(self.w)))
+            found.append(self._derivative_along(dS, np.zeros_like(self.w)))
         return np.array(found)
 
-    def _along(self, dS, dw):
+    def _derivative_along(self, dS, dw):
         """Derivative of the closure's vector along a change of its arguments, by differences."""
         step = (STEP_NUMERIC if self.system.closure.by_quadrature else STEP) * np.max(np.diag(self.S))
         if self.system.model.rule is not None:
@@ -146,13 +146,8 @@ class Tangent:
 
     def _flow(self, y, source, A, B, C, dv):
         """The flow of overlaps y driven by these, without decay."""
-        system, out = self.system, np.empty(self.y.size)
-        arrays = (np.ascontiguousarray(x) for x in (A, B, C, dv))
-        system.flow(
-            np.ascontiguousarray(y), system.s, system.p, source, *arrays, 0.0, 0.0, system.second_order,
-            system.model.trains_v, out, 0.0,
-        )  # fmt: skip
-        return out
+        y, *arrays = (np.ascontiguousarray(x) for x in (y, A, B, C, dv))
+        return self.system.velocity(y, *arrays, source=source)
 
     def dense(self):
         """J (n, n) of dz/dalpha; teachers do not move."""
@@ -176,7 +171,7 @@ class Tangent:
         u, model = self.unknowns, self.system.model
         if not np.isfinite(self.system.closure.gradient_rate):
             changes = u.directions(np.eye(len(u.arguments)))
-            return np.array([self._along(dS, dw)[-1] for dS, dw in zip(*changes, strict=True)]) @ u.arguments
+            return np.array([self._derivative_along(dS, dw)[-1] for dS, dw in zip(*changes, strict=True)]) @ u.arguments
         i, j = u.packing.upper
         parts = [-np.where(i == j, 0.5, 1.0) * self.A[i, j] / model.eta, -self.B.ravel() / model.eta]
         if model.trains_v:
@@ -190,14 +185,14 @@ class Tangent:
         u = self.unknowns
         sizes, vectors = np.linalg.eigh(u.arguments @ Sigma @ u.arguments.T)
         kept = sizes > 1e-13 * sizes[-1] if sizes[-1] > 0 else np.zeros(len(sizes), bool)
-        here = self._values(self.S, self.w)
-        total = np.zeros_like(here)
+        centre = self._values(self.S, self.w)
+        total = np.zeros_like(centre)
         for size, dS, dw in zip(sizes[kept], *u.directions(vectors.T[kept]), strict=True):
             h = self._step(dS)
             if h == 0.0:
                 return np.full_like(total, np.nan)
             terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in SECOND_DIFFERENCE)
-            total += size / h**2 * (CENTRE * here + sum(terms))
+            total += size / h**2 * (CENTRE * centre + sum(terms))
         return total
 
     def _step(self, dS):

@@ -67,8 +67,8 @@ def singular(S, K, equal=None):
     if equal is not None:
         kept[:K] = equal.first == np.arange(K)
     Z = Z[:, kept][:, :, kept]
-    there = np.einsum("gii->gi", Z) > 0
-    Z = Z + (~there)[:, :, None] * np.eye(Z.shape[1])
+    moving = np.einsum("gii->gi", Z) > 0
+    Z = Z + (~moving)[:, :, None] * np.eye(Z.shape[1])
     students = np.sum(kept[:K])
     lost, own = (np.sum(np.linalg.eigvalsh(X) < ROUNDING, axis=1) for X in (Z, Z[:, students:, students:]))
     return bool(np.any(lost > own))

@@ -299,9 +299,4 @@ class DifferenceSystem(System):
         """dy/dalpha."""
         self.at(alpha)
         self.eps_g = self.close(y)
-        dy = np.empty_like(y)
-        self.flow(
-            y, self.s, self.p, self.source, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv),
-            0.0, 0.0, self.second_order, False, dy, 0.0,
-        )  # fmt: skip
-        return dy
+        return self.velocity(y, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv))

@@ -40,14 +40,7 @@ class Jacobian:
     @cached_property
     def F(self):
         """Velocities (n, d_g) that the response of the closure causes."""
-        system = self.system
-        F = np.empty((len(self.changes[0]), self.y.size))
-        for row, *change in zip(F, *self.changes, strict=True):
-            system.flow(
-                self.y, system.s, system.p, system.source, *change,
-                0.0, 0.0, system.second_order, system.model.trains_v, row, 0.0,
-            )  # fmt: skip
-        return F.T
+        return np.array([self.system.velocity(self.y, *change) for change in zip(*self.changes, strict=True)]).T
 
     @cached_property
     def G(self):
@@ -57,13 +50,11 @@ class Jacobian:
     def frozen(self, dy):
         """D dy: the flow without its sources."""
         system, K = self.system, len(self.A)
-        out = np.empty(dy.size)
-        system.flow(
-            np.ascontiguousarray(dy, float), system.s, system.p, np.zeros_like(system.source), self.A, self.B,
-            np.zeros((K, K)), np.zeros_like(system.dv), max(system.decay, 0.0), system.decay_v, 0.0,
-            system.model.trains_v, out, system.model.drift,
-        )  # fmt: skip
-        return out
+        driving = self.A, self.B, np.zeros((K, K)), np.zeros_like(system.dv)
+        decays = max(system.decay, 0.0), system.decay_v, system.model.drift
+        return system.velocity(
+            np.ascontiguousarray(dy, float), *driving, decays, second_order=0.0, source=np.zeros_like(system.source)
+        )
 
     @property
     def scale(self):

@@ -142,7 +142,7 @@ class MixedSystem(System):
         if pace is not None:
             decay = pace.factors(t)[3]
             if pace.variances is not None:
-                self._vary(self.ratios * pace.variances(t))
+                self._vary(self.ratios * pace.variances([t]))
         elif self.varying is not None:
             self._vary(self.ratios)
         self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
@@ -178,21 +178,24 @@ class MixedSystem(System):
             self.A[:], self.B[:], self.C[:], self.dv[:] = self.twins.average(self.A, self.B, self.C, self.dv)
         return eps_g
 
-    def flow(self, y, s, p, source, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
-        """As the kernels of the flow; of tasks with eigenvalues of their own, A, B, C one below the other."""
-        (L, K, M), end = self.shape, self.first
-        kernel, rest = flow_for(L, K), (second_order, False)
+    def velocity(self, y, A, B, C, dv, decays=(0.0, 0.0, 0.0), *, second_order=None, source=None):
+        """As of any system; of tasks with eigenvalues of their own, A, B, C stand one below the other."""
+        (L, K, M), end, (decay, decay_v, drift) = self.shape, self.first, decays
+        kernel, dy = flow_for(L, K), np.empty(y.size)
+        given = self.s, self.p, self.source if source is None else source
+        rest = self.second_order if second_order is None else second_order, False
         if self.varying is None:
-            kernel(y, s, p, source, A, B, C, dv, decay, 0.0, *rest, dy, drift)
+            kernel(y, *given, A, B, C, dv, decay, 0.0, *rest, dy, drift)
         else:
             part, crossed = np.empty_like(dy), K * M * L
             dy[:crossed], dy[crossed:end] = -(decay + drift) * y[:crossed], -2 * decay * y[crossed:end]
             for i, (share, u) in enumerate(zip(self.closure.shares, self.varying, strict=True)):
                 own = (x[i * K : (i + 1) * K] for x in (A, B, C))
-                kernel(y, s, p, source, *own, dv, 0.0, 0.0, *rest, part, 0.0)
+                kernel(y, *given, *own, dv, 0.0, 0.0, *rest, part, 0.0)
                 dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()
-        if trains_v:
+        if self.model.trains_v:
             dy[end:] = dv - decay_v * y[end:]
+        return dy
 
     def rounding(self):
         """Rounding error of the mean error at the last evaluation."""

@@ -22,7 +22,7 @@ class Rotated:
             system.s, system.p, np.array(system.source), system.decay, system.decay_v, system.model.drift
         )
 
-    def room(self):
+    def workspace(self):
         """Arrays for a factorised 1 - c J, and for a right-hand side in this frame."""
         (L, K, M), d = self.shape, len(self.frozen.ddv)
         pairs = np.empty((K * (K + 1) // 2, L))
@@ -35,7 +35,7 @@ class NewtonMatrix:
 
     def __init__(self, rotated, unit, c):
         self.unit, self.c = unit, float(c)
-        self.equations = Equations(rotated.frozen, rotated.spaces, *rotated.room())
+        self.equations = Equations(rotated.frozen, rotated.spaces, *rotated.workspace())
         factorise(self.equations, self.c)
 
     def solve(self, b):

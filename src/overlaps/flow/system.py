@@ -49,7 +49,7 @@ class System:
         self.s, self.p = weights_of(model)
         *_, self.decay, self.decay_v, self.second_order = rates(model)
         self.source = blocks_last(model.source(start))
-        self.S = model.seen(start).copy()
+        self.S = model.field_covariance(start).copy()
         self.w = np.concatenate([np.ravel(start.v), static])
         if keep_cone and singular(self.S, K, twins):
             self.cone = Cone(self)
@@ -99,6 +99,17 @@ class System:
     def flow(self):
         """The kernel that turns closure matrices into velocities."""
         return flow_for(*self.shape[:2], self.groups)
+
+    def velocity(self, y, A, B, C, dv, decays=(0.0, 0.0, 0.0), *, second_order=None, source=None):
+        """Velocity (n,) of the packed y (n,) that A, B, C, dv drive; ``decays`` of students and of v, and the drift.
+
+        ``second_order`` and ``source`` in place of those of the system.
+        """
+        second_order = self.second_order if second_order is None else second_order
+        source, dy = self.source if source is None else source, np.empty(y.size)
+        (decay, decay_v, drift), trains_v = decays, self.model.trains_v
+        self.flow(y, self.s, self.p, source, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
+        return dy
 
     @cached_property
     def s(self):
@@ -168,7 +179,7 @@ class System:
         q, r, v = self.unpack(y)
         start = self.start
         constant = {"tau": start.tau, "T": start.T, "s": start.s, "h": start.h, "nu": start.nu}
-        return State(q=q, v=v, alpha=alpha, **self.model.parted(r), **constant)
+        return State(q=q, v=v, alpha=alpha, **self.model.split_rows(r), **constant)
 
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
@@ -251,12 +262,8 @@ class System:
         self.at(alpha)
         y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
         self.eps_g = self.close(y)
-        dy = np.empty_like(y)
-        self.flow(
-            y, self.s, self.p, self.source, *self.drive(self.A, self.B, self.C, self.dv),
-            self.decay, self.decay_v, self.second_order, self.model.trains_v, dy, self.model.drift,
-        )  # fmt: skip
-        return dy
+        driving = self.drive(self.A, self.B, self.C, self.dv)
+        return self.velocity(y, *driving, decays=(self.decay, self.decay_v, self.model.drift))
 
 
 def rates(model):

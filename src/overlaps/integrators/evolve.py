@@ -102,7 +102,7 @@ def evolve(
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     reached = np.array(run.alpha[first:])
     return SimpleNamespace(
-        model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.parted(r),
+        model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, message=run.message + closure_note(system.closure), nfev=run.nfev,
         method=solver.__name__ + why, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,

@@ -190,7 +190,7 @@ class _Work:
         by_python = watched or callable(stop) or self.solver not in (None, DOP853)
         every = self.kernel is None or models[0].C > 0
         pairs = {_key(*pair): pair for pair in zip(models, self.starts, strict=True)}
-        self.seen = {key: model.seen(start) for key, (model, start) in pairs.items()}
+        self.seen = {key: model.field_covariance(start) for key, (model, start) in pairs.items()}
         checked = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
         for model, start in checked.values():
             check_domain(model, self.seen[_key(model, start)], start.v)

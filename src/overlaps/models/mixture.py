@@ -115,7 +115,7 @@ class GaussianMixture(Model):
         """Overlaps (..., L, K, M + C) of students and static rows in ``record``, a state or records."""
         return np.concatenate([record.r, record.m], axis=-1)
 
-    def parted(self, joint: Floats) -> dict[str, Floats]:
+    def split_rows(self, joint: Floats) -> dict[str, Floats]:
         """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint[..., : self.M], "m": joint[..., self.M :]}
 
@@ -123,7 +123,7 @@ class GaussianMixture(Model):
         """Overlaps (..., L, M + C, M + C) of static rows with each other in ``record``."""
         return gram(record.tau, record.h, self.gram)
 
-    def seen(self, record: Any) -> Floats:
+    def field_covariance(self, record: Any) -> Floats:
         """Covariances of all fields in ``record``, and their means, as the closure sees them.
 
         Shape (..., groups n, n), n = K + M + C: for each group of blocks the covariance and, in the rows and columns of

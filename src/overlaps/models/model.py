@@ -135,7 +135,7 @@ class Model(Record):
         """Overlaps (..., L, K, M + C) of students and static rows in ``record``, a state or records."""
         return record.r
 
-    def parted(self, joint: Floats) -> dict[str, Floats]:
+    def split_rows(self, joint: Floats) -> dict[str, Floats]:
         """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint}
 
@@ -149,7 +149,7 @@ class Model(Record):
             inverse = np.where(self.carried > 0, 1 / self.carried, 0.0)[:, None]
         return gram(state.q, self.rows(state) * inverse, self.source(state) * inverse * inverse.swapaxes(1, 2))
 
-    def seen(self, record: Any) -> Floats:
+    def field_covariance(self, record: Any) -> Floats:
         """Covariances (..., K + M, K + M) of all fields in ``record``, as the closure sees them."""
         return record.S
 

@@ -239,7 +239,7 @@ class Pace:
         Neither a Schedule nor a dict of them; unknown names; a factor on a number that is zero.
     """
 
-    variances: Any = None  # factors (L,) on the eigenvalues, as a function of time
+    variances: Any = None  # factors (n, L) on the eigenvalues at times (n,), a function
 
     def __init__(self, model, schedule):
         self.model, shares = model, getattr(model, "schedules", ())
@@ -251,7 +251,7 @@ class Pace:
             named = _named(model, schedule)
         own = _on_variances(model, named.pop("s")) if "s" in named else ()
         if own:
-            self.variances = lambda t: np.array([1.0 if f is None else f(t) for f in own])
+            self.variances = lambda times: factors_on_s(own, len(own), times)
         self.named, self.noisy = named, "noise" in named
         self.program = _Program([(NAMES.index(name), f) for name, f in named.items()])
         everything = [*named.values(), *shares, *(f for f in own if f is not None)]
@@ -269,7 +269,7 @@ class Pace:
         times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.inside(begin, end)])
         found = np.array([self.factors(t) for t in times])
         if self.variances is not None:
-            u = np.array([self.variances(t) for t in times])
+            u = self.variances(times)
             if not np.all(np.isfinite(u) & (u >= 0)):
                 raise ValueError(f"schedule: the least factor of s is {np.min(u):g}; expected finite numbers >= 0.")
         if hasattr(self.model, "schedules"):

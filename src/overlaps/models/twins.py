@@ -35,7 +35,7 @@ class Twins:
     def settled(self, model, start):
         """The start, with equal students equal to the last digit."""
         q, r, v = self.copied(start.q, model.rows(start), start.v)
-        return replace(start, q=q, v=v, **model.parted(r))
+        return replace(start, q=q, v=v, **model.split_rows(r))
 
     @property
     def message(self):

@@ -279,7 +279,7 @@ def _optimal_rate(model, start, horizon, knots, bounds, objective, initial, tol,
             found = min((end for end in ends if end is not None), key=lambda end: end[0], default=None)
             if found is None:
                 break
-            traj = _along(control, _schedule(control, found[1]))
+            traj = _adaptive_solution(control, _schedule(control, found[1]))
             reached = (
                 traj.eps_g[-1] if not control.mean else control.value(found[1], control.steps(found[1].max(), 4))[0]
             )
@@ -293,7 +293,7 @@ def _schedule(control, u):
     return Schedule(control.start.alpha + control.knots, np.maximum(u, 0.0))
 
 
-def _along(control, schedule):
+def _adaptive_solution(control, schedule):
     """The adaptive solution along a schedule, recorded at the knots."""
     times = schedule.knots
     if control.stages is None:
@@ -327,7 +327,7 @@ def _result(control, limits, found, constant, tol, maxiter, gap):
     if trouble:
         warnings.warn(message + see("protocols", "The best schedule"), RuntimeWarning, stacklevel=4)
     schedule = _schedule(control, u)
-    traj = _along(control, schedule)
+    traj = _adaptive_solution(control, schedule)
     best = constant[0] * model.eta, constant[1]
     return OptimalSchedule(
         schedule,
@@ -418,13 +418,8 @@ class _Greedy:
         system.close(y)
         parts = []
         for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (_none(system), 1.0)):
-            dy = np.empty_like(y)
-            decays = (system.decay, system.decay_v) if second == 0 else (0.0, 0.0)
-            system.flow(
-                y, system.s, system.p, system.source, *matrices, *decays, second * system.second_order,
-                self.model.trains_v, dy, 0.0,
-            )  # fmt: skip
-            parts.append(dy)
+            decays = (system.decay, system.decay_v, 0.0) if second == 0 else (0.0, 0.0, 0.0)
+            parts.append(system.velocity(y, *matrices, decays, second_order=second * system.second_order))
         slope, curvature = (system.change_of_eps_g(part) for part in parts)
         if curvature > 0:
             return parts, float(np.clip(-slope / (2 * curvature), low, high))

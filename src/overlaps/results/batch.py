@@ -139,7 +139,7 @@ class Batch(Record):
     def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (b, n)."""
         if "eps_g" not in self._cache and self.models[0].C:
-            self._cache["eps_g"] = self._each(lambda traj: traj.eps_g)
+            self._cache["eps_g"] = self._curve_of_each(lambda traj: traj.eps_g)
         if "eps_g" not in self._cache:
             result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
             rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
@@ -149,8 +149,8 @@ class Batch(Record):
                 Q, R = self._sums(self.records[part], eigenvalues[part])
                 S = gram(Q, R, self.T[part, None])
                 w = np.concatenate([v[part], np.broadcast_to(-v_star[part, None], (*Q.shape[:2], first.M))], axis=-1)
-                there = np.isfinite(Q[..., 0, 0])
-                result[part][there] = np.maximum(rule.errors(S[there], w[there]), 0.0)
+                reached = np.isfinite(Q[..., 0, 0])
+                result[part][reached] = np.maximum(rule.errors(S[reached], w[reached]), 0.0)
             self._cache["eps_g"] = read_only(result)
         return self._cache["eps_g"]
 
@@ -165,18 +165,18 @@ class Batch(Record):
             Inputs without classes.
         """
         self._check_classes("classification_error")
-        return self._each(lambda traj: traj.classification_error())
+        return self._curve_of_each(lambda traj: traj.classification_error())
 
     def _check_classes(self, name):
         if not self.models[0].C:
             raise AttributeError(f"{name}: the inputs of these models have no classes; see ov.gaussian_mixture.")
 
-    def _each(self, curve):
+    def _curve_of_each(self, curve):
         """A curve of every trajectory at the output times (b, n)."""
-        there = np.isfinite(self.records[..., 0])
-        result = np.full(there.shape, np.nan)
-        for i in np.flatnonzero(there.any(axis=1)):
-            result[i, there[i]] = curve(self[int(i)])[: there[i].sum()]
+        reached = np.isfinite(self.records[..., 0])
+        result = np.full(reached.shape, np.nan)
+        for i in np.flatnonzero(reached.any(axis=1)):
+            result[i, reached[i]] = curve(self[int(i)])[: reached[i].sum()]
         return read_only(result)
 
     def plateaus(self) -> "list[list[Plateau]]":
@@ -206,8 +206,8 @@ class Batch(Record):
         i = check.index("i", i, len(self))
         if np.isnan(self.ends[i, 0]):
             raise ValueError(f"batch[{i}]: {self.message[i]}")
-        there = ~np.isnan(self.records[i, :, 0])
-        alpha, rows = self.alpha[there], self.records[i, there]
+        reached = ~np.isnan(self.records[i, :, 0])
+        alpha, rows = self.alpha[reached], self.records[i, reached]
         if not alpha.size or self.end[i] != alpha[-1]:  # it stopped between output times, or before the first
             alpha, rows = np.append(alpha, self.end[i]), np.vstack([rows, self.ends[i]])
         q, r, v = self._packing.unpack(rows[:, :-1])
@@ -222,7 +222,7 @@ class Batch(Record):
         if self.h is not None and self.nu is not None:
             common |= {"h": self.h[i], "nu": self.nu[i]}
         if self.blocks:
-            return Trajectory(q=q, tau=self.tau[i], **model.parted(r), **common)
+            return Trajectory(q=q, tau=self.tau[i], **model.split_rows(r), **common)
         return SummedTrajectory(Q=q[:, 0], R=r[:, 0], **common)
 
     def save(self, path: PathLike) -> None:

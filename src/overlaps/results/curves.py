@@ -150,14 +150,14 @@ class _Curves(Views):
             if isinstance(self.model, Mixed):
                 found = sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha)))
             else:
-                found = _error(self.model, self.model.seen(self), self.v)
+                found = _error(self.model, self.model.field_covariance(self), self.v)
             self._cache["eps_g"] = read_only(found)
         return self._cache["eps_g"]
 
     def against(self, v_star: ArrayLike) -> Floats:
         """Error (..., n) on the labels of the same teachers with other second layers ``v_star`` (M,)."""
         v_star = check.array("v_star", v_star, (self.model.M,), "One number for each teacher.")
-        return _error(replace(self.model, v_star=v_star), self.model.seen(self), self.v)
+        return _error(replace(self.model, v_star=v_star), self.model.field_covariance(self), self.v)
 
     def classification_error(self, s: ArrayLike | None = None) -> Floats:
         r"""Probability (..., n) that the output has the wrong sign, against the label or one teacher.
@@ -204,7 +204,7 @@ class _Curves(Views):
         if not self.model.C:
             raise ValueError("the inputs of this model have no classes; expected one made by ov.gaussian_mixture.")
         if "misclassified" not in self._cache:
-            S, v, bound = self.model.seen(self), self.v, bind(self.model, second_order=False)
+            S, v, bound = self.model.field_covariance(self), self.v, bind(self.model, second_order=False)
             both = misclassified(bound, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))
             self._cache["misclassified"] = [read_only(x.reshape(v.shape[:-1])) for x in both]
         return self._cache["misclassified"][part]
@@ -235,9 +235,9 @@ class _Blocks(_Curves):
             raise ValueError(
                 f"s = {check.shown(s.tolist())}; expected variances >= 0 of inputs that were learned from."
             )
-        return self._seen(np.divide(s, own, out=np.zeros_like(own), where=own > 0))
+        return self._scaled_covariance(np.divide(s, own, out=np.zeros_like(own), where=own > 0))
 
-    def _seen(self, u):
+    def _scaled_covariance(self, u):
         """Covariance of all fields where eigenvalues have factors u (L,) or (n, L)."""
         s = self.model.spectrum.s
         parts = (u * s, self.q), (u, self.r), (u / np.where(s > 0, s, np.inf), np.expand_dims(self.tau, -4))
@@ -251,7 +251,7 @@ class _Blocks(_Curves):
     def _task(self: Any, i):
         """Covariance of all fields (..., n, K + M, K + M) and second layer (..., n, K) of task i."""
         ratio, u = self.model.ratios[i], self._factors
-        S = self.S if ratio is None else self._seen(u * ratio)
+        S = self.S if ratio is None else self._scaled_covariance(u * ratio)
         return S, self.model.of(i, self.v)
 
     def _of_task(self: Any, i):

@@ -199,7 +199,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
         head = json.loads(str(data.pop("header")))
         written = int(head["format"]), str(head["version"])
     except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path} was not written by overlaps, or its header is damaged ({_said(error)}).") from error
+        raise ValueError(f"{path} was not written by overlaps, or its header is damaged ({_reason(error)}).") from error
     if written[0] > FORMAT:
         raise ValueError(
             f"{path} has format {written[0]} (overlaps {written[1]}); this version reads up to {FORMAT}. "
@@ -210,7 +210,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     except Refused as refused:
         raise ValueError(f"{path}: {refused}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: {_said(error)}.") from error
+        raise ValueError(f"{path} is damaged: {_reason(error)}.") from error
 
 
 def restored(head, data, model=None, schedule=None):
@@ -269,7 +269,7 @@ def inside(data, folder):
     return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
 
 
-def _said(error):
+def _reason(error):
     return f"no entry {error}" if isinstance(error, KeyError) else str(error).rstrip(".") or type(error).__name__
 
 
@@ -282,7 +282,7 @@ def _arrays(path):
             with np.load(file, allow_pickle=False) as data:
                 return {name: data[name] for name in data.files}
         except Exception as error:  # zipfile, zlib and NumPy raise some ten types for damaged bytes
-            raise ValueError(f"{path} is damaged: {_said(error)}.") from error
+            raise ValueError(f"{path} is damaged: {_reason(error)}.") from error
 
 
 def _check_result(result):

@@ -406,7 +406,7 @@ def from_sweep(result):
     60
     """
     xr, lost = _xarray(), _lost(result)
-    parts = {i: _part(xr, value) for i, value in enumerate(result.values) if i not in lost}
+    parts = {i: _dataset_of(xr, value) for i, value in enumerate(result.values) if i not in lost}
     if len({frozenset(part.data_vars) for part in parts.values()}) > 1:
         raise ValueError("the values hold different variables; let the function return the same kind at every point.")
     parts = dict(zip(parts, _aligned(xr, list(parts.values())), strict=True))
@@ -426,7 +426,7 @@ def from_sweep(result):
     return xr.Dataset(variables, coords, attributes)
 
 
-def _part(xr, value):
+def _dataset_of(xr, value):
     if hasattr(value, "to_xarray"):
         return value.to_xarray()
     if isinstance(value, xr.Dataset):

@@ -35,8 +35,8 @@ class _Staged(Views):
     def _rows(self, k):
         """Records of part k that are asked for; one at a switch belongs to the stage that begins there."""
         i, alpha = self._first + k, self.parts[k].alpha
-        here = alpha < self.model.until[i] if i + 1 < len(self.model) else np.full(alpha.shape, True)
-        return np.flatnonzero(here & np.isin(alpha, self.alpha))
+        of_stage = alpha < self.model.until[i] if i + 1 < len(self.model) else np.full(alpha.shape, True)
+        return np.flatnonzero(of_stage & np.isin(alpha, self.alpha))
 
     def _joined(self, curves, axis=None):
         """Curves of the parts, along the records, as one array."""
@@ -93,14 +93,14 @@ class _Staged(Views):
     def _read(self, i, k):
         """Error on task i at all records of part k."""
         part, j = self.parts[k], self._first + k
-        v = np.broadcast_to(self._head(i, k), part.v.shape)
+        v = np.broadcast_to(self._readout(i, k), part.v.shape)
         if np.any(np.isnan(v) & ~np.isnan(part.v)):
             return np.full(v.shape[:-1], np.nan)
         M = self.model.M  # frozen students stand before them
         r, tau, T = self.model.rescaled(j, i, part.r[..., -M:], part.tau[..., -M:, -M:], part.T[..., -M:, -M:])
         return replace(part, model=self.model.models[i], v=v, r=r, tau=tau, T=T).eps_g
 
-    def _head(self, i, k):
+    def _readout(self, i, k):
         """The readout of task i during part k."""
         model, j = self.model, self._first + k
         if model.heads is None or i == j:

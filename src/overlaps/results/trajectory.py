@@ -81,7 +81,7 @@ class Solved(_Curves):
         An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
         the escape from a plateau is not in it.
         """
-        floor = rounding_floor(self.model, self.model.seen(self), self.v)
+        floor = rounding_floor(self.model, self.model.field_covariance(self), self.v)
         if self.eps_error is not None:
             floor = np.maximum(floor, self.eps_error * np.maximum(super().eps_g, floor))
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
@@ -243,7 +243,7 @@ class Trajectory(Solved, _Blocks):
         moving["m"] = None if record.m is None else record.m[i]
         constant = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
         if self.changing:  # a state has the variances of its model
-            constant["T"] = self._seen(np.ones(self.model.spectrum.L))[0, self.model.K :, self.model.K :]
+            constant["T"] = self._scaled_covariance(np.ones(self.model.spectrum.L))[0, self.model.K :, self.model.K :]
         return State(**moving, **constant, s=self.model.spectrum.s, alpha=alpha)
 
     def at(self, alpha: float) -> State:

@@ -46,7 +46,7 @@ class Samples:
             return which, None
         u = self.ratios[which]
         if self.pace is not None and self.pace.variances is not None:
-            u = u * np.array([self.pace.variances(t) for t in (steps / self.N).tolist()])[:, None]
+            u = u * self.pace.variances(steps / self.N)[:, None]
         return which, np.sqrt(u)
 
     def noise(self, which, normals):

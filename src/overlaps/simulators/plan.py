@@ -82,7 +82,7 @@ def ensemble(records, starts, **common):
     (q, r, v, *final), model = records, common["model"]
     names = ("tau", "T", "h", "nu") if model.C else ("tau", "T")
     parts: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
-    parts |= model.parted(r) | {"final_W": final[0][:, 0] if final else None}
+    parts |= model.split_rows(r) | {"final_W": final[0][:, 0] if final else None}
     kind: Any = {Mixed: MixedEnsemble, LowRank: LowRankEnsemble}.get(type(model), Ensemble)
     parts["T"] = teachers_at(model, parts["tau"], parts["T"], common["schedule"], common["alpha"])
     return kind(q=q, v=v, **parts, **common)

@@ -307,15 +307,15 @@ def _map_runs(simulator, model, starts, N, steps, children, tick, executor):
     """({run: its three records}, {run: exception}); runs that Ctrl-C left undone are in neither."""
     last = int(steps[-1])
 
-    def part(i):  # what a run tells while it is under way, here only
+    def ticker(i):  # what a run tells while it is under way, here only
         return None if tick is None or executor is not None else lambda n: tick(i * last + n)
 
     jobs = {
-        i: partial(simulator, model, start, N, steps, child, part(i))
+        i: partial(simulator, model, start, N, steps, child, ticker(i))
         for i, (start, child) in enumerate(zip(starts, children, strict=True))
     }
-    told = tick and (lambda done: tick(done * last))
-    return run_all(jobs, executor, told, cut=partial(_interrupted, n=len(steps)), needed=True)
+    finished = tick and (lambda done: tick(done * last))
+    return run_all(jobs, executor, finished, cut=partial(_interrupted, n=len(steps)), needed=True)
 
 
 def _interrupted(result, n):

@@ -175,9 +175,9 @@ def _of_differences(system, y, low, high):
             f"{eta:.10g}. Widen search=(low, high)."
         )
     inside = eta <= high
-    there = replace(model, eta=eta if inside else high)
+    limit = replace(model, eta=eta if inside else high)
     kind = "crossing" if inside else f"none below {high:.4g}"
-    return CriticalEta(eta if inside else np.nan, kind, start, eps_g, linearise(there, start, count=1), SECOND)
+    return CriticalEta(eta if inside else np.nan, kind, start, eps_g, linearise(limit, start, count=1), SECOND)
 
 
 def _interval(search, eta):

@@ -131,7 +131,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
         try:
             state = state.on(model)
             check_domain(
-                model, model.seen(state), state.v
+                model, model.field_covariance(state), state.v
             )  # kinked students that vanish move no more, and have no flow
         except ValueError as refusal:
             converged, message = False, message + f", at overlaps that no students have: {refusal}"

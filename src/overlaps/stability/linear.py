@@ -30,7 +30,7 @@ def bound(model, state, name="state"):
     check.model(model)
     check.state(state, name, "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
-    check_domain(model, model.seen(state), state.v)
+    check_domain(model, model.field_covariance(state), state.v)
     system = System(model, state)
     return system, system.pack(state)
 
@@ -175,7 +175,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
         values, vectors = values.real, vectors.real
     residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * derivative.scale)
     dq, rows, dv = _matrices(system, vectors)
-    parts: dict[str, Any] = {f"d{name}": x for name, x in model.parted(rows).items()}
+    parts: dict[str, Any] = {f"d{name}": x for name, x in model.split_rows(rows).items()}
     return Linearisation(model, system.start, values, dq, dv=dv, residual=residual, floor=floor, dimension=n, **parts)
 
 

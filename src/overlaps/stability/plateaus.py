@@ -90,17 +90,19 @@ def saddle(model: Model, state: State, lowest: float, highest: float) -> "Platea
             except ValueError:  # a closure without derivatives at this guess: aligned kinked units
                 continue
         if point.converged:
-            fields = model.seen(point.state)
+            fields = model.field_covariance(point.state)
             height = float(generalisation_error(model, fields[None], point.state.v[None])[0])
             if lowest - NEAR * height <= height <= highest + NEAR * height:
-                distance = np.linalg.norm(fields - model.seen(state)) + np.linalg.norm(point.state.v - state.v)
+                distance = np.linalg.norm(fields - model.field_covariance(state)) + np.linalg.norm(
+                    point.state.v - state.v
+                )
                 found.append((distance, height, point.state))
     if not found:
         return None
     nearest = min(distance for distance, _, _ in found)
-    _, height, there = next(x for x in found if x[0] <= (1 + ALIKE) * nearest)
-    rates = _growing(model, there)
-    return Plateau((np.nan, np.nan), height, there, rates) if rates.size else None
+    _, height, state_there = next(x for x in found if x[0] <= (1 + ALIKE) * nearest)
+    rates = _growing(model, state_there)
+    return Plateau((np.nan, np.nan), height, state_there, rates) if rates.size else None
 
 
 def _growing(model, state):
@@ -136,10 +138,10 @@ def find(
     for i, low, high in zip(slow, [0, *steepest], [*steepest, alpha.size - 1], strict=True):
         # slowest in its first descent, a curve may reach the saddle later, as slow as one that waits
         waits = eps_g[low : high + 1][(stretch == stretch[i])[low : high + 1]]
-        here = saddle(model, state_at(int(late[i])), waits.min(), waits.max())
-        if not passages or not _same(here, passages[-1]):
+        passage = saddle(model, state_at(int(late[i])), waits.min(), waits.max())
+        if not passages or not _same(passage, passages[-1]):
             starts.append(low)
-            passages.append(here)
+            passages.append(passage)
     ends = [*starts, alpha.size - 1][1:]
     for plateau, low, high in zip(passages, starts, ends, strict=True):
         if plateau is None:

@@ -29,7 +29,7 @@ def averaged(model, state, groups):
     for i in kinds:
         v[i] = v[i].mean()
     q, r = mean_overlaps(state.q, model.rows(state), kinds, [even and i.size > 1 for i in kinds])
-    return replace(state, q=q, v=v, **model.parted(r))
+    return replace(state, q=q, v=v, **model.split_rows(r))
 
 
 def mean_overlaps(q, r, kinds, mirrored):

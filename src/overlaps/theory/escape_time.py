@@ -241,8 +241,8 @@ def _plateau(model, reference):
         rest = np.max(np.abs(unknowns.system.rhs(0.0, y))) < REST * model.eta * np.max(np.abs(y))
         if rest and not found.converged:
             raise ValueError(f"the symmetric path comes to rest at no fixed point: {found.message}")
-        here, there = _error(model, state), _error(model, found.state) if found.converged else np.nan
-        if abs(here - there) <= NEAR * there:
+        reached, settled = _error(model, state), _error(model, found.state) if found.converged else np.nan
+        if abs(reached - settled) <= NEAR * settled:
             y = pack(found.state)
             if rest or (before is not None and np.max(np.abs(y - before)) < SETTLED * np.max(np.abs(y))):
                 return found.state

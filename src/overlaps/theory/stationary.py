@@ -275,9 +275,9 @@ def _manifold(model, state):
     modes = modes[sizes <= FLAT * sizes[0]]
     step, moves = MOVE * float(np.linalg.norm(y)), [np.zeros(len(modes))]
     for mode in (*modes, *-modes):  # overlaps may end on one side
-        there = _search(model, system.state(possible(system, y + step * mode)))
-        if there is not None and step > 0:
-            moves.append(modes @ (system.pack(there) - y) / step)
+        neighbour = _search(model, system.state(possible(system, y + step * mode)))
+        if neighbour is not None and step > 0:
+            moves.append(modes @ (system.pack(neighbour) - y) / step)
     norms = model.K if model.spherical else 0  # other spheres, other points: no modes of one problem
     rank = int(np.linalg.matrix_rank(np.array(moves), tol=0.5)) if len(modes) else 0
     return len(modes) - norms, max(rank - norms, 0)

@@ -48,7 +48,7 @@ def test_labels_of_a_target_with_several_zeros():
             sum(quad(lambda z: z**n * np.sign(target(mean + spread * z)) * norm.pdf(z), *pair)[0]  # noqa: B023
                 for pair in zip(ends[:-1], ends[1:], strict=True)) for n in (0, 1)
         ]  # fmt: skip
-        assert np.allclose(labels.given(np.array(mean), spread), expected, rtol=0, atol=1e-9)
+        assert np.allclose(labels.averages(np.array(mean), spread), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ REFERENCE = 0.3, 0.98  # overlaps between which conditionings are chosen
 CONVERGED = 1e-6
 
 
-class Found(NamedTuple):
+class Solution(NamedTuple):
     """One solution in all replicas: errors, overlaps, potentials, entropy powers, largest distance from the image."""
 
     eps: np.ndarray
@@ -124,7 +124,7 @@ class ExactPoints:
         power = np.exp(2 * H) / (2 * math.pi * math.e)
         phi = -prices @ self.counts - nu * np.log(power)
         q, residual = (t / (1 + t))[:, self.group], max(size for _, size in ends)
-        return Found(gaps @ (self.counts * self.v2), q, phi, power, residual)
+        return Solution(gaps @ (self.counts * self.v2), q, phi, power, residual)
 
 
 def exact_information(teacher, q, samples, rng):

@@ -74,20 +74,20 @@ class FixedPoints:
         is narrowed by the monotone iterations until it holds no transition. There eps is convex, and if a chord before
         s_j is not too steep, nu(s) lies below nu(s_j) before s_j and above it beyond.
         """
-        here, nu = s[j], s[j] * noisy[j]
-        i = np.searchsorted(self._transitions, here)
+        s_j, nu = s[j], s[j] * noisy[j]
+        i = np.searchsorted(self._transitions, s_j)
         left, right = self._transitions[i - 1] * (1 + SIDE), self._transitions[i] * (1 - SIDE)
         low = nu / noisy[np.argmax(s[1 : j + 1] * noisy[:j] >= nu)]
         high = nu / noisy[-1 - np.argmax((s[j:-1] * noisy[j + 1 :] <= nu)[::-1])]
         for _ in range(STEPS):
-            if low > left and high < min(right, 1.1 * here):
+            if low > left and high < min(right, 1.1 * s_j):
                 break
             low = low if low > left else nu / self.noisy(low)
-            high = high if high < min(right, 1.1 * here) else nu / self.noisy(high)
+            high = high if high < min(right, 1.1 * s_j) else nu / self.noisy(high)
         else:
             return False
-        before = max(left, min(low, (1 - 1e-4) * here))  # far enough for the digits of the difference
-        return before < (1 - 1e-8) * here and high * (self.noisy(before) - noisy[j]) < (here - before) * noisy[j]
+        before = max(left, min(low, (1 - 1e-4) * s_j))  # far enough for the digits of the difference
+        return before < (1 - 1e-8) * s_j and high * (self.noisy(before) - noisy[j]) < (s_j - before) * noisy[j]
 
     def _best(self, nu):
         """The solution of largest potential at each of many nu; those whose solutions overlap share one scan."""

@@ -8,7 +8,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from ..._base.pages import see
 from ...gaussian.rules import trapezoid
 from ._labels import FLOOR, spread
-from .exact import SAME, ExactPoints, Found
+from .exact import SAME, ExactPoints, Solution
 from .labels import LARGEST
 
 __all__ = ["Pair"]
@@ -72,7 +72,7 @@ class Pair(ExactPoints):
         """The least and the greatest solution; one if they are the same."""
         ends = [self._settle(nu, x, 0) for x in (np.zeros(3), self._top(nu))]
         alone = np.allclose(ends[0][0], ends[1][0], rtol=0, atol=10 * SAME)
-        return [self._found(nu, *end) for end in (ends[1:] if alone else ends)]
+        return [self._solution(nu, *end) for end in (ends[1:] if alone else ends)]
 
     def _top(self, nu):
         return np.append(np.log1p(nu * self.largest), 0.0)
@@ -85,13 +85,13 @@ class Pair(ExactPoints):
         """Eigenvalues that overlaps can have."""
         return of(lambda a: np.minimum(a, self._top(nu).max()), square(x))[[0, 1, 0], [0, 1, 1]]
 
-    def _found(self, nu, x, residual):
+    def _solution(self, nu, x, residual):
         Q = overlaps(x)
         power = self.information(Q)[1]
         eps = self.v @ np.polynomial.polynomial.polyval(np.eye(2), self.c) @ self.v
         eps -= self.v @ np.polynomial.polynomial.polyval(Q, self.c) @ self.v
         phi = np.trace(Q) - x[:2].sum() - nu * math.log(power)
-        return Found(np.array([eps]), np.diag(Q)[None], np.array([phi]), np.array([power]), residual, Q)
+        return Solution(np.array([eps]), np.diag(Q)[None], np.array([phi]), np.array([power]), residual, Q)
 
 
 def of(function, A):

@@ -177,14 +177,14 @@ class SubcriticalPowerLaw(Limit):
     @cached_property
     def transitions(self):
         """All Bayes-optimal transitions: pairs of phases of equal potential, in the order of alpha; () where unique."""
-        found, here = [], 0
-        while here < len(self._rising) - 1:
-            candidates = [(self._exchange(here, j), j) for j in range(here + 1, len(self._rising))]
+        found, branch = [], 0
+        while branch < len(self._rising) - 1:
+            candidates = [(self._exchange(branch, j), j) for j in range(branch + 1, len(self._rising))]
             # none: the two branches overlap by less than rounding
-            nearest = self.phase(self._rising[here + 1][0]).alpha, here + 1
-            alpha, there = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=nearest)
-            found.append((self._root(alpha, *self._rising[here]), self._root(alpha, *self._rising[there])))
-            here = there
+            nearest = self.phase(self._rising[branch + 1][0]).alpha, branch + 1
+            alpha, following = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=nearest)
+            found.append((self._root(alpha, *self._rising[branch]), self._root(alpha, *self._rising[following])))
+            branch = following
         return tuple(found)
 
     @property

@@ -161,14 +161,14 @@ def convex(X, y, lam, loss, bias):
             value, slope, bend = loss.smoothed(y * (X @ a), width)
             return value.sum() + penalty @ a**2 / 2, X.T @ (y * slope) + penalty * a, bend
 
-        here, gain, part = objective(a), math.inf, 1.0
-        while gain > 1e-10 * here[0] and part > 1e-9:
-            value, gradient, bend = here
+        values, gain, part = objective(a), math.inf, 1.0
+        while gain > 1e-10 * values[0] and part > 1e-9:
+            value, gradient, bend = values
             hessian = (X.T * bend) @ X
             hessian[np.diag_indices_from(hessian)] += penalty + 1e-12
             step = solve(hessian, gradient, assume_a="pos")
             gain, part = gradient @ step, 1.0
-            while (here := objective(a - part * step))[0] > value - 1e-4 * part * gain and part > 1e-9:
+            while (values := objective(a - part * step))[0] > value - 1e-4 * part * gain and part > 1e-9:
                 part /= 2
             a = a - part * step
     return (a[:-1], a[-1]) if bias else (a, 0.0)

@@ -100,13 +100,13 @@ def orthonormal_rows(c, beta, lam, fractions):
     return response
 
 
-def along(response, rank):
+def along_directions(response, rank):
     """The response of rows that are read out along several directions, none of which the bulk tells from the others."""
     same = np.eye(rank)
 
     def answer(Vh):
-        here = response(Vh)
-        return here._replace(T=np.kron(here.T, same), dT=np.array([np.kron(x, same) for x in here.dT]))
+        one = response(Vh)
+        return one._replace(T=np.kron(one.T, same), dT=np.array([np.kron(x, same) for x in one.dT]))
 
     return answer
 

@@ -163,12 +163,12 @@ def bounds_over_rate(
             "nothing; expected a target such as np.sin or np.sign."
         )
 
-    def both(r):
+    def bounds_at(r):
         table = conditional(student, target, r, 1.0, 1.0, breakpoints, student_breakpoints)
         return basis_bounds(Features(table), noise)
 
-    grid, values = _scanned(both)
-    found = (minimum(lambda r, i=i: both(r)[i], grid, values[:, i], rtol=1e-6) for i in (0, 1))
+    grid, values = _scanned(bounds_at)
+    found = (minimum(lambda r, i=i: bounds_at(r)[i], grid, values[:, i], rtol=1e-6) for i in (0, 1))
     (r_upper, upper, _), (r_lower, lower, _) = found
     ends = [f"the {name} bound still falls at r = {grid[i]:.3g}, the {text} spike looked at"
             for name, i in zip(("upper", "lower"), np.argmin(values, axis=0), strict=True)
@@ -178,18 +178,18 @@ def bounds_over_rate(
     return RateBounds(upper, lower, r_upper, r_lower, r_upper / rate, r_lower / rate, message)
 
 
-def _scanned(both):
+def _scanned(bounds_at):
     """Spikes and the two bounds there: wide enough to have both minima inside, or as wide as is allowed."""
     grid = SPIKES
-    values = np.array([both(r) for r in grid])
+    values = np.array([bounds_at(r) for r in grid])
     while True:
         lowest = np.argmin(values, axis=0)
         factors = (grid[1] / grid[0]) ** np.arange(1, MORE + 1)
         if 0 in lowest and grid[0] > LEAST:
             more = grid[0] / factors[::-1]
-            grid, values = np.concatenate([more, grid]), np.concatenate([[both(r) for r in more], values])
+            grid, values = np.concatenate([more, grid]), np.concatenate([[bounds_at(r) for r in more], values])
         elif len(grid) - 1 in lowest and grid[-1] < MOST:
             more = grid[-1] * factors
-            grid, values = np.concatenate([grid, more]), np.concatenate([values, [both(r) for r in more]])
+            grid, values = np.concatenate([grid, more]), np.concatenate([values, [bounds_at(r) for r in more]])
         else:
             return grid, values

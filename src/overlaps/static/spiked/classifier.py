@@ -41,8 +41,8 @@ class Equations:
         self.response, self.loss, self.labels = response, loss, labels
         self.kappa, self.beta, self.bias, self.d = kappa, beta, bias, d
         self.packing = features.packing
-        here = response(np.zeros(self.packing.w.size))
-        self.free, self.u, _, _ = ridge.costs(features, here, bias, beta, d)
+        answer = response(np.zeros(self.packing.w.size))
+        self.free, self.u, _, _ = ridge.costs(features, answer, bias, beta, d)
         self.sizes = np.cumsum([self.packing.w.size] * 2 + [len(self.free), len(self.u)])
 
     def split(self, x):
@@ -73,7 +73,7 @@ class Equations:
         m0 = center + spread[:, None] * x
         m, stiff = self.loss.proximal(m0, V)
         place = along[:, None] * (ys[..., None] * x)
-        label, linear = self.labels.given(self.gamma * self.k[:, None] + self.rho * place, self.rho * rest[:, None])
+        label, linear = self.labels.averages(self.gamma * self.k[:, None] + self.rho * place, self.rho * rest[:, None])
         chance = (1 + ys[..., None] * label) / 2
         s = place * chance + rest[:, None] * ys[..., None] * linear / 2  # E[s 1(y)]
         return m0, m, stiff, (m - m0) / V * ys[..., None], weight, chance, s
@@ -89,17 +89,17 @@ class Equations:
 
         curvature, force = given_k(chance * stiff), given_k(chance * g)
         Vh, qh = kappa * f.S @ curvature, kappa * f.S @ given_k(chance * g * g)
-        here = self.response(Vh)
-        _, u, whole, dT = ridge.costs(f, here, self.bias, self.beta, self.d)
+        answer = self.response(Vh)
+        _, u, whole, dT = ridge.costs(f, answer, self.bias, self.beta, self.d)
         T, of_psi = whole[: len(u), : len(u)], whole[len(u) :, len(u) :]
         answer = kappa * (self.u * curvature) @ self.u.T
         gap = np.linalg.solve(np.eye(len(T)) + T @ answer, theta - kappa * T @ (self.u @ force))
         thh = np.linalg.solve(T, theta)
         psih = kappa * f.mu1 @ given_k(s * g) + packing.unpack(Vh)[0] @ psi
         fields = np.concatenate([thh, psih])
-        norms = -np.einsum("b,jbc,c->j", fields, dT, fields) / packing.w - here.D @ qh
+        norms = -np.einsum("b,jbc,c->j", fields, dT, fields) / packing.w - answer.D @ qh
         return np.concatenate([
-            packing.coordinates(v) - packing.coordinates(here.v),
+            packing.coordinates(v) - packing.coordinates(answer.v),
             packing.coordinates(q) - packing.coordinates(norms),
             -np.linalg.lstsq((self.free * curvature) @ self.free.T, self.free @ force, rcond=1e-13)[0],
             gap,
@@ -184,19 +184,21 @@ def classify(model, alpha, lam, d, loss):
 
     count = 0
     with np.errstate(all="ignore"):
-        here = problem(0)
-        x, residual = here.start(lam), math.nan
-        for n in range(0 if here.separated(loss) else LEVELS):
-            x, residual, used = solved(here, x)
+        equations = problem(0)
+        x, residual = equations.start(lam), math.nan
+        for n in range(0 if equations.separated(loss) else LEVELS):
+            x, residual, used = solved(equations, x)
             count += used
             if not residual < ACCEPTED:
                 break
             finer = problem(n + 1)
             if np.max(np.abs(finer(x, 2 * PARTS))) < RESOLVED:
-                return SpikedClassifier(model, alpha, lam, d, **here.described(x, model, residual, count), loss=loss)
-            here = finer
+                return SpikedClassifier(
+                    model, alpha, lam, d, **equations.described(x, model, residual, count), loss=loss
+                )
+            equations = finer
     message = f"no solution found: the equations hold to {residual:.2g}"
-    if here.separated(loss):
+    if equations.separated(loss):
         message = "the mean activation mu0 alone tells the labels: no finite m as d -> infinity. Give a finite d."
-    nothing = dict.fromkeys(ERRORS, math.nan) | solving.parts(model, ridge.failed(here.packing, residual, count))
+    nothing = dict.fromkeys(ERRORS, math.nan) | solving.parts(model, ridge.failed(equations.packing, residual, count))
     return SpikedClassifier(model, alpha, lam, d, **nothing, loss=loss, message=message)

@@ -41,7 +41,7 @@ class SeveralSpikes(NamedTuple):
     kinks: tuple
 
     @property
-    def rest(self):
+    def beyond_spikes(self):
         """H (m, J): the target's directions less what lies in the span of the spikes, theta = gamma v + H zeta."""
         values, vectors = np.linalg.eigh(np.eye(len(self.gamma)) - self.gamma @ self.gamma.T)
         seen = values > 1e-13
@@ -56,8 +56,8 @@ class SeveralSpikes(NamedTuple):
         """Refuse tables that would take minutes."""
         if size > LARGEST:
             raise ValueError(
-                f"target: {len(self.gamma)} indices, {self.rest.shape[1]} directions beside {self.r.shape[1]} of "
-                f"the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
+                f"target: {len(self.gamma)} indices, {self.beyond_spikes.shape[1]} directions beside the "
+                f"{self.r.shape[1]} of the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
                 "alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
                 + see("spiked", "Several directions, several steps")
             )
@@ -84,7 +84,7 @@ class SeveralSpikes(NamedTuple):
 
     def of_target(self, k, step):
         """Mean h (n,), linear parts h1 (J, n) and second moment hh (n,) of the target at the points k."""
-        H = self.rest
+        H = self.beyond_spikes
         nodes, weight = gauss_hermite(math.ceil(NODES / step))
         zeta, weight = product_rule(nodes, weight, H.shape[1])
         self.check_size(len(k) * len(weight))
@@ -158,7 +158,7 @@ class GiantSteps(NamedTuple):
         F = weight @ table.mu0
         e, square = table.h - F, table.hh - 2 * F * table.h + F**2 + noise**2
         along, across = mu1 * table.weight @ (e[:, None] * table.k), mu1 * table.weight @ table.h1.T
-        H = spikes.rest
+        H = spikes.beyond_spikes
         zeta = (H / np.sum(H**2, axis=0)).T @ (np.eye(m, basis.shape[1]) - basis[:, :m].T @ basis)
         common = np.linalg.eigh((mu1 * (table.weight * square)) @ mu1.T / alpha0)
         fresh = common[1] * np.sqrt(np.maximum(common[0], 0.0))

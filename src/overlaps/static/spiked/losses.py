@@ -106,7 +106,7 @@ class SignLabels:
         """The label of each x = theta . input."""
         return np.concatenate([[self.first], self.first + np.cumsum(self.jumps)])[np.searchsorted(self.zeros, x)]
 
-    def given(self, mean, spread):
+    def averages(self, mean, spread):
         """E[y] and E[z y] of labels at mean + spread z, z ~ N(0, 1)."""
         first, linear = np.full(np.shape(mean), self.first), np.zeros(np.shape(mean))
         for zero, jump in zip(self.zeros, self.jumps, strict=True):

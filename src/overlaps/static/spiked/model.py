@@ -85,7 +85,7 @@ class Spiked(Record):
             return ridge.marchenko_pastur(self.c, self.beta, lam)
         rows = blocks.iid_rows if self.rows == "iid" else blocks.orthonormal_rows
         response = rows(c, self.beta, lam, fractions)
-        return response if rank == 1 else blocks.along(response, rank)
+        return response if rank == 1 else blocks.along_directions(response, rank)
 
     def neurons(self, d):
         """Neurons of each block (B,) at input dimension ``d``, rho_b beta d; a continuous law needs no whole ones."""

@@ -142,25 +142,25 @@ def susceptibilities(features, response, kappa, start, iterations):
         for _ in range(PICARD):
             v = image(v)[0].v
     x = packing.coordinates(v)
-    here, squares, _ = image(v)
-    error = x - packing.coordinates(here.v)
+    answer, squares, _ = image(v)
+    error = x - packing.coordinates(answer.v)
     count, moves = 0, math.inf
     while count < iterations and moves > TOLERANCE:  # nan stops it
         count += 1
-        moved = here.D @ (kappa * (squares @ S.T) * w) @ packing.slopes(v)  # of the image, with the opposite sign
-        step = np.linalg.solve(np.eye(v.size) + np.linalg.solve(packing.slopes(here.v), moved), error)
+        moved = answer.D @ (kappa * (squares @ S.T) * w) @ packing.slopes(v)  # of the image, with the opposite sign
+        step = np.linalg.solve(np.eye(v.size) + np.linalg.solve(packing.slopes(answer.v), moved), error)
         step *= min(1.0, LONGEST / np.max(np.abs(step)))
         size = np.max(np.abs(error))
         for _ in range(HALVINGS):
             v = packing.values(x - step)
-            here, squares, legal = image(v)
-            error = x - step - packing.coordinates(here.v)
+            answer, squares, legal = image(v)
+            error = x - step - packing.coordinates(answer.v)
             if legal and np.max(np.abs(error)) <= max(size, TOLERANCE):
                 break
             step /= 2
         x = x - step
         moves = max(np.max(np.abs(error)), np.max(np.abs(step)))
-    return v, here, squares, float(np.max(np.abs(error))), count
+    return v, answer, squares, float(np.max(np.abs(error))), count
 
 
 def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, start=None, iterations=100):
@@ -172,21 +172,21 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, 
     packing, weight = features.packing, features.weight
     with np.errstate(all="ignore"):
         try:
-            v, here, squares, residual, count = susceptibilities(features, response, kappa, start, iterations)
+            v, answer, squares, residual, count = susceptibilities(features, response, kappa, start, iterations)
         except np.linalg.LinAlgError:
             residual, count = math.nan, iterations
     if not residual <= ACCEPTED:
         return failed(packing, residual, count)
     den = 1 / (1 + (packing.w * v) @ features.S)
-    free, u, T, dT = costs(features, here, bias, beta, d)
+    free, u, T, dT = costs(features, answer, bias, beta, d)
     psih = kappa * (features.across @ (weight * den))
     mean, m, theta, b0, fields = mean_predictor(features, free, u, T, kappa, den, bias, psih)
     psi = T[len(u) :] @ fields
     left = features.hh + noise**2 - 2 * mean * features.h + mean**2 - 2 * psi @ features.across
     # changes of the readout norms: q = -D kappa E[S R den^2] + M, with R = left + S . (w q)
     M = -np.einsum("b,jbc,c->j", fields, dT, fields) / packing.w
-    system = np.eye(v.size) + kappa * (here.D @ (squares @ features.S.T)) * packing.w
-    q = np.linalg.solve(system, M - kappa * here.D @ (squares @ left))
+    system = np.eye(v.size) + kappa * (answer.D @ (squares @ features.S.T)) * packing.w
+    q = np.linalg.solve(system, M - kappa * answer.D @ (squares @ left))
     R = left + (packing.w * q) @ features.S
     mse, train = float(weight @ R), float(weight @ (R * den**2))
     labels = features.hh + noise**2
@@ -210,22 +210,22 @@ def misfit(features, response, kappa, v):
     return float(np.max(np.abs(features.packing.coordinates(found) - features.packing.coordinates(v))))
 
 
-def costs(features, here, bias, beta, d):
+def costs(features, answer, bias, beta, d):
     """Functions fitted freely (j, n), and those whose directions cost ridge; T and dT of these and of psi.
 
     At finite d the mu0 are the first of the latter.
     """
-    packing, (T, dT), u = features.packing, here[2:], features.u
+    packing, (T, dT), u = features.packing, answer[2:], features.u
     if len(T) == len(u):  # psi = beta V1 psih in each direction of the target, apart from theta
         directions = np.eye(len(features.h1))
-        of_v = [np.kron(beta * packing.unpack(x)[0], directions) for x in (here.v, *here.D.T)]
+        of_v = [np.kron(beta * packing.unpack(x)[0], directions) for x in (answer.v, *answer.D.T)]
         T, dT = joined(T, of_v[0]), np.array([joined(*x) for x in zip(dT, of_v[1:], strict=True)])
     if math.isinf(d):
         return features.means(bias), u, T, dT
     p, pairs = beta * d, packing.pairs
-    dT = np.array([joined(np.diag(p * x), y) for x, y in zip(here.D[pairs:].T, dT, strict=True)])
+    dT = np.array([joined(np.diag(p * x), y) for x, y in zip(answer.D[pairs:].T, dT, strict=True)])
     free = np.ones((int(bias), features.weight.size))
-    return free, np.concatenate([features.mu0, u]), joined(np.diag(p * here.v[pairs:]), T), dT
+    return free, np.concatenate([features.mu0, u]), joined(np.diag(p * answer.v[pairs:]), T), dT
 
 
 def joined(a, b):

@@ -192,7 +192,7 @@ class _Law:
         """The trace tr (X^T X / p + lam)^-1 / p."""
         return v[self.packing.pairs :].sum(axis=0)
 
-    def one(self, v):
+    def denominators(self, v):
         """1 + V(k), (m, n)."""
         return 1 + (self.packing.w[:, None] * v).T @ self.S
 
@@ -203,12 +203,12 @@ class _Law:
     def __call__(self, v, lam):
         """Left minus right sides (size, m) and their Jacobian (m, size, size)."""
         size, m = v.shape
-        den = 1 / self.one(v)
+        den = 1 / self.denominators(v)
         Vh = (den @ self.once).T
         change = -(den**2 @ self.twice).reshape(m, size, size) * self.packing.w  # of Vh, by v
         Vh1, Vh2 = self.matrices(Vh)
         if self.D is not None:
-            return self.given(v, lam, Vh, change)
+            return self.of_given_rows(v, lam, Vh, change)
         V1, V2 = self.matrices(v)
         dVh1, dVh2 = np.einsum("mji,jbc->mibc", change, self.X1), np.einsum("mji,jb->mib", change, self.X2)
         mixed, share = Vh1 @ V1, self.share * self.c
@@ -222,7 +222,7 @@ class _Law:
         F = np.concatenate([(F1[:, i, j] + F1[:, j, i]) / 2, F2], axis=1).T
         return F, np.concatenate([(dF1[..., i, j] + dF1[..., j, i]) / 2, dF2], axis=2).swapaxes(1, 2)
 
-    def given(self, v, lam, Vh, change):
+    def of_given_rows(self, v, lam, Vh, change):
         """The same for given eigenvalues of the rows."""
         values, counts = self.D
         D, share = self.c * values, counts / counts.sum()
@@ -242,8 +242,8 @@ class _Law:
 
     def determinant(self, v):
         """Determinant of the system of (m, theta), over its value without theta, at real v (size, m)."""
-        den = self.weight / self.one(v)
-        Vh1, _ = self.matrices((1 / self.one(v) @ self.once).T)
+        den = self.weight / self.denominators(v)
+        Vh1, _ = self.matrices((1 / self.denominators(v) @ self.once).T)
         V1, V2 = self.matrices(v)
         eye, found = np.eye(self.c.size), []
         for w, h, V, g in zip(den, Vh1, V1, V2, strict=True):
@@ -261,8 +261,8 @@ def grows_with_k(table, c):
     """Whether the variance c mu1^2 + mu2^2 of the features given k has no bound: then the bulk has no upper edge."""
     far = np.geomspace(10.0, 1e6, 400)
     with np.errstate(all="ignore"):
-        there = table.at(np.concatenate([-far, far]))
-        variance = np.atleast_2d(there.mu1) ** 2 * c[:, None] + np.atleast_2d(there.mu2_squared)
+        tail = table.at(np.concatenate([-far, far]))
+        variance = np.atleast_2d(tail.mu1) ** 2 * c[:, None] + np.atleast_2d(tail.mu2_squared)
         t = np.max(np.reshape(variance.max(axis=0), (2, -1)), axis=0)
     return bool(not np.all(np.isfinite(t)) or t[-100:].max() > 1.01 * max(t[:-100].max(), 1e-20))
 
@@ -302,7 +302,7 @@ def _inside(law, x):
     impossible outside the bulk: the integral over k would diverge.
     """
     v, _ = _resolvent(law, x)
-    one, trace = law.one(v.real), law.trace(v)
+    one, trace = law.denominators(v.real), law.trace(v)
     return (trace.imag > 1e-6 * np.abs(trace)) | (one.min(axis=1) * one.max(axis=1) < 0), v
 
 
@@ -342,8 +342,8 @@ def _root(law, v, scale):
     size = np.abs(law(v[:, None], np.array([-x]))[1][0] * v).max(axis=1)  # of each equation
 
     def equations(s):
-        *at, there = s * scale
-        F, J = law(np.array(at)[:, None], np.array([-there]))
+        *at, shift = s * scale
+        F, J = law(np.array(at)[:, None], np.array([-shift]))
         return np.append(F[:, 0] / size, np.linalg.det(J[0] * v / size[:, None]))
 
     return root(equations, np.ones(scale.size), tol=1e-13).x[-1]

@@ -270,7 +270,7 @@ class SpikedSubspace(solving.Solvable):
         options = target, self.noise, d, self.beta, rows, alpha, lam, self.fractions, test, None
         setup, shape = simulation._setup(function_of(self.student, "student"), *options)
         setup = setup._replace(bias=self.bias)
-        H = several_spikes(self.student, self.target, self.r, self.c, self.gamma).rest
+        H = several_spikes(self.student, self.target, self.r, self.c, self.gamma).beyond_spikes
         draw = partial(subspace_draw, setup, self.r, self.gamma, self.c, H)
         return simulation._runs(draw, setup, shape, rng, draws, False, None)
 

@@ -114,12 +114,12 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     j = np.asarray(order)
     if j.dtype.kind not in "iu" or np.any(j < 0):
         raise ValueError(f"order = {check.shown(order)}; expected an integer >= 0, or an array of them.")
-    q, r, t = _plain(state)
+    q, r, t = _plain_overlaps(state)
     powers = state.s ** j[..., None]
     return OrderParameters(*(np.tensordot(powers, x, axes=1) for x in (q, r, t)))
 
 
-def _plain(state):
+def _plain_overlaps(state):
     plain = check.state(state, "state").plain  # which knows whether there are eigenvalues
     if not state.sees_inputs:
         raise ValueError(
@@ -274,7 +274,7 @@ class PolynomialBasis(Record):
 
     def moments(self, state: State) -> "Moments":
         """Moments of ``state``, a State; ValueError where its eigenvalues differ or s = 0 hides the teacher."""
-        q, r, t = _plain(state)
+        q, r, t = _plain_overlaps(state)
         if not np.array_equal(state.s, self.s):
             raise ValueError(f"the state has {state.L} eigenvalues that are not those of {self}; expected the same.")
         return Moments(self.sums(q), self.sums(r), self.sums(t), state.T, state.v)

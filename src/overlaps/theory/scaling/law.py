@@ -245,7 +245,7 @@ class Law(Record):
         """Error F of the components beyond the N_l trained ones."""
         return float(0.5 * self.spectrum.s[N_l:] @ self.m0[N_l:])
 
-    def _part(self, N_l):
+    def _trained_spectrum(self, N_l):
         """The spectrum as the trained components see it: nothing moves where an eigenvalue is zero."""
         return Spectrum(np.where(np.arange(self.L) < N_l, self.spectrum.s, 0.0), self.spectrum.p)
 
@@ -278,7 +278,7 @@ class Law(Record):
         N_l, B = self.trained(N_l), self.batch_size
         F = self.frozen(N_l)
         return F + linear.error(
-            self._part(N_l),
+            self._trained_spectrum(N_l),
             self.eta / B,
             B * check.times("alpha", alpha),
             m0=self.m0,
@@ -312,7 +312,7 @@ class Law(Record):
         N_l = self.trained(N_l)
         F = self.frozen(N_l)
         noise = np.sqrt(self.noise**2 + 2 * F)
-        part = self._part(N_l)
+        part = self._trained_spectrum(N_l)
         return F + linear.sgd_mean(part, self.eta, steps, N=N, noise=noise, m0=self.m0, batch_size=self.batch_size)
 
     def scheduled(self, alpha: ArrayLike, schedule: Schedule, *, N_l: int | None = None) -> Numbers:
