@@ -262,8 +262,8 @@ class System:
         self.at(alpha)
         y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
         self.eps_g = self.close(y)
-        driving = self.drive(self.A, self.B, self.C, self.dv)
-        return self.velocity(y, *driving, decays=(self.decay, self.decay_v, self.model.drift))
+        A, B, C, dv = self.drive(self.A, self.B, self.C, self.dv)
+        return self.velocity(y, A, B, C, dv, (self.decay, self.decay_v, self.model.drift))
 
 
 def rates(model):

@@ -56,8 +56,8 @@ class SeveralSpikes(NamedTuple):
         """Refuse tables that would take minutes."""
         if size > LARGEST:
             raise ValueError(
-                f"target: {len(self.gamma)} indices, {self.beyond_spikes.shape[1]} directions beside the "
-                f"{self.r.shape[1]} of the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
+                f"target: {len(self.gamma)} indices, {self.beyond_spikes.shape[1]} directions beside {len(self.r[0])} of "
+                f"the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
                 "alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
                 + see("spiked", "Several directions, several steps")
             )
