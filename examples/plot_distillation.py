@@ -14,7 +14,7 @@ import overlaps as ov
 # %%
 # The teacher of the second generation
 # ------------------------------------
-# Two units learn from noisy labels. What they are at the end is frozen: its units are further rows of the teacher.
+# Two units learn from noisy labels. Frozen at the end, they become further rows of the teacher.
 NOISE = 0.6
 FIRST = ov.committee_machine(2, 2, eta=0.4, noise=NOISE)
 Q, R, T = [[0.5, 0.1], [0.1, 0.4]], [[0.2, 0.05], [0.1, 0.15]], [[1.0, 0.2], [0.2, 0.9]]

@@ -127,7 +127,7 @@ plt.show()
 #    \end{gathered} $$
 #
 # The bulk row has a small component along $\hat v$, of order $1/\sqrt d$; but there are $p$ neurons, and the readout
-# can add these components up. What the network says on average, given $k$, is therefore
+# can add these components up. Given $k$, the network therefore says on average
 #
 # $$ C(k) = m\, \mu_0(k) + \vartheta\, k\, \mu_1(k) , $$
 #

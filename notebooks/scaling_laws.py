@@ -225,7 +225,7 @@ print("ratio", np.round(haar / levels, 3), f"; for 1 << N_l << N: {features.haar
 # $$ \epsilon(\alpha) = \epsilon_0(\alpha) + \int_0^\alpha k(\alpha - t)\, \epsilon(t)\, dt , \qquad
 #    k(\alpha) = \eta^2 \sum_l p_l s_l^2\, e^{-2\eta s_l\alpha} \sim \alpha^{-(1 + b)} , $$
 #
-# with $\epsilon_0$ that of gradient flow. What falls faster than $k$ is overtaken by it: for $2\delta > 1 + \beta$ the
+# with $\epsilon_0$ that of gradient flow. The power $k$ overtakes whatever falls faster: for $2\delta > 1 + \beta$ the
 # exponent is $1 + b = (1 + 2\beta)/(1 + \beta)$ **whatever the teacher**. `scaling.Law` has all terms with their
 # constants, and the best use of compute without the guess of section 3.
 

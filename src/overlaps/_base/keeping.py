@@ -95,7 +95,7 @@ def _collect(kernel, parts):
 
 
 def _names(code):
-    """Names of globals that the code reads; those of attributes stand among them and do no harm."""
+    """Names of globals that the code reads; names of attributes stand among them and do no harm."""
     return {*code.co_names}.union(*(_names(const) for const in code.co_consts if isinstance(const, CodeType)))
 
 
@@ -224,7 +224,7 @@ class KernelCache(FunctionCache):
 
 
 def kernel_files():
-    """All compiled kernels that are kept, those of other versions and of other checkouts among them."""
+    """All compiled kernels that are kept, also for other versions and other checkouts."""
     return sorted(Path(folder()).glob("*.nbc")) if folder() else []
 
 

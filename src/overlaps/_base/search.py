@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 def minimum(f, grid, values=None, *, xatol=0.0, rtol=0.0, ends=True):
     """(x, f(x), index of the lowest of the ascending grid): the minimum between the neighbours of that point.
 
-    ``values`` are those of f on the grid, where they are known; x is found to ``xatol``, or to ``rtol`` of itself.
+    ``values`` f(grid), where they are known; x is found to ``xatol``, or to ``rtol`` of itself.
     Without ``ends`` a lowest point at an end of the grid is left as it is: the function may fall beyond it.
     """
     values = [f(x) for x in grid] if values is None else values

@@ -1,4 +1,4 @@
-"""The version, where every module can read it, and those of what the numbers were made with."""
+"""The version, where every module can read it, and the versions of Python and packages beneath."""
 
 import platform
 

@@ -35,7 +35,7 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False
     An exception, a dead worker and Ctrl-C cost the jobs that they hit.  ``tick(n)`` is told how many are done,
     ``keep(index, value)`` each value at once.  ``cut(value)`` says whether a value is the part that Ctrl-C left of one:
     it is kept, and nothing is begun after it.  ``needed`` raises what happened where no value came out of it; at once
-    where the first job fails here, whose arguments are those of all.
+    where the first job fails here: all jobs share its arguments.
     """
     results: dict[Any, Any] = {}
     errors: dict[Any, BaseException] = {}
@@ -108,7 +108,7 @@ def _end_with_parent(process):
     if parent is None:
         return
 
-    def watch():  # forked workers hold each other's pipes open, those of a fork server have another process above
+    def watch():  # forked workers hold each other's pipes open, workers of a fork server have another parent
         while parent.is_alive() and os.getppid() == above:
             time.sleep(1.0)
         os._exit(1)
@@ -189,5 +189,5 @@ def in_threads(task, parts):
 
 @cache
 def _threads(process):
-    """The threads of a process: those of the parent do not live on in one that was forked."""
+    """The threads of a process: a forked child does not inherit its parent's."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="overlaps")

@@ -6,7 +6,7 @@ activation. A new activation is one file of kernels and one record in ``kernels`
 neither (``numeric``).
 
 Students may learn by a rule in place of activations: ``rule`` is its record, ``declared`` what users say of it,
-``certified`` its closure with the sizes of its integrals, ``rules`` those of the library, whose committees are in
+``certified`` its closure with the sizes of its integrals, ``rules`` the rules of the library, whose committees are in
 ``committees``, ``feedback`` and ``rates``. A new rule is one function there and its name in ``rules``.
 """
 

@@ -210,7 +210,7 @@ def _quadrant(pair, L, y, noise, mu, others_along, rule, units, given, rules, ro
 def relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C):
     """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l (Delta_0^2 + noise^2)] of units v g = linear z + w relu(z).
 
-    Nodes and weights are those of [0, 1]; ``teacher`` is the function of which teachers have w.
+    Nodes and weights belong to [0, 1]; ``teacher`` is the function of which teachers have w.
     """
     n = mu.size
     a, b, root, V = np.empty(n), np.empty(n), np.empty(n), np.empty((n, n))

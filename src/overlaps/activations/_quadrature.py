@@ -22,7 +22,10 @@ from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
 PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # the largest settle tanh at a variance of 60
 TENSOR_NODES = {2: (64, 96, 128, 192), 3: (32, 48, 64, 96), 4: (24, 32, 48)}  # by number of fields
-GROWN, FALLEN = 1.1, 0.1  # variances and scale, relative to those of the last test, beyond which a size is tested again
+GROWN, FALLEN = (
+    1.1,
+    0.1,
+)  # multiples of the last tested variances and scale beyond which sizes are tested again
 WIDE = 12.0  # standard deviations that Hermite modes need: he_r grows like exp(u^2 / 4)
 TAIL = 1e-14  # size of the last modes, relative to the functions, at which the sum over modes has not ended
 

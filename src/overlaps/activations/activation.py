@@ -46,7 +46,7 @@ class Activation:
     kinks : tuple of float
         Where g' jumps.
     kernels : Kernels, optional
-        Closed forms of a function that the library does not know; those of ``code`` by default.
+        Closed forms of a function that the library does not know; by default the forms of ``code``.
 
     Raises
     ------

@@ -165,7 +165,7 @@ absolute = _piecewise_linear("absolute", -1.0)
 sign = Activation("sign", np.sign, _zero, code=SIGN)  # of teachers: a student of signs has no gradient
 
 # Four error functions, sup error 1.0e-5, from fit_erf_mixture(np.tanh).  With partners in closed form all integrals,
-# eps_g included, are those of the mixture, so that eps_g and C vanish together.
+# eps_g included, belong to the mixture, so that eps_g and C vanish together.
 tanh = Activation(
     "tanh",
     np.tanh,

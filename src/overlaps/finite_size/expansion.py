@@ -70,7 +70,7 @@ class Fluctuations(Record):
 
     @property
     def alpha(self) -> Floats:
-        """Learning times (n,), those of the trajectory."""
+        """Learning times (n,) of the trajectory."""
         return self.trajectory.alpha
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class Fluctuations(Record):
         return found.reshape(*shape, *other[1:])
 
     def std(self, name: str) -> Floats:
-        """Standard deviation over runs at this N of the curve ``name``; shapes as those of :meth:`mean`."""
+        """Standard deviation over runs at this N of the curve ``name``; shapes as in :meth:`mean`."""
         rows, shape = self._rows(name)
         variance = np.einsum("nad,nde,nae->na", rows, self.covariances, rows) / self.N
         return np.sqrt(np.maximum(variance, 0.0)).reshape(shape)
@@ -296,7 +296,7 @@ class Coefficients:
         return PchipInterpolator(times, values, axis=0) if rough else _spline(times, values)
 
     def __call__(self, times, D=None, source=None):
-        """J, D (m, n, n), those of ``D`` in place of the mean ones, and the source of the mean (m, n) or None."""
+        """J, D (m, n, n), the given ``D`` in place of the mean ones, and the source of the mean (m, n) or None."""
         noise = np.exp(self.size(times))[:, None, None] * (self.D if D is None else D)(times)
         return self.J(times), noise, None if source is None else source(times)
 

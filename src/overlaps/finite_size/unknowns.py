@@ -1,4 +1,4 @@
-"""Unknowns: the packed overlaps, and those of the teachers where they are random; with the flow around them."""
+"""Unknowns: the packed overlaps, of the teachers too where they are random; with the flow around them."""
 
 from functools import cached_property
 
@@ -80,7 +80,7 @@ class Tangent:
 
     @cached_property
     def jacobian(self):
-        """That of the flow; at aligned units with kinks, first derivatives of a state nearby."""
+        """Jacobian of the flow; at aligned units with kinks, first derivatives of a state nearby."""
         try:
             return Jacobian(self.system, self.y)
         except ValueError:

@@ -43,7 +43,7 @@ class Packing:
 
     @property
     def summed(self):
-        """Layout of the sums over blocks (Q, R, v), as those of one block."""
+        """Layout of the sums over blocks (Q, R, v), as of one block."""
         return Packing(1, *self.shape[1:], self.trains_v, self.readouts)
 
     def sums(self, y, s):

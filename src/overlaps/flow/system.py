@@ -113,7 +113,7 @@ class System:
 
     @cached_property
     def s(self):
-        """Eigenvalues for kernels: those of the spectrum cannot be written, which would compile each kernel again."""
+        """Eigenvalues for kernels, a copy: for read-only arrays, as the spectrum's, numba compiles kernels again."""
         return np.array(self.model.spectrum.s)
 
     @cached_property

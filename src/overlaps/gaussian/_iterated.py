@@ -97,7 +97,7 @@ def insert(a, t, m, row, offset, d, plane):
 def levels(planes, offsets, outermost):
     """Breaks of each variable from the last to number ``outermost``, and the rotation R (d, d), u -> R u.
 
-    Row i of those of variable j, ``starts[j]`` <= i < ``starts[j] + counts[j]``: u_j = breaks[i, :j] . u + at[i].
+    Row i belongs to variable j where ``starts[j]`` <= i < ``starts[j] + counts[j]``: u_j = breaks[i, :j] . u + at[i].
     """
     m, d = planes.shape
     room, size = 0, m
@@ -210,7 +210,7 @@ def nodes(planes, offsets, points, weights, given, width, x, p):
     """Points (P, d), weights (P,) and the rotation R of a rule for E f(u), u ~ N(0, 1), broken at planes . u = offsets.
 
     The first ``given`` coordinates come as ``points`` with ``weights``; the others are integrated one after the other.
-    Nodes are those of R u.
+    Nodes stand for R u.
     """
     d = points.shape[1]
     if given == d:

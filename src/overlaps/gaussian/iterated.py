@@ -32,7 +32,7 @@ MOST = 8  # variables
 def rules(d, broken):
     """The rules (points, weights, given, width, x, p) of ``_iterated.nodes`` for d variables, and whether by chance.
 
-    Ascending sizes, or, by chance, Sobol points of all scrambles and those of each.
+    Ascending sizes, or, by chance, Sobol points of all scrambles and of each one.
     """
     empty = np.zeros(0)
     if d <= 2 or (d == 3 and broken):

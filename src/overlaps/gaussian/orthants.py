@@ -2,7 +2,7 @@
 
 P4 = P(z_0, z_1, z_2, z_3 > 0) and p_ij = P(the other two > 0 | z_i = z_j = 0), both symmetric in the four fields.
 A sum over them is tiny near alignment (students close to teachers) while each term is O(1), so rounding errors must be
-those of *one* slightly different correlation matrix.  Hence all seven numbers come from one factorisation of that
+the values of *one* slightly different correlation matrix.  Hence all seven numbers come from one factorisation of that
 matrix, whose entries near alignment are formed from differences of correlations (exact in floating point), and whose
 residual standard deviations are never below ``FLOOR``: that moves variances by 1e-30 and gives singular matrices a
 consistent limit.

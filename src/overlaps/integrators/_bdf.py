@@ -14,7 +14,7 @@ Newton's iteration solves for d with 1 - c J.  The Jacobian J serves many steps,
 stays what it was.  Where four iterations do not converge, the march asks Python for a new J and tries the same step
 again; where they do not with a new J, it halves the step.  Tolerances fall with eps_g, see ``Tolerances``.
 
-Python (``burst.Backward``) makes and keeps all arrays.  A march changes those of ``Steps`` and ``equations.newton``.
+Python (``burst.Backward``) makes and keeps all arrays.  A march changes ``Steps`` and ``equations.newton``.
 
 ``rows``: Y, the packed overlaps after the last accepted step; OLD, before it; NEW, the prediction, which becomes the
 end of the step; D0, the correction d; PSI; SCALE, one over the tolerance of each entry; F, the velocity, then what is
@@ -23,7 +23,7 @@ left of the equation; X, the last correction of Newton's; SHARES, the part of at
 whose first Newton correction is known; END, the end of the step that is tried; C, the c of the factorised matrix.
 Python sets, before each call: BOUND, a knot of a schedule or the end, where steps must end; EDGE, the last time whose
 rates they may see; U and U_V, the factors on eta and eta_v that J was made with.
-``place``, behind those of ``_steps``: ORDER; EQUAL, steps since length or order changed; FACTORISED, 1 while
+``place``, behind the entries of ``_steps``: ORDER; EQUAL, steps since length or order changed; FACTORISED, 1 while
 ``equations.newton`` belongs to the present J, and to a c close enough; ASKED, 1 while a Jacobian for the step that is
 tried is on its way; FACTORISATIONS so far.
 
@@ -113,8 +113,8 @@ def change_of_step(order, factor, R):
     """Fill R (order + 1, order + 1): the differences at a step ``factor`` times as long are R D.
 
     The polynomial through the last points is the same; the products of ``first`` are its values at the new points, in
-    the basis of the old differences, and those of ``second`` turn values into differences again (Shampine and Reichelt
-    1997, section 2.2).
+    the basis of the old differences, and columns of ``second`` turn values into differences again (Shampine and
+    Reichelt 1997, section 2.2).
     """
     first, second = np.ones((order + 1, order + 1)), np.ones((order + 1, order + 1))
     for i in range(1, order + 1):
@@ -270,7 +270,7 @@ def next_order(D, order, error, scale):
 
 @jit(bare=True)
 def stale(drive, clock):
-    """Whether the rates have moved away from those of the last Jacobian, clock[U] and clock[U_V], by a share STALE."""
+    """Whether the rates differ from the last Jacobian's, clock[U] and clock[U_V], by a share STALE."""
     pieces, now, u, u_v = drive.pieces, drive.factors, clock[U], clock[U_V]
     if pieces.channels.size == 0:
         return False

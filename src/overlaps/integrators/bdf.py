@@ -136,7 +136,7 @@ class StructuredBDF(BDF):
         return result
 
     def _refresh(self):
-        """Take a new Jacobian where the rates have moved away from those of the last one."""
+        """Take a new Jacobian where the rates have moved away from the last one's."""
         if self.system.pace is None:
             return
         self.system.at(self.t)

@@ -19,7 +19,8 @@ HINTS = {
     "dense_output": "Trajectory.at gives the state at any time.",
     "tol": "Tolerances are rtol= and atol=.",
 }
-OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}  # before those of solve_ivp
+# asked before solve_ivp, whose DOP853 has no eps_g in its error control
+OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}
 MEMORY = 1e9  # bytes of the derivatives of the closure; beyond, "auto" takes no structured BDF
 
 

@@ -112,7 +112,7 @@ def mixture(
     in their covariance and the fields stay mixtures; "shared" follows the theory only when standardised by "sample",
     which removes the common shift from each vector.
 
-    The overlaps and ``eps_g`` that :func:`overlaps.simulate` records are those of Gaussian latents, whatever the law;
+    The overlaps and ``eps_g`` that :func:`overlaps.simulate` records hold for Gaussian latents, whatever the law;
     ``test_error`` is measured on the law itself. Source: Goldt et al. (2020), arXiv:1909.11500, for the model; Bae and
     Jeong (2024), arXiv:2405.00642, (17), (19).
 

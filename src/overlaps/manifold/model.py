@@ -89,7 +89,7 @@ class HiddenManifold(Model):
         """Eigenvalues mu and weights p of F F^T / D in the limit, if this model lives there."""
         if not self.spectrum.of_model:
             raise ValueError(
-                f"{method} belongs to the limit spectrum; this model has that of {self.spectrum}. Keep the model that "
+                f"{method} belongs to the limit spectrum; this model has {self.spectrum}. Keep the model that "
                 f"hidden_manifold made, or use dataclasses.replace(model, spectrum=None).{method}(...)."
             )
         return feature_eigenvalues(self.ratio, self.nodes)

@@ -45,7 +45,7 @@ def second_moments(features, F, moments="ge", latent_scale=None):
     .. math:: \Omega = \zeta + b^2 F F^T/D, \qquad \Phi = \sigma b\, F/\sqrt D.
 
     The Gaussian equivalence is *asymptotic*: D -> infinity, rows of F in general position. The exact moments are exact;
-    those of user functions are a series of 60 Hermite terms, with a remainder below 1e-10. Source: Goldt, Mezard,
+    user functions have a series of 60 Hermite terms, with a remainder below 1e-10. Source: Goldt, Mezard,
     Krzakala and Zdeborova (2020), arXiv:1909.11500; Cho and Saul (2009), for the relu.
 
     Parameters

@@ -87,7 +87,7 @@ class Schedule(Record):
         self.settle(knots=knots, values=values, factors=tuple(self.factors))
 
     def _is_complete(self, knots, values):
-        """Whether the parts are those of a schedule that the class methods make: compiled code reads them unseen."""
+        """Whether the class methods could have made these parts: compiled code reads them unseen."""
         if self.kind == "product":
             return len(self.factors) > 1 and all(isinstance(f, Schedule) for f in self.factors)
         if self.kind == "function":

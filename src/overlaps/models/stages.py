@@ -108,7 +108,7 @@ class Stages(Record):
 
     @property
     def M(self) -> int:
-        """Number of teacher units, those of all tasks."""
+        """Number of teacher units, all tasks together."""
         return self.models[0].M
 
     @property

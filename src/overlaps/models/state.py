@@ -55,7 +55,7 @@ class State(Record):
     T : array_like, shape (M, M)
         Covariance of the teacher fields, constant in time.
     v : array_like, shape (K,)
-        Second layer of the student; (n, K) with those of n tasks that are :class:`Mixed`.
+        Second layer of the student; (n, K) where n tasks that are :class:`Mixed` have readouts of their own.
     s : array_like, shape (L,), optional
         Eigenvalues of the blocks, >= 0. ``solve`` and ``simulate`` fill them in from the model.
     alpha : float

@@ -27,7 +27,7 @@ class Twins:
         return self.P @ A @ self.P, self.P @ B, self.P @ C @ self.P, dv @ self.P_v
 
     def copied(self, q, r, v):
-        """Overlaps of students that are exactly those of the first of their kind."""
+        """Overlaps of students, each exactly as the first of its kind."""
         i, sign = self.first, self.sign
         parts = q[..., i[:, None], i] * np.outer(sign, sign), r[..., i, :] * sign[:, None], v[..., i] * self.sign_v
         return tuple(map(np.ascontiguousarray, parts))

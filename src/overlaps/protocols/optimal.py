@@ -29,7 +29,7 @@ __all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
 SCAN = 40  # constant rates, log-spaced
 DIVERGED = 1e6  # eps_g of a trial that the line search is to leave
 AGREEMENT = 1e-6  # of the objective on the grid and by an adaptive integration
-ROOM = 1.5  # the grid is made for factors up to this much above those of the start of the search
+ROOM = 1.5  # steps of the grid suit factors up to this multiple of the first ones; beyond it the grid is made anew
 LOOSE = 100  # tol: stationarity that still counts as found where the iterations ended
 
 

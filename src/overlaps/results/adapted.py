@@ -1,4 +1,4 @@
-"""Results of directions that adapt a frozen student: the network's overlaps, and those of the directions."""
+"""Results of directions that adapt a frozen student: overlaps of the network and of the directions."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -64,7 +64,7 @@ def letters_of(name, value, many):
 
 
 def dims(name, *runs, value=None):
-    """Dimensions of an array under the letters of the notation, those of ``runs`` in the place of r."""
+    """Dimensions of an array under the letters of the notation, with ``runs`` in the place of r."""
     letters = letters_of(name, value, len(runs) > 0).removeprefix("r")
     named = letters.replace("KK", "kl").replace("MM", "mn").replace("L", "e").lower()
     return (*runs, *({"t": "alpha", "i": "task"}.get(x, x) for x in named))

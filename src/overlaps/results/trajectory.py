@@ -33,7 +33,7 @@ class Errors(NamedTuple):
 
 
 class ClassErrors(NamedTuple):
-    """The same with those of the means of the fields, for inputs in classes."""
+    """As ``Errors``, and of the means of the fields, for inputs in classes."""
 
     Q: Any
     R: Any
@@ -261,7 +261,7 @@ class Trajectory(Solved, _Blocks):
         ------
         ValueError
             alpha is no number, or lies outside the recorded interval; or it lies between records and the solver is a
-            class of the user's that was not kept: a file holds the names of those of SciPy and of this library only.
+            class of the user's that was not kept: a file holds names of SciPy's and of this library's solvers only.
         """
         alpha = check.number("alpha", alpha, hint="One time in each call.")
         if not self.alpha[0] <= alpha <= self.alpha[-1]:

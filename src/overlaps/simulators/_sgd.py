@@ -60,7 +60,7 @@ def descents(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
 
 
 def samples(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
-    """What the samples of a step do: :func:`errors`, or the force of a rule that comes in the place of the student."""
+    """Errors of the samples of a step by :func:`errors`, or the force of a rule that comes in place of the student."""
     if isinstance(student, tuple):
         ruled_samples(student, lam, nu, xi, eta, eta_v, F, dv)
     else:

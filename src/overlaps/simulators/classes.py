@@ -20,7 +20,7 @@ class Draws:
     def enter_frame(self, x, s):
         """The same for coordinates x (steps, L, b, d) in frames: centroids lie in the first of each block.
 
-        The Gaussian part comes in units of its standard deviation, sqrt(s), and leaves in those of the inputs.
+        The Gaussian part comes in units of its standard deviation, sqrt(s), and leaves in units of the inputs.
         """
         steps, L, b, _ = x.shape
         c = self._classes((steps, b))

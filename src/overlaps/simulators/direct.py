@@ -139,7 +139,7 @@ class _Wanderings:
             self.roots.append(vectors * np.sqrt(2 * model.drift * np.maximum(values, 0.0) / max(n, 1)))
 
     def take(self, steps):
-        """Those of the next steps (steps, M, N)."""
+        """Weights of the teachers at the next steps (steps, M, N)."""
         M, N = len(self.roots[0]), int(np.sum(self.sizes))
         normals = np.split(self.rng.standard_normal((steps, M, N)), np.cumsum(self.sizes)[:-1], axis=2)
         parts = [root @ normal for root, normal in zip(self.roots, normals, strict=True)]

@@ -32,7 +32,7 @@ def follow(steps, step, record, tick=None, size=largest):
     """Records at the given step counts; fewer after Ctrl-C, and none after one that has diverged, which is nan.
 
     ``step(limit)`` makes at most that many steps and returns how many; ``record()`` returns a tuple of arrays, whose
-    ``size`` may grow as in ``solve``: beyond that the numbers are those of no learning.
+    ``size`` may grow as in ``solve``: beyond that nothing is learned any more.
     """
     records, most = [], DIVERGED * max(1.0, size(record()))
     done = 0

@@ -64,7 +64,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
     v, classes = np.array(start.v, dtype=float), None
     v, functions = in_steps(model, v, s, start.T)
     tokens = tokens_of(model)
-    if model.C:  # coordinates of inputs are those of x, and of its Gaussian part otherwise
+    if model.C:  # inputs in coordinates of x here, of its Gaussian part otherwise
         centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
         classes = Draws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
     advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v, functions)

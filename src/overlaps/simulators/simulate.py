@@ -47,7 +47,7 @@ class Options(TypedDict, total=False):
 
 
 class LatentOptions(Options, total=False):
-    """Those of models whose teachers see latents beside them: given covariances, or a hidden manifold."""
+    """Keywords of models whose teachers see latents beside the inputs: given covariances, or a hidden manifold."""
 
     weights: Any
     samples: Function | None

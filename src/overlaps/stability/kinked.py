@@ -7,7 +7,7 @@ has overlaps of second order, :math:`P^l = d P_l d^T/N`, whose fields do not dep
 .. math:: \frac{dP^l}{d\alpha} = -\eta s_l (G P^l + P^l G) + \frac{\eta^2}{b} s_l p_l H\Big[\sum_m s_m P^m\Big], \qquad
    G_{kj} = v_k v_j E[g'_k g'_j], \quad H[S]_{kl} = v_k v_l \sum_{ij} v_i v_j E[g'_k g'_l g'_i g'_j] S_{ij}
 
-g' = mean + half sgn, so that the averages are those of products of signs: arcsines and orthant probabilities.
+g' = mean + half sgn, so that averages are means of products of signs: arcsines and orthant probabilities.
 """
 
 from itertools import combinations

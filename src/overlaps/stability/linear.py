@@ -63,7 +63,7 @@ class Linearisation(Record):
     dimension : int
         Number of order parameters, hence of eigenvalues.
     message : str
-        Of kinked units at perfect learning: that the eigenvalues are those of second order. Empty otherwise.
+        Of kinked units at perfect learning: the eigenvalues are of second order. Empty otherwise.
     """
 
     model: Model

@@ -248,7 +248,7 @@ def sweep(
         file belongs to one function and one seed; a change of the function's code is not noticed. One process at a
         time may write it (enforced where the file system has POSIX locks), any may read it. Values are pickles, which
         can run code when they are read: open only files that you trust. They are read once the function, the seed and
-        the point beside them are found to be those of this sweep.
+        the point beside them are found to belong to this sweep.
 
     Returns
     -------

@@ -242,7 +242,7 @@ def _growing(model, state):
         modes = linearise(model, state)
     except ValueError:
         return np.array([np.nan])
-    if modes.message:  # at perfect learning of kinked units the modes are those of differences, not of the overlaps
+    if modes.message:  # at perfect learning of kinked units the modes belong to differences, not to overlaps
         return np.array([np.nan])
     values = modes.eigenvalues
     return values.real[values.real > FLAT * np.max(np.abs(values))]

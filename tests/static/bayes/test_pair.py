@@ -53,7 +53,7 @@ def test_potential_is_a_trace_a_determinant_and_an_entropy_power():
         [0.6, 0.15, 0.4],
     )
     pair, Q = Pair(teacher), np.array([[q[0], q[1]], [q[1], q[2]]])
-    found = pair._found(nu, -logm(np.eye(2) - Q)[[0, 1, 0], [0, 1, 1]], 0.0)
+    found = pair._solution(nu, -logm(np.eye(2) - Q)[[0, 1, 0], [0, 1, 1]], 0.0)
     np.testing.assert_allclose(found.Q, Q, rtol=1e-12)
     phi = np.trace(Q) + np.log(np.linalg.det(np.eye(2) - Q)) - nu * np.log(found.power[0])
     assert found.phi[0] == pytest.approx(phi, rel=1e-12)

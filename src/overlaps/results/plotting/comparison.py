@@ -143,7 +143,7 @@ def _compared(results, labels):
 
 
 def _draw_expansion(axes, result, band, color, label, partners):
-    """Means dashed, and bands of so many standard deviations; of many units those of each and its own teacher."""
+    """Means dashed, and bands of so many standard deviations; of many units each one with its own teacher."""
     names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
     means, stds = (SimpleNamespace(model=result.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
     _band(axes[0], result.alpha, means.eps_g, band * stds.eps_g, color, positive=True, label=label)
@@ -166,7 +166,7 @@ def _band(ax, alpha, mean, half, color, positive=False, label=None):
 def fluctuations(ensembles, ax=None):
     """Draw N times the variance over runs of every Q, R (and v) against N, at the last record.
 
-    Overlaps of SGD fluctuate like 1 / sqrt(N), so the curves are flat; error bars are those of a variance estimated
+    Overlaps of SGD fluctuate like 1 / sqrt(N), so the curves are flat; error bars belong to a variance estimated
     from that many runs of a Gaussian, relative sqrt(2 / (runs - 1)).
 
     Parameters

@@ -43,7 +43,7 @@ def style(width: str = "column", *, dark: bool = False) -> Style:
     """Make a style of matplotlib for pictures of one column or of both, on white paper or on dark slides.
 
     Pictures of results that are made in it have its width (the panels of one column stand one above the other) and
-    letters of 8 points; colours are told apart by the colour-blind, those of users' own lines, too.
+    letters of 8 points; the colour-blind tell all colours apart, also on users' own lines.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _ink(ax):
 
 
 def single_axes(ax):
-    """The Axes given, or those of a new figure."""
+    """The Axes given, or the Axes of a new figure."""
     from matplotlib import pyplot as plt
 
     if ax is None:

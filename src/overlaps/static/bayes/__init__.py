@@ -4,7 +4,7 @@
 feature, q = m(lambda), with all its transitions, and ``fixed_points`` finds every solution of the equation that couples
 the features. On these stand ``teacher`` (finite k), which answers with ``solutions``, the limits ``power_law``,
 ``subcritical`` and ``equal``. ``labels`` has the true law of a label in place of a Gaussian one, ``exact`` its
-solutions, ``pair`` those of two features with overlaps between them.
+solutions, ``pair`` solves two features with overlaps between them.
 ``posterior`` samples at finite size, and ``student`` trains a finite network for comparison.
 
 A new law of readouts in the limit of many features is a subclass of ``power_law.Limit``: it lists its parameters, the

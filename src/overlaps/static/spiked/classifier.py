@@ -173,7 +173,7 @@ def classify(model, alpha, lam, d, loss):
     if model.noise:
         raise ValueError(
             f"noise = {check.shown(model.noise)} with loss={loss!r}; expected 0: the labels are the signs of the "
-            "target, and noise in front of the sign is not part of the theory." + see("spiked", "What is not covered")
+            "target, and noise in front of the sign is not part of the theory." + see("spiked", "Cases not covered")
         )
     labels, levels = model._labelled
     kappa, rows, x = alpha / model.beta, model.response(lam), None

@@ -56,8 +56,8 @@ class SeveralSpikes(NamedTuple):
         """Refuse tables that would take minutes."""
         if size > LARGEST:
             raise ValueError(
-                f"target: {len(self.gamma)} indices, {self.beyond_spikes.shape[1]} directions beside {len(self.r[0])} of "
-                f"the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
+                f"target: {len(self.gamma)} indices, {self.beyond_spikes.shape[1]} directions beside {len(self.r[0])} "
+                f"of the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
                 "alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
                 + see("spiked", "Several directions, several steps")
             )
@@ -116,7 +116,7 @@ class SeveralSpikes(NamedTuple):
         raise ValueError(
             f"{at_fault}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) "
             f"between two rules, expected {TOLERANCE:g}. With several directions functions must be smooth: no jumps or "
-            "kinks." + see("spiked", "What is not covered")
+            "kinks." + see("spiked", "Cases not covered")
         )
 
 

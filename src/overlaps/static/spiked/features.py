@@ -220,7 +220,7 @@ class SpikedRandomFeatures(solving.Solvable):
             raise ValueError(
                 f"offset = {check.shown(options['offset'])} after a step; expected none: with biases the student is "
                 "not odd, and its step leaves more than one spike. Give r, c, gamma and offset by hand."
-                + see("spiked", "What is not covered")
+                + see("spiked", "Cases not covered")
             )
         noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
         step_noise = noise if step_noise is None else step_noise

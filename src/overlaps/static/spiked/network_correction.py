@@ -286,7 +286,7 @@ def _single_block(model):
     if not alike or np.ndim(model.r) > 0:
         raise ValueError(
             f"model = {check.shown(model)}; expected a SpikedRandomFeatures of one block with independent rows."
-            + see("spiked", "What is not covered")
+            + see("spiked", "Cases not covered")
         )
 
 

@@ -127,7 +127,7 @@ def student_moments(student, student_breakpoints=()):
         raise ValueError(
             f"student = {check.shown(student)} is not odd: |sigma(x) + sigma(-x)| reaches {even:.2g} of its size; "
             "expected an odd function, e.g. np.tanh, np.sin, ov.erf. One step on other functions leaves more than one "
-            "spike." + see("spiked", "What is not covered")
+            "spike." + see("spiked", "Cases not covered")
         )
     if points:
         return kinked_moments(student, f, points)

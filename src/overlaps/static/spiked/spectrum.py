@@ -50,7 +50,7 @@ class FeatureSpectrum(Record):
         Fraction of eigenvalues up to x, the atom at zero included.
     edges : ndarray, shape (intervals, 2)
         Ends of the intervals that carry the bulk; the last is infinite where the features given k grow without bound
-        in k, as those of polynomial students do.
+        in k, as polynomial students' features do.
     top : float
         End of the grid: the upper edge, or where all samples with ``|k| < 7`` lie below.
     atom : float
@@ -425,7 +425,7 @@ def feature_spectrum(model: Spiked, *, alpha: float, points: int = 400) -> Featu
     if model.bulk is not None and np.ndim(model.r):
         raise ValueError(
             f"bulk = {check.shown(model.bulk)} with several blocks; expected one, or rows='iid' or 'orthonormal': "
-            "the spectrum of given rows is built for one." + see("spiked", "What is not covered")
+            "the spectrum of given rows is built for one." + see("spiked", "Cases not covered")
         )
     law = _Law(model, alpha)
     edges = _edges(law)

@@ -75,7 +75,7 @@ class SpikedSubspace(solving.Solvable):
         if not (0 < len(gamma) <= RANK and r.shape[1] <= RANK):
             raise ValueError(
                 f"r has {r.shape[1]} directions, gamma {len(gamma)} indices; expected 1 to {RANK} of each: the nodes "
-                "of the rules grow like a power of their number." + see("spiked", "What is not covered")
+                "of the rules grow like a power of their number." + see("spiked", "Cases not covered")
             )
         if np.linalg.norm(gamma, 2) > 1 + 1e-12:
             raise ValueError(
