@@ -14,9 +14,14 @@ from .stability.symmetry import averaged, readouts
 
 __all__ = ["plateau"]
 
-DOUBLINGS = 20  # of the time 1/eta along the symmetric path, beyond which a path that has not come to rest is given up
-REST = 1e-9  # relative change of eps_g in a doubling below which the path has come to its end
-LEARNED = 1e-12  # eps_g below which the path has learned all there is: rounding is next
+# Doublings of the time 1/eta along the symmetric path, a million-fold. A path that has not come to rest by then is
+# given up with a sentence.
+DOUBLINGS = 20
+# Relative change of eps_g in a doubling of time. Below, the path has come to its end and Newton's method takes over;
+# above, it may be passing a saddle slowly.
+REST = 1e-9
+# eps_g below which the symmetric path has learned all there is: no plateau, and rounding is next.
+LEARNED = 1e-12
 
 
 def plateau(model: Model, start: str | State = "random", *, student_scale: float = 1.0) -> Plateau:

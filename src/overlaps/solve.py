@@ -23,9 +23,14 @@ from .results.trajectory import SummedTrajectory, Trajectory
 __all__ = ["solve"]
 
 TIGHTER = 100.0  # by which the tolerances of the second run of ``certify`` are smaller
-LEAST = 1e-13  # relative tolerance of the second run: rounding does not allow less
-FACTOR = 1000.0  # of rtol: errors above were never made of it by the plateaus of the random settings of the tests
-FLOORS = 10.0  # of eps_floor, by which eps_g may differ beyond: rounding adds up over the steps
+# Relative tolerance of the second run at the least: below, steps control rounding.
+LEAST = 1e-13
+# Of rtol. Plateaus multiply errors of the steps, in the random settings of the tests always by less; a larger
+# difference of two runs means that one of them is wrong.
+FACTOR = 1000.0
+# Of eps_floor, by which eps_g of two runs may differ besides: rounding adds up over the steps, and the floor is that of
+# one.
+FLOORS = 10.0
 
 
 class Options(TypedDict, total=False):

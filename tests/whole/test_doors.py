@@ -122,9 +122,9 @@ PLUMBING = {  # methods that rooms call, users do not
     *(
         "settle",
         "plain",
-        "parted",
+        "split_rows",
         "rows",
-        "seen",
+        "field_covariance",
         "source",
         "on",
         "begin",

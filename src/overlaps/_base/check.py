@@ -7,10 +7,16 @@ import numpy as np
 
 from .record import Record
 
-ZERO_NORM = 1e-12  # variance of a student, relative to the teachers', below which it has no direction
-LARGEST = 1e150  # squares of larger numbers are none
+# Variance of a student, relative to the teachers'. Below, it has no direction that its kink could know; above, the
+# angle has digits.
+ZERO_NORM = 1e-12
+# Magnitude of the numbers that users pass. Squares of larger ones are no numbers, and the message about that would come
+# from the middle of a run.
+LARGEST = 1e150
 MOST = 2**63 - 1  # the largest integer of an array
-PSD_TOLERANCE = 1e-8  # relative to the trace: rounded input passes, wrong input does not
+# Negative eigenvalues, relative to the trace. Overlaps that were printed with eight digits pass; a wrong sign or a
+# transpose does not.
+PSD_TOLERANCE = 1e-8
 
 
 def shown(value):

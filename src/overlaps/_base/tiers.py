@@ -21,8 +21,12 @@ from numba.core.compiler_lock import global_compiler_lock as lock  # of all comp
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 
-MOST = 0.3  # seconds of one call: above, it is compiled at once
-PATIENCE = 3.0  # of all calls of one kernel: above, the kernel is compiled
+# Estimated seconds of one call. Above, it is compiled at once: nobody waits longer for Python than for a compiler.
+# Below, calls are counted.
+MOST = 0.3
+# Estimated seconds of all calls of one kernel. Above, the kernel is compiled, which takes about as long; below, a short
+# run ends before.
+PATIENCE = 3.0
 UNIT, CALL = 1.5e-7, 1.5e-6  # estimates for Python: an operation on scalars in a loop, one of NumPy
 PACKAGE = __name__.partition(".")[0]
 ARITHMETIC = (ArithmeticError, ValueError)  # of Python, where machine code answers inf or nan

@@ -117,6 +117,7 @@ def _sum_asin(work, size):
         x = work[X, i]
         a = abs(x)
         far = a > 0.5
+        # both branches are the one polynomial, chosen by values: a vector of x needs no jump
         z = 0.5 * (1.0 - a) if far else a * a
         y = math.sqrt(z) if far else a
         angle = y * p(z)
@@ -132,6 +133,8 @@ def tilt(S, a, b, work):
     if a == b:
         det = 1.0 + 2.0 * S[a, a]
     else:
+        # the product of variances less S_ab^2 is a difference: in brackets, so that two nearly equal fields keep its
+        # digits
         det = 1.0 + S[a, a] + S[b, b] + (S[a, a] * S[b, b] - S[a, b] * S[a, b])
     ia, inverse = 1.0 / math.sqrt(saa), 1.0 / math.sqrt(det)
     slope, ib = S[a, b] * ia * ia, saa * ia * inverse
@@ -154,6 +157,7 @@ def _pack(S, work):
         variance = S[c, c] - e * e - f * f
         norm = 1.0 / math.sqrt(1.0 + variance)
         work[NORM, c], work[E, c], work[F, c] = norm, e * norm, f * norm
+        # |x_cd| <= variance / (1 + variance): no correlation above 1/2 while all tilted variances are below 1
         wide |= variance > 1.0
     i = 0
     for c in range(n):
@@ -224,6 +228,7 @@ def erf_C_share(S, w, K, teacher, eta, noise, C, share, shares):
     _weigh(w, n, work)
     for a in range(K):
         for b in range(a + 1):
+            # interleaved, because entries (a, b) cost the same and threads then end together
             if i % shares == share:
                 C[a, b] = C[b, a] = _entry(S, w, K, a, b, teacher, eta, noise, work, size)
             i += 1
@@ -292,6 +297,7 @@ def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
 def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
     end = n + erf_room(n)
+    # room for the work arrays lies behind w where a run has made it; other callers pay for an allocation
     if w.size < end:
         return _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
     return _closure_in(w[n:end], S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)

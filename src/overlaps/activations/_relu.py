@@ -41,6 +41,7 @@ def geometry(S):
         r[i, i], s[i, i], arcsin[i, i] = 1.0, 0.0, 0.5 * PI
         for j in range(i):
             scale = math.sqrt(max(S[i, i] * S[j, j], 0.0))  # not sigma_i sigma_j: equal fields must have r = 1 exactly
+            # overshoot by rounding or by a trial stage of the integrator; beyond 1 roots and arcsines would be nan
             rij = min(max(S[i, j] / scale, -1.0), 1.0) if scale > 0.0 else 0.0
             r[i, j] = r[j, i] = rij
             s[i, j] = s[j, i] = complement(rij)
@@ -61,6 +62,7 @@ def _four(a, b, c, d, r, s, P4, q):
 @jit(bare=True)
 def _add_set(i, j, k, l, K, r, s, u, q, square):
     """Add the set i < j < k < l of different fields to every pair of students in it."""
+    # the expensive call: once for a set of four fields, whichever of its pairs are students
     P4, pij, pik, pil, pjk, pjl, pkl = orthants(r[i, j], r[i, k], r[i, l], r[j, k], r[j, l], r[k, l])
     c = 1.0 / (2 * PI)
     q[i, j] = q[j, i] = c * pij
@@ -70,6 +72,7 @@ def _add_set(i, j, k, l, K, r, s, u, q, square):
     q[j, l] = q[l, j] = c * pjl
     q[k, l] = q[l, k] = c * pkl
     square[j, i] += 2 * u[k] * u[l] * _four(i, j, k, l, r, s, P4, q)
+    # only pairs of students have an entry of C; those with a teacher at k or l are left out
     if k < K:
         square[k, i] += 2 * u[j] * u[l] * _four(i, k, j, l, r, s, P4, q)
         square[k, j] += 2 * u[i] * u[l] * _four(j, k, i, l, r, s, P4, q)
@@ -146,6 +149,7 @@ def relu_C(S, w, K, teacher, eta, noise, C):
         add_quadratic(S, w, K, sigma, r, s, arcsin, u, square)
     elif teacher == ERF:
         add_erf(S, w, K, sigma, r, s, arcsin, u, square)
+    # a teacher that this kernel does not know, and must not take for relu: ``bind`` refuses it, nan would show it
     elif teacher != RELU:
         square[:] = math.nan
     for a in range(K):

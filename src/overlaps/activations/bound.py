@@ -23,15 +23,29 @@ LANES = 32  # states side by side: four registers of eight, as shorter loops spe
 CUBE = float64[:, :, ::1]
 SIDE_BY_SIDE = types.void(CUBE, MATRIX, int64, VECTOR, boolean, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # see ``_lanes``
 ERRORS = types.void(types.FunctionType(CLOSURE), int64, int64, float64[:, :, ::1], MATRIX, VECTOR)
-FEW = 20  # evaluations of which compiled code saves nothing
-MANY = 40  # students from which several threads pay: C then takes more than a millisecond
-ALIGNED = 1e-6  # sine of the angle between a kinked student and another unit below which there is no derivative
-NEARLY = 1e-5  # the same for Newton's iteration, which is served by the derivatives of a state nearby
+# Below this many evaluations a loop in Python costs less than handing arrays to compiled code; above, the loop is
+# compiled.
+FEW = 20
+# Below this many students C takes less than a millisecond, and threads cost more than they save; above, they share its
+# entries.
+MANY = 40
+# Sine of the angle between a kinked student and another unit. Below, the closure behaves like the angle and has no
+# derivative: exact ones are refused. Above, they have digits.
+ALIGNED = 1e-6
+# The same for Newton's iteration. Below, it takes the derivatives of a state moved this far from alignment: the root is
+# found by the velocity, derivatives only lead there.
+NEARLY = 1e-5
 STEP = 2e-3  # of finite differences, for closures in closed form without derivatives
-STEP_NUMERIC = 2e-2  # the same for closures by quadrature
+# Step of finite differences of closures by quadrature, in units of the overlaps. Below, their error of 1e-8 over the
+# step is seen; above, the sixth order misses digits.
+STEP_NUMERIC = 2e-2
 SMALLEST, SHORTEST = 1e-6, 1e-3  # least variance, and least distance from coplanar fields, that a step follows
-AGREEMENT = 1e-5  # of finite differences with two steps, relative; worse is refused
-ROUGH = 1e-4  # step where a few digits serve: closures by quadrature have an error of about 1e-8
+# Relative difference of derivatives by two steps. Below, the finer ones are taken; above, the closure is not smooth
+# enough, and the call is refused.
+AGREEMENT = 1e-5
+# Step where a few digits serve, as for Newton's iteration. Below, the error of quadrature (1e-8) over the step would
+# leave less than four digits.
+ROUGH = 1e-4
 SIXTH_ORDER = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
 SECOND_ORDER = ((1, 1 / 2),)
 

@@ -13,12 +13,17 @@ from numba import types
 from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit
 from .._base.tiers import CALL, UNIT
 
-FEW = 4  # blocks below which vector instructions do not pay along them
-MANY = 20  # students from which they pay along units
+# Below this many blocks, loops along them are too short for vector instructions: blocks come one after the other.
+# Above, all at once.
+FEW = 4
+# Students from which loops along units, in products of matrices, are the longer ones where blocks are few.
+MANY = 20
 FLOW = types.void(
     VECTOR, VECTOR, VECTOR, CUBE, MATRIX, MATRIX, MATRIX, VECTOR, REAL, REAL, REAL, BOOL, VECTOR, REAL
 )  # of the kernels of ``flow``, handed to integrators as first-class functions
-SPHERE = -1.0  # in place of a decay: the one that keeps the norms of the students, each its own
+# Stands in place of a decay, which is never negative: each student keeps its norm, by a decay of its own
+# (``keep_norms``).
+SPHERE = -1.0
 
 
 @jit(bare=True)
@@ -142,6 +147,7 @@ def gather_groups(y, s, p, K, M, trains_v, S, w):
             for at in range(0, S.shape[0], n):
                 S[at + k, m] = S[at + m, k] = 0.0
             for l in range(L):
+                # blocks of one group need not be neighbours: each entry is sent to its group's part of S
                 S[group_of(l, p) * n + k, m] += y[position]
                 position += 1
             for at in range(0, S.shape[0], n):
@@ -179,11 +185,13 @@ def keep_norms(y, L, K, M, dy):
         for l in range(at, at + L):
             rate += dy[l]
             norm += y[l]
+        # d q_kk = rate - 2 mu q_kk summed over blocks is to vanish; the plain sum, without s, is |w_k|^2 / N
         mu[k] = rate / (2 * norm)
         at += (K - k) * L
     at = 0
     for k in range(K):
         for _ in range(M * L):
+            # r_k takes the factor of one student, q_ij those of both
             dy[at] -= mu[k] * y[at]
             at += 1
     for i in range(K):
@@ -196,6 +204,7 @@ def keep_norms(y, L, K, M, dy):
 @jit(bare=True)
 def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
     """End of all kernels of the flow: the norms of students on spheres, and the second layer."""
+    # SPHERE: the flow ran without decay, the multiplier is found from the velocity it gave
     if decay < 0.0:
         keep_norms(y, L, K, M, dy)
     if trains_v:
@@ -220,6 +229,7 @@ def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
             at, d = (k * M + m) * L + l, 0.0
             for j in range(K):
                 d += A[k, j] * y[(j * M + m) * L + l]
+            # teachers that drift take their overlaps with students away: drift is in r and not in q
             d = s[l] * d - (kappa + drift) * y[at]
             for i in range(M):
                 d += B[k, i] * tau[i, m, l]
@@ -275,9 +285,11 @@ def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
         to_r[i], to_q[i] = i * M * L, i * K * L
         for j in range(K):
             at = first + triangle(i, j, K) * L
+            # q is needed as a full matrix of rows, of which y has the triangle
             copy(y[at : at + L], q[to_q[i] + j * L : to_q[i] + (j + 1) * L])
         for m in range(M):
             at, place = to_r[i] + m * L, to_turned[m] + i * L
+            # r^T: the product B r^T then runs along memory, too
             copy(y[at : at + L], turned[place : place + L])
     for i in range(K):
         row, half = dy[to_r[i] : to_r[i] + M * L], h[to_q[i] : to_q[i] + K * L]
@@ -286,6 +298,7 @@ def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
         mix(A[i], y, to_r, row)
         mix(A[i], q, to_q, half)
         for l in range(L):
+            # eigenvalues are few here, entries of one eigenvalue many: the loop over units is the inner one
             for m in range(l, M * L, L):
                 row[m] = s[l] * row[m] - (kappa + drift) * y[to_r[i] + m]
             for j in range(l, K * L, L):
@@ -382,6 +395,7 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, 
     ``drift`` is the rate delta of the teachers. In moments sum_l s_l^j (q^l, r^l)
     these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
     """
+    # one function for Python and tests; integrators take the kernel from ``flow_for`` and compile one instead of three
     if s.size < FEW and len(A) >= MANY:
         flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
     elif s.size < FEW:
@@ -401,6 +415,7 @@ def flow_for(L, K, groups=1):
 def tightening(eps_g, S, A, B, eta, sensitive):
     """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling."""
     K, terms = A.shape[0], 0.0
+    # rules have no gradient: nothing says how eps_g answers to errors, the tolerances stay
     if eta == np.inf:  # A and B are no gradient of eps_g
         return 1.0
     for i in range(K):
@@ -408,4 +423,5 @@ def tightening(eps_g, S, A, B, eta, sensitive):
             terms += 0.5 * abs(A[i, j] * S[i, j])
         for m in range(B.shape[1]):
             terms += abs(B[i, m] * S[i, K + m])
+    # the exponent above 1 lets the tolerance fall a little faster than eps_g: its relative error then falls, too
     return min(max(eps_g, 0.0) / max(sensitive * terms / eta, 1e-300), 1.0) ** 1.2

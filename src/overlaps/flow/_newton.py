@@ -221,6 +221,7 @@ def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
     Each is a sum over l of entries of the state with s, 1 / d_i and 1 / d_ij; rB and tauB bring in that r drives q.
     """
     K, M, L = r.shape
+    # q is driven by r, and r by the closure: B r and B tau are the second half of QA and QB, made once for all columns
     rB, tauB = np.zeros((K, K, L)), np.zeros((M, K, L))
     for j in range(K):
         for m in range(M):
@@ -249,6 +250,7 @@ def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
             for n in range(M):
                 QB[i, j, n] = dot(sij, r[j, n])
             for l in range(L):
+                # from here on the way over r: its own division by d_i comes before that by d_ij
                 x[l] *= c * di[l]
                 sij[l] *= c * di[l]
             for k in range(K):
@@ -283,6 +285,7 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
     for i in range(K):
         for j in range(i, K):
             row, d = x_q[i, j], pair[u]
+            # the coupling of q to r, which is solved already: the block matrix is lower triangular in (r, q)
             pairs(i, j, c, B, L, at, along)
             mix(along, all_r, at, row)
             for l in range(L):
@@ -341,6 +344,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
             mt[n] = (n * M + m) * L
         for i in range(K):
             row, d, x = added[i, m], single[i], x_r[i, m]
+            # s dA r + dB tau drives r; the eigenvalues multiply the first part only, so it is finished first
             mix(dA[i], all_r, at, row)
             for l in range(L):
                 row[l] *= s[l]
@@ -351,6 +355,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     for i in range(K):
         for j in range(i, K):
             for l in range(L):
+                # dA q and dC p share the factor s: they are added before it, dB r and B added behind it
                 velocity[l] = dC[i, j] * p[l]
             pairs(i, j, 1.0, dA, L, qt, of_q)
             mix(of_q, all_q, qt, velocity)
@@ -417,6 +422,7 @@ def decompose(a, rows):
 def substitute(a, rows, x):
     """Overwrite x (n,) by the solution of L U x, with the factors and exchanges of ``decompose``."""
     n = rows.size
+    # all exchanges first: the factors in a are already in exchanged order
     for k in range(n):
         x[k], x[rows[k]] = x[rows[k]], x[k]
     for k in range(n):
@@ -449,6 +455,7 @@ def factorise(equations, c):
                 dQ[i, j] = dC[u, i, j] * QC[i, j] + dot(dA[u, i], QA[i, j]) + dot(dB[u, i], QB[i, j])
                 dQ[i, j] += dot(dA[u, j], QA[j, i]) + dot(dB[u, j], QB[j, i])
         for k in range(dv.size):
+            # v couples to nothing but the closure: its row of 1 - c D is the number 1 + c decay_v
             dv[k] = ddv[u, k] / (1.0 + c * decay_v)
         turn(V, dR, dQ, dv, g)
         for i in range(rows.size):
@@ -478,6 +485,7 @@ def correct(equations, c, b, x):
         v[k] = b[b.size - v.size + k] / (1.0 + c * decay_v)
     turn(V, dR, dQ, v, g)
     substitute(newton.small, rows, g)
+    # F g is the flow of one change of the closure: dA, dB, dC are summed over g before any block is touched
     A1, B1, C1 = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K))
     for u in range(rows.size):
         for i in range(K):

@@ -4,9 +4,14 @@ import numpy as np
 
 __all__ = ["Cone", "singular"]
 
-ROUNDING = 64 * np.finfo(float).eps  # eigenvalues of the correlations of rounded weights below which they are zero
-TEACHERS = 1e-14  # the same where correlations of teachers are inverted
-MOVE = 16 * np.finfo(float).eps  # relative change of norms that no rounding of overlaps excludes
+# Eigenvalues of correlations below are taken for zero: rounded overlaps of n fields have errors of some n eps. Larger
+# ones are differences that the start really has.
+ROUNDING = 64 * np.finfo(float).eps
+# Singular values of teachers' correlations below are left out of the inverse: dividing by them would multiply rounding.
+TEACHERS = 1e-14
+# Relative change of norms for the second run of a singular start. Below, it would be lost in the rounding of the first
+# steps; above, it would be another start.
+MOVE = 16 * np.finfo(float).eps
 
 
 class Cone:

@@ -29,13 +29,20 @@ from .system import System, blocks_last, weights_of
 
 __all__ = ["DifferenceSystem", "nodes"]
 
-FARTHEST = 0.3  # relative difference of a student and its teacher beyond which the path integrals do not reach rounding
+# Largest difference of a student and its teacher, relative to it, at which differences may take over. Above, eight
+# nodes leave more than rounding of the path integrals.
+FARTHEST = 0.3
 ROUNDING = 1e-16  # aimed at by the number of nodes of the path integrals
 MOST_NODES = 8
-SMALLEST = 1e-100  # x below which nothing is resolved: D, of order x^2, would leave the range of float64
+# Size x of the differences below which they count as this: D is of order x^2, and its square would leave the range of
+# float64.
+SMALLEST = 1e-100
 DIFFERENCE = 1e-4  # step of the differences of the closure, in units of x
-LEAST_TURN = 1e-12  # differences below which a new frame, known to 1e-16, would add more than it takes away
-AWAY = 0.01  # fall of eps_g relative to x^2 that calls for a new frame: two digits have cancelled
+# Differences below are not turned into a new frame, which is known to 1e-16 and would add more than it takes away.
+LEAST_TURN = 1e-12
+# Fall of eps_g relative to x^2 that calls for a new frame. Above, at most two digits have cancelled; below, eps_g would
+# lose more of them until the next.
+AWAY = 0.01
 
 
 def nodes(sigma):

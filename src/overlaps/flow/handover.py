@@ -8,8 +8,12 @@ from ..gaussian.two_point import LINEAR, QUADRATIC
 __all__ = ["can_hand_over", "handover_error", "quadratic_frame", "reproduces", "unfit"]
 
 PROBES = np.array([0.3, 1.7])  # where odd functions are told from others
-NEAR = 0.1  # standard deviation of lambda_k - a_k, relative to min(1, std of a_k), at which differences take over
-WORST_HANDOVER = 0.01  # relative error above which nothing worth following is left
+# Standard deviation of lambda_k - a_k, relative to min(1, std of a_k). Below, differences take over; above, students
+# may still change the teacher that they learn.
+NEAR = 0.1
+# Relative error of eps_g that the subtraction at the handover leaves. Above, nothing worth following is left, and Q and
+# R go on.
+WORST_HANDOVER = 0.01
 
 
 def can_hand_over(model, state, *, near=NEAR):

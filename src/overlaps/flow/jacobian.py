@@ -16,7 +16,9 @@ from .newton import NewtonMatrix, Rotated
 
 __all__ = ["Jacobian", "jacobian", "jacobian_of"]
 
-STEP = 1e-3  # of differences of sixth order, in units of the largest overlap
+# Step of differences of sixth order, in units of the largest overlap. A hundred times smaller it would show rounding
+# (1e-16 / step), ten times larger the seventh derivative.
+STEP = 1e-3
 
 
 class Jacobian:

@@ -214,6 +214,7 @@ def newton_iteration(flow, closure, constants, drive, work, equations, tolerance
         steps.place[EVALUATIONS] += 1
         bad = 0.0
         for l in range(n):
+            # 0 for finite numbers, nan else: a test without a branch, so that the loop stays vector instructions
             bad += 0.0 * b[l]
             b[l] = c * b[l] - psi[l] - d[l]
         if bad != 0.0:
@@ -226,6 +227,7 @@ def newton_iteration(flow, closure, constants, drive, work, equations, tolerance
             return k + 1
         size = norm(x, scale)
         rate = size / before if k > 0 else 0.0
+        # a geometric series: the corrections to come add up to rate^(left) / (1 - rate) of this one
         if k > 0 and (rate >= 1.0 or rate ** (ITERATIONS - k) / (1.0 - rate) * size > tolerance):
             return -(k + 1)
         for l in range(n):
@@ -300,12 +302,14 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
     current = again = place[ASKED] == 1
     place[ASKED] = 0
     while True:
+        # a step may be tried again at the same length with a new Jacobian, even where it is the least
         if not (h >= least or again):  # nan, too, from velocities that overflow
             return VANISHED, 0.0, 0.0
         if not again:
             clock[END] = t + h
             if clock[END] > bound:
                 clock[END] = bound
+                # landing on a knot: no formula may use values from behind it
                 change_step(steps, (bound - t) / h)
                 place[FACTORISED] = 0
         again = False
@@ -319,6 +323,7 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
         iterations = iterate(flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps)
         if iterations < 0:
             place[FACTORISED] = 0
+            # the old Jacobian may be at fault: ask for one here before the step is made shorter
             if not current:
                 clock[H], place[ASKED] = h, 1
                 predict(D, order, atol, rtol, rows)
@@ -326,6 +331,7 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
             h *= 0.5
             change_step(steps, 0.5)
             continue
+        # a solution that took many iterations will take more at a longer step: grow less
         safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iterations)
         for l in range(new.size):
             scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
@@ -333,6 +339,7 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
         if not error > 1.0:
             clock[H] = h
             return ACCEPTED, error, safety
+        # the factorised matrix is kept although c changes: Newton converges with a c of the same size
         factor = max(SMALLEST, safety * error ** (-1.0 / (order + 1)))
         h *= factor
         change_step(steps, factor)
@@ -365,6 +372,7 @@ def record(times, every_step, pause, steps):
     n, later, due = y.size, clock[T], place[OUTPUT]
     while due < times.size and times[due] <= later:
         due += 1
+    # with every step recorded an output time that is a step's end is one record, not two
     on_time = due > 0 and times[due - 1] == later
     rows = due + (every_step and not on_time)
     if pause or place[RECORDED] + rows - place[OUTPUT] > len(out):
@@ -396,6 +404,7 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
     y, d, scale = rows[Y], rows[D0], rows[SCALE]
     finish = place[EVALUATIONS] + budget
     eps_g = close(closure, constants, work, 1.0, y)
+    # whether students are nearly parallel before the first step: leaving that state is worth a look, too
     near = notable(constants, work, control, y, eps_g)[1]
     while True:
         factor = tightening(eps_g, work.S, work.A, work.B, constants.gradient_rate, tolerances.sensitive)
@@ -420,6 +429,7 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
         eps_g, order = close(closure, constants, work, 1.0, y), place[ORDER]
         if place[EQUAL] > order:
             change, factor = next_order(steps.D, order, error, scale)
+            # lengths and orders change together and rarely: between changes differences are simple sums
             place[ORDER], factor = order + change, min(LARGEST, safety * factor)
             clock[H] *= factor
             change_step(steps, factor)

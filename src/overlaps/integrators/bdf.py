@@ -12,13 +12,17 @@ from ._bdf import STALE
 from .burst import Backward
 
 __all__ = ["StructuredBDF"]
-SHARE = 0.25  # of the tolerance: the global error aims at this part of it, and plateaus may amplify it
+# Part of the tolerance that the global error aims at. Above, plateaus would multiply it beyond the tolerance; below,
+# steps become shorter without need.
+SHARE = 0.25
 # Newton corrections below 1e-14 of the largest overlap are rounding: do not iterate on them.
 ROUNDING = 1e-14
 # The least tolerances of a step: below, Newton corrections drown in the rounding of overlaps of order one.
 LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
 TIGHTEST, TIGHTEST_POLYNOMIAL = 1e-12, 1e-13  # relative tolerance per step that a small eps_g may lead to
-NEWTON_TOLERANCE = 0.01  # of the local error; SciPy's sqrt(rtol) gains nothing here, and at 1e-8 iterates on rounding
+# Of the local error. Above, what Newton's iteration leaves shows in the error estimate; below, it iterates on rounding
+# at rtol 1e-8 (SciPy's sqrt(rtol) gains nothing here).
+NEWTON_TOLERANCE = 0.01
 
 
 class StructuredBDF(BDF):

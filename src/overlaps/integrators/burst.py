@@ -174,7 +174,7 @@ class Backward(Burst):
         due = np.searchsorted(self.stops[0], solver.t, side="right")
         self.place = np.array([due, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
         self.steps = _bdf.Steps(rows, np.array(solver.D), self.clock, self.place, self.out)
-        self.room, self.tolerances = solver.J.rotated.room(), _bdf.Tolerances(*solver.tolerances)
+        self.room, self.tolerances = solver.J.rotated.workspace(), _bdf.Tolerances(*solver.tolerances)
 
     def march(self):
         """Steps until one is worth a look; how they came back."""

@@ -13,7 +13,8 @@ from .bdf import StructuredBDF
 __all__ = ["ExponentialMidpoint"]
 
 SAFETY, LEAST, LARGEST = 0.9, 0.2, 5.0  # factors of the step size, as in SciPy's Runge-Kutta methods
-SHARE = 0.1  # of the tolerance that one step may use: the errors of the steps add up
+# Part of the tolerance that one step may use: errors of some tens of steps that matter add up to the whole.
+SHARE = 0.1
 ROUNDING = 1e-15  # of eps_g, a difference of overlaps of order one
 
 

@@ -11,8 +11,12 @@ from .._base import check
 from ._steps import UNRESOLVED
 from .stop import _Crossing
 
-DIVERGED = 1e10  # growth of the largest overlap, relative to the start, that counts as divergence
-RESTED = 1e-6  # relative progress after which a formula of many steps whose step vanished may begin anew
+# Growth of the largest overlap, relative to the larger one of the start and 1. Below, networks on the way to a plateau
+# may still come back; above, the run ends as diverged.
+DIVERGED = 1e10
+# Relative progress of time after which a formula of many steps whose step vanished may begin anew. Below, the flow
+# itself is to blame, and it would begin anew for ever.
+RESTED = 1e-6
 LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
@@ -97,8 +101,10 @@ def _drive(run, system, y, method, options, crossing, leave):
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
+    # at least DIVERGED itself: small starts grow by large factors and are well
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent, stops = 0, np.union1d(times, knots)
+    # nan makes every step worth a look, -inf none: compiled steps compare eps_g with it
     level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
     common = run, options, (largest, level, stops)
     burst, begun = _compiled(solver, *common), times[0]
@@ -109,6 +115,7 @@ def _drive(run, system, y, method, options, crossing, leave):
             continue
         jumped = system.enter(solver.t)
         if (one_step or issubclass(method, RETARGETABLE)) and not (jumped and solver.t > times[0]):
+            # the same solver goes on: its history of steps is still good, as nothing jumped
             solver.t_bound, solver.status = bound, "running"
         else:
             spent += solver.nfev
@@ -211,8 +218,10 @@ def _watch(run, system, alpha, y):
 def _trouble(system, solver, failure, largest, options):
     """A sentence when the step failed, else None."""
     eta, size = system.model.eta, np.max(np.abs(solver.y))
+    # the schedule gave a factor that is none: its own sentence says more than a vanished step
     if failure and system.refusal:
         return system.refusal
+    # half of the decades to divergence: a step that fails there fails because of the growth
     growing = not size <= largest**0.5  # or nan
     if not size <= largest or (failure and growing):
         return diverged(size, eta)

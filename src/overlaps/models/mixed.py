@@ -15,7 +15,8 @@ from .state import State
 
 __all__ = ["Mixed"]
 
-SUM = 1e-12  # by which the sum of shares may differ from 1
+# Shares may miss 1 by this, as thirds written with 12 digits do; by more, a share was forgotten.
+SUM = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)

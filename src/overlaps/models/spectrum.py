@@ -14,7 +14,9 @@ from .._base.types import ArrayLike, Integers
 
 __all__ = ["Spectrum", "isotropic", "power_law"]
 
-MERGE = 1e-12  # eigenvalues closer than this, relative to the largest, are one: eigh knows them to about N 1e-16
+# Eigenvalues closer than this, relative to the largest, are one: eigh knows them to about N 1e-16. Distinct eigenvalues
+# of a model lie further apart.
+MERGE = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)

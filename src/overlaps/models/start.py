@@ -11,8 +11,11 @@ from .state import State
 
 __all__ = ["random_start"]
 
-OVERFLOW = 1e70  # overlaps whose products in the closure are not numbers any more
-COARSE_STEP = 0.05  # eta max(s) / N above which one step moves the top direction visibly
+# Overlaps of this size are refused: closures multiply four of them, beyond which there is no float64.
+OVERFLOW = 1e70
+# eta max(s) / N. Above, one step moves the top direction visibly, and SGD leaves its limit of small steps: a warning.
+# Below, the error is of the order of this number.
+COARSE_STEP = 0.05
 
 
 def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students="random"):

@@ -6,7 +6,9 @@ import numpy as np
 
 __all__ = ["Twins", "twins"]
 
-ROUNDING = 4 * np.finfo(float).eps  # of the overlaps of equal weights, relative to their norms
+# Students are equal where overlaps differ by less, relative to their norms: four roundings of a product. Larger
+# differences grow as the flow says.
+ROUNDING = 4 * np.finfo(float).eps
 POINTS = np.array([0.1, 0.7, 1.9, 4.3])  # where the parity of an activation is read off
 
 

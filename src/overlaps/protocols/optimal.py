@@ -28,9 +28,13 @@ __all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
 
 SCAN = 40  # constant rates, log-spaced
 DIVERGED = 1e6  # eps_g of a trial that the line search is to leave
-AGREEMENT = 1e-6  # of the objective on the grid and by an adaptive integration
+# Relative difference of the objective on the grid and by an adaptive integration. Below, the grid is fine enough;
+# above, it is made finer and the search goes on.
+AGREEMENT = 1e-6
 ROOM = 1.5  # steps of the grid suit factors up to this multiple of the first ones; beyond it the grid is made anew
-LOOSE = 100  # tol: stationarity that still counts as found where the iterations ended
+# Stationarity, in units of tol, that still counts as found where the iterations ended; above, the result says that it
+# was not.
+LOOSE = 100
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -60,6 +60,7 @@ def forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F):
         for k in range(v.size):
             delta += v[k] * g[i, k]
         for k in range(v.size):
+            # all from the old v: both layers move at the same step
             F[i, k] = -eta * v[k] * dg[i, k] * delta
             g[i, k] *= delta
     for k in range(v.size):
@@ -93,6 +94,7 @@ def absorb(students, x, t, e, i, M, scale, F):
     """
     K = students.shape[2]
     end = M + K
+    # along the teachers' part of the frame nothing turns: teachers keep their coordinates for the whole run
     for j in range(M):
         xj = scale * x[t, e, i, j]
         for k in range(K):
@@ -102,10 +104,12 @@ def absorb(students, x, t, e, i, M, scale, F):
     for j in range(end + i - 1, M - 1, -1):
         a, b = x[t, e, i, j], x[t, e, i, j + 1]
         r = math.sqrt(a * a + b * b)
+        # nothing to turn, and a / r would be nan; it happens where a block has no variance
         if r == 0.0:
             continue
         x[t, e, i, j] = r
         _turn_later(x, t, e, i, j, a / r, b / r)
+        # beyond the frame students have no coordinates: there the input alone turns
         if j < end:
             _turn_students(students, e, j, a / r, b / r)
     xj = scale * x[t, e, i, M]
@@ -118,6 +122,7 @@ def absorb(students, x, t, e, i, M, scale, F):
         if r != 0.0:
             _turn_students(students, e, M + k, a / r, b / r)
             _turn_later(x, t, e, i, M + k, a / r, b / r)
+        # zero up to rounding: written, because ``absorb`` of the next sample relies on it
         students[e, M + k + 1, k] = 0.0
 
 
@@ -125,6 +130,7 @@ def absorb(students, x, t, e, i, M, scale, F):
 def update(students, root_s, x, t, M, F, decay):
     """w_k <- decay w_k + sum_i F_ik x_i / sqrt(N) in every eigenspace; F arrives divided by b N."""
     for e in range(students.shape[0]):
+        # a pass over all students that most runs do without
         if decay != 1.0:
             for j in range(students.shape[1]):
                 for k in range(students.shape[2]):

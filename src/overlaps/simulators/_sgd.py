@@ -30,6 +30,7 @@ def fields(W, x, factor, out):
 def add_outer(W, F, x, scale):
     """W += scale F x^T."""
     for k in range(W.shape[0]):
+        # the product in double precision, rounded once: the loop then stays in the precision of the weights
         step = x.dtype.type(scale * F[k])
         for i in range(x.size):
             W[k, i] += step * x[i]
@@ -94,6 +95,7 @@ def direct_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates, n
     nu, lam = np.empty((rows, M)), np.empty((rows, K))
     F, dv = np.empty((rows, K)), np.empty((xi.shape[1], K))
     for t in range(steps):
+        # the teachers' fields first: they do not move within the step
         for b in range(rows):
             fields(W_star, X[t, b], 1.0, nu[b])
         overlaps_of(student, W, factor[0], W_star)
@@ -109,6 +111,7 @@ def drifting_steps(W, factor, W_star, v, v_star, X, xi, student, teacher, rates,
         )
         for m in range(W_star.shape[0]):
             for i in range(W_star.shape[1]):
+                # after the step: sample t was labelled by the teacher of time t
                 W_star[m, i] = keep * W_star[m, i] + wander[t, m, i]
 
 
@@ -137,6 +140,7 @@ def apply_step(W, factor, v, x, F, dv, trains_v, decay, decay_v):
     """The update of one step from its inputs x (rows, N), F (rows, K) and samples dv (batch, K)."""
     batch, N = dv.shape[0], x.shape[1]
     if decay > 0.0:
+        # one multiplication instead of K N, and none of the rounding of W
         factor[0] *= 1.0 - decay / N
         if not 0.5 <= abs(factor[0]) <= 2.0:  # seldom: what is rounded here is rounded once in many steps
             for k in range(W.shape[0]):

@@ -4,7 +4,9 @@ import numpy as np
 
 from .._base import check
 
-ROWS = 2**12  # steps whose rates are looked up at once
+# Steps whose rates are looked up at once: a call of Python in some thousand steps does not show, and the table stays in
+# the cache.
+ROWS = 2**12
 
 __all__ = ["Rates", "check_batches", "first_step"]
 

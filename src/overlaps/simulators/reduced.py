@@ -20,7 +20,9 @@ from .records import follow, stacked
 __all__ = ["reduced_run"]
 
 UNSEEN = 1e-20  # eigenvalue of inputs that students neither see nor learn: 1e-10 of rounding
-BLOCK = 2**14  # random numbers drawn at once: enough to hide the calls, few enough to stay in the cache
+# Random numbers drawn at once. Fewer, and calls of the generator show; more, and they leave the cache before they are
+# used.
+BLOCK = 2**14
 
 
 def reduced_run(model, start, N, steps, rng, tick=None, pace=None):

@@ -41,8 +41,8 @@ class Equations:
         self.response, self.loss, self.labels = response, loss, labels
         self.kappa, self.beta, self.bias, self.d = kappa, beta, bias, d
         self.packing = features.packing
-        answer = response(np.zeros(self.packing.w.size))
-        self.free, self.u, _, _ = ridge.costs(features, answer, bias, beta, d)
+        at_zero = response(np.zeros(self.packing.w.size))
+        self.free, self.u, _, _ = ridge.costs(features, at_zero, bias, beta, d)
         self.sizes = np.cumsum([self.packing.w.size] * 2 + [len(self.free), len(self.u)])
 
     def split(self, x):
@@ -89,17 +89,17 @@ class Equations:
 
         curvature, force = given_k(chance * stiff), given_k(chance * g)
         Vh, qh = kappa * f.S @ curvature, kappa * f.S @ given_k(chance * g * g)
-        answer = self.response(Vh)
-        _, u, whole, dT = ridge.costs(f, answer, self.bias, self.beta, self.d)
+        rows = self.response(Vh)
+        _, u, whole, dT = ridge.costs(f, rows, self.bias, self.beta, self.d)
         T, of_psi = whole[: len(u), : len(u)], whole[len(u) :, len(u) :]
         answer = kappa * (self.u * curvature) @ self.u.T
         gap = np.linalg.solve(np.eye(len(T)) + T @ answer, theta - kappa * T @ (self.u @ force))
         thh = np.linalg.solve(T, theta)
         psih = kappa * f.mu1 @ given_k(s * g) + packing.unpack(Vh)[0] @ psi
         fields = np.concatenate([thh, psih])
-        norms = -np.einsum("b,jbc,c->j", fields, dT, fields) / packing.w - answer.D @ qh
+        norms = -np.einsum("b,jbc,c->j", fields, dT, fields) / packing.w - rows.D @ qh
         return np.concatenate([
-            packing.coordinates(v) - packing.coordinates(answer.v),
+            packing.coordinates(v) - packing.coordinates(rows.v),
             packing.coordinates(q) - packing.coordinates(norms),
             -np.linalg.lstsq((self.free * curvature) @ self.free.T, self.free @ force, rcond=1e-13)[0],
             gap,

@@ -276,7 +276,7 @@ class PolynomialBasis(Record):
         """Moments of ``state``, a State; ValueError where its eigenvalues differ or s = 0 hides the teacher."""
         q, r, t = _plain_overlaps(state)
         if not np.array_equal(state.s, self.s):
-            raise ValueError(f"the state has {state.L} eigenvalues other than {self}; expected the same.")
+            raise ValueError(f"the state has {state.L} eigenvalues that are not those of {self}; expected the same.")
         return Moments(self.sums(q), self.sums(r), self.sums(t), state.T, state.v)
 
     def state(self, moments: "Moments") -> State:
