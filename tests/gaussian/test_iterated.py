@@ -59,3 +59,18 @@ def test_sizes_rise_until_they_agree():
     size, gaps = settle(lambda i: [np.array([1.0 + errors[i]])], 5, 1, (1e-4,))
     assert size == 2 and gaps[0] == pytest.approx(3e-5, rel=1e-3)
     assert settle(lambda i: [np.array([2.0 + (-1) ** i])], 5, 0, (1e-4,))[0] is None
+
+
+@pytest.mark.parametrize("d", [5, 6, 7, 8])
+def test_lattices_integrate_waves_and_powers(d):
+    """E cos k u = exp(-k^2 / 2) and E u^6 = 15 along a generic direction; every size is better than the one before."""
+    sizes, chancy = rules(d, False)
+    direction = np.random.default_rng(5).standard_normal(d)
+    direction, errors = direction / np.linalg.norm(direction), []
+    for i in range(2):
+        points, weights = sizes[i][:2]
+        u = points @ direction
+        errors.append([abs(weights @ np.cos(1.7 * u) * np.exp(1.7**2 / 2) - 1), abs(weights @ u**6 / 15 - 1)])
+    assert not chancy and np.all(errors[1] < np.minimum(errors[0], 5e-3))
+    with pytest.raises(IndexError):
+        sizes[len(sizes)]

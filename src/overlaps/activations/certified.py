@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 
 from .._base import check
-from ..gaussian.iterated import GRADED, distance, rules, settle
+from ..gaussian.iterated import GRADED, Sizes, distance, rules, settle
 from ..gaussian.rules import legendre
 from ..gaussian.tables import NOTHING, tabulate
 from . import _rule
@@ -13,7 +13,7 @@ from .bound import Bound, inner_steps
 
 __all__ = ["RuleClosure", "arrays_of"]
 
-BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more
+BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more; 1e-6 would take 2^25 of them
 ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structured methods could use
 INFINITE = 0.5  # growth of a second moment with the reach of the noise from which it has no limit
 MISSED = 1e-4  # discrepancy to panels that shrink to the breaks from which equal ones have missed a layer there
@@ -116,7 +116,7 @@ class RuleClosure(Bound):
         first, tolerance = self._spent is None, self.learning.tolerance
         self.period = FIRST if first else min(2 * self.period, PERIOD)
         if self._chancy:
-            found = [self._values(x, S, w) for x in self._arrays[1:]]
+            found = [self._values(self._arrays[i], S, w) for i in range(1, len(self._arrays))]
             tolerance, size = max(tolerance, BY_CHANCE), 0
             goals = tolerance, 10 * tolerance
             spread = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) for x in zip(*found, strict=True)]
@@ -130,7 +130,8 @@ class RuleClosure(Bound):
             size, gaps = self._settle(S, w, goals, ROUNDING * size)
         self._spent = 0
         if size is not None:
-            following = size if self._chancy else size + 1  # the better of the two that agree
+            many = len(S) * self.learning.tokens > 4
+            following = size if self._chancy or many else size + 1  # the better of two that agree, if it is not dear
             self._size, self.parameters, self.message = size, self._arrays[following], ""
             return
         self.message = self._refusal(gaps, goals)
@@ -186,13 +187,13 @@ def arrays_of(rule):
     laws = [(law, values, chances)]
     if lawful:
         laws = [_law(rule.noise, reach, len(cuts) > 0) for reach in (REACH, REACH + FURTHER)]
-    arrays = []
-    for i, quadrature in enumerate(found):
+
+    def array(i):
         law, values, chances = laws[i % len(laws)]
         noise = values, chances, by_chance, extra
-        numbers = np.array(rule.numbers, float)
-        arrays.append(_rule.packed(numbers, *noise, planes, cuts, law, quadrature, rule.token_root))
-    return arrays, chancy
+        return _rule.packed(np.array(rule.numbers, float), *noise, planes, cuts, law, found[i], rule.token_root)
+
+    return Sizes(len(found), array), chancy
 
 
 def _cut_planes(planes):

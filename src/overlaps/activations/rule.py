@@ -24,6 +24,7 @@ from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, 
 NAMELESS = (
     "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
 )
+FEW_FIELDS, MANY_FIELDS = 1e-8, 1e-3  # tolerances, up to four fields and beyond
 __all__ = ["MAKERS", "Learned", "Rule", "again", "once"]
 
 
@@ -56,9 +57,10 @@ class Rule(Record):
         or rows (c, c_xi, t) with a continuous noise, c . (lam, nu) + c_xi xi = t.
     uses_overlaps : bool
         Whether the force reads S: simulations then fill it at every step, which costs them time.
-    tolerance : float
+    tolerance : float, optional
         Largest difference of two successive sizes of quadrature, relative, of A, B and eps_g; ten times that for C.
-        Rules with breaks and more than three fields, and those of more than four, are known to 1e-3 only.
+        1e-8 by default, and 1e-3 for five to eight fields, where 1e-6 costs half a million points and more. Rules with
+        breaks and more than three fields are held to 1e-3 at best, by Sobol points.
     name : str, optional
         Name in reprs and files; the function's by default.
     tokens : int
@@ -109,7 +111,7 @@ class Rule(Record):
     noise: Any = None
     breaks: ArrayLike | None = None
     uses_overlaps: bool = False
-    tolerance: float = 1e-8
+    tolerance: float | None = None
     name: str | None = None
     tokens: int = 1
     token_covariance: ArrayLike | None = None
@@ -130,11 +132,12 @@ class Rule(Record):
         if not isinstance(name, str):
             raise ValueError(f"name = {check.shown(name)}; expected a string.")
         check.flag("uses_overlaps", self.uses_overlaps)
-        self.settle(
-            tolerance=check.number("tolerance", self.tolerance, above=0), name=name, noise=checked_noise(self.noise)
-        )
+        self.settle(name=name, noise=checked_noise(self.noise))
         T, c = checked_tokens(self.tokens, self.token_covariance, K + M, self.closed is not None)
         self.settle(tokens=T, token_covariance=c, breaks=checked_breaks(self.breaks, T * (K + M), self.continuous))
+        usual = FEW_FIELDS if T * (K + M) + isinstance(self.noise, str) <= 4 else MANY_FIELDS
+        tolerance = usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0)
+        self.settle(tolerance=tolerance)
         if self.closed is None:
             probe(self)
 

@@ -21,7 +21,8 @@ from ..models import Mixed
 upper = cache(np.triu_indices)  # NumPy takes as long for it as for the sums that it serves
 SCRAMBLES = 4  # of Sobol points: their spread is the error
 EXACT, SAMPLED = 1e-8, 1e-3  # relative error of splines and of steps, where integrals are exact and sampled
-SETTLED = 1e-6  # what moments of four forces of a rule are held to, or a hundred times its own tolerance
+# what moments of four forces of a rule are held to, or a hundred times its own tolerance; beyond four fields that
+SETTLED = 1e-6
 PERIOD = 20  # states after which they are compared with the next size again
 
 
@@ -87,8 +88,8 @@ class Forces:
         self.bound, self.size, self.calls = bind(model), 0, 0
         arrays, chancy = model.rule.sizes
         self.exact, self.count = not chancy, len(arrays)
-        self.settled = max(SETTLED, 100 * model.rule.tolerance)
-        self.goal = 10 * self.settled if self.exact else SAMPLED
+        self.settled = max(SETTLED, (100 if fields <= 4 else 1) * model.rule.tolerance)
+        self.goal = 10 * self.settled if self.exact and fields <= 4 else SAMPLED
 
     def moments(self, model, S, v):
         """E[phi] and E[phi phi^T] of each group; refused where they do not settle."""

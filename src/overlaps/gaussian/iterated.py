@@ -1,10 +1,12 @@
 """Rules for averages over a few Gaussian variables of a function that breaks on planes, and the size that suffices.
 
 Up to three variables: iterated (``_iterated``). Smooth functions of three or four: tensors of Gauss-Hermite nodes.
-More: scrambled Sobol points for all variables, but the one that crosses all planes if there are any, which keeps the
-average smooth; without planes, nodes of one variable would cost 72 times as many points and gain no digit.
+Of five to eight: the trapezoid rule on a lattice, inside a ball. Its error is the integrand's Fourier transform at the
+points of the dual lattice, so the dual is the densest there is: E_5 = D_5, E_6, E_7, E_8. Functions that break: Sobol
+points for all variables but the one that crosses all planes, which keeps the average smooth.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -24,8 +26,25 @@ GRADED = (
 )  # panels that shrink to the breaks, of two variables: forces may have layers there
 CUBIC = (*ITERATED[:4], (20, 3.0))  # of three variables: a million points
 TENSORS = {3: (24, 40, 60), 4: (16, 24, 32)}  # nodes in each direction
-LOG2_POINTS, SCRAMBLES = {True: 12, False: 16}, 4  # of Sobol points (broken, smooth): their spread is the error
+BALLS = ((5, 6.0), (5.5, 6.2), (6, 6.3), (7, 6.6), (8, 7.0), (9, 7.4))  # lattices: shortest frequency, radius
+LATTICES = {5: BALLS[2:], 6: BALLS[2:], 7: BALLS[:4], 8: BALLS[:4]}  # up to two million points
+LOG2_POINTS, SCRAMBLES = 12, 4  # of Sobol points: their spread is the error
 MOST = 8  # variables
+
+
+class Sizes(Sequence):
+    """Rules of ascending size, each made when it is asked for: the largest take seconds and a hundred megabytes."""
+
+    def __init__(self, count, make):
+        self.count, self.make = count, cache(make)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        if not 0 <= i < self.count:
+            raise IndexError(i)
+        return self.make(i)
 
 
 @cache
@@ -41,18 +60,36 @@ def rules(d, broken):
         return [(*one, width, *legendre(q)) for q, width in sizes], False
     if d in TENSORS and not broken:
         return [(*_tensor(d, n), d, 1.0, empty, empty) for n in TENSORS[d]], False
+    if d in LATTICES and not broken:
+        return Sizes(len(LATTICES[d]), lambda i: (*_lattice(d, *LATTICES[d][i]), d, 1.0, empty, empty)), False
     from scipy.stats import qmc  # half a second that only this rule pays
 
-    outer = d - 1 if broken else d
     parts = [
-        ndtri(qmc.Sobol(outer, seed=np.random.default_rng(seed)).random_base2(LOG2_POINTS[broken]))
-        for seed in range(SCRAMBLES)
+        ndtri(qmc.Sobol(d - 1, seed=np.random.default_rng(seed)).random_base2(LOG2_POINTS)) for seed in range(SCRAMBLES)
     ]
     found = []
     for given in (np.concatenate(parts), *parts):
-        points = np.concatenate([given, np.zeros((len(given), d - outer))], axis=1)
-        found.append((points, np.full(len(points), 1 / len(points)), outer, 3.0, *legendre(12)))
+        points = np.concatenate([given, np.zeros((len(given), 1))], axis=1)
+        found.append((points, np.full(len(points), 1 / len(points)), d - 1, 3.0, *legendre(12)))
     return found, True
+
+
+def _lattice(d, shortest, reach):
+    """Points (P, d) within ``reach`` and weights (P,) of the lattice whose dual is E_d with this least distance."""
+    gram = 2 * np.eye(d)
+    for i, j in [*pairwise(range(d - 1)), (2, d - 1)]:  # the bonds of E_d: a chain, and one more at its third
+        gram[i, j] = gram[j, i] = -1
+    basis = 2 * np.pi * np.linalg.inv(np.linalg.cholesky(gram) * shortest / np.sqrt(2)).T  # rows, upper triangular
+    points = np.zeros((1, d))
+    for i, row in enumerate(basis):  # all multiples of this row that leave the first i + 1 coordinates in the ball
+        room = np.sqrt(reach**2 - np.sum(points[:, :i] ** 2, axis=1))
+        first, last = np.ceil((-room - points[:, i]) / row[i]), np.floor((room - points[:, i]) / row[i])
+        counts = np.maximum(last - first + 1, 0).astype(int)
+        which = np.repeat(np.arange(len(points)), counts)
+        multiples = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts) + first[which]
+        points = points[which] + multiples[:, None] * row
+    weights = np.exp(-np.sum(points**2, axis=1) / 2)
+    return points, weights / np.sum(weights)
 
 
 def _tensor(d, n):
