@@ -245,21 +245,25 @@ def test_lattices_of_six_fields_keep_their_tolerance(tolerance):
 
 @pytest.mark.slow
 def test_attention_over_three_tokens_has_six_digits():
-    """Tolerances of 1e-3 and 1e-6 against 9 x 10^6 samples of four seeds, in standard errors, and each other."""
-    overlaps, c = dict(Q=[[0.7]], R=[[0.3]], T=[[0.9]]), 0.6 + 0.4 * np.eye(3)
-    loose, sharp = (arrays(closure(R.attention(3, c, x), overlaps)) for x in (None, 1e-6))
-    np.testing.assert_allclose(loose, sharp, rtol=0, atol=1e-3)
-    root, whole = np.linalg.cholesky(c), np.linalg.cholesky([[0.7, 0.3], [0.3, 0.9]])
-    found = []
-    for seed in range(36):
-        z = root @ (np.random.default_rng(seed).standard_normal((250_000, 3, 2)) @ whole.T)
-        p = np.exp(z) / np.sum(np.exp(z), axis=1, keepdims=True)
-        y = np.sum(p * z, axis=1, keepdims=True)
-        F = (-(y[..., :1] - y[..., 1:]) * p[..., :1] * (1 + z[..., :1] - y[..., :1]))[..., 0]
-        P = np.einsum("na,naf->nf", F, z) @ np.linalg.inv([[0.7, 0.3], [0.3, 0.9]])
-        found.append(np.mean(np.column_stack([P, np.einsum("na,ab,nb->n", F, c, F)]), axis=0))
-    error = np.std(found, axis=0, ddof=1) / 6
-    assert np.all(np.abs(np.mean(found, axis=0) - sharp[:3]) < 4 * error) and np.all(error < 4e-4)
+    """Tolerances of 1e-3 and 1e-6 against a cubic grid of 1.6 million points, whose frequencies begin at 7.9."""
+    overlaps, c, step, reach = dict(Q=[[0.7]], R=[[0.3]], T=[[0.9]]), 0.6 + 0.4 * np.eye(3), 0.8, 6.6
+    one = step * np.arange(-8, 9)
+    cube = np.stack(np.meshgrid(one, one, one), -1).reshape(-1, 3)
+    root = np.kron(np.linalg.cholesky(c), np.linalg.cholesky([[0.7, 0.3], [0.3, 0.9]]))
+    sums, norms = np.zeros(4), np.sum(cube**2, axis=1)
+    for x in cube[norms <= reach**2]:
+        others = cube[norms <= reach**2 - x @ x]
+        u = np.concatenate([np.broadcast_to(x, others.shape), others], axis=1)
+        z, weight = (u @ root.T).reshape(-1, 3, 2), np.exp(-np.sum(u * u, axis=1) / 2)
+        p = np.exp(z)
+        out, y = (np.sum(p * z, axis=1) / np.sum(p, axis=1)).T[..., None]
+        F = -(out - y) * p[..., 0] / np.sum(p[..., 0], axis=1, keepdims=True) * (1 + z[..., 0] - out)
+        P = np.einsum("n,na,naf->f", weight, F, z)
+        sums += [*P, np.einsum("n,na,ab,nb", weight, F, c, F), np.sum(weight)]
+    A, B = np.linalg.solve([[0.7, 0.3], [0.3, 0.9]], sums[:2] / sums[3])
+    for tolerance, accuracy in ((None, 1e-3), (1e-6, 1e-6)):
+        found = arrays(closure(R.attention(3, c, tolerance), overlaps))[:3]
+        assert np.all(np.abs(found - [A, B, sums[2] / sums[3]]) < accuracy * np.array([1, 1, 10]))
 
 
 @pytest.mark.slow

@@ -61,31 +61,45 @@ QUICK = {
 def test_sgd_follows_the_flow(name, method, N, runs):
     make, options = QUICK[name]
     model = ov.learner(make(), spectrum=TWO, **options)
-    # Student's tails of few runs
-    assert gaps(model, ov.State.from_blocks(model, **BLOCKS), N, runs, method) < 4.5
+    assert gaps(model, ov.State.from_blocks(model, **BLOCKS), N, runs, method) < 3
+
+
+def valued(lam, nu, xi, theta, S, F, G):
+    """A head whose key is its value learns from one with a direction for each."""
+    T, out, y, total, totals = lam.shape[0], 0.0, 0.0, 0.0, 0.0
+    for a in range(T):
+        total += math.exp(lam[a, 0])
+        totals += math.exp(nu[a, 0])
+        out += math.exp(lam[a, 0]) * lam[a, 0]
+        y += math.exp(nu[a, 0]) * nu[a, 1]
+    out, y = out / total, y / totals
+    for a in range(T):
+        F[a, 0] = -(out - y) * math.exp(lam[a, 0]) / total * (1 + lam[a, 0] - out)
+
+
+THREE = 0.6 + 0.4 * np.eye(3)
+SLOW = {  # two to six fields, on tensors and lattices; tokens with c_ab = 0.6
+    "two heads, second layer": (
+        lambda: ov.Rule(heads, K=2, M=1, tokens=2, token_covariance=CLOSE, noise=([1, -1], [0.5, 0.5])),
+        dict(eta_theta=0.3, theta=[0.8, 0.5]), HEADS,
+    ),
+    "three tokens": (lambda: R.attention(3, THREE), {}, BLOCKS),
+    "two tokens": (lambda: R.attention(2, CLOSE), {}, BLOCKS),
+    "a second teacher": (
+        lambda: ov.Rule(valued, K=1, M=2, tokens=2, token_covariance=CLOSE), {},
+        dict(q=BLOCKS["q"], r=[[[0.1, 0.2]], [[0.05, -0.1]]], t=[[[0.5, 0.1], [0.1, 0.4]], [[0.6, -0.1], [-0.1, 0.3]]]),
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method, N", [("direct", 1000), ("reduced", 4000)])
-@pytest.mark.parametrize("T", [2, 3])
-def test_two_heads_of_attention(method, N, T):
-    """K = 2, T = 2 and 3 by Sobol points, tokens with c_ab = 0.6, two eigenvalues, a second layer that learns."""
-    c = 0.6 + 0.4 * np.eye(T)
-    rule = ov.Rule(heads, K=2, M=1, tokens=2, token_covariance=c[:2, :2], noise=([1, -1], [0.5, 0.5]), tolerance=3e-3)
-    blocks = HEADS
-    if T == 3:
-        rule, blocks = R.attention(3, c), BLOCKS
-    options = dict(eta_theta=0.3, theta=[0.8, 0.5]) if T == 2 else {}
-    model = ov.learner(rule, eta=0.5, spectrum=TWO, **options)
-    # three standard errors, of 24 runs, for up to sixteen numbers: one in forty; 3.5 one in two hundred
-    assert gaps(model, ov.State.from_blocks(model, **blocks), N, 24, method, rtol=1e-4, seed=7) < 3.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method, N", [("direct", 1000), ("reduced", 4000)])
-def test_correlated_attention(method, N):
-    model = ov.learner(R.attention(2, CLOSE), eta=0.5, spectrum=TWO)
-    assert gaps(model, ov.State.from_blocks(model, **BLOCKS), N, 24, method, rtol=1e-5) < 3.5
+@pytest.mark.parametrize("name", SLOW)
+def test_attention_by_sgd_follows_the_flow(name, method, N):
+    """Means of 24 runs within three of their standard errors; corrections of order 1/N are a tenth of one."""
+    make, options, blocks = SLOW[name]
+    model = ov.learner(make(), eta=0.5, spectrum=TWO, **options)
+    assert gaps(model, ov.State.from_blocks(model, **blocks), N, 24, method, rtol=1e-4, seed=7) < 3
 
 
 def test_the_rest_of_the_tokens_is_a_wishart_matrix():
