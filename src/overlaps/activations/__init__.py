@@ -15,15 +15,6 @@ from .kernels import Kernels
 from .library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, sign, tanh
 
 __all__ = [
-    "Activation",
-    "Kernels",
-    "absolute",
-    "erf",
-    "leaky_relu",
-    "linear",
-    "polynomial",
-    "quadratic",
-    "relu",
-    "sign",
+    "Activation", "Kernels", "absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "sign",
     "tanh",
-]
+]  # fmt: skip

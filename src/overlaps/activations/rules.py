@@ -17,8 +17,8 @@ from .tokens import attention, episode, pair, patches
 
 __all__ = [
     "adagrad_norm", "adatron", "attention", "dropout", "episode", "feedback_alignment", "hebb", "hinge",
-    "least_squares", "line_search", "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal",
-    "pair", "patches", "perceptron", "residual", "sign_committee",
+    "least_squares", "line_search", "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal", "pair",
+    "patches", "perceptron", "residual", "sign_committee",
 ]  # fmt: skip
 
 END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)

@@ -9,19 +9,6 @@ from ._flow import FLOW, add, clear, copy, dot, flow, flow_for, gather, gather_g
 from ._newton import correct, factorise, rotate, rotate_back
 
 __all__ = [
-    "FLOW",
-    "add",
-    "clear",
-    "copy",
-    "correct",
-    "dot",
-    "factorise",
-    "flow",
-    "flow_for",
-    "gather",
-    "gather_groups",
-    "mix",
-    "rotate",
-    "rotate_back",
-    "tightening",
-]
+    "FLOW", "add", "clear", "copy", "correct", "dot", "factorise", "flow", "flow_for", "gather", "gather_groups", "mix",
+    "rotate", "rotate_back", "tightening",
+]  # fmt: skip

@@ -12,13 +12,6 @@ from .model import HiddenManifold, hidden_manifold
 from .sgd import manifold_run
 
 __all__ = [
-    "CovariatesEnsemble",
-    "GaussianCovariates",
-    "HiddenManifold",
-    "ManifoldEnsemble",
-    "covariates",
-    "gaussian_covariates",
-    "hidden_manifold",
-    "latents",
-    "manifold_run",
-]
+    "CovariatesEnsemble", "GaussianCovariates", "HiddenManifold", "ManifoldEnsemble", "covariates",
+    "gaussian_covariates", "hidden_manifold", "latents", "manifold_run",
+]  # fmt: skip

@@ -16,19 +16,6 @@ from .state import State
 from .taught import previous
 
 __all__ = [
-    "LowRank",
-    "Mixed",
-    "Model",
-    "Pace",
-    "Schedule",
-    "Spectrum",
-    "Stages",
-    "State",
-    "committee_machine",
-    "factors",
-    "isotropic",
-    "power_law",
-    "previous",
-    "quadratic_network",
-    "reached",
-]
+    "LowRank", "Mixed", "Model", "Pace", "Schedule", "Spectrum", "Stages", "State", "committee_machine", "factors",
+    "isotropic", "power_law", "previous", "quadratic_network", "reached",
+]  # fmt: skip

@@ -13,15 +13,6 @@ from .staged import StagedEnsemble, StagedTrajectory
 from .trajectory import SummedTrajectory, Trajectory
 
 __all__ = [
-    "Batch",
-    "Discrepancy",
-    "Ensemble",
-    "MixedEnsemble",
-    "MixedTrajectory",
-    "StagedEnsemble",
-    "StagedTrajectory",
-    "SummedTrajectory",
-    "Trajectory",
-    "load",
-    "tlog_rmse",
-]
+    "Batch", "Discrepancy", "Ensemble", "MixedEnsemble", "MixedTrajectory", "StagedEnsemble", "StagedTrajectory",
+    "SummedTrajectory", "Trajectory", "load", "tlog_rmse",
+]  # fmt: skip

@@ -14,17 +14,9 @@ from ..activations.rule import again
 from ..models import Mixed, Schedule
 
 __all__ = [
-    "FORMAT",
-    "Refused",
-    "check_model",
-    "described",
-    "model_of",
-    "model_text",
-    "model_from_text",
-    "models_of",
-    "schedule_of",
-    "schedule_recipe",
-]
+    "FORMAT", "Refused", "check_model", "described", "model_of", "model_text", "model_from_text", "models_of",
+    "schedule_of", "schedule_recipe",
+]  # fmt: skip
 
 FORMAT = 2
 ROLES = "activation", "teacher_activation"

@@ -15,15 +15,9 @@ from .descriptions import model_from_text, model_text
 from .fields import FIELDS, LABELLED, dims
 
 __all__ = [
-    "frame",
-    "frame_of_fluctuations",
-    "frame_of_sweep",
-    "from_batch",
-    "from_curves",
-    "from_stages",
-    "from_sweep",
+    "frame", "frame_of_fluctuations", "frame_of_sweep", "from_batch", "from_curves", "from_stages", "from_sweep",
     "model_of",
-]
+]  # fmt: skip
 
 
 def _xarray():

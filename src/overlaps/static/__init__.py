@@ -14,19 +14,7 @@ from .spiked.simulation import simulate_one_step, simulate_srf
 from .spiked.subspace import SpikedSubspace
 
 __all__ = [
-    "EqualReadouts",
-    "HierarchicalTeacher",
-    "PowerLawLimit",
-    "SpikedRandomFeatures",
-    "SpikedSubspace",
-    "SubcriticalPowerLaw",
-    "best_step",
-    "bounds_over_rate",
-    "finite_batch_network",
-    "gaussian_rows",
-    "large_batch_network",
-    "sample_posterior",
-    "simulate_one_step",
-    "simulate_srf",
-    "train_student",
-]
+    "EqualReadouts", "HierarchicalTeacher", "PowerLawLimit", "SpikedRandomFeatures", "SpikedSubspace",
+    "SubcriticalPowerLaw", "best_step", "bounds_over_rate", "finite_batch_network", "gaussian_rows",
+    "large_batch_network", "sample_posterior", "simulate_one_step", "simulate_srf", "train_student",
+]  # fmt: skip

@@ -24,20 +24,9 @@ from ..models.state import State
 from .linear.flow import decay_sum, exponent
 
 __all__ = [
-    "Matrices",
-    "Window",
-    "critical_eta",
-    "differences",
-    "exponent",
-    "first_order",
-    "generator",
-    "local_slope",
-    "matrices",
-    "noise_floor",
-    "relaxation_rates",
-    "second_order",
-    "windows",
-]
+    "Matrices", "Window", "critical_eta", "differences", "exponent", "first_order", "generator", "local_slope",
+    "matrices", "noise_floor", "relaxation_rates", "second_order", "windows",
+]  # fmt: skip
 
 W = np.sqrt(3.0)
 

@@ -33,22 +33,10 @@ from ..models.state import State
 from .cayley_hamilton.bases import order_parameters
 
 __all__ = [
-    "Plateau",
-    "curvature",
-    "descent_time",
-    "escape_matrix",
-    "escape_rates",
-    "escape_time",
-    "length",
-    "moments",
-    "plateau",
-    "plateau_state",
-    "row_averages",
-    "second_moment",
-    "symmetric_plateau",
-    "teacher_moments",
+    "Plateau", "curvature", "descent_time", "escape_matrix", "escape_rates", "escape_time", "length", "moments",
+    "plateau", "plateau_state", "row_averages", "second_moment", "symmetric_plateau", "teacher_moments",
     "wide_escape_time",
-]
+]  # fmt: skip
 
 RESIDUAL = 1e-12  # if the fixed-point equations are violated by more of their terms, there is no plateau
 

@@ -12,17 +12,6 @@ from .movie import animate
 from .single import eigenvalues, plot_batch, schedule
 
 __all__ = [
-    "animate",
-    "approach",
-    "compare",
-    "distance",
-    "eigenvalues",
-    "explore",
-    "fluctuations",
-    "plot",
-    "plot_batch",
-    "plot_fluctuations",
-    "plot_stages",
-    "schedule",
-    "style",
-]
+    "animate", "approach", "compare", "distance", "eigenvalues", "explore", "fluctuations", "plot", "plot_batch",
+    "plot_fluctuations", "plot_stages", "schedule", "style",
+]  # fmt: skip

@@ -24,15 +24,9 @@ from ...models.spectrum import Spectrum
 from ...models.state import State
 
 __all__ = [
-    "Moments",
-    "OrderParameters",
-    "PolynomialBasis",
-    "characteristic_polynomial",
-    "companion_matrix",
-    "jacobi_matrix",
-    "order_parameters",
-    "polynomial_basis",
-]
+    "Moments", "OrderParameters", "PolynomialBasis", "characteristic_polynomial", "companion_matrix", "jacobi_matrix",
+    "order_parameters", "polynomial_basis",
+]  # fmt: skip
 
 BASES = ("monomial", "scaled", "orthonormal")
 

@@ -19,14 +19,8 @@ from ...models.state import gram
 from .phases import realisable
 
 __all__ = [
-    "RiccatiSolution",
-    "closest_solution",
-    "conserves_polar",
-    "distance",
-    "polar",
-    "riccati_flow",
-    "solution_weights",
-]
+    "RiccatiSolution", "closest_solution", "conserves_polar", "distance", "polar", "riccati_flow", "solution_weights",
+]  # fmt: skip
 
 RANK = 1e-12  # singular values of R below this share of the largest count as zero
 COMMUTES = 1e-10  # matrices commute if their commutator is below this share of the product of their norms

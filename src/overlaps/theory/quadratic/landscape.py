@@ -15,18 +15,9 @@ from ..._base import check
 from ..._base.types import ArrayLike, Floats, Rng
 
 __all__ = [
-    "FlatDirections",
-    "degrees_of_freedom",
-    "eps_g",
-    "flat_directions",
-    "gradient",
-    "hessian",
-    "solution_dimension",
-    "stationary_eps_g",
-    "stationary_point",
-    "stationary_points",
-    "stationary_spectrum",
-]
+    "FlatDirections", "degrees_of_freedom", "eps_g", "flat_directions", "gradient", "hessian", "solution_dimension",
+    "stationary_eps_g", "stationary_point", "stationary_points", "stationary_spectrum",
+]  # fmt: skip
 
 RANK = 1e-10  # eigenvalues of the teacher's form below this share of the largest are rounding
 
