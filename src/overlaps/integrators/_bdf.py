@@ -282,7 +282,10 @@ def stale(drive, clock):
 
 @jit(bare=True)
 def change_step(steps, factor):
-    """Go on with steps ``factor`` times as long."""
+    """Go on with steps ``factor`` times as long.
+
+    The count of equal steps begins anew: the order is compared only where the differences belong to one length.
+    """
     rescale(steps.D, steps.place[ORDER], factor)
     steps.place[EQUAL] = 0
 

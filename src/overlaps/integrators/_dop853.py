@@ -152,7 +152,10 @@ def before_knot(knots, t):
 
 @jit(bare=True)
 def begin(flow, closure, constants, drive, work, control, span, steps):
-    """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as of y."""
+    """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as of y.
+
+    Two evaluations: one at y, one after a small Euler step, whose difference says how fast the velocity turns.
+    """
     y, k, t = steps.y, steps.k, steps.clock[T]
     zero, now, later, h, d0, d1 = k[ZERO], k[0], k[1], 0.0, 0.0, 0.0
     for i in range(2):

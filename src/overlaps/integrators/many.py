@@ -239,7 +239,11 @@ class _Work:
         return found
 
     def allocate(self, threads, most):
-        """Arrays for all records, if there is room for them: those of the batch, and those of a thread at work."""
+        """Arrays for all records, if there is room for them: of the batch, and of each thread at work.
+
+        A thread needs one trajectory at all its stops, whole; the batch keeps sums over blocks where no more is wanted.
+        ``ValueError`` before anything is integrated, with the bytes that it would take.
+        """
         b, n, packing = len(self.models), self.times.size - self.skipped, System(self.models[0], self.starts[0]).packing
         self.packing, self.kept = packing, packing if self.blocks else packing.summed
         need = 8 * (b * (n + 1) * (self.kept.size + 1) + threads * self.times.size * (packing.size + 2))
@@ -272,7 +276,10 @@ class _Work:
         self.lose(run_all({i: partial(self._evolve, i) for i in left}).errors)
 
     def lose(self, errors):
-        """Say of trajectories that are not finished which exception ended them."""
+        """Say of trajectories that are not finished which exception ended them.
+
+        One that was finished before a neighbour failed keeps its records: nothing that is computed is lost.
+        """
         for i, error in errors.items():
             if self.state[i] != FINISHED:
                 self.errors[i], self.message[i] = error, f"{type(error).__name__}: {error}"

@@ -3,7 +3,7 @@ r"""Linear students that train only N_l of their N components: scaling with the 
 The other N - N_l weights keep their random values.  Gradient flow; weights w* ~ N(0, 1), w ~ N(0, student_scale^2).
 With a power-law spectrum the error saturates at a level ~ N_l^-beta in the eigenbasis of the inputs, and in a random
 basis too, while it falls like alpha^(-beta/(1+beta)) before.  For K, M > 1 the same holds with the effective learning
-rate and variance of :mod:`overlaps.theory.linear`.
+rate and variance of :mod:`overlaps.theory.linear`.  Numbers out of their range are a ``ValueError`` that names them.
 
 References
 ----------
@@ -49,11 +49,6 @@ def error(
     student_scale : float
         Standard deviation of the initial weights.
 
-    Raises
-    ------
-    ValueError
-        N_l out of range, N that does not split into blocks, negative times.
-
     Warns
     -----
     RuntimeWarning
@@ -96,11 +91,6 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
         As in :func:`error`.
     N_l : int
         Number of trained coordinates, 1 to N.
-
-    Raises
-    ------
-    ValueError
-        Sigma that is no covariance, N_l out of range, negative times.
 
     Warns
     -----

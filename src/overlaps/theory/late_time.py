@@ -24,9 +24,20 @@ from ..models.state import State
 from .linear.flow import decay_sum, exponent
 
 __all__ = [
-    "Matrices", "Window", "critical_eta", "differences", "exponent", "first_order", "generator", "local_slope",
-    "matrices", "noise_floor", "relaxation_rates", "second_order", "windows",
-]  # fmt: skip
+    "Matrices",
+    "Window",
+    "critical_eta",
+    "differences",
+    "exponent",
+    "first_order",
+    "generator",
+    "local_slope",
+    "matrices",
+    "noise_floor",
+    "relaxation_rates",
+    "second_order",
+    "windows",
+]
 
 W = np.sqrt(3.0)
 
@@ -435,9 +446,8 @@ def second_order(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import late_time
-    >>> late_time.second_order(1.02 * np.eye(2), 1.01 * np.eye(2), np.eye(2)).round(8)
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.late_time.second_order(1.02 * np.eye(2), 1.01 * np.eye(2), np.eye(2)).round(8)
     np.float64(-1.225e-05)
     """
     Q, R = (check.array(name, a, (..., "M", "M")) for name, a in (("Q", Q), ("R", R)))

@@ -33,10 +33,22 @@ from ..models.state import State
 from .cayley_hamilton.bases import order_parameters
 
 __all__ = [
-    "Plateau", "curvature", "descent_time", "escape_matrix", "escape_rates", "escape_time", "length", "moments",
-    "plateau", "plateau_state", "row_averages", "second_moment", "symmetric_plateau", "teacher_moments",
+    "Plateau",
+    "curvature",
+    "descent_time",
+    "escape_matrix",
+    "escape_rates",
+    "escape_time",
+    "length",
+    "moments",
+    "plateau",
+    "plateau_state",
+    "row_averages",
+    "second_moment",
+    "symmetric_plateau",
+    "teacher_moments",
     "wide_escape_time",
-]  # fmt: skip
+]
 
 RESIDUAL = 1e-12  # if the fixed-point equations are violated by more of their terms, there is no plateau
 
@@ -141,9 +153,8 @@ def plateau(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import plateau
-    >>> point = plateau.plateau(np.eye(2))
+    >>> import numpy as np, overlaps as ov
+    >>> point = ov.theory.plateau.plateau(np.eye(2))
     >>> round(point.Q, 12), point.R.round(6)  # 1/(2M - 1), 1/sqrt(M (2M - 1))
     (0.333333333333, array([0.408248, 0.408248]))
     """
@@ -339,9 +350,8 @@ def curvature(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import plateau
-    >>> plateau.curvature(np.eye(2)).round(6) + 0.0
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.plateau.curvature(np.eye(2)).round(6) + 0.0
     array([[-0.016437,  0.016437],
            [ 0.016437, -0.016437]])
     """
@@ -386,9 +396,8 @@ def escape_matrix(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import plateau
-    >>> plateau.escape_matrix(np.eye(2), 3 * np.eye(2), eta=0.1).round(6)
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.plateau.escape_matrix(np.eye(2), 3 * np.eye(2), eta=0.1).round(6)
     array([[ 0.004931, -0.004931],
            [-0.004931,  0.004931]])
     """
@@ -414,9 +423,8 @@ def escape_rates(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import plateau
-    >>> plateau.escape_rates(np.eye(3), np.diag([1.0, 2.0, 3.0]), eta=0.1).round(6)
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.plateau.escape_rates(np.eye(3), np.diag([1.0, 2.0, 3.0]), eta=0.1).round(6)
     array([ 0.003962,  0.002187, -0.      ])
     """
     eta = check.number("eta", eta, above=0)

@@ -24,9 +24,15 @@ from ...models.spectrum import Spectrum
 from ...models.state import State
 
 __all__ = [
-    "Moments", "OrderParameters", "PolynomialBasis", "characteristic_polynomial", "companion_matrix", "jacobi_matrix",
-    "order_parameters", "polynomial_basis",
-]  # fmt: skip
+    "Moments",
+    "OrderParameters",
+    "PolynomialBasis",
+    "characteristic_polynomial",
+    "companion_matrix",
+    "jacobi_matrix",
+    "order_parameters",
+    "polynomial_basis",
+]
 
 BASES = ("monomial", "scaled", "orthonormal")
 

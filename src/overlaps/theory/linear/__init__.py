@@ -18,7 +18,8 @@ gradient flow: :func:`integral_error`, :func:`integral_bound`, :func:`power_law_
 noise: :func:`optimal_error`, :func:`optimal_eta`.  Behind a teacher that drifts: :func:`tracking_error`.  On a finite
 data set, where samples are seen again: :func:`seen_again`.
 
-The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.
+The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.  Numbers
+out of their range are a ``ValueError`` that names them.
 
 References
 ----------

@@ -115,11 +115,6 @@ def integral_error(
     last : int, optional
         Stop the sum after this many eigenvalues (the trained ones of :mod:`overlaps.theory.features`); L by default.
 
-    Raises
-    ------
-    ValueError
-        beta <= 0, L < 1, last outside 1..L.
-
     Examples
     --------
     >>> import overlaps as ov

@@ -106,11 +106,6 @@ def error(
     m0 : array_like, shape (L,), optional
         Block distances of the start, instead of their mean; :func:`reduce` computes them from a State.
 
-    Raises
-    ------
-    ValueError
-        Negative or nan times, eta <= 0, m0 of another shape, negative, or nonzero in an empty block.
-
     Examples
     --------
     >>> import overlaps as ov

@@ -50,11 +50,6 @@ def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: floa
     batch_size : float
         Samples in one step.
 
-    Raises
-    ------
-    ValueError
-        Negative times or noise, m0 <= 0.
-
     Examples
     --------
     >>> import overlaps as ov

@@ -19,8 +19,14 @@ from ...models.state import gram
 from .phases import realisable
 
 __all__ = [
-    "RiccatiSolution", "closest_solution", "conserves_polar", "distance", "polar", "riccati_flow", "solution_weights",
-]  # fmt: skip
+    "RiccatiSolution",
+    "closest_solution",
+    "conserves_polar",
+    "distance",
+    "polar",
+    "riccati_flow",
+    "solution_weights",
+]
 
 RANK = 1e-12  # singular values of R below this share of the largest count as zero
 COMMUTES = 1e-10  # matrices commute if their commutator is below this share of the product of their norms
@@ -117,9 +123,8 @@ def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import quadratic
-    >>> quadratic.solution_weights([[0.6], [0.8]], np.eye(1, 3)).round(4)
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.quadratic.solution_weights([[0.6], [0.8]], np.eye(1, 3)).round(4)
     array([[0.8485, 0.    , 0.    ],
            [1.1314, 0.    , 0.    ]])
     """
@@ -145,10 +150,9 @@ def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import quadratic
-    >>> S = quadratic.polar([[0.3], [0.4]])
-    >>> float(quadratic.distance(2 * S @ S.T, np.sqrt(2) * S, -S).round(12))  # the opposite solution: 2 sqrt(K)
+    >>> import numpy as np, overlaps as ov
+    >>> S = ov.theory.quadratic.polar([[0.3], [0.4]])
+    >>> float(ov.theory.quadratic.distance(2 * S @ S.T, np.sqrt(2) * S, -S).round(12))  # the opposite: 2 sqrt(K)
     2.828427124746
     """
     S = _orthonormal(S)
@@ -181,10 +185,9 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import quadratic
+    >>> import numpy as np, overlaps as ov
     >>> R = [[0.3], [0.4]]
-    >>> quadratic.conserves_polar(np.eye(2), R), quadratic.conserves_polar(np.diag([0.5, 1.5]), R)
+    >>> ov.theory.quadratic.conserves_polar(np.eye(2), R), ov.theory.quadratic.conserves_polar(np.diag([0.5, 1.5]), R)
     (True, False)
     """
     # test: tests/theory/quadratic/test_bias.py::test_sgd_from_random_starts_does_not_end_in_the_closest_solution
@@ -248,9 +251,8 @@ def riccati_flow(Q: ArrayLike, R: ArrayLike, alpha: ArrayLike, *, eta: float, rt
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import quadratic
-    >>> quadratic.riccati_flow(np.eye(2), [[0.1], [0.2]], [0.0, 200.0], eta=0.1).eps_g.round(4)
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.quadratic.riccati_flow(np.eye(2), [[0.1], [0.2]], [0.0, 200.0], eta=0.1).eps_g.round(4)
     array([1.45e+00, 1.00e-04])
     """
     from scipy.integrate import solve_ivp

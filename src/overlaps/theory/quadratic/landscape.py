@@ -15,9 +15,18 @@ from ..._base import check
 from ..._base.types import ArrayLike, Floats, Rng
 
 __all__ = [
-    "FlatDirections", "degrees_of_freedom", "eps_g", "flat_directions", "gradient", "hessian", "solution_dimension",
-    "stationary_eps_g", "stationary_point", "stationary_points", "stationary_spectrum",
-]  # fmt: skip
+    "FlatDirections",
+    "degrees_of_freedom",
+    "eps_g",
+    "flat_directions",
+    "gradient",
+    "hessian",
+    "solution_dimension",
+    "stationary_eps_g",
+    "stationary_point",
+    "stationary_points",
+    "stationary_spectrum",
+]
 
 RANK = 1e-10  # eigenvalues of the teacher's form below this share of the largest are rounding
 
@@ -39,9 +48,8 @@ def eps_g(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_star
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import quadratic
-    >>> quadratic.eps_g(np.zeros((2, 5)), np.eye(1, 5))
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.quadratic.eps_g(np.zeros((2, 5)), np.eye(1, 5))
     1.5
     """
     A = _residual(*_weights(W, W_star, v, v_star))
@@ -60,9 +68,8 @@ def gradient(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_s
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import quadratic
-    >>> quadratic.gradient(np.eye(1, 3), np.eye(1, 3))
+    >>> import numpy as np, overlaps as ov
+    >>> ov.theory.quadratic.gradient(np.eye(1, 3), np.eye(1, 3))
     array([[0., 0., 0.]])
     """
     W, W_star, v, v_star = _weights(W, W_star, v, v_star)
@@ -84,9 +91,8 @@ def hessian(W: ArrayLike, W_star: ArrayLike, *, v: ArrayLike | None = None, v_st
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from overlaps.theory import quadratic
-    >>> np.linalg.eigvalsh(quadratic.hessian(np.eye(1, 3), np.eye(1, 3))).round(12)
+    >>> import numpy as np, overlaps as ov
+    >>> np.linalg.eigvalsh(ov.theory.quadratic.hessian(np.eye(1, 3), np.eye(1, 3))).round(12)
     array([ 4.,  4., 12.])
     """
     W, W_star, v, v_star = _weights(W, W_star, v, v_star)

@@ -18,9 +18,21 @@ from ..._base import check
 from ..._base.types import ArrayLike, Floats
 
 __all__ = [
-    "Plateau", "escape_amplitude", "escape_law", "eta_descent", "eta_escape", "eta_optimal", "eta_plateau",
-    "eta_solution", "final_descent", "noise_floor", "plateau", "solution_rate", "sphere_eta_escape", "sphere_plateau",
-]  # fmt: skip
+    "Plateau",
+    "escape_amplitude",
+    "escape_law",
+    "eta_descent",
+    "eta_escape",
+    "eta_optimal",
+    "eta_plateau",
+    "eta_solution",
+    "final_descent",
+    "noise_floor",
+    "plateau",
+    "solution_rate",
+    "sphere_eta_escape",
+    "sphere_plateau",
+]
 
 
 class Plateau(NamedTuple):
