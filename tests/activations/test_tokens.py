@@ -276,6 +276,107 @@ def test_tolerances_that_a_lattice_does_not_reach_are_refused():
         closure(ov.Rule(steep, K=1, M=1, tokens=3), GENERIC)
 
 
+def right(lam, nu, theta):
+    return 1.0 if lam[0] * nu[0] > 0 else 0.0
+
+
+def rewarded(T, n, penalty, bonus):
+    """An episode from one answer and the number xi of others that are right."""
+
+    def force(lam, nu, xi, theta, S, F, G):
+        own = lam[0] * nu[0] > 0
+        F[0] = np.sign(lam[0]) * ((1.0 if xi + own >= n else -penalty) + bonus * own) / T
+
+    def wrong(lam, nu, theta):
+        return 1.0 if lam[0] * nu[0] < 0 else 0.0
+
+    return ov.Rule(force, K=1, M=1, tokens=T, others=right, error=wrong, breaks=[[1, 0, 0], [0, 1, 0]])
+
+
+def deviation(lam, nu, theta):
+    return theta[0] * math.erf(lam[0] / math.sqrt(2)) - math.erf(nu[0] / math.sqrt(2))
+
+
+def patch(lam, nu, xi, theta, S, F, G):
+    """One of three patches; xi is the deviation of the others."""
+    delta = theta[0] * math.erf(lam[0] / math.sqrt(2)) - math.erf(nu[0] / math.sqrt(2)) + xi
+    F[0] = -theta[0] * math.sqrt(2 / math.pi) * math.exp(-(lam[0] ** 2) / 2) * delta / 3
+    G[0] = -math.erf(lam[0] / math.sqrt(2)) * delta / 3
+
+
+def even(lam, nu, theta):
+    return 0.3 * lam[0] ** 2 - nu[0] * lam[0]
+
+
+def pulled(lam, nu, xi, theta, S, F, G):
+    F[0] = (0.3 * lam[0] ** 2 - nu[0] * lam[0] + xi) * (0.4 * lam[0] - nu[0])
+
+
+def pulled_by_all(lam, nu, xi, theta, S, F, G):
+    delta = 0.0
+    for a in range(2):
+        delta += 0.3 * lam[a, 0] ** 2 - nu[a, 0] * lam[a, 0]
+    for a in range(2):
+        F[a, 0] = delta * (0.4 * lam[a, 0] - nu[a, 0])
+
+
+@pytest.mark.parametrize(
+    "alone, whole",
+    [
+        (lambda: rewarded(4, 3, 0.3, 0.2), lambda: R.episode(4, 3, 0.3, 0.2)),
+        (lambda: rewarded(13, 13, 0.0, 0.0), lambda: R.episode(13)),
+        (lambda: ov.Rule(patch, K=1, M=1, tokens=3, others=deviation), lambda: R.patches("erf", 3)),
+        # the mean of ``even`` is not zero
+        (lambda: ov.Rule(pulled, K=1, M=1, tokens=2, others=even), lambda: ov.Rule(pulled_by_all, K=1, M=1, tokens=2)),
+    ],
+)
+def test_forces_that_see_a_sum_over_other_tokens(alone, whole):
+    """Products of integrals over one token, against closed forms and four fields at once."""
+    found, known = (closure(x(), GENERIC, eta=0.9, theta=[0.7]) for x in (alone, whole))
+    np.testing.assert_allclose(arrays(found), arrays(known), rtol=0, atol=2e-8)
+
+
+@pytest.mark.slow
+def test_steps_of_forces_that_see_a_sum():
+    """The same inputs, the same steps as those of the library's force."""
+    for alone, whole in (
+        (rewarded(4, 3, 0.3, 0.2), R.episode(4, 3, 0.3, 0.2)),
+        (ov.Rule(patch, K=1, M=1, tokens=3, others=deviation), R.patches("erf", 3)),
+    ):
+        models = [ov.learner(x, eta=0.9, eta_theta=0.4, theta=[0.7]) for x in (alone, whole)]
+        for method in ("direct", "reduced"):
+            runs = [
+                ov.simulate(m, N=50, alpha=[0, 2.0], rng=1, start=ov.State.from_overlaps(m, **GENERIC), method=method)
+                for m in models
+            ]
+            for name in ("Q", "R", "v"):
+                np.testing.assert_allclose(getattr(runs[0], name), getattr(runs[1], name), rtol=1e-11)
+            assert not np.allclose(runs[0].Q[0, 1], runs[0].Q[0, 0])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(tokens=1), "others = .* with tokens = 1; expected a function others"),
+        (dict(noise="normal"), "of one of several independent tokens, without noise"),
+        (dict(token_covariance=CLOSE), "of one of several independent tokens"),
+        (dict(others=3.0), "others = 3.0 with tokens = 2"),
+        (dict(force=idle), "fills neither F nor G"),
+    ],
+)
+def test_bad_others(options, message):
+    with pytest.raises(ValueError, match=message):
+        ov.Rule(**{"force": pulled, "K": 1, "M": 1, "tokens": 2, "others": even} | options)
+
+
+def test_forces_that_are_not_linear_in_the_sum_are_refused():
+    def curved(lam, nu, xi, theta, S, F, G):
+        F[0] = lam[0] * xi**2
+
+    with pytest.raises(ValueError, match="not linear in xi, its sum over the other tokens: second differences are"):
+        ov.Rule(curved, K=1, M=1, tokens=3, others=even)
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
@@ -288,7 +389,7 @@ def test_tolerances_that_a_lattice_does_not_reach_are_refused():
         (dict(token_covariance=np.ones((3, 3))), r"token_covariance has shape \(3, 3\); expected \(2, 2\)"),
         (
             dict(token_covariance=np.ones((2, 2, 2))),
-            r"has shape \(2, 2, 2\); expected \(2, 2\). None of each eigenspace is known",
+            r"has shape \(2, 2, 2\); expected \(2, 2\). Tokens have one covariance in all eigenspaces",
         ),
         (dict(tokens=5), r"tokens = 5 with K \+ M = 2: T \(K \+ M\) = 10 fields; expected at most 8"),
         (dict(tokens=0), "tokens = 0; expected an integer >= 1"),
@@ -323,5 +424,7 @@ def test_tokens_know_neither_classes_nor_latents():
         ov.gaussian_mixture(
             1, 1, weights=[0.5, 0.5], labels=[1, -1], gram=np.eye(2)[None], activation=activation, eta=0.5
         )
+    with pytest.raises(ValueError, match=r"their tokens have no means \(positions\)"):
+        ov.gaussian_mixture(1, 1, weights=[1.0], labels=[1], gram=np.eye(1)[None], activation=activation, eta=0.5)
     with pytest.raises(ValueError, match="has tokens = 2, and the teacher acts on latents"):
         ov.hidden_manifold(1, 1, ratio=0.5, activation=activation, eta=0.5)

@@ -273,6 +273,11 @@ def rule_samples(force, chance, S, w, K):
 
 
 @jit
+def no_force(lam, nu, xi, theta, S, F, G):
+    """The force where an average of another function is wanted."""
+
+
+@jit
 def no_error(lam, nu, theta):
     """The error of a rule that records none."""
     return 0.0

@@ -130,7 +130,7 @@ class RuleClosure(Bound):
             size, gaps = self._settle(S, w, goals, ROUNDING * size)
         self._spent = 0
         if size is not None:
-            many = len(S) * self.learning.tokens > 4
+            many = len(S) * self.learning.tokens > 4 and self.learning.others is None
             following = size if self._chancy or many else size + 1  # the better of two that agree, if it is not dear
             self._size, self.parameters, self.message = size, self._arrays[following], ""
             return
@@ -173,13 +173,18 @@ class RuleClosure(Bound):
 
 def arrays_of(rule):
     """(Arrays that ``_rule.rule_closure`` takes behind w, ascending in size; whether they are rules by chance)."""
-    n, extra = rule.tokens * (rule.K + rule.M), int(isinstance(rule.noise, str))
+    alone = rule.others is not None
+    root = np.eye(1) if alone else rule.token_root
+    n, extra = len(root) * (rule.K + rule.M), int(isinstance(rule.noise, str))
     planes, cuts, law = np.array(rule.breaks), np.zeros((0, n + 1)), NOTHING
     values, chances, by_chance = np.zeros(1), np.ones(1), False
     if isinstance(rule.noise, tuple):
         values, chances = rule.noise[0], rule.noise[1]
         if callable(chances):
             chances, by_chance = np.zeros(len(values)), True
+    if alone:  # the sum over the other tokens, see ``_others``
+        values = np.arange(float(rule.tokens)) if rule.sees[0] else np.zeros(2)
+        chances = np.zeros(len(values))
     lawful = rule.continuous and not extra
     if lawful:
         planes, cuts = _cut_planes(planes)
@@ -191,7 +196,7 @@ def arrays_of(rule):
     def array(i):
         law, values, chances = laws[i % len(laws)]
         noise = values, chances, by_chance, extra
-        return _rule.packed(np.array(rule.numbers, float), *noise, planes, cuts, law, found[i], rule.token_root)
+        return _rule.packed(np.array(rule.numbers, float), *noise, planes, cuts, law, found[i], root)
 
     return Sizes(len(found), array), chancy
 

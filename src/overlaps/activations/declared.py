@@ -9,7 +9,7 @@ from .._base.jit import compile_once
 from ..gaussian.iterated import MOST
 from ._rule import BY_TOKENS, flat
 
-__all__ = ["ARGUMENTS", "checked_breaks", "checked_noise", "checked_tokens", "compiled", "probe"]
+__all__ = ["ARGUMENTS", "checked_breaks", "checked_noise", "checked_tokens", "compiled", "probe", "sees"]
 
 PACKAGE = __name__.partition(".")[0] + "."
 PROBES = 64  # random fields at which a force is tried before anything else
@@ -44,9 +44,9 @@ def checked_tokens(tokens, covariance, n, closed):
     if T > 1 and T * n > MOST and not closed:
         raise ValueError(
             f"tokens = {T} with K + M = {n}: T (K + M) = {T * n} fields; expected at most {MOST}. Rewards of any "
-            "number of answers are ov.rules.episode, sums over patches ov.rules.patches."
+            "number of answers are ov.rules.episode, sums over patches ov.rules.patches; for others, others=."
         )
-    known = "None of each eigenspace is known."
+    known = "Tokens have one covariance in all eigenspaces."
     c = np.eye(T) if covariance is None else check.array("token_covariance", covariance, (T, T), known)
     if not np.allclose(np.diag(c), 1, rtol=0, atol=check.PSD_TOLERANCE):
         raise ValueError(f"token_covariance has the diagonal {np.diag(c)}; expected ones: Sigma is that of each token.")
@@ -123,5 +123,27 @@ def probe(rule):
                 "expected finite numbers. F and G are to be filled: F[0] = ..."
             )
         largest = max(largest, np.max(np.abs(found[:-1])))
+    if rule.others is not None:
+        largest = rule.sees[1]
     if largest == 0:
         raise ValueError(f"force fills neither F nor G at {PROBES} random fields; expected {ARGUMENTS}.")
+
+
+def sees(rule):
+    """(Whether ``others`` is 0 or 1 at random fields, largest force there); refused where more moments are needed."""
+    force, others = rule.alone
+    rng, K, M, found, bent, largest = np.random.default_rng(20), rule.K, rule.M, set(), 0.0, 0.0
+    theta, S = np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)], np.eye(K + M)
+    for _ in range(PROBES):
+        lam, nu, parts = rng.standard_normal(K), rng.standard_normal(M), np.zeros((4, 2 * K))
+        found.add(others(lam, nu, theta))
+        for part, xi in zip(parts, (-1.0, 0.5, 2.0, rule.tokens - 1.0), strict=True):  # three equally far apart
+            force(lam, nu, xi, theta, S, part[:K], part[K:])
+        largest = max(largest, np.max(np.abs(parts)))
+        bent = max(bent, np.max(np.abs(parts[0] - 2 * parts[1] + parts[2])))
+    if not found <= {0.0, 1.0} and not bent <= 1e-9 * largest:
+        raise ValueError(
+            f"others gives {max(found):.4g}, and the force is not linear in xi, its sum over the other tokens: second "
+            f"differences are {bent:.1g}. Expected 0 or 1, or a linear force, whose averages need two moments."
+        )
+    return found <= {0.0, 1.0}, largest

@@ -16,10 +16,11 @@ from .._base.types import ArrayLike
 from ..gaussian.iterated import MOST
 from ..gaussian.tables import NOTHING
 from . import _rule
+from ._others import closure_of_one, whole_force
 from .activation import Activation
 from .bound import CLOSURE
 from .certified import arrays_of
-from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe
+from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe, sees
 
 NAMELESS = (
     "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
@@ -68,7 +69,11 @@ class Rule(Record):
         nu (T, M), F is (T, K), w_k moves by the sum of F^a_k x^a, and breaks have T (K + M) coefficients: those of lam
         row by row, then those of nu. At most eight fields, T (K + M). Time counts samples.
     token_covariance : array_like, shape (T, T), optional
-        Cov(x^a, x^b) = c_ab Sigma with c_aa = 1; independent by default.
+        Cov(x^a, x^b) = c_ab Sigma with c_aa = 1, in every eigenspace; independent by default.
+    others : callable, optional
+        ``others(lam, nu, theta) -> float`` of one of T independent tokens that see each other through its sum only. The
+        force and the error are those of one token then, with lam (K,), nu (M,), and xi is the sum over the other
+        T - 1: integrals are those of one token, for any T. It is 0 or 1, or the force is linear in xi.
     numbers, closed, recipe, theta
         Of :mod:`overlaps.rules` only: numbers that the force finds behind theta, the closure in closed form, the
         function and arguments that make the rule again, and where theta begins.
@@ -115,6 +120,7 @@ class Rule(Record):
     name: str | None = None
     tokens: int = 1
     token_covariance: ArrayLike | None = None
+    others: Callable[..., Any] | None = None
     numbers: Any = field(default=(), repr=False)  # of a rule of the library, which its force finds behind theta
     closed: Any = field(default=None, repr=False)  # its closure in closed form, a kernel like an activation's
     recipe: tuple = field(default=(), repr=False)  # the function of ``rules`` that made it, and its arguments
@@ -133,9 +139,17 @@ class Rule(Record):
             raise ValueError(f"name = {check.shown(name)}; expected a string.")
         check.flag("uses_overlaps", self.uses_overlaps)
         self.settle(name=name, noise=checked_noise(self.noise))
-        T, c = checked_tokens(self.tokens, self.token_covariance, K + M, self.closed is not None)
-        self.settle(tokens=T, token_covariance=c, breaks=checked_breaks(self.breaks, T * (K + M), self.continuous))
-        usual = FEW_FIELDS if T * (K + M) + isinstance(self.noise, str) <= 4 else MANY_FIELDS
+        alone = self.others is not None
+        T, c = checked_tokens(self.tokens, self.token_covariance, K + M, alone or self.closed is not None)
+        if alone and (T == 1 or self.noise is not None or np.any(c != np.eye(T)) or not callable(self.others)):
+            raise ValueError(
+                f"others = {check.shown(self.others)} with tokens = {T}; expected a function others(lam, nu, theta) of "
+                "one of several independent tokens, without noise."
+            )
+        self.settle(tokens=T, token_covariance=c)
+        fields = (1 if alone else T) * (K + M)  # of an integral
+        self.settle(breaks=checked_breaks(self.breaks, fields, self.continuous))
+        usual = FEW_FIELDS if fields + isinstance(self.noise, str) <= 4 else MANY_FIELDS
         tolerance = usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0)
         self.settle(tolerance=tolerance)
         if self.closed is None:
@@ -154,7 +168,7 @@ class Rule(Record):
     def __reduce__(self):
         if self.recipe:
             return _made_again, (self.recipe, self.name, self.tolerance)
-        for function in (self.force, self.error, *(self.noise if isinstance(self.noise, tuple) else ())):
+        for function in (self.force, self.error, self.others, *(self.noise if isinstance(self.noise, tuple) else ())):
             if "<" in getattr(function, "__qualname__", "") and not hasattr(function, "py_func"):
                 raise PicklingError(f"{function.__qualname__} of the rule {self.name!r} {NAMELESS}")
         return _restored, (self.__getstate__(),)
@@ -174,12 +188,28 @@ class Rule(Record):
     def functions(self):
         """(force, error, chance), compiled for their one signature each."""
         chance = self.noise[1] if isinstance(self.noise, tuple) and callable(self.noise[1]) else None
-        tokens = (self.tokens, self.K, self.M) if self.tokens > 1 else ()
+        tokens = (self.tokens, self.K, self.M) if self.tokens > 1 and self.others is None else ()
+        force = compiled("force", self.force, _rule.FORCE, ARGUMENTS, tokens)
+        if self.others is not None:
+            force = whole_force(self.alone[0], self.alone[1], self.tokens, self.K, self.M)
+            if hasattr(force, "compile"):
+                force.compile(_rule.FORCE.args)
         return (
-            compiled("force", self.force, _rule.FORCE, ARGUMENTS, tokens),
+            force,
             compiled("error", self.error or _rule.no_error, _rule.ERROR, "error(lam, nu, theta) -> float", tokens),
             compiled("chance", chance or _rule.no_chance, _rule.CHANCE, "chance(nu, theta, p), which fills p", tokens),
         )
+
+    @cached_property
+    def alone(self):
+        """(Force, others) of one token, compiled, where tokens see each other through a sum."""
+        others = compiled("others", self.others, _rule.ERROR, "others(lam, nu, theta) -> float")
+        return compiled("force", self.force, _rule.FORCE, ARGUMENTS), others
+
+    @cached_property
+    def sees(self):
+        """(Whether ``others`` is 0 or 1, largest force of one token at random fields)."""
+        return sees(self)
 
     @cached_property
     def closure(self):
@@ -187,6 +217,8 @@ class Rule(Record):
         if self.closed is not None:
             return self.closed
         force, error, chance = self.functions
+        if self.others is not None:
+            return closure_of_one(self.alone[0], error, self.alone[1], self.tokens, self.sees[0])
         average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
 
         @njit(error_model="numpy", nogil=True)

@@ -53,7 +53,7 @@ class GaussianMixture(Model):
         if self.rule is not None:
             raise ValueError(
                 f"activation is that of the rule {self.rule!r} with tokens = {self.rule.tokens}; expected ov.erf or "
-                "another function: rules do not know inputs in classes."
+                "another function: rules do not know inputs in classes, and their tokens have no means (positions)."
             )
         weights = check.array("weights", self.weights, ("C",))
         C, L = weights.size, self.spectrum.L
