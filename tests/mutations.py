@@ -502,7 +502,7 @@ FAULTS = {
         "flow/lanes.py",
         "dq[l] = -eta[l] * (g[l] + h[l]) - 2.0 * decay[l] * q[l]",
         "dq[l] = -eta[l] * (g[l] + h[l]) - decay[l] * q[l]",
-        "integrators/test_lanes.py::test_lanes_are_solve_up_to_rounding",
+        "integrators/test_lanes.py::test_lanes_are_solve_up_to_rounding", compiled=True,
     ),
     "pairs_of_fields_side_by_side": Fault(
         "activations/_lanes.py", "(w[c, l] * w[d, l]) * _arcsine(x)", "(w[c, l] * w[c, l]) * _arcsine(x)",

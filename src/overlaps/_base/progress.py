@@ -16,7 +16,7 @@ def bar(show, total, unit):
         return
     from tqdm.auto import tqdm
 
-    form = "{desc}{percentage:3.0f}%|{bar}| {n:.4g}/{total:.4g} {unit} [{elapsed}<{remaining}]"
+    form = "{desc}{percentage:3.0f}%|{bar}| {n:.6g}/{total:.6g} {unit} [{elapsed}<{remaining}]"
     with tqdm(total=total, unit=unit, bar_format=form) as tq:
 
         def tick(done):

@@ -233,6 +233,7 @@ class KernelClosure(Bound):
         super().__init__(student, teacher, rule)
         self.kinked = bool(student.kinks)
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
+        self.lanes = self._kernels.lanes if teacher == student else None
         self._arguments = rule.K, teacher.code, *rule[1:]  # kept: finding them costs a tenth of a small closure
         if rule.K >= MANY:  # every call takes milliseconds in Python
             settle()
@@ -240,7 +241,6 @@ class KernelClosure(Bound):
             self._threads = vars(config)["NUMBA_NUM_THREADS"]
         if self._threads == 1 and hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
             self.compiled = self._kernel
-            self.lanes = self._kernels.lanes if teacher == student else None
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""

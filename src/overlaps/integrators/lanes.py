@@ -32,7 +32,7 @@ def closure_in_lanes(asked, models, bound, times):
             f"them and {BLOCKS} eigenvalues, of linear and quadratic ones {FEW} overlaps in all. Leave it out: other "
             "batches go one by one."
         )
-    if not fits or times.size < 2 or (asked is None and len(models) < 2 * LANES):
+    if not fits or bound.compiled is None or times.size < 2 or (asked is None and len(models) < 2 * LANES):
         return None
     compile_once(march_lanes, MARCH)
     bound.lanes.compile(SIDE_BY_SIDE.args)  # with a return type numba would compile it once more
