@@ -20,10 +20,13 @@ class Cone:
     The flow leaves no Gram matrix.  Errors of steps and rounding do where an eigenvalue is zero, and what is negative
     by 1e-16 grows wherever differences of students grow.  A gradient flow keeps the rank, too: with ``flat``, every
     block keeps the start's rank, and errors of either sign are taken away.
+
+    A ``twin`` begins beside the boundary, to show what grows there.  It is reflected: put back onto the boundary it
+    might stay, and show nothing.
     """
 
-    def __init__(self, system, flat=True):
-        self.system, self.zeros = system, None
+    def __init__(self, system, flat=True, twin=False):
+        self.system, self.twin, self.zeros = system, twin, None
         if flat and system.model.gradient_flow and system.model.drift == 0:
             values = np.linalg.eigvalsh(_correlations(system.model.plain(system.start))[0])
             self.zeros = np.sum(values < ROUNDING, axis=1)
@@ -41,7 +44,7 @@ class Cone:
         K, state = model.K, system.state(y)
         old, norms = _correlations(model.plain(state))
         values, frame = np.linalg.eigh(old)
-        kept = np.maximum(values, 0.0)
+        kept = np.abs(values) if self.twin else np.maximum(values, 0.0)
         if self.zeros is not None:
             kept[np.arange(values.shape[1]) < self.zeros[:, None]] = 0.0
         new = _correlations(frame * kept[:, None] @ frame.mT)[0]

@@ -153,7 +153,7 @@ def _check_parallel(system, run, solver, options, close):
 def _check_digits(system, run, solver, options, close):
     """Measure what the last digits of a singular start are worth: run again, from norms moved by some roundings."""
     cone = system.cone
-    moved, system.cone = cone.moved(system.pack(system.start)), Cone(system, flat=False)
+    moved, system.cone = cone.moved(system.pack(system.start)), Cone(system, flat=False, twin=True)
     _, worst = _changes(system, run, solver, options, close, run.alpha[0], moved)
     system.cone = cone
     if worst > DIGITS:

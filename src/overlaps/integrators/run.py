@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import scipy.integrate
-from scipy.integrate import BDF, RK23, RK45, Radau
+from scipy.integrate import BDF, LSODA, RK23, RK45, Radau
 
 from .._base import check
 from ._steps import UNRESOLVED
@@ -259,7 +259,9 @@ def _trouble(system, solver, failure, largest, options):
         return None
     if growing:
         return diverged(size, eta)
-    return f"{LOST} (lowest eigenvalue {lowest:.3g}), an integration error. Try smaller rtol and atol."
+    kept = system.cone is None or not isinstance(solver, LSODA)  # whose state is its own: nobody puts it back
+    remedy = "Try smaller rtol and atol." if kept else "From a singular start try method='DOP853' or 'structured'."
+    return f"{LOST} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
 
 
 def excused(rtol):
