@@ -20,7 +20,7 @@ OF_TOKENS = ARGUMENTS.replace("lam (K,), nu (M,)", "lam (T, K), nu (T, M)").repl
 def compiled(role, function, signature, expected, tokens=()):
     """A function for its one signature, as compiled code calls it; one of a user sees ``tokens`` = (T, K, M) apart."""
     expected = OF_TOKENS if tokens and role == "force" else expected
-    if getattr(function, "__module__", "").startswith(PACKAGE) and hasattr(function, "compile"):
+    if (getattr(function, "__module__", None) or "").startswith(PACKAGE) and hasattr(function, "compile"):
         compile_once(function, signature)  # of the library, kept on disk
         return function
     kernel = njit(error_model="numpy", nogil=True)(getattr(function, "py_func", function))
