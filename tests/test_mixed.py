@@ -189,24 +189,51 @@ def test_shares_of_one_and_nothing_reproduce_the_first_task(method, noise):
         np.testing.assert_allclose(getattr(mixed, name), getattr(alone, name), rtol=1e-11, atol=1e-12)
 
 
-def test_fluctuations_mix_second_moments():
-    """Opposed tasks: the covariance of a sample is larger than the mean of the tasks' covariances; 400 runs of SGD."""
-    tasks = [task([1.0, 0.0], batch_size=2), task([-0.9, 0.8], noise=0.4, batch_size=2)]
-    mixed = ov.Mixed(tasks, [0.5, 0.5])
+OPPOSED = task([1.0, 0.0], batch_size=2), task([-0.9, 0.8], noise=0.4, batch_size=2)
+OWN = [FIRST, task([0, 0.8], eta=1.3, eta_v=0.7, noise=0.5, teacher_activation=ov.sign)]
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        ov.Mixed(OPPOSED, [0.5, 0.5]),
+        pytest.param(ov.Mixed(OWN, [0.6, 0.4], heads=HEADS), marks=pytest.mark.slow),
+        pytest.param(ov.Mixed(OWN, [0.6, 0.4]), marks=pytest.mark.slow),
+    ],
+    ids=["opposed tasks", "heads, rates and teachers", "rates and teachers"],
+)
+def test_fluctuations_mix_second_moments(mixed):
+    """The covariance of a sample is larger than the mean of the tasks' covariances; 400 runs of SGD."""
     traj = ov.solve(mixed, START, [0.0, 0.5, 1.0])
     found = ov.fluctuations(traj, 300)
     runs = ov.simulate(mixed, N=300, alpha=traj.alpha, rng=2, runs=400, start=START, method="reduced")
     error = 1 / np.sqrt(2 * 400)  # of a standard deviation, relative
     for name in ("Q", "R", "v", "eps_g"):
+        assert found.std(name).shape == getattr(traj, name).shape
         assert np.all(np.abs(runs.std(name)[1:] / found.std(name)[1:] - 1) < 4 * error)
-    alone, same = (
-        ov.solve(tasks[0], START, [0.0, 1.0]),
-        ov.solve(ov.Mixed([tasks[0]] * 2, [0.3, 0.7]), START, [0.0, 1.0]),
-    )
+        gap = runs.mean(name) - found.mean(name)
+        assert np.all(np.abs(gap)[1:] < 4 * runs.standard_error(name)[1:])
+
+
+def test_fluctuations_of_equal_tasks_are_those_of_one():
+    """Decay of both layers included; two heads that begin equal are two halves of what one learns."""
+    one = task([1.0, 0.0], weight_decay=(0.2, 0.3))
+    alone, same = (ov.solve(x, START, [0.0, 1.0]) for x in (one, ov.Mixed([one] * 2, [0.3, 0.7])))
     one, both = (ov.fluctuations(x, 300) for x in (alone, same))
-    assert np.allclose(one.covariances, both.covariances, rtol=1e-8, atol=1e-10)
-    with pytest.raises(ValueError, match="fluctuations of mixed tasks with heads"):
-        ov.fluctuations(ov.solve(MODELS["own"], START, [0.0, 1.0]), 300)
+    for name in ("covariances", "shifts", "gradients"):
+        assert np.allclose(getattr(one, name), getattr(both, name), rtol=1e-8, atol=1e-9)
+
+
+def test_fluctuations_that_are_not_known():
+    own, decaying = everything_of_its_own()[0].models[1], dataclasses.replace(FIRST, weight_decay=(0.0, 0.1))
+    wide = ov.Mixed([dataclasses.replace(own, spectrum=ov.Spectrum(s=[2.0, 1.0], p=[0.5, 0.5])), own], [0.5, 0.5])
+    for mixed, start in (
+        (MODELS["schedule"], START),
+        (ov.Mixed([decaying] * 2, [0.5, 0.5], heads=HEADS), START),
+        (wide, blocks(wide.models[0])),
+    ):
+        with pytest.raises(ValueError, match="fluctuations of mixed tasks with eigenvalues of their own"):
+            ov.fluctuations(ov.solve(mixed, start, [0.0, 0.1]), 300)
 
 
 @pytest.mark.parametrize("mean", [False, True])

@@ -15,7 +15,7 @@ from .._base.types import Floats, Rng
 from ..models.mixed import Mixed
 from ..models.model import Model
 from ..results.trajectory import Trajectory
-from .noise import SCRAMBLES, Averages, Increments, product_covariance
+from .noise import SCRAMBLES, Averages, Increments, product_covariance, teachers
 from .transport import Path, extrapolate, propagate
 from .unknowns import Unknowns
 
@@ -126,9 +126,10 @@ class Fluctuations(Record):
         if name == "R":
             return np.broadcast_to(arguments[triangle : triangle + crossed], (n, crossed, self._size)), (n, K, M)
         if name == "v":
-            first = triangle + crossed
-            rows = arguments[first : first + K] if self.model.trains_v else np.zeros((K, self._size))
-            return np.broadcast_to(rows, (n, K, self._size)), (n, K)
+            first, shape = triangle + crossed, self.trajectory.v.shape
+            size = self.trajectory.v[0].size
+            rows = arguments[first : first + size] if self.model.trains_v else np.zeros((size, self._size))
+            return np.broadcast_to(rows, (n, size, self._size)), shape
         place = np.zeros((K, K), int)
         i, j = np.triu_indices(K)
         place[i, j] = place[j, i] = np.arange(triangle)
@@ -292,7 +293,7 @@ class Coefficients:
     def _curve(self, times, values):
         """Through the covariances of steps: sampled ones of kinked units are rough, which a spline would amplify."""
         model = self.unknowns.model
-        rough = bool(model.activation.kinks or model.teacher_activation.kinks) and len(times) > 1
+        rough = bool(model.activation.kinks or any(x.kinks for x in teachers(model))) and len(times) > 1
         return PchipInterpolator(times, values, axis=0) if rough else _spline(times, values)
 
     def __call__(self, times, D=None, source=None):
@@ -378,11 +379,14 @@ def checked(trajectory, N):
     model = trajectory.model
     for task in model.models if isinstance(model, Mixed) else (model,):
         check.needs(task, "fluctuations")
-    if isinstance(model, Mixed) and (model.heads is not None or model.schedules or not model.alike):
-        raise ValueError(
-            "fluctuations of mixed tasks with heads, rates, eigenvalues or kinds of teachers of their own, or shares "
-            "that change, are not known; expected one of each. Simulate."
-        )
+    if isinstance(model, Mixed):
+        own, own_v = (len({getattr(task, name) for task in model.models}) > 1 for name in ("eta", "eta_v"))
+        forgets = own * model.weight_decay[0] + (own_v or model.heads is not None) * model.weight_decay[1]
+        if forgets or model.schedules or any(x is not None for x in model.ratios):
+            raise ValueError(
+                "fluctuations of mixed tasks with eigenvalues of their own, shares that change, or rates or heads of "
+                "their own under weight decay, whose steps differ by task, are not known; expected none. Simulate."
+            )
     if trajectory.schedule is not None:
         raise ValueError("the trajectory has a schedule; fluctuations are known for constant numbers only. Simulate.")
     if not trajectory.success:

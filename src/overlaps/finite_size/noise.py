@@ -46,7 +46,7 @@ class Averages:
         """Gauss-Hermite where that is exact with this many points, scrambled Sobol points otherwise."""
         if model.rule is not None:
             return Forces(model)
-        d, degrees = model.K + model.M, (degree(model.activation), degree(model.teacher_activation))
+        d, degrees = model.K + model.M, [degree(x) for x in (model.activation, *teachers(model))]
         if None not in degrees:
             # F has the degree of g' Delta, products of four F are the highest; m nodes are exact to 2 m - 1
             highest = 4 * (max(degrees[0] - 1, 0) + max(degrees))
@@ -131,11 +131,29 @@ def product_covariance(model, rule, S, v):
 
 
 def _mean_moments(model, h, weight, v):
-    """Moments of a sample that is of one of several tasks: means of their moments, and not of their covariances."""
+    """Moments of a sample that is of one of several tasks: means of their moments, and not of their covariances.
+
+    A head of its own moves in its samples alone.
+    """
     if not isinstance(model, Mixed):
         return _moments(model, h, weight, v)
-    parts = [_moments(task, h, weight, v) for task in model.models]
-    return tuple(np.tensordot(model.shares, x, 1) for x in zip(*parts, strict=True))
+    K, heads = model.K, np.reshape(v, (-1, model.K))
+    first = K * len(h) + K * (K + 1) // 2
+    size = first + heads.size
+    mean, second = np.zeros(size), np.zeros((size, size))
+    for i, (task, share) in enumerate(zip(model.models, model.shares, strict=True)):
+        own = i if len(heads) > 1 else 0
+        rows = np.r_[:first, first + own * K + np.arange(K)]
+        one, two = _moments(task, h, weight, heads[own])
+        mean[rows] += share * one
+        second[np.ix_(rows, rows)] += share * two
+    return mean, second
+
+
+def teachers(model):
+    """The activations of teachers, of every task."""
+    tasks = model.models if isinstance(model, Mixed) else (model,)
+    return [task.teacher_activation for task in tasks]
 
 
 def _moments(model, h, weight, v):
@@ -173,19 +191,19 @@ class Increments:
         self.unknowns, model = unknowns, unknowns.model
         self.s, self.p = np.array(model.spectrum.s), np.array(model.spectrum.p)
         K, M = model.K, model.M
-        d = K + M
+        d, self.V = K + M, unknowns.V
         triangle = list(zip(*np.triu_indices(K), strict=True))
         crossed = [(k, K + m) for k in range(K) for m in range(M)]
         # each entry of y is the sum of products F_a h_b in one block: one of them for r, two for q
         self.terms = [[(k, m, True)] for k, m in crossed] + [[(i, j, False), (j, i, False)] for i, j in triangle]
         self.square = {pair: K * d + n for n, pair in enumerate(triangle)}
         self.pairs = [None] * len(crossed) + triangle
-        self.size = K * d + len(triangle) + K
+        self.size = K * d + len(triangle) + self.V
 
     def __call__(self, blocks, C, products):
         """D (..., n, n) from s_l S^l (L, d, d), C and Cov(phi), or several of them."""
         model, L, d = self.unknowns.model, len(self.s), blocks.shape[1]
-        K, b, entries = model.K, model.batch_size, len(self.terms)
+        b, entries = model.batch_size, len(self.terms)
         share = self.shares(blocks)
         U = np.zeros((entries, L, self.size))
         for row, terms, pair in zip(U, self.terms, self.pairs, strict=True):
@@ -195,7 +213,7 @@ class Increments:
                 row[:, self.square[pair]] = self.s * self.p / b
         U = U.reshape(entries * L, -1)
         if model.trains_v:
-            U = np.concatenate([U, np.eye(self.size)[-K:]])
+            U = np.concatenate([U, np.eye(self.size)[-self.V :]])
         n, D = len(U), np.zeros(products.shape[:-2] + (self.unknowns.size,) * 2)
         D[..., :n, :n] = U @ products @ U.T
         if L > 1:

@@ -5,13 +5,12 @@ from functools import cached_property
 import numpy as np
 
 from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
-from ..flow.closure import rounding_floor
 from ..flow.jacobian import Jacobian
 from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System
 from ..gaussian.two_point import ERF
 from ..models.state import gram
-from .noise import degree
+from .noise import degree, teachers
 
 STEP_SECOND = 2e-2  # of second differences of the closure, relative to the largest variance
 INSIDE = 0.3  # of the way to the boundary of possible overlaps that a difference of closures without digits there takes
@@ -28,6 +27,7 @@ class Unknowns:
         self.system = (MixedSystem if is_mixed(model) else System)(model, start)
         self.packing, self.s = self.system.packing, np.array(model.spectrum.s)
         self.K, self.M, self.L = model.K, model.M, model.spectrum.L
+        self.V = self.packing.readouts  # second layers: of tasks, one after the other
         self.upper = np.triu_indices(self.M)
         self.pairs = list(zip(*self.upper, strict=True))
         self.size = self.packing.size + teachers * self.L * len(self.pairs)
@@ -53,14 +53,14 @@ class Unknowns:
     def directions(self, vectors):
         """Changes dS (m, d, d) and dw (m, d) of the closure's arguments along vectors (m, d_g)."""
         K, M, triangle, entries = self.K, self.M, self.packing.triangle, self.packing.entries
-        dS, dw = np.zeros((len(vectors), K + M, K + M)), np.zeros((len(vectors), K + M))
+        dS, dw = np.zeros((len(vectors), K + M, K + M)), np.zeros((len(vectors), self.V + M))
         i, j = self.packing.upper
         dS[:, i, j] = dS[:, j, i] = vectors[:, :triangle]
         dS[:, :K, K:] = vectors[:, triangle:entries].reshape(-1, K, M)
         dS[:, K:, :K] = np.swapaxes(dS[:, :K, K:], 1, 2)
         last = entries
         if self.model.trains_v:
-            dw[:, :K], last = vectors[:, entries : entries + K], entries + K
+            dw[:, : self.V], last = vectors[:, entries : entries + self.V], entries + self.V
         if self.teachers:
             i, j = self.upper
             dS[:, K + i, K + j] = dS[:, K + j, K + i] = vectors[:, last:]
@@ -77,6 +77,7 @@ class Tangent:
         self.S, self.w = self.system.S.copy(), self.system.w.copy()
         self.A, self.B, self.C = self.system.A.copy(), self.system.B.copy(), self.system.C.copy()
         self.dv, self.products = self.system.dv.copy(), np.zeros((0, 0))  # Cov(phi), of rules
+        self.slopes, self.rounding = self.system.slopes, self.system.rounding()
 
     @cached_property
     def jacobian(self):
@@ -89,19 +90,19 @@ class Tangent:
     @property
     def floor(self):
         """Size of eps_g at which its rounding, or C / eta^2's, begins to matter."""
-        return 100 * float(rounding_floor(self.system.model, self.S[None], self.v[None])[0])
+        return 100 * float(self.rounding)
 
     def _values(self, S, w):
         """A, B, C, dv and eps_g in one vector."""
         K, M = self.unknowns.K, self.unknowns.M
-        arrays = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        arrays = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(self.unknowns.V)
         eps_g = self.system.closure(np.ascontiguousarray(S), w, *arrays)
         return np.concatenate([*(x.ravel() for x in arrays), [eps_g]])
 
     def _split(self, values):
         """The same as arrays."""
         K, M = self.unknowns.K, self.unknowns.M
-        A, B, C, dv, eps_g = np.split(values, np.cumsum([K * K, K * M, K * K, K]))
+        A, B, C, dv, eps_g = np.split(values, np.cumsum([K * K, K * M, K * K, self.unknowns.V]))
         return A.reshape(K, K), B.reshape(K, M), C.reshape(K, K), dv, eps_g[0]
 
     @cached_property
@@ -128,7 +129,7 @@ class Tangent:
         E[F_a F_c h_b h_d] = C_ac S_bd + 2 dC_ac[X], X the symmetric part of S_b S_d^T: Gaussian integration by parts.
         """
         u, model = self.unknowns, self.system.model
-        if model.activation.kinks or model.teacher_activation.kinks or self.system.closure.by_quadrature:
+        if model.activation.kinks or any(x.kinks for x in teachers(model)) or self.system.closure.by_quadrature:
             return None
         K, S, d = u.K, self.S, len(self.S)
         taught = np.array([self._split(x)[2] for x in self.along_teachers])
@@ -168,14 +169,15 @@ class Tangent:
 
     def gradient(self):
         """Gradient (n,) of eps_g; E[dDelta^2/2] with A and B as the mean Hessian."""
-        u, model = self.unknowns, self.system.model
+        u = self.unknowns
         if not np.isfinite(self.system.closure.gradient_rate):
             changes = u.directions(np.eye(len(u.arguments)))
             return np.array([self._derivative_along(dS, dw)[-1] for dS, dw in zip(*changes, strict=True)]) @ u.arguments
         i, j = u.packing.upper
-        parts = [-np.where(i == j, 0.5, 1.0) * self.A[i, j] / model.eta, -self.B.ravel() / model.eta]
-        if model.trains_v:
-            parts.append(-self.dv / model.eta_v)
+        A, B, layer = self.slopes
+        parts = [-np.where(i == j, 0.5, 1.0) * A[i, j], -B.ravel()]
+        if self.system.model.trains_v:
+            parts.append(-layer)
         if u.teachers:
             parts.append(self.along_teachers[:, -1])
         return np.concatenate(parts) @ u.arguments
@@ -198,7 +200,7 @@ class Tangent:
     def _step(self, dS):
         """Step of the second difference along dS; 0 where the closure has none that stays inside the cone."""
         model, scale = self.system.model, np.max(np.diag(self.S))
-        g = model.activation, model.teacher_activation
+        g = model.activation, *teachers(model)
         if all(degree(x) is not None for x in g):
             return 0.3 * scale  # differences of polynomials of low degree are exact
         if all(x.code == ERF or degree(x) is not None for x in g):
@@ -243,11 +245,11 @@ class Tangent:
         AB = np.concatenate([self.A, self.B], axis=1)
         change = self._along_inputs(scaled) if model.rule is None else self._with_inputs(scaled, AB)
         c = 2 / b * change + (1 - 1 / b) * u.s[:, None, None] * (AB @ blocks @ AB.T)
-        decay = model.eta * model.weight_decay[0]
+        decay = self.system.decay
         if decay > 0:
             H = (AB @ blocks)[:, :, :K]
             c += decay**2 * self.system.unpack(self.y)[0] - decay * (H + np.swapaxes(H, 1, 2))
-        return self.system.packing.pack(c, np.zeros((u.L, K, u.M)), np.zeros(K))
+        return self.system.packing.pack(c, np.zeros((u.L, K, u.M)), np.zeros(u.V))
 
     def _along_inputs(self, scaled):
         """Derivative (L, K, K) of C along each of these changes (L, d, d) of S."""

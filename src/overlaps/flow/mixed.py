@@ -215,6 +215,13 @@ class MixedSystem(System):
         return float(change)
 
     @property
+    def slopes(self):
+        """As of any system, of tasks with the same eigenvalues."""
+        *slopes, gradient = self.closure.slopes
+        A, B = (sum(parts) for parts in zip(*slopes, strict=True))
+        return A, B, gradient
+
+    @property
     def explicit(self):
         """Whether there is no structured Jacobian here."""
         return self.varying is not None or isinstance(self.model, LowRank)

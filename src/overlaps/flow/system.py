@@ -209,6 +209,12 @@ class System:
         """Rounding error of eps_g at the last evaluation."""
         return rounding_floor(self.model, self.S[None], self.w[None, : self.model.K])[0]
 
+    @property
+    def slopes(self):
+        """Minus the gradient of eps_g by S, (K, K) and (K, M), and by the second layers, at the last evaluation."""
+        rate, rate_v = self.closure.gradient_rate, self.model.eta_v or np.inf
+        return self.A / rate, self.B / rate, self.dv / rate_v
+
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.
 

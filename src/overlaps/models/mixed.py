@@ -157,13 +157,6 @@ class Mixed(Record):
         ratios = [np.divide(m.spectrum.s, own, out=np.ones_like(own), where=own > 0) for m in self.models]
         return [None if np.array_equal(own, m.spectrum.s) else x for m, x in zip(self.models, ratios, strict=True)]
 
-    @property
-    def alike(self) -> bool:
-        """Whether tasks have rates, eigenvalues and kind of teachers in common."""
-        names = "eta", "eta_v", "teacher_activation"
-        same = all(getattr(task, name) == getattr(self.models[0], name) for task in self.models for name in names)
-        return same and all(x is None for x in self.ratios)
-
     def of(self, i: int, v: Floats) -> Floats:
         """The second layer (..., K) of task i among those of a state or of records, v (..., K) or (..., n, K)."""
         return v if self.heads is None else v[..., i, :]
