@@ -115,11 +115,31 @@ def test_bad_input():
         (lambda: ov.fixed_point(model, start), "expected a Model"),
         (lambda: ov.simulate(model, N=100, alpha=[1.0], rng=1), "that ov.low_rank returns"),
         (lambda: ov.solve(model, STATE, [1.0]), "the model expects"),
-        (lambda: ov.solve(model, start, [1.0]).save("x.npz"), "holds no adapted network"),
-        (lambda: ov.solve(model, start, [1.0]).to_pandas(), "know no adapted network"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_files_labels_and_tables(tmp_path):
+    """Results come back equal, on a spectrum; rank 2 beside K = 2, M = 3."""
+    network_, state, begin = network()
+    model, start = ov.low_rank(network_, state, **begin, eta_a=0.6)
+    traj = ov.solve(model, start, [0.0, 1.0, 2.0])
+    runs = ov.simulate(model, N=60, alpha=traj.alpha, rng=1, runs=2, start=start)
+    for result in (traj, runs):
+        result.save(tmp_path / "result.npz")
+        for given in (None, model):
+            again = ov.load(tmp_path / "result.npz", model=given)
+            assert again == result and np.array_equal(again.eps_g, result.eps_g) and again.model == model
+        data, table = result.to_xarray(), result.to_pandas()
+        assert data.a.dims[-2:] == ("k", "g") and data.u.dims[-2:] == ("g", "h") and data.R.shape == result.R.shape
+        assert ov.results.labelled.model_of(data) == model
+        assert np.array_equal(table["a_12"], result.a[..., 0, 1].ravel())
+        assert np.array_equal(table["u_12"], result.u[..., 0, 1].ravel())
+        assert np.array_equal(table["R_23"], result.R[..., 1, 2].ravel())
+    for wrong in (network_, ov.low_rank(network_, state, **begin, eta_a=0.5)[0]):
+        with pytest.raises(ValueError, match="expected the LowRank that was saved"):
+            ov.load(tmp_path / "result.npz", model=wrong)
 
 
 def test_pictures_are_those_of_the_network():

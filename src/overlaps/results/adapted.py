@@ -56,16 +56,6 @@ class _Adapted(_Blocks):
         """Generalisation error of the adapted network (..., n)."""
         return _error(*self.network())
 
-    def save(self, path: Any) -> None:
-        """Refused: a file knows no directions."""
-        raise ValueError("a file holds no adapted network; expected its arrays, np.savez(path, u=traj.u, a=traj.a).")
-
-    def to_xarray(self) -> Any:
-        """Refused, as a table: labels know no directions."""
-        raise ValueError("labels and tables know no adapted network; expected its arrays, Q, R, eps_g, u, a.")
-
-    to_pandas = to_xarray
-
     def plateaus(self):
         """Refused: a saddle of directions is not looked for."""
         raise ValueError("plateaus() of an adapted network, whose saddles are not looked for.")

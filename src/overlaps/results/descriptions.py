@@ -11,7 +11,7 @@ from .._base.pages import see
 from .._base.record import Record
 from ..activations import library as activations
 from ..activations.rule import again
-from ..models import Mixed, Schedule
+from ..models import LowRank, Mixed, Schedule
 
 __all__ = [
     "FORMAT", "Refused", "check_model", "described", "model_of", "model_text", "model_from_text", "models_of",
@@ -36,6 +36,9 @@ def described(model):
         arrays = {f"task{i}/{name}": x for i, part in enumerate(parts) for name, x in part.items()}
         shares = schedule_recipe(model.shares) if model.schedules else model.shares.tolist()
         return {"mixed": list(heads), "shares": shares, "readouts": _listed(model.heads)}, arrays
+    if isinstance(model, LowRank):
+        head, arrays = described(model.model)
+        return head | {"low_rank": [model.rank, model.eta_a]}, arrays
     spectrum = model.spectrum
     values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
     arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
@@ -88,6 +91,8 @@ def model_of(head, data):
         models = [model_of(own, _of_task(i, data)) for i, own in enumerate(head["mixed"])]
         shares = head["shares"]
         return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, head["readouts"])
+    if "low_rank" in head:
+        return LowRank(model_of(_network(head), data), *head["low_rank"])
     options = dict(head["model"])
     for role in ROLES:
         maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
@@ -131,6 +136,11 @@ def check_model(model, head, data):
         for i, (task, part) in enumerate(zip(model.models, head["mixed"], strict=True)):
             check_model(task, part, _of_task(i, data))
         return
+    if "low_rank" in head:
+        if not isinstance(model, LowRank) or [model.rank, model.eta_a] != head["low_rank"]:
+            raise Refused(f"model = {check.shown(model)}; expected the LowRank that was saved.")
+        check_model(model.model, _network(head), data)
+        return
     own, arrays = described(model)
     own = json.loads(json.dumps(own))
     kind = _kinds(head)["model"]
@@ -156,6 +166,11 @@ def check_model(model, head, data):
                 f"the model has {name} = {check.shown(other)}, the file {check.shown(one)}; expected the model that "
                 "was saved."
             )
+
+
+def _network(head):
+    """The header of the network of a LowRank."""
+    return {name: x for name, x in head.items() if name != "low_rank"}
 
 
 def _listed(heads):

@@ -8,7 +8,8 @@ import numpy as np
 class Field(NamedTuple):
     """Axes: r runs or trajectories, t times, L blocks, K students, M teachers, C classes, N and D inputs and latents.
 
-    Readouts of mixed tasks have an axis i of tasks, T one of times where inputs change: see ``letters_of``.
+    Directions that adapt a student have an axis G, readouts of mixed tasks an axis i of tasks, T one of times where
+    inputs change: see ``letters_of``.
 
     A single solution has the same arrays without r. Fields without words stay in files and have no label.
     """
@@ -29,6 +30,8 @@ FIELDS = {
     "Q": Field("rtKK", "covariance of the student fields"),
     "R": Field("rtKM", "covariance of student and teacher fields"),
     "v": Field("rtK", "second layer of the student"),
+    "u": Field("rtGG", "covariance of the fields of trained directions"),
+    "a": Field("rtKG", "amplitudes of trained directions"),
     "q": Field("rtLKK", "block overlaps of the students, W P_l W^T / N"),
     "r": Field("rtLKM", "block overlaps of students and teachers, s_l W P_l W*^T / N"),
     "m": Field("rtLKC", "block overlaps of students and class means, W P_l mu / sqrt N"),
@@ -50,6 +53,7 @@ FIELDS |= {f"error_{name}": Field(FIELDS[name].letters.removeprefix("r")) for na
 FIELDS |= {"W": Field("rKN"), "W_star": Field("rMD"), "F": Field("rND"), "final_W": Field("rKN")}
 FIELDS |= {"records": Field("rtz"), "ends": Field("rz"), "start_v": Field("rK")}
 LABELLED = ("eps_g", "test_error", "test_error_se", "Q", "R", "v", "q", "r", "m", "mean_fields", "T", "tau", "h", "nu")
+ADAPTED = ("eps_g", "Q", "R", "u", "a")  # of a frozen student with directions
 
 
 LONGER = {"v": "rtiK", "T": "rtMM", "start_v": "riK"}  # with one axis more
@@ -66,5 +70,5 @@ def letters_of(name, value, many):
 def dims(name, *runs, value=None):
     """Dimensions of an array under the letters of the notation, with ``runs`` in the place of r."""
     letters = letters_of(name, value, len(runs) > 0).removeprefix("r")
-    named = letters.replace("KK", "kl").replace("MM", "mn").replace("L", "e").lower()
+    named = letters.replace("KK", "kl").replace("MM", "mn").replace("GG", "gh").replace("L", "e").lower()
     return (*runs, *({"t": "alpha", "i": "task"}.get(x, x) for x in named))

@@ -15,7 +15,7 @@ from .._base.record import Record
 from .._base.types import PathLike
 from .._base.version import __version__
 from ..integrators.methods import solver_class
-from ..models import Stages, previous
+from ..models import LowRank, Stages, previous
 from .descriptions import FORMAT, Refused, check_model, described, model_of, models_of, schedule_of, schedule_recipe
 from .fields import letters_of
 
@@ -191,8 +191,9 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     True
     """
     path = _path(path)
-    several = model if isinstance(model, list | tuple) else getattr(model, "models", None)
-    for one in several if several is not None else [] if model is None else [model]:
+    model_given = model.model if isinstance(model, LowRank) else model
+    several = model if isinstance(model, list | tuple) else getattr(model_given, "models", None)
+    for one in several if several is not None else [] if model is None else [model_given]:
         check.model(one)
     data = _arrays(path)
     try:

@@ -10,9 +10,9 @@ import json
 import numpy as np
 
 from .._base.version import __version__
-from ..models import Mixed, Stages
+from ..models import LowRank, Mixed, Stages
 from .descriptions import model_from_text, model_text
-from .fields import FIELDS, LABELLED, dims
+from .fields import ADAPTED, FIELDS, LABELLED, dims
 
 __all__ = [
     "frame", "frame_of_fluctuations", "frame_of_sweep", "from_batch", "from_curves", "from_stages", "from_sweep",
@@ -60,7 +60,8 @@ def from_curves(result):
     runs = ("run",) if result.is_ensemble else ()
     blocks = hasattr(result, "q")
     # runs on the hidden manifold have no blocks in common, others no test error
-    known = {name: x for name in LABELLED if (x := getattr(result, name, None)) is not None}
+    names = ADAPTED if isinstance(result.model, LowRank) else LABELLED
+    known = {name: x for name in names if (x := getattr(result, name, None)) is not None}
     variables = {name: (dims(name, *runs, value=x), x) for name, x in known.items()}
     if isinstance(result.model, Mixed):
         errors = np.array([result.error(i) for i in range(len(result.model))])
@@ -174,6 +175,7 @@ def frame(result):
         Columns ``run`` (of ensembles), ``alpha``, ``eps_g``, ``Q_11, Q_12, ...``, ``R_11, ...``, ``v_1, ...``: units
         are counted from 1, as on plots; of the symmetric Q the upper half. Through Stages also ``stage`` (from 0), and
         of several tasks the errors on all of them, ``error_1, error_2, ...``; heads of their own are ``v_1_1, ...``.
+        Of adapted students ``u_11, ...`` and ``a_11, ...`` in place of v.
 
     Raises
     ------
@@ -208,14 +210,20 @@ def _pandas():
 
 def _columns(model, curve, end=""):
     """One column for each number of ``curve(name)``, names ending in ``end``."""
-    K, M = model.K, model.M
+    low = isinstance(model, LowRank)
+    K, M = (model.model.K, model.model.M) if low else (model.K, model.M)
     sep = "" if max(K, M) < 10 else "_"
     own = model.heads if isinstance(model, Mixed) else None  # readouts of several tasks, one after the other
-    shapes = {"Q": (K, K), "R": (K, M), "v": (K if own is None else own.size,)}
+    shapes = {"Q": (K, K), "R": (K, M), "v": (K * model.rank if low else K if own is None else own.size,)}
     Q, R, v = (curve(name).reshape(-1, *shape) for name, shape in shapes.items())
     columns = {"eps_g": curve("eps_g").ravel()}
     columns |= {f"Q_{k + 1}{sep}{l + 1}": Q[:, k, l] for k in range(K) for l in range(k, K)}
     columns |= {f"R_{k + 1}{sep}{m + 1}": R[:, k, m] for k in range(K) for m in range(M)}
+    if low:
+        u = curve("u").reshape(-1, model.rank, model.rank)
+        columns |= {f"u_{i + 1}{sep}{j + 1}": u[:, i, j] for i in range(model.rank) for j in range(i, model.rank)}
+        columns |= {f"a_{i // model.rank + 1}{sep}{i % model.rank + 1}": v[:, i] for i in range(v.shape[1])}
+        return {name + end: values for name, values in columns.items()}
     columns |= {f"v_{k + 1}" if own is None else f"v_{k // K + 1}_{k % K + 1}": v[:, k] for k in range(v.shape[1])}
     return {name + end: values for name, values in columns.items()}
 
