@@ -138,13 +138,10 @@ class MixedSystem(System):
         model, closure, pace = self.model, self.closure, self.pace
         t = min(alpha, self.edge)
         closure.shares = np.ones(1) if not isinstance(model, Mixed) else model.at(t) if self.held is None else self.held
-        decay = 1.0
-        if pace is not None:
-            decay = pace.factors(t)[3]
-            if pace.variances is not None:
-                self._vary(self.ratios * pace.variances([t]))
-        elif self.varying is not None:
-            self._vary(self.ratios)
+        decay = 1.0 if pace is None else pace.factors(t)[3]
+        if self.varying is not None:
+            changing = pace is not None and pace.variances is not None
+            self._vary(self.ratios * pace.variances([t]) if changing else self.ratios)
         self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
         closure.keeping, self.decay_v = decay, 0.0
 
