@@ -107,7 +107,10 @@ TOPICS = {  # folder: (title, beginnings of file names)
     "manifold": ("Hidden manifold", ("hidden", "manifold", "mixture", "latent", "generator", "digits")),
     "one_step": ("One gradient step", ("spiked", "one_step")),
     "bayes": ("Bayes-optimal learning", ("bayes",)),
-    "protocols": ("Protocols", ("schedules", "optimal_schedule", "forgetting", "replay", "curriculum", "distillation", "low_rank")),
+    "protocols": (
+        "Protocols",
+        ("schedules", "optimal_schedule", "forgetting", "replay", "curriculum", "distillation", "low_rank"),
+    ),
     "sweeps": ("Sweeps", ("sweep", "batches")),
 }
 

@@ -2,7 +2,7 @@ r"""
 One trained direction learns what units have in common; the rest takes full rank
 ================================================================================
 
-A network trained on one task is frozen; a second teacher is near. Low-rank adaptation trains directions beside the frozen
+A network is frozen; the teacher of a new task is near. Low-rank adaptation trains directions beside the frozen
 weights, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`. One of them takes nine tenths of the error away; then every rank has a
 plateau of its own, until amplitudes that learn leave it.
 """
