@@ -61,6 +61,10 @@ def vector(rng):
     return rng.normal(size=rng.integers(1, 50))
 
 
+def _natural(rng):
+    return (int(rng.integers(50)),), (), (), None
+
+
 def _copy(rng):
     x = vector(rng)
     return (x, np.empty_like(x)), (1,), (), None

@@ -13,6 +13,7 @@ shapes, which takes seconds, in every process that compiles one.
 Python until compilation pays (``tiers``); ``python`` is a form for that in place of its text, usually of NumPy.
 """
 
+import numpy as np
 from numba import njit, types
 
 from . import compiling as compiling  # says when it takes long
@@ -45,6 +46,19 @@ def jit(function=None, *, fast=False, inline=False, bare=False, cost=None, pytho
         if cost is not None:
             cold(kernel, cost)
     return kernel
+
+
+def _as_it_is(x):
+    return x
+
+
+@jit(inline=True, python=_as_it_is)
+def natural(x):
+    """An index that never counts from the end, as its type says.  With others numba asks at every use whether it does.
+
+    Sums with signed integers are signed again.
+    """
+    return np.uint64(x)
 
 
 def typed(cls):

@@ -15,8 +15,8 @@ from functools import cache
 
 import numpy as np
 
-from .._base.jit import jit
-from ..gaussian.elementary import HALF_PI, p
+from .._base.jit import jit, natural
+from ..gaussian.elementary import HALF_PI, arctan2, p
 from ..gaussian.two_point import ERF, PI, two_point
 from ._first_order import (
     derivatives_cost,
@@ -234,6 +234,46 @@ def erf_C_share(S, w, K, teacher, eta, noise, C, share, shares):
             i += 1
 
 
+@jit(fast=True, bare=True)
+def _angles(x, det):
+    """Overwrite S_ij and (1 + S_ii)(1 + S_jj) - S_ij^2 by E[g_i g_j] and E[g_i' g_j'], all in one loop of vectors."""
+    for l in range(x.size):
+        root = math.sqrt(det[l])
+        x[l] = 2 / math.pi * arctan2(x[l], root)
+        det[l] = 2 / math.pi / root
+
+
+@jit(bare=True)
+def erf_first_order(S, w, K, eta, eta_v, A, B, dv, room):
+    """``fill_first_order`` of erf students of erf teachers, with room for 2 n^2 numbers."""
+    n, eps_g, at = natural(len(S)), 0.0, natural(0)
+    angle, slope = room[: S.size], room[S.size : 2 * S.size]
+    for i in range(n):
+        for j in range(n):
+            angle[at] = S[i, j]
+            slope[at] = 1.0 + (S[i, i] + S[j, j]) + (S[i, i] * S[j, j] - S[i, j] * S[i, j])
+            at += natural(1)
+    _angles(angle, slope)
+    at = natural(0)
+    for i in range(n):
+        gradient = curvature = 0.0
+        for j in range(n):
+            gradient += w[j] * angle[at]
+            curvature += w[j] * slope[at] * S[i, j]
+            if i < K:
+                h = -eta * (w[i] * w[j] * slope[at])
+                if j < K:
+                    A[i, j] = h
+                else:
+                    B[i, j - K] = h
+            at += natural(1)
+        eps_g += 0.5 * w[i] * gradient
+        if i < K:
+            A[i, i] += eta * w[i] * curvature / (1.0 + S[i, i])
+            dv[i] = -eta_v * gradient
+    return eps_g
+
+
 @jit(bare=True)
 def erf_room(n):
     """Numbers of workspace for n fields: seven triangles, of which two hold the mean Hessian."""
@@ -244,7 +284,10 @@ def erf_room(n):
 def _closure_in(room, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
     both = n * (n + 1)
-    eps_g = fill_first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, room[:both].reshape((n + 1, n)))
+    if teacher == ERF:
+        eps_g = erf_first_order(S, w, K, eta, eta_v, A, B, dv, room)
+    else:
+        eps_g = fill_first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, room[:both].reshape((n + 1, n)))
     if second_order:
         erf_C(S, w, K, teacher, eta, noise, C, room[both:].reshape((5, both // 2)))
     return eps_g

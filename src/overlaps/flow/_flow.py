@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 from numba import types
 
-from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit
+from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit, natural
 from .._base.tiers import CALL, UNIT
 
 # Below this many blocks, loops along them are too short for vector instructions: blocks come one after the other.
@@ -124,24 +124,30 @@ def gather(y, s, K, M, trains_v, S, w):
     position = 0
     for k in range(K):
         for m in range(K, K + M):
-            S[k, m] = S[m, k] = total(y[position : position + L])
+            S[k, m] = S[m, k] = y[position] if L == 1 else total(y[position : position + L])
             position += L
     for i in range(K):
         for j in range(i, K):
-            S[i, j] = S[j, i] = dot(s, y[position : position + L])
+            S[i, j] = S[j, i] = s[0] * y[position] if L == 1 else dot(s, y[position : position + L])
             position += L
     if trains_v:
         for k in range(K):
             w[k] = y[position + k]
 
 
-@jit(bare=True, cost=lambda y, s, p, K, M, *_: CALL * K * (K + M) * (1 if p.size == s.size else s.size))
+@jit(inline=True, cost=lambda y, s, p, K, M, *_: CALL * K * (K + M) * (1 if p.size == s.size else s.size))
 def gather_groups(y, s, p, K, M, trains_v, S, w):
     """As :func:`gather`; of several groups of blocks one part of S below the other: see ``group_of``."""
-    L, n, position = s.size, K + M, 0
-    if p.size == L:
+    if p.size == s.size:
         gather(y, s, K, M, trains_v, S, w)
-        return
+    else:
+        gather_apart(y, s, p, K, M, trains_v, S, w)
+
+
+@jit(bare=True)
+def gather_apart(y, s, p, K, M, trains_v, S, w):
+    """:func:`gather_groups` of several."""
+    L, n, position = s.size, K + M, 0
     for k in range(K):
         for m in range(K, n):
             for at in range(0, S.shape[0], n):
@@ -222,31 +228,37 @@ def _seconds(y, s, p, tau, A, B, *_):
 @jit(inline=True)
 def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
     """Fill the velocities of block l."""
-    L = s.size
-    K, M = B.shape
+    l, L, K, M, one = natural(l), natural(s.size), natural(len(B)), natural(B.shape[1]), natural(1)
+    row, at = M * L, l  # in y
     for k in range(K):
         for m in range(M):
-            at, d = (k * M + m) * L + l, 0.0
+            d, jm = 0.0, m * L + l
             for j in range(K):
-                d += A[k, j] * y[(j * M + m) * L + l]
+                d += A[k, j] * y[jm]
+                jm += row
             # teachers that drift take their overlaps with students away: drift is in r and not in q
             d = s[l] * d - (kappa + drift) * y[at]
             for i in range(M):
                 d += B[k, i] * tau[i, m, l]
             dy[at] = d
-    at = K * M * L + l
+            at += L
+    q = at
     for i in range(K):
         for j in range(i, K):
-            d = 0.0
-            for k in range(K):
-                kj, ki = K * M + triangle(k, j, K), K * M + triangle(k, i, K)
-                d += A[i, k] * y[kj * L + l]
-                d += A[j, k] * y[ki * L + l]
+            d, ki, kj = 0.0, q + i * L, q + j * L
+            for k in range(K):  # down the column of a triangle to its diagonal, from there along the row
+                d += A[i, k] * y[kj]
+                d += A[j, k] * y[ki]
+                ki += (K - one - k) * L if k < i else L
+                kj += (K - one - k) * L if k < j else L
             noise = second_order * C[i, j] if second_order > 0 else 0.0
             d = s[l] * (d + p[l] * noise) - 2 * kappa * y[at]
+            im, jm = i * row + l, j * row + l
             for m in range(M):
-                d += B[i, m] * y[(j * M + m) * L + l]
-                d += B[j, m] * y[(i * M + m) * L + l]
+                d += B[i, m] * y[jm]
+                d += B[j, m] * y[im]
+                im += L
+                jm += L
             dy[at] = d
             at += L
 

@@ -26,8 +26,6 @@ from functools import cache
 from math import inf, sqrt
 from typing import NamedTuple
 
-import numpy as np
-
 from .._base.jit import BOOL, REAL, compile_once, jit, typed
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
@@ -53,20 +51,18 @@ class Control(NamedTuple):
     slack: REAL  # negative eigenvalue of the fields, over their trace, that is excused
 
 
-@jit(fast=True)
-def positive(S, shift):
-    """Whether S + shift is positive definite, by Cholesky's decomposition; False for nan."""
-    n = S.shape[1]
-    c = np.zeros((n, n))
-    for i in range(n):
+@jit(fast=True, bare=True)
+def positive(S, shift, c):
+    """Whether S + shift is positive definite, by Cholesky's decomposition, for which c has room; False for nan."""
+    for i in range(S.shape[1]):
         for j in range(i + 1):
             total = S[i, j] + (shift if i == j else 0.0)
             for k in range(j):
                 total -= c[i, k] * c[j, k]
             if i > j:
-                c[i, j] = total / c[j, j]
+                c[i, j] = total * c[j, j]
             elif total > 0.0:
-                c[i, i] = sqrt(total)
+                c[i, i] = 1.0 / sqrt(total)
             else:
                 return False
     return True
@@ -95,7 +91,7 @@ def largest(x):
     return max(max(a, b), max(c, d)) if bad == 0.0 else inf
 
 
-@jit
+@jit(bare=True)
 def notable(constants, work, control, y, eps_g):
     """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
     K, ruled, S = constants.K, constants.gradient_rate == inf, work.S
@@ -107,7 +103,7 @@ def notable(constants, work, control, y, eps_g):
             trace += part[i, i]
             stop = stop or (kinks and i < K and part[i, i] < 2 * atol)
             stop = stop or (ruled and i < K and part[i, i] < UNRESOLVED * atol)
-        stop = stop or not positive(part, control.slack * trace)
+        stop = stop or not positive(part, control.slack * trace, work.dS)
     return stop, kinks and nearly_parallel(S, K)
 
 
