@@ -59,6 +59,13 @@ def errors_of(closure, K, teacher, S, w, eps_g):
         eps_g[i] = closure(S[i], w[i], K, teacher, 1.0, 1.0, 0.0, False, A, B, C, dv)
 
 
+def outputs(S, K):
+    """New arrays A, B, C, dv for the closure of K students to fill at S (..., groups n, n)."""
+    n = S.shape[-1]
+    rows = S.shape[-2] // n * K
+    return np.zeros((rows, K)), np.zeros((rows, n - K)), np.zeros((rows, K)), np.zeros(K)
+
+
 class Numbers(NamedTuple):
     """Numbers of the learning rule for a closure; K is the number of students."""
 
@@ -125,8 +132,7 @@ class Bound:
 
     def errors(self, S, w):
         """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M)."""
-        K, M = self.rule.K, w.shape[1] - self.rule.K
-        values = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        values = outputs(S, self.rule.K)
         return np.array([self(S_i, w_i, *values) for S_i, w_i in zip(np.ascontiguousarray(S), w, strict=True)])
 
     def set_noise(self, noise):
@@ -153,8 +159,7 @@ class Bound:
 
     def arrays(self, S, w):
         """A, B, C, dv at (S, w), in new arrays."""
-        K, M = self.rule.K, len(w) - self.rule.K
-        values = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+        values = outputs(S, self.rule.K)
         self(S, w, *values)
         return values
 

@@ -9,7 +9,7 @@ from ..gaussian.two_point import LINEAR, NUMERIC, RELU
 from ._classes import classes_closure
 from ._parts import parts_of
 from ._relu_derivatives import relu_alignment
-from .bound import NEARLY, Bound, check_norms
+from .bound import NEARLY, Bound, check_norms, outputs
 
 NODES = 24  # per dimension, of C of relu students
 FINER = 1.5  # times as many, for the estimate of its error
@@ -86,23 +86,13 @@ class ClassesClosure(Bound):
         return float(np.max(np.abs(fine - coarse)))
 
     def _arrays(self, S, w, parameters):
-        K, rows = self.rule.K, S.shape[1]
-        G = len(S) // rows
-        values = np.zeros((G * K, K)), np.zeros((G * K, rows - K)), np.zeros((G * K, K)), np.zeros(K)
+        values = outputs(S, self.rule.K)
         self._fill(parameters, np.ascontiguousarray(S), w, *values)
         return values
 
     def arrays(self, S, w):
         """A, B, C, dv at (S, w), in new arrays."""
         return self._arrays(S, w, self.parameters)
-
-    def errors(self, S, w):
-        """Eps_g (n,) at S (n, groups (K + M + C), K + M + C) and w (n, K + M + C)."""
-        K, rows = self.rule.K, S.shape[-1]
-        G = S.shape[1] // rows
-        values = np.zeros((G * K, K)), np.zeros((G * K, rows - K)), np.zeros((G * K, K)), np.zeros(K)
-        S = np.ascontiguousarray(S)
-        return np.array([self._fill(self.parameters, S_i, w_i, *values) for S_i, w_i in zip(S, w, strict=True)])
 
     def fields(self, S):
         """(means (C, K + M), covariances (C, K + M, K + M)) of the fields in each class, at S of any leading axes."""

@@ -16,7 +16,7 @@ from ._pairs import SIZES, midpoint_pair_square, midpoint_rule
 from ._parts import parts_of
 from ._quadrature import PLANE_NODES, TENSOR_NODES, WIDE, Ladder, mixture_array, tables, tensor_square
 from ._sobol import SobolRule
-from .bound import Bound
+from .bound import Bound, outputs
 from .polynomials import PolynomialClosure
 from .sums import MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
 
@@ -168,8 +168,7 @@ class NumericClosure(Bound):
     def check(self, S, w):
         """Evaluate once at S, w; raise ``ValueError`` with the reason and a remedy where an integral is refused."""
         super().check(S, w)
-        K, n = self.rule.K, len(w)
-        self._evaluate(S, w, np.empty((K, K)), np.empty((K, n - K)), np.empty((K, K)), np.empty(K))
+        self._evaluate(S, w, *outputs(S, self.rule.K))
 
     def _evaluate(self, S, w, A, B, C, dv):
         K, second_order = self.rule.K, self.rule.second_order

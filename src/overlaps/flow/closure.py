@@ -9,7 +9,7 @@ from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike
 from ..activations import binding
-from ..activations.bound import Numbers
+from ..activations.bound import Numbers, outputs
 from ..activations.classes import Classes
 from ..gaussian.rules import gauss_hermite
 from ..models.model import Model
@@ -131,7 +131,7 @@ def closure(
     if label:
         raise ValueError(f"label = {label:g} without means; expected means of all fields, zeros if they have none.")
     check_domain(model, S, v)
-    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+    A, B, C, dv = outputs(S, K)
     bound = bind(model)
     if model.gradient_flow:
         if bound.by_quadrature:
@@ -151,7 +151,7 @@ def _closure_of_class(model, S, v, means, label):
     rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
     w = np.concatenate([v, -model.v_star, [0.0]])
     bound.check(rows, w)
-    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M + 1)), np.zeros((K, K)), np.zeros(K)
+    A, B, C, dv = outputs(rows, K)
     eps_g = bound(rows, w, A, B, C, dv)
     return Closure(A, B[:, :M], C, dv, eps_g, B[:, M])
 

@@ -1,5 +1,6 @@
 """The engine of ``solve``: order parameters at the times asked for, as arrays."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -80,12 +81,11 @@ def evolve(
         keep, close, unpack = system.sums, system.close_sums, system.unpack_sums
     with bar(progress, times[-1], "alpha") as tick:
         leave = _learned(system) if late else None
-        run = integrate(system, system.pack(start), times, method=solver, leave=leave, tick=tick, keep=keep, **common)
+        begun = partial(integrate, system, system.pack(start), times, leave=leave, tick=tick, keep=keep, **common)
+        run = begun(method=solver)
         if LOST in run.message and system.cone is None and type(system) is System:
             system.cone, spent = Cone(system, flat=False), run.nfev
-            run = integrate(
-                system, system.pack(start), times, method=solver, leave=leave, tick=tick, keep=keep, **common
-            )
+            run = begun(method=solver)
             run.nfev += spent
         if run.parallel[0] < PARALLEL:
             _check_parallel(system, run, solver, common["options"], close)

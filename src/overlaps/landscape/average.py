@@ -7,7 +7,7 @@ import numpy as np
 
 from .._base import check
 from .._base.types import ArrayLike
-from ..activations.bound import Numbers
+from ..activations.bound import Numbers, outputs
 from ..activations.certified import RuleClosure
 from ..activations.rule import Rule
 from ..models.model import Model
@@ -72,13 +72,13 @@ def average(
     v = np.atleast_2d(states.v)
     S = np.array(states.S).reshape(len(v), *(2 * (model.K + model.M,)))
     rule = Rule(_idle, K=model.K, M=model.M, error=f, breaks=breaks, name=getattr(f, "__name__", "f"))
-    bound, K = RuleClosure(rule, Numbers(model.K, 1.0, 1.0, 0.0, False)), model.K
-    arrays, found = (np.zeros((K, K)), np.zeros((K, model.M)), np.zeros((K, K)), np.zeros(K)), []
-    for here, own in zip(S, v, strict=True):
+    bound = RuleClosure(rule, Numbers(model.K, 1.0, 1.0, 0.0, False))
+    arrays, means = outputs(S, model.K), []
+    for fields, own in zip(S, v, strict=True):
         w = np.append(own, np.ones(model.M))
-        bound.check(here, w)
-        found.append(bound(here, w, *arrays))
-    return np.array(found)
+        bound.check(fields, w)
+        means.append(bound(fields, w, *arrays))
+    return np.array(means)
 
 
 def _idle(lam, nu, xi, theta, S, F, G):

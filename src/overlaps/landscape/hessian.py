@@ -8,6 +8,7 @@ import numpy as np
 from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike, Floats, Numbers
+from ..activations.bound import outputs
 from ..flow.closure import bind, check_domain
 from ..models.model import Model
 from ..models.state import State, gram
@@ -237,7 +238,7 @@ def _closure(model, state):
     """eps_g, the mean Hessian H_KK, and the second derivatives (d, d) of eps_g along triangle of Q, R and trained v."""
     K, trained = state.K, model.trains_v
     bound, w = bind(model, second_order=False), np.concatenate([state.v, -model.v_star])
-    A, B, C, dv = np.zeros((K, K)), np.zeros((K, state.M)), np.zeros((K, K)), np.zeros(K)
+    A, B, C, dv = outputs(state.S, K)
     eps_g = bound(state.S, w, A, B, C, dv)
     dA, dB, _, ddv = bound.derivatives(state.S, w, exact=True)
     d = len(dA) - (0 if trained else K)

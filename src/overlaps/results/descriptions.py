@@ -88,7 +88,7 @@ def model_from_text(text):
 def model_of(head, data):
     """The model that a header and arrays describe."""
     if "mixed" in head:
-        models = [model_of(own, _of_task(i, data)) for i, own in enumerate(head["mixed"])]
+        models = [model_of(own, inside(data, f"task{i}/")) for i, own in enumerate(head["mixed"])]
         shares = head["shares"]
         return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, head["readouts"])
     if "low_rank" in head:
@@ -134,7 +134,7 @@ def check_model(model, head, data):
         if not same or any(head[x] != described(model)[0][x] for x in ("shares", "readouts")):
             raise Refused(f"model = {check.shown(model)}; expected the Mixed that was saved.")
         for i, (task, part) in enumerate(zip(model.models, head["mixed"], strict=True)):
-            check_model(task, part, _of_task(i, data))
+            check_model(task, part, inside(data, f"task{i}/"))
         return
     if "low_rank" in head:
         if not isinstance(model, LowRank) or [model.rank, model.eta_a] != head["low_rank"]:
@@ -177,9 +177,8 @@ def _listed(heads):
     return None if heads is None else heads.tolist()
 
 
-def _of_task(i, data):
-    """The arrays of one of several tasks."""
-    folder = f"task{i}/"
+def inside(data, folder):
+    """The arrays of one folder of a file."""
     return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
 
 

@@ -16,7 +16,17 @@ from .._base.types import PathLike
 from .._base.version import __version__
 from ..integrators.methods import solver_class
 from ..models import LowRank, Stages, previous
-from .descriptions import FORMAT, Refused, check_model, described, model_of, models_of, schedule_of, schedule_recipe
+from .descriptions import (
+    FORMAT,
+    Refused,
+    check_model,
+    described,
+    inside,
+    model_of,
+    models_of,
+    schedule_of,
+    schedule_recipe,
+)  # fmt: skip
 from .fields import letters_of
 
 __all__ = ["load", "save"]
@@ -263,11 +273,6 @@ def _staged(kind, head, data, stages, schedule):
         own = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
         parts.append(restored(part, inside(data, f"parts{k}/"), own, given))
     return kind(model=stages, alpha=data["alpha"], parts=tuple(parts))
-
-
-def inside(data, folder):
-    """The arrays of one folder of a file."""
-    return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
 
 
 def _reason(error):

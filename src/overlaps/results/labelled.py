@@ -6,6 +6,7 @@ first call.
 """
 
 import json
+from importlib import import_module
 
 import numpy as np
 
@@ -20,12 +21,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _xarray():
+def _package(name):
+    """An optional package of the same name as its extra."""
     try:
-        import xarray
+        return import_module(name)
     except ImportError as error:
-        raise ImportError('to_xarray needs the package xarray: pip install "overlaps[xarray]"') from error
-    return xarray
+        raise ImportError(f'to_{name} needs the package {name}: pip install "overlaps[{name}]"') from error
 
 
 def from_curves(result):
@@ -80,7 +81,7 @@ def _dataset(result, variables, coords, of_model):
     attributes |= {"success": int(result.success), "version": __version__}  # netCDF knows no bool
     if result.is_ensemble:
         attributes["N"] = result.N
-    data = _xarray().Dataset(variables, coords, attributes)
+    data = _package("xarray").Dataset(variables, coords, attributes)
     for name in data.variables:
         data[name].attrs["long_name"] = FIELDS[name].words
     return data
@@ -197,15 +198,7 @@ def frame(result):
         columns["stage"] = np.tile(result.stage, runs)
     if hasattr(result, "stage") or isinstance(result.model, Mixed):
         columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
-    return _pandas().DataFrame(columns)
-
-
-def _pandas():
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError('to_pandas needs the package pandas: pip install "overlaps[pandas]"') from error
-    return pandas
+    return _package("pandas").DataFrame(columns)
 
 
 def _columns(model, curve, end=""):
@@ -287,7 +280,7 @@ def frame_of_sweep(result):
     >>> table[table.x == 2]["product"].tolist()
     [20, 40]
     """
-    pandas, parts, lost = _pandas(), [], _lost(result)
+    pandas, parts, lost = _package("pandas"), [], _lost(result)
     for i, point in enumerate(result.points):
         rows = pandas.DataFrame(index=[0]) if i in lost else _rows(pandas, point, result.values[i])
         if clash := sorted(set(point) & {*rows.columns, *(["error"] if lost else [])}):
@@ -352,7 +345,7 @@ def from_batch(batch, coords=None):
     >>> batch.to_xarray(eta=etas, noise=noises).eps_g.dims
     ('eta', 'noise', 'alpha')
     """
-    xr, b = _xarray(), len(batch)
+    xr, b = _package("xarray"), len(batch)
     axes = {name: np.asarray(values) for name, values in (coords or {}).items()}
     lengths = [values.size for values in axes.values()]
     grid = bool(axes) and int(np.prod(lengths)) == b
@@ -407,7 +400,7 @@ def from_sweep(result):
     >>> int(data.value.sel(x=3, y=20))
     60
     """
-    xr, lost = _xarray(), _lost(result)
+    xr, lost = _package("xarray"), _lost(result)
     parts = {i: _dataset_of(xr, value) for i, value in enumerate(result.values) if i not in lost}
     if len({frozenset(part.data_vars) for part in parts.values()}) > 1:
         raise ValueError("the values hold different variables; let the function return the same kind at every point.")

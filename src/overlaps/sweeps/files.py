@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from .._base import check
-from ..results.files import contents, has_file, inside, restored
+from ..results.descriptions import inside
+from ..results.files import contents, has_file, restored
 
 __all__ = ["described", "value_of"]
 
