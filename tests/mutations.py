@@ -487,7 +487,7 @@ FAULTS = {
         "activations/test_quadrature.py::test_the_error_of_a_sum_of_erf_falls_with_the_square_of_eta_and_bounds_that_of_C",
     ),
     "variance_of_a_polynomial_teacher": Fault(
-        "activations/_cones.py",
+        "activations/cones.py",
         "images.append((r - 1) * variance * images[r - 2])",
         "images.append((r - 1) * images[r - 2])",
         "activations/test_mixed.py::test_the_scale_of_a_polynomial_teacher_is_that_of_its_field",

@@ -10,7 +10,7 @@ from ._base import check
 from ._base.pages import see
 from ._base.types import ArrayLike
 from .flow.system import System, fastest_rate
-from .integrators import evolve
+from .integrators.evolve import evolve
 from .models.model import Model
 from .models.spectrum import Spectrum
 from .models.state import State

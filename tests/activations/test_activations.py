@@ -15,7 +15,7 @@ from overlaps.activations._relu import relu_closure
 from overlaps.activations._sobol import normal_points, sobol_square
 from overlaps.activations.bound import Numbers
 from overlaps.activations.numeric import bind_numeric, find_kink
-from overlaps.activations.sums import Mixture, MixtureClosure, fit_erf_mixture
+from overlaps.activations.sums import MixtureClosure, ScaledSum, fit_erf_mixture
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 
 ETA, ETA_V, NOISE = 0.5, 1.0, 0.25
@@ -347,7 +347,7 @@ def test_opposite_relu_fields_of_the_expansion(teacher, slope):
     # some 1e-8: another way to the same numbers
     K, S, w = 4, *random_state(4, 4, 4)
     student = act.leaky_relu(slope)
-    f = MixtureClosure(student.mixture, Mixture(teacher.code), Numbers(K, ETA, ETA_V, NOISE, True))
+    f = MixtureClosure(student.mixture, ScaledSum(teacher.code), Numbers(K, ETA, ETA_V, NOISE, True))
     expected, found = evaluate(f, S, w, K), numeric(student, teacher, S, w, K)
     assert_same(found, expected, atol=1e-12, keys=("A", "B", "dv", "eps_g"))
     assert np.abs(found["C"] - expected["C"]).max() < 1e-6 * np.abs(expected["C"]).max()
@@ -417,7 +417,7 @@ def test_only_odd_sigmoids_are_fitted():
 
 def test_single_component_mixture_is_the_kernel():
     K, S, w = 2, *random_state(2, 2, 9)
-    scaled = act.Activation("erf(2x)", None, None, mixture=Mixture(ERF, (1.5,), (2.0,)))
+    scaled = act.Activation("erf(2x)", None, None, mixture=ScaledSum(ERF, (1.5,), (2.0,)))
     found = numeric(scaled, act.relu, S, w, K)
     # g(x) = 1.5 erf(2x / sqrt 2): the same physics with doubled student fields; dF/dlambda = 2 dF'/d(2 lambda)
     stretch = np.array([2.0, 2.0, 1.0, 1.0])

@@ -10,12 +10,12 @@ from oracles import mp_orthant
 
 import overlaps as ov
 from overlaps.activations._erf import erf_closure
-from overlaps.activations._mixed import MixedClosure
-from overlaps.activations._parts import parts_of
 from overlaps.activations._quadratic import quadratic_closure
 from overlaps.activations._relu import relu_closure
 from overlaps.activations.bound import Numbers
+from overlaps.activations.families import FamiliesClosure
 from overlaps.activations.numeric import bind_numeric
+from overlaps.activations.parts import parts_of
 
 QUAD, CUBE, AFFINE = ov.polynomial([0.3, -0.4, 0.5]), ov.polynomial([0.2, 0.5, 0.0, 0.15]), ov.polynomial([0.4, 1.2])
 LEAKY, STEEP = ov.leaky_relu(0.2), ov.Activation("erf(1.5x)", None, None, mixture=ov.tanh.mixture._replace(
@@ -176,7 +176,7 @@ def test_C_against_60_digits(student, teacher, kind, rng):
     K = 2
     S, w = covariance(kind, K, 1, rng), np.array([1.1, -0.7, 0.9])
     f = bind_numeric(student, teacher, Numbers(K, 1.0, 1.0, 0.3, True))
-    assert isinstance(f, MixedClosure)
+    assert isinstance(f, FamiliesClosure)
     expected = mp_C(student, teacher, S, w, K, 0.3)
     # rounding of sums of about 1e3 points; students 1e-6 apart: rounding of S over their distance
     limit = 1e-9 if kind == "parallel" and parts_of(student).kink else 1e-13
@@ -257,7 +257,7 @@ def test_a_square_as_a_polynomial_and_as_a_kernel(student, teacher, kernel, code
     K, M = 5, 3
     S, w = covariance("generic", K, M, rng), np.concatenate([rng.uniform(0.5, 1.5, K), rng.uniform(-1.5, -0.5, M)])
     f = bind_numeric(student, teacher, Numbers(K, 0.5, 1.0, 0.3, True))
-    assert isinstance(f, MixedClosure)
+    assert isinstance(f, FamiliesClosure)
     found = evaluate(f, S, w, K)
     expected = evaluate(lambda S, w, *out: kernel(S, w, K, code, 0.5, 1.0, 0.3, True, *out), S, w, K)
     for x, y in zip(found, expected, strict=True):

@@ -13,7 +13,7 @@ from overlaps.activations._quadrature import PLANE_NODES, Ladder, tables, tensor
 from overlaps.activations._sobol import SobolRule, normal_points, sobol_square
 from overlaps.activations.bound import Numbers
 from overlaps.activations.numeric import bind_numeric
-from overlaps.activations.sums import Mixture
+from overlaps.activations.sums import ScaledSum
 from overlaps.flow.system import System
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point
 from overlaps.integrators.dop853 import DOP853
@@ -173,7 +173,7 @@ def test_one_dimensional_rule_with_a_closed_form_partner(code, rho):
     saa, sbb = 1.3, 0.6
     sab = rho * np.sqrt(saa * sbb)
     S = np.array([[saa, sab], [sab, sbb]])
-    numeric, closed = (user("erf"), None), (None, Mixture(code))
+    numeric, closed = (user("erf"), None), (None, ScaledSum(code))
     gg, dd, hh = tables(S, 1, numeric, closed, 64)
     value, slopes, d2g_h, g_d2h = two_point(ERF, code, saa, sbb, sab)
     np.testing.assert_allclose([gg[0, 1], dd[0, 1], hh[0, 1]], [value, slopes, d2g_h], atol=2e-13, rtol=0)

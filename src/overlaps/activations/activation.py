@@ -13,7 +13,7 @@ from ..gaussian.tables import polynomial_table, tabulate
 from ..gaussian.two_point import NUMERIC, SIGN
 from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
 from .polynomials import Polynomial
-from .sums import Mixture
+from .sums import ScaledSum
 
 __all__ = ["Activation"]
 
@@ -37,7 +37,7 @@ class Activation:
         Vectorised g''(x), where it exists as a function.
     code : int
         Code of the closed-form integrals inside the kernels; -1 means that integrals are computed numerically.
-    mixture : Mixture, optional
+    mixture : ScaledSum, optional
         g as a sum of scaled closed-form functions, whose integrals are then used for everything.
     second_order : {"auto", "tensor", "pairs", "mixture", "sobol"}
         Rule for the matrix C of a numeric activation, see :meth:`from_function`.
@@ -74,7 +74,7 @@ class Activation:
     dg: Callable[..., Any]
     d2g: Callable[..., Any] | None = None
     code: int = NUMERIC
-    mixture: Mixture | None = None
+    mixture: ScaledSum | None = None
     second_order: str = "auto"
     tolerance: float = 1e-2
     kinks: tuple[float, ...] = ()
@@ -111,8 +111,8 @@ class Activation:
 
     @property
     def closed_sum(self) -> Any:
-        """The activation as a sum of closed-form functions, if it is one by construction: a ``Mixture``, or None."""
-        return Mixture(self.code) if self.code != NUMERIC else self.mixture
+        """The activation as a sum of closed-form functions, if it is one by construction: a ``ScaledSum``, or None."""
+        return ScaledSum(self.code) if self.code != NUMERIC else self.mixture
 
     @cached_property
     def table(self):

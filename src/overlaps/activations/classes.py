@@ -7,9 +7,9 @@ import numpy as np
 from ..gaussian.rules import legendre
 from ..gaussian.two_point import LINEAR, NUMERIC, RELU
 from ._classes import classes_closure
-from ._parts import parts_of
 from ._relu_derivatives import relu_alignment
 from .bound import NEARLY, Bound, check_norms, outputs
+from .parts import parts_of
 
 NODES = 24  # per dimension, of C of relu students
 FINER = 1.5  # times as many, for the estimate of its error

@@ -10,7 +10,7 @@ from .._base.types import ArrayLike
 from .activation import Activation
 from .kernels import ERF, LINEAR, QUADRATIC, RELU, SIGN
 from .polynomials import Polynomial
-from .sums import Mixture
+from .sums import ScaledSum
 
 __all__ = ["absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "sign", "tanh"]
 
@@ -104,7 +104,7 @@ def leaky_relu(slope: float = 0.01) -> Activation:
 
 
 def _piecewise_linear(name, slope):
-    mixture = Mixture(RELU, (1.0, -slope), (1.0, -1.0)) if slope else Mixture(RELU)
+    mixture = ScaledSum(RELU, (1.0, -slope), (1.0, -1.0)) if slope else ScaledSum(RELU)
     kinks = (0.0,) if slope != 1 else ()
     return Activation(name, Hinge(1.0, slope, True), Hinge(1.0, slope, False), mixture=mixture, kinks=kinks)
 
@@ -171,7 +171,7 @@ tanh = Activation(
     np.tanh,
     _tanh_dg,
     _tanh_d2g,
-    mixture=Mixture(
+    mixture=ScaledSum(
         ERF,
         amplitudes=(0.06408680688398291, 0.3753243319717593, 0.4543916506908248, 0.10619341521887926),
         scales=(0.6467694009992874, 0.954672149160683, 1.400011554309177, 2.046282088063843),

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..gaussian.rules import graded, widening
 from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
-from ._mixed import MixedClosure
 from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, numeric_closure, packed
 from ._pairs import SIZES, midpoint_pair_square, midpoint_rule
-from ._parts import parts_of
 from ._quadrature import PLANE_NODES, TENSOR_NODES, WIDE, Ladder, mixture_array, tables, tensor_square
 from ._sobol import SobolRule
 from .bound import Bound, outputs
+from .families import FamiliesClosure
+from .parts import parts_of
 from .polynomials import PolynomialClosure
 from .sums import MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
 
@@ -67,7 +67,7 @@ def _bind_exact(student, teacher, rule):
         return MixtureClosure(f, f_star, rule)
     alone = bind_numeric(student, student, rule)
     teachers = bind_numeric(teacher, teacher, rule._replace(K=0, second_order=False))
-    return MixedClosure(g, h, rule, alone, teachers)
+    return FamiliesClosure(g, h, rule, alone, teachers)
 
 
 def find_kink(dg):

@@ -1,6 +1,6 @@
 """Polynomials, and the exact closure of polynomial students with polynomial teachers.
 
-Two-point integrals are finite sums (``_mehler``); the pair rule of ``_pairs`` with Gauss-Hermite nodes makes C exact.
+Two-point integrals are finite sums (``mehler``); the pair rule of ``_pairs`` with Gauss-Hermite nodes makes C exact.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from numpy.polynomial import polynomial as poly
 
 from ..gaussian.rules import gauss_hermite
 from ..gaussian.tables import polynomial_table
-from ._mehler import mean_derivatives, mehler
 from ._pairs import covariance, fill_pairs
 from .bound import Bound
+from .mehler import mean_derivatives, mehler
 
 
 @dataclass(frozen=True)

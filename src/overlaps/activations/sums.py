@@ -19,7 +19,7 @@ from .bound import Bound
 from .kernels import ERF, KERNELS
 
 
-class Mixture(NamedTuple):
+class ScaledSum(NamedTuple):
     """g(x) = sum_j amplitudes_j h(scales_j x), h the closed-form function of the code; ``error`` bounds |g - sum|."""
 
     code: int
@@ -32,7 +32,7 @@ class MixtureClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher that are mixtures.
 
     ``error`` is an estimate of the error of C: a first-order bound for fitted mixtures, 0 for exact ones.  Students
-    that need opposite relu fields x and -x have better closures (``_piecewise``, ``_mixed``).
+    that need opposite relu fields x and -x have better closures (``_piecewise``, ``families``).
     """
 
     def __init__(self, student, teacher, rule):
@@ -103,4 +103,4 @@ def fit_erf_mixture(g, J=4):
     log_b = least_squares(residual, start, xtol=1e-12, ftol=1e-12, gtol=1e-14).x
     amplitudes = np.linalg.lstsq(columns(log_b), y, rcond=None)[0]
     error = float(max(np.max(np.abs(residual(log_b))), abs(np.sum(amplitudes) - top)))
-    return Mixture(ERF, tuple(amplitudes.tolist()), tuple(np.exp(log_b).tolist()), error)
+    return ScaledSum(ERF, tuple(amplitudes.tolist()), tuple(np.exp(log_b).tolist()), error)

@@ -232,7 +232,7 @@ def fluctuations(
     return _warned(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
 
 
-class Coefficients:
+class PathCoefficients:
     """J and D along a path, tabulated at nodes."""
 
     def __init__(self, unknowns, path, rule):
@@ -302,7 +302,7 @@ class Coefficients:
         return self.J(times), noise, None if source is None else source(times)
 
 
-class _Expansion(Coefficients):
+class _Expansion(PathCoefficients):
     """One computation: coefficients at nodes along the path, then the covariance, then the mean."""
 
     def run(self, alpha, Sigma):

@@ -36,13 +36,13 @@ class Sizes(Sequence):
     """Rules of ascending size, each made when it is asked for: the largest take seconds and a hundred megabytes."""
 
     def __init__(self, count, make):
-        self.count, self.make = count, cache(make)
+        self.number, self.make = count, cache(make)
 
     def __len__(self):
-        return self.count
+        return self.number
 
     def __getitem__(self, i):
-        if not 0 <= i < self.count:
+        if not 0 <= i < self.number:
             raise IndexError(i)
         return self.make(i)
 

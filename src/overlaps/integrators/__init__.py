@@ -7,7 +7,3 @@ output as good as its steps), ``one_step = True`` (``h_abs`` and ``t_bound`` may
 True`` (needs the spectral basis), ``own`` (options that are not the user's), ``follower`` (the solver for late times)
 and ``kernel`` (a compiled closure: ``burst`` makes the steps of DOP853).
 """
-
-from .evolve import evolve
-
-__all__ = ["evolve"]

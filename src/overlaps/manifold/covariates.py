@@ -33,7 +33,7 @@ class Rows(Record):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Gaussian(Record):
+class JointGaussian(Record):
     """Sampler of centred Gaussian pairs; made by :func:`gaussian`."""
 
     root: Any  # (N + D, rank) of the joint covariance
@@ -108,7 +108,7 @@ def rows(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) -> Ro
     return Rows(*_samples(X, C, centre))
 
 
-def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> Gaussian:
+def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> JointGaussian:
     """Sampler of centred Gaussian pairs (x, c) with these covariances, as :func:`overlaps.gaussian_covariates` takes.
 
     Parameters
@@ -129,7 +129,7 @@ def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> Gaussian:
     Psi = check.array("Psi", Psi, (Phi.shape[1], Phi.shape[1]))
     values, vectors = np.linalg.eigh(np.block([[Omega, Phi], [Phi.T, Psi]]))
     kept = values > 1e-15 * values[-1]
-    return Gaussian(vectors[:, kept] * np.sqrt(values[kept]), len(Omega))
+    return JointGaussian(vectors[:, kept] * np.sqrt(values[kept]), len(Omega))
 
 
 def _samples(X, C, centre):

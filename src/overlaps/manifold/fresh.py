@@ -27,7 +27,7 @@ class _Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class Samples(_Drawn):
+class FeatureSamples(_Drawn):
     """Law of the inputs and of the teachers' fields: x = f(F c / sqrt(D)) - a, nu = W* c / sqrt(D)."""
 
     features: Any

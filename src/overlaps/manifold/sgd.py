@@ -13,7 +13,7 @@ from ..simulators.rates import Rates
 from ..simulators.records import Blocks, follow, largest, sound, stacked
 from ..simulators.reduced import reduced_run
 from .covariates import gaussian as joint_gaussian
-from .fresh import Pairs, Samples, field_deviation, sample_error, warn_of_errors, warn_of_moments
+from .fresh import FeatureSamples, Pairs, field_deviation, sample_error, warn_of_errors, warn_of_moments
 from .joint import GaussianCovariates, drawn_weights
 from .latents import gaussian
 from .model import HiddenManifold
@@ -25,7 +25,7 @@ __all__ = ["manifold_run"]
 TEST = 4096  # fresh samples for a test error, and for the moments of the fields
 
 
-class Features(NamedTuple):
+class FeatureLaw(NamedTuple):
     """Inputs that are features of latents: what is drawn, and the second moments that the record of a run takes."""
 
     latents: Any
@@ -42,10 +42,10 @@ class Features(NamedTuple):
 
     def samples(self, model, weights, dtype="float64"):
         """Samples for a run on these weights."""
-        return Samples.of(model, weights, self.latents, self.center, dtype)
+        return FeatureSamples.of(model, weights, self.latents, self.center, dtype)
 
 
-class Data(NamedTuple):
+class DataLaw(NamedTuple):
     """Inputs and latents that come from one sampler."""
 
     sampler: Any
@@ -114,7 +114,7 @@ def manifold_plan(
     check_inputs(model, starts[0].F.shape[1], law, center, block)
     named = None if latents is None else f"the latents {latents!r}"
     options = {"block": block, "dtype": dtype or "float32", "pace": pace, "keep": keep_weights}
-    return _planned(model, starts, Features(law, center, moments), named, test, options, moments=moments)
+    return _planned(model, starts, FeatureLaw(law, center, moments), named, test, options, moments=moments)
 
 
 @plan.register
@@ -149,7 +149,7 @@ def covariates_plan(
         raise ValueError(
             f"samples = {check.shown(samples)}; expected a callable (rng, n) -> (X, C) such as covariates.rows(X, C)."
         )
-    law = Data(joint_gaussian(model.Omega, model.Phi, model.Psi) if samples is None else samples)
+    law = DataLaw(joint_gaussian(model.Omega, model.Phi, model.Psi) if samples is None else samples)
     named = None if samples is None else f"the samples {samples!r}"
     options = {"block": block, "dtype": dtype or "float64", "pace": pace, "keep": keep_weights}
     return _planned(model, starts, law, named, test, options)
@@ -204,7 +204,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
         Source of samples and noise.
     tick : callable, optional
         Called with the number of steps done.
-    law : Features or Data
+    law : FeatureLaw or DataLaw
         The law of the inputs, and the second moments of the record.
     block, dtype, test, pace
         As in :func:`overlaps.simulate`.

@@ -141,7 +141,7 @@ def checked_knots(horizon, knots):
     return horizon, knots
 
 
-class Control:
+class ControlProblem:
     """Objective and gradient for factors u at knots, over one :class:`Leg`, or one for each of the stages.
 
     ``fastest`` is the largest factor that the grid is made for, ``fine`` multiplies its number of steps.
@@ -301,7 +301,7 @@ def schedule_gradient(
     check.state(start)
     if schedule.kind != "linear":
         raise ValueError(f"schedule = {schedule!r}; expected kind 'linear', with the unknowns at its knots.")
-    control = Control(model, start, horizon, schedule.knots - start.alpha, objective)
+    control = ControlProblem(model, start, horizon, schedule.knots - start.alpha, objective)
     u = np.array(schedule.values)
     value, gradient = control.gradient(u, control.steps(max(u.max(), 1e-300), fine=2))
     if not (np.isfinite(value) and np.all(np.isfinite(gradient))):

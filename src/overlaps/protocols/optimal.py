@@ -21,7 +21,7 @@ from ..models.schedule import Schedule
 from ..models.state import State
 from ..results.staged import StagedTrajectory, shown
 from ..results.trajectory import Trajectory
-from .control import MOST_STEPS, OBJECTIVES, STIFFNESS, Control, checked_knots
+from .control import MOST_STEPS, OBJECTIVES, STIFFNESS, ControlProblem, checked_knots
 from .shares import OptimalShares, optimal_shares
 
 __all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
@@ -264,7 +264,7 @@ def optimal_schedule(
 
 
 def _optimal_rate(model, start, horizon, knots, bounds, objective, initial, tol, maxiter, progress):
-    control = Control(model, start, horizon, knots, objective)
+    control = ControlProblem(model, start, horizon, knots, objective)
     limits, model = _bounds(control, bounds), control.model
     initial = check.floats("initial", model.eta if initial is None else initial, "learning rates >= 0")
     initial = np.full(control.knots.size, initial) if initial.ndim == 0 else initial
@@ -396,7 +396,7 @@ def greedy_schedule(
     >>> bool(abs(model.eta * f([0.0, 10.0]) / exact - 1).max() < 1e-6)
     True
     """
-    control = Control(model, start, horizon, knots, "final")
+    control = ControlProblem(model, start, horizon, knots, "final")
     limits, y = _bounds(control, bounds), control.y0
     found: dict[float, float] = {}
     for k, leg in enumerate(control.legs):

@@ -17,7 +17,7 @@ from scipy.stats import qmc
 from .._base import check
 from .._base.record import Record
 from .._base.types import Rng
-from ..finite_size.expansion import Coefficients, checked_size, start_covariance
+from ..finite_size.expansion import PathCoefficients, checked_size, start_covariance
 from ..finite_size.noise import Averages
 from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
@@ -289,7 +289,7 @@ def _noise(model, reference, unknowns, end, rates, left, rule):
     def pack(q, r, v):  # rounding that has grown is taken off: it is no part of the path
         return unknowns.packing.pack(*_over_students(model, q, r), v)
 
-    terms = Coefficients(unknowns, Path(path, pack), rule)
+    terms = PathCoefficients(unknowns, Path(path, pack), rule)
     modes, n = left.shape
 
     def velocity(alpha, x):

@@ -72,7 +72,7 @@ class Window(NamedTuple):
     end: float
 
 
-class Learned(NamedTuple):
+class LearnedPairs(NamedTuple):
     """K = M students at their teachers: width, learning rate, and the one that v = v* = 1/sqrt(M) would need."""
 
     M: int
@@ -172,7 +172,7 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
     array([[1.   , 0.866],
            [0.866, 1.   ]])
     """
-    M, _, eta = pairs = Learned.checked(M, eta, v, v_star, least=2)
+    M, _, eta = pairs = LearnedPairs.checked(M, eta, v, v_star, least=2)
     n = M - 1
     G = np.zeros((4, 4))
     G[2:, 2:] = pairs.relaxation
@@ -264,8 +264,8 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
     >>> [round(late_time.critical_eta(M), 6) for M in (1, 2, 5)]
     [4.055779, 4.613655, 5.082242]
     """
-    M, _, scale = Learned.checked(M, 1.0, v, v_star)
-    n, one = min(M, 2), Learned(M, 1.0, 1.0)  # one student has no partner
+    M, _, scale = LearnedPairs.checked(M, 1.0, v, v_star)
+    n, one = min(M, 2), LearnedPairs(M, 1.0, 1.0)  # one student has no partner
     roots = eigvals(one.unit * one.relaxation[:n, :n], one.response[:n, :n])
     roots = roots.real[(np.abs(roots.imag) < 1e-9 * np.abs(roots)) & (roots.real > 0)]
     return float(roots.min() / scale)
@@ -306,7 +306,7 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
     >>> [round(late_time.noise_floor(M, eta=0.5, noise=0.1), 10) for M in (2, 3)]
     [0.0005148714, 0.0005118533]
     """
-    pairs = Learned.checked(M, eta, v, v_star)
+    pairs = LearnedPairs.checked(M, eta, v, v_star)
     x, y = pairs.kept_up(noise)
     return float(pairs.modes(isotropic(), [x], [y])[1].sum())
 
@@ -383,7 +383,7 @@ def first_order(
     >>> bool(np.all(np.diff(late) < 0))
     True
     """
-    pairs = Learned.checked(M, eta, v, v_star)
+    pairs = LearnedPairs.checked(M, eta, v, v_star)
     noise = check.number("noise", noise, least=0)
     X, Y = pairs.kept_up(noise) if noise else (0.0, 0.0)
     rates, amplitudes = pairs.modes(spectrum, x, y, X, Y)
@@ -413,7 +413,7 @@ def local_slope(
     >>> ov.theory.late_time.local_slope([slow.start * 1e3, fast.end], spectrum, 2, eta=0.25).round(2)
     array([-0.5 , -1.21])
     """
-    rates, amplitudes = Learned.checked(M, eta, v, v_star).modes(spectrum, x, y)
+    rates, amplitudes = LearnedPairs.checked(M, eta, v, v_star).modes(spectrum, x, y)
     alpha = check.times("alpha", alpha)
     if not np.all(np.isfinite(alpha)):
         raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
@@ -455,7 +455,7 @@ def second_order(
     M = T.shape[-1] if T.ndim else 0
     if T.shape != (M, M) or Q.shape[-2:] != (M, M) or R.shape != Q.shape or M == 0:
         raise ValueError(f"Q, R, T have shapes {Q.shape}, {R.shape}, {T.shape}; expected (..., M, M) twice and (M, M).")
-    M, _, scale = Learned.checked(M, 1.0, v, v_star)
+    M, _, scale = LearnedPairs.checked(M, 1.0, v, v_star)
     m, rho = Q - R - R.swapaxes(-1, -2) + T, R - T
     total = np.zeros(Q.shape[:-2])
     for j in range(M):
@@ -497,7 +497,7 @@ def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v
     """
     s, _ = _mean_one(spectrum)
     s = s[s > 0]
-    groups = Learned.checked(M, eta, v, v_star).groups
+    groups = LearnedPairs.checked(M, eta, v, v_star).groups
     common, single = (Window(float(1 / (g * s.max())), float(1 / (g * s.min()))) for g in groups)
     return common, single
 

@@ -9,8 +9,8 @@ from oracles import ridge_draw
 
 from overlaps.static import SpikedRandomFeatures
 from overlaps.static.spiked import ridge as _ridge
-from overlaps.static.spiked._finite import initial_rows
 from overlaps.static.spiked.blocks import given_rows, iid_rows, letters, orthonormal_rows
+from overlaps.static.spiked.draws import initial_rows
 
 ROWS = {"iid": iid_rows, "orthonormal": orthonormal_rows}
 BULK = (0.0, 0.6, 0.9, 2.5)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 
 from overlaps.static import SpikedRandomFeatures, simulate_one_step
-from overlaps.static.spiked._finite import convex
+from overlaps.static.spiked.draws import convex
 from overlaps.static.spiked.losses import LOSSES, SignLabels
 
 ONE = {"r": 1.2, "c": 1.1, "gamma": 0.9, "beta": 0.8}

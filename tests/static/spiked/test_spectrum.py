@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 import overlaps as ov
 from overlaps.static import SpikedRandomFeatures
-from overlaps.static.spiked._finite import initial_rows
+from overlaps.static.spiked.draws import initial_rows
 from overlaps.static.spiked.spectrum import _Law, _newton, _resolvent
 
 NODES = np.linspace(-9, 9, 400)  # trapezoid rule for N(0, 1), exponentially accurate for tanh

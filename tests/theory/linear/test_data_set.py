@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import overlaps as ov
 from overlaps.theory import linear
-from overlaps.theory.linear._companion import companion, edge
+from overlaps.theory.linear.companion import companion, edge
 
 POWER = ov.power_law(beta=1.0, L=16)
 STEEP = ov.Spectrum([2.3, 0.7, 0.2], [0.2, 0.3, 0.5])

@@ -32,7 +32,7 @@ LONGEST, NEAR, CLOSE = 3.0, 0.3, 1e-2  # longer steps are cut; below NEAR Powell
 ERRORS = "wrong", "train_wrong", "test_loss", "train_loss"
 
 
-class Equations:
+class Conditions:
     """The equations at one point: features on a rule over k, rows, loss, labels, sizes."""
 
     def __init__(self, features, k, gamma, response, loss, labels, kappa, beta, bias, d):
@@ -137,7 +137,7 @@ class Equations:
             means, theta = theta[:B], theta[B:]
         else:
             means[self.features.spiked] = free[: len(free) - self.bias]
-        fit = ridge.Fit(math.nan, math.nan, means, theta, psi, b0, v, q, True, residual, count)
+        fit = ridge.RidgeFit(math.nan, math.nan, means, theta, psi, b0, v, q, True, residual, count)
         return dict(zip(ERRORS, errors, strict=True)) | solving.parts(model, fit)
 
 
@@ -180,7 +180,7 @@ def classify(model, alpha, lam, d, loss):
     options = model.gamma, rows, LOSSES[loss], labels, kappa, model.beta, model.bias, d
 
     def problem(n):
-        return Equations(levels[n], levels.tables[n].k, *options)
+        return Conditions(levels[n], levels.tables[n].k, *options)
 
     count = 0
     with np.errstate(all="ignore"):

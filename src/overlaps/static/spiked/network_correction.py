@@ -11,8 +11,8 @@ from ..._base import check
 from ..._base.pages import see
 from ...gaussian.rules import gauss_hermite, piecewise
 from . import ridge as _ridge
-from ._finite import slope
 from .averages import STEP
+from .draws import slope
 from .features import SpikedRandomFeatures
 from .solving import positive_alpha, positive_lam
 

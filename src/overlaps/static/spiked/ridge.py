@@ -110,7 +110,7 @@ class Features:
         return np.append(np.broadcast_to(cost, self.packing.B)[self.spiked], [0.0] * bias)
 
 
-class Fit(NamedTuple):
+class RidgeFit(NamedTuple):
     """Solution of the fixed point; packed v and q, shape (B,) otherwise."""
 
     mse: float
@@ -194,13 +194,13 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, 
     gap = abs(kappa * train + lam * np.sum(q[packing.pairs :]) - least)
     if not gap <= BALANCED * abs(least) + 1e-12 * kappa * (weight @ (den * labels)):  # the latter: perfect learning
         return failed(packing, residual, count)
-    return Fit(mse, train, m, theta, psi, b0, v, q, True, residual, count)
+    return RidgeFit(mse, train, m, theta, psi, b0, v, q, True, residual, count)
 
 
 def failed(packing, residual, count):
     """A fit without numbers."""
     nothing, packed = np.full(packing.B, math.nan), np.full(packing.w.size, math.nan)
-    return Fit(math.nan, math.nan, nothing, nothing, nothing, math.nan, packed, packed, False, residual, count)
+    return RidgeFit(math.nan, math.nan, nothing, nothing, nothing, math.nan, packed, packed, False, residual, count)
 
 
 def misfit(features, response, kappa, v):

@@ -15,8 +15,8 @@ from ..._base.progress import bar
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
 from ..._base.workers import run_all, worded
-from ._finite import ROWS, Setup, Step, network_draw, srf_draw
 from .blocks import law_of, shares
+from .draws import ROWS, Setup, Step, network_draw, srf_draw
 from .losses import LOSSES
 from .model import Spiked
 

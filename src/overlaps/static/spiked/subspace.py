@@ -12,10 +12,10 @@ from ..._base.pages import see
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
 from . import blocks, simulation, solving
-from ._finite import slope, subspace_draw
 from .averages import function_of, kinks_of
 from .bounds import Bounds, basis_bounds
 from .directions import RANK, GiantSteps, several_spikes
+from .draws import slope, subspace_draw
 from .one_step import student_moments
 from .solutions import SpikedSolution
 

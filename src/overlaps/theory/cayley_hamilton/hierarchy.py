@@ -14,7 +14,7 @@ from ..._base import check
 from ..._base.pages import see
 from ..._base.types import ArrayLike, Floats, Function, PathLike
 from ...flow.system import System, blocks_last
-from ...integrators import evolve
+from ...integrators.evolve import evolve
 from ...integrators.methods import check_options, solver_class
 from ...models.model import Model
 from ...models.spectrum import isotropic

@@ -6,7 +6,7 @@ n = a N samples are drawn once.  With the sample covariance :math:`\hat S = X^TX
 
 with :math:`f = e^{-\eta\alpha(s+\kappa)}` in gradient flow, :math:`(1 - h(s+\kappa))^k` after k steps of gradient
 descent of length h, and :math:`g = (1 - f)/(s+\kappa)`.  Overlaps are averages of products of such functions: contour
-integrals over resolvents, which the companion transform m(z) gives for any spectrum (``_companion.py``).
+integrals over resolvents, which the companion transform m(z) gives for any spectrum (``companion.py``).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ..._base.types import ArrayLike, Floats
 from ...activations.library import linear as linear_activation
 from ...models.model import Model
 from ...models.state import State
-from ._companion import Contour, edge, from_laplace, resolved
+from .companion import Contour, edge, from_laplace, resolved
 
 __all__ = ["SeenAgain", "seen_again"]
 

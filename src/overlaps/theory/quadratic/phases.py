@@ -59,7 +59,7 @@ class Plateau(NamedTuple):
     shape: float
 
 
-class Network(NamedTuple):
+class QuadraticNetwork(NamedTuple):
     """Widths, learning rate and noise of a quadratic network, and the numbers of the head of this module."""
 
     K: int
@@ -131,7 +131,7 @@ def plateau(K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bo
     >>> round(quadratic.plateau(3, 3, eta=0.2).escape, 6)
     0.078798
     """
-    K, M, _, noise, gradient_flow, *_ = net = Network.checked(K, M, eta, noise, gradient_flow)
+    K, M, _, noise, gradient_flow, *_ = net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
     h, second = net.h, net.second
     u = 1.0 if gradient_flow else net.norms()[0]
     q = u * K / (K + 2)
@@ -172,7 +172,7 @@ def escape_amplitude(
     >>> quadratic.escape_amplitude(2, 1, eta=0.1, q0=2.0, gradient_flow=True)  # q = 1/2: sqrt(0.5 / 2)
     0.5
     """
-    K, _, _, _, gradient_flow, *_ = net = Network.checked(K, M, eta, noise, gradient_flow)
+    K, _, _, _, gradient_flow, *_ = net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
     q0 = check.number("q0", q0, above=0)
     if gradient_flow:
         return float(np.sqrt(K / (K + 2) / q0))
@@ -218,7 +218,7 @@ def escape_law(
     >>> law[1] < law[0]
     np.True_
     """
-    K, M, eta, noise, gradient_flow, *_ = net = Network.checked(K, M, eta, noise, gradient_flow)
+    K, M, eta, noise, gradient_flow, *_ = net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
     options = {"eta": eta, "noise": noise, "gradient_flow": gradient_flow}
     state = plateau(K, M, **options)
     eps, alpha = check.number("eps", eps, least=0), check.array("alpha", alpha, (...,))
@@ -248,7 +248,7 @@ def eta_plateau(K: int, M: int, *, noise: float = 0.0) -> float:
     >>> round(quadratic.eta_plateau(20, 3), 12)
     10.0
     """
-    net = Network.checked(K, M, noise=noise)
+    net = QuadraticNetwork.checked(K, M, noise=noise)
     K, c0, c2 = net.K, net.c0 + net.noise**2, net.c2
     return float(K / 2 * (np.sqrt((c2 - 1) ** 2 + c0 * c2 - 1) - (c2 - 1)) / (c0 * c2 - 1))
 
@@ -292,7 +292,7 @@ def eta_escape(K: int, M: int, *, noise: float = 0.0) -> float:
     >>> round(quadratic.eta_escape(1, 1), 8)
     0.15236893
     """
-    K, _, _, noise, *_ = net = Network.checked(K, M, noise=noise)
+    K, _, _, noise, *_ = net = QuadraticNetwork.checked(K, M, noise=noise)
     c0, c2 = net.c0, net.c2
     w0, slope = (c0 - 1) / (4 * (c0 * c2 - 1)), noise**2 / (c0 * c2 - 1)  # w = w0 - slope h
     a = 2 * c2 * slope**2 + 4 * slope + 2 * (c0 + noise**2)
@@ -396,7 +396,7 @@ def final_descent(
     K, M = realisable(K, M)
     if K == M:
         raise ValueError(f"K = M = {K} ends exponentially, at the rate solution_rate(K, M, eta=...); expected K > M.")
-    _, _, eta, noise, gradient_flow, *_ = net = Network.checked(K, M, eta, noise, gradient_flow)
+    _, _, eta, noise, gradient_flow, *_ = net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
     bracket = 1.0 if gradient_flow else 1 + 2 * eta / K / net.stability()
     floor = 0.0 if gradient_flow else noise_floor(K, M, eta=eta, noise=noise)
     alpha = check.array("alpha", alpha, (...,))
@@ -423,7 +423,7 @@ def noise_floor(K: int, M: int, *, eta: float, noise: float) -> float:
     >>> round(quadratic.noise_floor(6, 3, eta=0.2, noise=0.3), 6)
     0.003375
     """
-    K, _, eta, noise, *_ = net = Network.checked(K, M, eta, noise)
+    K, _, eta, noise, *_ = net = QuadraticNetwork.checked(K, M, eta, noise)
     return eta * noise**2 / (K * net.stability())
 
 
@@ -473,7 +473,7 @@ def sphere_plateau(
     >>> round(free.escape, 6), round(sphere.escape, 6)
     (0.078798, 0.069136)
     """
-    K, M, _, noise, gradient_flow, *_ = net = Network.checked(K, M, eta, noise, gradient_flow)
+    K, M, _, noise, gradient_flow, *_ = net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
     q = check.number("q", q, above=0)
     h, delta, second = net.h, 1 - q, 0.0 if gradient_flow else 1.0
     error = delta**2 + 2 * q**2 / K + 2 / M  # E Delta^2 without noise
@@ -503,7 +503,7 @@ def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> 
     >>> round(eta, 6), round(quadratic.sphere_plateau(3, 3, eta=eta).escape, 6)
     (0.45, 0.1)
     """
-    K, M, _, noise, *_ = Network.checked(K, M, noise=noise)
+    K, M, _, noise, *_ = QuadraticNetwork.checked(K, M, noise=noise)
     return float(K / (M * _spread(K, M, check.number("q", q, above=0), noise)))
 
 

@@ -21,8 +21,8 @@ from numpy.polynomial import polynomial as poly
 from ..gaussian.orthants import FLOOR
 from ..gaussian.rules import gauss_hermite
 from ._pairs import conditional_modes, conditional_product, residual_correlations
-from ._sectors import angle, loadings, sector, wedge
 from .polynomials import Polynomial
+from .sectors import angle, loadings, sector, wedge
 
 PER_SQRT_2PI = 1 / np.sqrt(2 * np.pi)
 

@@ -10,7 +10,7 @@ Y adds to the students' G two-point functions of different families, whose Mehle
     E[g_k' g_l' (2 G Y + Y^2)]:
 
 - erf students: g_k' g_l' tilts the Gaussian measure (``_erf``), and Mehler sums are left;
-- piecewise-linear students: moments over the cones where fields are positive (``_cones``; ``_piecewise`` beside erf);
+- piecewise-linear students: moments over the cones where fields are positive (``cones``; ``_piecewise`` beside erf);
 - polynomial students: E[g_k' g_l' | two fields of Delta] is a polynomial in these, integrated over the sectors between
   the teachers' kinks; erf(z / sqrt 2) = E[sign(z + xi)] has its kink in a field with one more independent N(0, 1).
 """
@@ -18,17 +18,17 @@ Y adds to the students' G two-point functions of different families, whose Mehle
 import numpy as np
 
 from ..gaussian.rules import gauss_hermite, hermite
-from ._cones import positive_moments
-from ._mehler import mean_derivatives, mehler
 from ._pairs import residual_correlations
 from ._piecewise import kinked_erf_square
-from ._sectors import loadings, plane
 from .bound import Bound
+from .cones import positive_moments
+from .mehler import mean_derivatives, mehler
+from .sectors import loadings, plane
 
 LARGEST = 2**14  # pairs of terms that are integrated at once, times what each needs
 
 
-class MixedClosure(Bound):
+class FamiliesClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher of different families; exact to rounding.
 
     ``alone`` and ``teachers`` are the closures of one family; ``error`` is an estimate of the error of C, of first
@@ -42,7 +42,7 @@ class MixedClosure(Bound):
         self.orders = max(student.degree, teacher.degree) + 3
 
     def __repr__(self):
-        return f"MixedClosure({self.student.family}, {self.teacher.family}, K={self.rule.K})"
+        return f"FamiliesClosure({self.student.family}, {self.teacher.family}, K={self.rule.K})"
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
@@ -145,8 +145,10 @@ def polynomial_square(S, w, K, student, teacher):
         si, sj = np.sqrt(variance[c])[:, None], np.sqrt(variance[d])[:, None]
         F = np.where(c[:, None] < K, student(si * x), h(si * x)) * h(sj * y) * p
         F *= ((2.0 - (c == d)) * weight[c] * weight[d])[:, None]
-        unit = [np.divide(S[k, :K], s, out=np.zeros((len(k), K)), where=s > 0.0) for k, s in ((i, si), (j, sj))]
-        alpha, beta = loadings(*unit, correlation[:, None])
+        first, second = (
+            np.divide(S[k, :K], s, out=np.zeros((len(k), K)), where=s > 0.0) for k, s in ((i, si), (j, sj))
+        )
+        alpha, beta = loadings(first, second, correlation[:, None])
         square += _slope_products(S[:K, :K], alpha, beta, x, across, F, student)
     return square
 

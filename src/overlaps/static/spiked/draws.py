@@ -86,6 +86,7 @@ def rows_of_spectrum(W, eigenvalues, rng):
 
 
 def unit(rng, d):
+    """A direction drawn evenly from the sphere (d,)."""
     v = rng.standard_normal(d)
     return v / np.linalg.norm(v)
 
