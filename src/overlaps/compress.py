@@ -18,9 +18,12 @@ from .models.state import State
 __all__ = ["compress", "compression_error"]
 
 MOMENTS = 3  # leading filters are powers of s: moments below 2 * MOMENTS come out exactly
-UNSEEN = 1e-7  # share of the trace in the lowest eigenvalues that need no poles of their own
+# Share of the trace in the lowest eigenvalues. Below, they need no poles of their own: nothing of the error is there.
+UNSEEN = 1e-7
 EXTRA = 3  # functions more, at least, in the rule that judges another one; one more errs by a factor of 2.5
-DEPENDENT = 1e-12  # a new direction shorter than this, relative to where it came from, is rounding
+# Length of a new direction relative to where it came from. Below, it is rounding, and would enter the rule as a node of
+# its own.
+DEPENDENT = 1e-12
 
 
 def compress(model: Model, state: State, nodes: int, *, until: float | None = None) -> tuple[Model, State]:

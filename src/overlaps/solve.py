@@ -241,6 +241,7 @@ def _certified(traj, start, options):
         mine = getattr(traj, name)
         error[name] = np.full(mine.shape, np.nan)
         error[name][:n] = mine[:n] - getattr(other, name)
+    # errors relative to eps_g only down to what eps_g resolves
     least, size = np.maximum(traj.eps_floor, np.finfo(float).tiny), max(1.0, np.max(np.abs(traj.S)))
     change, allowed = np.full(len(traj), np.nan), FACTOR * traj.rtol
     change[:n] = traj.eps_g[:n] - other.eps_g

@@ -510,6 +510,7 @@ def test_a_rule_that_descends_the_squared_loss_fluctuates_like_the_library(start
         np.testing.assert_allclose(found.mean(name), known.mean(name), rtol=1e-6)
 
 
+@pytest.mark.slow  # the largest rule has 55 million nodes, which take 8 GB
 def test_the_noise_of_heavy_forces_is_refused():
     """E[F^4] of squared residuals under Student's t with three degrees of freedom is infinite, E[F^2] is not."""
 

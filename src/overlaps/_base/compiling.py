@@ -12,7 +12,8 @@ from numba.core import event
 
 from .keeping import folder
 
-PATIENCE = 1.0  # seconds of compilation in a process before anything is said
+# Seconds of compilation in a process. Above, a sentence says why nothing seems to happen; below, it would only disturb.
+PATIENCE = 1.0
 PACKAGE = __name__.partition(".")[0]
 
 

@@ -45,6 +45,7 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False
         stopped = isinstance(error, KeyboardInterrupt)
         if error is None or (stopped and cut is not None and value is not None):
             results[i] = value
+            # a run that Ctrl-C cut short is kept as far as it came, and ends the others all the same
             stopped = stopped or (cut is not None and cut(value))
             if keep is not None:
                 keep(i, value)
@@ -59,6 +60,8 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False
             _on_workers(executor, jobs, settle)
         else:
             for i, job in jobs.items():
+                # before anything is finished an error is the caller's: a wrong argument fails at once, with its own
+                # traceback
                 first = needed and not (results or errors)
                 if settle(i, *((job(), None) if first else evaluate(job))):
                     break
@@ -120,6 +123,7 @@ def _portable(error):
     """The exception with its traceback as a note; one that does not survive pickling would break a process pool."""
     note = "".join(traceback.format_exception(error)).rstrip()
     try:
+        # an exception that cannot travel would break the pool, and hide what happened
         pickle.loads(pickle.dumps(error))
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
@@ -181,6 +185,7 @@ def in_threads(task, parts):
     """Do task(0), ..., task(parts - 1) in threads, the last one in this."""
     futures = [_threads(os.getpid()).submit(task, i) for i in range(parts - 1)]
     try:
+        # the last part here, in the thread that would wait otherwise
         task(parts - 1)
     finally:
         for future in futures:

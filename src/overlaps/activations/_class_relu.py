@@ -19,7 +19,8 @@ from ..gaussian.shifted import FAR, W12, W20, X12, X20, Phi, one_point, phi, pro
 from ..gaussian.two_point import RELU
 
 REACH = 8.5  # standard deviations of x and y
-ROUNDING = 1e-14  # of a variance: what is left of less is a field that the others determine
+# Of a variance. Where less of a field is left beside others, they determine it, and its conditional law is a point.
+ROUNDING = 1e-14
 STEEP = 0.35  # spread of a kink, relative to its slope along x or y, below which the coordinate gets panels about it
 
 
@@ -33,6 +34,7 @@ def _condition(mu, S, w, pair, others, a, b, V):
     for i in range(others.size):
         o = others[i]
         a[i] = S[o, k] / L11
+        # parallel students: the second says nothing beyond the first, and the quotient would be rounding
         b[i] = (S[o, l] - L21 * a[i]) / L22 if L22 > 1e-9 * L11 else 0.0
     for i in range(others.size):
         for j in range(i + 1):
@@ -41,6 +43,8 @@ def _condition(mu, S, w, pair, others, a, b, V):
         if V[i, i] < ROUNDING * S[others[i], others[i]]:
             V[i, i] = 0.0
         for j in range(i):  # of coplanar fields rounding is left, which is no covariance
+            # Cauchy and Schwarz hold for the numbers, too: what exceeds them by rounding would give roots of negative
+            # numbers
             most = math.sqrt(V[i, i] * V[j, j])
             V[i, j] = V[j, i] = min(max(V[i, j], -most), most)
     return L11, L21, L22
@@ -58,6 +62,8 @@ def _prepare(V, students, sine, inverse):
             scale = math.sqrt(V[i, i] * V[j, j])
             r = V[i, j] / scale if scale > 0.0 else 1.0
             top = math.asin(r) if abs(r) <= FAR else 0.0
+            # twelve nodes have all digits where the integrand is smooth; up to FAR it takes twenty, beyond neither
+            # serves
             short = abs(r) < 0.6
             for t in range(20):
                 x = X12[t] if short and t < 12 else X20[t]
@@ -84,6 +90,7 @@ def _product_of_relu(ma, mb, root_a, root_b, c, ha, hb, da, db, Pa, Pb, sine, in
     rest = math.sqrt(1.0 - r * r)
     ua, ub = (ha - r * hb) / rest, (hb - r * ha) / rest
     Qa, Qb = Phi(ua), Phi(ub)
+    # Stein's lemma once for a_+, the rest of E[a_+ b_+] is densities at zero times conditional probabilities
     left = hb * P + db * Qa + r * da * Qb  # in units of the standard deviations
     return root_a * root_b * (ha * left + da * rest * (ub * Qb + phi(ub)) + r * P)
 
@@ -107,6 +114,7 @@ def _square(D, m, units, given, rules, room):
             d[i], P[i] = phi(h[i]), Phi(h[i])
             mean, slope = root[i] * (h[i] * P[i] + d[i]), P[i]
             own = V[i, i] * ((h[i] * h[i] + 1.0) * P[i] + h[i] * d[i])
+        # no variance is left: the field is known, and its relu is a number
         elif student:
             mean, slope = max(m[i], 0.0), 0.0
             own = mean * mean
@@ -120,6 +128,7 @@ def _square(D, m, units, given, rules, room):
         total += wi * (2.0 * (D * mean + along[i] * slope) + wi * own)
         for j in range(i):
             code = RELU if others[j] < K else teacher
+            # two students share a rule that was made for the pair of correlations; the general table serves all others
             if student and sine[pair, 20] > 0.0:
                 gg = _product_of_relu(
                     m[i], m[j], root[i], root[j], V[i, j], h[i], h[j], d[i], d[j], P[i], P[j], sine[pair], inverse[pair]

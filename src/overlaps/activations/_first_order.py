@@ -36,6 +36,8 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
         H[i, i] = 0.0
     for i in range(n):
         f = student if i < K else teacher
+        # a field with itself: E[g' g'] + E[g'' g] is the whole second derivative, where pairs split it between three
+        # entries
         gg, dgdg, d2g_g, _ = two_point(f, f, S[i, i], S[i, i], S[i, i])
         H[i, i] += w[i] * w[i] * (dgdg + d2g_g)
         gradient[i] += w[i] * gg
@@ -44,6 +46,8 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
             gg, dgdg, d2g_g, g_d2g = two_point(f, h, S[i, i], S[j, j], S[i, j])
             wij = w[i] * w[j]
             H[i, j] = H[j, i] = wij * dgdg
+            # moving z_i bends g_i against all other outputs: these are the diagonal terms, which the table gives with
+            # the pair
             H[i, i] += wij * d2g_g
             H[j, j] += wij * g_d2g
             gradient[i] += w[j] * gg
@@ -93,6 +97,7 @@ def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
                 A[k, j] = -eta * w[k] * w[j] * dd[k, j]
             else:
                 B[k, j - K] = -eta * w[k] * w[j] * dd[k, j]
+        # the sum over j of E[g_k'' g_j] is E[g_k'' Delta], which drives the unit's own field only
         A[k, k] -= eta * w[k] * curvature
         dv[k] = -eta_v * loss
     for i in range(n):
@@ -133,6 +138,7 @@ def _gradient_pair(i, j, K, n, w, values, dG):
         a, b = (i, j) if k == 0 else (j, i)
         if a < K:
             dG[unknown_S(i, j, K, n), a] += w[b] * p
+            # 1/2, as S_ii enters E[f(z_i)] through half its second derivative (the heat equation of Gaussians)
             dG[unknown_S(i, i, K, n), a] += 0.5 * w[b] * qi
             if b < K:
                 dG[unknown_v(b, K, n), a] += gg
@@ -173,6 +179,8 @@ def hessian_derivatives(S, w, K, student, teacher, where, value, dG):
                 (unknown_v(i, K, n), wj * p, wj * qi, wj * qj),
                 (unknown_v(j, K, n), wi * p, wi * qi, wi * qj),
             )
+            # a unit pair changes three entries of H, for each of five unknowns; teachers' overlaps are no unknowns, u =
+            # -1
             for u, ij, ii, jj in columns:
                 if u >= 0:
                     where[count, 0], where[count, 1], where[count, 2] = u, i, j

@@ -12,7 +12,9 @@ from ._quadrature import factor, fill_tables, fill_tensor
 from ._sobol import fill_sobol
 
 NO_SQUARE, TENSOR, PAIRS, SOBOL = range(4)
-LEAP = 1.5  # growth of a variance since the last test of the rules, beyond which nothing is known
+# Growth of a variance since the last test of the rules. Beyond, nothing is known: the kernel answers nan, and the
+# integrator turns back.
+LEAP = 1.5
 
 
 def packed(*parts):

@@ -34,6 +34,8 @@ def quadratic_C(S, w, K, H, eta, noise, eps_g, C):
     SH = _half_sandwich(S, H, K)
     for k in range(K):
         for j in range(k + 1):
+            # E[l_k l_j Delta^2]: both fields paired with each other, then each with Delta, which is what S H S counts
+            # twice
             total = (2 * eps_g + noise * noise) * S[k, j]
             for i in range(n):
                 total += 2 * SH[k, i] * S[i, j]
@@ -54,6 +56,8 @@ def _add_sandwich_derivatives(S, SH, K, where, value, count, dX):
     n = S.shape[0]
     for e in range(count):
         u, i, j = where[e, 0], where[e, 1], where[e, 2]
+        # the list has each symmetric entry once: off the diagonal it stands for two, on it the sum below counts it
+        # twice
         x = value[e] if i != j else 0.5 * value[e]
         for k in range(K):
             for m in range(K):
@@ -85,6 +89,7 @@ def quadratic_C_derivatives(S, w, K, teacher, eta, noise, where, value, count, d
             for i in range(n):
                 X[k, j] += 2 * SH[k, i] * S[i, j]
             for u in range(deps.size):
+                # the factor 2 of both terms; deps holds the derivative of eps_g itself
                 dC[u, k, j] = 2 * (dC[u, k, j] + deps[u] * S[k, j])
             dC[unknown_S(min(k, j), max(k, j), K, n), k, j] += square
     readout_product(X, w, K, n, 4 * eta * eta, dC)

@@ -20,9 +20,13 @@ from .parts import parts_of
 from .polynomials import PolynomialClosure
 from .sums import MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
 
-FIRST_ORDER_GOAL = 1e-8  # relative difference of two successive sizes that ends the search, A, B, dv and eps_g
+# Relative difference of A, B, dv and eps_g by two successive sizes. Below, the smaller one is taken; above, the next is
+# tried, and the largest refused.
+FIRST_ORDER_GOAL = 1e-8
 SECOND_ORDER_GOAL = 1e-6  # the same for C; what misses it is used while it is below the activation's tolerance
-MIXTURE_GOAL = 3e-5  # largest error of an erf mixture, relative to the function, that is taken without being asked for
+# Error of an erf mixture relative to the function. Below, it may stand for it unasked; above, only where the user takes
+# it.
+MIXTURE_GOAL = 3e-5
 
 CORNERS = 16.0  # standard deviations that the rules of C ask for: 9 along each of three whitened fields
 

@@ -7,7 +7,8 @@ from ..gaussian.two_point import NUMERIC, SIGN
 from .classes import FINER, ClassesClosure, shape_of
 
 SIZES = {1: 96, 2: 64, 3: 40, 4: 24}  # nodes in each dimension, by the number of fields
-LIMIT = 1e-4  # largest error at a start, relative to the matrices, that is taken
+# Error at a start relative to the matrices. Above, a finer rule still changes them, and the start is refused.
+LIMIT = 1e-4
 KINKED = "Piecewise-linear units go with each other, ov.erf and ov.quadratic."
 
 

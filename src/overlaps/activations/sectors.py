@@ -14,7 +14,8 @@ import numpy as np
 from ..gaussian.rules import legendre
 
 EXTRA = 14  # nodes beyond the degree: (pi degree / 4)^(2n) / (2n)! is below rounding for an angle of pi
-DEPENDENT = 1e-8  # sine of the angle below which two fields count as one
+# Sine of the angle of two fields. Below, they count as one: their difference has no digits to divide by.
+DEPENDENT = 1e-8
 
 
 @cache

@@ -21,16 +21,21 @@ from .unknowns import Unknowns
 
 __all__ = ["Fluctuations", "fluctuations"]
 
-LARGEST = 2000  # numbers that fluctuate: matrices of 32 MB
-NODES = 16  # intervals between them, halved where splines miss their middles
+# Numbers that fluctuate. Above, each matrix of a path has more than 32 MB, and the model is refused with a remedy.
+LARGEST = 2000
+# Intervals between nodes to begin with. They are halved where splines miss their middles; fewer would miss a narrow
+# escape altogether.
+NODES = 16
 MOST_NODES = {True: 1000, False: 120}
-SAMPLED = 10.0  # factor by which splines of sampled integrals may be worse
+# Splines of sampled integrals may be this much worse: nodes that follow the sampling error are wasted.
+SAMPLED = 10.0
 ROUGH = 100.0  # times the rounding of C at which its products are rough: no nodes are spent on that
 # With more than FEW unknowns an accuracy of COARSE is enough: finer matrices cost too much.
 FEW, COARSE = 24, 1e-5
 # Below this tr C / eta^2 the derivatives of C cancel: E[F F h h] is taken from sample points instead.
 VANISHING = 1e-6
-LARGE = 0.05  # variance, relative to the largest overlap, beyond which the expansion is no small correction
+# Variance relative to the largest overlap. Above, the expansion is no small correction any more, and the result warns.
+LARGE = 0.05
 NAMES = ("Q", "R", "v", "eps_g")
 
 

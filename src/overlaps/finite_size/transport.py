@@ -8,9 +8,13 @@ import numpy as np
 
 from ..integrators.evolve import evolve
 
-SMALL = 0.25  # of |J| h at which the series of the exponential begins
+# Of |J| h. Steps are halved until they lie below, where TERMS terms of the exponential suffice, and squared back
+# afterwards.
+SMALL = 0.25
 TERMS = 10  # of it: the first one left out is below 1e-14
-LEVELS = 9  # of halved steps
+# Levels of halved steps at most, for Romberg's extrapolation; where they do not agree by then, the difference is the
+# error that is stated.
+LEVELS = 9
 TOGETHER = 2**21  # numbers in matrices that are squared at once
 
 

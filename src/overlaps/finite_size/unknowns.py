@@ -12,9 +12,14 @@ from ..gaussian.two_point import ERF
 from ..models.state import gram
 from .noise import degree, teachers
 
-STEP_SECOND = 2e-2  # of second differences of the closure, relative to the largest variance
-INSIDE = 0.3  # of the way to the boundary of possible overlaps that a difference of closures without digits there takes
-LEAST = 1e-3  # step, relative to the largest variance, below which rounding hides a second difference
+# Step of second differences of the closure, relative to the largest variance. Below, rounding over its square is seen;
+# above, the fourth derivative.
+STEP_SECOND = 2e-2
+# Part of the way to the boundary of possible overlaps. A longer difference step would feel that closures have no digits
+# there.
+INSIDE = 0.3
+# Step relative to the largest variance. Below, rounding hides a second difference, and there is none.
+LEAST = 1e-3
 CENTRE = -49 / 18
 SECOND_DIFFERENCE = ((1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90))
 

@@ -73,11 +73,13 @@ def singular(S, K, equal=None):
     Z = _correlations(S.reshape(-1, S.shape[1], S.shape[1]))[0]
     kept = np.ones(Z.shape[1], bool)
     if equal is not None:
+        # twins are kept equal by the flow itself: of each kind only the first can be on the boundary
         kept[:K] = equal.first == np.arange(K)
     Z = Z[:, kept][:, :, kept]
     moving = np.einsum("gii->gi", Z) > 0
     Z = Z + (~moving)[:, :, None] * np.eye(Z.shape[1])
     students = np.sum(kept[:K])
+    # zeros among the teachers alone are theirs, and no reason to watch the students
     lost, own = (np.sum(np.linalg.eigvalsh(X) < ROUNDING, axis=1) for X in (Z, Z[:, students:, students:]))
     return bool(np.any(lost > own))
 

@@ -305,6 +305,7 @@ def fastest_rate(system):
     largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, model.K, model.K))).max()
     bound = system.closure
     if not bound.by_quadrature and system.groups == 1 and not model.C and bound.gradient_rate < np.inf:
+        # students that have become teachers, in turn: the other end of the curve, where A is often larger
         unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
         A, B, C, dv = (np.zeros_like(x) for x in (system.A, system.B, system.C, system.dv))
         S = np.ascontiguousarray(start.T[np.ix_(unit, unit)])

@@ -11,8 +11,10 @@ import numpy as np
 
 from .._base.jit import jit
 
-REACH = 8.6  # standard deviations: 8e-18 of the probability lies beyond
-EQUAL = 1e-12  # distance of two breaks that are one
+# Standard deviations that are integrated: 8e-18 of the probability lies beyond, below the rounding of the rest.
+REACH = 8.6
+# Distance of two breaks that are one. Below, a panel between them would be shorter than the rounding of its ends.
+EQUAL = 1e-12
 FAINT = 1e-18  # weight of a node, of all, below which it is left out: those beyond the reach lose more
 LAYERS, SHRINKING = 6, 0.15  # panels beside a break, each so much shorter than the one before
 ANGLES = 48  # directions that are tried in the plane
@@ -24,7 +26,10 @@ def axis_across(a, m):
     """The unit vector e with the largest min_i |a_i . e| among signed sums of the unit normals a (m, d)."""
     d = a.shape[1]
     best, e, trial = -1.0, np.zeros(d), np.zeros(d)
+    # the last axis itself, where no plane asks for another
     e[d - 1] = 1.0
+    # in the plane directions can be walked through; beyond, sums of normals with all signs lie across all of them or
+    # nothing does
     trials = ANGLES if d == 2 else 2 ** (min(m, SIGNED) - 1)
     if m == 0 or d == 1:
         return e
@@ -44,6 +49,7 @@ def axis_across(a, m):
             along = 0.0
             for j in range(d):
                 along += a[i, j] * trial[j]
+            # a variable must cross every plane: along a plane its break would be nowhere, or everywhere
             least = min(least, abs(along) / math.sqrt(size)) if size > EQUAL else 0.0
         if least > best:
             best = least
@@ -57,6 +63,7 @@ def turn(x, rows, e):
     """Reflect the first e.size entries of each row so that e becomes the last axis of these."""
     d = e.size
     v = np.copy(e)
+    # Householder: the reflection that takes e to the axis; where e is the axis already, v vanishes and nothing turns
     v[d - 1] -= 1.0
     size = 0.0
     for j in range(d):
@@ -81,6 +88,7 @@ def insert(a, t, m, row, offset, d, plane):
     if plane and size < EQUAL:
         return m
     for i in range(m):
+        # a plane is the same with the opposite normal, a break is not
         for sign in (1.0, -1.0):
             gap = abs(sign * offset / size - t[i])
             for j in range(d):
@@ -122,6 +130,7 @@ def levels(planes, offsets, outermost):
         own, own_t, n = breaks[used:], at[used:], 0
         row = np.zeros(d)
         for i in range(m):
+            # a plane along this variable breaks a later one only
             if abs(a[i, j]) < EQUAL:
                 more = insert(later, later_t, more, a[i], t[i], j, True)
             else:
@@ -131,6 +140,8 @@ def levels(planes, offsets, outermost):
         for i in range(n):
             for k in range(i):
                 for l in range(j):
+                    # where two breaks of this variable meet, the panels between them vanish: a break of the variables
+                    # outside
                     row[l] = own[i, l] - own[k, l]
                 more = insert(later, later_t, more, row, own_t[k] - own_t[i], j, True)
         starts[j], counts[j] = used, n
@@ -149,6 +160,7 @@ def cut(u, j, breaks, at, low, high, edges):
         for l in range(j):
             place += breaks[i, l] * u[l]
         if low < place < high:
+            # inserted in order: there are a few breaks, too few for a sort to pay
             k = n
             while k > 1 and edges[k - 1] > place:
                 edges[k] = edges[k - 1]
@@ -196,6 +208,7 @@ def continued(points, weights, j, breaks, at, width, x, p):
             for b in range(q):
                 u = fine[k] + h * x[b]
                 weight = weights[i] * h * p[b] * math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi)
+                # points in the tails of all variables are most of the points and none of the probability
                 if weight > FAINT:
                     for l in range(j):
                         more[n, l] = points[i, l]

@@ -61,6 +61,7 @@ def _relabel(path, r01, r02, r03, r12, r13, r23):
 def _row_factor(r01, r02, r03, r12, r13, r23):
     """Cholesky rows (1), (r12, l22), (r13, l32, l33) of fields 1, 2, 3; pivot y = (r01, y2, y3) there; |y|^2."""
     sign = 1.0 if r12 >= 0.0 else -1.0
+    # all that follows is written in differences from alignment, which are exact in floating point
     gap = sign * (1.0 - abs(r12))  # sign - r12
     l22 = max(complement(r12), FLOOR)
     l32 = ((r23 - sign * r13) + gap * r13) / l22
@@ -68,6 +69,7 @@ def _row_factor(r01, r02, r03, r12, r13, r23):
     y2 = ((r02 - sign * r01) + gap * r01) / l22
     y3 = (r03 - r13 * r01 - l32 * y2) / l33
     rest = 1.0 - r01 * r01 - y2 * y2
+    # the pivot would be longer than one: its last component takes what the others leave
     if y3 * y3 > rest:  # rounding, or an integrator that overshoots
         y3 = math.copysign(math.sqrt(max(rest, 0.0)), y3)
     R2 = min(r01 * r01 + y2 * y2 + y3 * y3, 1.0)
@@ -107,6 +109,7 @@ def _row_path(rho, r01, r02, r03, r12, r13, r23):
     P4 = arcsine(r01) + arcsine(r02) + arcsine(r03) + arcsine(r12) + arcsine(r13) + arcsine(r23)
     P4 = 0.0625 + P4 / (8 * PI) + integral / (4 * PI * PI)
     # inverse of the Cholesky factor of fields 1, 2, 3, 0; its columns are normals, p_ij the angles between two of them
+    # l22, l33 are at least FLOOR, so that aligned fields have a limit instead of a division by zero
     i22, i33 = 1.0 / l22, 1.0 / l33
     i44 = 1.0 / max(math.sqrt(max(1.0 - R2, 0.0)), FLOOR)
     i21, i31, i32 = -r12 * i22, x * i22 * i33, -l32 * i22 * i33
@@ -134,6 +137,7 @@ def _block_factor(f, h, c00, c01, c10, c11):
     trace = c00 * c00 + m01 * m01 + m10 * m10 + m11 * m11
     det = c00 * m11 - m01 * m10
     L1 = 0.5 * (trace + math.sqrt(max(trace * trace - 4.0 * det * det, 0.0)))
+    # squared canonical correlations lie in [0, 1]; independent blocks would divide by zero below
     L1 = min(max(L1, 1e-12), 1.0)
     return sf, sh, m01, m10, m11, det, L1, min(det * det / L1, 1.0)
 

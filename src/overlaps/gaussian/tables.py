@@ -21,7 +21,8 @@ GOAL = 1e-13
 NEEDED = 9.0  # what every function is asked for; beyond, tables go as far as LARGEST, or as PANELS suffice
 LARGEST, PANELS, DEGREE = 2.0**16, 2**13, 11
 LEAST = 2.0**-10  # up to there one bin; relative accuracy of odd functions is kept down to any size
-SMALL = 1e-2  # of the size of a function on [-1, 1]: errors are relative to no less
+# Of the size of a function on [-1, 1]: errors are relative to no less, so that zeros of the function ask for no digits.
+SMALL = 1e-2
 NARROW = 1e-14  # width, relative to the place, of a panel that is not halved again: there is a kink in it
 PER_OCTAVE = 8
 SHIFT = 52 - 3  # bits of a float below the bits that number its bin

@@ -20,7 +20,9 @@ from .elementary import p
 LINEAR, QUADRATIC, RELU, ERF, SIGN = CODES = np.arange(5)
 NUMERIC = -1  # a user function: its integrals are computed by quadrature, outside these kernels
 
-COPLANAR = 1e-15  # determinant of two fields of signs, relative to the product of their variances, that is rounding
+# Determinant of two fields of signs, relative to the product of their variances. Below, it is rounding, and the fields
+# are one up to a sign.
+COPLANAR = 1e-15
 PI = math.pi
 SQRT_2PI = math.sqrt(2 * math.pi)
 

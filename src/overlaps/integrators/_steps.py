@@ -33,9 +33,15 @@ from ..flow import FLOW
 T, H, ACCOUNT, BEFORE = range(4)  # of ``clock``
 OUTPUT, RECORDED, EVALUATIONS = range(3)  # of ``place``
 VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back
-LARGEST = 10_000  # evaluations between two looks, at most
-UNRESOLVED = 1e-2  # atol: squared norm of a student that learns by a rule below which its angle is lost
-NEAR = 1e-5  # sine^2 of the angle of two kinked students below which every step is watched
+# Evaluations between two looks at most: more, and Ctrl-C is late; fewer, and Python shows in the time of small
+# closures.
+LARGEST = 10_000
+# Of atol: squared norm of a student that learns by a rule. Below, its angle is lost in the tolerance, and the run may
+# end with a sentence.
+UNRESOLVED = 1e-2
+# Sine^2 of the angle of two kinked students. Below, every step is watched, because the smallest angle of a run decides
+# what rtol is worth.
+NEAR = 1e-5
 
 
 @typed

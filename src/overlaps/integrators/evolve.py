@@ -27,7 +27,8 @@ __all__ = ["evolve"]
 PARALLEL = 1e-5
 # Relative change of eps_g by the roundings of a singular start: above, the rounding decides the curve, which fails.
 DIGITS = 1e-5
-HIDDEN = 100.0  # in units of the rounding of eps_g: smaller changes of it are rounding
+# In units of the rounding of eps_g. Smaller changes of it by the second run are rounding, and no sign of a lost digit.
+HIDDEN = 100.0
 # In units of rtol: a larger error of the overlaps means that the tolerance was missed; plateaus of smooth units stay
 # below.
 UNMET = 1e3
@@ -44,6 +45,7 @@ def evolve(
     tasks = getattr(model, "models", (getattr(model, "flow", model),))
     start = model.enter(start) if hasattr(model, "enter") else checked_start(model, start)
     equal = twins(model, start) if system is None and start.v.ndim == 1 else None
+    # before anything else: twins that differ by rounding would be two students to all that follows
     start = start if equal is None else equal.settled(model, start)
     times, every_step = output_times(alpha, start.alpha)
     pace = Pace(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
@@ -62,6 +64,7 @@ def evolve(
         raise ValueError("schedule names s with late=True; expected eta, eta_v and batch_size only.")
     if late and pace is not None and {*pace.named} - {"eta", "eta_v", "batch_size"}:
         raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
+    # the last check before the first step; what is refused here has computed nothing yet
     system.closure.check(system.S, system.w)
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
@@ -83,6 +86,7 @@ def evolve(
         leave = _learned(system) if late else None
         begun = partial(integrate, system, system.pack(start), times, leave=leave, tick=tick, keep=keep, **common)
         run = begun(method=solver)
+        # lost without having begun on the boundary: once more, kept to the cone at every step
         if LOST in run.message and system.cone is None and type(system) is System:
             system.cone, spent = Cone(system, flat=False), run.nfev
             run = begun(method=solver)

@@ -269,6 +269,8 @@ class _Work:
             if self.why[i] is not None:
                 model = self.models[i]
                 alone = self.lanes is None or model.spherical
+                # schedules by identity: equal ones of two objects would be found together, but comparing them costs
+                # more than it saves
                 together.setdefault((id(self.schedules[i]), len(model.groups), alone), []).append(i)
         for (key, groups, alone), here in together.items():
             self._march(here, self.paces[key][0], groups, alone)
@@ -292,6 +294,7 @@ class _Work:
         pairs = [(self.models[i], self.starts[i]) for i in here]
         models, first, packed = [model for model, _ in pairs], pairs[0][0], {}
         for model, x in pairs:
+            # a sweep over eta has one start for thousands of models: packed once
             if _key(model, x) not in packed:
                 y = self.packing.pack(x.q, model.rows(x), x.v)
                 packed[_key(model, x)] = y, blocks_last(model.source(x)), self.seen[_key(model, x)]
@@ -301,6 +304,7 @@ class _Work:
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
+        # below, SciPy raises rtol with a warning; here without a word for each of thousands
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
         control = Control(rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol))
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))

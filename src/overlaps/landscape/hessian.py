@@ -17,7 +17,9 @@ from ..stability.linear import check_dense
 
 __all__ = ["HessianSpectrum", "hessian"]
 
-ZERO = 1e-12  # eigenvalues below this share of the largest count as zero
+# Share of the largest eigenvalue below which others count as zero: they belong to directions that the error does not
+# see.
+ZERO = 1e-12
 ROUNDING = 1e-14  # eigenvalues of the joint overlaps below this share of the largest are zero
 WIDTH = 1 / 200  # a peak of the density is this share of the range of the eigenvalues wide
 

@@ -53,10 +53,12 @@ def twins(model, start):
     K, q = model.K, start.q
     norms = np.einsum("lkk->lk", q)
     same = np.abs(np.abs(q) - norms[:, None]) <= ROUNDING * norms[:, None]  # |q_ij| = q_jj in every block
+    # both ways: |q_ij| = q_ii and = q_jj; one alone holds for parallel students of other lengths
     same = np.triu((same & same.swapaxes(1, 2)).all(axis=0), 1)
     if not same.any():
         return None
     g, first, sign, sign_v = model.activation.g, np.arange(K), np.ones(K), np.ones(K)
+    # g(-x) = +-g(x): then w_j = -w_i is the same unit too, with v_j = +-v_i
     parities = [(-1.0, p) for p in (1.0, -1.0) if np.allclose(g(-POINTS), p * g(POINTS), rtol=1e-14, atol=0)]
     for i, j in np.argwhere(same):
         for s, s_v in ((1.0, 1.0), *parities):

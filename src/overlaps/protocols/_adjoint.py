@@ -67,6 +67,7 @@ def add_gradient(constants, work, weight, g, theta):
     M, at = B.shape[1], 0
     for i in range(K):
         for j in range(i, K):
+            # A = -eta H: on the diagonal of Q, d eps_g = H dQ / 2, off it both entries move together
             g[at] = -weight * A[i, j] / (2 * eta if i == j else eta)
             at += 1
     for i in range(K):
@@ -98,6 +99,7 @@ def add_frozen(constants, work, mu, theta):
             for l in range(L):
                 theta[at + l] -= 2 * decay * mu[at + l]
             for k in range(K):
+                # q is symmetric and stored once: row i of A acts on column j, and row j on column i
                 for a, b in ((i, j), (j, i)):
                     low, high = min(k, b), max(k, b)
                     kb = first + (low * K - low * (low - 1) // 2 + high - low) * L
@@ -128,6 +130,7 @@ def advance(flow, closure, constants, work, length, h, t, first, last, y, Y, f):
         u = first + (t + NODES[i] * h) * (last - first)
         eps_g = velocity(flow, closure, constants, work, u, Y[i], f[i])
         for l in range(y.size):
+            # ``velocity`` gives f1 + u f2: times u these are the terms of order u and u^2; drift belongs to r alone
             f[i, l] = u * f[i, l] - (drift * Y[i, l] if l < crossed else 0.0)
         mean += B[i] * eps_g
     for i in range(STAGES):
@@ -172,6 +175,7 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
         add_gradient(constants, work, 1.0, g, lam)
     for k in range(knots.size - 2, -1, -1):
         length, h = knots[k + 1] - knots[k], 1.0 / per[k]
+        # the stages of one interval at a time, made again from its first state: all of them would not fit into memory
         Y = np.empty((per[k], STAGES, n))
         copy(states[k], y)
         for step in range(per[k]):
@@ -185,8 +189,10 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
                         add(h * length * A[j, i], theta[j], mu)
                 share = (step + NODES[i]) * h
                 factor = u[k] + share * (u[k + 1] - u[k])
+                # f1 + 2 u f2 is the derivative of u f1 + u^2 f2 by u
                 velocity(flow, closure, constants, work, 2 * factor, Y[step, i], column)
                 along = dot(mu, column)
+                # hat functions: a stage between two knots hears both, by its distance from the other one
                 gradient[k] += (1 - share) * along
                 gradient[k + 1] += share * along
                 dA.fill(0.0)

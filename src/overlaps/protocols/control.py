@@ -21,8 +21,11 @@ from . import _adjoint, _implicit
 __all__ = ["schedule_gradient"]
 
 OBJECTIVES = "final", "mean"
-STIFFNESS = 1.5  # h times the fastest rate, at most
-LEAST_STEPS = 3  # in each interval between knots
+# Length of a step times the fastest rate. Above, the explicit formula of order 8 is unstable; far below, steps are
+# wasted.
+STIFFNESS = 1.5
+# Steps in each interval between knots at the least, so that the factor inside an interval is seen.
+LEAST_STEPS = 3
 MOST_STEPS = 10**6
 IMPLICIT_STEPS = 24  # in each interval, for linear students
 STIFF = 12  # explicit steps in each interval, on average, beyond which implicit ones take a fourth of the time or less

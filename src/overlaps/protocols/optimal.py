@@ -27,7 +27,8 @@ from .shares import OptimalShares, optimal_shares
 __all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
 
 SCAN = 40  # constant rates, log-spaced
-DIVERGED = 1e6  # eps_g of a trial that the line search is to leave
+# eps_g of a trial. Above, it counts as this, with no slope, so that the line search turns back.
+DIVERGED = 1e6
 # Relative difference of the objective on the grid and by an adaptive integration. Below, the grid is fine enough;
 # above, it is made finer and the search goes on.
 AGREEMENT = 1e-6

@@ -22,7 +22,8 @@ from ._adjoint import NODES, STAGES, A, B
 
 __all__ = ["OptimalShares", "optimal_shares"]
 
-STIFFNESS = 2.0  # rate times step of the explicit method, at most
+# Rate times the length of a step. Above, the explicit method is unstable.
+STIFFNESS = 2.0
 SCAN = 21  # constant shares of two tasks
 LOOSE = 100  # tol: stationarity that still counts as found where the iterations ended
 

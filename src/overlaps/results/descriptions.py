@@ -123,6 +123,7 @@ def models_of(head, data, models):
         arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
         model = model_of(own, arrays) if models is None else models[i]
         check_model(model, own, arrays)
+        # batches share spectra: one object for all models with the same eigenvalues, as it was before the file
         found.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))
     return tuple(found)
 
@@ -198,6 +199,7 @@ def _recipe(activation):
     recipe = getattr(activation.g, "recipe", None)
     if recipe is None or getattr(activations, activation.name, None) == activation:
         return None
+    # a function of the user may carry the name of one of ours: it is known again by what the recipe makes
     made = MAKERS[recipe[0]](recipe[1])
     return recipe if replace(made, name=activation.name) == activation else None
 

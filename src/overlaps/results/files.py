@@ -104,6 +104,7 @@ def contents(result):
     for f in fields(result):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
+            # weights that all runs share are one array broadcast over the runs: stride 0
             shared = f.name in WEIGHTS and value.strides[0] == 0  # one copy of what all runs share
             arrays[f.name] = value[:1] if shared else value
         elif f.name not in ("model", "models", "solver", "schedule", "parts", "state") and (f.compare or _bare(result)):
@@ -211,6 +212,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
         written = int(head["format"]), str(head["version"])
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} was not written by overlaps, or its header is damaged ({_reason(error)}).") from error
+    # newer files may mean something else by the same names; older ones are read, entry by entry where they lack some
     if written[0] > FORMAT:
         raise ValueError(
             f"{path} has format {written[0]} (overlaps {written[1]}); this version reads up to {FORMAT}. "

@@ -17,11 +17,18 @@ from .linear import SECOND, ZERO, Linearisation, bound, check_dense, linearise
 
 __all__ = ["CriticalEta", "critical_eta"]
 
-FACTOR = 1.25  # learning rates tried one after the other differ by this factor
+# Ratio of learning rates that are tried one after the other. Larger, two crossings could fall between two of them;
+# smaller, each costs a Newton iteration.
+FACTOR = 1.25
 NEAR = 1.01  # the same at the start, to tell the mode that vanishes at one eta from those that vanish at all
-FOLLOW = 0.5  # if a fixed point changes by more, relatively, a smaller step of the learning rate is tried
-END = 1e-9  # if a smaller step in log(eta) were needed, the fixed point has ended
-JUMP = 1e-3  # a larger relative change in a step of rounding size is a jump to another fixed point
+# Relative change of a fixed point from one rate to the next. Above, or where Newton's method fails, a smaller step is
+# tried: it may have met another fixed point.
+FOLLOW = 0.5
+# Step in log(eta). Where an even smaller one were needed, the fixed point has ended there.
+END = 1e-9
+# Relative change in a step of rounding size. Above, Newton's method has jumped to another fixed point; below, it is the
+# same one.
+JUMP = 1e-3
 INFINITE = 1e3  # if students are this many times longer than teachers, the fixed point ends at infinity
 AWAY = 10  # if they are this many times longer while still stable, the fixed point has run away
 STEPS = 20  # Newton's method takes no more from one learning rate to the next

@@ -18,9 +18,11 @@ from .symmetry import described
 
 __all__ = ["FixedPoint", "fixed_point"]
 
-SAME = 1e-12  # students that differ by less, relatively, are equal
+# Relative difference of students. Below, they are taken for equal; above, they are students of their own.
+SAME = 1e-12
 GONE = 1e-6  # students have vanished, or diverged, when their squared norm changed by this factor or its inverse
-FLOOR = 1e-14  # a velocity below this share of its terms is rounding
+# Share of its terms below which a velocity is rounding: Newton's method has converged, whatever its steps say.
+FLOOR = 1e-14
 COUNTED = 200  # up to so many order parameters the message counts growing modes; beyond, ov.linearise does
 
 

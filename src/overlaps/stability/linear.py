@@ -18,11 +18,13 @@ from .kinked import Differences, learned
 
 __all__ = ["Linearisation", "linearise"]
 
-DENSE = 3000  # up to this dimension all eigenvalues are computed, beyond it the leading ones
+# Dimension up to which all eigenvalues are computed, in seconds; beyond, the Arnoldi method finds the leading ones.
+DENSE = 3000
 LEADING = 6  # eigenvalues looked for beyond
 RESTARTS = 10  # the Arnoldi method restarts no more often
 SECOND = "perfect learning of units with a kink: the modes are overlaps of differences, of second order in them"
-ZERO = 1e-9  # eigenvalues of modulus below this share of the Jacobian count as zero
+# Share of the Jacobian below which eigenvalues count as zero: flat directions come out as rounding of either sign.
+ZERO = 1e-9
 
 
 def bound(model, state, name="state"):

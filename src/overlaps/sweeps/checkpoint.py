@@ -72,6 +72,8 @@ def open_checkpoint(path, function, rng, points, seeds):
     try:
         sweep = {"overlaps sweep": FORMAT, "function": _described(function), "rng": _described(rng)}
         places = ({"point": _plain(point), "seed": seed} for point, seed in zip(points, seeds, strict=True))
+        # every line names its sweep and its point: a file can be resumed after any interruption, whatever the order of
+        # points
         heads = [sweep | place for place in places]
     except Exception as error:  # pickle raises PicklingError, TypeError or AttributeError
         raise ValueError(
@@ -104,6 +106,7 @@ class _Appender:
         try:
             _write(self.file, line)
         except OSError as error:
+            # a full disk does not become empty between two points: no more attempts, one warning
             self.stopped = True
             self._warn(f"writing stopped ({error}); values from that at {self.heads[index]['point']} on")
 
@@ -167,6 +170,7 @@ def _finished(file, path, sweep, places):
             damaged += 1
     end = file.seek(0, os.SEEK_END)
     if torn:
+        # a line that an interruption cut in two; what follows would be appended to it
         file.truncate(end - len(line))
     elif end and not line.endswith(b"\n"):
         _write(file, b"\n")
@@ -207,8 +211,10 @@ def _write(file, data):
         rest = memoryview(data)
         while rest:
             rest = rest[file.write(rest) :]
+        # a point takes minutes, a line that the system has not written is lost with it
         os.fsync(file.fileno())
     except BaseException:
+        # half a line is worse than none: the next one would be appended to it
         file.truncate(end)
         raise
 

@@ -28,7 +28,8 @@ from .files import described, value_of
 
 __all__ = ["Sweep", "sweep"]
 
-MOST = 10**6  # points of a product: they are listed before the first one is computed
+# Points of a product: they are listed before the first one is computed.
+MOST = 10**6
 
 
 @dataclass(frozen=True, eq=False, repr=False)

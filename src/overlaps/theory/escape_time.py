@@ -34,14 +34,20 @@ from ..stability.symmetry import is_even, mean_overlaps
 
 __all__ = ["EscapeLaw", "escape"]
 
-FLAT = 1e-6  # rate, relative to the fastest, of a mode that does not grow; and part of a rate that oscillates
-REST = 1e-5  # largest velocity near the plateau, relative to overlaps and eta, at which the path is there
+# Rate relative to the fastest. Below, a mode does not grow; imaginary parts above this share of the growth oscillate.
+FLAT = 1e-6
+# Velocity relative to overlaps and eta. Below, the symmetric path has come to the plateau; above, it is followed
+# further.
+REST = 1e-5
 SETTLED = 1e-6  # relative change of the plateau that Newton's method finds, from one doubling to the next
 NEAR = 0.2  # eps_g of the path, relative to the plateau's, up to which it is where Newton's method says
-DOUBLINGS = 14  # of the time in which a plateau is looked for
+# Doublings of the time in which a plateau is looked for; a path that still moves then has none.
+DOUBLINGS = 14
 LENGTH = 20  # growth times of the path: with more, rounding breaks its symmetry; laws of 8 and of 40 agree to 1e-6
-TABLE = 25  # values of ln |x| at which the equations are solved
-LINEAR = 1e-6  # x, relative to the largest, below which the time is a logarithm
+# Values of ln |x| at which the equations are solved, between which the time is interpolated.
+TABLE = 25
+# x relative to the largest. Below, the time is a logarithm of x; above, it is read off a table of solutions.
+LINEAR = 1e-6
 DRAWS = 2**12  # midpoints of the law of x
 SEVERAL = 2**10  # points of it where several modes grow
 WINDOW, GRID = 6, 64  # growth times for which all draws are followed at once, and times at which eps_g is looked at

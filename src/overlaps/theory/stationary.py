@@ -21,12 +21,20 @@ from ..stability.linear import linearise
 
 __all__ = ["StationaryPoint", "stationary_points"]
 
-SAME = 1e-6  # difference of eps_g, relative to students without weights, below which two points are one
-GROWN = 1e3  # squared norm, relative to the largest of the teachers, at which units are saturated rather than at rest
-FLAT = 1e-7  # rate, relative to the fastest, that is zero: degenerate points are known to about sqrt(1e-14)
+# Difference of eps_g, relative to students without weights. Below, two points with equally many growing modes are one.
+SAME = 1e-6
+# Squared norm relative to the largest teacher's. Above, units are saturated on their way to infinity and not at rest.
+GROWN = 1e3
+# Rate relative to the fastest. Below, it is zero: degenerate points are known to about sqrt(1e-14), and so are their
+# rates.
+FLAT = 1e-7
 LATER = 300.0  # eta alpha that a quarter of the starts follows the flow
-TURN = 1e-4  # angle by which aligned students are set apart, for a Hessian that is continuous there
-MOVE = 1e-2  # along a mode of rate zero, relative to the overlaps, to see whether the fixed points go on
+# Angle by which aligned students are set apart, where the Hessian of kinked units has no derivative. Smaller angles
+# show rounding, larger ones another point.
+TURN = 1e-4
+# Step along a mode of rate zero, relative to the overlaps. Smaller, the search falls back to the same point; larger, it
+# may meet another family.
+MOVE = 1e-2
 
 
 @dataclass(frozen=True, eq=False, repr=False)

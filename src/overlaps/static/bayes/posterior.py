@@ -165,6 +165,8 @@ def sample_posterior(
 
         def sample(i, child):
             """Fill record[i]; whether Ctrl-C ended it."""
+            # a data set for each run, chains share it: between runs the spread of data sets is seen, between chains the
+            # sampling
             problem = Problem(teacher, *(data or draw(teacher, d, n, child)))
             try:
                 walkers = [Chain(problem, start, x) for x in child.spawn(chains)]
@@ -181,6 +183,7 @@ def sample_posterior(
 
         jobs = {i: partial(sample, i, child) for i, child in enumerate(check.generator(rng).spawn(runs))}
         cut, errors = run_all(jobs, cut=bool, needed=True)
+    # what Ctrl-C left of each run; fewer than four draws have no spread
     rows = [x[:, np.isfinite(x[0, :, 0])] for x in record]
     rows = [x for x in rows if x.shape[1] >= 4]
     if not rows:
@@ -218,6 +221,7 @@ class Problem:
     def __init__(self, teacher, X, y, features):
         self.X, self.y, self.features, self.Delta = X, y, features, teacher.Delta
         self.v, self.sigma, self.c = np.sqrt(teacher.v2), teacher.g.polynomial, np.array(teacher.g.c)
+        # the curvature of U at the teacher, feature by feature: all directions then move at one speed
         self.mass = 1 + len(y) / X.shape[1] * teacher.v2 * teacher.feature.slope / self.Delta
         self.own = self._product(features, features)
 
@@ -228,6 +232,7 @@ class Problem:
         Z = self.X @ u.T
         squares = respond(Z, self.sigma, self.v, self.y)
         pull = Z.T @ self.X / self.Delta
+        # only the direction of w_i enters the data: the pull along w_i is the prior's alone
         pull -= np.sum(pull * u, axis=1, keepdims=True) * u
         return 0.5 * squares / self.Delta + 0.5 * np.sum(W * W), pull / length + W, squares
 
@@ -248,6 +253,7 @@ class Chain:
         self.problem, self.rng, self.log_step = problem, rng, math.log(FIRST)
         self.W = rng.normal(size=problem.features.shape)
         if start == "teacher":
+            # lengths from the prior, directions from the teacher: the data say nothing about lengths
             self.W = np.linalg.norm(self.W, axis=1, keepdims=True) * problem.features
         self.U, self.slope, self.squares = problem.potential(self.W)
 
@@ -255,6 +261,7 @@ class Chain:
         """One proposal, adapting the step where a time of the warm-up is given; whether it was accepted."""
         mass = self.problem.mass[:, None]
         p = np.sqrt(mass) * self.rng.normal(size=self.W.shape)
+        # a random length: leaps of a fixed one may return to where they began
         h = math.exp(self.log_step) * self.rng.uniform(0.8, 1.2)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a diverging proposal is refused below
             W, end, U, slope, squares = leap(self.problem, self.W, p, self.slope, h, leaps)
@@ -264,6 +271,8 @@ class Chain:
         if accept:
             self.W, self.U, self.slope, self.squares = W, U, slope, squares
         if time is not None:
+            # Robbins and Monro, with steps that fall slowly: the acceptance settles at TARGET during the warm-up, and
+            # the step stays
             self.log_step += 1.5 * (chance - TARGET) / (time + 3) ** 0.6
         return accept
 
@@ -281,6 +290,7 @@ def leap(problem, W, p, slope, h, leaps):
 def chains_agree(x):
     """(effective sample size, split R-hat, standard deviation) of draws (chains, steps), by Geyer's sequence."""
     half = x.shape[1] // 2
+    # both halves of each chain as chains of their own: a drift within a chain shows as a difference between them
     x = np.concatenate([x[:, :half], x[:, -half:]])
     centred = x - x.mean(axis=1, keepdims=True)
     transform = np.fft.rfft(centred, 2 * half)
@@ -292,6 +302,7 @@ def chains_agree(x):
     rho = 1 - (within - covariance) / total
     rho[0] = 1.0
     pairs = rho[: half - half % 2].reshape(-1, 2).sum(axis=1)
+    # Geyer: sums of neighbouring correlations are positive and fall; what comes after the first other one is noise
     positive = pairs[: np.argmax(pairs <= 0)] if np.any(pairs <= 0) else pairs
     correlated = 2 * np.sum(np.minimum.accumulate(positive)) - 1
     return float(min(x.size / max(correlated, 1 / x.size), x.size)), math.sqrt(total / within), math.sqrt(total)

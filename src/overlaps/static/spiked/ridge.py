@@ -81,6 +81,7 @@ class BlockPairs:
         root = np.sqrt(v[self.diagonal])
         P = np.diag(np.where(self.positive, v, self.pack(np.outer(root, root), np.ones(self.B))))
         off = np.flatnonzero(~self.positive)
+        # an entry off the diagonal is its correlation times the root of both diagonal ones: it moves with each, by half
         for ends in (self.rows, self.columns):
             P[off, self.diagonal[ends[off]]] = 0.5 * v[off]
         return P
@@ -149,12 +150,14 @@ def susceptibilities(features, response, kappa, start, iterations):
         count += 1
         moved = answer.D @ (kappa * (squares @ S.T) * w) @ packing.slopes(v)  # of the image, with the opposite sign
         step = np.linalg.solve(np.eye(v.size) + np.linalg.solve(packing.slopes(answer.v), moved), error)
+        # Newton's method in logarithms may ask for a step of hundreds: v would leave the range of float64
         step *= min(1.0, LONGEST / np.max(np.abs(step)))
         size = np.max(np.abs(error))
         for _ in range(HALVINGS):
             v = packing.values(x - step)
             answer, squares, legal = image(v)
             error = x - step - packing.coordinates(answer.v)
+            # legal: all denominators positive; a step into the other region would find the solution of another problem
             if legal and np.max(np.abs(error)) <= max(size, TOLERANCE):
                 break
             step /= 2

@@ -185,6 +185,7 @@ class _Law:
 
     def start(self, lam):
         """Unknowns v far up in the complex plane."""
+        # for large lam features do not feel each other: V1 = c rho / lam, V2 = rho / lam
         first = self.packing.pack(np.diag(self.rho * self.c), self.rho).astype(complex)
         return first[:, None] / lam
 
@@ -205,6 +206,7 @@ class _Law:
         size, m = v.shape
         den = 1 / self.denominators(v)
         Vh = (den @ self.once).T
+        # den depends on v through the denominators: the chain rule of Vh
         change = -(den**2 @ self.twice).reshape(m, size, size) * self.packing.w  # of Vh, by v
         Vh1, Vh2 = self.matrices(Vh)
         if self.D is not None:
@@ -237,6 +239,8 @@ class _Law:
         """Upper bound of the bulk: the largest variances of the two parts, each as if independent of k."""
         J = self.packing.pairs
         bulk = 1 + math.sqrt(self.model.beta) if self.D is None else math.sqrt(self.D[0].max())
+        # norms of sums are at most sums of norms, and a largest variance bounds each: generous, but the scan is in log
+        # x
         part1 = np.sqrt(self.c * self.S[self.packing.diagonal].max(axis=1)).max() * bulk
         return ((part1 * math.sqrt(self.c.size) + math.sqrt(self.S[J:].max())) * (1 + math.sqrt(self.kappa))) ** 2
 
@@ -275,6 +279,7 @@ def _newton(law, v, lam, steps=60):
         v = v - step
         if np.all(np.abs(step).sum(axis=0) <= TOLERANCE * np.abs(v).sum(axis=0)):
             break
+    # residuals in units of their own terms: V1 and V2 differ by orders of magnitude next to an edge
     scale = np.abs(v)
     if law.D is None:
         J = law.packing.pairs
@@ -287,9 +292,12 @@ def _resolvent(law, x):
     height = 100 * (x + law.largest)
     lam = -(x + 1j * height)
     v, _ = _newton(law, law.start(lam), lam)
+    # thirds of the height: Newton's method from the last point needs two steps, and cannot leave the branch of a
+    # resolvent
     while np.any(height > 1e-7 * x):
         height = height / 3
         v, _ = _newton(law, v, -(x + 1j * height), 2)
+    # on the axis itself, where the density is Im V2 / pi without a smoothing width
     v, converged = _newton(law, v, -x + 0j)
     trace = law.trace(v)
     return v, converged & (trace.imag > -1e-9 * np.abs(trace))
@@ -310,10 +318,12 @@ def _edges(law):
     """Intervals of the bulk, (m, 2): bracketed by a scan, then a double root of the real equations."""
     top = law.largest
     half = SCAN // 2
+    # half in log x for edges near zero, half evenly for gaps in the bulk
     x = np.unique(np.concatenate([np.geomspace(SMALLEST * top, top, half), np.linspace(0, top, half + 1)[1:]]))
     inside, v = _inside(law, x)
     edges = [0.0] if inside[0] else []
     for i in np.flatnonzero(np.diff(inside.astype(int))):
+        # the point inside the bulk: its v is nearer to the double root than any real one outside
         near = i if inside[i] else i + 1
         edges.append(_double_root(law, v[:, near].real, x[near], x[i], x[i + 1]))
     return np.reshape(edges, (-1, 2))
@@ -321,6 +331,7 @@ def _edges(law):
 
 def _double_root(law, v, x, low, high):
     """Edge between low and high: F = 0 and det J = 0 in real (v, x), with all of them scaled to one."""
+    # unknowns in units of where the search begins: they span decades
     scale, rising = np.append(v, x), x == high
     with np.errstate(all="ignore"):  # next to a pole nothing is found: the bracket is halved
         edge = _root(law, v, scale) * x
@@ -361,10 +372,12 @@ class _Interval:
         self.low, self.high = low, high
         self.s = (np.arange(points) + 0.5) / points
         if low > 0:
+            # Chebyshev's substitution in log x: square-root edges at both ends become smooth
             half = np.log(high / low) / 2
             self.x = np.sqrt(low * high) * np.exp(-half * np.cos(np.pi * self.s))
             self.slope = np.pi * half * np.sin(np.pi * self.s) * self.x
         else:
+            # x falls like exp(-v^2): even a density like x^(-1/2) at zero is smooth in s
             v = DEPTH * (1 - self.s)
             self.x = high * np.exp(-v * v)
             self.slope = 2 * DEPTH * v * self.x

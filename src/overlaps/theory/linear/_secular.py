@@ -69,6 +69,7 @@ def evaluate(coefficients, u):
 def _sums(D, w, base, shift, block, first, last, value_series, slope_series):
     """The sums over all poles, with those outside first..last-1 from their series on the interval ``block``."""
     value, slope, size = near_sums(D, w, base, shift, first, last)
+    # differences first, as near the pole: the place in the block keeps the digits of ``shift``
     u = ((base - block[0]) + shift - 0.5 * (block[1] - block[0])) / (0.5 * (block[1] - block[0]))
     far = evaluate(value_series, u)
     return value + far, slope + evaluate(slope_series, u), size + abs(far)
@@ -84,16 +85,20 @@ def _gap_root(D, w, j, total, block, first, last, value_series, slope_series):
     pole, sign = j, -1.0
     if j > 0:
         middle = _sums(D, w, D[j], -0.5 * gap, block, first, last, value_series, slope_series)[0]
+        # the root is measured from the nearer pole: its distance to the other one has no digits in D
         if middle > 1.0:  # the sum grows from -inf to inf
             pole, sign = j - 1, 1.0
+        # bounds of one pole alone, and of all weight in it: the root lies between
         low, high = w[pole] / (1 + 2 * total / gap), 0.5 * gap
     else:
         low, high = w[0], total
     low = min(low, high)
+    # the geometric mean, because t spans many decades next to a pole of small weight
     t = math.sqrt(low * high)
     for _ in range(ITERATIONS):
         value, slope, size = _sums(D, w, D[pole], sign * t, block, first, last, value_series, slope_series)
         value -= 1.0
+        # the sum is rounding from here on: its terms add up to ``size``
         if abs(value) <= EPS * (1 + size):
             break
         if (value > 0) == (sign > 0):
@@ -103,6 +108,7 @@ def _gap_root(D, w, j, total, block, first, last, value_series, slope_series):
         rest = 1.0 if j == 0 else 1 - t / gap
         drest = 0.0 if j == 0 else -1 / gap
         new = t - t * rest * value / ((rest + t * drest) * value + t * rest * sign * slope)
+        # outside the bracket Newton's step was made too far from the root: halve it in log t instead
         if not low < new < high:
             new = math.sqrt(low * high)
         done = abs(new - t) <= EPS * t

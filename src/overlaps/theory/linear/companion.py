@@ -42,6 +42,8 @@ def companion(s, p, c, path):
     z = -np.abs(path[0])
     m, where, found = _on_negative_axis(s, p, c, z), z.astype(complex), np.empty(path.shape, dtype=complex)
     for k, target in enumerate(path):
+        # a step that Newton's method cannot follow is cut in two, four, ...: analytic continuation needs no more than
+        # short steps
         for cuts in 2 ** np.arange(1 + int(np.log2(SUBSTEPS))):
             trial, good = m, True
             for share in np.arange(1, cuts + 1) / cuts:
@@ -78,6 +80,7 @@ def _newton(s, p, c, z, m):
             m = m - change
             if np.all(np.abs(change) <= 1e-15 * np.abs(m)):
                 break
+    # the other roots of the equation have Im m of the wrong sign: converged to one of them is not converged
     good = np.abs(change) <= 1e-12 * np.abs(m)
     return m, bool(np.all(good & (m.imag * z.imag >= 0) & np.isfinite(m)))
 
