@@ -1,11 +1,11 @@
-"""Steps of SGD whose samples are of several tasks: the loops of ``_sgd`` and ``_reduced`` with numbers of each sample.
+"""Steps of SGD whose samples are of several tasks, or move directions: the loops of ``_sgd`` and ``_reduced``.
 
 ``which`` (steps, batch) says the task i of a sample; ``V`` (n, K) are second layers, one for each task or one for all,
-``v_star`` (n, M) and ``teachers`` (n) the teachers', ``rates`` (n, steps, 4) as in ``_sgd``.
+``v_star`` (n, M) and ``teachers`` (n) the teachers', ``rates`` (n, steps, 4) as in ``_sgd``. ``frame`` is (teachers,
+students) as in ``_reduced``, whose forces come divided by b N.
 """
 
 from .._base.jit import jit
-from ..gaussian.tables import respond
 from . import _reduced
 from ._sgd import apply_step, errors, fields
 
@@ -20,75 +20,58 @@ def mean_rate(rates, which, t, column):
 
 
 @jit
-def forget(V, rates, which, t, N):
-    """Decay of the second layers: a head's own in its own samples, a shared one in every step."""
+def forces(lam, nu, V, v_star, xi, which, t, student, teachers, rates, N, scale, F, dv):
+    """Forces F (b, K) of step t, times ``scale``; then V moves, and a head of its own forgets in its own samples."""
+    batch, K = F.shape
+    for b in range(batch):
+        i = which[t, b]
+        own, eta, eta_v = V[i if len(V) > 1 else 0], scale * rates[i, t, 0], rates[i, t, 1] / (batch * N)
+        errors(lam[b], nu[b], own, v_star[i], student, teachers[i], xi[b], eta, eta_v, F[b], dv[b])
     for i in range(len(V)):
         decay = mean_rate(rates, which, t, 3)
         if len(V) > 1:
             decay = 0.0
-            for b in range(which.shape[1]):
-                decay += rates[i, t, 3] / which.shape[1] if which[t, b] == i else 0.0
-        for k in range(V.shape[1]):
+            for b in range(batch):
+                decay += rates[i, t, 3] / batch if which[t, b] == i else 0.0
+        for k in range(K):
             V[i, k] *= 1.0 - decay / N
+    for b in range(batch):
+        for k in range(K):
+            V[which[t, b] if len(V) > 1 else 0, k] += dv[b, k]
 
 
 @jit
-def direct_steps(W, factor, W_star, V, v_star, X, xi, which, student, teachers, rates, room):
+def direct_steps(W, factor, W_star, V, X, xi, which, v_star, student, teachers, rates, room):
     """As ``_sgd.direct_steps``; ``room`` = nu (batch, M), lam, F and dv (batch, K)."""
     nu, lam, F, dv = room
     steps, batch, N = X.shape
     for t in range(steps):
         for b in range(batch):
             fields(W_star, X[t, b], 1.0, nu[b])
-        for b in range(batch):
             fields(W, X[t, b], factor[0], lam[b])
-        for b in range(batch):
-            i = which[t, b]
-            own, eta, eta_v = V[i if len(V) > 1 else 0], rates[i, t, 0], rates[i, t, 1]
-            errors(lam[b], nu[b], own, v_star[i], student, teachers[i], xi[t, b], eta, eta_v, F[b], dv[b])
+        forces(lam, nu, V, v_star, xi[t], which, t, student, teachers, rates, N, 1.0, F, dv)
         apply_step(W, factor, V[0], X[t], F, dv, False, mean_rate(rates, which, t, 2), 0.0)
-        forget(V, rates, which, t, N)
-        for b in range(batch):
-            own = V[which[t, b] if len(V) > 1 else 0]
-            for k in range(own.size):
-                own[k] += dv[b, k] / (batch * N)
 
 
 @jit
-def frame_steps(frame, V, root_s, v_star, student, teachers, rates, N, x, noise, which, first, room):
-    """As ``_reduced.run``, from step ``first`` on; ``frame`` = (teachers, students), ``room`` = nu, lam, F, g."""
-    nu, lam, F, g = room
+def frame_steps(frame, V, root_s, x, xi, which, first, N, v_star, student, teachers, rates, room):
+    """As ``_reduced.run_rule``, from step ``first`` on."""
+    nu, lam, F, dv = room
     taught, students = frame
-    steps, b = which.shape
-    K, M, rows = V.shape[1], v_star.shape[1], taught.shape[1]
-    for n in range(steps):
-        t = first + n
-        _reduced.fields(taught, students, root_s, x, t, nu, lam)
-        for s in range(b):
-            i, delta = which[n, s], -noise[t, s]
-            own, eta = V[i if len(V) > 1 else 0], rates[i, n, 0] / (b * N)
-            for m in range(M):
-                delta -= v_star[i, m] * respond(teachers[i], nu[s, m])[0]
-            for k in range(K):
-                g[s, k], F[s, k] = respond(student, lam[s, k])
-                delta += own[k] * g[s, k]
-            for k in range(K):
-                F[s, k] = -eta * own[k] * F[s, k] * delta
-                g[s, k] *= delta
-        forget(V, rates, which, n, N)
-        for s in range(b):
-            i = which[n, s]
-            for k in range(K):
-                V[i if len(V) > 1 else 0, k] -= rates[i, n, 1] / (b * N) * g[s, k]
-        _reduced.update(students, root_s, x, t, rows, F, 1 - mean_rate(rates, which, n, 2) / N)
+    scale = 1 / (len(F) * N)
+    for t in range(len(which)):
+        _reduced.fields(taught, students, root_s, x, first + t, nu, lam)
+        forces(lam, nu, V, v_star, xi[first + t], which, t, student, teachers, rates, N, scale, F, dv)
+        decay = 1 - mean_rate(rates, which, t, 2) / N
+        _reduced.update(students, root_s, x, first + t, taught.shape[1], F, decay)
 
 
 @jit
-def pull_directions(a, v, v_star, mu, nu, xi, student, teacher, eta, F, to_u, room):
-    """Forces F (b, K) of a network with fields nu + a mu at unit rate, and to_u = eta a^T F of its directions."""
+def low_rank_forces(a, v, v_star, mu, nu, xi, student, teacher, rates, N, scale, F, to_u, room):
+    """Forces to_u = eta a^T F (b, rank) of a network with fields nu + a mu, times ``scale``; then a moves."""
     lam, dv = room
-    K, rank = a.shape
-    for b in range(len(F)):
+    (K, rank), batch = a.shape, len(F)
+    for b in range(batch):
         for k in range(K):
             lam[k] = nu[b, k]
             for r in range(rank):
@@ -97,43 +80,35 @@ def pull_directions(a, v, v_star, mu, nu, xi, student, teacher, eta, F, to_u, ro
         for r in range(rank):
             to_u[b, r] = 0.0
             for k in range(K):
-                to_u[b, r] += eta * a[k, r] * F[b, k]
+                to_u[b, r] += scale * rates[0] * a[k, r] * F[b, k]
+    for k in range(K):
+        for r in range(rank):
+            a[k, r] *= 1.0 - rates[3] / N
+            for b in range(batch):
+                a[k, r] += rates[1] / (batch * N) * F[b, k] * mu[b, r]
 
 
 @jit
-def move_amplitudes(a, F, mu, eta_a, decay):
-    """Amplitudes a <- decay a + eta_a sum_b F_b mu_b^T."""
-    for k in range(a.shape[0]):
-        for r in range(a.shape[1]):
-            a[k, r] *= decay
-            for b in range(len(F)):
-                a[k, r] += eta_a * F[b, k] * mu[b, r]
-
-
-@jit
-def direct_low_rank(W, factor, W_star, a, v, v_star, X, xi, student, teacher, rates, room):
+def direct_low_rank(W, factor, W_star, a, X, xi, rates, v, v_star, student, teacher, room):
     """Steps in directions W (rank, N) beside static rows W_star (K + M, N), on explicit weights."""
     mu, nu, F, to_u, lam, dv = room
     steps, batch, N = X.shape
     for t in range(steps):
         for b in range(batch):
             fields(W_star, X[t, b], 1.0, nu[b])
-        for b in range(batch):
             fields(W, X[t, b], factor[0], mu[b])
-        pull_directions(a, v, v_star, mu, nu, xi[t], student, teacher, rates[t, 0], F, to_u, (lam, dv))
+        low_rank_forces(a, v, v_star, mu, nu, xi[t], student, teacher, rates[t], N, 1.0, F, to_u, (lam, dv))
         apply_step(W, factor, v, X[t], to_u, F, False, rates[t, 2], 0.0)
-        move_amplitudes(a, F, mu, rates[t, 1] / (batch * N), 1.0 - rates[t, 3] / N)
 
 
 @jit
-def frame_low_rank(frame, a, v, v_star, root_s, x, xi, first, student, teacher, rates, N, room):
+def frame_low_rank(frame, a, root_s, x, xi, first, rates, N, v, v_star, student, teacher, room):
     """The same in frame coordinates, from step ``first`` on."""
     mu, nu, F, to_u, lam, dv = room
     taught, students = frame
-    b = len(F)
+    scale = 1 / (len(F) * N)
     for n in range(len(rates)):
         t = first + n
         _reduced.fields(taught, students, root_s, x, t, nu, mu)
-        pull_directions(a, v, v_star, mu, nu, xi[t], student, teacher, rates[n, 0] / (b * N), F, to_u, (lam, dv))
+        low_rank_forces(a, v, v_star, mu, nu, xi[t], student, teacher, rates[n], N, scale, F, to_u, (lam, dv))
         _reduced.update(students, root_s, x, t, taught.shape[1], to_u, 1 - rates[n, 2] / N)
-        move_amplitudes(a, F, mu, rates[n, 1] / (b * N), 1.0 - rates[n, 3] / N)

@@ -55,41 +55,33 @@ class Samples:
             normals = self.rng.standard_normal(which.shape)
         return self.noises[which] * normals
 
-    def _rows(self, n):
-        return np.array([rates.take(n)[0] for rates in self.rates])
+    def _common(self, which, V):
+        """Functions, rates and room of steps on several tasks."""
+        (n, b), K = which.shape, V.shape[1]
+        room = tuple(np.empty((b, width)) for width in (self.v_star.shape[1], K, K, K))
+        rows = np.array([rates.take(n)[0] for rates in self.rates])
+        return self.v_star, self.model.activation.compiled, self.teachers, rows, room
 
     def direct(self, W, factor, W_star, V, X, xi, which):
         """Steps on explicit weights."""
-        (n, b), (K, M) = which.shape, (V.shape[1], len(W_star))
-        room = np.empty((b, M)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
-        _mixed.direct_steps(
-            W, factor, W_star, V, self.v_star, X, xi, which, self.model.activation.compiled, self.teachers,
-            self._rows(n), room,
-        )  # fmt: skip
+        _mixed.direct_steps(W, factor, W_star, V, X, xi, which, *self._common(which, V))
 
-    def reduced(self, frame, V, root_s, x, noise, which, first):
+    def reduced(self, frame, V, root_s, x, xi, which, first):
         """Steps in frame coordinates."""
-        (n, b), (K, M) = which.shape, (V.shape[1], self.v_star.shape[1])
-        room = np.empty((b, M)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
-        _mixed.frame_steps(
-            frame, V, root_s, self.v_star, self.model.activation.compiled, self.teachers, self._rows(n), self.N, x,
-            noise, which, first, room,
-        )  # fmt: skip
+        _mixed.frame_steps(frame, V, root_s, x, xi, which, first, self.N, *self._common(which, V))
 
     def _network(self, rank, batch):
-        """Arguments of steps of directions: network, functions, room."""
+        """Network, functions and room of steps of directions."""
         base = self.model.model
         K, rows = base.K, base.K + base.M
         sizes = (batch, rank), (batch, rows), (batch, K), (batch, rank), K, K
         functions = base.activation.compiled, base.teacher_activation.compiled
-        return np.array(base.v), np.array(base.v_star), functions, tuple(np.empty(x) for x in sizes)
+        return np.array(base.v), np.array(base.v_star), *functions, tuple(np.empty(x) for x in sizes)
 
     def direct_low_rank(self, W, factor, W_star, a, X, xi, rates):
         """Steps in directions, on explicit weights."""
-        v, v_star, functions, room = self._network(len(W), X.shape[1])
-        _mixed.direct_low_rank(W, factor, W_star, a, v, v_star, X, xi, *functions, rates, room)
+        _mixed.direct_low_rank(W, factor, W_star, a, X, xi, rates, *self._network(len(W), X.shape[1]))
 
     def reduced_low_rank(self, frame, a, root_s, x, xi, first, rates):
         """The same in frame coordinates."""
-        v, v_star, functions, room = self._network(a.shape[1], xi.shape[1])
-        _mixed.frame_low_rank(frame, a, v, v_star, root_s, x, xi, first, *functions, rates, self.N, room)
+        _mixed.frame_low_rank(frame, a, root_s, x, xi, first, rates, self.N, *self._network(a.shape[1], xi.shape[1]))
