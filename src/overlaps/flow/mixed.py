@@ -140,8 +140,8 @@ class MixedSystem(System):
         closure.shares = np.ones(1) if not isinstance(model, Mixed) else model.at(t) if self.held is None else self.held
         decay = 1.0 if pace is None else pace.factors(t)[3]
         if self.varying is not None:
-            changing = pace is not None and pace.variances is not None
-            self._vary(self.ratios * pace.variances([t]) if changing else self.ratios)
+            u = None if pace is None else pace.variances
+            self._vary(self.ratios if u is None else self.ratios * u([t]))
         self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
         closure.keeping, self.decay_v = decay, 0.0
 
