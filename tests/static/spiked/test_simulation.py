@@ -20,7 +20,7 @@ from overlaps.static import (
     simulate_one_step,
     simulate_srf,
 )
-from overlaps.static.spiked import _finite as finite
+from overlaps.static.spiked import draws as finite
 from overlaps.static.spiked import simulation
 from overlaps.static.spiked.network_correction import CorrectedPoint, StepRows, _enlarged, correlated, row_covariance
 

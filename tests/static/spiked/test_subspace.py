@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import overlaps as ov
 from overlaps.static import SpikedRandomFeatures, SpikedSubspace
-from overlaps.static.spiked import _finite as finite
+from overlaps.static.spiked import draws as finite
 
 NUMBERS = ("mse", "train", "m", "q1", "q2", "V1", "V2")
 ONE = {"c": 1.1, "beta": 0.8, "noise": 0.2}
