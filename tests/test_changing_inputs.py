@@ -93,16 +93,21 @@ def test_stages_with_other_eigenvalues_are_the_same():
         assert np.allclose(getattr(traj, name), getattr(staged, name), atol=1e-10)
 
 
-def test_mixtures_under_a_schedule():
-    """Twice the same task, with inputs, rates and noise that change: any shares are the task alone."""
+@pytest.mark.parametrize("inputs", [{}, {"s": (S([0, 2], [1.0, 0.4]), None)}], ids=["", "inputs"])
+def test_mixtures_under_a_schedule(inputs):
+    """Tasks that differ in noise, with inputs, rates, decay and noise that change: one task of the mean variance."""
     model, start = network()
-    both = {"s": (S([0, 2], [1.0, 0.4]), None), "eta": S([0, 2], [1.0, 0.5]), "noise": S([0, 2], [1.0, 0.0])}
+    noises = np.array([0.2, 0.5])
+    model = dataclasses.replace(model, weight_decay=(0.2, 0.35), noise=np.sqrt([0.3, 0.7] @ noises**2))
+    factors = {"eta": S([0, 2], [1.0, 0.5]), "noise": S([0, 2], [1.0, 0.4]), "weight_decay": S([0, 2], [1.3, 0.1])}
+    both = inputs | factors
     alone = ov.solve(model, start, [0.0, 2.0], schedule=both, **TIGHT)
-    mixed = ov.solve(ov.Mixed([model, model], [0.3, 0.7]), start, [0.0, 2.0], schedule=both, **TIGHT)
+    tasks = ov.Mixed([dataclasses.replace(model, noise=noise) for noise in noises], [0.3, 0.7])
+    mixed = ov.solve(tasks, start, [0.0, 2.0], schedule=both, **TIGHT)
     for name in ("q", "r", "v", "S", "eps_g"):
         assert np.allclose(getattr(mixed, name), getattr(alone, name), atol=1e-10)
     runs = ov.simulate(ov.Mixed([model, model], [0.3, 0.7]), N=50, alpha=[0, 1], rng=1, runs=2, schedule=both)
-    assert runs.success and runs.T.shape == (2, 2, 3, 3)
+    assert runs.success and runs.T.shape == ((2, 2, 3, 3) if inputs else (2, 3, 3))
 
 
 @pytest.mark.parametrize("method", ["direct", "reduced"])

@@ -1,5 +1,6 @@
 """Any force: its closure by quadrature, and what is refused before any step."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -238,3 +239,10 @@ def test_more_fields_by_one_exact_variable():
     np.testing.assert_allclose(found.A, known.A, rtol=0, atol=1e-3)  # of 16,384 points
     np.testing.assert_allclose(found.C, known.C, rtol=0, atol=1e-3)
     np.testing.assert_allclose(found.B, np.column_stack([known.B, [0, 0]]), rtol=0, atol=1e-3)
+
+
+def test_equal_rules_are_known_to_the_same_precision():
+    """What a cache or a file takes for the same rule has the same numbers."""
+    one, other = (ov.rules.logistic_committee(1, 1, beta=1.3) for _ in range(2))
+    assert one == other and one != dataclasses.replace(other, tolerance=1e-4)
+    assert one != ov.rules.logistic_committee(1, 1, beta=1.4)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from numba import types
 from numba.core import config
@@ -169,6 +170,30 @@ def test_code_that_reads_parts_by_name_knows_their_order():
     assert str(one) == str(other)
     places = {rate_of._cache.file(sig, rate_of.targetctx) for x in (one, other) for sig in ((x,), (types.Tuple([x]),))}
     assert len(places) == 4
+
+
+def fresh(numbers):
+    """A kernel that no other test has met, with a constant."""
+
+    def pick(i):
+        return numbers[i]
+
+    return jit(pick)
+
+
+def test_a_fingerprint_knows_the_shape_of_a_constant():
+    """Equal numbers in another shape are other code: x[1] is a row of three or of two."""
+    numbers = np.arange(1.5, 7.5)
+    prints = [keeping.fingerprint(fresh(numbers.reshape(shape))) for shape in ((2, 3), (3, 2), (2, 3))]
+    assert prints[0] != prints[1] and prints[0] == prints[2]
+
+
+@pytest.mark.parametrize("knob", keeping.KNOBS)
+def test_a_fingerprint_knows_what_changes_machine_code(knob, monkeypatch):
+    before = keeping.fingerprint(fresh((0.3, 1.7)))
+    assert keeping.fingerprint(fresh((0.3, 1.7))) == before
+    monkeypatch.setattr(config, knob, 7)
+    assert keeping.fingerprint(fresh((0.3, 1.7))) != before
 
 
 def test_what_was_compiled_is_found(folder):
