@@ -1,6 +1,5 @@
 """Integration of the order-parameter equations."""
 
-import warnings
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from ._base import check
 from ._base.pages import see
+from ._base.quiet import warn
 from ._base.types import ArrayLike, Function
 from .integrators.evolve import evolve
 from .models import LowRank, Mixed, Stages
@@ -211,7 +211,7 @@ def solve(
     else:
         traj = _certified(parts[0], start, options) if certify else parts[0]
     if not traj.success:
-        warnings.warn(traj.message + see("integration", "When it does not end well"), RuntimeWarning, stacklevel=2)
+        warn(traj.message + see("integration", "When it does not end well"))
     return traj
 
 

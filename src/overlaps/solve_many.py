@@ -1,12 +1,12 @@
 """Integration of many problems of one shape at once."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ._base.pages import see
+from ._base.quiet import warn
 from ._base.types import ArrayLike, Function
 from .integrators.many import evolve_many
 from .models.model import Model
@@ -113,10 +113,8 @@ def solve_many(
     batch = Batch(**vars(found))
     lost = np.flatnonzero(~batch.success)
     if lost.size:
-        warnings.warn(
+        warn(
             f"{lost.size} of {len(batch)} trajectories did not succeed; number {lost[0]}: {batch.message[lost[0]]}"
-            + see("integration", "When it does not end well"),
-            RuntimeWarning,
-            stacklevel=2,
+            + see("integration", "When it does not end well")
         )
     return batch

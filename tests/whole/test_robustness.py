@@ -7,6 +7,8 @@ expected or what to try.  A new public function enters by a few rows of its own.
 import dataclasses
 import json
 import sys
+import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps._base.quiet import quietly, warn
 from overlaps.manifold import latents
 from overlaps.manifold import sgd as manifold_sgd
 from overlaps.models.start import random_start
@@ -836,3 +839,27 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ValueError, match="path = 3; expected a path"):
         TRAJECTORY.save(3)
     assert not any(tmp_path.iterdir())
+
+
+def test_silence_belongs_to_the_thread_that_asked_for_it():
+    """Two threads that leave it in the order in which they came; another one hears, inside and after."""
+    come, leave = [threading.Event() for _ in range(2)], [threading.Event() for _ in range(2)]
+    filters = list(warnings.filters)
+
+    def silent(i):
+        with quietly():
+            warn("not heard")
+            come[i].set()
+            leave[i].wait(10)
+
+    with ThreadPoolExecutor(2) as pool:
+        for i in range(2):
+            pool.submit(silent, i)
+            assert come[i].wait(10)
+        with pytest.warns(RuntimeWarning, match="heard by all"):
+            warn("heard by all")
+        for event in leave:
+            event.set()
+    with pytest.warns(RuntimeWarning, match="heard later"):
+        warn("heard later")
+    assert warnings.filters == filters

@@ -21,8 +21,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .._base import check
-from .._base.calls import by_name, outside
+from .._base.calls import by_name
 from .._base.pages import see
+from .._base.quiet import warn
 from .._base.types import ArrayLike, Function, Rng
 from ..models.mixture import GaussianMixture
 from ..models.model import Model, committee_machine
@@ -445,11 +446,9 @@ def _warn_matched(state):
         if all(
             np.allclose(a, b, rtol=0, atol=MATCHED) for a, b in zip(swapped, (state.q, state.r, state.v), strict=True)
         ):
-            warnings.warn(
+            warn(
                 f"students {j} and {k} are exchanged by a symmetry of this start (equal P, alignment and v): they stay "
                 "equivalent and never specialise. Set them apart, or use random_start or realisation."
-                + see("hidden_manifold", "Three starts"),
-                RuntimeWarning,
-                stacklevel=outside(),
+                + see("hidden_manifold", "Three starts")
             )
             return

@@ -1,12 +1,10 @@
 """Initial conditions: the exact law of the overlaps of random weights, and weights with given overlaps."""
 
-import warnings
-
 import numpy as np
 
 from .._base import check
-from .._base.calls import outside
 from .._base.pages import see
+from .._base.quiet import warn
 from .state import State
 
 __all__ = ["random_start"]
@@ -153,21 +151,17 @@ def warn_coarse_step(model, N, largest=1.0):
         lengths = np.einsum("lcc->c", model.gram)
         mean_step = largest * model.eta * lengths.max() / N
         if mean_step > COARSE_STEP:
-            warnings.warn(
+            warn(
                 f"eta max |mu_c|^2 / N = {mean_step:.2g} > {COARSE_STEP}: one step moves the means of the fields by "
                 "O(1), and the equations follow only the slow part of SGD. Use a larger N, weaker means, smaller eta."
-                + see("mixtures", "Limits"),
-                RuntimeWarning,
-                stacklevel=outside(),
+                + see("mixtures", "Limits")
             )
     if step > COARSE_STEP:
-        warnings.warn(
+        warn(
             f"eta max(s) / N = {step:.2g} > {COARSE_STEP}: one step moves the top eigen-direction by O(1), so finite-N "
             "SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean of SGD "
             "obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate."
-            + see("power_law", "Linear students"),
-            RuntimeWarning,
-            stacklevel=outside(),
+            + see("power_law", "Linear students")
         )
 
 

@@ -1,6 +1,5 @@
 """How the runs of a model are made: one plan for inputs with a spectrum, one more for each other kind of data."""
 
-import warnings
 from collections.abc import Callable
 from functools import partial, singledispatch
 from inspect import Parameter, signature
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import check
+from .._base.quiet import quietly
 from .._base.record import Record
 from ..models import LowRank, Mixed
 from ..models.schedule import teachers_at
@@ -96,8 +96,7 @@ def starts_of(model, start, N, children, student_scale):
         first = model.models[0] if isinstance(model, Mixed) else model.flow
         return [model.enter(x) for x in starts_of(first, start, N, children, student_scale)]
     if start is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of a coarse step, which simulate gives once
+        with quietly():  # of a coarse step, which simulate gives once
             return [model.random_start(N=N, rng=child, student_scale=student_scale) for child in children]
     if isinstance(start, list | tuple):
         if len(start) != len(children):

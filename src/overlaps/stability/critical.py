@@ -1,12 +1,12 @@
 """Critical learning rates: a fixed point is followed in eta until it loses, or gains, linear stability."""
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
 
 from .._base import check
+from .._base.quiet import quietly
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
 from ..models.model import Model
@@ -221,8 +221,7 @@ class _Branch:
         if eta in self.known:
             return self.known[eta]
         model, nearest = self.at(eta), self.known[min(self.known, key=lambda known: abs(np.log(known / eta)))]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # not found: said by None
+        with quietly():  # not found: said by None
             point = fixed_point(model, nearest, max_iterations=STEPS)
         self.work += point.iterations + 1
         if not point.converged or self.change(nearest, point.state) > FOLLOW:

@@ -1,6 +1,5 @@
 """Fixed points of the flow, stable or not, by Newton's method."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +7,7 @@ from scipy.linalg import lstsq
 
 from .._base import check
 from .._base.pages import see
+from .._base.quiet import warn
 from .._base.record import Record
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
@@ -143,7 +143,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     message += elsewhere
     if not converged or elsewhere:
         where = see("integration", "Fixed points and stability")
-        warnings.warn(f"fixed_point: {message.rstrip('.')}.{where}", RuntimeWarning, stacklevel=2)
+        warn(f"fixed_point: {message.rstrip('.')}.{where}")
     return FixedPoint(state, residual, converged, iterations, message)
 
 

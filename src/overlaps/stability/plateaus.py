@@ -6,13 +6,13 @@ method finds a saddle there, from the record or from its averages over groups of
 growing modes.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
+from .._base.quiet import quietly
 from .._base.record import Record
 from .._base.types import Floats
 from ..flow.closure import generalisation_error
@@ -83,8 +83,7 @@ def saddle(model: Model, state: State, lowest: float, highest: float) -> "Platea
     """
     found = []
     for guess in [*(averaged(model, state, groups) for groups in partitions(state)), state]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # no convergence is an answer here
+        with quietly():  # no convergence is an answer here
             try:
                 point = fixed_point(model, guess)
             except ValueError:  # a closure without derivatives at this guess: aligned kinked units

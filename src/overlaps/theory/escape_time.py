@@ -4,7 +4,6 @@ The noise of the whole transient counts once, as an extra variance of the growin
 like the equations of N -> infinity do, from a start that is moved along as many directions as modes grow.
 """
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +14,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from .._base import check
+from .._base.quiet import quietly
 from .._base.record import Record
 from .._base.types import Rng
 from ..finite_size.expansion import PathCoefficients, checked_size, start_covariance
@@ -236,8 +236,7 @@ def _plateau(model, reference):
     unknowns, state, length, before = Unknowns(model, reference, False), reference, 1.0 / model.eta, None
     pack, begin = unknowns.system.pack, 0.0
     for _ in range(DOUBLINGS):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # what it says becomes an error, or asks for more time
+        with quietly():  # what it says becomes an error, or asks for more time
             path = solve(model, state, [length - begin])
             if not path.success:
                 raise ValueError(f"the symmetric path ends on no plateau: {path.message}")

@@ -1,12 +1,12 @@
 """All fixed points of the flow that a search from many starts finds: the map of plateaus of a network."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from .._base import check
+from .._base.quiet import quietly
 from .._base.record import Record
 from .._base.types import ArrayLike, Rng
 from ..flow.closure import generalisation_error
@@ -191,8 +191,7 @@ def _start(model, T, rng):
 
 def _later(model, start):
     """Where the flow takes a start: attractors have small basins of Newton's method, and large ones of the flow."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a run that ends early is a start like any other
+    with quietly():  # a run that ends early is a start like any other
         return solve(model, start, [0.0, LATER / model.eta])[-1]
 
 
@@ -213,8 +212,7 @@ def _root(T):
 
 def _search(model, guess):
     """The fixed point that Newton's method finds, or None."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that most random guesses lead nowhere is no news
+    with quietly():  # that most random guesses lead nowhere is no news
         try:
             point = fixed_point(model, guess)
         except ValueError:

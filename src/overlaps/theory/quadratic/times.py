@@ -1,10 +1,9 @@
 """Learning times of quadratic networks from the integrated equations, and the learning rate that makes them short."""
 
-import warnings
-
 import numpy as np
 
 from ..._base import check
+from ..._base.quiet import quietly
 from ..._base.types import Rng
 from ...models.model import Model, quadratic_network
 from ...models.state import State
@@ -43,8 +42,7 @@ def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> flo
     """
     alpha_max = check.number("alpha_max", alpha_max, above=0)
     first = solve(model, start, [0.0]).eps_g[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a divergence is an answer here: never
+    with quietly():  # a divergence is an answer here: never
         horizon = PATIENCE
         while True:  # where to give up must not make an easy problem stiff
             end = solve(model, start, (start.alpha, min(horizon, alpha_max)), stop=first / 2)
