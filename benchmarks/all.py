@@ -17,6 +17,27 @@ from pathlib import Path
 
 MODULES = "rhs", "relu", "derivatives", "solve", "batches", "sgd", "functions", "schedules", "static", "startup"
 SLOWER = 1.2
+DECISIVE = (  # rows that users decide by: the page shows them, the file keeps all
+    "C, erf, K = M = 2",
+    "C, erf, K = M = 40",
+    "C, relu, K = M = 4",
+    "DOP853, K = M = 2, η = 0.2, to α = 1000",
+    "BDF, K = M = 2, 512 eigenvalues, to α = 1e9",
+    "BDF, K = M = 6, 512 eigenvalues, to α = 1e6",
+    "solve_many, 900 × (K = M = 2, to α = 100), each",
+    "direct, erf, K = M = 2, N = 1000",
+    "reduced, erf, K = M = 2, any N",
+    "solve, K = M = 2, to α = 100",
+    "Bayes-optimal curve, He₃, k = 10000, 100 points",
+    "first solve, erf, nothing compiled",
+    "first solve, erf, compiled",
+    "first solve, erf, kernels kept",
+)
+NAMES = {  # rows whose part of the file is needed to understand them
+    "direct, erf, K = M = 2, N = 1000": "SGD, one step: direct, erf, K = M = 2, N = 1000",
+    "reduced, erf, K = M = 2, any N": "SGD, one step: reduced, erf, K = M = 2, any N",
+    "solve, K = M = 2, to α = 100": "gelu as a function of the user, K = M = 2, to α = 100",
+}
 MARKS = "<!-- rows of benchmarks/all.py -->", "<!-- end of rows -->"
 
 
@@ -76,20 +97,19 @@ def compare(new, old):
 
 
 def page(found):
-    """The rows as tables of a page, one for each part."""
+    """The decisive rows as one table of a page."""
     from timing import cells
 
-    lines, part = [heading(found)], None
+    lines = [heading(found), "", "| | time | baseline |", "|---|---|---|"]
     for row in found["rows"]:
-        if row["part"] != part:
-            part = row["part"]
-            lines += ["", f"## {part}", "", "| | time | a baseline takes | |", "|---|---|---|---|"]
-        lines.append("| " + " | ".join(cells(row)) + " |")
+        if row["name"] in DECISIVE:
+            name, *rest = cells(row)[:3]
+            lines.append(f"| {NAMES.get(name, name)} | {' | '.join(rest)} |")
     return "\n".join(lines)
 
 
 def write(found, path):
-    """Put the tables between the marks of a page."""
+    """Put the table between the marks of a page."""
     text = Path(path).read_text()
     before, rest = text.split(MARKS[0])
     after = rest.split(MARKS[1])[1]
@@ -102,7 +122,7 @@ def main(arguments=None):
     parser.add_argument("--output", default="benchmarks.json", help="where the rows go (default: %(default)s)")
     parser.add_argument("--against", metavar="FILE", help="an earlier file to compare with; exit code 1 if slower")
     parser.add_argument("--read", metavar="FILE", help="rows of a file, instead of measuring")
-    parser.add_argument("--write", metavar="PAGE", help="a page whose tables are written anew")
+    parser.add_argument("--write", metavar="PAGE", help="a page whose table is written anew")
     options = parser.parse_args(arguments)
     if unknown := sorted({*options.names} - {*MODULES}):
         parser.error(f"no benchmark {', '.join(unknown)}; expected some of {', '.join(MODULES)}")

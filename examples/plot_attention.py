@@ -27,8 +27,8 @@ flows = {T: ov.solve(models[T], starts[T], TIMES, rtol=1e-3) for T in TOKENS}
 runs = {T: ov.simulate(models[T], N=N, alpha=TIMES, rng=T, runs=8, start=starts[T]) for T in TOKENS}
 
 # %%
-# How much runs differ in time
-# ----------------------------
+# Runs differ in time
+# -------------------
 # Fluctuations of R over its velocity are those of the time at which a run has come to a given overlap.
 LEVEL = 0.25
 early = ov.solve(models[2], starts[2], np.linspace(0.0, 2.5, 6), rtol=1e-3)
@@ -39,8 +39,8 @@ many = ov.simulate(models[2], N=N, alpha=np.linspace(0.0, 5.0, 51), rng=5, runs=
 first = [np.interp(LEVEL, run, many.alpha) for run in np.maximum.accumulate(many.R[:, :, 0, 0], axis=1)]
 
 # %%
-# What softmax is good for
-# ------------------------
+# The use of softmax
+# ------------------
 # A student that weighs all tokens alike, the same direction without softmax, stops at an error.
 
 

@@ -34,8 +34,8 @@ runs = ov.simulate(model, N=2000, alpha=np.geomspace(BEGIN, 200, 7), rng=1, runs
 limit = ov.theory.rules.huber_variance(CAUCHY)
 
 # %%
-# What a clip gains
-# -----------------
+# The gain of a clip
+# ------------------
 # The factor by which the error can fall faster with clipped gradients than without, at distance :math:`s = 0.4` from
 # the teacher.
 clips, gains = np.linspace(0.1, 4, 14), {}

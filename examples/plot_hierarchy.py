@@ -65,8 +65,8 @@ def draw_errors(ax, beta, found):
 
 
 # %%
-# What the levels are good for
-# ----------------------------
+# The use of the levels
+# ---------------------
 # On the plateau all students are one combination of the teachers, which gives the heights of every level from the
 # moments :math:`T^{(j)}` of the teacher.
 def plateau_run():

@@ -53,8 +53,8 @@ def errors_panel(ax, d, draws):
 
 
 # %%
-# What the spikes contain
-# -----------------------
+# Contents of the spikes
+# ----------------------
 # The share of each index in the span of the spikes' directions.
 def overlaps_panel(ax):
     rates, shares = np.linspace(0.25, 3, 9), {}

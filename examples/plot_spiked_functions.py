@@ -38,8 +38,8 @@ def basis_panels(axes):
 
 
 # %%
-# What realises the bounds
-# ------------------------
+# Networks that reach the bounds
+# ------------------------------
 # A tanh learns sin at r = 1.2, perfectly aligned. The upper bound is the best multiple of :math:`\mu_0`, fitted by an
 # infinitely strong ridge; the lower one the best combination of both. A readout is trained on n = 3d samples at width p
 # = 2d.

@@ -291,7 +291,7 @@ print(f"least lower bound {over_rate.lower:.2e} at r = {over_rate.r_lower:.2f}")
 # %% [markdown]
 # ## Checks
 #
-# What this notebook claims, as assertions. They hold for the parameters above; change those, and see which survive.
+# The claims of this notebook, as assertions. They hold for the parameters above; change those, and see which survive.
 
 # %%
 theory = (model.r, model.gamma, model.c)

@@ -387,7 +387,7 @@ plt.show()
 # %% [markdown]
 # ## Checks
 #
-# What this notebook claims, as assertions. They hold for the parameters above; change those, and see which survive.
+# The claims of this notebook, as assertions. They hold for the parameters above; change those, and see which survive.
 
 # %%
 assert traj.success and difference < 1e-12

@@ -399,7 +399,7 @@ print("mean error of SGD over that of the ODE at alpha = 10:", {n: round(float(x
 # %% [markdown]
 # ## Checks
 #
-# What this notebook claims, as assertions. They hold for the parameters above; change those, and see which survive.
+# The claims of this notebook, as assertions. They hold for the parameters above; change those, and see which survive.
 
 # %%
 assert flat[10] < 1 < flat[100] < flat[1000] < flat[100_000]  # decades of power law grow with L

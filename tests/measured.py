@@ -93,18 +93,6 @@ def curricula():
     return found
 
 
-def error_of_bdf(beta, L, levels):
-    """Relative error of eps_g where it has fallen to each level: linear unit, structured BDF, against the exact sum."""
-    spectrum = ov.power_law(beta=beta, L=L)
-    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=spectrum)
-    start = model.random_start(N=100 * L, rng=1)
-    q, r, t = (x[:, 0, 0] for x in start.plain)
-    alpha = np.r_[0.0, np.geomspace(1, 1e5, 400)]
-    exact = linear.error(spectrum, 0.5, alpha, m0=q - 2 * r + t)
-    found = ov.solve(model, start, alpha, method="structured").eps_g
-    return [abs(found[i] / exact[i] - 1) for i in (int(np.argmax(exact < level)) for level in levels)]
-
-
 def height_of_plateau():
     """eps_g where it falls most slowly, in the example of the first page."""
     model = ov.committee_machine(2, 2, eta=0.6)
@@ -333,13 +321,3 @@ def few_directions(N):
         eps_g = ov.simulate(model, N=N, alpha=alpha, rng=1, runs=1000, student_scale=0.5).eps_g
     std, mean = eps_g.std(axis=0, ddof=1) / predicted.std("eps_g"), eps_g.mean(axis=0) / predicted.mean("eps_g")
     return [*std[1:], *mean[1:]]
-
-
-def aligned_kink(N):
-    """Std of eps_g over 1500 runs, over the predicted one, of a relu student that begins on its teacher's direction."""
-    model, alpha = ov.committee_machine(1, 1, activation=ov.relu, eta=0.4, noise=0.2), np.array([0.0, 0.1, 1.0, 4.0])
-    start = ov.State.from_overlaps(model, Q=[[0.49]], R=[[0.7]], T=[[1.0]])
-    predicted = ov.fluctuations(ov.solve(model, start, alpha), N)
-    assert np.isnan(predicted.mean("eps_g")[1:]).all()
-    eps_g = ov.simulate(model, N=N, alpha=alpha, rng=1, runs=1500, start=start, method="reduced").eps_g
-    return eps_g.std(axis=0, ddof=1)[1:] / predicted.std("eps_g")[1:]

@@ -185,6 +185,19 @@ def test_plateaus_are_marked_on_request():
     plt.close("all")
 
 
+def test_compared_solutions_have_their_plateaus_marked_on_request():
+    models = [ov.committee_machine(2, 2, eta=eta) for eta in (0.5, 0.8)]
+    curves = [ov.solve(model, model.random_start(N=800, rng=1), (0, 250)) for model in models]
+    runs = ov.simulate(models[0], N=800, alpha=[0, 100], rng=1, runs=2, start=curves[0][0])
+    ax = plt.figure().add_subplot()
+    ov.compare(runs, *curves, ax=ax, plateaus=True)
+    expected = [place.height for curve in curves for place in curve.plateaus()]
+    assert len(expected) == 2 and [line.get_ydata()[0] for line in ax.lines if line.get_linewidth() == 0.8] == expected
+    with pytest.raises(ValueError, match="plateaus = 1"):
+        ov.compare(*curves, plateaus=1)
+    plt.close("all")
+
+
 def test_error_bars_are_those_of_a_variance(drawn):
     model, start = drawn[1].model, drawn[1].start(0)
     sims = [ov.simulate(model, N=N, alpha=[0, 2], rng=N, start=start, runs=runs) for N, runs in ((90, 3), (30, 6))]

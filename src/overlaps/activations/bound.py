@@ -1,6 +1,6 @@
 """A closure bound to one pair of activations and one rule of learning, and its derivatives."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import boolean, config, float64, int64, types
@@ -107,7 +107,8 @@ class Bound:
     message = ""
     by_quadrature = False
     kinked = False
-    compiled = lanes = None
+    compiled: Any = None
+    lanes = None
     parameters = NOTHING
     period = 0
 

@@ -163,7 +163,7 @@ class Rule(Record):
             return (self.name, self.tolerance) == (other.name, other.tolerance)
         return super().__eq__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __reduce__(self):
         if self.recipe:

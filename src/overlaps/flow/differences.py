@@ -275,7 +275,7 @@ class DifferenceSystem(System):
         return *central_differences(arrays, self.Z, self.w, pairs, steps, SECOND_ORDER), np.zeros((len(pairs), K))
 
     @property
-    def S(self):  # type: ignore[override]  # follows from Z, x and the frame
+    def S(self):  # follows from Z, x and the frame
         """Covariance of (lambda, nu) at the last evaluation, as System.S."""
         K, x = self.model.K, self.x
         dd, da, aa = self.Z[:K, :K], self.Z[:K, K:], self.Z[K:, K:]

@@ -1,6 +1,7 @@
 """A model on a start as an ordinary differential equation in one packed vector, and the protocol of such systems."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -35,12 +36,12 @@ class System:
        ``pace`` changes them. The closure is bound at the numbers of the model and never scaled; ``drive`` is.
     """
 
-    pace, edge, u, u_v = None, np.inf, 1.0, 1.0
+    pace, edge, u, u_v = None, np.inf, 1.0, 1.0  # type: Any, float, float, float
     groups = 1  # of blocks, each with its own A, B, C
     cone: Cone | None = None  # to be kept to at every step, where the start is on its boundary
     refusal = ""  # of a factor that is none, met on the way
 
-    def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
+    def __init__(self, model, start, pace=None, twins: Any = None, *, keep_cone=False):
         self.model, self.start, self.pace, self.twins = model, start, pace, twins
         static = model.second_layers
         K, M, L = model.K, static.size, model.spectrum.L

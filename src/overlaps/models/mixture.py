@@ -89,7 +89,7 @@ class GaussianMixture(Model):
         return self.latent
 
     @cached_property
-    def groups(self) -> list[Any]:  # type: ignore[override]  # computed once
+    def groups(self) -> list[Any]:  # computed once
         """Indices of the blocks whose variances have the same ratios in all classes, group by group.
 
         The ratios of blocks without variance say nothing: these are in the group of the first block that has some,
@@ -102,7 +102,7 @@ class GaussianMixture(Model):
         return [np.flatnonzero(np.ravel(group) == g) for g in order]
 
     @cached_property
-    def classes(self) -> Classes:  # type: ignore[override]  # computed once
+    def classes(self) -> Classes:  # computed once
         """Probabilities, labels and ratios as the closure takes them."""
         firsts = [blocks[np.argmax(self.spectrum.s[blocks])] for blocks in self.groups]
         return Classes(self.weights, self.labels, self.ratios[:, firsts])

@@ -110,7 +110,7 @@ class State(Record):
             self._settle_classes(L, K, M)
         shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
         if check.axes("v", self.v) == 2:
-            shapes["v"] = ("n", K)  # type: ignore[assignment]  # heads of tasks
+            shapes["v"] = ("n", K)  # heads of tasks
         if self.s is not None:
             shapes["s"] = (L,)
         for name, shape in shapes.items():

@@ -76,7 +76,7 @@ class Search:
 
     def tasks(self, y, slopes=False):
         """Velocities (n, size) of the tasks alone, their errors (n,), and the gradients of these."""
-        velocities, errors, gradients = [], [], []  # type: ignore[var-annotated]
+        velocities, errors, gradients = [], [], []
         for pure in np.eye(self.n):
             self.system.held = pure
             velocities.append(self.system.rhs(0.0, y))

@@ -9,6 +9,7 @@ import numpy as np
 from .._base import check
 from .._base.pages import see
 from .._base.record import Record
+from ..activations import Activation
 from ..activations import library as activations
 from ..activations.rule import again
 from ..models import LowRank, Mixed, Schedule
@@ -212,7 +213,7 @@ def _label(activation):
 
 def _activation(name):
     known = getattr(activations, name, None)
-    if isinstance(known, activations.Activation):
+    if isinstance(known, Activation):
         return known
     where = see("howto/share", "Files")
     raise Refused(

@@ -21,7 +21,7 @@ class _OfTasks(_Blocks):
 
     _picture: ClassVar[str] = "plot_stages"
 
-    def error(self: Any, i: int) -> Floats:  # type: ignore[override]
+    def error(self: Any, i: int) -> Floats:
         """Generalisation error on task i at all times (..., n), on its own inputs and with its own readout.
 
         Parameters

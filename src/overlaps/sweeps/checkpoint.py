@@ -222,7 +222,7 @@ def _write(file, data):
 def _lock(file, path):
     """Refuse a second process. A POSIX lock is not inherited by workers and ends with its process, however it ends."""
     if fcntl is None:
-        return
+        return  # type: ignore[unreachable]  # on Windows
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):

@@ -382,7 +382,7 @@ def _seeds(rng, n):
     """Seed of each point: spawned children, as SeedSequence, which pickles and spawns in every version of NumPy."""
     if rng is None:
         return [None] * n
-    return check.generator(rng).bit_generator.seed_seq.spawn(n)  # type: ignore[attr-defined]
+    return check.generator(rng).bit_generator.seed_seq.spawn(n)
 
 
 def _check_signature(function, point, seed):

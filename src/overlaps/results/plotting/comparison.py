@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._base import check
 from .curves import name, plot
-from .looks import ERROR, axis, grey, hues, legend, panels, single_axes
+from .looks import ERROR, axis, grey, hues, legend, mark, panels, single_axes
 from .units import draw_line, draw_overlaps, draw_runs, few, partners_of, units
 
 __all__ = ["approach", "compare", "distance", "fluctuations", "plot_fluctuations"]
@@ -57,7 +57,13 @@ def plot_fluctuations(result, ax=None, band=2.0, **style):
     return axes
 
 
-def compare(*results: Any, labels: Sequence[str] | None = None, ax: Any = None, xscale: str | None = None) -> Any:
+def compare(
+    *results: Any,
+    labels: Sequence[str] | None = None,
+    ax: Any = None,
+    plateaus: bool = False,
+    xscale: str | None = None,
+) -> Any:
     r"""Draw theory, error bars of finite N and SGD of one network in one figure; its legend says which is which.
 
     Overlaps keep their colours: each solution has lines (the first thin, later ones broad and pale), runs have markers
@@ -72,6 +78,8 @@ def compare(*results: Any, labels: Sequence[str] | None = None, ax: Any = None, 
         One for each result; by default ODE, SGD or mean, with N.
     ax : Axes or pair of Axes, optional
         A new figure by default; a single Axes receives eps_g only.
+    plateaus : bool
+        Mark the plateaus of all solutions, each as :meth:`Trajectory.plot` does.
     xscale : {"linear", "log"}, optional
         Scale of alpha.
 
@@ -116,6 +124,8 @@ def compare(*results: Any, labels: Sequence[str] | None = None, ax: Any = None, 
         axis(axes[0], result.alpha, result.eps_g, ERROR, xscale)
         draw = draw_runs if result.is_ensemble else draw_line
         draw(axes[0], result.alpha, result.eps_g, color=color, label=labels[i], **style)
+        for place in result.plateaus() if check.flag("plateaus", plateaus) and not result.is_ensemble else []:
+            mark(axes[0], place)
         for panel in axes[1:]:
             draw_overlaps(panel, result, xscale, partners, **style)
     legend(axes[0])

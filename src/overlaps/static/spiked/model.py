@@ -50,7 +50,7 @@ class Spiked(Record):
     bias: bool = field(default=False, kw_only=True)
     fractions: Any = field(default=None, kw_only=True)
     rows: str = field(default="iid", kw_only=True)
-    law, bulk, offset, kap = None, None, 0.0, 0.0  # fields of the models that have them
+    law, bulk, offset, kap = None, None, 0.0, 0.0  # type: Any, Any, Any, Any  # fields of the models that have them
 
     @property
     def variances(self):

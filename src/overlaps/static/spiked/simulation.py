@@ -257,7 +257,7 @@ def simulate_srf(
     setup = setup._replace(bias=model.bias, offset=np.atleast_1d(model.offset)[setup.letter])
     if model.law is not None:
         t = letters_of(model.law, setup.p)
-        r, c = t * model.step.r, 1 + t**2 * (model.step.c - 1)
+        r, c = t * model.step.r, 1 + t**2 * (model.step.c - 1)  # type: ignore[attr-defined]
         setup = setup._replace(letter=np.arange(setup.p))
     return _runs(partial(srf_draw, setup, r, model.gamma, c, model.kap), setup, shape, rng, draws, progress, executor)
 

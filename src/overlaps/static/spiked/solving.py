@@ -75,7 +75,7 @@ def optimal_lam(model, alpha, d):
     variance = np.sum(table.S[table.packing.positive] @ table.weight)  # fluctuations given k
     logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
 
-    near = None
+    near: np.ndarray | None = None
 
     def error(log_lam):
         nonlocal near
