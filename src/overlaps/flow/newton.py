@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factorise, rotate
+from ._newton import Eigenspaces, Factorised, Frozen, correct, factorise, rotate
+from ._newton import Equations as Equations
 
 
 class Rotated:

@@ -23,7 +23,7 @@ import numpy as np
 from .._base.tiers import at_hand, spent
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
-from ..flow._newton import Equations
+from ..flow.newton import Equations
 from ..flow.velocity import drive_of
 from . import _bdf, _dop853
 from ._steps import ACCOUNT, BEFORE, EVALUATIONS, LARGEST, RECORDED, VANISHED, Control, H, T, ready
