@@ -55,14 +55,14 @@ def demo(output):
 def print_table(fluct, runs):
     """Error of the ODE, its mean and deviation at finite N, single runs; how many overlaps lie in the band."""
     mean, std, theory = fluct.mean("eps_g"), fluct.std("eps_g"), fluct.trajectory
-    seen = {"alpha": 6, "ODE": 10, "predicted mean": 15, "predicted std": 14} | dict.fromkeys(
+    columns = {"alpha": 6, "ODE": 10, "predicted mean": 15, "predicted std": 14} | dict.fromkeys(
         (f"run {i + 1}" for i in range(3)), 10
     )
     print(f"eps_g at N = {fluct.N}")
-    print(" ".join(f"{name:>{width}}" for name, width in seen.items()))
+    print(" ".join(f"{name:>{width}}" for name, width in columns.items()))
     for i in range(0, len(fluct), 10):
         row = theory.eps_g[i], mean[i], std[i], *(one.eps_g[0, i] for one in runs[:3])
-        cells = zip(row, list(seen.values())[1:], strict=True)
+        cells = zip(row, list(columns.values())[1:], strict=True)
         print(f"{fluct.alpha[i]:6.1f} " + " ".join(f"{x:{width}.3e}" for x, width in cells))
     inside = [np.abs(one.R[0] - fluct.mean("R"))[1:] < 2 * fluct.std("R")[1:] for one in runs]
     print(f"\n{np.mean(inside):.0%} of all R within two standard deviations of their mean")

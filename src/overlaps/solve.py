@@ -197,9 +197,9 @@ def solve(
     legs: Any = [(model, start, alpha, schedule)]
     parts: list[Any] = []
     if isinstance(model, Stages | Mixed | LowRank):
-        for name, value, plain in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
-            if value is not plain:
-                raise ValueError(f"{name} = {check.shown(value)} with {type(model).__name__}; expected {plain}.")
+        for name, value, usual in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
+            if value is not usual:
+                raise ValueError(f"{name} = {check.shown(value)} with {type(model).__name__}; expected {usual}.")
     if isinstance(model, Stages):
         times, every_step = output_times(alpha, check.state(start).alpha)
         wanted = None if every_step else np.ravel(alpha)

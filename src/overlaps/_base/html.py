@@ -44,10 +44,10 @@ def matrix(array):
 def curve(x, y):
     """A line against x, logarithmic in y where all of it is positive."""
     x, y = np.asarray(x, float), np.asarray(y, float)
-    seen = np.isfinite(y)
-    if seen.sum() < 2:
+    finite = np.isfinite(y)
+    if finite.sum() < 2:
         return "no curve"
-    x, y = x[seen], y[seen]
+    x, y = x[finite], y[finite]
     ends = f"{y[0]:.3g} → {y[-1]:.3g}"
     y = np.log(y) if y.min() > 0 else y
     pick = np.unique(np.linspace(0, x.size - 1, min(x.size, WIDTH)).astype(int))

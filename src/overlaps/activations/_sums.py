@@ -23,6 +23,7 @@ def expand(S, w, K):
         late = i >= units
         of, j = (K + (i - units) // Jt, 2 * J + (i - units) % Jt) if late else (i // J, i % J)
         field[i], amplitude[i], scale[i] = of, terms[4 + j], terms[4 + j + (Jt if late else J)]
+        # a term is a unit of its own, with the amplitude in its second layer and the scale in its field
         w_[i] = amplitude[i] * w[of]
         for k in range(i + 1):  # entry by entry, so that fields z and -z stay exactly opposite
             S_[i, k] = S_[k, i] = S[of, field[k]] * (scale[i] * scale[k])

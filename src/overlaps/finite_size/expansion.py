@@ -259,9 +259,9 @@ class PathCoefficients:
             tangent.products = products[0]
             forces = None if self.rule.exact or unknowns.model.rule is not None else tangent.force_products()
             if forces is not None:  # what remains to be sampled is of third order in eta
-                share = 1 / (1 + VANISHING * unknowns.model.eta**2 / size)
+                resolved = 1 / (1 + VANISHING * unknowns.model.eta**2 / size)
                 found = products[:, : len(forces), : len(forces)]
-                found += share * (forces - found)
+                found += resolved * (forces - found)
             D, *groups = self.increments(unknowns.blocks(tangent.y), tangent.C, products) / size
             values.append((tangent.dense(), D, np.array(groups), np.log(size)))
         return [(t, x, *v) for t, x, v in zip(times.tolist(), tangents, values, strict=True)]

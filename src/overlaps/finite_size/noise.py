@@ -168,6 +168,7 @@ def _moments(model, h, weight, v):
     one[:first] = (slope[:, None] * h).reshape(first, -1)
     one[last:] = -model.eta_v * g[: n - last]
     squares = slope[i] * slope[j]
+    # F_a F_c has Delta twice: with the factor below they are the square, as the rows of products are one
     one[first:last] = squares * delta
     a = one * delta
     mean, second = np.zeros(last + K), np.zeros((last + K, last + K))
@@ -176,6 +177,7 @@ def _moments(model, h, weight, v):
         one[first:last] *= 2  # b is minus this
         c = squares * weight
         mean[first:last] += variance * c.sum(axis=1)
+        # x has mean zero: of phi phi^T the even powers are left, x^2 from b b^T and from a c^T, x^4 = 3 from c c^T
         second[:n, :n] += variance * ((one * weight) @ one.T)
         mixed = variance * (a @ c.T)
         second[:n, first:last] += mixed
@@ -204,12 +206,14 @@ class Increments:
         """D (..., n, n) from s_l S^l (L, d, d), C and Cov(phi), or several of them."""
         model, L, d = self.unknowns.model, len(self.s), blocks.shape[1]
         b, entries = model.batch_size, len(self.terms)
-        share = self.shares(blocks)
+        determined = self.shares(blocks)
+        # u = U phi for what the total fields determine; the rest is independent of phi and comes behind
         U = np.zeros((entries, L, self.size))
         for row, terms, pair in zip(U, self.terms, self.pairs, strict=True):
             for a, h, scaled in terms:
-                row[:, a * d : (a + 1) * d] += (self.s[:, None] if scaled else 1.0) * share[:, h]
+                row[:, a * d : (a + 1) * d] += (self.s[:, None] if scaled else 1.0) * determined[:, h]
             if pair:
+                # the square of a step enters q alone, and as its mean: fluctuations of |x|^2 are of lower order
                 row[:, self.square[pair]] = self.s * self.p / b
         U = U.reshape(entries * L, -1)
         if model.trains_v:
@@ -217,7 +221,7 @@ class Increments:
         n, D = len(U), np.zeros(products.shape[:-2] + (self.unknowns.size,) * 2)
         D[..., :n, :n] = U @ products @ U.T
         if L > 1:
-            self._add_rest(D, C, self.free_covariance(blocks, share))
+            self._add_rest(D, C, self.free_covariance(blocks, determined))
         return D / b
 
     def shares(self, blocks):
@@ -226,10 +230,10 @@ class Increments:
             return np.eye(blocks.shape[1])[None]
         return blocks @ np.linalg.pinv(blocks.sum(axis=0), rcond=1e-12, hermitian=True)
 
-    def free_covariance(self, blocks, share):
+    def free_covariance(self, blocks, determined):
         """Covariance (d, d, L, L) of what the total fields leave free in single blocks."""
         L = len(blocks)
-        rest = -np.einsum("lbc,mdc->bdlm", blocks, share)  # s_l S^l S^+ S G_m^T
+        rest = -np.einsum("lbc,mdc->bdlm", blocks, determined)  # s_l S^l S^+ S G_m^T
         rest[:, :, np.arange(L), np.arange(L)] += np.moveaxis(blocks, 0, -1)
         return rest
 

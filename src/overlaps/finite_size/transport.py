@@ -75,8 +75,8 @@ def propagate(mesh, level, coefficients, Sigma, mean=None):
     ``coefficients(times)`` gives J, D (m, n, n) and the source of the mean (m, n), or None, there.
     """
     fine = 2**level
-    share = np.arange(fine) / fine
-    edges = np.append((mesh[:-1, None] + np.diff(mesh)[:, None] * share).ravel(), mesh[-1])
+    fraction = np.arange(fine) / fine
+    edges = np.append((mesh[:-1, None] + np.diff(mesh)[:, None] * fraction).ravel(), mesh[-1])
     h, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     chunk = max(1, TOGETHER // Sigma.size)
     records = [Sigma if mean is None else mean]

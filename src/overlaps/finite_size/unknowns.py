@@ -48,8 +48,8 @@ class Unknowns:
         """s_l S^l (L, K + M, K + M) at packed overlaps y."""
         q, r, _ = self.system.unpack(y)
         tau = self.system.start.tau
-        seen = np.where(self.s > 0, self.s, 1.0)[:, None, None]
-        return gram(self.s[:, None, None] * q, r, tau / seen)
+        eigenvalues = np.where(self.s > 0, self.s, 1.0)[:, None, None]
+        return gram(self.s[:, None, None] * q, r, tau / eigenvalues)
 
     def at(self, y):
         """The flow linearised at y."""

@@ -168,6 +168,7 @@ class DifferenceSystem(System):
         """State -> y.  The only place where numbers of order one are subtracted."""
         s, inverse = self._eigenvalues()
         crossed = state.r @ self.frame.T
+        # blocks without variance do not learn and are not seen: their differences are left out
         e = np.where(s > 0, crossed - self.tau * inverse, 0.0)
         D = np.where(s > 0, state.q - (crossed + crossed.swapaxes(1, 2)) * inverse + self.tau * inverse**2, 0.0)
         return self._packed(D, e)
@@ -208,10 +209,10 @@ class DifferenceSystem(System):
 
     def drifted(self, y):
         """Test whether later students stand so far from the frame that eps_g loses digits; None if no other serves."""
-        share = AWAY * self.close(y) / max(self.size(y), SMALLEST) ** 2
-        if self.model.K == 1 or share <= 0 or self.realigned(y)[0] is self:
+        least = AWAY * self.close(y) / max(self.size(y), SMALLEST) ** 2
+        if self.model.K == 1 or least <= 0 or self.realigned(y)[0] is self:
             return None
-        return lambda later: self.close(later) < share * self.size(later) ** 2
+        return lambda later: self.close(later) < least * self.size(later) ** 2
 
     def tightening(self, y):
         """1: eps_g is as large as its terms."""
@@ -247,6 +248,7 @@ class DifferenceSystem(System):
         K = self.model.K
         gather(y, self.s, K, K, False, self.Z, self.w)
         self.x = max(float(self.size(y)), SMALLEST)
+        # in units of x all entries are of order one, whatever eps_g is: the closure never meets 1e-200
         self.Z[:K, :K] /= self.x**2
         self.Z[:K, K:] /= self.x
         self.Z[K:, :K] /= self.x
@@ -298,6 +300,7 @@ class DifferenceSystem(System):
         x, weight = gauss_hermite(40)
         slopes = self.model.activation.dg(np.sqrt(np.diag(self.Z)[self.model.K :])[:, None] * x)
         gains = np.abs(self.start.v) * np.sqrt(np.square(slopes) @ weight)
+        # each difference seen through the slope of its unit, as the output sees it
         variances = np.einsum("l,...lkk->...k", self.model.spectrum.s, D)
         size = np.sqrt(np.maximum(variances, SMALLEST**2 / np.finfo(float).eps)) @ gains
         return np.finfo(float).eps * size**2

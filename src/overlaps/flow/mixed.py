@@ -162,8 +162,8 @@ class MixedSystem(System):
         L, K, M = self.shape
         for i in range(self.groups):
             block = S[i * (K + M) : (i + 1) * (K + M)]
-            seen = y if self.varying is None else (y[: self.first].reshape(-1, L) * self.varying[i]).ravel()
-            gather(seen, self.s, K, M, False, block, w)
+            scaled = y if self.varying is None else (y[: self.first].reshape(-1, L) * self.varying[i]).ravel()
+            gather(scaled, self.s, K, M, False, block, w)
         if self.model.trains_v:
             w[: self.dv.size] = y[self.first :]
 

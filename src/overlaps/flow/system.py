@@ -142,8 +142,8 @@ class System:
     def kernel(self):
         """The closure as compiled code takes it; one by quadrature is ready after its first evaluation."""
         pace = self.pace
-        plain = self.twins is None and (pace is None or not pace.program.functions)
-        return self.closure.compiled if plain else None
+        steppable = self.twins is None and (pace is None or not pace.program.functions)
+        return self.closure.compiled if steppable else None
 
     def pack(self, state):
         """State -> y."""

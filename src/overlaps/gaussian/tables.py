@@ -64,9 +64,11 @@ def place(table, x):
         return -1, 0.0
     b = SIDE
     if a >= LEAST:
+        # exponent and first bits of the float are the number of its bin: no logarithm, no search over all panels
         e = min(int(np.float64(a).view(np.int64) >> SHIFT) - FIRST + 1, SIDE)
         b = SIDE + e if x > 0.0 else SIDE - e
     low, high = int(table[HEAD + 2 * b]), int(table[HEAD + 2 * b + 1])
+    # the few panels that overlap the bin; most bins have one, and nothing is searched
     while low < high:
         middle = (low + high + 1) // 2
         if x >= table[EDGES + middle]:
@@ -92,6 +94,7 @@ def read(table, number, x):
     """g(x), g'(x) or g''(x), ``number`` 0, 1 or 2; nan beyond the table."""
     at, t = place(table, x)
     at += 2 + number * SIZE
+    # beyond the table nan, which makes an integrator turn back before Python says why
     return series(table[at : at + SIZE], t) if at >= EDGES else np.nan
 
 
@@ -152,7 +155,10 @@ def tabulate(functions, name):
             [SMALL * np.nanmax(np.abs(f(NODES)), initial=0.0, where=np.isfinite(f(NODES))) for f in functions]
         )
         for inner, outer in [(0.0, LEAST), *((LEAST * 2.0**i, LEAST * 2.0 ** (i + 1)) for i in range(OCTAVES))]:
+            # an octave that fails as a whole may succeed in part: the table then ends there
             for end in inner + (outer - inner) * np.array([1.0, 0.75, 0.5, 0.25, 0.125]):
+                # both signs at once, outwards from zero: where a function ends or oscillates, the table ends on both
+                # sides
                 ring = [(-end, -inner), (inner, end)] if inner else [(-end, end)]
                 found = _halved(functions, np.array(ring), scale, left)
                 if found is not None:
@@ -183,6 +189,7 @@ def _halved(functions, ring, scale, budget):
         values = np.stack([np.asarray(f(x), dtype=float) for f in functions], axis=1)
         if not np.all(np.isfinite(values)):
             return None
+        # by Chebyshev modes first: powers directly from values would lose three digits
         modes = values[..., :SIZE] @ TO_CHEBYSHEV
         coefficients = modes @ TO_POWERS
         size = np.maximum(np.max(np.abs(values), axis=2), scale)
@@ -192,6 +199,7 @@ def _halved(functions, ring, scale, budget):
         good = np.all(error <= GOAL * size, axis=1)
         worst = max(worst, np.max(error[good] / np.maximum(size[good], 1e-300), initial=0.0))
         largest = np.maximum(largest, np.max(size, axis=0))
+        # a panel as narrow as rounding holds a kink or a jump: halving it again would not end
         good |= half[:, 0] <= NARROW * np.max(np.abs(ring), axis=1)
         done.append(ring[good])
         rows.append(coefficients[good])

@@ -119,8 +119,8 @@ class StructuredBDF(BDF):
     def kernel(self):
         """The compiled closure with which steps can be made in bursts, or None."""
         # rules of quadrature are tested in Python, and a Jacobian by differences is most of the work
-        plain = type(self) is StructuredBDF and not self.system.closure.by_quadrature
-        return self.system.kernel if plain else None
+        smooth = type(self) is StructuredBDF and not self.system.closure.by_quadrature
+        return self.system.kernel if smooth else None
 
     @property
     def tolerances(self):

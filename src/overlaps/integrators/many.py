@@ -94,9 +94,9 @@ def evolve_many(
     size = int(np.clip(len(models) // (4 * threads), 1, CHUNK if work.lanes is None else WIDE))
     jobs = {i: partial(work.run, i, min(i + size, len(models))) for i in range(0, len(models), size)}
     with bar(progress, len(models), "trajectories") as tick, ThreadPoolExecutor(threads) as pool:
-        told = tick and (lambda done: tick(min(done * size, len(models))))
+        finished = tick and (lambda done: tick(min(done * size, len(models))))
         try:
-            failed = run_all(jobs, pool, told).errors
+            failed = run_all(jobs, pool, finished).errors
         finally:
             work.halt[0] = 1  # what is under way stops at the next pause
     work.lose({i: error for first, error in failed.items() for i in range(first, min(first + size, len(models)))})

@@ -121,8 +121,8 @@ def field_deviation(samples, W, S, n, block, rng):
     products = z[:, :, None] * z[:, None]
     first, second = z.mean(axis=0), products.mean(axis=0) - S / np.outer(size, size)
     known = [(first, z, first**2), (second, products, np.abs(second))]
-    seen = [d[np.abs(x) > SIGMAS * sample.std(axis=0) / np.sqrt(n)] for x, sample, d in known]
-    worst = max(np.max(d, initial=0.0) for d in seen)
+    significant = [d[np.abs(x) > SIGMAS * sample.std(axis=0) / np.sqrt(n)] for x, sample, d in known]
+    worst = max(np.max(d, initial=0.0) for d in significant)
     return float(worst) if worst > SHARE else 0.0
 
 

@@ -176,9 +176,9 @@ def _modes(features, F, moments):
     N, D = F.shape
     if D < N and _equivalent(features, F, moments):  # D x D instead of N x N
         mu, psi = np.linalg.eigh(F.T @ F / D)
-        seen = mu > MERGE * mu[-1]
-        U = F @ psi[:, seen] / np.sqrt(D * mu[seen])
-        return features.zeta + features.b**2 * mu[seen], U, _linear_part(features, F), features.zeta
+        with_variance = mu > MERGE * mu[-1]
+        U = F @ psi[:, with_variance] / np.sqrt(D * mu[with_variance])
+        return features.zeta + features.b**2 * mu[with_variance], U, _linear_part(features, F), features.zeta
     Omega, Phi = second_moments(features, F, moments)
     s, U = np.linalg.eigh(Omega)
     return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # eigh cannot tell smaller ones from zero

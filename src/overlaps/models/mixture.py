@@ -95,8 +95,8 @@ class GaussianMixture(Model):
         The ratios of blocks without variance say nothing: these are in the group of the first block that has some,
         ``groups[0]``.
         """
-        seen = self.spectrum.s > 0
-        ratios = np.where(seen, self.ratios, self.ratios[:, [np.argmax(seen)]])
+        with_variance = self.spectrum.s > 0
+        ratios = np.where(with_variance, self.ratios, self.ratios[:, [np.argmax(with_variance)]])
         _, first, group = np.unique(ratios, axis=1, return_index=True, return_inverse=True)
         order = np.argsort(first)
         return [np.flatnonzero(np.ravel(group) == g) for g in order]
@@ -131,8 +131,9 @@ class GaussianMixture(Model):
         """
         s, parts = self.spectrum.s, []
         inverse, bounded = np.where(s > 0, 1 / np.where(s > 0, s, 1.0), 0.0), np.maximum(s, 1e-9 * s.max())
-        along = inverse[:, None, None] * record.h
-        hidden = record.nu - along.sum(axis=-3)  # where inputs do not vary; means add up, so that any group may have it
+        of_teachers = inverse[:, None, None] * record.h
+        # where inputs do not vary; means add up, so that any group may have it
+        hidden = record.nu - of_teachers.sum(axis=-3)
         for g, blocks in enumerate(self.groups):
             Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
             R, m = record.r[..., blocks, :, :].sum(axis=-3), record.m[..., blocks, :, :].sum(axis=-3)
@@ -140,7 +141,7 @@ class GaussianMixture(Model):
             T, nu = record.T, record.nu
             if len(self.groups) > 1:
                 T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
-                nu = along[..., blocks, :, :].sum(axis=-3) + (hidden if g == 0 else 0.0)
+                nu = of_teachers[..., blocks, :, :].sum(axis=-3) + (hidden if g == 0 else 0.0)
             if not record.is_state:
                 T, nu = np.expand_dims(T, -3), np.expand_dims(nu, -3)
             means = np.concatenate([m, np.broadcast_to(nu, (*m.shape[:-2], *nu.shape[-2:]))], axis=-2)
@@ -231,16 +232,18 @@ class GaussianMixture(Model):
         rng = check.generator(rng)
         warn_coarse_step(self, N)
         K, P = self.K, self.K + self.M
+        # students come with their scale, teachers with unit entries, as in ``random_start``
         length = np.r_[np.full(K, scale), np.ones(self.M)][:, None]
-        joint, along = np.zeros((sizes.size, P, P)), np.zeros((sizes.size, P, self.labels.size))
+        joint, with_means = np.zeros((sizes.size, P, P)), np.zeros((sizes.size, P, self.labels.size))
         for block, n in enumerate(sizes):
             X = overlap_factor(self.gram[block], n, block)
+            # directions without a part of any class mean: there weights are drawn with all others, outside
             X = X[:, np.any(X != 0, axis=0)]
             inside = length * rng.standard_normal((P, X.shape[1])) / np.sqrt(N)
             outside = length * bartlett_factor(rng, P, n - X.shape[1]) / np.sqrt(N)
-            joint[block], along[block] = inside @ inside.T + outside @ outside.T, inside @ X.T
+            joint[block], with_means[block] = inside @ inside.T + outside @ outside.T, inside @ X.T
         return State.from_blocks(
-            self, q=joint[:, :K, :K], r=joint[:, :K, K:], t=joint[:, K:, K:], m=along[:, :K], n=along[:, K:]
+            self, q=joint[:, :K, :K], r=joint[:, :K, K:], t=joint[:, K:, K:], m=with_means[:, :K], n=with_means[:, K:]
         )
 
     def __repr__(self):

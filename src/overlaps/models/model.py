@@ -182,8 +182,8 @@ class Model(Record):
             rows[role] = f"{v.size} {g.name} units, second layer {html.numbers(v) if v.size <= html.SMALL else '...'}"
         rows["inputs"] = str(self.spectrum)
         rows["eta"] = f"{self.eta:g}" + (", gradient flow" if self.gradient_flow else "")
-        for name, plain in {"eta_v": 0, "noise": 0, "weight_decay": (0, 0), "batch_size": 1}.items():
-            if (value := getattr(self, name)) != plain:
+        for name, usual in {"eta_v": 0, "noise": 0, "weight_decay": (0, 0), "batch_size": 1}.items():
+            if (value := getattr(self, name)) != usual:
                 rows[name] = str(value)
         return html.table(type(self).__name__, rows)
 

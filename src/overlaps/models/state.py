@@ -180,9 +180,9 @@ class State(Record):
     @property
     def sees_inputs(self) -> bool:
         """Whether the teacher acts on x, T = sum_l tau^l / s_l up to rounding; on a hidden manifold it sees latents."""
-        seen = self.s > 0
-        T = np.tensordot(1 / self.s[seen], self.tau[seen], axes=1)
-        return not np.any(self.tau[~seen]) and np.max(np.abs(T - self.T)) <= 1e-10 * np.max(np.abs(self.T))
+        with_variance = self.s > 0
+        T = np.tensordot(1 / self.s[with_variance], self.tau[with_variance], axes=1)
+        return not np.any(self.tau[~with_variance]) and np.max(np.abs(T - self.T)) <= 1e-10 * np.max(np.abs(self.T))
 
     # checks ---------------------------------------------------------------------------------------------------------
 
@@ -412,8 +412,8 @@ class State(Record):
 
 def _check_unseen(state):
     """T - sum_l tau^l / s_l is the covariance of what in nu is not linear in x."""
-    seen = state.s > 0
-    unseen = state.T - np.sum(state.tau[seen] / state.s[seen, None, None], axis=0)
+    with_variance = state.s > 0
+    unseen = state.T - np.sum(state.tau[with_variance] / state.s[with_variance, None, None], axis=0)
     lowest = np.linalg.eigvalsh(unseen)[0]
     if lowest < -check.PSD_TOLERANCE * np.trace(state.T):
         raise ValueError(

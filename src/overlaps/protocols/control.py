@@ -102,8 +102,8 @@ class LinearLeg:
         """Whether a leg is of this kind, and better served by implicit steps."""
         model = leg.model
         linear = model.activation.code == model.teacher_activation.code == LINEAR and leg.system.start.sees_inputs
-        plain = model.spectrum.L > 1 and not (model.trains_v or any(model.weight_decay) or model.drift)
-        return linear and plain and leg.steps(1.0).mean() > STIFF
+        linear_modes = model.spectrum.L > 1 and not (model.trains_v or any(model.weight_decay) or model.drift)
+        return linear and linear_modes and leg.steps(1.0).mean() > STIFF
 
     def steps(self, fastest):
         """Steps in each interval, whatever the factors."""
@@ -113,19 +113,19 @@ class LinearLeg:
         """Overlaps m at the grid, with ``per`` and twice as many steps, and (eps_g at the end, its integral)."""
         found = [np.empty((self.grid.size, self.m.size)) for _ in EXTRAPOLATED]
         values = np.zeros(2)
-        for (times, share), states in zip(EXTRAPOLATED, found, strict=True):
+        for (times, coefficient), states in zip(EXTRAPOLATED, found, strict=True):
             own, states[0] = np.empty(2), self.m
             _implicit.forward(self.constants, self.grid, u, times * per, states, own)
-            values += share * own
+            values += coefficient * own
         return found, values
 
     def backward(self, states, u, per, final, weight, lam):
         """Gradient by u at the knots."""
         gradient = np.zeros(self.grid.size)
-        for (times, share), own in zip(EXTRAPOLATED, states, strict=True):
+        for (times, coefficient), own in zip(EXTRAPOLATED, states, strict=True):
             part = np.empty(self.grid.size)
             _implicit.backward(self.constants, self.grid, u, times * per, own, final, weight, part)
-            gradient += share * part
+            gradient += coefficient * part
         return gradient
 
 

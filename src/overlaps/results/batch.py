@@ -143,6 +143,7 @@ class Batch(Record):
         if "eps_g" not in self._cache:
             result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
             rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
+            # covariances of ten thousand trajectories would take gigabytes: some at a time, which costs nothing
             step = max(AT_ONCE // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
             for i in range(0, len(self), step):
                 part = slice(i, i + step)

@@ -97,6 +97,7 @@ def first_below(alpha: Floats, curve: Floats, level: float) -> float:
     if not np.any(curve < level):
         return np.nan
     i = max(int(np.argmax(curve < level)), 1)
+    # monotone cubics need two records on either side, and nothing beyond
     near = slice(max(i - 2, 0), i + 2)
     height = np.log(np.maximum(curve[near], np.finfo(float).tiny))
     roots = PchipInterpolator(alpha[near], height).solve(np.log(level), extrapolate=False)
@@ -282,6 +283,7 @@ def _error(model, S, v):
     n = S.shape[-2:]
     flat = generalisation_error(model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
     largest = np.max(np.abs(S.reshape(-1, n[0] * n[1])), axis=1)
+    # products of such overlaps are no numbers: the error is larger than any
     flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
     flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
     return np.maximum(flat, 0.0).reshape(v.shape[:-1])

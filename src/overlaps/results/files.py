@@ -126,12 +126,12 @@ def contents(result):
         return head, arrays
     if getattr(result, "schedule", None) is not None:
         head["schedule"] = schedule_recipe(result.schedule)
-    several = getattr(result, "models", None)
-    if several is None:
+    models = getattr(result, "models", None)
+    if models is None:
         own, of_model = described(result.model)
         head |= own
     else:
-        own, parts = zip(*map(described, several), strict=True)
+        own, parts = zip(*map(described, models), strict=True)
         head["models"], of_model = own, {x: np.array([part[x] for part in parts]) for x in parts[0]}
     solver = getattr(result, "solver", None)
     if isinstance(solver, tuple):

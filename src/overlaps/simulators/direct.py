@@ -188,11 +188,11 @@ def weights_beside(means, basis, joint, sizes, rng, K):
         part = means[:, edge : edge + n]
         _, values, frame = np.linalg.svd(part, full_matrices=False)
         frame = frame[values > RANK * values.max(initial=1e-300)]  # an orthonormal basis of the means
-        along = overlap[:own, own:] @ np.linalg.pinv(part @ frame.T).T
-        factor = overlap_factor(overlap[:own, :own] - along @ along.T, n - len(frame), block)
+        in_frame = overlap[:own, own:] @ np.linalg.pinv(part @ frame.T).T
+        factor = overlap_factor(overlap[:own, :own] - in_frame @ in_frame.T, n - len(frame), block)
         beside = rng.standard_normal((n, factor.shape[1]))
         beside = np.linalg.qr(beside - frame.T @ (frame @ beside))[0]
-        rows[:, edge : edge + n] = np.sqrt(N) * (along @ frame + factor @ beside.T)
+        rows[:, edge : edge + n] = np.sqrt(N) * (in_frame @ frame + factor @ beside.T)
         edge += n
     return np.ascontiguousarray(rows[:K]), np.concatenate([rows[K:], np.sqrt(N) * means])
 

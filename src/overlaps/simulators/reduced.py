@@ -125,8 +125,8 @@ def _sizes(model, N):
 
 def _with_unseen(start, s, sizes, joint):
     """One more block of M coordinates: what in the fields of teachers of latents is not linear in the inputs."""
-    M, n, seen = start.M, joint.shape[-1], s > 0
-    rest = start.T - np.tensordot(1 / s[seen], start.tau[seen], axes=1)
+    M, n, with_variance = start.M, joint.shape[-1], s > 0
+    rest = start.T - np.tensordot(1 / s[with_variance], start.tau[with_variance], axes=1)
     values, vectors = np.linalg.eigh((rest + rest.T) / 2)
     rest = (vectors * np.where(values > 1e-12 * np.trace(start.T), values, 0.0)) @ vectors.T
     block = np.zeros((1, n, n))

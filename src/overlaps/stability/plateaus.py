@@ -117,12 +117,14 @@ def find(
     model: Model, alpha: Floats, eps_g: Floats, floor: Floats, state_at: Callable[[int], State]
 ) -> "list[Plateau]":
     """Plateaus of a curve eps_g (n,) above its ``floor`` (n,) at times alpha (n,); ``state_at(i)`` is record i."""
+    # the logarithm of the time since the start: the start itself has none
     late = np.flatnonzero(alpha > alpha[0])
     since, alpha, eps_g, floor = alpha[late] - alpha[0], alpha[late], eps_g[late], floor[late]
     if alpha.size < 3:
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.abs(np.gradient(np.log(eps_g), np.log(since)))
+    # rounding wiggles: what is not clearly above it counts as falling steeply
     slope[~(eps_g > CLEAR * floor)] = np.inf
     inner = slope[1:-1]
     slow = np.flatnonzero((inner < SLOW) & (inner <= slope[:-2]) & (inner < slope[2:])) + 1

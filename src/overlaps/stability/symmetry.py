@@ -40,10 +40,12 @@ def mean_overlaps(q, r, kinds, mirrored):
     mean_q, mean_r = np.array(q), np.array(r)
     for i, signs_i in zip(kinds, mirrored, strict=True):
         n = i.size
+        # an even unit cannot tell w from -w: averaged over signs, nothing points anywhere
         mean_r[:, i] = 0.0 if signs_i else r[:, i].mean(axis=1, keepdims=True)
         for j, signs_j in zip(kinds, mirrored, strict=True):
             total = q[:, i[:, None], j].sum(axis=(1, 2))
             norms = np.einsum("lkk->l", q[:, i[:, None], i])
+            # inside a kind the diagonal is another orbit of the permutations, with a mean of its own
             mean = (total - norms) / max(n * (n - 1), 1) if j is i else total / (n * j.size)
             mean_q[:, i[:, None], j] = 0.0 if signs_i or signs_j else mean[:, None, None]
             if j is i:
@@ -57,6 +59,7 @@ def partitions(state):
     found = [labels]
     if len(labels) > 2:
         features = np.column_stack([np.diag(state.Q), state.R])
+        # students that have begun to differ form a tree: cut at every height it gives all symmetries they may have had
         tree = linkage(features, method="single")
         for count in range(2, len(labels)):
             cut = fcluster(tree, count, criterion="maxclust")
@@ -69,6 +72,7 @@ def equivalent(state):
     left, groups = list(range(len(state.v))), []
     while left:
         first = left.pop(0)
+        # exchanges that leave the overlaps alone: enough, as they generate all permutations of a group
         group = [first, *(j for j in left if _exchange(state, first, j))]
         left = [j for j in left if j not in group]
         groups.append(group)

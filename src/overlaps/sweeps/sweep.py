@@ -300,8 +300,8 @@ def sweep(
         values = dict(finished)
         if tick is not None:
             tick(len(values))
-        told = tick and (lambda done: tick(len(values) + done))
-        found, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, told, keep=append)
+        finished = tick and (lambda done: tick(len(values) + done))
+        found, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, finished, keep=append)
     values = {**values, **found}
     result = Sweep(
         function=_name(function),

@@ -111,15 +111,15 @@ def compare(
     ax, axes = panels(ax)
     at_N = [hasattr(result, "trajectory") for result in results]
     partners = partners_of(results[0].trajectory if at_N[0] else results[0])
-    seen, colours = {True: 0, False: 0}, hues(axes[0])
+    counts, colours = {True: 0, False: 0}, hues(axes[0])
     for i in np.argsort(at_N, kind="stable"):  # bands of fluctuations are cut at the edge of what is drawn before
         result, color = results[i], colours[i % len(colours)]
         if at_N[i]:
             axis(axes[0], result.alpha, result.mean("eps_g"), ERROR, xscale)
             _draw_expansion(axes, result, 2.0, color, labels[i], partners)
             continue
-        n = seen[result.is_ensemble]
-        seen[result.is_ensemble] += 1
+        n = counts[result.is_ensemble]
+        counts[result.is_ensemble] += 1
         style = {"marker": "os^Dv"[n % 5]} if result.is_ensemble else {"linewidth": 4, "alpha": 0.35} if n else {}
         axis(axes[0], result.alpha, result.eps_g, ERROR, xscale)
         draw = draw_runs if result.is_ensemble else draw_line

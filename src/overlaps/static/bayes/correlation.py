@@ -140,9 +140,9 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
 
 def degrees(remove):
     """The degrees that are taken out, one or several."""
-    several = np.iterable(remove) and not isinstance(remove, str | bytes)
+    degrees_given = np.iterable(remove) and not isinstance(remove, str | bytes)
     try:
-        return tuple(check.count("remove", l, 0) for l in (remove if several else (remove,)))
+        return tuple(check.count("remove", l, 0) for l in (remove if degrees_given else (remove,)))
     except ValueError:
         raise ValueError(f"remove = {check.shown(remove)}; expected degrees >= 0. The default is (0, 1, 2).") from None
 

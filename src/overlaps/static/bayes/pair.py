@@ -49,22 +49,25 @@ class Pair(ExactPoints):
         known, rest = of(np.sqrt, Q), of(np.sqrt, np.eye(2) - Q)
         step = 2 * self.noise / (self.steep * np.linalg.norm(rest, 2))  # the labels of neighbours overlap
         x, weight = trapezoid(min(REST[1], step), REST[0])
-        V, share = trapezoid(KNOWN[1], KNOWN[0])
-        nodes, share = np.stack(np.meshgrid(V, V), axis=-1).reshape(-1, 2), np.outer(share, share).ravel()
+        V, probability = trapezoid(KNOWN[1], KNOWN[0])
+        nodes, probability = (
+            np.stack(np.meshgrid(V, V), axis=-1).reshape(-1, 2),
+            np.outer(probability, probability).ravel(),
+        )
         if self.odd:  # V -> -V turns the label over
-            half = share.size // 2
-            nodes, share = nodes[: half + 1], np.append(2 * share[:half], share[half])
-        nodes, share = nodes[share > 1e-10] @ known, share[share > 1e-10]
+            half = probability.size // 2
+            nodes, probability = nodes[: half + 1], np.append(2 * probability[:half], probability[half])
+        nodes, probability = nodes[probability > 1e-10] @ known, probability[probability > 1e-10]
         G, H = np.zeros((2, 2)), math.log(self.dy)
-        for part in np.array_split(np.arange(share.size), math.ceil(share.size / BLOCK)):
+        for part in np.array_split(np.arange(probability.size), math.ceil(probability.size / BLOCK)):
             bins = np.zeros((3, part.size, self.size))
             spread(nodes[part], x, weight, rest, self.v, self.sigma, self.dy, bins)
             p, *slopes = irfft(rfft(bins) * self.damping, self.size)
             p = np.where(p > FLOOR * p.max(axis=1, keepdims=True), p, np.inf)
             each = np.array([d / np.sqrt(p) for d in slopes])
-            G += np.einsum("c,icy,jcy->ij", share[part], each, each)
+            G += np.einsum("c,icy,jcy->ij", probability[part], each, each)
             p[np.isinf(p)] = 1.0
-            H -= np.sum(share[part] @ (p * np.log(p)))
+            H -= np.sum(probability[part] @ (p * np.log(p)))
         back = np.linalg.inv(rest)
         return back @ G @ back, math.exp(2 * H) / (2 * math.pi * math.e)
 

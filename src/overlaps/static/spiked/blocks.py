@@ -45,17 +45,17 @@ def iid_rows(c, beta, lam, fractions):
     """Response of blocks whose rows are independent, uniform on the sphere."""
     packing = BlockPairs(c.size)
     X1, X2 = directions(packing)
-    share = beta * fractions * c
+    per_neuron = beta * fractions * c
     one = np.eye(c.size)
 
     def diagonal(Vh1, Vh2):
         """G by Newton's method in log g, from above: the map is monotone."""
         g = 1 / (lam + Vh2)
         for _ in range(ITERATIONS):
-            N = np.linalg.solve(one + Vh1 * (share * g), Vh1)  # symmetric
+            N = np.linalg.solve(one + Vh1 * (per_neuron * g), Vh1)  # symmetric
             inverse = lam + Vh2 + c * np.diag(N)
             error = np.log(g * inverse)
-            step = np.linalg.solve(one - (c / inverse)[:, None] * N**2 * (share * g), error)
+            step = np.linalg.solve(one - (c / inverse)[:, None] * N**2 * (per_neuron * g), error)
             g = g * np.exp(-np.clip(step, -3.0, 3.0))
             if np.max(np.abs(step)) < 1e-15 or np.max(np.abs(error)) < 2e-16:
                 break
@@ -64,14 +64,14 @@ def iid_rows(c, beta, lam, fractions):
     def response(Vh):
         Vh1, Vh2 = packing.unpack(Vh)
         g = diagonal(Vh1, Vh2)
-        Gam = share * g
+        Gam = per_neuron * g
         L = np.linalg.inv(one + Vh1 * Gam)
         N = L @ Vh1
         V1 = (L.T * Gam) / beta
         kick = X2 + c * np.einsum("bc,jcd,bd->jb", L, X1, L)
-        system = one - (g**2 * c)[:, None] * N**2 * share
+        system = one - (g**2 * c)[:, None] * N**2 * per_neuron
         dg = -np.linalg.solve(system, (g**2 * kick).T).T
-        dGam = share * dg
+        dGam = per_neuron * dg
         dV1 = np.einsum("cb,jc,cd->jbd", L, dGam, L) / beta - beta * V1 @ X1 @ V1
         D = packed_rows(packing, dV1, fractions * dg)
         return Response(packing.pack(V1, fractions * g), D, np.diag(Gam), dGam[:, :, None] * one)

@@ -61,8 +61,8 @@ class Conditions:
         V = ((packing.w * v) @ f.S)[:, None]
         spread = np.sqrt(np.maximum((packing.w * q) @ f.S, 1e-300))
         mean = free @ self.free + theta @ self.u
-        along = np.clip(psi @ f.mu1 / spread, -1.0, 1.0)
-        rest = np.sqrt((1 - along) * (1 + along))
+        correlation = np.clip(psi @ f.mu1 / spread, -1.0, 1.0)
+        rest = np.sqrt((1 - correlation) * (1 + correlation))
         ys = np.array([1.0, -1.0])[:, None]
         center = (ys * mean)[..., None]
         bends = [np.broadcast_to(x, V.shape) for x in (np.zeros_like(V), *self.loss.kinks(V))]
@@ -72,7 +72,7 @@ class Conditions:
         x, weight = (a.reshape(2, f.weight.size, -1) for a in panels(edges.reshape(-1, edges.shape[2]), parts))
         m0 = center + spread[:, None] * x
         m, stiff = self.loss.proximal(m0, V)
-        place = along[:, None] * (ys[..., None] * x)
+        place = correlation[:, None] * (ys[..., None] * x)
         label, linear = self.labels.averages(self.gamma * self.k[:, None] + self.rho * place, self.rho * rest[:, None])
         chance = (1 + ys[..., None] * label) / 2
         s = place * chance + rest[:, None] * ys[..., None] * linear / 2  # E[s 1(y)]

@@ -44,8 +44,8 @@ class SeveralSpikes(NamedTuple):
     def beyond_spikes(self):
         """H (m, J): the target's directions less what lies in the span of the spikes, theta = gamma v + H zeta."""
         values, vectors = np.linalg.eigh(np.eye(len(self.gamma)) - self.gamma @ self.gamma.T)
-        seen = values > 1e-13
-        return vectors[:, seen] * np.sqrt(values[seen])
+        independent = values > 1e-13
+        return vectors[:, independent] * np.sqrt(values[independent])
 
     def rule(self, step) -> tuple[Any, Any]:
         """Points k (n, rank) and weights."""

@@ -286,8 +286,8 @@ def orthonormal(f):
     if not f.shape[1]:
         return f, np.ones(0), np.ones((0, 0))
     left, size, right = np.linalg.svd(f, full_matrices=False)
-    seen = size > 1e-13
-    return left[:, seen], size[seen], right[seen]
+    independent = size > 1e-13
+    return left[:, independent], size[independent], right[independent]
 
 
 def marchenko_pastur(c, beta, lam):

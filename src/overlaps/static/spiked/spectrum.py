@@ -213,10 +213,10 @@ class _Law:
             return self.of_given_rows(v, lam, Vh, change)
         V1, V2 = self.matrices(v)
         dVh1, dVh2 = np.einsum("mji,jbc->mibc", change, self.X1), np.einsum("mji,jb->mib", change, self.X2)
-        mixed, share = Vh1 @ V1, self.share * self.c
-        F1 = V1 + share[:, None] * V2[..., None] * mixed - self.c[:, None] * V2[..., None] * np.eye(self.c.size)
+        mixed, between_rows = Vh1 @ V1, self.share * self.c
+        F1 = V1 + between_rows[:, None] * V2[..., None] * mixed - self.c[:, None] * V2[..., None] * np.eye(self.c.size)
         dmixed = dVh1 @ V1[:, None] + Vh1[:, None] @ self.X1
-        dF1 = self.X1 + share[:, None] * (V2[:, None, :, None] * dmixed + self.X2[..., None] * mixed[:, None])
+        dF1 = self.X1 + between_rows[:, None] * (V2[:, None, :, None] * dmixed + self.X2[..., None] * mixed[:, None])
         dF1 = dF1 - (self.c * self.X2)[..., None] * np.eye(self.c.size)
         F2 = V2 * (lam[:, None] + Vh2) + np.einsum("mbb->mb", mixed) - self.rho
         dF2 = self.X2 * (lam[:, None] + Vh2)[:, None] + V2[:, None] * dVh2 + np.einsum("mibb->mib", dmixed)
@@ -227,10 +227,10 @@ class _Law:
     def of_given_rows(self, v, lam, Vh, change):
         """The same for given eigenvalues of the rows."""
         values, counts = self.D
-        D, share = self.c * values, counts / counts.sum()
+        D, fractions = self.c * values, counts / counts.sum()
         inverse = 1 / (lam[:, None] + Vh[1][:, None] + np.multiply.outer(Vh[0], D))
-        moments = [inverse**2 @ (share * D**n) for n in range(3)]
-        F = v - np.array([inverse @ (share * D), inverse @ share])
+        moments = [inverse**2 @ (fractions * D**n) for n in range(3)]
+        F = v - np.array([inverse @ (fractions * D), inverse @ fractions])
         slope = np.moveaxis(np.array([[moments[2], moments[1]], [moments[1], moments[0]]]), 2, 0)
         return F, np.eye(2) + slope @ change
 

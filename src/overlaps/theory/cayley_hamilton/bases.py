@@ -120,13 +120,13 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
 
 
 def _plain_overlaps(state):
-    plain = check.state(state, "state").plain  # which knows whether there are eigenvalues
+    blocks = check.state(state, "state").plain  # which knows whether there are eigenvalues
     if not state.sees_inputs:
         raise ValueError(
             f"the teacher of {state} sees more than the inputs (latents, or directions with s = 0), and moments of the "
             "inputs cannot hold it; expected T = sum_l tau^l / s_l. Use the spectral basis."
         )
-    return plain
+    return blocks
 
 
 def characteristic_polynomial(s: ArrayLike) -> Floats:

@@ -46,8 +46,8 @@ def companion(s, p, c, path):
         # short steps
         for cuts in 2 ** np.arange(1 + int(np.log2(SUBSTEPS))):
             trial, good = m, True
-            for share in np.arange(1, cuts + 1) / cuts:
-                trial, good = _newton(s, p, c, where + share * (target - where), trial)
+            for fraction in np.arange(1, cuts + 1) / cuts:
+                trial, good = _newton(s, p, c, where + fraction * (target - where), trial)
                 if not good:
                     break
             if good:

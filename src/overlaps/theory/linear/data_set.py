@@ -247,6 +247,6 @@ class _Problem:
         flow += np.sum(self.q0 - 2 * self.r0 + self.t)
         label = 4 * kappa * z1 / x1**2 * (E1 @ p) + z2**2 / x2**2 * (E2 @ p)
         flow = (flow / (2 * eta) + self.noise**2 * ((1 - c) / omega + c * label / (2 * eta))) / 2
-        share, weight = eta / (2 * self.batch_size), p * self.s
-        kernel = share * (weight.sum() + z2 + z2**2 * (E2 @ p))
-        return flow / (1 - kernel), share * (weight.sum() + z2 * (E2 @ weight))
+        noise_weight, weight = eta / (2 * self.batch_size), p * self.s
+        kernel = noise_weight * (weight.sum() + z2 + z2**2 * (E2 @ p))
+        return flow / (1 - kernel), noise_weight * (weight.sum() + z2 * (E2 @ weight))
