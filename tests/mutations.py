@@ -515,7 +515,7 @@ FAULTS = {
         "test_solve_many.py::test_a_batch_is_what_solve_returns_one_by_one",
     ),
     "rate_of_stiffness_of_a_batch": Fault(
-        "integrators/many.py", "2 * (model.eta * h + decay), largest)", "2 * (h + decay), largest)",
+        "integrators/many.py", "2 * (model.eta * slowest[key] + decays[i])", "2 * (slowest[key] + decays[i])",
         "test_solve_many.py::test_a_batch_is_what_solve_returns_one_by_one",
     ),
     "overlaps_in_a_new_frame": Fault(

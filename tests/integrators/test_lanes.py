@@ -15,6 +15,7 @@ import overlaps as ov
 import overlaps.integrators.many
 from overlaps.activations.bound import LANES
 from overlaps.activations.kernels import KERNELS
+from overlaps.flow.system import System, fastest_rate, fastest_rates
 
 ALPHA = np.linspace(0.0, 12.0, 7)
 S = ov.Schedule
@@ -210,6 +211,19 @@ def test_the_shape_decides_and_nothing_else(monkeypatch):
             taken(model, lanes=True)
     with pytest.raises(ValueError, match="lanes = 2"):
         taken(erf, lanes=2)
+
+
+def test_the_method_of_each_is_that_of_solve():
+    """Rates of relaxation come from one loop over closures, without a System for each; half of them are stiff."""
+    models, starts = problems(8, K=2, M=3, L=2, weight_decay=0.05)
+    one = [fastest_rate(System(*pair)) for pair in zip(models, starts, strict=True)]
+    h = fastest_rates(models, starts, np.array([start.S for start in starts]))
+    many = [x * y.eta + 2 * (y.eta * y.weight_decay[0] + y.drift) for x, y in zip(h, models, strict=True)]
+    np.testing.assert_allclose(many, one, rtol=1e-13)
+    times = [0.0, 250 * 1e-3**-0.2 / np.median(one)]  # where the costs of both methods are equal
+    batch = ov.solve_many(models, starts, times, rtol=1e-3, lanes=True)
+    alone = [ov.solve(*pair, times, rtol=1e-3).method for pair in zip(models, starts, strict=True)]
+    assert list(batch.method) == alone and sum("structured" in method.lower() for method in alone) == 4
 
 
 def test_stops_of_python_progress_and_memory_are_those_of_the_other_way(capsys):

@@ -43,7 +43,7 @@ from ..activations.bound import KernelClosure
 from ..flow import flow_for
 from ..flow.closure import bind, check_domain
 from ..flow.cone import far_from_singular, singular
-from ..flow.system import System, blocks_last, fastest_rate, rates, weights_of
+from ..flow.system import System, blocks_last, fastest_rate, fastest_rates, rates, weights_of
 from ..flow.velocity import pieces_of
 from ..models.schedule import Pace
 from ..models.start import checked_start
@@ -54,7 +54,7 @@ from ._steps import Control
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
 from .lanes import DIVERGENT, STOPPED, closure_in_lanes, side_by_side
-from .methods import check_model, check_options, choose_method, solver_class
+from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
 from .run import DIVERGED, diverged, excused, reached
 
 # Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
@@ -224,18 +224,32 @@ class _Work:
         """
         if not self.automatic:
             return [""] * len(self.models)
-        span, slowest, found = self.times[-1] - self.times[0], {}, []
-        for model, start, schedule in zip(self.models, self.starts, self.schedules, strict=True):
-            # the fastest rate is 2 (eta h + decays) with h of the start, the spectrum and the teacher's second layer
-            key = _key(model, start), id(model.spectrum), model.v_star.tobytes()
-            decay = max(rates(model)[3], 0.0) + model.drift
-            if key not in slowest:
-                system = System(model, start)
-                slowest[key] = system, (fastest_rate(system) / 2 - decay) / model.eta
-            system, h = slowest[key]
-            largest = self.paces[id(schedule)][1]
-            name, why = choose_method(system, span, self.rtol, 2 * (model.eta * h + decay), largest)
-            found.append(why if name == "DOP853" else None)
+        span, systems, found = self.times[-1] - self.times[0], {}, []
+        decays = [max(rates(model)[3], 0.0) + model.drift for model in self.models]
+        # the fastest rate is 2 (eta h + decays) with h of the start, the spectrum and the teacher's second layer
+        keys = [
+            (_key(model, start), id(model.spectrum), model.v_star.tobytes())
+            for model, start in zip(self.models, self.starts, strict=True)
+        ]
+        first = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
+        models, starts = ([x[i] for i in first.values()] for x in (self.models, self.starts))
+        if self.lanes is not None:
+            S = [self.seen[_key(*pair)] for pair in zip(models, starts, strict=True)]
+            h = fastest_rates(models, starts, S) / 2
+        else:
+            of = [fastest_rate(System(*pair)) / 2 for pair in zip(models, starts, strict=True)]
+            h = [(x - decays[i]) / self.models[i].eta for x, i in zip(of, first.values(), strict=True)]
+        slowest = dict(zip(first, h, strict=True))
+        for i, key in enumerate(keys):
+            model, largest = self.models[i], self.paces[id(self.schedules[i])][1]
+            rate = 2 * (model.eta * slowest[key] + decays[i])
+            if stiff(span, self.rtol, max(largest, 1e-300) * rate):
+                if key not in systems:
+                    systems[key] = System(model, self.starts[i])
+                name, why = choose_method(systems[key], span, self.rtol, rate, largest)
+                found.append(why if name == "DOP853" else None)
+            else:
+                found.append(NOT_STIFF)
         return found
 
     def allocate(self, threads, most):

@@ -21,6 +21,7 @@ HINTS = {
 }
 # asked before solve_ivp, whose DOP853 has no eps_g in its error control
 OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}
+NOT_STIFF = " (auto: not stiff over this interval)"
 MEMORY = 1e9  # bytes of the derivatives of the closure; beyond, "auto" takes no structured BDF
 
 
@@ -79,19 +80,24 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
     exponential step, of order 2, about 300 rtol^(-1/2). ``fastest`` is the largest factor of a schedule on eta.
     """
     rate = max(fastest, 1e-300) * (fastest_rate(system) if rate is None else rate)
-    explicit, structured, exponential = 2 * span * rate, 500 * rtol**-0.2, 300 * rtol**-0.5
-    stiff = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
+    if not stiff(span, rtol, rate):
+        return "DOP853", NOT_STIFF
+    explicit, exponential = 2 * span * rate, 300 * rtol**-0.5
+    found = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
     obstacle = _obstacle(system)
-    if explicit < structured:
-        return "DOP853", " (auto: not stiff over this interval)"
     if system.model.spherical:
-        return "DOP853", f" (auto: {stiff}, but implicit methods of this library know no spheres)"
+        return "DOP853", f" (auto: {found}, but implicit methods of this library know no spheres)"
     if obstacle is None:
-        return "structured", f" (auto: {stiff})"
+        return "structured", f" (auto: {found})"
     grouped = len(system.model.groups) > 1 or system.model.rule is not None or type(system) is not System
     if exponential < explicit and not grouped:
-        return "exponential", f" (auto: {stiff}; no structured BDF because {obstacle})"
+        return "exponential", f" (auto: {found}; no structured BDF because {obstacle})"
     return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"
+
+
+def stiff(span, rtol, rate):
+    """Whether DOP853 makes more evaluations than BDF, by the estimates of ``choose_method``."""
+    return not 2 * span * rate < 500 * rtol**-0.2
 
 
 def _obstacle(system):

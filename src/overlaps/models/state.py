@@ -151,7 +151,8 @@ class State(Record):
     @property
     def Q(self) -> Floats:
         """Covariance of the student fields, sum_l s_l q^l (K, K)."""
-        return np.tensordot(self._eigenvalues, self.q, axes=1)
+        s = self._eigenvalues
+        return s[0] * self.q[0] if len(s) == 1 else np.tensordot(s, self.q, axes=1)
 
     @property
     def R(self) -> Floats:
@@ -199,7 +200,8 @@ class State(Record):
                 f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
             )
-        state = replace(self, s=model.spectrum.s)
+        known = self.s is not None and np.array_equal(self.s, model.spectrum.s)
+        state = self if known else replace(self, s=model.spectrum.s)
         if (model.C == 0) != (self.m is None):
             found, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
             raise ValueError(f"the state has overlaps with class means: {found}; this model expects {wanted}.")
@@ -462,9 +464,11 @@ def _second_layer(model, v):
 
 def gram(q, r, t):
     """Joint overlaps [[q, r], [r^T, t]] of students and teachers, shape (..., K + M, K + M)."""
-    t = np.broadcast_to(t, (*q.shape[:-2], *t.shape[-2:]))
-    upper = np.concatenate([q, r], axis=-1)
-    return np.concatenate([upper, np.concatenate([np.swapaxes(r, -1, -2), t], axis=-1)], axis=-2)
+    K, n = q.shape[-1], q.shape[-1] + t.shape[-1]
+    joint = np.empty((*q.shape[:-2], n, n), dtype=np.result_type(q, r, t))
+    joint[..., :K, :K], joint[..., :K, K:], joint[..., K:, K:] = q, r, t
+    joint[..., K:, :K] = np.swapaxes(r, -1, -2)
+    return joint
 
 
 def block_overlaps(W, W_star, sizes):
