@@ -387,10 +387,8 @@ def test_forces_that_are_not_linear_in_the_sum_are_refused():
         (dict(token_covariance=[[1.0, 0.2], [0.3, 1.0]]), "token_covariance is not symmetric"),
         (dict(token_covariance=[[2.0, 0.6], [0.6, 1.0]]), "token_covariance has the diagonal .* expected ones"),
         (dict(token_covariance=np.ones((3, 3))), r"token_covariance has shape \(3, 3\); expected \(2, 2\)"),
-        (
-            dict(token_covariance=np.ones((2, 2, 2))),
-            r"has shape \(2, 2, 2\); expected \(2, 2\). Tokens have one covariance in all eigenspaces",
-        ),
+        (dict(token_covariance=[CLOSE, [[1.0, 1.2], [1.2, 1.0]]]), "token_covariance is not positive semi-definite"),
+        (dict(token_covariance=np.ones((2, 3, 3))), r"token_covariance has shape \(2, 3, 3\); expected \(L, 2, 2\)"),
         (dict(tokens=5), r"tokens = 5 with K \+ M = 2: T \(K \+ M\) = 10 fields; expected at most 8"),
         (dict(tokens=0), "tokens = 0; expected an integer >= 1"),
         (dict(force=idle), "fills neither F nor G"),
@@ -403,6 +401,61 @@ def test_bad_tokens(options, message):
         ov.Rule(**{"force": pair, "K": 1, "M": 1, "tokens": 2, **options})
 
 
+TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
+APART = [[[1.0, 0.7], [0.7, 1.0]], [[1.0, -0.3], [-0.3, 1.0]]]
+BLOCKS = dict(q=[[[0.5]], [[0.3]]], r=[[[0.1]], [[0.05]]], t=[[[0.5]], [[0.6]]])
+
+
+def swapped(lam, nu, xi, theta, S, F, G):
+    """Views that attract, drawn to what the other one says."""
+    F[0, 0] = lam[1, 0] - 0.8 * lam[0, 0] + 0.5 * nu[1, 0]
+    F[1, 0] = lam[0, 0] - 0.8 * lam[1, 0] + 0.5 * nu[0, 0]
+
+
+def difference(lam, nu, theta):
+    return (lam[0, 0] - lam[1, 0]) ** 2 / 2
+
+
+def learners(*covariances, spectrum=TWO, eta=0.3):
+    rules = [ov.Rule(swapped, K=1, M=1, tokens=2, token_covariance=c, error=difference) for c in covariances]
+    return [ov.learner(rule, eta=eta, spectrum=spectrum) for rule in rules]
+
+
+@pytest.mark.slow
+def test_tokens_with_a_covariance_for_each_eigenspace():
+    """A linear force, whose flow is two lines: A^l = 2 (c_l - .8), B^l = c_l, C^l = sum_ab c^l_ab E[F^a F^b]."""
+    (model,), s, c, eta = learners(APART), np.array([1.6, 0.4]), np.array([0.7, -0.3]), 0.3
+    start = ov.State.from_blocks(model, **BLOCKS)
+
+    def velocity(alpha, y):
+        q, r, t = y[:2], y[2:], np.array([0.5, 0.6])  # plain
+        own = np.array([s @ q, s @ r, s @ t])
+        other = np.array([s @ (c * q), s @ (c * r), s @ (c * t)])
+        # F^1 = lam^2 - .8 lam^1 + .5 nu^2
+        square = 1.64 * own[0] - 1.6 * other[0] + own[1] - 0.8 * other[1] + 0.25 * own[2]
+        cross = 1.64 * other[0] - 1.6 * own[0] + other[1] - 0.8 * own[1] + 0.25 * other[2]
+        A, B, C = 2 * (c - 0.8), c, 2 * (square + c * cross)
+        dq = 2 * eta * s * (A * q + B * r) + eta**2 * s * 0.5 * C
+        return np.concatenate([dq, eta * s * (A * r + B * t)])
+
+    known = solve_ivp(velocity, (0, 3), [0.5, 0.3, 0.1, 0.05], method="DOP853", rtol=1e-11, atol=1e-13).y[:, -1]
+    traj = ov.solve(model, start, [0.0, 3.0], rtol=1e-10)
+    np.testing.assert_allclose(traj.q[1, :, 0, 0], known[:2], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(traj.r[1, :, 0, 0] / s, known[2:], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(traj.eps_g[1], s @ ((1 - c) * known[:2]), rtol=0, atol=1e-8)
+
+
+@pytest.mark.slow
+def test_equal_covariances_of_all_eigenspaces_are_one():
+    three = ov.Spectrum(s=[1.6, 0.4, 0.9], p=[0.5, 0.3, 0.2])
+    q, r, t = np.array([[0.5, 0.3, 0.1], [0.1, 0.05, 0.0], [0.5, 0.6, 0.2]])[..., None, None]
+    one, all_ = learners(CLOSE, [CLOSE] * 3, spectrum=three)
+    start = ov.State.from_blocks(one, q=q, r=r, t=t)
+    for name in ("q", "r", "eps_g"):
+        x, y = (getattr(ov.solve(m, start.on(m), [0.0, 1.0]), name) for m in (one, all_))
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-9)  # steps and rounding of 10^5 nodes
+
+
 def test_bad_rules_of_tokens():
     with pytest.raises(ValueError, match="at_least = 5 of T = 4 answers; expected 1 to 4"):
         R.episode(4, at_least=5)
@@ -412,6 +465,19 @@ def test_bad_rules_of_tokens():
         R.patches("tanh", 2)
     with pytest.raises(ValueError, match="tokens = 5 with .* expected at most 8"):
         R.attention(5)
+    with pytest.raises(ValueError, match="has token_covariance for 2 eigenspaces; expected 1, those of the spectrum"):
+        learners(APART, spectrum=None)
+    (model,) = learners(APART)
+    start = ov.State.from_blocks(model, **BLOCKS)
+    for call, message in (
+        (lambda: ov.closure(model, **GENERIC), "tokens have a covariance for each eigenspace"),
+        (lambda: ov.solve(model, start, [1.0], method="structured"), "tokens whose covariances differ"),
+        (lambda: ov.solve(model, start, [1.0], schedule={"s": ov.Schedule.constant(0.5)}), "schedule"),
+        (lambda: ov.compress(model, start, 1), "tokens whose covariances differ"),
+        (lambda: ov.fluctuations(ov.solve(model, start, [0.0, 0.1]), 100), "one token_covariance"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
     with pytest.raises(ValueError, match="has tokens = 2; expected one input a sample"):
         R.adagrad_norm(R.pair(0.3))
     with pytest.raises(ValueError, match="needs a direction of the student"):

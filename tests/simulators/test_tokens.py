@@ -85,6 +85,7 @@ SLOW = {  # two to six fields, on tensors and lattices; tokens with c_ab = 0.6
     ),
     "three tokens": (lambda: R.attention(3, THREE), {}, BLOCKS),
     "two tokens": (lambda: R.attention(2, CLOSE), {}, BLOCKS),
+    "a covariance for each eigenspace": (lambda: R.attention(2, [CLOSE, [[1.0, -0.4], [-0.4, 1.0]]]), {}, BLOCKS),
     "a second teacher": (
         lambda: ov.Rule(valued, K=1, M=2, tokens=2, token_covariance=CLOSE), {},
         dict(q=BLOCKS["q"], r=[[[0.1, 0.2]], [[0.05, -0.1]]], t=[[[0.5, 0.1], [0.1, 0.4]], [[0.6, -0.1], [-0.1, 0.3]]]),

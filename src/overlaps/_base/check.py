@@ -121,7 +121,7 @@ UNKNOWN = {  # whether a model has it, in words, and who refuses it
     "batches": (lambda model: model.batch_size > 1, "batches (batch_size > 1)", LINEAR[:1]),
     "groups": (
         lambda model: len(model.groups) > 1,
-        "classes whose variances differ between eigenspaces in their own ways",
+        "classes or tokens whose covariances differ between eigenspaces in their own ways",
         ("compress", *IMPLICIT),
     ),
 }

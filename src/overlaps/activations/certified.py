@@ -48,7 +48,8 @@ class RuleClosure(Bound):
         if self._spent is not None:
             self._spent += 1
         eps_g = self._at(self.parameters, self.rule, S, w, A, B, C, dv)
-        self.asymmetric = bool(np.max(np.abs(A - A.T)) > ASYMMETRY * np.max(np.abs(A)))
+        parts = A.reshape(-1, A.shape[1], A.shape[1])
+        self.asymmetric = bool(np.max(np.abs(parts - parts.swapaxes(1, 2))) > ASYMMETRY * np.max(np.abs(A)))
         return eps_g
 
     def _at(self, parameters, numbers, S, w, *arrays):
@@ -65,6 +66,8 @@ class RuleClosure(Bound):
         """As for any closure; nan where no error is recorded."""
         if self.learning.error is None and self.learning.closed is None:
             return np.full(len(S), np.nan)
+        if self.learning.by_block:
+            return np.array([self._values(self.parameters, *both)[0][-1] for both in zip(S, w, strict=True)])
         return super().errors(S, w)
 
     def check(self, S, w):
@@ -106,8 +109,9 @@ class RuleClosure(Bound):
 
     def _values(self, parameters, S, w):
         """(A, B, g and eps_g, C) at unit rate."""
-        K, n = self.rule.K, len(S)
-        A, B, C, dv = np.zeros((K, K)), np.zeros((K, n - K)), np.zeros((K, K)), np.zeros(K)
+        K, n = self.rule.K, S.shape[1]
+        rows = len(S) // n * K
+        A, B, C, dv = np.zeros((rows, K)), np.zeros((rows, n - K)), np.zeros((rows, K)), np.zeros(K)
         eps_g = self._at(parameters, (K, 1.0, 1.0, 0.0, True), S, w, A, B, C, dv)
         return np.concatenate([A.ravel(), B.ravel(), dv, [eps_g]]), C
 
@@ -130,7 +134,7 @@ class RuleClosure(Bound):
             size, gaps = self._settle(S, w, goals, ROUNDING * size)
         self._spent = 0
         if size is not None:
-            many = len(S) * self.learning.tokens > 4 and self.learning.others is None
+            many = S.shape[1] * self.learning.tokens > 4 and self.learning.others is None
             following = size if self._chancy or many else size + 1  # the better of two that agree, if it is not dear
             self._size, self.parameters, self.message = size, self._arrays[following], ""
             return
@@ -174,8 +178,8 @@ class RuleClosure(Bound):
 def arrays_of(rule):
     """(Arrays that ``_rule.rule_closure`` takes behind w, ascending in size; whether they are rules by chance)."""
     alone = rule.others is not None
-    root = np.eye(1) if alone else rule.token_root
-    n, extra = len(root) * (rule.K + rule.M), int(isinstance(rule.noise, str))
+    root = np.eye(1) if alone or rule.by_block else rule.token_root
+    n, extra = (1 if alone else rule.tokens) * (rule.K + rule.M), int(isinstance(rule.noise, str))
     planes, cuts, law = np.array(rule.breaks), np.zeros((0, n + 1)), NOTHING
     values, chances, by_chance = np.zeros(1), np.ones(1), False
     if isinstance(rule.noise, tuple):

@@ -46,8 +46,12 @@ def checked_tokens(tokens, covariance, n, closed):
             f"tokens = {T} with K + M = {n}: T (K + M) = {T * n} fields; expected at most {MOST}. Rewards of any "
             "number of answers are ov.rules.episode, sums over patches ov.rules.patches; for others, others=."
         )
-    known = "Tokens have one covariance in all eigenspaces."
-    c = np.eye(T) if covariance is None else check.array("token_covariance", covariance, (T, T), known)
+    if covariance is not None and T > 1 and check.axes("token_covariance", covariance) == 3:
+        if closed:
+            raise ValueError("token_covariance of each eigenspace with a rule in closed form; expected one (T, T).")
+        each = check.array("token_covariance", covariance, ("L", T, T))
+        return T, np.array([checked_tokens(T, c, n, closed)[1] for c in each])
+    c = np.eye(T) if covariance is None else check.array("token_covariance", covariance, (T, T), "Or (L, T, T).")
     if not np.allclose(np.diag(c), 1, rtol=0, atol=check.PSD_TOLERANCE):
         raise ValueError(f"token_covariance has the diagonal {np.diag(c)}; expected ones: Sigma is that of each token.")
     check.symmetric("token_covariance", c)

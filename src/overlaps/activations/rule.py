@@ -16,6 +16,7 @@ from .._base.types import ArrayLike
 from ..gaussian.iterated import MOST
 from ..gaussian.tables import NOTHING
 from . import _rule
+from ._blocks import closure_of_groups
 from ._others import closure_of_one, whole_force
 from .activation import Activation
 from .bound import CLOSURE
@@ -68,8 +69,8 @@ class Rule(Record):
         T inputs x^a in every sample (page "Several inputs a sample"). With T > 1 the functions take lam (T, K) and
         nu (T, M), F is (T, K), w_k moves by the sum of F^a_k x^a, and breaks have T (K + M) coefficients: those of lam
         row by row, then those of nu. At most eight fields, T (K + M). Time counts samples.
-    token_covariance : array_like, shape (T, T), optional
-        Cov(x^a, x^b) = c_ab Sigma with c_aa = 1, in every eigenspace; independent by default.
+    token_covariance : array_like, shape (T, T) or (L, T, T), optional
+        Cov(x^a, x^b) = c_ab Sigma with c_aa = 1, or a c for each eigenvalue of the spectrum; independent by default.
     others : callable, optional
         ``others(lam, nu, theta) -> float`` of one of T independent tokens that see each other through its sum only. The
         force and the error are those of one token then, with lam (K,), nu (M,), and xi is the sum over the other
@@ -141,7 +142,8 @@ class Rule(Record):
         self.settle(name=name, noise=checked_noise(self.noise))
         alone = self.others is not None
         T, c = checked_tokens(self.tokens, self.token_covariance, K + M, alone or self.closed is not None)
-        if alone and (T == 1 or self.noise is not None or np.any(c != np.eye(T)) or not callable(self.others)):
+        single = T > 1 and self.noise is None and np.array_equal(c, np.eye(T))
+        if alone and not (single and callable(self.others)):
             raise ValueError(
                 f"others = {check.shown(self.others)} with tokens = {T}; expected a function others(lam, nu, theta) of "
                 "one of several independent tokens, without noise."
@@ -217,6 +219,8 @@ class Rule(Record):
         if self.closed is not None:
             return self.closed
         force, error, chance = self.functions
+        if self.by_block:
+            return closure_of_groups(force, error, chance, self.token_groups[0])
         if self.others is not None:
             return closure_of_one(self.alone[0], error, self.alone[1], self.tokens, self.sees[0])
         average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
@@ -245,12 +249,23 @@ class Rule(Record):
         """(Arrays that the kernel takes behind w, ascending in size; whether they are rules by chance)."""
         return arrays_of(self)
 
+    @property
+    def by_block(self):
+        """Whether tokens have a covariance of their own in every eigenspace."""
+        return np.ndim(self.token_covariance) == 3
+
+    @cached_property
+    def token_groups(self):
+        """Covariances (groups, T, T) of tokens that differ, and the number (L,) of each eigenspace's."""
+        kinds, number = np.unique(self.token_covariance, axis=0, return_inverse=True)
+        return kinds, np.ravel(number)
+
     @cached_property
     def token_root(self):
-        """The lower triangular root (T, T) of the tokens' covariance, which may be singular."""
-        values, vectors = np.linalg.eigh(np.array(self.token_covariance, float))
-        root = np.transpose(np.array(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r")))
-        return np.ascontiguousarray(root * np.where(np.diag(root) < 0, -1.0, 1.0))
+        """The lower triangular root (T, T) or (L, T, T) of the tokens' covariance, which may be singular."""
+        if self.by_block:
+            return np.array([root_of_tokens(c) for c in np.array(self.token_covariance)])
+        return root_of_tokens(self.token_covariance)
 
     def draw(self, rng, shape):
         """Noise of this ``shape`` from ``rng``, as steps take it: uniform where its law depends on the teacher."""
@@ -278,6 +293,13 @@ class Rule(Record):
         pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
         s = np.array(s, float) if self.uses_overlaps else NOTHING
         return theta[:K], (_rule.Told((values, np.zeros(len(values)), *pointers, theta, S, s, np.zeros(K))), 0)
+
+
+def root_of_tokens(c):
+    """The lower triangular root (T, T) of a covariance."""
+    values, vectors = np.linalg.eigh(np.array(c, float))
+    root = np.transpose(np.array(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r")))
+    return np.ascontiguousarray(root * np.where(np.diag(root) < 0, -1.0, 1.0))
 
 
 MAKERS: dict[str, Callable[..., Rule]] = {}  # of rules of the library, by the first word of their recipe

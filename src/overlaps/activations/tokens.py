@@ -126,8 +126,8 @@ def attention(T: int, token_covariance: ArrayLike | None = None, tolerance: floa
     ----------
     T : int
         Tokens, at most four.
-    token_covariance : array_like, shape (T, T), optional
-        Covariance of the tokens; independent by default.
+    token_covariance : array_like, shape (T, T) or (L, T, T), optional
+        Covariance of the tokens, or one for each eigenvalue of the spectrum; independent by default.
     tolerance : float, optional
         Relative error of the integrals, see :class:`overlaps.Rule`: by default 1e-6 for two tokens, by tensors, and
         1e-3 for more, by lattices. At Q, T* <= 1 three tokens reach 1e-6 with half a million points, four 2e-4.

@@ -80,10 +80,10 @@ class Forces:
 
     def __init__(self, model):
         fields = model.rule.tokens * (model.K + model.M)
-        if fields > MOST or model.rule.others is not None:
+        if fields > MOST or model.rule.others is not None or model.rule.by_block:
             raise ValueError(
                 f"the rule {model.rule!r} sees {fields} fields; expected at most {MOST}, whose fourth moments "
-                "are known, and no others=. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
+                "are known, no others= and one token_covariance. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
             )
         self.bound, self.size, self.calls = bind(model), 0, 0
         arrays, chancy = model.rule.sizes

@@ -118,6 +118,8 @@ def closure(
     if model.C and means is None:
         raise ValueError("model has inputs in classes; expected means= of the fields in one of them, and its label=.")
     K, M = model.K, model.M
+    if len(model.groups) > 1 and not model.C:
+        raise ValueError("tokens have a covariance for each eigenspace; expected a State, whose blocks ov.solve knows.")
     Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):
         check.symmetric(name, value)

@@ -1,15 +1,16 @@
 """Students that learn by a rule of their own, in place of the descent of a squared loss."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from .._base import check
-from .._base.types import ArrayLike
+from .._base.types import ArrayLike, Floats
 from ..activations.rule import Rule
 from .model import Model
 from .spectrum import Spectrum, isotropic
+from .state import gram
 
 __all__ = ["Learner", "learner"]
 
@@ -27,6 +28,28 @@ class Learner(Model):
             raise ValueError("a Learner has a rule in place of its activations; expected ov.learner(rule, ...).")
         if self.noise:
             raise ValueError(f"noise = {self.noise:g}; expected 0: the noise of a learner is that of its rule.")
+        rule = self.activation.learning
+        if rule.by_block and len(rule.token_covariance) != self.spectrum.L:
+            raise ValueError(
+                f"the rule {rule!r} has token_covariance for {len(rule.token_covariance)} eigenspaces; expected "
+                f"{self.spectrum.L}, those of the spectrum."
+            )
+
+    @property
+    def groups(self) -> list[Any]:
+        """Indices of the eigenspaces in which tokens have one covariance, group by group."""
+        rule = self.activation.learning
+        if not rule.by_block:
+            return super().groups
+        kinds, number = rule.token_groups
+        return [np.flatnonzero(number == g) for g in range(len(kinds))]
+
+    def field_covariance(self, record: Any) -> Floats:
+        """Covariances (..., groups (K + M), K + M) of all fields of one token in ``record``, group below group."""
+        if len(self.groups) == 1:
+            return super().field_covariance(record)
+        late = () if record.is_state else (-3,)
+        return np.concatenate([gram(Q, R, np.expand_dims(T, late)) for _, Q, R, T in self.of_groups(record)], axis=-2)
 
     def __repr__(self):
         text = super().__repr__()

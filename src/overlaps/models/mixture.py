@@ -134,13 +134,11 @@ class GaussianMixture(Model):
         of_teachers = inverse[:, None, None] * record.h
         # where inputs do not vary; means add up, so that any group may have it
         hidden = record.nu - of_teachers.sum(axis=-3)
-        for g, blocks in enumerate(self.groups):
-            Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
-            R, m = record.r[..., blocks, :, :].sum(axis=-3), record.m[..., blocks, :, :].sum(axis=-3)
+        for g, (blocks, Q, R, T) in enumerate(self.of_groups(record)):
+            m = record.m[..., blocks, :, :].sum(axis=-3)
             corner = np.tensordot(1 / bounded[blocks], self.gram[blocks], axes=1)
-            T, nu = record.T, record.nu
+            T, nu = T if len(self.groups) > 1 else record.T, record.nu
             if len(self.groups) > 1:
-                T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
                 nu = of_teachers[..., blocks, :, :].sum(axis=-3) + (hidden if g == 0 else 0.0)
             if not record.is_state:
                 T, nu = np.expand_dims(T, -3), np.expand_dims(nu, -3)

@@ -153,6 +153,15 @@ class Model(Record):
         """Covariances (..., K + M, K + M) of all fields in ``record``, as the closure sees them."""
         return record.S
 
+    def of_groups(self, record: Any) -> Any:
+        """(Blocks, Q, R, T) of each of ``groups``: sums over its blocks alone."""
+        s = self.spectrum.s
+        inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
+        for blocks in self.groups:
+            Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
+            T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
+            yield blocks, Q, record.r[..., blocks, :, :].sum(axis=-3), T
+
     @property
     def trains_v(self) -> bool:
         """Whether the second layer is learned."""

@@ -341,7 +341,7 @@ def _on_variances(model, factors):
                 raise ValueError(
                     f"schedule['s'][{l}]: s[{l}] is 0, and a factor has nothing to multiply; expected None."
                 )
-    if model.C or model.latent_teacher:
+    if model.C or model.latent_teacher or len(model.groups) > 1:
         raise ValueError(
             "schedule names s, and the inputs have classes or a teacher of latents; expected Gaussian inputs that the "
             "teacher sees. Classes have ratios= of their own."

@@ -104,16 +104,21 @@ class _Inputs(Blocks):
 
     def __init__(self, model, sizes, rng, dtype, centroids):
         self.rng, self.noise_rng, *rest = rng.spawn(3 if model.C else 2)
-        block = np.repeat(np.arange(len(sizes)), sizes)
+        self.block = block = np.repeat(np.arange(len(sizes)), sizes)
         self.draws = Draws(model, rest[0], centroids, block) if rest else None
         self.noise, self.rule, self.tokens = model.noise, model.rule, tokens_of(model)
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
 
     def draw(self, batch):
         """A block of about as many normals as the cache holds."""
-        N, rows = len(self.root), batch * len(self.tokens)
+        N, rows = len(self.root), batch * self.tokens.shape[-1]
         length = max(1, BLOCK // (N * rows))
-        X = correlated(self.rng.standard_normal((length, rows, N), dtype=self.root.dtype), self.tokens)
+        X = self.rng.standard_normal((length, rows, N), dtype=self.root.dtype)
+        if self.tokens.ndim == 3:
+            for i, root in enumerate(self.tokens):
+                X[..., self.block == i] = correlated(X[..., self.block == i], root)
+        else:
+            X = correlated(X, self.tokens)
         if np.any(self.root != 1):
             X *= self.root
         labels = np.zeros((length, batch)) if self.draws is None else self.draws.enter(X)
@@ -147,15 +152,19 @@ class _Wanderings:
 
 
 def tokens_of(model):
-    """The root (T, T) of the covariance of the T inputs in a sample: 1, but for some rules."""
+    """The root (T, T) of the covariance of the T inputs in a sample, or (L, T, T): 1, but for some rules."""
     return np.ones((1, 1)) if model.rule is None else model.rule.token_root
 
 
 def correlated(x, root):
-    """Rows (..., b T, n) of b samples, each T independent ones times this root (T, T): a triangle remains one."""
-    if np.array_equal(root, np.eye(len(root))):
+    """Rows (..., b T, n) of b samples, each T independent ones times this root (T, T): a triangle remains one.
+
+    A root (L, T, T) of each eigenspace takes x (..., L, b T, n).
+    """
+    if root.ndim == 2 and np.array_equal(root, np.eye(len(root))):
         return x
-    parts = root.astype(x.dtype) @ x.reshape(*x.shape[:-2], -1, len(root), x.shape[-1])
+    root = root if root.ndim == 2 else root[:, None]
+    parts = root.astype(x.dtype) @ x.reshape(*x.shape[:-2], -1, root.shape[-1], x.shape[-1])
     return parts.reshape(x.shape)
 
 

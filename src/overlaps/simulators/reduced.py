@@ -81,7 +81,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
             return limit  # there is no way back
         limit, changed = rates.left(limit)
         if position == len(x) or changed:
-            normal, dof = _random_parts(sizes, model.K, static, rates.batch * len(tokens))
+            normal, dof = _random_parts(sizes, model.K, static, rates.batch * tokens.shape[-1])
             x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, unit)
             if model.rule is not None:
                 x, noise = correlated(x, tokens), model.rule.draw(rng, (len(x), rates.batch))
