@@ -473,6 +473,7 @@ def test_bad_rules_of_tokens():
         (lambda: ov.closure(model, **GENERIC), "tokens have a covariance for each eigenspace"),
         (lambda: ov.solve(model, start, [1.0], method="structured"), "tokens whose covariances differ"),
         (lambda: ov.solve(model, start, [1.0], schedule={"s": ov.Schedule.constant(0.5)}), "schedule"),
+        (lambda: ov.solve(model, start, [1.0], blocks=False), "a covariance for each eigenspace, whose errors need"),
         (lambda: ov.compress(model, start, 1), "tokens whose covariances differ"),
         (lambda: ov.fluctuations(ov.solve(model, start, [0.0, 0.1]), 100), "one token_covariance"),
     ):

@@ -219,7 +219,10 @@ def closure_note(closure):
 def check_blocks(model, blocks):
     """Refuse to drop the overlaps of blocks where errors need them."""
     if (model.C or len(model.groups) > 1) and not check.flag("blocks", blocks):
-        raise ValueError("blocks=False with inputs in classes, whose errors need the overlaps of blocks; leave it out.")
+        raise ValueError(
+            "blocks=False with inputs in classes, or tokens with a covariance for each eigenspace, whose errors need the "
+            "overlaps of blocks; leave it out."
+        )
 
 
 def checked_controls(rtol, atol, stop):
