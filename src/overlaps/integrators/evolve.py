@@ -220,8 +220,8 @@ def check_blocks(model, blocks):
     """Refuse to drop the overlaps of blocks where errors need them."""
     if (model.C or len(model.groups) > 1) and not check.flag("blocks", blocks):
         raise ValueError(
-            "blocks=False with inputs in classes, or tokens with a covariance for each eigenspace, whose errors need the "
-            "overlaps of blocks; leave it out."
+            "blocks=False with inputs in classes, or tokens with a covariance for each eigenspace, whose errors need "
+            "the overlaps of blocks; leave it out."
         )
 
 
