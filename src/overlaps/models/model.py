@@ -154,7 +154,7 @@ class Model(Record):
         return record.S
 
     def of_groups(self, record: Any) -> Any:
-        """(Blocks, Q, R, T) of each of ``groups``: sums over its blocks alone."""
+        """(Blocks, Q, R, T) of ``record`` in each of ``groups``: sums over its blocks alone."""
         s = self.spectrum.s
         inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
         for blocks in self.groups:
