@@ -139,8 +139,9 @@ def test_every_warning_names_its_page():
     functions = [
         (path, node)
         for path in Path(overlaps.__file__).parent.rglob("*.py")
+        if path.name != "quiet.py"  # which passes on what others say
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and calls(node, "warnings.warn")
+        if isinstance(node, ast.FunctionDef) and (calls(node, "warnings.warn") or calls(node, "warn"))
     ]
     assert len(functions) > 10
     assert [f"{path}: {node.name}" for path, node in functions if not calls(node, "see")] == []
