@@ -182,3 +182,11 @@ def test_bad_input():
         slower.plateaus()
     with pytest.raises(ValueError, match="blocks"):
         ov.solve(traj.model, traj[0], (0, 5.0), blocks=False).plateaus()
+
+
+def test_a_rule_waits_at_the_plateau_of_the_descent_that_it_is():
+    """Feedback through the weights of the output: the same saddle, by the closure of a rule."""
+    rule, descent = ov.rules.feedback_alignment([1.0, 1.0], [1.0, 1.0]), ov.committee_machine(2, 2, eta=0.7)
+    found, known = ov.plateau(ov.learner(rule, theta=[1.0, 1.0], eta=0.7)), ov.plateau(descent)
+    assert np.isclose(found.height, known.height, rtol=1e-10)
+    assert np.allclose(found.growing, known.growing, rtol=1e-7)  # derivatives of a rule are differences

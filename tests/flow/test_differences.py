@@ -161,7 +161,7 @@ def test_number_of_nodes(sigma, rng):
 
     def value(rule):
         Z = np.array([[1.0, 0.3], [0.3, 1.0]])  # E[d d], E[d a], E[a a] in units of sigma
-        return system.closure(Z, start.v, sigma, *rule, 1.0, True, system.A, system.B, system.C)
+        return system._differences(Z, start.v, sigma, *rule, 1.0, True, system.A, system.B, system.C)
 
     def gauss(n):
         x, weight = np.polynomial.legendre.leggauss(n)

@@ -107,6 +107,27 @@ def test_a_trajectory_escapes_from_its_first_record():
     assert law == own and law.level == law.plateau / 2
 
 
+def test_a_rule_escapes_like_the_descent_that_it_is():
+    """Feedback through the weights of the output, moments by quadrature of the force: kappa of phase retrieval."""
+    descent = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.04, noise=0.3)
+    rule = ov.rules.feedback_alignment([1.0], [1.0], activation=ov.quadratic, noise=0.3)
+    law, known = (
+        ov.theory.escape(model, "random", 700, points=64)
+        for model in (ov.learner(rule, theta=[1.0], eta=0.04), descent)
+    )
+    assert law.modes == 1 and np.isclose(law.rate, known.rate, rtol=1e-8)
+    assert np.isclose(law.kappa, known.kappa, rtol=1e-6) and np.allclose(law.times, known.times, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_two_units_of_a_rule_escape_like_the_descent():
+    """Averages of four forces of five fields come from Sobol points here, to 1e-3."""
+    rule = ov.rules.feedback_alignment([1.0, 1.0], [1.0, 1.0])
+    law = ov.theory.escape(ov.learner(rule, theta=[1.0, 1.0], eta=1.5), "random", 1000, PLATEAU / 2, points=64)
+    known = ov.theory.escape(erf(), "random", 1000, PLATEAU / 2, points=64)
+    assert np.isclose(law.kappa, known.kappa, rtol=1e-2) and np.isclose(law.mean, known.mean, rtol=1e-3)
+
+
 def test_refusals():
     model = erf()
     start = symmetric(model)
@@ -119,6 +140,9 @@ def test_refusals():
     with pytest.raises(ValueError, match="equal v"):
         unequal = ov.committee_machine(2, 2, eta=1.0, v=[1.0, 0.5])
         ov.theory.escape(unequal, symmetric(unequal), 1000, 0.01)
+    with pytest.raises(ValueError, match="expected a rule that treats them alike"):
+        feedback = ov.rules.feedback_alignment([0.7, -0.5], [0.8, 0.6])
+        ov.theory.escape(ov.learner(feedback, theta=[1.0, 1.0], eta=1.0), "random", 1000, points=64)
     with pytest.raises(ValueError, match="ends on no plateau.*smaller eta"):
         fast = ov.quadratic_network(2, 1, eta=0.5)  # diverges
         ov.theory.escape(fast, "random", 1000, 0.1, points=64)
@@ -126,6 +150,7 @@ def test_refusals():
 
 OFF = dict(Q=[[1.02, 0.01], [0.01, 0.97]], R=[[0.03, -0.01], [-0.02, 0.01]], T=np.eye(2))
 QUADRATIC = ov.quadratic_network(3, 1, eta=0.3)
+PERTURBED = ov.learner(ov.rules.node_perturbation([1.0], [1.0], activation=ov.quadratic), eta=0.02)
 UNTOUCHED = ov.State.from_overlaps(QUADRATIC, Q=np.eye(3), R=np.zeros((3, 1)), T=[[1.0]])
 LATE = 0.09  # in units of 1/rate: what is left out of the law of random starts at N = 200 to 1000
 
@@ -138,8 +163,9 @@ LATE = 0.09  # in units of 1/rate: what is left out of the law of random starts 
         (erf(), ov.State.from_overlaps(erf(), **OFF), 500, 300, 90.0, PLATEAU / 2, 0.0),
         (erf(), "random", 500, 400, 90.0, PLATEAU / 2, LATE),
         (QUADRATIC, UNTOUCHED, 1000, 250, 25.0, 0.6, 0.0),
+        (PERTURBED, "random", 500, 500, 110.0, 0.67, LATE),
     ],
-    ids=["symmetric", "off the symmetry", "random", "three modes"],
+    ids=["symmetric", "off the symmetry", "random", "three modes", "node perturbation"],
 )
 def test_mean_time_of_sgd_to_three_percent(model, start, N, runs, end, level, late):
     """Runs of the reduced simulator, whose mean time is known to 1 %: within 3 % of that of the law.

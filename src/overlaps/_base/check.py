@@ -101,7 +101,7 @@ UNKNOWN = {  # whether a model has it, in words, and who refuses it
     "rule": (
         lambda model: model.rule is not None,
         "a rule of learning in place of a squared loss",
-        ("hessian", "optimal_schedule", "theory.stationary_points", NOISE[1], *OF_BLOCKS, *LINEAR, IMPLICIT[1]),
+        ("hessian", "optimal_schedule", "theory.stationary_points", *OF_BLOCKS, *LINEAR, IMPLICIT[1]),
     ),
     "classes": (lambda model: model.C > 0, "inputs in classes", VERBS[len(EVERYONE) :]),
     "latents": (lambda model: model.latent_teacher, "a teacher of latents", (*NOISE, *OF_BLOCKS)),

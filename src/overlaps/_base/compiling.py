@@ -27,7 +27,7 @@ class _Watch(event.Listener):
         """A kernel, or one that another one calls, begins to compile."""
         kernel = event.data["dispatcher"]
         self.depth += 1
-        self.count += getattr(kernel.py_func, "__module__", "").partition(".")[0] == PACKAGE
+        self.count += (kernel.py_func.__module__ or "").partition(".")[0] == PACKAGE
         if self.depth == 1:
             self.began = perf_counter()
             if self.count and not said and os.environ.get("OVERLAPS_QUIET", "0") == "0":

@@ -5,11 +5,9 @@ D^ab = E[dF^a/dz^b] and E[F^a F^b] of all fields, group g is driven by sum_ab c^
 """
 
 import numpy as np
-from numba import njit
 
 from .._base.jit import jit
 from . import _rule
-from .bound import CLOSURE
 
 
 @jit
@@ -46,7 +44,7 @@ def closure_of_groups(force, error, chance, c):
     average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
     T = c.shape[1]
 
-    @njit(error_model="numpy", nogil=True)
+    @_rule.kernel
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         n, size = S.shape[1], T * S.shape[1]
         known = np.zeros(size + w.size - n)
@@ -63,6 +61,4 @@ def closure_of_groups(force, error, chance, c):
         dv[:] = g[:K]
         return eps_g
 
-    if hasattr(closure, "compile"):
-        closure.compile(CLOSURE.args)
     return closure

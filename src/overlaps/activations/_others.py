@@ -10,7 +10,6 @@ from numba import njit
 
 from .._base.jit import compile_once, jit
 from . import _rule
-from .bound import CLOSURE
 
 
 def whole_force(force, others, T, K, M):
@@ -34,8 +33,9 @@ def whole_force(force, others, T, K, M):
 @jit
 def fill_law(w, n, T, counts, mean, square):
     """Fill the values of the noise behind w (n,) with the sum over T - 1 tokens, and their probabilities."""
-    m, at = int(w[n + 1]), n + _rule.HEAD + int(w[n])
-    chances = w[at + m : at + 2 * m]
+    at = n + _rule.HEAD + 4 + int(w[n + _rule.HEAD + 1])  # of the values, behind the numbers; each has its shape before
+    m = int(w[at - 1])
+    chances = w[at + m + 2 : at + 2 * m + 2]
     if counts:
         chances[:] = 0.0
         chances[0] = 1.0
@@ -60,7 +60,7 @@ def closure_of_one(force, error, others, T, counts):
     def squared(lam, nu, theta):
         return others(lam, nu, theta) ** 2
 
-    @njit(error_model="numpy", nogil=True)
+    @_rule.kernel
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         n, known, square = S.shape[0], w.copy(), 0.0
         if known[n] >= 0.0:
@@ -78,6 +78,4 @@ def closure_of_one(force, error, others, T, counts):
                 B[k, m] *= T
         return eps_g
 
-    if hasattr(closure, "compile"):
-        closure.compile(CLOSURE.args)
     return closure

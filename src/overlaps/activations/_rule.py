@@ -1,8 +1,8 @@
 """The closure of any force, a first-class function: averages over the fields, nodes by nodes.
 
-Behind w (n,) lie HEAD numbers and the arrays that they measure (``packed``): the numbers of the rule, values of the
-noise with their probabilities, planes on which the force breaks, cuts of a continuous noise, the rule of quadrature,
-and the root of the tokens' covariance. A sample of T tokens has the fields lam (T K,), nu (T M,), token by token.
+Behind w (n,) lie HEAD numbers and arrays (``packed``): the numbers of the rule, values of the noise with their
+probabilities, planes on which the force breaks, cuts of a continuous noise, its law, the root of the tokens'
+covariance, and the rule of quadrature. A sample of T tokens has the fields lam (T K,), nu (T M,), token by token.
 """
 
 import math
@@ -29,7 +29,7 @@ BY_TOKENS = {  # of the functions of a user, where a sample has several tokens: 
 FUNCTIONS = tuple(types.FunctionType(x) for x in (FORCE, ERROR, CHANCE))
 SIGNATURE = float64(*FUNCTIONS, *CLOSURE.args[:3], *CLOSURE.args[4:])  # a rule has no code of a teacher's function
 
-HEAD = 12
+HEAD = 4
 DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
 FAINT = 1e-25  # probability of a node of a continuous noise that is left out: forces may be large there
 PANEL = 1.8  # length of panels of a continuous noise, in t = asinh((xi - median) / scale)
@@ -50,12 +50,22 @@ def flat(role, function, T, K, M):
     return njit(error_model="numpy", nogil=True)({"force": force, "error": error, "chance": chance}[role])
 
 
-def packed(numbers, values, chances, by_chance, normal, planes, cuts, law, rule, tokens):
-    """One array of all that the kernel needs: see the order in ``rule_closure``."""
-    points, weights, given, width, x, p = rule
-    sizes = numbers.size, values.size, by_chance, normal, len(planes), len(cuts), law.size, given, len(points), x.size
-    parts = numbers, values, chances, planes.ravel(), cuts.ravel(), law, x, p, weights, points.ravel(), tokens.ravel()
-    return np.concatenate([[*sizes, width, len(tokens)], *parts])
+def packed(by_chance, normal, quadrature, *arrays):
+    """One array of all that the kernel needs, each with its shape before it: in the order of ``opened``."""
+    points, weights, given, width, x, p = quadrature
+    parts = [np.atleast_2d(part) for part in (*arrays, x, p, weights, points)]
+    return np.concatenate([[by_chance, normal, given, width], *(np.r_[x.shape, x.ravel()] for x in parts)])
+
+
+@jit
+def part(w, at):
+    """The array (rows, columns) at a place of w, and the place behind it."""
+    found, at = np.empty((int(w[at]), int(w[at + 1]))), at + 2
+    for i in range(len(found)):
+        for j in range(found.shape[1]):
+            found[i, j] = w[at]
+            at += 1
+    return found, at
 
 
 @jit
@@ -65,18 +75,17 @@ def root_of(S):
     Correlations are decomposed: a student may be much smaller than a teacher.
     """
     n = S.shape[0]
-    scaled, root, inverse = np.empty((n, n)), np.zeros((n, n)), np.zeros((n, n))
+    scaled, root, inverse = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
     for i in range(n):
         for j in range(n):
-            sizes = S[i, i] * S[j, j]
-            scaled[i, j] = S[i, j] / math.sqrt(sizes) if sizes > 0.0 else 0.0
+            if S[i, i] * S[j, j] > 0.0:
+                scaled[i, j] = S[i, j] / math.sqrt(S[i, i] * S[j, j])
     values, vectors = np.linalg.eigh(scaled)
     for a in range(n):
-        if values[a] > DROPPED * values[n - 1]:
-            for i in range(n):
-                size = math.sqrt(S[i, i])
-                root[i, a] = size * vectors[i, a] * math.sqrt(values[a])
-                inverse[a, i] = vectors[i, a] / (size * math.sqrt(values[a])) if size > 0.0 else 0.0
+        for i in range(n):
+            if values[a] > DROPPED * values[n - 1] and not S[i, i] <= 0.0:  # nan is handed on
+                root[i, a] = vectors[i, a] * math.sqrt(S[i, i] * values[a])
+                inverse[a, i] = vectors[i, a] / math.sqrt(S[i, i] * values[a])
     return root, inverse
 
 
@@ -87,34 +96,31 @@ def root_of_all(root, tokens, K, extra):
     Columns are those of ``root`` for one token after the other.
     """
     n, T = root.shape[0], tokens.shape[0]
-    whole = np.zeros((T * n + extra, T * n + extra))
+    whole = np.eye(T * n + extra)
     for a in range(T):
         for i in range(n):
             row = a * K + i if i < K else T * K + a * (n - K) + i - K
             for b in range(T):
                 for j in range(n):
                     whole[row, b * n + j] = tokens[a, b] * root[i, j]
-    for a in range(T * n, T * n + extra):
-        whole[a, a] = 1.0
     return whole
 
 
 @jit
 def across(planes, root):
-    """Planes (c, t) of the fields, c . z = t, as planes of z = root u."""
-    m, d = len(planes), root.shape[0]
+    """Planes (c, t) of the fields, c . z = t, as planes of z = root u, relative to the size of terms of c . z."""
+    m, d = len(planes), len(root)
     forms, offsets = np.zeros((m, d)), np.zeros(m)
     for i in range(m):
         size = 0.0
-        for l in range(d):
-            variance = 0.0
-            for j in range(d):
-                forms[i, j] += planes[i, l] * root[l, j]
-                variance += root[l, j] * root[l, j]
-            size += planes[i, l] * planes[i, l] * variance
         for j in range(d):
-            forms[i, j] /= math.sqrt(size) if size > 0.0 else 1.0
-        offsets[i] = planes[i, d] / math.sqrt(size) if size > 0.0 else 0.0
+            for l in range(d):
+                forms[i, j] += planes[i, l] * root[l, j]
+                size += (planes[i, l] * root[l, j]) ** 2
+        if size > 0.0:
+            for j in range(d):
+                forms[i, j] /= math.sqrt(size)
+            offsets[i] = planes[i, d] / math.sqrt(size)
     return forms, offsets
 
 
@@ -142,72 +148,51 @@ def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
 
 @jit
 def opened(S, w, K):
-    """Arrays behind w (n,), with nodes: the root that ``see`` takes, its left inverse, turn R, root of tokens."""
-    n, at = S.shape[0], S.shape[0] + HEAD
-    numbers, m, by_chance, extra = int(w[n]), int(w[n + 1]), w[n + 2] > 0.0, int(w[n + 3])
-    T = int(w[n + 11])
-    d = T * n + extra
-    theta = np.empty(K + numbers)
-    for k in range(K):
-        theta[k] = w[k]
-    for k in range(numbers):
-        theta[K + k] = w[at + k]
-    at += numbers
-    values, chances = w[at : at + m].copy(), w[at + m : at + 2 * m].copy()
-    at += 2 * m
-    rows, cut_rows, size = int(w[n + 4]), int(w[n + 5]), int(w[n + 6])
-    planes = w[at : at + rows * (d + 1)].copy().reshape(rows, d + 1)
-    at += rows * (d + 1)
-    cuts = w[at : at + cut_rows * (T * n + 1)].copy().reshape(cut_rows, T * n + 1)
-    at += cut_rows * (T * n + 1)
-    law = w[at : at + size]
-    given, count, q = int(w[n + 7]), int(w[n + 8]), int(w[n + 9])
-    at += size
-    x, p = w[at : at + q], w[at + q : at + 2 * q]
-    at += 2 * q
-    weights, points = w[at : at + count], w[at + count : at + count * (1 + d)].reshape(count, d)
-    at += count * (1 + d)
-    tokens = w[at : at + T * T].copy().reshape(T, T)
+    """What ``average`` takes of the arrays behind w (n,), the fields' left inverse, the turn R, the root of tokens."""
+    n = S.shape[0]
+    by_chance, extra, given, width, at = w[n] > 0.0, int(w[n + 1]), int(w[n + 2]), w[n + 3], n + HEAD
+    numbers, at = part(w, at)
+    values, at = part(w, at)
+    chances, at = part(w, at)
+    planes, at = part(w, at)
+    cuts, at = part(w, at)
+    law, at = part(w, at)
+    tokens, at = part(w, at)
+    x, at = part(w, at)
+    p, at = part(w, at)
+    weights, at = part(w, at)
+    points = w[at + 2 : at + 2 + weights.size * int(w[at + 1])].reshape(weights.size, int(w[at + 1]))  # may be large
     own, inverse = root_of(S)
     root = root_of_all(own, tokens, K, extra)
     forms, offsets = across(planes, root)
-    points, weights, R = nodes(forms, offsets, points, weights, given, w[n + 10], x, p)
-    if cut_rows > 0:
-        m = (int((law[3] - law[2]) / PANEL) + 2 + cut_rows) * q
-        values, chances = np.empty(m), np.empty(m)
-    law_nodes = cuts, law, x, p, np.empty(cut_rows), np.empty(cut_rows + 2)
-    return theta, points, weights, root @ R.T, values, chances, by_chance, law_nodes, inverse, R, tokens
+    points, mass, R = nodes(forms, offsets, points, weights[0], given, width, x[0], p[0])
+    xs, ps, theta = values[0], chances[0], np.empty(K + numbers.size)
+    for k in range(theta.size):
+        theta[k] = w[k] if k < K else numbers[0, k - K]
+    if len(cuts) > 0:
+        m = (int((law[0, 3] - law[0, 2]) / PANEL) + 2 + len(cuts)) * x.size
+        xs, ps = np.empty(m), np.empty(m)
+    noise = by_chance, xs, ps, cuts, law[0], x[0], p[0], np.empty(len(cuts)), np.empty(len(cuts) + 2)
+    return theta, (points, mass, root @ R.T), noise, inverse, R, tokens
 
 
 @jit(bare=True)
-def see(points, i, root, z):
-    """Fill the fields at node i, lam (T K,) before nu (T M,)."""
-    for a in range(z.size):
-        z[a] = 0.0
-        for j in range(z.size):
-            z[a] += root[a, j] * points[i, j]
+def average(force, error, chance, S, theta, nodes, noise, room, second_order, P, C, g, samples):
+    """Add E[F u^T] to P (T K, d), the triangle of E[F F^T] to C (T K, T K), E[G] to g; return E[error].
 
-
-@jit
-def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
-
-    ``force`` fills F and G, which come as zeros. Of tokens with the covariance c = r r^T, z^a = sum_b r_ab L u^b: what
-    enters is F r, since sum_a E[F^a z^aT] = sum_b E[(F r)^b u^bT] L^T and sum_ab c_ab F^a F^bT = (F r) (F r)^T.
+    ``samples`` (m, all) takes the row (z, F, G, weight) of every node and value of the noise, as far as it has rows.
     """
-    n = S.shape[0]
-    if not w[n] >= 0.0:  # refused
-        A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
-        return np.nan
-    theta, points, weights, root, values, chances, by_chance, law_nodes, inverse, R, tokens = opened(S, w, K)
-    T, d, m, (cuts, law, x, p, places, edges) = len(tokens), root.shape[0], values.size, law_nodes
-    z, F, G, mixed = np.empty(d), np.empty(T * K), np.empty(K), np.empty(T * K)
-    lam, nu, P, g, eps_g = z[: T * K], z[T * K : T * n], np.zeros((T * K, d)), np.zeros(K), 0.0
-    for k in range(K):
-        for j in range(K):
-            C[k, j] = 0.0
+    points, weights, root = nodes
+    by_chance, values, chances, cuts, law, x, p, places, edges = noise
+    row, z, F, G = room
+    d, m, count, eps_g = z.size, values.size, 0, 0.0
+    n = F.size // G.size * S.shape[0]
+    lam, nu = z[: F.size], z[F.size : n]
     for i in range(len(points)):
-        see(points, i, root, z)
+        for a in range(d):
+            z[a] = 0.0
+            for j in range(d):
+                z[a] += root[a, j] * points[i, j]
         if by_chance:
             chance(nu, theta, chances)
         elif len(cuts) > 0:
@@ -215,31 +200,62 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
         eps_g += weights[i] * error(lam, nu, theta)
         for c in range(m):
             F[:], G[:] = 0.0, 0.0
-            force(lam, nu, z[T * n] if d > T * n else values[c], theta, S, F, G)
+            force(lam, nu, z[n] if d > n else values[c], theta, S, F, G)
             weight = weights[i] * chances[c]
-            for k in range(K):
+            for k in range(G.size):
                 g[k] += weight * G[k]
-            for b in range(T):
-                for k in range(K):
-                    mixed[b * K + k] = 0.0
-                    for a in range(T):
-                        mixed[b * K + k] += tokens[a, b] * F[a * K + k]
-                    for j in range(d):
-                        P[b * K + k, j] += weight * mixed[b * K + k] * points[i, j]
-                if second_order:
-                    for k in range(K):
-                        for j in range(k, K):
-                            C[k, j] += weight * mixed[b * K + k] * mixed[b * K + j]
-    P = P @ R
+            for k in range(F.size):
+                for j in range(d):
+                    P[k, j] += weight * F[k] * points[i, j]
+                for j in range(k + 1 if second_order else 0):
+                    C[k, j] += weight * F[k] * F[j]
+            if count < len(samples):
+                row[-1] = weight
+                for j in range(row.size):
+                    samples[count, j] = row[j]
+                count += 1
+    return eps_g
+
+
+@jit
+def rooms(nodes, noise, R, own, K, sampled):
+    """What ``average`` fills: room, P, C of the components of all tokens, and samples if they are asked for."""
+    d, row = len(R), np.empty(len(R) + own + K + 1)
+    room = row, row[:d], row[d : d + own], row[d + own : -1]
+    samples = np.zeros((len(nodes[0]) * noise[1].size if sampled else 0, row.size))
+    return room, np.zeros((own, d)), np.zeros((own, own)), samples
+
+
+@jit
+def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
+
+    ``force`` fills F and G, which come as zeros. Of tokens with the covariance c = r r^T, z^a = sum_b r_ab L u^b, so
+    that sum_a E[F^a z^aT] = sum_ab r_ab E[F^a u^bT] L^T; and C = sum_ab c_ab E[F^a F^bT].
+    """
+    n = S.shape[0]
+    dv[:] = 0.0
+    if not w[n] >= 0.0:  # refused
+        A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
+        return np.nan
+    theta, nodes, law, inverse, R, r = opened(S, w, K)
+    room, P, square, samples = rooms(nodes, law, R, len(r) * K, K, False)
+    eps_g = average(force, error, chance, S, theta, nodes, law, room, second_order, P, square, dv, samples)
+    P, c, T = P @ R, r @ r.T, len(r)
     for k in range(K):
-        dv[k] = eta_v * g[k]
-        for j in range(k, K):
-            C[k, j] = C[j, k] = eta * eta * C[k, j]
+        dv[k] *= eta_v
+        for j in range(k + 1):
+            total = 0.0
+            for a in range(T):
+                for b in range(T):
+                    total += c[a, b] * square[max(a * K + k, b * K + j), min(a * K + k, b * K + j)]
+            C[k, j] = C[j, k] = eta * eta * total
         for i in range(n):
             total = 0.0
-            for b in range(T):
-                for j in range(n):
-                    total += P[b * K + k, b * n + j] * inverse[j, i]
+            for a in range(T):
+                for b in range(T):
+                    for j in range(n):
+                        total += r[a, b] * P[a * K + k, b * n + j] * inverse[j, i]
             if i < K:
                 A[k, i] = eta * total
             else:
@@ -248,28 +264,12 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
 
 
 @jit
-def rule_samples(force, chance, S, w, K):
-    """(Fields (T n, P), F (T K, P), G (K, P), weights (P,)) at all nodes: other averages than those of the closure."""
-    theta, points, weights, root, values, chances, by_chance, law_nodes, _, _, tokens = opened(S, w, K)
-    n, own, m, (cuts, law, x, p, places, edges) = len(tokens) * S.shape[0], len(tokens) * K, values.size, law_nodes
-    z, F, G, ends = np.empty(root.shape[0]), np.empty(own), np.empty(K), (n, n + own, n + own + K)
-    lam, nu = z[:own], z[own:n]
-    found, count = np.empty((len(points) * values.size, ends[2] + 1)), 0
-    for i in range(len(points)):
-        see(points, i, root, z)
-        if by_chance:
-            chance(nu, theta, chances)
-        elif len(cuts) > 0:
-            m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
-        for c in range(m):
-            F[:], G[:] = 0.0, 0.0
-            force(lam, nu, z[n] if z.size > n else values[c], theta, S, F, G)
-            row = found[count]
-            row[:n], row[n : ends[1]], row[ends[1] : ends[2]] = z[:n], F, G
-            row[ends[2]] = weights[i] * chances[c]
-            count += 1
-    found = np.ascontiguousarray(found[:count].T)
-    return found[:n], found[n : ends[1]], found[ends[1] : ends[2]], found[ends[2]]
+def rule_samples(force, error, chance, S, w, K):
+    """Rows (z, F, G, weight) of all nodes: for averages other than those of the closure."""
+    theta, nodes, law, _, R, r = opened(S, w, K)
+    room, P, square, samples = rooms(nodes, law, R, len(r) * K, K, True)
+    average(force, error, chance, S, theta, nodes, law, room, False, P, square, np.zeros(K), samples)
+    return samples
 
 
 @jit
@@ -317,6 +317,14 @@ class Told(tuple):
 @typeof_impl.register(_Address)
 def _type_of(value, context):
     return value.type  # numba would make it anew at each call, which takes longer than the steps of a short run
+
+
+def kernel(closure):
+    """A closure that is made of functions, compiled as all others are."""
+    made = njit(error_model="numpy", nogil=True)(closure)
+    if hasattr(made, "compile"):
+        made.compile(CLOSURE.args)
+    return made
 
 
 def pointer(kernel, signature):

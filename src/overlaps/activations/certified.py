@@ -97,12 +97,12 @@ class RuleClosure(Bound):
 
     def samples(self, size, S, w):
         """(Fields (T, n, P), F (T, K, P), G (K, P) at unit rate, weights (P,)) at the nodes of a size of quadrature."""
-        force, _, chance = self.learning.functions
-        pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
         w, K, T = np.append(w, self.learning.sizes[0][size]), self.rule.K, self.learning.tokens
-        z, F, G, weights = _rule.rule_samples(*pointers, np.ascontiguousarray(S), w, K)
-        lam, nu = (x.reshape(T, -1, len(weights)) for x in (z[: T * K], z[T * K :]))
-        return np.concatenate([lam, nu], axis=1), F.reshape(T, K, -1), G, weights
+        found = _rule.rule_samples(*self.learning.pointers, np.ascontiguousarray(S), w, K).T.copy()
+        ends = np.cumsum([T * K, T * (len(S) - K), len(found) - T * (len(S) + K) - K - 1, T * K, K])
+        lam, nu, _, F, G, (weights,) = np.split(found, ends)
+        lam, nu, F = (x.reshape(T, -1, len(weights)) for x in (lam, nu, F))
+        return np.concatenate([lam, nu], axis=1), F, G, weights
 
     def _step_sizes(self, S):
         return inner_steps(S)  # their integrals change as fast as angles
@@ -120,13 +120,10 @@ class RuleClosure(Bound):
         first, tolerance = self._spent is None, self.learning.tolerance
         self.period = FIRST if first else min(2 * self.period, PERIOD)
         if self._chancy:
-            found = [self._values(self._arrays[i], S, w) for i in range(1, len(self._arrays))]
-            tolerance, size = max(tolerance, BY_CHANCE), 0
-            goals = tolerance, 10 * tolerance
-            spread = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) for x in zip(*found, strict=True)]
-            gaps = [gap / np.sqrt(len(found)) for gap in spread]  # of their mean, which is in use
-            if not all(gap <= goal for gap, goal in zip(gaps, goals, strict=True)):
-                size = None
+            found = [self._values(x, S, w) for x in [*self._arrays][1:]]
+            goals, root = np.array([1, 10]) * max(tolerance, BY_CHANCE), np.sqrt(len(found))  # their mean is in use
+            gaps = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) / root for x in zip(*found, strict=True)]
+            size = 0 if np.all(np.less_equal(gaps, goals)) else None
         else:
             goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
             # averages that vanish are known to the rounding of their terms
@@ -180,27 +177,23 @@ def arrays_of(rule):
     alone = rule.others is not None
     root = np.eye(1) if alone or rule.by_block else rule.token_root
     n, extra = (1 if alone else rule.tokens) * (rule.K + rule.M), int(isinstance(rule.noise, str))
-    planes, cuts, law = np.array(rule.breaks), np.zeros((0, n + 1)), NOTHING
-    values, chances, by_chance = np.zeros(1), np.ones(1), False
-    if isinstance(rule.noise, tuple):
-        values, chances = rule.noise[0], rule.noise[1]
-        if callable(chances):
-            chances, by_chance = np.zeros(len(values)), True
+    planes, cuts, by_chance = np.array(rule.breaks), np.zeros((0, n + 1)), False
+    values, chances = rule.noise if isinstance(rule.noise, tuple) else (np.zeros(1), np.ones(1))
+    if callable(chances):
+        chances, by_chance = np.zeros(len(values)), True
     if alone:  # the sum over the other tokens, see ``_others``
         values = np.arange(float(rule.tokens)) if rule.sees[0] else np.zeros(2)
         chances = np.zeros(len(values))
-    lawful = rule.continuous and not extra
-    if lawful:
+    laws = [(values, chances, NOTHING)]
+    if rule.continuous and not extra:
         planes, cuts = _cut_planes(planes)
-    found, chancy = rules(n + extra, len(planes) > 0)
-    laws = [(law, values, chances)]
-    if lawful:
         laws = [_law(rule.noise, reach, len(cuts) > 0) for reach in (REACH, REACH + FURTHER)]
+    found, chancy = rules(n + extra, len(planes) > 0)
 
     def array(i):
-        law, values, chances = laws[i % len(laws)]
-        noise = values, chances, by_chance, extra
-        return _rule.packed(np.array(rule.numbers, float), *noise, planes, cuts, law, found[i], root)
+        values, chances, law = laws[i % len(laws)]
+        own = np.array(rule.numbers, float), values, chances, planes, cuts, law, root
+        return _rule.packed(by_chance, extra, found[i], *own)
 
     return Sizes(len(found), array), chancy
 
@@ -214,7 +207,7 @@ def _cut_planes(planes):
 
 
 def _law(law, reach, cut):
-    """(Array of a noise for ``noise_nodes``, fixed values, probabilities): a table where the force cuts it."""
+    """(Fixed values of a noise, probabilities, array for ``noise_nodes``): a table where the force cuts it."""
     median, scale = float(law.median()), float(law.ppf(0.75) - law.ppf(0.25)) / 2
     low, high = (float(np.clip(np.arcsinh((x - median) / scale), -reach, reach)) for x in law.support())
 
@@ -223,8 +216,8 @@ def _law(law, reach, cut):
 
     if cut:
         table = tabulate((lambda t: np.where(np.abs(t) <= 40, density(np.clip(t, -40, 40)), 0.0),), "the noise").data
-        return np.concatenate([[median, scale, low, high], table]), np.zeros(1), np.ones(1)
+        return np.zeros(1), np.ones(1), np.concatenate([[median, scale, low, high], table])
     parts = int(np.ceil((high - low) / _rule.PANEL))
     x, p = legendre(16)
     t = low + (high - low) * (np.arange(parts)[:, None] + x).ravel() / parts
-    return NOTHING, median + scale * np.sinh(t), np.tile(p, parts) * (high - low) / parts * density(t)
+    return median + scale * np.sinh(t), np.tile(p, parts) * (high - low) / parts * density(t), NOTHING

@@ -16,11 +16,7 @@ from .rule import Rule
 __all__ = ["feedback_alignment", "node_perturbation"]
 
 TINY = 1e-100  # second layer in place of 0: rows of the closure are divided by it, and its square is a number
-POINTS = np.sqrt([3.0, 0.0, 3.0]) * [
-    -1,
-    0,
-    1,
-]  # of a perturbation, and their chances: moments of the normal law to E x^5
+POINTS = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3)  # of a perturbation, with CHANCES: a normal law's moments to E x^5
 CHANCES = np.array([1 / 6, 2 / 3, 1 / 6])
 
 
@@ -70,7 +66,7 @@ def feedback_alignment(
     array([ 0.397, -0.164])
     """
     b, v_star = check.array("b", b, ("K",), filled=True), check.array("v_star", v_star, ("M",), filled=True)
-    activation, sigma, deviation, descend = _squared(activation, v_star, noise)
+    activation, sigma, deviation, descend = squared(activation, v_star, noise)
     code, K = activation.code, len(b)
 
     def force(lam, nu, xi, theta, S, F, G):
@@ -79,9 +75,9 @@ def feedback_alignment(
             F[k] = -b[k] * slope(code, lam[k]) * delta
             G[k] = -value(code, lam[k]) * delta
 
-    @njit(error_model="numpy", nogil=True)
+    @_rule.kernel
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-        eps_g = descend(S, w, K, eta, eta_v, second_order, A, B, C, dv)
+        eps_g = descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv)
         back = np.empty((K, 1))
         for k in range(K):
             back[k, 0] = b[k] / nonzero(w[k])
@@ -144,7 +140,7 @@ def node_perturbation(
     v, v_star = check.array("v", v, ("K",), filled=True), check.array("v_star", v_star, ("M",), filled=True)
     if len(v) > 6:
         raise ValueError(f"v has {len(v)} entries; expected at most 6: every unit has a perturbation of its own.")
-    activation, sigma, deviation, descend = _squared(activation, v_star, noise)
+    activation, sigma, deviation, descend = squared(activation, v_star, noise)
     code, K, points = activation.code, len(v), POINTS
 
     def force(lam, nu, xi, theta, S, F, G):
@@ -158,9 +154,9 @@ def node_perturbation(
         for k in range(K):
             F[k] *= change
 
-    @njit(error_model="numpy", nogil=True)
+    @_rule.kernel
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-        eps_g = descend(S, w, K, eta, eta_v, second_order, A, B, C, dv)
+        eps_g = descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv)
         if second_order:
             trace = np.trace(C)
             C *= 2.0
@@ -182,8 +178,8 @@ def nonzero(v):
     return v if abs(v) > TINY else TINY
 
 
-def _squared(activation, v_star, noise):
-    """(Activation, sigma, compiled Delta without noise, closure of the gradient) of a squared loss."""
+def squared(activation, v_star, noise):
+    """(Activation, sigma, compiled Delta without noise, closure of the gradient with any sigma) of a squared loss."""
     activation, sigma = named("activation", activation), check.number("noise", noise, least=0)
     forms, code, M = activation.closed_forms, activation.code, len(v_star)
     if forms is None or code < 0:
@@ -201,7 +197,7 @@ def _squared(activation, v_star, noise):
         return delta
 
     @njit(error_model="numpy", nogil=True)
-    def descend(S, w, K, eta, eta_v, second_order, A, B, C, dv):
+    def descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv):
         own = np.zeros(K + M + most)
         for k in range(K):
             own[k] = nonzero(w[k])
@@ -218,8 +214,6 @@ def _with_closure(closure, force, deviation, v_star, recipe, **options):
     def error(lam, nu, theta):
         return deviation(lam, nu, theta) ** 2 / 2
 
-    if hasattr(closure, "compile"):
-        closure.compile(CLOSURE.args)
     return Rule(force, K=len(recipe[1]), M=len(v_star), error=error, name=recipe[0].replace("_", " "), closed=closure,
         recipe=recipe, **options,
     )  # fmt: skip

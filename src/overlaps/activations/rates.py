@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from .._base import check
 from . import _rule
@@ -77,8 +76,8 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
     if rule.closed is not None:
         descent = _rule.pointer(rule.closed, CLOSURE)
 
-        @njit(error_model="numpy", nogil=True)
-        def scaled(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+        @_rule.kernel
+        def closed(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
             own, rate = w[: S.shape[0] + inner.size - K].copy(), eta / math.sqrt(w[0])
             own[:K] = 0.0
             eps_g = descent(S, own, K, teacher, 1.0, 1.0, noise, True, A, B, C, dv)
@@ -89,9 +88,6 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
             C *= rate * rate
             return eps_g
 
-        if hasattr(scaled, "compile"):
-            scaled.compile(CLOSURE.args)
-        closed = scaled
     return replace(
         rule, force=force, error=own_error if rule.error else None, noise=noise, closed=closed,
         name=f"AdaGrad-Norm of {rule.name}", theta=(start, *[0.0] * (K - 1)), numbers=rule.numbers if closed else (),

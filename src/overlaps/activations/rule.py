@@ -1,14 +1,13 @@
 """Any local rule of learning: a force on the weights, its noise, and where it breaks."""
 
 from collections.abc import Callable
+from copyreg import __newobj__
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property, lru_cache, wraps
-from numbers import Real
+from functools import cached_property
 from pickle import PicklingError
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .._base import check
 from .._base.record import Record
@@ -19,7 +18,6 @@ from . import _rule
 from ._blocks import closure_of_groups
 from ._others import closure_of_one, whole_force
 from .activation import Activation
-from .bound import CLOSURE
 from .certified import arrays_of
 from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe, sees
 
@@ -27,7 +25,7 @@ NAMELESS = (
     "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
 )
 FEW_FIELDS, MANY_FIELDS = 1e-8, 1e-3  # tolerances, up to four fields and beyond
-__all__ = ["MAKERS", "Learned", "Rule", "again", "once"]
+__all__ = ["MAKERS", "Learned", "Rule", "again"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -173,7 +171,7 @@ class Rule(Record):
         for function in (self.force, self.error, self.others, *(self.noise if isinstance(self.noise, tuple) else ())):
             if "<" in getattr(function, "__qualname__", "") and not hasattr(function, "py_func"):
                 raise PicklingError(f"{function.__qualname__} of the rule {self.name!r} {NAMELESS}")
-        return _restored, (self.__getstate__(),)
+        return __newobj__, (Rule,), self.__getstate__()
 
     def __deepcopy__(self, memo):
         return self
@@ -214,6 +212,12 @@ class Rule(Record):
         return sees(self)
 
     @cached_property
+    def pointers(self):
+        """The same, as kernels call them that are compiled once for all rules."""
+        signatures = _rule.FORCE, _rule.ERROR, _rule.CHANCE
+        return [_rule.pointer(*x) for x in zip(self.functions, signatures, strict=True)]
+
+    @cached_property
     def closure(self):
         """The compiled closure: its own, or the quadrature around the force."""
         if self.closed is not None:
@@ -225,12 +229,10 @@ class Rule(Record):
             return closure_of_one(self.alone[0], error, self.alone[1], self.tokens, self.sees[0])
         average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
 
-        @njit(error_model="numpy", nogil=True)
+        @_rule.kernel
         def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
             return average(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv)
 
-        if hasattr(closure, "compile"):
-            closure.compile(CLOSURE.args)
         return closure
 
     @cached_property
@@ -287,12 +289,10 @@ class Rule(Record):
         K, numbers = self.K, np.array(self.numbers, float)
         theta, S = np.append(v, numbers), np.zeros((K + self.M,) * 2)
         S[K:, K:] = T
-        force, _, chance = self.functions
-        depends = isinstance(self.noise, tuple) and callable(self.noise[1])
+        depends, (force, _, chance) = isinstance(self.noise, tuple) and callable(self.noise[1]), self.pointers
         values = np.array(self.noise[0]) if depends else NOTHING
-        pointers = _rule.pointer(force, _rule.FORCE), _rule.pointer(chance, _rule.CHANCE)
         s = np.array(s, float) if self.uses_overlaps else NOTHING
-        return theta[:K], (_rule.Told((values, np.zeros(len(values)), *pointers, theta, S, s, np.zeros(K))), 0)
+        return theta[:K], (_rule.Told((values, np.zeros(len(values)), force, chance, theta, S, s, np.zeros(K))), 0)
 
 
 def root_of_tokens(c):
@@ -305,29 +305,11 @@ def root_of_tokens(c):
 MAKERS: dict[str, Callable[..., Rule]] = {}  # of rules of the library, by the first word of their recipe
 
 
-def _restored(state):
-    rule = object.__new__(Rule)
-    rule.__setstate__(state)
-    return rule
-
-
 def _made_again(recipe, name, tolerance):
     """The same, with a name and a tolerance that may have been changed since."""
     rule = again(*recipe)
     same = (rule.name, rule.tolerance) == (name, tolerance)
     return rule if same else replace(rule, name=name, tolerance=tolerance)
-
-
-def once(make):
-    """One rule for equal numbers; what is no number is no key either, and is refused by its name."""
-    kept = lru_cache(maxsize=None)(make)
-
-    @wraps(make)
-    def made(*args, **named):
-        numbers = all(isinstance(x, Real) and not isinstance(x, bool) for x in (*args, *named.values()))
-        return (kept if numbers else make)(*args, **named)
-
-    return made
 
 
 def again(name, *arguments):

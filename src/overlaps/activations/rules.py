@@ -12,7 +12,7 @@ from . import _perceptrons as forms
 from .committees import dropout, logistic_committee, offsets, sign_committee
 from .feedback import feedback_alignment, node_perturbation
 from .rates import adagrad_norm, line_search
-from .rule import MAKERS, Rule, again, once
+from .rule import MAKERS, Rule, again
 from .tokens import attention, episode, pair, patches
 
 __all__ = [
@@ -43,7 +43,6 @@ def _flipped(kernel, force, flip, breaks):
     return _closed(kernel, force, (kernel.__name__, p), [p], noise=noise, breaks=breaks)
 
 
-@once
 def hebb(flip: float = 0.0) -> Rule:
     r"""Hebb's rule, :math:`F = \sigma`, with labels sgn nu flipped with probability ``flip``.
 
@@ -73,7 +72,6 @@ def hebb(flip: float = 0.0) -> Rule:
     return _flipped(forms.hebb, forms.hebb_force, flip, (LAMBDA, NU))
 
 
-@once
 def perceptron(flip: float = 0.0) -> Rule:
     r"""Rosenblatt's perceptron, :math:`F = \sigma\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
 
@@ -109,7 +107,6 @@ def perceptron(flip: float = 0.0) -> Rule:
     return _flipped(forms.perceptron, forms.perceptron_force, flip, (LAMBDA, NU))
 
 
-@once
 def adatron(flip: float = 0.0) -> Rule:
     r"""AdaTron, :math:`F = -\lambda\,[\sigma\lambda < 0]`; labels as in :func:`hebb`.
 
@@ -144,7 +141,6 @@ def adatron(flip: float = 0.0) -> Rule:
     return _flipped(forms.adatron, forms.adatron_force, flip, (LAMBDA, NU))
 
 
-@once
 def hinge(margin: float = 1.0) -> Rule:
     r"""Hinge loss, :math:`F = \sigma\,[\sigma\lambda < \mathrm{margin}]` with labels sgn nu.
 
@@ -174,7 +170,6 @@ def hinge(margin: float = 1.0) -> Rule:
     return _closed(forms.hinge, forms.hinge_force, ("hinge", k), [k], breaks=breaks)
 
 
-@once
 def logistic(beta: float | None = None) -> Rule:
     r"""Logistic regression, :math:`F = \sigma\, s(-\sigma\lambda)`, :math:`s(x) = 1/(1 + e^{-x})`.
 
@@ -213,7 +208,6 @@ def logistic(beta: float | None = None) -> Rule:
     )  # fmt: skip
 
 
-@once
 def least_squares(flip: float = 0.0) -> Rule:
     r"""Squared loss on labels, :math:`F = \sigma - \lambda`; labels as in :func:`hebb`.
 
@@ -238,7 +232,6 @@ def least_squares(flip: float = 0.0) -> Rule:
     return _flipped(forms.least_squares, forms.least_squares_force, flip, (LAMBDA, NU))
 
 
-@once
 def optimal() -> Rule:
     r"""The force that learns a perceptron fastest, with labels sgn nu; it knows the overlaps.
 

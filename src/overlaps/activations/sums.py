@@ -70,7 +70,7 @@ class PiecewiseLinearClosure(Bound):
 
     def __init__(self, student, teacher, rule):
         super().__init__(student, teacher, rule)
-        self.kinked = student[1] != 0.0
+        self.kinked = bool(student[1] != 0.0)
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""

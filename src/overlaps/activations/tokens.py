@@ -10,9 +10,9 @@ from ..gaussian.two_point import slope, value
 from . import _perceptrons, _rule
 from . import _tokens as forms
 from .activation import Activation
-from .bound import CLOSURE
 from .declared import checked_tokens
-from .library import erf, linear, named
+from .feedback import squared
+from .library import erf, linear
 from .rule import Rule
 
 __all__ = ["attention", "episode", "pair", "patches"]
@@ -201,53 +201,37 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     >>> print(round(ov.solve(model, start, [0, 6.0]).R[-1, 0, 0], 6))
     0.842487
     """
-    activation, T, K = named("activation", activation), check.count("T", T, least=2), check.count("K", K)
-    v_star, sigma = check.array("v_star", v_star, ("M",), filled=True), check.number("noise", noise, least=0)
-    own, code, M = activation.closed_forms, activation.code, len(v_star)
-    if own is None or code < 0:
-        raise ValueError(f"activation = {activation}; expected ov.erf, ov.relu, ov.linear or ov.quadratic.")
+    T, K, v_star = check.count("T", T, least=2), check.count("K", K), check.array("v_star", v_star, ("M",), filled=True)
+    activation, sigma, deviation, descend = squared(activation, v_star, noise)
+    code, M = activation.code, len(v_star)
 
     @njit
-    def deviation(lam, nu, theta, xi):
-        delta = -sigma * xi
+    def mean(lam, nu, theta):
+        delta = 0.0
         for a in range(T):
-            for k in range(K):
-                delta += theta[k] * value(code, lam[a, k])
-            for m in range(M):
-                delta -= v_star[m] * value(code, nu[a, m])
+            delta += deviation(lam[a], nu[a], theta) / T
         return delta
 
     def force(lam, nu, xi, theta, S, F, G):
-        delta = deviation(lam, nu, theta, xi) / T
+        delta = mean(lam, nu, theta) - sigma * xi / T
         for a in range(T):
             for k in range(K):
                 F[a, k] = -theta[k] * slope(code, lam[a, k]) * delta
                 G[k] -= value(code, lam[a, k]) * delta
 
     def error(lam, nu, theta):
-        return deviation(lam, nu, theta, 0.0) ** 2 / 2
+        return (T * mean(lam, nu, theta)) ** 2 / 2
 
-    descent, room = _rule.pointer(own.closure, CLOSURE), 0 if own.room is None else own.room(K + M)
-
-    @njit(error_model="numpy", nogil=True)
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-        layer = np.zeros(K + M + room)
-        for i in range(K + M):
-            layer[i] = w[i] if i < K else -v_star[i - K]
-        eps_g = descent(S, layer, K, code, eta, eta_v, 0.0, False, A, B, C, dv)
+        eps_g = descend(S, w, K, eta, eta_v, 0.0, False, A, B, C, dv)
         if second_order:
-            descent(S, layer, K, code, eta, eta_v, np.sqrt(sigma**2 + 2 * (T - 1) * eps_g), True, A, B, C, dv)
-            for k in range(K):
-                for j in range(K):
-                    C[k, j] /= T
+            descend(S, w, K, eta, eta_v, np.sqrt(sigma**2 + 2 * (T - 1) * eps_g), True, A, B, C, dv)
+            C /= T
         return T * eps_g
 
-    odd = activation in (erf, linear)
-    if odd and hasattr(closure, "compile"):
-        closure.compile(CLOSURE.args)
     breaks = np.eye(T * (K + M), T * (K + M) + 1) if activation.kinks else None
     return Rule(
         force, K=K, M=M, error=error, noise="normal" if sigma else None, breaks=breaks, tokens=T,
-        closed=closure if odd else None, name=f"patches({activation}, {T})", theta=(1.0,) * K,
-        recipe=("patches", activation.name, T, K, tuple(v_star.tolist()), sigma),
+        closed=_rule.kernel(closure) if activation in (erf, linear) else None, theta=(1.0,) * K,
+        name=f"patches({activation}, {T})", recipe=("patches", activation.name, T, K, tuple(v_star.tolist()), sigma),
     )  # fmt: skip

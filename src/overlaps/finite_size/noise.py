@@ -42,10 +42,10 @@ class Averages:
     exact: bool
 
     @classmethod
-    def of(cls, model, points, rng):
-        """Gauss-Hermite where that is exact with this many points, scrambled Sobol points otherwise."""
+    def of(cls, model, points, rng, settled=SETTLED):
+        """Gauss-Hermite where that is exact with this many points, Sobol points otherwise; of a rule its own."""
         if model.rule is not None:
-            return Forces(model)
+            return Forces(model, settled)
         d, degrees = model.K + model.M, [degree(x) for x in (model.activation, *teachers(model))]
         if None not in degrees:
             # F has the degree of g' Delta, products of four F are the highest; m nodes are exact to 2 m - 1
@@ -78,7 +78,7 @@ class Averages:
 class Forces:
     """The same for a rule of learning: at the nodes of its closure, whose size is tested for these moments anew."""
 
-    def __init__(self, model):
+    def __init__(self, model, settled):
         fields = model.rule.tokens * (model.K + model.M)
         if fields > MOST or model.rule.others is not None or model.rule.by_block:
             raise ValueError(
@@ -88,8 +88,8 @@ class Forces:
         self.bound, self.size, self.calls = bind(model), 0, 0
         arrays, chancy = model.rule.sizes
         self.exact, self.count = not chancy, len(arrays)
-        self.settled = max(SETTLED, (100 if fields <= 4 else 1) * model.rule.tolerance)
-        self.goal = 10 * self.settled if self.exact and fields <= 4 else SAMPLED
+        self.settled = max(settled, (100 if fields <= 4 else 1) * model.rule.tolerance)
+        self.goal = min(10 * self.settled, SAMPLED) if self.exact and fields <= 4 else SAMPLED
 
     def moments(self, model, S, v):
         """E[phi] and E[phi phi^T] of each group; refused where they do not settle."""

@@ -123,7 +123,7 @@ class Tangent:
     def _derivative_along(self, dS, dw):
         """Derivative of the closure's vector along a change of its arguments, by differences."""
         step = (STEP_NUMERIC if self.system.closure.by_quadrature else STEP) * np.max(np.diag(self.S))
-        if self.system.model.rule is not None:
+        if not np.isfinite(self.system.closure.gradient_rate):
             step = min(step, INSIDE * self._reach(dS) / 3)
         at = {n: self._values(self.S + n * step * dS, self.w + n * step * dw) for n in (-3, -2, -1, 1, 2, 3)}
         return sum(c / step * (at[n] - at[-n]) for n, c in SIXTH_ORDER)

@@ -23,6 +23,7 @@ from ..activations.bound import SECOND_ORDER, central_differences
 from ..gaussian.rules import gauss_hermite, legendre
 from ..gaussian.two_point import QUADRATIC
 from ._flow import gather
+from .closure import bind
 from .handover import can_hand_over, quadratic_frame, reproduces, unfit
 from .packing import Packing
 from .system import System, blocks_last, weights_of
@@ -154,7 +155,7 @@ class DifferenceSystem(System):
         # the closure in units of x: A, G / x, C / x^2
         self.A, self.B, self.C, self.dv = np.zeros((K, K)), np.zeros((K, K)), np.zeros((K, K)), np.zeros(K)
         self.second_order = 0.0 if model.gradient_flow else 1.0 / model.batch_size
-        self.closure = model.activation.closed_forms.differences
+        self.closure, self._differences = bind(model), model.activation.closed_forms.differences
         # sum_l s_l tr D^l = variance @ y
         diagonal = (self.packing.upper[0] == self.packing.upper[1]).astype(float)
         self.variance = np.concatenate([np.zeros(L * K * K), np.kron(diagonal, model.spectrum.s)])
@@ -258,7 +259,7 @@ class DifferenceSystem(System):
         """Fill A, G / x, C / x^2 at the covariance Z; return eps_g / x^2."""
         t, weight = nodes(self.x * sqrt(max(Z.diagonal()[: self.model.K].max(), 0.0)))
         eta, second_order = self.model.eta, self.second_order > 0
-        return self.closure(Z, self.start.v, self.x, t, weight, eta, second_order, A, B, C)
+        return self._differences(Z, self.start.v, self.x, t, weight, eta, second_order, A, B, C)
 
     def derivatives(self, exact=False):
         """Derivatives of A, G / x, C / x^2 and dv with respect to the upper triangle of E[d d^T], and to E[d a^T].

@@ -15,6 +15,7 @@ from .._base.jit import jit
 REACH = 8.6
 # Distance of two breaks that are one. Below, a panel between them would be shorter than the rounding of its ends.
 EQUAL = 1e-12
+TINY = 1e-6  # length of a sum of normals that has no direction
 FAINT = 1e-18  # weight of a node, of all, below which it is left out: those beyond the reach lose more
 LAYERS, SHRINKING = 6, 0.15  # panels beside a break, each so much shorter than the one before
 ANGLES = 48  # directions that are tried in the plane
@@ -25,36 +26,24 @@ SIGNED = 8  # planes of which all signed sums of normals are tried
 def axis_across(a, m):
     """The unit vector e with the largest min_i |a_i . e| among signed sums of the unit normals a (m, d)."""
     d = a.shape[1]
-    best, e, trial = -1.0, np.zeros(d), np.zeros(d)
+    best, e = -1.0, np.zeros(d)
     # the last axis itself, where no plane asks for another
     e[d - 1] = 1.0
-    # in the plane directions can be walked through; beyond, sums of normals with all signs lie across all of them or
-    # nothing does
-    trials = ANGLES if d == 2 else 2 ** (min(m, SIGNED) - 1)
     if m == 0 or d == 1:
         return e
-    for number in range(trials):
+    # in the plane directions can be walked through; beyond, sums of normals with all signs lie across all of them or
+    # nothing does
+    for number in range(ANGLES if d == 2 else 2 ** (min(m, SIGNED) - 1)):
+        trial = a[0].copy()
         if d == 2:
             trial[0], trial[1] = math.cos(math.pi * number / ANGLES), math.sin(math.pi * number / ANGLES)
         else:
-            for j in range(d):
-                trial[j] = a[0, j]
-                for i in range(1, min(m, SIGNED)):
-                    trial[j] += a[i, j] * (1.0 if number >> (i - 1) & 1 else -1.0)
-        size = 0.0
-        for j in range(d):
-            size += trial[j] * trial[j]
-        least = 1.0
-        for i in range(m):
-            along = 0.0
-            for j in range(d):
-                along += a[i, j] * trial[j]
-            # a variable must cross every plane: along a plane its break would be nowhere, or everywhere
-            least = min(least, abs(along) / math.sqrt(size)) if size > EQUAL else 0.0
+            for i in range(1, min(m, SIGNED)):
+                trial += a[i] * (1.0 if number >> (i - 1) & 1 else -1.0)
+        size = math.sqrt(np.sum(trial * trial))
+        least = np.min(np.abs(a @ trial)) / size if size > TINY else -1.0
         if least > best:
-            best = least
-            for j in range(d):
-                e[j] = trial[j] / math.sqrt(size)
+            best, e = least, trial / size
     return e
 
 

@@ -19,11 +19,7 @@ from .rules import gauss_hermite, legendre
 __all__ = ["GRADED", "MOST", "cut", "distance", "nodes", "rules", "settle"]
 
 ITERATED = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (16, 1.5), (16, 0.75))  # nodes and widths of panels
-GRADED = (
-    (10, 0.0),
-    (16, 0.0),
-    (20, 0.0),
-)  # panels that shrink to the breaks, of two variables: forces may have layers there
+GRADED = tuple((q, 0.0) for q in (10, 16, 20))  # shrinking to the breaks of two variables: forces may have layers
 CUBIC = (*ITERATED[:4], (20, 3.0))  # of three variables: a million points
 TENSORS = {3: (24, 40, 60), 4: (16, 24, 32)}  # nodes in each direction
 BALLS = ((5, 6.0), (5.5, 6.2), (6, 6.3), (7, 6.6), (8, 7.0), (9, 7.4))  # lattices: shortest frequency, radius
@@ -109,7 +105,7 @@ def settle(evaluate, count, first, goals, rounding=0.0):
     for size, following in pairwise(range(first, count)):
         after = evaluate(following)
         gaps = [distance(x, y, rounding) for x, y in zip(before, after, strict=True)]
-        if all(gap <= goal for gap, goal in zip(gaps, goals, strict=True)):
+        if np.all(np.less_equal(gaps, goals)):
             return size, gaps
         before = after
     return None, gaps

@@ -57,8 +57,7 @@ class Burst:
         self.budget = self.pause(FIRST)
         system, (rtol, atol) = solver.system, solver.asked
         slack = excused(rtol) if system.cone is None else system.cone.slack
-        kinks = bool(system.model.activation.kinks)
-        self.control = Control(rtol, atol, float(solver.max_step), largest, kinks, level, slack)
+        self.control = Control(rtol, atol, float(solver.max_step), largest, system.closure.kinked, level, slack)
         self.system = system.flow, solver.kernel, system.constants, drive_of(system)
         self.wanted = None if run.every_step or len(stops) == len(run.times) else {*run.times.tolist()}
         self.out, self.stops = np.empty((min(ROOM // solver.n, 1000), solver.n + 2)), (stops, run.every_step)

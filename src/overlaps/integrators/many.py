@@ -320,7 +320,7 @@ class _Work:
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         # below, SciPy raises rtol with a warning; here without a word for each of thousands
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
-        control = Control(rtol, self.atol, max_step, DIVERGED, bool(first.activation.kinks), level, excused(rtol))
+        control = Control(rtol, self.atol, max_step, DIVERGED, own[0].kinked, level, excused(rtol))
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
         records = np.full((len(here), *self.records.shape[1:]), np.nan)

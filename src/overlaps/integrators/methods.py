@@ -89,8 +89,8 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
         return "DOP853", f" (auto: {found}, but implicit methods of this library know no spheres)"
     if obstacle is None:
         return "structured", f" (auto: {found})"
-    grouped = len(system.model.groups) > 1 or system.model.rule is not None or type(system) is not System
-    if exponential < explicit and not grouped:
+    plain = len(system.model.groups) == 1 and np.isfinite(system.closure.gradient_rate) and type(system) is System
+    if exponential < explicit and plain:
         return "exponential", f" (auto: {found}; no structured BDF because {obstacle})"
     return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"
 

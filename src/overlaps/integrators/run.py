@@ -200,7 +200,7 @@ def own_error(solver):
 def _watch(run, system, alpha, y):
     """Keep the state in which two kinked students are most nearly parallel, at the last evaluation of the closure."""
     K = system.model.K
-    if K < 2 or not system.model.activation.kinks:
+    if K < 2 or not system.closure.kinked:
         return
     Q, (i, j) = _fields(system), np.triu_indices(K, 1)
     norms = np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny)
@@ -242,7 +242,7 @@ def _trouble(system, solver, failure, largest, options):
             "with a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
             "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
         )
-    if system.model.rule is not None:
+    if not np.isfinite(system.closure.gradient_rate):
         norms, atol = np.diag(_fields(system))[: system.model.K], UNRESOLVED * options.get("atol", 0.0)
         k = int(np.argmin(norms))
         if norms[k] < atol and system.A[k, k] < 0:
@@ -296,7 +296,7 @@ def _lost_direction(system, atol):
     C_kk > 0.
     """
     model = system.model
-    if system.second_order > 0 or not model.activation.kinks:
+    if system.second_order > 0 or not system.closure.kinked:
         return None
     norms = np.diag(_fields(system))
     k = int(np.argmin(norms[: model.K]))

@@ -70,10 +70,7 @@ def weigh_frame(rule, teachers, students, root_s):
             for e in range(len(root_s)):
                 for j in range(rows if a >= K else students.shape[1]):
                     left = students[e, j, a] if a < K else teachers[e, j, a - K]
-                    if b < K:
-                        total += root_s[e] ** 2 * left * students[e, j, b]
-                    else:
-                        total += root_s[e] ** 2 * left * teachers[e, j, b - K]
+                    total += root_s[e] ** 2 * left * (students[e, j, b] if b < K else teachers[e, j, b - K])
             S[a, b] = S[b, a] = total
 
 

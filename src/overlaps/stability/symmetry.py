@@ -14,9 +14,10 @@ def readouts(v):
     return np.unique(np.round(v / max(np.max(np.abs(v)), 1e-300), 12), return_inverse=True)[1]
 
 
-def is_even(activation):
-    """Whether an activation ignores the sign of its field."""
-    return np.allclose(activation.g(PARITY), activation.g(-PARITY), rtol=1e-14, atol=0)
+def is_even(model):
+    """Whether units ignore the sign of their field; of a rule nothing is known."""
+    g = model.activation.g
+    return model.rule is None and np.allclose(g(PARITY), g(-PARITY), rtol=1e-14, atol=0)
 
 
 def averaged(model, state, groups):
@@ -25,7 +26,7 @@ def averaged(model, state, groups):
     Students of an even activation are averaged over their signs, too: no direction of theirs is left.
     """
     kinds = [np.flatnonzero(groups == label) for label in np.unique(groups)]
-    even, v = is_even(model.activation), np.array(state.v)
+    even, v = is_even(model), np.array(state.v)
     for i in kinds:
         v[i] = v[i].mean()
     q, r = mean_overlaps(state.q, model.rows(state), kinds, [even and i.size > 1 for i in kinds])

@@ -49,6 +49,8 @@ TABLE = 25
 # x relative to the largest. Below, the time is a logarithm of x; above, it is read off a table of solutions.
 LINEAR = 1e-6
 DRAWS = 2**12  # midpoints of the law of x
+MOMENTS = 1e-3  # relative error of averages of four forces of a rule: kappa needs no more
+ALIKE = 1e-2  # relative difference of the velocity from its average over the students, where these are treated alike
 SEVERAL = 2**10  # points of it where several modes grow
 WINDOW, GRID = 6, 64  # growth times for which all draws are followed at once, and times at which eps_g is looked at
 
@@ -130,7 +132,7 @@ def escape(
     Parameters
     ----------
     model : Model
-        With students of equal second layers.
+        With students of equal second layers. Rules of learning shall treat their units alike.
     start : "random" or State
         Random weights of students (of variance student_scale^2) and teachers; or overlaps met exactly by all runs.
     N : int
@@ -160,7 +162,8 @@ def escape(
     late by .07 to .09 of 1/lambda at N = 200 and 1000 (the equations alone: .2). From a symmetric start the equations
     never escape, SGD does. Where several modes grow the time depends on the direction of zeta among them: the law is
     taken from 1024 quasi-random draws, with an error of the mean of about std/32. Modes slower than 1e-6 of the fastest
-    eigenvalue are flat, not growing. Derived here.
+    eigenvalue are flat, not growing. Of rules (:class:`overlaps.Rule`) permutations are the only symmetry, and kappa is
+    known to 1e-3. Derived here.
 
     Examples
     --------
@@ -184,6 +187,7 @@ def escape(
     drawn = random_mean(model, scale)
     base = drawn if isinstance(start, str) else replace(start, alpha=0.0)
     reference = _symmetric(model, base)
+    _check_alike(model, reference)
     plateau = _plateau(model, reference)
     error = _error(model, plateau)
     level = error / 2 if level is None else level
@@ -194,7 +198,7 @@ def escape(
     rates, left = _growing(unknowns, pack(plateau))
     modes, rate = len(left), float(np.linalg.eigvals(rates).real.max())
     end = LENGTH / rate
-    G0, kappa = _noise(model, reference, unknowns, end, rates, left, Averages.of(model, points, rng))
+    G0, kappa = _noise(model, reference, unknowns, end, rates, left, Averages.of(model, points, rng, MOMENTS))
     Sigma = start_covariance(Unknowns(model, drawn if scale else random_mean(model, 1.0), False))
     c0 = G0 @ Sigma @ G0.T
     variance, shift = (c0 + kappa, np.zeros(modes)) if isinstance(start, str) else (
@@ -222,9 +226,19 @@ def _symmetric(model, state):
     return replace(state, q=q, r=r, alpha=0.0)
 
 
+def _check_alike(model, reference):
+    """Refuse rules that drive equal units in different ways: no symmetry holds their plateau."""
+    system = Unknowns(model, reference, False).system
+    dy = system.rhs(0.0, system.pack(reference))
+    q, r, v = system.unpack(dy)
+    v = np.mean(v, axis=-1, keepdims=True) + 0 * v
+    if np.max(np.abs(dy - system.packing.pack(*_over_students(model, q, r), v))) > ALIKE * np.max(np.abs(dy)):
+        raise ValueError(f"{model} drives equal students in different ways; expected a rule that treats them alike.")
+
+
 def _over_students(model, q, r):
     """Overlaps q (L, K, K), r (L, K, M) averaged over all permutations of the students, and signs that do nothing."""
-    return mean_overlaps(q, r, [np.arange(model.K)], [is_even(model.activation)])
+    return mean_overlaps(q, r, [np.arange(model.K)], [is_even(model)])
 
 
 def _plateau(model, reference):
