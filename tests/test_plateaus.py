@@ -5,6 +5,7 @@ import pytest
 
 import overlaps as ov
 from overlaps.results.curves import first_below
+from overlaps.stability.plateaus import find
 from overlaps.stability.symmetry import averaged, equivalent, readouts
 
 EARLIER = {  # K, eta: height and rate of the saddle for teachers drawn at N = 800 with rng=1, from an earlier program
@@ -61,6 +62,25 @@ def test_curves_that_do_not_wait_have_no_plateau():
         *(curve(2, 0.5, seed, spectrum=ov.power_law(beta=1.0, L=8)) for seed in (1, 2)),
     ]  # fmt: skip
     assert [traj.plateaus() for traj in still] == [[]] * len(still)
+
+
+@pytest.mark.parametrize("begun", [0.0, 730.0])
+def test_a_curve_waits_for_a_growth_time_or_passes_by(begun):
+    """One curve through the height of a saddle, stretched in time; only time since its start counts."""
+    model = ov.committee_machine(2, 2, eta=0.7)
+    known = ov.plateau(model, ov.State.from_overlaps(model, Q=np.diag([0.4, 0.6]), R=np.full((2, 2), 0.1), T=np.eye(2)))
+    x = np.linspace(0.0, 1.0, 60)
+    eps_g = known.height * (1.02 - 0.05 * x - 0.13 * (2 * x - 1) ** 3)  # near the saddle all the time, slow half-way
+
+    def found(growth_times):
+        alpha = begun + x * growth_times / known.rates[0]
+        return find(model, alpha, eps_g, 1e-15 * eps_g, lambda i: known.state)
+
+    assert found(0.9) == []
+    (plateau,) = found(1.4)
+    assert plateau.height == pytest.approx(known.height, rel=1e-10) and plateau.growing == known.growing
+    begin, end = plateau.alpha
+    assert begun <= begin < begun + 0.1 / known.rates[0] and end == pytest.approx(begun + 1.4 / known.rates[0])
 
 
 def test_cascades_are_named_one_by_one():
