@@ -1,6 +1,8 @@
 """Trajectories against exact solutions, an independent integration and published numbers; how failures end."""
 
 import dataclasses
+import os
+import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +12,7 @@ from oracles import runge_kutta, saad_solla
 from scipy.linalg import expm
 
 import overlaps as ov
+from overlaps._base.calls import undisturbed
 from overlaps.activations import binding
 from overlaps.flow.system import System
 from overlaps.integrators.run import _trouble
@@ -254,6 +257,23 @@ def test_an_interrupted_integration_returns_what_it_has():
     with pytest.warns(RuntimeWarning, match="interrupted"):
         traj = ov.solve(model, start_of(model), np.linspace(0, 10, 101), stop=impatient)
     assert not traj.success and 2.5 < traj.alpha[-1] <= 3.0
+
+
+def test_ctrl_c_waits_for_compiled_code():
+    """In numba's own Python on the way to machine code it would be a TypeError, and all that was computed lost."""
+    finished, previous = [], signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def call():
+        os.kill(os.getpid(), signal.SIGINT)
+        finished.append(sum(range(1000)))  # Python, in which the signal is seen
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            undisturbed(call)
+        assert finished == [499500] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert undisturbed(lambda: 3) == 3
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 BAD = [

@@ -1,16 +1,18 @@
-"""Calls of users: arguments that go by name, and the line that a warning points to."""
+"""Calls of users: arguments that go by name, the line that a warning points to, and Ctrl-C."""
 
 import functools
 import inspect
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from . import check
 
-__all__ = ["by_name", "outside"]
+__all__ = ["by_name", "outside", "undisturbed"]
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 LIBRARY = str(Path(__file__).parents[1]) + os.sep
@@ -43,3 +45,21 @@ def outside() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
         frame, level = frame.f_back, level + 1
     return level
+
+
+def undisturbed(call: Callable[[], Any]) -> Any:
+    """The answer of compiled code, for which Ctrl-C waits.
+
+    In the Python with which numba hands functions to machine code it would end in a TypeError, and the run be lost.
+    """
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        return call()
+    pressed: list[tuple] = []
+    signal.signal(signal.SIGINT, lambda *came: pressed.append(came))
+    try:
+        return call()
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if pressed:
+            previous(*pressed[0])

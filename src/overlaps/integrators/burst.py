@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .._base.calls import undisturbed
 from .._base.tiers import at_hand, spent
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
@@ -83,7 +84,7 @@ class Burst:
         solver, clock, place = self.solver, self.clock, self.place
         began, spent = perf_counter(), place[EVALUATIONS]
         try:
-            code = self.march()
+            code = undisturbed(self.march)
         finally:  # an interruption arrives here
             for row in self.out[: place[RECORDED]]:
                 if self.wanted is None or row[-1] in self.wanted:
