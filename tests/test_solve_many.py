@@ -298,6 +298,22 @@ def test_a_start_that_does_not_fit_is_named():
     wrong = ov.committee_machine(1, 1, eta=0.1).random_start(N=100, rng=1)
     with pytest.raises(ValueError, match=r"starts\[1\]: the state has"):
         ov.solve_many(MODEL, [MODEL.random_start(N=1200, rng=1), wrong], ALPHA)
+    good = MODEL.random_start(N=1200, rng=1)
+    for change, words in (
+        ({"r": good.r + 5.0}, r"\[\[q, r\], \[r\^T, tau\]\].* is not positive semi-definite"),
+        ({"T": 1e-4 * good.T}, r"\[\[Q, R\], \[R\^T, T\]\].* is not positive semi-definite"),
+        ({"q": 1e75 * good.q}, "the largest overlap is"),
+    ):
+        with pytest.raises(ValueError, match=rf"starts\[1\]: {words}"):
+            ov.solve_many(MODEL, [good, dataclasses.replace(good, **change)], ALPHA)
+
+
+def test_starts_of_other_eigenvalues_take_those_of_the_model():
+    other = dataclasses.replace(MODEL, spectrum=ov.Spectrum(1.3 * MODEL.spectrum.s, MODEL.spectrum.p))
+    start = other.random_start(N=1200, rng=2)
+    one = ov.solve(MODEL, start, [0.0, 0.4])
+    both = ov.solve_many(MODEL, [MODEL.random_start(N=1200, rng=1), start], [0.0, 0.4])
+    assert np.array_equal(both[1].Q, one.Q) and np.array_equal(both[1].eps_g, one.eps_g)
 
 
 def test_failures_warn_once_and_keep_what_was_computed():

@@ -46,7 +46,7 @@ from ..flow.cone import far_from_singular, singular
 from ..flow.system import System, blocks_last, fastest_rate, fastest_rates, rates, weights_of
 from ..flow.velocity import pieces_of
 from ..models.schedule import Pace
-from ..models.start import checked_start
+from ..models.start import checked_start, sound
 from ..models.times import output_times
 from ..models.twins import twins
 from ._many import FINISHED, Found, Problems, march_all, ready_all
@@ -177,7 +177,8 @@ class _Work:
         self.paces = {id(None): (None, 1.0), **paces}
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
         known: dict[Any, Any] = {}
-        self.starts = [_once(known, i, models[i], start) for i, start in enumerate(starts)]
+        one_by_one = not sound(models, starts)
+        self.starts = [_once(known, i, models[i], x) for i, x in enumerate(starts)] if one_by_one else starts
         self.automatic = isinstance(method, str) and method == "auto"
         self.solver = None if self.automatic else solver_class(method)
         if self.solver is not None:
@@ -421,5 +422,5 @@ def _once(known, i, model, start):
         try:
             known[key] = checked_start(model, start)
         except ValueError as error:
-            raise ValueError(f"starts[{i}]: {error}") from None
+            raise ValueError(f"starts[{i}]: {str(error).removeprefix('start: ')}") from None
     return known[key]

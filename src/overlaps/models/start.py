@@ -5,7 +5,7 @@ import numpy as np
 from .._base import check
 from .._base.pages import see
 from .._base.quiet import warn
-from .state import State
+from .state import State, gram
 
 __all__ = ["random_start"]
 
@@ -186,6 +186,22 @@ def checked_start(model, start, name="start"):
             "expected all above 0: a student without weights has no direction to keep."
         )
     return start
+
+
+def sound(models, starts):
+    """Whether all starts fit their models as they are, by one look; else ``checked_start`` says what is wrong."""
+    pairs = [*{(id(x), id(model.spectrum)): (model, x) for model, x in zip(models, starts, strict=True)}.values()]
+    for model, x in pairs:
+        others = model.C or model.latent_teacher or model.spherical or x.m is not None or x.s is None
+        if others or x.r.shape != (model.spectrum.L, model.K, model.M):
+            return False
+    q, r, tau, T, s = (np.array([getattr(x, name) for _, x in pairs]) for name in ("q", "r", "tau", "T", "s"))
+    S = gram(np.einsum("bl,blij->bij", s, q), r.sum(axis=1), T)
+    positive = all(
+        np.all(np.linalg.eigvalsh(x)[..., 0] >= -check.PSD_TOLERANCE * np.trace(x, axis1=-2, axis2=-1))
+        for x in (gram(q, r, tau), S)
+    )
+    return positive and np.array_equal(s, [model.spectrum.s for model, _ in pairs]) and np.max(np.abs(S)) < OVERFLOW
 
 
 def norms(state):
