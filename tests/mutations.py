@@ -312,6 +312,10 @@ FAULTS = {
         "finite_size/noise.py", "+= share * two", "+= share**2 * two",
         "test_mixed.py::test_fluctuations_mix_second_moments",
     ),
+    "teachers_of_a_task": Fault(
+        "flow/mixed.py", "self._vary(self.ratios if u is None", "self._vary(np.ones_like(self.ratios) if u is None",
+        "test_mixed.py::test_eigenvalues_of_their_own",
+    ),
     "eigenvalues_of_a_task": Fault(
         "flow/mixed.py", "dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()",
         "dy[:end] += share * part[:end]",
@@ -407,6 +411,14 @@ FAULTS = {
     "binomial_tail_of_an_episode": Fault(
         "activations/_tokens.py", "tail(least, T - 1, wrong)", "tail(least, T, wrong)",
         "activations/test_tokens.py::test_binomial_tails_of_an_episode",
+    ),
+    "count_of_other_tokens": Fault(
+        "activations/_others.py", "chances[0] *= 1 - mean", "chances[0] *= 1 - mean * mean",
+        "activations/test_tokens.py::test_forces_that_see_a_sum_over_other_tokens",
+    ),
+    "weights_of_a_lattice": Fault(
+        "gaussian/iterated.py", "np.exp(-np.sum(points**2, axis=1) / 2)", "np.exp(-np.sum(points**2, axis=1) / 2.01)",
+        "gaussian/test_iterated.py::test_lattices_integrate_waves_and_powers",
     ),
     "root_of_the_rest_of_tokens": Fault(
         "simulators/direct.py", "root.astype(x.dtype) @ x.reshape", "root.T.astype(x.dtype) @ x.reshape",
