@@ -227,13 +227,8 @@ def _certified(traj, start, options):
     """The trajectory with ``error``, and without success where it missed its tolerance by more than FACTOR."""
     late = traj.eps_late is not None
     rtol, atol = max(traj.rtol / TIGHTER, LEAST), traj.atol / TIGHTER
-    controls = {
-        "method": traj.solver,
-        "rtol": rtol,
-        "atol": atol,
-        "late": late,
-        "blocks": late or traj.model.C > 0 or traj.changing,  # whose errors need them
-    }
+    blocks = late or traj.model.C > 0 or traj.changing  # whose errors need them
+    controls = {"method": traj.solver, "rtol": rtol, "atol": atol, "late": late, "blocks": blocks}
     names = ("Q", "R", "v", "mean_fields") if traj.model.C else ("Q", "R", "v")
     other = _solved(traj.model, start, traj.alpha, traj.schedule, **controls, **options)
     n, error = len(other), {}

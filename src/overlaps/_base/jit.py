@@ -31,13 +31,8 @@ def jit(function=None, *, fast=False, inline=False, bare=False, cost=None, pytho
     """Compile a module-level function with the options above."""
     if function is None:
         return lambda f: jit(f, fast=fast, inline=inline, bare=bare, cost=cost, python=python)
-    options = {
-        "error_model": "numpy",
-        "fastmath": FAST if fast else False,
-        "nogil": True,
-        "inline": "always" if inline else "never",
-        "_nrt": not bare,
-    }
+    options = {"error_model": "numpy", "fastmath": FAST if fast else False, "nogil": True}
+    options |= {"inline": "always" if inline else "never", "_nrt": not bare}
     kernel = njit(**options)(function)
     if hasattr(kernel, "compile"):  # without compilation kernels are plain functions
         kernel.__class__ = Kernel

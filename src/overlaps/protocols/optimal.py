@@ -335,18 +335,9 @@ def _result(control, limits, found, constant, tol, maxiter, gap):
     traj = _adaptive_solution(control, schedule)
     best = constant[0] * model.eta, constant[1]
     return OptimalSchedule(
-        schedule,
-        control.knots,
-        model.eta * u,
-        value,
-        gradient,
-        stationarity,
-        traj,
-        history,
-        best,
-        not trouble,
+        schedule, control.knots, model.eta * u, value, gradient, stationarity, traj, history, best, not trouble,
         message,
-    )
+    )  # fmt: skip
 
 
 def greedy_schedule(

@@ -17,10 +17,8 @@ from .curves import _Blocks, _Curves
 __all__ = ["SummedTrajectory", "Trajectory"]
 
 EARLY = 1e-4  # of the time covered: a plateau that ends before lasts too short to be seen on the curve
-NUMBERS, COUNTS = (
-    2e7,
-    (200, 1000),
-)  # of overlaps kept in a search for plateaus, and of times; fewer where blocks are many
+# Overlaps kept in a search for plateaus: with many blocks it looks at fewer times, within these bounds.
+NUMBERS, COUNTS = 2e7, (200, 1000)
 
 
 class Errors(NamedTuple):

@@ -245,14 +245,8 @@ def simulate(
         results, errors = _map_runs(planned.run, model, planned.starts, N, steps, children, tick, executor)
     alpha = (begin + steps) / N
     records, outcome = _outcome(model, results, errors, alpha, runs)
-    common = {
-        "model": model,
-        "alpha": alpha[: records[0].shape[1]],
-        "N": N,
-        "method": planned.method,
-        "schedule": schedule,
-    }
-    return planned.gather(records, planned.starts, **common, **outcome)
+    outcome |= {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": planned.method}
+    return planned.gather(records, planned.starts, schedule=schedule, **outcome)
 
 
 def _through(stages, N, alpha, rng, start, schedule, options):
