@@ -1,7 +1,7 @@
 """Any local rule of learning: a force on the weights, its noise, and where it breaks."""
 
 from collections.abc import Callable
-from copyreg import __newobj__
+from copyreg import __newobj__  # type: ignore[attr-defined]  # what pickle calls, unknown to its stubs
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pickle import PicklingError
@@ -254,12 +254,12 @@ class Rule(Record):
     @property
     def by_block(self):
         """Whether tokens have a covariance of their own in every eigenspace."""
-        return np.ndim(self.token_covariance) == 3
+        return np.asarray(self.token_covariance).ndim == 3
 
     @cached_property
     def token_groups(self):
         """Covariances (groups, T, T) of tokens that differ, and the number (L,) of each eigenspace's."""
-        kinds, number = np.unique(self.token_covariance, axis=0, return_inverse=True)
+        kinds, number = np.unique(np.asarray(self.token_covariance), axis=0, return_inverse=True)
         return kinds, np.ravel(number)
 
     @cached_property

@@ -232,7 +232,8 @@ def _check_alike(model, reference):
     dy = system.rhs(0.0, system.pack(reference))
     q, r, v = system.unpack(dy)
     v = np.mean(v, axis=-1, keepdims=True) + 0 * v
-    if np.max(np.abs(dy - system.packing.pack(*_over_students(model, q, r), v))) > ALIKE * np.max(np.abs(dy)):
+    q, r = _over_students(model, q, r)
+    if np.max(np.abs(dy - system.packing.pack(q, r, v))) > ALIKE * np.max(np.abs(dy)):
         raise ValueError(f"{model} drives equal students in different ways; expected a rule that treats them alike.")
 
 
