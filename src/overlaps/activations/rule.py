@@ -1,7 +1,6 @@
 """Any local rule of learning: a force on the weights, its noise, and where it breaks."""
 
 from collections.abc import Callable
-from copyreg import __newobj__  # type: ignore[attr-defined]  # what pickle calls, unknown to its stubs
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pickle import PicklingError
@@ -165,13 +164,13 @@ class Rule(Record):
 
     __hash__ = None
 
-    def __reduce__(self):
+    def __reduce_ex__(self, protocol):
         if self.recipe:
             return _made_again, (self.recipe, self.name, self.tolerance)
         for function in (self.force, self.error, self.others, *(self.noise if isinstance(self.noise, tuple) else ())):
             if "<" in getattr(function, "__qualname__", "") and not hasattr(function, "py_func"):
                 raise PicklingError(f"{function.__qualname__} of the rule {self.name!r} {NAMELESS}")
-        return __newobj__, (Rule,), self.__getstate__()
+        return super().__reduce_ex__(protocol)
 
     def __deepcopy__(self, memo):
         return self
