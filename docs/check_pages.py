@@ -1,8 +1,8 @@
 """Every built page, opened in a browser as readers do: ``python docs/check_pages.py docs/_build/html``.
 
-Fails on pages that scroll sideways (on a desk, 1400 px, and on a phone, 400 px), formulas that are not rendered or need
-a network, missing or blank pictures, dead links, and objects that print as an address.  Needs Chromium (Debian:
-``apt-get install chromium``) and ``pip install "overlaps[pages]"``.
+Fails on pages that scroll sideways (on a desk, 1400 px, and on a phone, 400 px), code of cells that is cut on a desk,
+errors of scripts, formulas that are not rendered or need a network, missing or blank pictures, dead links, and objects
+that print as an address.  Needs Chromium (Debian: ``apt-get install chromium``) and ``pip install "overlaps[pages]"``.
 """
 
 import argparse
@@ -38,7 +38,9 @@ async () => {
     }
   }
   const formulas = [...document.querySelectorAll(".math")].filter(e => !e.querySelector("mjx-container"));
+  const cells = document.querySelectorAll(".cell_input pre, .sphx-glr-example-title ~ * .highlight-Python pre");
   return {
+    cut: [...cells].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim().slice(0, 60)),
     over: root.scrollWidth - root.clientWidth,
     wide: wide.slice(0, 3),
     raw: formulas.map(e => e.textContent.slice(0, 60)),
@@ -117,9 +119,13 @@ def look(folder, home, pages):
         browser = play.chromium.launch(executable_path=_browser(), args=["--no-sandbox"])
         tab = browser.new_page()
         asked: list[str] = []
+        errors: list[str] = []
         tab.on("request", lambda request: asked.append(request.url))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
         for i, page in enumerate(pages):
             asked.clear()
+            errors.clear()
             address = home + quote(page.relative_to(folder).as_posix()) if i % FROM_DISK else page.as_uri()
             for width in WIDTHS:
                 tab.set_viewport_size({"width": width, "height": 1000})
@@ -127,6 +133,7 @@ def look(folder, home, pages):
                     tab.goto(address)
                 seen = tab.evaluate(LOOK)
                 found = [f"{seen['over']} px wider than the window: {seen['wide']}"] if seen["over"] > 1 else []
+                found += [f"code is cut: {x}" for x in seen["cut"] if width == WIDTHS[0]]
                 found += [f"formula not rendered: {x}" for x in seen["raw"] + seen["wrong"]]
                 found += [f"picture missing: {x}" for x in seen["missing"]]
                 if "_modules" not in page.parts:
@@ -134,6 +141,7 @@ def look(folder, home, pages):
                 wrong[page] += [f"{width} px: {x}" for x in found]
             outside = {x for x in asked if not x.startswith((home, "file:", "data:"))}
             wrong[page] += [f"needs the network: {x}" for x in sorted(outside)]
+            wrong[page] += [f"error of a script: {x}" for x in errors]
         browser.close()
     return wrong
 

@@ -64,6 +64,7 @@ lectures.mkdir()
 for script in sorted((HERE.parent / "notebooks").glob("*.py")):
     lecture = jupytext.read(script)
     lecture.cells[0].source += f"\n\n[Open in Binder]({BINDER.format(lecture=script.stem)}) to run and change it."
+    lecture.metadata["hide-toc"] = True  # lines of code need its place
     jupytext.write(lecture, lectures / f"{script.stem}.ipynb")
 
 # code of pages and lectures ------------------------------------------------------------------------------------------
