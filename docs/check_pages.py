@@ -122,7 +122,7 @@ def look(folder, home, pages):
         errors: list[str] = []
         tab.on("request", lambda request: asked.append(request.url))
         tab.on("pageerror", lambda error: errors.append(str(error)))
-        tab.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+        tab.on("console", lambda line: errors.append(line.text) if _is_fault(line) else None)
         for i, page in enumerate(pages):
             asked.clear()
             errors.clear()
@@ -144,6 +144,11 @@ def look(folder, home, pages):
             wrong[page] += [f"error of a script: {x}" for x in errors]
         browser.close()
     return wrong
+
+
+def _is_fault(line):
+    """Whether a line of the console tells of an error; browsers ask for an icon that need not be there."""
+    return line.type == "error" and not line.location.get("url", "").endswith("favicon.ico")
 
 
 def _browser():
