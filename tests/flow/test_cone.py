@@ -150,6 +150,22 @@ def test_tasks_with_eigenvalues_of_their_own_start_from_students_in_the_span_of_
         np.testing.assert_allclose(ov.solve(three, start, [1.3, 4.1]).Q, found.Q, rtol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:.*shrunk to norm zero:RuntimeWarning")
+@pytest.mark.parametrize(("method", "rtol"), [("DOP853", 1e-8), ("structured", 1e-8), ("structured", 1e-12)])
+def test_a_student_that_vanishes_on_the_line_of_its_teacher_is_named(method, rtol):
+    """For every method at one time, that of v a - v* b = u, u' = -eta v^2 u / 2, on the half-line where it is active."""
+    v, a, v_star, b, eta = -0.45359, 0.34801, 1.18328, 0.83415, 18.2
+    model = ov.committee_machine(
+        2, 1, activation=ov.relu, v=[v, -0.23788], v_star=[v_star], eta=eta, gradient_flow=True
+    )
+    w = np.array([a, -0.42708])
+    start = ov.State.from_overlaps(model, Q=np.outer(w, w), R=w[:, None] * b, T=[[b**2]])
+    traj = ov.solve(model, start, [0.05, 0.7], method=method, rtol=rtol)
+    assert not traj.success and "student 0 has shrunk to norm zero" in traj.message
+    end = 2 / (eta * v**2) * np.log(1 - v * a / (v_star * b))
+    assert float(traj.message.split()[4].strip(":")) == pytest.approx(end, rel=1e-3)
+
+
 def random_start(seed):
     """A model and a start of some kind that is singular, with generic numbers."""
     rng = np.random.default_rng(seed)

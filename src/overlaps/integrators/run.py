@@ -17,6 +17,7 @@ DIVERGED = 1e10
 # Relative progress of time after which a formula of many steps whose step vanished may begin anew. Below, the flow
 # itself is to blame, and it would begin anew for ever.
 RESTED = 1e-6
+SHRUNK = 1e-8  # norm of a kinked student, relative to teachers, that explains why a step vanished; above, it does not
 LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
@@ -226,7 +227,8 @@ def _trouble(system, solver, failure, largest, options):
     if not size <= largest or (failure and growing):
         return diverged(size, eta)
     system.close(solver.y)
-    if failure:
+    lost = _lost_direction(system, *((np.inf, SHRUNK) if failure else (options.get("atol", np.inf), check.ZERO_NORM)))
+    if failure and lost is None:
         vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
         obstacle = system.obstacle()
         if obstacle:
@@ -234,7 +236,6 @@ def _trouble(system, solver, failure, largest, options):
         stiff = ", or the problem is stiff: try a smaller eta or method='structured'"
         advice = stiff if isinstance(solver, ONE_STEP) else ": try a smaller eta"
         return f"{vanished} They may blow up in finite time (eta = {eta:g} too large){advice}."
-    lost = _lost_direction(system, options.get("atol", check.ZERO_NORM))
     if lost is not None:
         norm = _fields(system)[lost, lost]
         return (
@@ -288,7 +289,7 @@ def diverged(size, eta):
     )
 
 
-def _lost_direction(system, atol):
+def _lost_direction(system, atol, share):
     """Index of a kinked student whose norm a gradient flow has driven to zero, as far as atol can tell, or None.
 
     Its norm falls at a finite speed, |w|' = -c, and the direction of the force c turns with w: at |w| = 0 the velocity
@@ -300,7 +301,7 @@ def _lost_direction(system, atol):
         return None
     norms = np.diag(_fields(system))
     k = int(np.argmin(norms[: model.K]))
-    return k if norms[k] <= min(atol, check.ZERO_NORM * max(norms[model.K :].max(), 1.0)) else None
+    return k if norms[k] <= min(atol, share * max(norms[model.K :].max(), 1.0)) else None
 
 
 def _fields(system):

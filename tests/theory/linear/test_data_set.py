@@ -267,3 +267,18 @@ def test_problems_outside_this_theory_are_refused():
     erf = ov.committee_machine(1, 1, eta=0.5)
     with pytest.raises(ValueError, match="activation=ov.linear"):
         linear.seen_again(erf, ov.State.from_overlaps(erf, Q=[[1.0]], R=[[0.1]], T=[[1.0]]), 2.0, [1.0])
+
+
+def test_steps_of_descent_are_refused_from_where_they_diverge():
+    """The largest eigenvalue of unit inputs is (1 + 1/sqrt(ratio))^2; weight decay, in units of v^2, adds to it."""
+    ratio, kappa, v = 3.0, 0.4, 0.7
+    most = 2 / ((1 + ratio**-0.5) ** 2 + kappa / v**2)
+    model, start = problem(ov.isotropic(), 0.6, 0.1, eta=0.8, kappa=kappa, v=v)
+    for share in (0.98, 1.02):
+        step = share * most
+        alpha = [40 * step / (model.eta * v**2)]
+        if share > 1:
+            with pytest.raises(ValueError, match="where gradient descent diverges"):
+                linear.seen_again(model, start, ratio, alpha, method="descent", step=step, nodes=40)
+        else:
+            assert linear.seen_again(model, start, ratio, alpha, method="descent", step=step, nodes=40).Q[0] < 3
