@@ -153,7 +153,7 @@ def test_tasks_with_eigenvalues_of_their_own_start_from_students_in_the_span_of_
 @pytest.mark.filterwarnings("ignore:.*shrunk to norm zero:RuntimeWarning")
 @pytest.mark.parametrize(("method", "rtol"), [("DOP853", 1e-8), ("structured", 1e-8), ("structured", 1e-12)])
 def test_a_student_that_vanishes_on_the_line_of_its_teacher_is_named(method, rtol):
-    """For every method when u = v a - v* b, u' = -eta v^2 u / 2, the field's factor where it is active, reaches -v* b."""
+    """Every method ends when u = v a - v* b, with u' = -eta v^2 u / 2 while the unit is active, reaches -v* b."""
     v, a, v_star, b, eta = -0.45359, 0.34801, 1.18328, 0.83415, 18.2
     model = ov.committee_machine(
         2, 1, activation=ov.relu, v=[v, -0.23788], v_star=[v_star], eta=eta, gradient_flow=True
