@@ -153,3 +153,20 @@ def test_pictures_are_those_of_the_network():
         np.array_equal(y, traj.Q[:, 1, 1]) for y in drawn
     )
     matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize("s", [1.0, 2.3])
+def test_covariances_of_fields_are_those_of_the_start(s):
+    """Q = a X a^T + a G_0 + (a G_0)^T + Q_0 and R = a G_* + R_0, whatever the variance of the inputs."""
+    network = ov.committee_machine(2, 2, eta=0.8, spectrum=ov.Spectrum([s]))
+    Q0, R0, T = (
+        np.array([[0.5, 0.1], [0.1, 0.7]]),
+        np.array([[0.3, 0.1], [-0.1, 0.2]]),
+        np.array([[1.1, 0.2], [0.2, 0.9]]),
+    )
+    state = ov.State.from_overlaps(network, Q=Q0, R=R0, T=T)
+    a, X, G = np.array([[0.8], [-0.6]]), np.array([[0.7]]), np.array([[0.05, -0.1, 0.2, 0.15]])
+    model, start = ov.low_rank(network, state, a=a, X=X, G=G, eta_a=0.3)
+    traj = ov.solve(model, start, [0.0, 0.1])
+    np.testing.assert_allclose(traj.Q[0], a @ X @ a.T + a @ G[:, :2] + (a @ G[:, :2]).T + Q0, rtol=1e-12)
+    np.testing.assert_allclose(traj.R[0], a @ G[:, 2:] + R0, rtol=1e-12)
