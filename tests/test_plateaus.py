@@ -1,5 +1,7 @@
 """Plateaus by name: the saddle that curves wait at, against known saddles, curves that do not wait, and simulations."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -210,3 +212,9 @@ def test_a_rule_waits_at_the_plateau_of_the_descent_that_it_is():
     found, known = ov.plateau(ov.learner(rule, theta=[1.0, 1.0], eta=0.7)), ov.plateau(descent)
     assert np.isclose(found.height, known.height, rtol=1e-10)
     assert np.allclose(found.growing, known.growing, rtol=1e-7)  # derivatives of a rule are differences
+
+
+def test_students_of_other_second_layers_are_not_equivalent():
+    model = ov.committee_machine(2, 1, v=[0.7, 0.4], eta=0.5)
+    same = ov.State.from_overlaps(model, Q=[[0.5, 0.2], [0.2, 0.5]], R=[[0.1], [0.1]], T=[[1.0]])
+    assert equivalent(same) == [[0], [1]] and equivalent(dataclasses.replace(same, v=np.array([0.4, 0.4]))) == [[0, 1]]

@@ -220,3 +220,11 @@ def test_singular_starts_are_followed_or_named(seed):
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_many_singular_starts_are_followed_or_named(seed):
     assert_sound(seed, [(method, rtol) for method in METHODS for rtol in (1e-8, 1e-10, 1e-12)][:5])
+
+
+def test_the_twin_of_a_start_differs_in_its_norms_by_rounding():
+    model, start, _ = saddle()
+    system = System(model, start)
+    y = system.pack(start)
+    (q, r, _), (moved, r_moved, _) = (system.unpack(x) for x in (y, Cone(system).moved(y)))
+    assert q[0, 0, 0] < moved[0, 0, 0] < q[0, 0, 0] * (1 + 1e-14) and np.array_equal(r, r_moved)

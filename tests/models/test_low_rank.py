@@ -170,3 +170,14 @@ def test_covariances_of_fields_are_those_of_the_start(s):
     traj = ov.solve(model, start, [0.0, 0.1])
     np.testing.assert_allclose(traj.Q[0], a @ X @ a.T + a @ G[:, :2] + (a @ G[:, :2]).T + Q0, rtol=1e-12)
     np.testing.assert_allclose(traj.R[0], a @ G[:, 2:] + R0, rtol=1e-12)
+
+
+def test_a_decay_that_is_switched_off_is_none():
+    """Of weights and of amplitudes: a schedule scales both."""
+    ends = []
+    for decay, schedule in ((0.0, None), ((0.3, 0.4), {"weight_decay": ov.Schedule.constant(0.0)})):
+        network = dataclasses.replace(MODEL, weight_decay=decay)
+        model, start = ov.low_rank(network, STATE, a=[[0.8], [-0.6]], X=[[0.7]], eta_a=0.3)
+        ends.append(ov.solve(model, start, [2.0], schedule=schedule, **TIGHT))
+    np.testing.assert_allclose(ends[1].S, ends[0].S, rtol=1e-10)
+    np.testing.assert_allclose(ends[1].a, ends[0].a, rtol=1e-10)
