@@ -228,3 +228,20 @@ def test_the_twin_of_a_start_differs_in_its_norms_by_rounding():
     y = system.pack(start)
     (q, r, _), (moved, r_moved, _) = (system.unpack(x) for x in (y, Cone(system).moved(y)))
     assert q[0, 0, 0] < moved[0, 0, 0] < q[0, 0, 0] * (1 + 1e-14) and np.array_equal(r, r_moved)
+
+
+@pytest.mark.parametrize("method", ["DOP853", "RK45"])
+@pytest.mark.parametrize("activation", [ov.absolute, ov.relu, ov.leaky_relu(-0.4)])
+def test_parallel_students_with_a_kink_part_as_the_tolerance_says(activation, method):
+    """Their angle grows like the root of time, which a first step of the usual length jumps over: 1e-5 of eps_g.
+
+    Against the structured integrator; 10 rtol, as errors of steps add up and grow with eps_g.
+    """
+    model = ov.committee_machine(2, 2, activation=activation, eta=1.3, v=[1.1, 0.8])
+    start = ov.State.from_weights(
+        model, W=[[0.7, -0.4, 0.9], [0.21, -0.12, 0.27]], W_star=[[1.1, 0.2, -0.3], [-0.4, 0.9, 0.6]]
+    )
+    alpha = [0.01, 0.2, 1.7]
+    exact = ov.solve(model, start, alpha, method="structured", rtol=1e-10)
+    traj = ov.solve(model, start, alpha, method=method, rtol=1e-7)
+    np.testing.assert_allclose(traj.eps_g, exact.eps_g, rtol=1e-6)

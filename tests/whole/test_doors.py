@@ -126,6 +126,7 @@ PLUMBING = {  # methods that rooms call, users do not
         "rows",
         "field_covariance",
         "source",
+        "of_groups",
         "on",
         "begin",
         "enter",

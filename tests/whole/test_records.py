@@ -187,7 +187,11 @@ def records():
 
 
 def parts(record):
-    """The fields that make a record what it is."""
+    """The fields that make a record what it is; a rule of the library is what its recipe makes."""
+    if isinstance(record, ov.Rule) and record.recipe:
+        return {"recipe": record.recipe, "name": record.name, "tolerance": record.tolerance}
+    if getattr(record, "learning", None) is not None:  # stands for a rule in a model
+        return {"learning": record.learning}
     if dataclasses.is_dataclass(record):
         return {f.name: getattr(record, f.name) for f in dataclasses.fields(record) if f.compare}
     return record._asdict()

@@ -19,12 +19,10 @@ from ..models.start import checked_start
 from ..models.times import output_times
 from ..models.twins import twins
 from .methods import check_model, check_options, choose_method, solver_class
-from .run import LOST, integrate
+from .run import LOST, PARALLEL, integrate
 
 __all__ = ["evolve"]
 
-# Sine^2 of the angle of two kinked students: a run that comes below is repeated from norms moved by rtol.
-PARALLEL = 1e-5
 # Relative change of eps_g by the roundings of a singular start: above, the rounding decides the curve, which fails.
 DIGITS = 1e-5
 # In units of the rounding of eps_g. Smaller changes of it by the second run are rounding, and no sign of a lost digit.

@@ -17,6 +17,9 @@ DIVERGED = 1e10
 # Relative progress of time after which a formula of many steps whose step vanished may begin anew. Below, the flow
 # itself is to blame, and it would begin anew for ever.
 RESTED = 1e-6
+# Sine^2 of the angle of two kinked students: a run that comes below is repeated from norms moved by rtol, and a start
+# that is below takes a short first step; above, steps of the usual length see the angle.
+PARALLEL = 1e-5
 SHRUNK = 1e-8  # norm of a kinked student, relative to teachers, that explains why a step vanished; above, it does not
 LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
@@ -102,6 +105,8 @@ def _drive(run, system, y, method, options, crossing, leave):
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
+    if one_step and run.watched and options.get("first_step") is None:
+        solver.h_abs *= _smooth_part(run.watched[0], system.twins, options["rtol"])
     # at least DIVERGED itself: small starts grow by large factors and are well
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent, stops = 0, np.union1d(times, knots)
@@ -214,6 +219,16 @@ def _watch(run, system, alpha, y):
         run.parallel = (0.0, *before[1:])
     elif np.any(sines > 0) and sines[sines > 0].min() < run.parallel[0]:
         run.parallel = (float(sines[sines > 0].min()), *run.watched[1:])
+
+
+def _smooth_part(sines, twins, rtol):
+    """Part of the first step over which the flow of kinked students is smooth: it goes like their angle.
+
+    Estimates of errors from a longer step do not see that the angle grows like the root of time. Errors of a step h are
+    of order h^(3/2) there, so shorter ones than rtol^(2/3) gain nothing.
+    """
+    nearest = np.min(sines if twins is None else sines[sines > 0], initial=1.0)
+    return max(nearest, rtol ** (2 / 3)) if nearest < PARALLEL else 1.0
 
 
 def _trouble(system, solver, failure, largest, options):
