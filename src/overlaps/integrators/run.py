@@ -105,8 +105,7 @@ def _drive(run, system, y, method, options, crossing, leave):
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
-    if one_step and run.watched and options.get("first_step") is None:
-        solver.h_abs *= _smooth_part(run.watched[0], system.twins, options["rtol"])
+    options = _cautious(solver, run, system, options) if one_step else options
     # at least DIVERGED itself: small starts grow by large factors and are well
     largest = DIVERGED * max(1.0, np.max(np.abs(y)))
     spent, stops = 0, np.union1d(times, knots)
@@ -221,14 +220,20 @@ def _watch(run, system, alpha, y):
         run.parallel = (float(sines[sines > 0].min()), *run.watched[1:])
 
 
-def _smooth_part(sines, twins, rtol):
-    """Part of the first step over which the flow of kinked students is smooth: it goes like their angle.
+def _cautious(solver, run, system, options):
+    """Options with a short first step where kinked students are parallel at the start.
 
-    Estimates of errors from a longer step do not see that the angle grows like the root of time. Errors of a step h are
-    of order h^(3/2) there, so shorter ones than rtol^(2/3) gain nothing.
+    The flow is as smooth as their angle, which grows like the root of time, and estimates of errors from longer steps
+    do not see that. Errors of a step h are of order h^(3/2) there: shorter ones than rtol^(2/3) gain nothing.
     """
-    nearest = np.min(sines if twins is None else sines[sines > 0], initial=1.0)
-    return max(nearest, rtol ** (2 / 3)) if nearest < PARALLEL else 1.0
+    if run.watched is None or options.get("first_step") is not None:
+        return options
+    sines = run.watched[0] if system.twins is None else run.watched[0][run.watched[0] > 0]
+    nearest = np.min(sines, initial=1.0)
+    if nearest > PARALLEL:
+        return options
+    solver.h_abs *= max(nearest, options["rtol"] ** (2 / 3))
+    return options | {"first_step": solver.h_abs}
 
 
 def _trouble(system, solver, failure, largest, options):
