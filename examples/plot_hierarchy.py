@@ -124,8 +124,8 @@ fig.savefig("hierarchy.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Orthonormal polynomials and blocks keep nine digits at every L; powers are wrong by more than 1 % from L = 12 or 16
-# on.
+# Orthonormal polynomials and blocks keep nine digits at every L; powers have lost all but three, if not all, at L = 12
+# or 16. How wrong they are is rounding's choice, another one on each machine: mostly by more than 1 %.
 for beta in BETAS:
     print(f"beta = {beta:g}: relative error of eps_g")
     for basis in STYLES:
@@ -136,8 +136,8 @@ worst = max(found[beta][L][basis][0] for beta in BETAS for L in ALL for basis in
 allowed = max(found[beta][8][basis][0] for beta in BETAS for basis in ("monomial", "scaled"))
 print(f"orthonormal and spectral: at most {worst:.1e}; powers at L = 8: at most {allowed:.1e}")
 assert worst < 1e-9 and allowed < 1e-5
-for beta, L in ((0.25, 16), (1.0, 12), (1.5, 12)):  # lost: the first L at which the error reaches 1 %
-    assert min(found[beta][L][basis][0] for basis in ("monomial", "scaled")) > 1e-2
+for beta, L in ((0.25, 16), (1.0, 12), (1.5, 12)):
+    assert min(found[beta][L][basis][0] for basis in ("monomial", "scaled")) > 1e-3
 still = int(np.argmin(np.abs(np.gradient(np.log(traj.eps_g), traj.alpha))[:150]))
 gap_Q = np.max(np.abs(Q[still].mean(axis=(1, 2)) / Q_height - 1))
 gap_R = np.max(np.abs(R[still].mean(axis=1) / R_height - 1))
