@@ -306,7 +306,7 @@ FAULTS = {
     ),
     "noise_of_a_task": Fault(
         "simulators/mixed.py", "return self.noises[which] * normals", "return self.noises[0] * normals",
-        "test_mixed.py::test_simulators",
+        "test_mixed.py::test_shares_of_nothing_and_one_reproduce_the_second_task",
     ),
     "moments_of_a_mixture": Fault(
         "finite_size/noise.py", "+= share * two", "+= share**2 * two",

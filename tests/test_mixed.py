@@ -194,6 +194,17 @@ def test_shares_of_one_and_nothing_reproduce_the_first_task(method, noise):
         np.testing.assert_allclose(getattr(mixed, name), getattr(alone, name), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["direct", "reduced"])
+def test_shares_of_nothing_and_one_reproduce_the_second_task(method):
+    """Its own teacher, rate and noise, from the same draws: the digits agree to rounding."""
+    first = dataclasses.replace(FIRST, noise=0.2, weight_decay=(0.1, 0.3), batch_size=3)
+    second = dataclasses.replace(first, v_star=[0.1, 0.7], noise=0.4, eta=1.3)
+    options = {"N": 60, "alpha": [0, 1, 2], "rng": 1, "runs": 2, "start": START, "method": method}
+    alone, mixed = ov.simulate(second, **options), ov.simulate(ov.Mixed([first, second], [0, 1]), **options)
+    for name in ("q", "r", "v"):
+        np.testing.assert_allclose(getattr(mixed, name), getattr(alone, name), rtol=1e-11, atol=1e-12)
+
+
 OPPOSED = task([1.0, 0.0], batch_size=2), task([-0.9, 0.8], noise=0.4, batch_size=2)
 OWN = [FIRST, task([0, 0.8], eta=1.3, eta_v=0.7, noise=0.5, teacher_activation=ov.sign)]
 

@@ -1,5 +1,7 @@
 """Laws of escape times: published quantiles, the closed theory of quadratic networks, refusals, and SGD."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -88,14 +90,18 @@ def test_law_on_a_power_law_at_every_size():
     ],
 )
 def test_law_of_several_modes(K, N, modes, rate, mean, error, deciles):
-    """Against 400 runs of SGD: mean, and 10, 50 and 90 %, within two errors of both, the law has 1024 draws."""
-    law = ov.theory.escape(ov.committee_machine(K, K, eta=0.5), "random", N, points=256)
+    """Against 400 runs of SGD: mean, and 10, 50 and 90 %, within two errors of both, four laws of 1024 draws each.
+
+    Which draw moves along which of the equal modes is rounding's choice, and the tail of one law is rough.
+    """
+    laws = [ov.theory.escape(ov.committee_machine(K, K, eta=0.5), "random", N, points=256, rng=rng) for rng in range(4)]
+    law = dataclasses.replace(laws[0], times=np.sort(np.concatenate([law.times for law in laws])))
     assert law.modes == modes and np.isclose(law.rate, rate, rtol=1e-5) and law.level == law.plateau / 2
-    own = law.std / 32
+    own = law.std / 64
     assert abs(law.mean - mean) < 2 * np.hypot(error, own)
     levels = np.array([0.1, 0.5, 0.9])
     density = 0.1 / (law.quantile(levels + 0.05) - law.quantile(levels - 0.05))
-    of_quantiles = np.sqrt(levels * (1 - levels) * (1 / 400 + 1 / 1024)) / density
+    of_quantiles = np.sqrt(levels * (1 - levels) * (1 / 400 + 1 / 4096)) / density
     assert np.all(np.abs(law.quantile(levels) - deciles) < 2 * of_quantiles)
 
 

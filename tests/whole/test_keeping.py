@@ -29,6 +29,7 @@ from overlaps.gaussian import elementary
 
 SOURCE = Path(ov.__file__).parent
 LEAF = "low = ((_P0 + _P1 * z)"  # of p(z) = asin(x) / x, z = x^2
+ANGLE = "math.copysign(offset + q"  # of arctan2
 FINGERPRINTS = """
 import json, sys
 sys.path.insert(0, {tests!r})
@@ -115,7 +116,7 @@ def test_a_fingerprint_holds_the_code_that_is_reached_and_nothing_else(tmp_path)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_an_edit_of_an_imported_kernel_is_noticed(tmp_path):
-    """asin(x) / x + 1/4 in place of asin(x) / x, where the cache holds the closure of erf that was made before."""
+    """Angles larger by a quarter, where the cache holds the closure of erf that was made before: eps_g is their sum."""
     Q, R, T = 0.7, 0.2, 0.8
     code = (
         "import overlaps as ov\n"
@@ -124,12 +125,12 @@ def test_an_edit_of_an_imported_kernel_is_noticed(tmp_path):
     )
     folder = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     sines = Q / (1 + Q), T / (1 + T), R / math.sqrt((1 + Q) * (1 + T))
-    before, after = ([asin(x) for x in sines] for asin in (math.asin, lambda x: math.asin(x) + x / 4))
-    before, after = ((q + t - 2 * r) / math.pi for q, t, r in (before, after))  # Saad and Solla (1995)
+    q, t, r = (math.asin(x) for x in sines)
+    before = (q + t - 2 * r) / math.pi  # Saad and Solla (1995)
     assert float(python(code, SOURCE.parent, **folder)) == pytest.approx(before, rel=1e-13)
     kept = {path.name for path in tmp_path.rglob("*.nbc")}
-    edited = copied(tmp_path / "edited", ("gaussian/elementary.py", LEAF, LEAF.replace("_P0", "1.25 * _P0")))
-    assert float(python(code, edited, **folder)) == pytest.approx(after, rel=1e-13)
+    edited = copied(tmp_path / "edited", ("gaussian/elementary.py", ANGLE, ANGLE.replace("m", "1.25 * m", 1)))
+    assert float(python(code, edited, **folder)) == pytest.approx(1.25 * before, rel=1e-13)
     assert float(python(code, SOURCE.parent, **folder)) == pytest.approx(before, rel=1e-13)
     assert kept < {path.name for path in tmp_path.rglob("*.nbc")}  # side by side
 
