@@ -69,7 +69,8 @@ for script in sorted((HERE.parent / "notebooks").glob("*.py")):
 
 # code of pages and lectures ------------------------------------------------------------------------------------------
 # Its outputs are kept by what was run: the text of the page's cells, as the file name of the cache, and the package's.
-package = sorted((HERE.parent / "src" / "overlaps").rglob("*.py"))
+drawn = [HERE / "figures.py", HERE.parent / "benchmarks" / "results" / "performance.json"]
+package = sorted((HERE.parent / "src" / "overlaps").rglob("*.py")) + drawn
 fingerprint = hashlib.sha256(b"".join(path.read_bytes() for path in package)).hexdigest()[:16]
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(BUILD / "executed" / fingerprint)
@@ -80,6 +81,7 @@ nb_ipywidgets_js = {}  # sliders need a kernel: no script is fetched for them
 nb_merge_streams = True  # what one cell prints is one output
 os.environ.pop("MPLBACKEND", None)  # kernels draw into the page; the gallery takes Agg by itself
 os.environ["MATPLOTLIBRC"] = str(HERE / "matplotlibrc")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))  # figures.py
 
 # docstrings: types are prose ("array_like, shape (L,)"), not links ----------------------------------------------------
 autodoc_typehints = "none"

@@ -21,7 +21,7 @@ import overlaps
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
-BLOCK = re.compile(r"^```(?:python|\{code-cell\})\n(?::.*\n)*(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(?:python|\{code-cell\})\n(?::[^\n]*\n)*(.*?)^```", re.MULTILINE | re.DOTALL)
 TAG = re.compile(r"<!-- check( slow)?: (.*?) == (.*?)(?: \+- (.*?))? -->")
 POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2\cdot10^{-3}
 PRIVATE = {"overlaps.__main__"}  # the command line
@@ -58,6 +58,7 @@ FIRST = {"README", "index", "start"}  # what newcomers copy; the rest is in the 
 )
 def test_code_on_pages(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(ROOT / "docs")  # figures.py
     names = {"__name__": "__main__"}
     for number, block in enumerate(code(page)):
         exec(compile(block, f"{page.name}, block {number + 1}", "exec"), names)
@@ -174,7 +175,8 @@ def test_tags_are_read():
 @pytest.mark.parametrize("paper, last", [("WR24", 122), ("B26", 48)])
 def test_every_equation_of_a_paper_is_found_once_by_its_number(paper, last):
     section = (ROOT / "docs" / "papers.md").read_text().split(f"### Equations of {paper}\n")[1].split("\n#")[0]
-    assert sorted(map(int, re.findall(r"\((\d+)\)", section))) == list(range(1, last + 1))
+    numbers = re.findall(r"\((\d+)\)(?:–\((\d+)\))?", section)  # (3), (4)–(7)
+    assert sorted(n for a, b in numbers for n in range(int(a), int(b or a) + 1)) == list(range(1, last + 1))
 
 
 def test_every_name_of_the_vocabulary_has_one_page():

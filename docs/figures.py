@@ -1,0 +1,118 @@
+"""Figures of the guide whose code teaches nothing: cells of the pages call these and hide their own text."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import overlaps as ov
+
+TIMED = {  # row of the benchmarks, as the page names it: the baseline that is drawn
+    "C, erf, K = M = 40": "literal port",
+    "C, relu, K = M = 4": "literal port",
+    "reduced, erf, K = M = 2, any N": "plain NumPy, N = 10000",
+    "direct, erf, K = M = 2, N = 1000": "plain NumPy",
+    "DOP853, K = M = 2, η = 0.2, to α = 1000": "scipy DOP853",
+    "BDF, K = M = 2, 512 eigenvalues, to α = 1e9": "SciPy's stepping",
+    "solve_many, 900 × (K = M = 2, to α = 100), each": "loop over solve",
+    "Bayes-optimal curve, He₃, k = 10000, 100 points": "100 × one size",
+}
+
+
+def network():
+    """Teacher and student on one input, with the letters of the order parameters where they belong."""
+    ax = plt.figure(figsize=(6.6, 3.7)).gca()
+    ax.set(xlim=(0.2, 9.6), ylim=(-0.2, 5.2), aspect="equal")
+    ax.axis("off")
+    inputs = np.column_stack([np.linspace(2.6, 7.4, 7), np.full(7, 0.5)])
+    sides = {  # units, output, color
+        "student": (np.array([[0.9, 2.6], [2.3, 2.6], [3.7, 2.6]]), (2.3, 4.3), "C0"),
+        "teacher": (np.array([[6.9, 2.6], [8.5, 2.6]]), (7.7, 4.3), "C1"),
+    }
+    for units, output, color in sides.values():
+        for unit in units:
+            for x in inputs:
+                ax.plot(*zip(x, unit, strict=True), color=color, lw=0.5, alpha=0.5, zorder=1)
+            ax.plot(*zip(unit, output, strict=True), color=color, lw=1.2, zorder=1)
+        for point in (*units, output):
+            ax.add_patch(plt.Circle(point, 0.3, fc="white", ec=color, lw=1.6, zorder=2))
+    for x in inputs:
+        ax.add_patch(plt.Circle(x, 0.16, fc="white", ec="0.4", zorder=2))
+
+    def text(x, y, words, **options):
+        ax.text(x, y, words, **{"ha": "center", "va": "center", "fontsize": 11, **options})
+
+    student, teacher = (sides[name][0] for name in ("student", "teacher"))
+    for k, unit in enumerate(student, 1):
+        text(*unit, rf"$\lambda_{k}$")
+    for m, unit in enumerate(teacher, 1):
+        text(*unit, rf"$\nu_{m}$")
+    text(2.3, 4.3, r"$\hat y$")
+    text(7.7, 4.3, r"$y$")
+    text(0.9, 3.55, r"$v_k,\ g$", color="C0")
+    text(9.0, 3.55, r"$v^*_m,\ g_*$", color="C1")
+    text(1.5, 1.45, r"$W$: $K \times N$", color="C0")
+    text(8.5, 1.45, r"$W^*$: $M \times N$", color="C1")
+    text(5, 0.02, r"inputs $x$: $N$ numbers, covariance with eigenvalues $s_l$, fractions $p_l$", fontsize=10)
+    text(5, 4.3, r"$\Delta = \hat y - y$, $\quad\epsilon_g = \frac{1}{2}\,E\,\Delta^2$", fontsize=10.5)
+    text(2.3, 4.9, "student", color="C0")
+    text(7.7, 4.9, "teacher", color="C1")
+    arrow = {"arrowstyle": "<->", "color": "0.35", "lw": 1.1, "shrinkA": 11, "shrinkB": 11}
+    for first, second, bend, letter, place in (
+        (student[0], student[1], -0.45, "$Q$", (1.6, 3.02)),
+        (student[2], teacher[0], -0.15, "$R$", (5.3, 3.12)),
+        (teacher[0], teacher[1], -0.4, "$T$", (7.7, 3.1)),
+    ):
+        ax.annotate("", first, second, arrowprops={**arrow, "connectionstyle": f"arc3,rad={-bend}"}, zorder=3)
+        text(*place, letter, fontsize=13)
+
+
+def questions():
+    """Four questions, and what the answers look like."""
+    axes = plt.subplots(1, 4, figsize=(9.6, 2.35))[1]
+    model = ov.committee_machine(2, 2, eta=1.0)
+    start = ov.State.from_overlaps(model, Q=np.diag([0.5, 0.4]), R=np.diag([0.1, 0.2]), T=np.eye(2))
+    traj = ov.solve(model, start, np.linspace(0, 70, 141))
+    axes[0].plot(traj.alpha, traj.R[:, [0, 0, 1, 1], [0, 1, 0, 1]])
+    for plateau in traj.plateaus():
+        axes[0].axvspan(*plateau.alpha, color="0.5", alpha=0.2, lw=0)
+    axes[0].set_title("Where does it wait?\ntraj.plateaus()")
+
+    mean, std = traj.R[:, 0, 0], ov.fluctuations(traj, N=200).std("R")[:, 0, 0]
+    axes[1].fill_between(traj.alpha, mean - 2 * std, mean + 2 * std, alpha=0.3, lw=0)
+    axes[1].plot(traj.alpha, mean)
+    axes[1].set_title("How far do runs scatter?\nov.fluctuations(traj, N)")
+
+    noisy = ov.committee_machine(2, 2, eta=0.5, noise=0.3)
+    begin = ov.State.from_overlaps(noisy, Q=0.3 * np.eye(2), R=np.diag([0.1, 0.05]), T=np.eye(2))
+    best = ov.optimal_schedule(noisy, begin, horizon=100.0, knots=11)
+    alpha = np.linspace(0, 100, 201)
+    axes[2].plot(alpha, [best.schedule(x) for x in alpha])
+    axes[2].set_title("Which rate is best?\nov.optimal_schedule(...)")
+
+    for beta in (0.5, 1.0, 2.0):
+        data = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=beta, L=64), gradient_flow=True)
+        long = ov.solve(data, data.random_start(N=64_000, rng=1), np.geomspace(0.1, 1e4, 60))
+        axes[3].loglog(long.alpha, long.eps_g)
+    axes[3].set_title("And on power-law inputs?\nov.power_law(beta, L)")
+    for ax, name in zip(axes, ("$R$", "$R_{11}$", r"factor of $\eta$", r"$\epsilon_g$"), strict=True):
+        ax.set_xlabel(r"$\alpha$")
+        ax.set_ylabel(name)
+        ax.title.set_fontsize(9)
+
+
+def times():
+    """A floating bar from our time to the baseline's, for rows of the kept benchmarks."""
+    file = Path(__file__).parents[1] / "benchmarks" / "results" / "performance.json"
+    rows = {row["name"]: row for row in json.loads(file.read_text())["rows"]}
+    ax = plt.figure(figsize=(8.2, 3.4)).gca()
+    for place, (name, baseline) in enumerate(reversed(TIMED.items())):
+        ours, ratio = rows[name]["seconds"], rows[name]["baselines"][baseline]["ratio"]
+        ax.barh(place, ours * (ratio - 1), left=ours, height=0.55, color="C0", alpha=0.35)
+        ax.plot(ours, place, "o", color="C0", label="overlaps" if place == 0 else None)
+        ax.plot(ours * ratio, place, "|", color="k", ms=12, mew=2, label="baseline" if place == 0 else None)
+        ax.text(ours * ratio * 1.25, place, f"{ratio:.3g}× {baseline}", va="center", fontsize=8)
+    ax.set_yticks(range(len(TIMED)), list(reversed(TIMED)), fontsize=8)
+    ax.set(xscale="log", xlabel="seconds (CPU)", xlim=(3e-7, 200))
+    ax.legend(loc="upper left", fontsize=8)
