@@ -15,8 +15,6 @@ from .models.model import Model
 from .models.spectrum import Spectrum
 from .models.state import State
 
-__all__ = ["compress", "compression_error"]
-
 MOMENTS = 3  # leading filters are powers of s: moments below 2 * MOMENTS come out exactly
 # Share of the trace in the lowest eigenvalues. Below, they need no poles of their own: nothing of the error is there.
 UNSEEN = 1e-7

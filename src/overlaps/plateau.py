@@ -12,8 +12,6 @@ from .models.state import State
 from .stability.plateaus import SLOW, Plateau, saddle
 from .stability.symmetry import averaged, readouts
 
-__all__ = ["plateau"]
-
 # Doublings of the time 1/eta along the symmetric path, a million-fold. A path that has not come to rest by then is
 # given up with a sentence.
 DOUBLINGS = 20

@@ -20,8 +20,6 @@ from .results.mixed import MixedTrajectory
 from .results.staged import StagedTrajectory, shown
 from .results.trajectory import SummedTrajectory, Trajectory
 
-__all__ = ["solve"]
-
 TIGHTER = 100.0  # by which the tolerances of the second run of ``certify`` are smaller
 # Relative tolerance of the second run at the least: below, steps control rounding.
 LEAST = 1e-13

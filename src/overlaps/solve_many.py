@@ -14,8 +14,6 @@ from .models.schedule import Schedule
 from .models.state import State
 from .results.batch import Batch
 
-__all__ = ["solve_many"]
-
 
 def solve_many(
     models: Model | Sequence[Model],

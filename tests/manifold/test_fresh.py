@@ -37,7 +37,7 @@ def test_the_standard_error_is_the_spread_of_errors_of_many_sets(rng):
     """400 sets of 50 samples: a standard deviation is known to 3.5 %, the mean square of the errors to less."""
     model = manifold()
     weights = random_weights(model, N=40, rng=rng)
-    samples = fresh.FeatureSamples.of(model, weights, latents.gaussian())
+    samples = fresh.feature_samples(model, weights, latents.gaussian())
     one = np.array(model.v)[None]
     mean, se = np.array([fresh.sample_error(model, samples, weights.W[None], one, 50, 50, rng) for _ in range(400)]).T[
         0

@@ -25,16 +25,12 @@ BLOCK = re.compile(r"^```(?:python|\{code-cell\})\n(?::[^\n]*\n)*(.*?)^```", re.
 TAG = re.compile(r"<!-- check( slow)?: (.*?) == (.*?)(?: \+- (.*?))? -->")
 POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2\cdot10^{-3}
 PRIVATE = {"overlaps.__main__"}  # the command line
-# what users meet through overlaps.<name>, or not at all
+# lists of names that users meet through overlaps.<name>, or not at all
 INNER = {
-    "integrators.lanes",
-    "activations.certified", "activations.classification", "activations.committees", "activations.declared",
-    "activations.feedback", "activations.rates", "activations.rule", "models.twins", "gaussian.iterated",
-    "integrators.evolve",
+    "integrators.lanes", "gaussian.iterated",
     "results.descriptions", "results.plotting.comparison", "results.plotting.curves", "results.plotting.looks",
     "results.plotting.movie", "results.plotting.single", "results.plotting.units",
-    "simulators.classes", "simulators.direct", "simulators.rates",
-    "simulators.reduced", "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
+    "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
     "theory.linear.data_set", "theory.linear.optimal",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
     "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",

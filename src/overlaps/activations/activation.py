@@ -15,8 +15,6 @@ from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
 from .polynomials import Polynomial
 from .sums import ScaledSum
 
-__all__ = ["Activation"]
-
 SECOND_ORDER = ("auto", "tensor", "pairs", "mixture", "sobol")
 CODES = (NUMERIC, ERF, RELU, LINEAR, QUADRATIC, int(SIGN))
 

@@ -11,8 +11,6 @@ from ..gaussian.tables import NOTHING, tabulate
 from . import _rule
 from .bound import Bound, inner_steps
 
-__all__ = ["RuleClosure", "arrays_of"]
-
 BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more; 1e-6 would take 2^25 of them
 ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structured methods could use
 INFINITE = 0.5  # growth of a second moment with the reach of the noise from which it has no limit

@@ -10,8 +10,6 @@ from ..gaussian.rules import legendre
 from ..gaussian.shifted import both
 from ..gaussian.two_point import ERF, LINEAR, NUMERIC, RELU
 
-__all__ = ["misclassified"]
-
 REACH = 9.0  # standard deviations
 PARTS = 6  # pieces of each panel of the integral over one field, 16 nodes each
 SCRAMBLES, POINTS = 8, 2**12  # of Sobol points, each taken with its opposite

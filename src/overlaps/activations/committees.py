@@ -11,8 +11,6 @@ from .._base.types import ArrayLike
 from ..gaussian.two_point import ERF, slope, value
 from .rule import Rule
 
-__all__ = ["dropout", "logistic_committee", "offsets", "sign_committee"]
-
 
 @jit(bare=True)
 def total(x):

@@ -9,8 +9,6 @@ from .._base.jit import compile_once
 from ..gaussian.iterated import MOST
 from ._rule import BY_TOKENS, flat
 
-__all__ = ["ARGUMENTS", "checked_breaks", "checked_noise", "checked_tokens", "compiled", "probe", "sees"]
-
 PACKAGE = __name__.partition(".")[0] + "."
 PROBES = 64  # random fields at which a force is tried before anything else
 ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"

@@ -13,8 +13,6 @@ from .bound import CLOSURE
 from .library import erf, named
 from .rule import Rule
 
-__all__ = ["feedback_alignment", "node_perturbation"]
-
 TINY = 1e-100  # second layer in place of 0: rows of the closure are divided by it, and its square is a number
 POINTS = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3)  # of a perturbation, with CHANCES: a normal law's moments to E x^5
 CHANCES = np.array([1 / 6, 2 / 3, 1 / 6])

@@ -11,8 +11,6 @@ from ._perceptrons import distance
 from .bound import CLOSURE
 from .rule import Rule
 
-__all__ = ["adagrad_norm", "line_search"]
-
 
 def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -> Rule:
     r"""AdaGrad-Norm on top of a rule: its rate falls with all squared gradients so far, theta.

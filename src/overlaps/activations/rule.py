@@ -24,7 +24,6 @@ NAMELESS = (
     "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
 )
 FEW_FIELDS, MANY_FIELDS = 1e-8, 1e-3  # tolerances, up to four fields and beyond
-__all__ = ["MAKERS", "Learned", "Rule", "again"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -15,8 +15,6 @@ from .feedback import squared
 from .library import erf, linear
 from .rule import Rule
 
-__all__ = ["attention", "episode", "pair", "patches"]
-
 
 def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: float = 0.0) -> Rule:
     r"""Reinforcement: T decisions sgn(lambda) are made before one reward says whether enough of them were right.

@@ -19,8 +19,6 @@ from .noise import SCRAMBLES, Averages, Increments, product_covariance, teachers
 from .transport import Path, extrapolate, propagate
 from .unknowns import Unknowns
 
-__all__ = ["Fluctuations", "fluctuations"]
-
 # Numbers that fluctuate. Above, each matrix of a path has more than 32 MB, and the model is refused with a remedy.
 LARGEST = 2000
 # Intervals between nodes to begin with. They are halved where splines miss their middles; fewer would miss a narrow

@@ -15,8 +15,6 @@ from ..gaussian.rules import gauss_hermite
 from ..models.model import Model
 from ..models.start import check_size
 
-__all__ = ["Closure", "closure"]
-
 ONE = np.ones((1, 1))
 
 

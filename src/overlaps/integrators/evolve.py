@@ -21,8 +21,6 @@ from ..models.twins import twins
 from .methods import check_model, check_options, choose_method, solver_class
 from .run import LOST, PARALLEL, integrate
 
-__all__ = ["evolve"]
-
 # Relative change of eps_g by the roundings of a singular start: above, the rounding decides the curve, which fails.
 DIGITS = 1e-5
 # In units of the rounding of eps_g. Smaller changes of it by the second run are rounding, and no sign of a lost digit.

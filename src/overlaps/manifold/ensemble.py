@@ -10,8 +10,6 @@ from ..models.model import Model
 from ..models.state import State
 from ..results.curves import Runs
 
-__all__ = ["CovariatesEnsemble", "ManifoldEnsemble"]
-
 
 class Weights(NamedTuple):
     """Where a run begins: students W (K, N), teachers on the latents W_star (M, D), features F (N, D) of a manifold."""

@@ -1,8 +1,6 @@
 """Fresh samples judge runs on latents: whether the closed forms hold, and the true error."""
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,84 +12,61 @@ from .realisation import input_means
 SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # warn of moments above 5 standard errors and 5 %, of errors above 10 %
 
 
-class _Drawn:
-    """Base of the samplers of pairs (inputs, teacher fields)."""
+def feature_samples(model, weights, latents, center=True, dtype="float64"):
+    """Sampler (rng, n) -> inputs X (n, N), x = f(F c / sqrt(D)) - a, and teacher fields nu = W* c / sqrt(D) (n, M)."""
+    D = weights.F.shape[1]
+    F, W_star = (weights.F / np.sqrt(D)).astype(dtype), weights.W_star / np.sqrt(D)
+    mean = input_means(model.features, weights.F).astype(dtype) if center and model.features.a != 0 else None
 
-    draw: Any
+    def draw(rng, n):
+        c = drawn(latents, rng, n, D)
+        X = np.asarray(model.features(c.astype(dtype) @ F.T), dtype=dtype)
+        if mean is not None:
+            X -= mean
+        return X, c @ W_star.T
 
-    def blocks(self, rng, n, block):
-        """All of n samples in blocks of one size: a law that counts its calls sees none it does not know."""
-        for done in range(0, n, block):
-            X, nu = self.draw(rng, block)
-            yield X[: n - done], nu[: n - done]
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureSamples(_Drawn):
-    """Law of the inputs and of the teachers' fields: x = f(F c / sqrt(D)) - a, nu = W* c / sqrt(D)."""
-
-    features: Any
-    latents: Any
-    F: Any  # (N, D), divided by sqrt(D), in the precision of the inputs
-    W_star: Any  # (M, D), divided by sqrt(D)
-    mean: Any  # (N,) or None
-
-    @classmethod
-    def of(cls, model, weights, latents, center=True, dtype="float64"):
-        """The samples that a run on these weights learns from."""
-        root = np.sqrt(weights.F.shape[1])
-        centred = center and model.features.a != 0
-        mean = input_means(model.features, weights.F).astype(dtype) if centred else None
-        return cls(model.features, latents, (weights.F / root).astype(dtype), weights.W_star / root, mean)
-
-    def draw(self, rng, n):
-        """Inputs X (n, N) and fields nu (n, M) of n samples."""
-        c = drawn(self.latents, rng, n, self.F.shape[1])
-        X = np.asarray(self.features(c.astype(self.F.dtype) @ self.F.T), dtype=self.F.dtype)
-        if self.mean is not None:
-            X -= self.mean
-        return X, c @ self.W_star.T
+    return draw
 
 
-@dataclass(frozen=True, eq=False)
-class Pairs(_Drawn):
-    """Law of the inputs and of the teachers' fields where both come from one sampler (rng, n) -> (X, C)."""
+def paired_samples(sampler, weights, dtype="float64"):
+    """The same where inputs and latents come from one sampler (rng, n) -> (X, C)."""
+    N, D = weights.W.shape[1], weights.W_star.shape[1]
+    W_star = weights.W_star / np.sqrt(D)
 
-    sampler: Any
-    N: int
-    W_star: Any  # (M, D), divided by sqrt(D)
-    dtype: Any = "float64"
-
-    def draw(self, rng, n):
-        """Inputs X (n, N) and fields nu (n, M) of n samples."""
-        both = self.sampler(rng, n)
+    def draw(rng, n):
+        both = sampler(rng, n)
         if not isinstance(both, tuple) or len(both) != 2:
             raise ValueError(f"samples(rng, {n}) gave {check.shown(both)}; expected a pair (X, C) of arrays.")
-        parts = []
-        for name, part, width in ("X", both[0], self.N), ("C", both[1], self.W_star.shape[1]):
-            part = np.asarray(part)
-            if part.shape != (n, width) or part.dtype.kind not in "biuf":
-                raise ValueError(
-                    f"{name} of samples(rng, {n}) has shape {part.shape}, type {part.dtype}; expected numbers "
-                    f"({n}, {width})."
-                )
-            if not np.isfinite(part.sum()):
-                raise ValueError(f"{name} of samples(rng, {n}) contains nan or inf; expected finite numbers.")
-            parts.append(part)
-        return parts[0].astype(self.dtype, copy=False), parts[1] @ self.W_star.T
+        named = zip("XC", both, (N, D), strict=True)
+        X, C = (_numbers(f"{name} of samples(rng, {n})", part, (n, width)) for name, part, width in named)
+        return X.astype(dtype, copy=False), C @ W_star.T
+
+    return draw
 
 
 def drawn(latents, rng, n, D):
     """Latents (n, D) in double precision, so that a seed gives one stream in either precision of the inputs."""
-    c = np.asarray(latents(rng, n, D))
-    if c.shape != (n, D) or c.dtype.kind not in "biuf":
-        raise ValueError(f"latents(rng, {n}, {D}) has shape {c.shape}, type {c.dtype}; expected numbers ({n}, {D}).")
-    if not np.isfinite(c.sum()):
-        raise ValueError(f"latents(rng, {n}, {D}) contains nan or inf; expected finite numbers.")
-    return c.astype(float, copy=False)
+    return _numbers(f"latents(rng, {n}, {D})", latents(rng, n, D), (n, D)).astype(float, copy=False)
 
 
-def sample_error(model, samples, W, v, n, block, rng):
+def _numbers(name, values, shape):
+    """The array that a user's sampler gave."""
+    values = np.asarray(values)
+    if values.shape != shape or values.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has shape {values.shape}, type {values.dtype}; expected numbers {shape}.")
+    if not np.isfinite(values.sum()):
+        raise ValueError(f"{name} contains nan or inf; expected finite numbers.")
+    return values
+
+
+def in_blocks(draw, rng, n, block):
+    """All of n samples in blocks of one size: a law that counts its calls sees none it does not know."""
+    for done in range(0, n, block):
+        X, nu = draw(rng, block)
+        yield X[: n - done], nu[: n - done]
+
+
+def sample_error(model, draw, W, v, n, block, rng):
     """Mean of Delta^2 / 2 over n fresh samples, without label noise, and its standard error, both (records,).
 
     Students W (records, K, N) and v (records, K); all records see the same samples.
@@ -99,7 +74,7 @@ def sample_error(model, samples, W, v, n, block, rng):
     total = squares = 0.0
     flat = W.reshape(-1, W.shape[-1]).T / np.sqrt(W.shape[-1])
     with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has no error
-        for X, nu in samples.blocks(rng, n, block):
+        for X, nu in in_blocks(draw, rng, n, block):
             g = model.activation.g(X @ flat).reshape(len(X), *v.shape)
             delta = np.einsum("irk,rk->ir", g, v) - (model.teacher_activation.g(nu) @ model.v_star)[:, None]
             error = delta**2 / 2
@@ -108,13 +83,13 @@ def sample_error(model, samples, W, v, n, block, rng):
         return mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0) / (n - 1))
 
 
-def field_deviation(samples, W, S, n, block, rng):
+def field_deviation(draw, W, S, n, block, rng):
     """Largest relative deviation of the first two moments of the fields (lambda, nu) from N(0, S) on n fresh samples.
 
     Means are squared; zero where no deviation exceeds 5 standard errors and 5 %.
     """
     # test: tests/manifold/test_fresh.py::test_mixtures_that_do_not_are_named_with_both_errors
-    blocks = [np.concatenate([X @ W.T / np.sqrt(W.shape[1]), nu], axis=1) for X, nu in samples.blocks(rng, n, block)]
+    blocks = [np.concatenate([X @ W.T / np.sqrt(W.shape[1]), nu], axis=1) for X, nu in in_blocks(draw, rng, n, block)]
     size = np.sqrt(np.diag(S))
     size[size == 0] = 1.0
     z = np.concatenate(blocks) / size

@@ -16,8 +16,6 @@ from ..models.start import warn_coarse_step
 from ..models.state import State
 from .ensemble import CovariatesEnsemble
 
-__all__ = ["GaussianCovariates", "gaussian_covariates"]
-
 NEGATIVE = 1e-9  # if the lowest eigenvalue of a joint covariance is below minus this share of the trace, it is refused
 
 

@@ -36,8 +36,6 @@ from .feature_map import feature_map
 from .marchenko_pastur import feature_eigenvalues
 from .realisation import realise
 
-__all__ = ["HiddenManifold", "hidden_manifold"]
-
 MATCHED = 1e-12  # students whose overlaps differ by less are exchanged by a symmetry of the state: it warns
 NO_LINEAR_PART = 1e-10  # features with a smaller b^2 / c carry nothing of the teacher
 

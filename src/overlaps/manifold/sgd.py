@@ -13,7 +13,7 @@ from ..simulators.rates import Rates
 from ..simulators.records import Blocks, follow, largest, sound, stacked
 from ..simulators.reduced import reduced_run
 from .covariates import gaussian as joint_gaussian
-from .fresh import FeatureSamples, Pairs, field_deviation, sample_error, warn_of_errors, warn_of_moments
+from .fresh import feature_samples, field_deviation, paired_samples, sample_error, warn_of_errors, warn_of_moments
 from .joint import GaussianCovariates, drawn_weights
 from .latents import gaussian
 from .model import HiddenManifold
@@ -42,7 +42,7 @@ class FeatureLaw(NamedTuple):
 
     def samples(self, model, weights, dtype="float64"):
         """Samples for a run on these weights."""
-        return FeatureSamples.of(model, weights, self.latents, self.center, dtype)
+        return feature_samples(model, weights, self.latents, self.center, dtype)
 
 
 class DataLaw(NamedTuple):
@@ -60,8 +60,7 @@ class DataLaw(NamedTuple):
 
     def samples(self, model, weights, dtype="float64"):
         """Samples for a run on these weights."""
-        W_star = weights.W_star / np.sqrt(weights.W_star.shape[1])
-        return Pairs(self.sampler, weights.W.shape[1], W_star, dtype)
+        return paired_samples(self.sampler, weights, dtype)
 
 
 @plan.register
@@ -161,8 +160,11 @@ def _planned(model, starts, law, named, test, options, **recorded):
         test = 0 if named is None else TEST
     if check.count("test", test, least=0) == 1:
         raise ValueError("test = 1; expected at least 2 fresh samples, for a standard error, or 0 for no test.")
-    if named:
-        warn_of_moments(_start_deviation(model, starts[0], law, options["block"]), named)
+    if named:  # how far the fields at the start of a run are from having the model's moments; no run has this stream
+        first, rng = starts[0], np.random.default_rng(0)
+        Q, R = _overlaps(first.W[None], first.W_star, *law.second_moments(model, first))
+        S = gram(Q[0], R[0], law.teacher_covariance(model, first.W_star))
+        warn_of_moments(field_deviation(law.samples(model, first), first.W, S, TEST, options["block"], rng), named)
     run = partial(manifold_run, law=law, test=test, **options)
     return Plan("direct", run, starts, partial(_gathered, law=law, **recorded))
 
@@ -180,13 +182,6 @@ def _gathered(records, starts, *, law, model, **common):
     if rest:
         warn_of_errors(found.alpha, found.eps_g, *rest)
     return found
-
-
-def _start_deviation(model, weights, law, block):
-    """How far the fields at the start of a run are from having the model's moments; no run has this stream."""
-    Q, R = _overlaps(weights.W[None], weights.W_star, *law.second_moments(model, weights))
-    S = gram(Q[0], R[0], law.teacher_covariance(model, weights.W_star))
-    return field_deviation(law.samples(model, weights), weights.W, S, TEST, block, np.random.default_rng(0))
 
 
 def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype, test, keep=False, pace=None):
@@ -262,6 +257,6 @@ class _Taught(Blocks):
     def draw(self, batch):
         """A block of samples."""
         shape = max(1, self.block // batch), batch
-        X, nu = self.samples.draw(self.rng, shape[0] * batch)
+        X, nu = self.samples(self.rng, shape[0] * batch)
         X = np.ascontiguousarray(X.reshape(*shape, -1))  # data may come by columns, which kernels read slowly
         return X, nu.reshape(*shape, -1), self.noise * self.noise_rng.standard_normal(shape)

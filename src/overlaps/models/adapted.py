@@ -12,8 +12,6 @@ from .model import Model
 from .start import checked_start
 from .state import State, gram
 
-__all__ = ["LowRank", "low_rank"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Record):

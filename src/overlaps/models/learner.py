@@ -12,8 +12,6 @@ from .model import Model
 from .spectrum import Spectrum, isotropic
 from .state import gram
 
-__all__ = ["Learner", "learner"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Learner(Model):

@@ -13,8 +13,6 @@ from .schedule import PROBES, Schedule
 from .start import checked_start
 from .state import State
 
-__all__ = ["Mixed"]
-
 # Shares may miss 1 by this, as thirds written with 12 digits do; by more, a share was forgotten.
 SUM = 1e-12
 

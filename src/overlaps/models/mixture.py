@@ -17,8 +17,6 @@ from .spectrum import Spectrum, isotropic
 from .start import bartlett_factor, overlap_factor, warn_coarse_step
 from .state import State, gram
 
-__all__ = ["GaussianMixture", "gaussian_mixture"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianMixture(Model):

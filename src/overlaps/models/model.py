@@ -17,8 +17,6 @@ from .spectrum import Spectrum, isotropic
 from .start import random_start
 from .state import State, gram
 
-__all__ = ["Model", "committee_machine", "quadratic_network"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model(Record):

@@ -12,8 +12,6 @@ from .._base.record import Record
 from .._base.types import ArrayLike, Floats, Numbers
 from . import _schedule
 
-__all__ = ["Pace", "Schedule"]
-
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
 CHANGED = (*NAMES, "s")  # what a schedule may name: numbers, and the eigenvalues
 CODES = {"constant": _schedule.CONSTANT, "linear": _schedule.LINEAR, "cosine": _schedule.COSINE}

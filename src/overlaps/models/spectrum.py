@@ -12,8 +12,6 @@ from .._base.calls import by_name
 from .._base.record import Record
 from .._base.types import ArrayLike, Integers
 
-__all__ = ["Spectrum", "isotropic", "power_law"]
-
 # Eigenvalues closer than this, relative to the largest, are one: eigh knows them to about N 1e-16. Distinct eigenvalues
 # of a model lie further apart.
 MERGE = 1e-12

@@ -14,8 +14,6 @@ from .model import Model
 from .schedule import in_model
 from .taught import taught, turned, without_frozen
 
-__all__ = ["Stages"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stages(Record):

@@ -11,8 +11,6 @@ from ..activations.library import sign
 from .model import Model
 from .state import State, gram
 
-__all__ = ["previous", "taught"]
-
 
 class _Previous:
     """The student of the stage before, as a teacher in :class:`overlaps.Stages`."""

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 
-__all__ = ["Twins", "twins"]
-
 # Students are equal where overlaps differ by less, relative to their norms: four roundings of a product. Larger
 # differences grow as the flow says.
 ROUNDING = 4 * np.finfo(float).eps

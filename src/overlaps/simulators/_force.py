@@ -74,25 +74,27 @@ def weigh_frame(rule, teachers, students, root_s):
             S[a, b] = S[b, a] = total
 
 
-@jit(bare=True)
-def ruled_frame(rule, teachers, students, root_s, nu, lam, noise, t, v, eta, eta_v, decay_v, F, dv):
-    """The forces F (b T, K) of step t, all at the same weights and theta; then v."""
-    weigh_frame(rule, teachers, students, root_s)
-    ruled_samples(rule, lam, nu, noise[t], eta, eta_v, F, dv)
-    for k in range(v.size):
-        v[k] *= decay_v
-        for i in range(noise.shape[1]):
-            v[k] += dv[i, k]
-
-
 def overlaps_of(student, W, factor, W_star):
     """Nothing, for an activation."""
     if isinstance(student, tuple):
         weigh(student, W, factor, W_star)
 
 
-@overload(overlaps_of)
+@overload(overlaps_of, jit_options={"_nrt": False})
 def _overlaps_of(student, W, factor, W_star):
     if isinstance(student, types.BaseTuple):
         return lambda student, W, factor, W_star: weigh(student, W, factor, W_star)
     return lambda student, W, factor, W_star: None
+
+
+def overlaps_of_frame(student, teachers, students, root_s):
+    """Nothing, for an activation."""
+    if isinstance(student, tuple):
+        weigh_frame(student, teachers, students, root_s)
+
+
+@overload(overlaps_of_frame, jit_options={"_nrt": False})
+def _overlaps_of_frame(student, teachers, students, root_s):
+    if isinstance(student, types.BaseTuple):
+        return lambda student, teachers, students, root_s: weigh_frame(student, teachers, students, root_s)
+    return lambda student, teachers, students, root_s: None

@@ -16,8 +16,8 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.tables import respond
-from ._force import ruled_frame
+from ._force import overlaps_of_frame
+from ._sgd import samples
 
 
 @jit(bare=True)
@@ -35,38 +35,6 @@ def fields(teachers, students, root_s, x, t, nu, lam):
                 xj = root_s[e] * x[t, e, i, j]
                 for k in range(lam.shape[1]):
                     lam[i, k] += students[e, j, k] * xj
-
-
-@jit(bare=True)
-def outputs(student, teacher, nu, lam, g_star, g, dg):
-    """Fill g*(nu), g(lambda) and g'(lambda) for functions with these codes or tables."""
-    for i in range(nu.shape[0]):
-        for m in range(nu.shape[1]):
-            g_star[i, m] = respond(teacher, nu[i, m])[0]
-        for k in range(lam.shape[1]):
-            g[i, k], dg[i, k] = respond(student, lam[i, k])
-
-
-@jit(bare=True)
-def forces(g_star, g, dg, noise, t, v, v_star, eta, eta_v, decay_v, F):
-    """F_ik = -eta v_k g'_k Delta_i, then v_k <- decay_v v_k - eta_v sum_i g_k Delta_i.
-
-    eta and eta_v arrive divided by b N.  On the way g becomes g Delta.
-    """
-    for i in range(F.shape[0]):
-        delta = -noise[t, i]
-        for m in range(v_star.size):
-            delta -= v_star[m] * g_star[i, m]
-        for k in range(v.size):
-            delta += v[k] * g[i, k]
-        for k in range(v.size):
-            # all from the old v: both layers move at the same step
-            F[i, k] = -eta * v[k] * dg[i, k] * delta
-            g[i, k] *= delta
-    for k in range(v.size):
-        v[k] *= decay_v
-        for i in range(F.shape[0]):
-            v[k] -= eta_v * g[i, k]
 
 
 @jit(inline=True)
@@ -157,38 +125,21 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
     """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place.
 
     Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i; ``norms``
-    (K,) are the squared norms that students are scaled back to, or (0,) where they are free.
+    (K,) are the squared norms that students are scaled back to, or (0,) where they are free. ``noise`` has a row for
+    each step and an entry for each sample.
     """
-    b, K, M, rows = x.shape[2], v.size, v_star.size, teachers.shape[1]
-    nu, g_star = np.empty((b, M)), np.empty((b, M))
-    lam, g, dg, F = np.empty((b, K)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
+    rows, batch, K = x.shape[2], noise.shape[1], v.size
+    nu, lam, F, dv = np.empty((rows, v_star.size)), np.empty((rows, K)), np.empty((rows, K)), np.empty((batch, K))
     for t in range(first, last):
         row = rates[t - first]
-        eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
+        eta, eta_v, decay, decay_v = row[0] / (batch * N), row[1] / (batch * N), 1 - row[2] / N, 1 - row[3] / N
         fields(teachers, students, root_s, x, t, nu, lam)
-        outputs(student, teacher, nu, lam, g_star, g, dg)
-        forces(g_star, g, dg, noise, t, v, v_star, eta / (b * N), eta_v / (b * N), 1 - decay_v / N, F)
-        update(students, root_s, x, t, rows, F, 1 - decay / N)
-        for k in range(norms.size):
-            restore_norm(students, k, norms[k])
-
-
-@jit
-def run_rule(teachers, students, v, root_s, v_star, rule, _, rates, norms, N, x, noise, first, last):
-    """The same for a rule, whose force takes the place of functions; a kernel of its own, as tuples cost ``run`` half.
-
-    b tokens of the samples of a step are rows of x, and ``noise`` has a row for each sample.
-    """
-    b, K, M, rows, samples = x.shape[2], v.size, v_star.size, teachers.shape[1], noise.shape[1]
-    nu, lam, g, F = np.empty((b, M)), np.empty((b, K)), np.empty((b, K)), np.empty((b, K))
-    for t in range(first, last):
-        row = rates[t - first]
-        eta, eta_v, decay, decay_v = row[0], row[1], row[2], row[3]
-        fields(teachers, students, root_s, x, t, nu, lam)
-        ruled_frame(
-            rule, teachers, students, root_s, nu, lam, noise, t, v, eta / (samples * N), eta_v / (samples * N),
-            1 - decay_v / N, F, g,
-        )  # fmt: skip
-        update(students, root_s, x, t, rows, F, 1 - decay / N)
+        overlaps_of_frame(student, teachers, students, root_s)
+        samples(lam, nu, v, v_star, student, teacher, noise[t], eta, eta_v, F, dv)
+        for k in range(K):
+            v[k] *= decay_v
+            for i in range(batch):
+                v[k] += dv[i, k]
+        update(students, root_s, x, t, teachers.shape[1], F, decay)
         for k in range(norms.size):
             restore_norm(students, k, norms[k])

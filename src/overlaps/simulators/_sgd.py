@@ -36,7 +36,7 @@ def add_outer(W, F, x, scale):
             W[k, i] += step * x[i]
 
 
-@jit
+@jit(bare=True)
 def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     """F_k = -eta v_k g'(lambda_k) Delta and dv_k = -eta_v g(lambda_k) Delta of one sample with label noise xi.
 
@@ -53,7 +53,7 @@ def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
         dv[k] *= -eta_v * delta
 
 
-@jit
+@jit(bare=True)
 def descents(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     """The same of all samples of a step, row by row."""
     for b in range(xi.size):
@@ -68,7 +68,7 @@ def samples(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
         descents(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv)
 
 
-@overload(samples)
+@overload(samples, jit_options={"_nrt": False})
 def _samples(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     if isinstance(student, types.BaseTuple):
         return lambda lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv: ruled_samples(

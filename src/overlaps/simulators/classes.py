@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["Draws"]
-
 
 class Draws:
     """Classes of samples, from a stream of their own.

@@ -71,11 +71,8 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
             X = X * np.repeat(scales, sizes, axis=2).astype(dtype)
         xi = samples.noise(which, xi) if samples.mixed else xi
         noises = labels + (xi if noise is None else noise[:, None] * xi)
-        if samples.adapts:
-            samples.direct_low_rank(W, factor, W_star, v, X, noises, rows)
-            return len(X)
-        if samples.mixed:
-            samples.direct(W, factor, W_star, np.atleast_2d(v), X, noises, which)
+        if samples.steps_of_their_own:
+            samples.direct(W, factor, W_star, v, X, noises, which, rows)
             return len(X)
         common = W, factor, W_star, v, model.v_star, X, noises, *functions, rows, norms
         if wanderings is None:

@@ -55,33 +55,30 @@ class Samples:
             normals = self.rng.standard_normal(which.shape)
         return self.noises[which] * normals
 
-    def _common(self, which, V):
-        """Functions, rates and room of steps on several tasks."""
-        (n, b), K = which.shape, V.shape[1]
-        room = tuple(np.empty((b, width)) for width in (self.v_star.shape[1], K, K, K))
-        rows = np.array([rates.take(n)[0] for rates in self.rates])
-        return self.v_star, self.model.activation.compiled, self.teachers, rows, room
+    @property
+    def steps_of_their_own(self):
+        """Whether samples are of several tasks, or move directions."""
+        return self.mixed or self.adapts
 
-    def direct(self, W, factor, W_star, V, X, xi, which):
+    def direct(self, W, factor, W_star, v, X, xi, which, rows):
         """Steps on explicit weights."""
-        _mixed.direct_steps(W, factor, W_star, V, X, xi, which, *self._common(which, V))
+        _mixed.direct_steps(W, factor, W_star, X, xi, *self._arguments(np.atleast_2d(v), which, rows))
 
-    def reduced(self, frame, V, root_s, x, xi, which, first):
+    def reduced(self, frame, v, root_s, x, xi, which, rows, first):
         """Steps in frame coordinates."""
-        _mixed.frame_steps(frame, V, root_s, x, xi, which, first, self.N, *self._common(which, V))
+        arguments = self._arguments(np.atleast_2d(v), which, rows)
+        _mixed.frame_steps(frame, root_s, x, xi, first, first + len(which), self.N, *arguments)
 
-    def _network(self, rank, batch):
-        """Network, functions and room of steps of directions."""
-        base = self.model.model
-        K, rows = base.K, base.K + base.M
-        sizes = (batch, rank), (batch, rows), (batch, K), (batch, rank), K, K
-        functions = base.activation.compiled, base.teacher_activation.compiled
-        return np.array(base.v), np.array(base.v_star), *functions, tuple(np.empty(x) for x in sizes)
-
-    def direct_low_rank(self, W, factor, W_star, a, X, xi, rates):
-        """Steps in directions, on explicit weights."""
-        _mixed.direct_low_rank(W, factor, W_star, a, X, xi, rates, *self._network(len(W), X.shape[1]))
-
-    def reduced_low_rank(self, frame, a, root_s, x, xi, first, rates):
-        """The same in frame coordinates."""
-        _mixed.frame_low_rank(frame, a, root_s, x, xi, first, rates, self.N, *self._network(a.shape[1], xi.shape[1]))
+    def _arguments(self, V, which, rows):
+        """(V, task, work, room) as the steps take them; ``rows`` are the rates of the steps of a single task."""
+        (n, b), (K, width) = which.shape, V.shape
+        if self.adapts:
+            base = self.model.model
+            functions = base.activation.compiled, base.teacher_activation.compiled
+            task = np.array(base.v), np.array(base.v_star), *functions, rows
+            static, room = base.K + base.M, (np.empty(K), np.empty(K), np.empty((b, K)))
+        else:
+            rates = np.array([rates.take(n)[0] for rates in self.rates])
+            task = which, self.v_star, self.model.activation.compiled, self.teachers, rates
+            static, room = self.v_star.shape[1], (np.empty((b, width)),)
+        return V, task, (np.empty((b, static)), np.empty((b, width)), np.empty((b, width))), room

@@ -8,8 +8,6 @@ from .._base import check
 # the cache.
 ROWS = 2**12
 
-__all__ = ["Rates", "check_batches", "first_step"]
-
 
 class Rates:
     """Rows (eta, eta_v, eta kappa, eta_v kappa_v) of the steps from ``first`` on, and factors of the label noise.

@@ -17,8 +17,6 @@ from .mixed import Samples
 from .rates import Rates
 from .records import follow, stacked
 
-__all__ = ["reduced_run"]
-
 UNSEEN = 1e-20  # eigenvalue of inputs that students neither see nor learn: 1e-10 of rounding
 # Random numbers drawn at once. Fewer, and calls of the generator show; more, and they leave the cache before they are
 # used.
@@ -96,10 +94,8 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         if factor is not None:
             noise[first:position] *= factor[:, None]
         noise[first:position] += labels[first:position]
-        if samples.mixed:
-            samples.reduced((teachers, students), np.atleast_2d(v), np.sqrt(s), x, noise, which, first)
-        elif samples.adapts:
-            samples.reduced_low_rank((teachers, students), v, np.sqrt(s), x, noise, first, rows)
+        if samples.steps_of_their_own:
+            samples.reduced((teachers, students), v, np.sqrt(s), x, noise, which, rows, first)
         else:
             advance(x, noise, first, position, rows)
         return position - first
@@ -196,9 +192,8 @@ def _stepper(model, N, s, teachers, students, v, functions):
     """Return the function (x, noise, first, last, rates) that makes these steps of a drawn block, in place."""
     norms = np.einsum("ejk,ejk->k", students, students) if model.spherical else np.zeros(0)
     root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
-    run = _reduced.run_rule if isinstance(functions[0], tuple) else _reduced.run
 
     def advance(x, noise, first, last, rates):
-        run(teachers, students, v, root_s, v_star, *functions, rates, norms, N, x, noise, first, last)
+        _reduced.run(teachers, students, v, root_s, v_star, *functions, rates, norms, N, x, noise, first, last)
 
     return advance

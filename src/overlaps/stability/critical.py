@@ -15,8 +15,6 @@ from .fixed_points import fixed_point
 from .kinked import Differences, learned
 from .linear import SECOND, ZERO, Linearisation, bound, check_dense, linearise
 
-__all__ = ["CriticalEta", "critical_eta"]
-
 # Ratio of learning rates that are tried one after the other. Larger, two crossings could fall between two of them;
 # smaller, each costs a Newton iteration.
 FACTOR = 1.25

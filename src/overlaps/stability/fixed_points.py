@@ -16,8 +16,6 @@ from ..models.state import State
 from .linear import ZERO, bound, check_dense, linearise
 from .symmetry import described
 
-__all__ = ["FixedPoint", "fixed_point"]
-
 # Relative difference of students. Below, they are taken for equal; above, they are students of their own.
 SAME = 1e-12
 GONE = 1e-6  # students have vanished, or diverged, when their squared norm changed by this factor or its inverse

@@ -16,8 +16,6 @@ from ..models.model import Model
 from ..models.state import State
 from .kinked import Differences, learned
 
-__all__ = ["Linearisation", "linearise"]
-
 # Dimension up to which all eigenvalues are computed, in seconds; beyond, the Arnoldi method finds the leading ones.
 DENSE = 3000
 LEADING = 6  # eigenvalues looked for beyond

@@ -22,8 +22,6 @@ from .fixed_points import fixed_point
 from .linear import linearise
 from .symmetry import averaged, described, partitions
 
-__all__ = ["Plateau"]
-
 SLOW = 0.5  # |d ln eps_g / d ln alpha| below which a curve may be waiting; above, it follows at least a square root
 NEAR = 0.2  # eps_g, relative to the saddle's, up to which a record is on the plateau; further away it passes by
 CLEAR = 10  # eps_floor from which eps_g is a curve; below, every wiggle of rounding is a minimum
