@@ -334,11 +334,11 @@ FAULTS = {
         "simulators/test_drift.py",
     ),
     "tracking_error": Fault(
-        "theory/linear/optimal.py", "(drift * s * t /", "(drift * t /",
+        "theory/linear/modes.py", "(drift * s * t /", "(drift * t /",
         "integrators/test_drift.py::test_tracking_error_is_where_the_flow_ends",
     ),
     "noise_of_frozen_features": Fault(
-        "theory/scaling/law.py", "noise=np.sqrt(self.noise**2 + 2 * F),", "noise=np.sqrt(self.noise**2 + F),",
+        "theory/scaling/law.py", "np.sqrt(self.noise**2 + 2 * F)}", "np.sqrt(self.noise**2 + F)}",
         "theory/scaling/test_law.py::test_error_is_that_of_the_dense_equations",
     ),
     "border_of_a_phase": Fault(

@@ -55,9 +55,7 @@ def demo(output):
 def print_table(fluct, runs):
     """Error of the ODE, its mean and deviation at finite N, single runs; how many overlaps lie in the band."""
     mean, std, theory = fluct.mean("eps_g"), fluct.std("eps_g"), fluct.trajectory
-    columns = {"alpha": 6, "ODE": 10, "predicted mean": 15, "predicted std": 14} | dict.fromkeys(
-        (f"run {i + 1}" for i in range(3)), 10
-    )
+    columns = {"alpha": 6, "ODE": 10, "predicted mean": 15, "predicted std": 14, "run 1": 10, "run 2": 10, "run 3": 10}
     print(f"eps_g at N = {fluct.N}")
     print(" ".join(f"{name:>{width}}" for name, width in columns.items()))
     for i in range(0, len(fluct), 10):
@@ -176,23 +174,18 @@ def main(arguments=None):
         "demo", help="SGD beside its equations and their error bars; prints a table, saves a figure"
     )
     job.add_argument("--output", default="overlaps-demo.png", help="where the figure goes (default: %(default)s)")
+    job.set_defaults(act=lambda given: demo(given.output))
     job = commands.add_parser("run", help="solve and simulate what a TOML file describes, keep all of it in a folder")
     job.add_argument("config", help="the file, see overlaps.configuration")
-    commands.add_parser("info", help="versions, cores, cache folder")
+    job.set_defaults(act=lambda given: _run(parser, given.config))
+    commands.add_parser("info", help="versions, cores, cache folder").set_defaults(act=lambda _: info())
     job = commands.add_parser("warm", help="compile kernels into the cache, with a progress bar")
     job.add_argument("students", nargs="*", choices=[*KNOWN, "all"], default="erf", help="whose kernels (default: erf)")
     job.add_argument("--prune", action="store_true", help=f"only remove kernels not read for {UNREAD} days")
+    # the default is no list
+    job.set_defaults(act=lambda given: prune() if given.prune else warm(np.atleast_1d(given.students).tolist()))
     options = parser.parse_args(arguments)
-    if options.command == "demo":
-        demo(options.output)
-    elif options.command == "run":
-        _run(parser, options.config)
-    elif options.command == "warm" and options.prune:
-        prune()
-    elif options.command == "warm":
-        warm([options.students] if isinstance(options.students, str) else options.students)  # the default is no list
-    else:
-        info()
+    options.act(options)
 
 
 def _run(parser, path):

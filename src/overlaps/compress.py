@@ -1,13 +1,12 @@
 """Fewer blocks with the same dynamics: block Gauss quadrature of the overlaps over the eigenvalues."""
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ._base import check
-from ._base.pages import see
+from ._base.quiet import warn
 from ._base.types import ArrayLike
 from .flow.system import System, fastest_rate
 from .integrators.evolve import evolve
@@ -180,16 +179,13 @@ def compression_error(
     options = {"rtol": 1e-10} | options
     check.needs(model, "compress")
     nodes = check.count("nodes", nodes)
-    more = max(
-        nodes // 2, EXTRA * (model.K + model.second_layers.size + 1)
-    )  # a finer rule has further functions, not only further nodes
+    # a finer rule has further functions, not only further nodes
+    more = max(nodes // 2, EXTRA * (model.K + model.second_layers.size + 1))
     rules = [compress(model, state, n, until=until) for n in (nodes, nodes + more)]
     found = [evolve(small, begin, alpha, **options) for small, begin in rules]
     for solution in found:
         if not solution.success:
-            warnings.warn(
-                solution.message + see("integration", "When it does not end well"), RuntimeWarning, stacklevel=2
-            )
+            warn(solution.message + check.see("integration", "When it does not end well"))
     coarse, fine = (_fields(small, solution) for (small, _), solution in zip(rules, found, strict=True))
     return float(max(np.max(np.abs(a - b)) for a, b in zip(coarse, fine, strict=True)))
 

@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 import numpy as np
 
 from ._base import check
-from ._base.pages import see
 from ._base.quiet import warn
 from ._base.types import ArrayLike, Function
 from .integrators.evolve import evolve
@@ -15,8 +14,7 @@ from .models.model import Model
 from .models.schedule import Schedule
 from .models.state import State
 from .models.times import output_times
-from .results.adapted import LowRankTrajectory
-from .results.mixed import MixedTrajectory
+from .results.composed import LowRankTrajectory, MixedTrajectory
 from .results.staged import StagedTrajectory, shown
 from .results.trajectory import SummedTrajectory, Trajectory
 
@@ -209,7 +207,7 @@ def solve(
     else:
         traj = _certified(parts[0], start, options) if certify else parts[0]
     if not traj.success:
-        warn(traj.message + see("integration", "When it does not end well"))
+        warn(traj.message + check.see("integration", "When it does not end well"))
     return traj
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ._base.pages import see
+from ._base import check
 from ._base.quiet import warn
 from ._base.types import ArrayLike, Function
 from .integrators.many import evolve_many
@@ -113,6 +113,6 @@ def solve_many(
     if lost.size:
         warn(
             f"{lost.size} of {len(batch)} trajectories did not succeed; number {lost[0]}: {batch.message[lost[0]]}"
-            + see("integration", "When it does not end well")
+            + check.see("integration", "When it does not end well")
         )
     return batch

@@ -31,7 +31,7 @@ INNER = {
     "results.descriptions", "results.plotting.comparison", "results.plotting.curves", "results.plotting.looks",
     "results.plotting.movie", "results.plotting.single", "results.plotting.units",
     "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
-    "theory.linear.data_set", "theory.linear.optimal",
+    "theory.linear.data_set",
     "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
     "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",
     "theory.quadratic.selection",
@@ -114,12 +114,12 @@ UNTAGGED = {
 
 
 def test_pages_that_messages_name_exist():
-    """Errors and warnings end in ``see(page, section)``: a heading of that page, up to what stands in brackets."""
+    """Errors and warnings end in ``check.see(page, section)``: a heading of that page, up to a bracket."""
     calls = [
         (path, [argument.value for argument in node.args])
         for path in Path(overlaps.__file__).parent.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "see" and len(node.args) == 2
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "check.see" and len(node.args) == 2
     ]
     assert len(calls) > 10
     for path, (page, section) in calls:
@@ -128,7 +128,7 @@ def test_pages_that_messages_name_exist():
 
 
 def test_every_warning_names_its_page():
-    """What is warned of is explained: the function that warns calls ``see``, too."""
+    """What is warned of is explained: the function that warns calls ``check.see``, too."""
 
     def calls(tree, name):
         return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == name]
@@ -141,7 +141,7 @@ def test_every_warning_names_its_page():
         if isinstance(node, ast.FunctionDef) and (calls(node, "warnings.warn") or calls(node, "warn"))
     ]
     assert len(functions) > 10
-    assert [f"{path}: {node.name}" for path, node in functions if not calls(node, "see")] == []
+    assert [f"{path}: {node.name}" for path, node in functions if not calls(node, "check.see")] == []
 
 
 def test_tests_that_hold_numbers_exist():

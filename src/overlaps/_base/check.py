@@ -28,6 +28,11 @@ def shown(value):
     return text if len(text) <= 100 else text[:97] + "..."
 
 
+def see(page, section):
+    """Last sentence of a message: a page of docs/ and one of its sections, which a test looks up."""
+    return f" More: docs/{page}.md, '{section}'."
+
+
 def _is(value, cls):
     """Whether a value is a number of a class of ``numbers``; truth values and time spans pass for integers there."""
     return isinstance(value, cls) and not isinstance(value, bool | np.timedelta64)

@@ -1,6 +1,5 @@
 """Fluctuations of SGD at finite N around the equations: covariance and mean along a trajectory."""
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -9,7 +8,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator, make_interp_spline
 
 from .._base import check
-from .._base.pages import see
+from .._base.quiet import warn
 from .._base.record import Record
 from .._base.types import Floats, Rng
 from ..models.mixed import Mixed
@@ -414,12 +413,10 @@ def _warned(result):
     overlap = np.max(np.abs(result.trajectory.S), axis=(1, 2))
     large = largest > LARGE * overlap
     if np.any(large):
-        warnings.warn(
+        warn(
             f"fluctuations: from alpha = {result.alpha[np.argmax(large)]:.6g} on, the variance at N = {result.N} "
             f"exceeds {LARGE:g} of the largest overlap. Runs leave a plateau at different times, and their law is not "
             "Gaussian: ov.theory.escape(model, start, N, level) knows it; or take a larger N."
-            + see("finite_size", "Without simulation"),
-            RuntimeWarning,
-            stacklevel=3,
+            + check.see("finite_size", "Without simulation")
         )
     return result

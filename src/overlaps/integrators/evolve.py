@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from .._base import check
-from .._base.pages import see
 from .._base.progress import bar
 from ..flow.cone import MOVE, Cone
 from ..flow.differences import DifferenceSystem
@@ -121,7 +120,7 @@ def _learned(system):
         reason = "linear units learn their sum only, their differences stay; expected K = M = 1, see theory.linear"
     if reason:
         message = f"late=True cannot follow this problem to the end: {reason}. Leave late out."
-        raise ValueError(message + see("integration", "Late times"))
+        raise ValueError(message + check.see("integration", "Late times"))
     return leave
 
 

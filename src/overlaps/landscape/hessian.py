@@ -259,16 +259,7 @@ def _reading(state):
     values, frame = np.linalg.eigh(gram(state.q, state.r, state.tau))
     values[values < ROUNDING * values[:, -1:]] = 0.0  # their roots, 1e-8, would split degenerate eigenvalues
     X = frame * np.sqrt(values)[:, None]  # rows are students and c in an orthonormal frame, X X^T = gram
-    V = []
-    for i in range(K):
-        for j in range(i, K):
-            row = np.zeros((L, K, K + M))
-            row[:, i] += state.s[:, None] * X[:, j]
-            row[:, j] += state.s[:, None] * X[:, i]
-            V.append(row)
-    for k in range(K):
-        for m in range(M):
-            row = np.zeros((L, K, K + M))
-            row[:, k] = X[:, K + m]
-            V.append(row)
-    return np.array(V)
+    one, pairs, students = np.eye(K), np.triu_indices(K), state.s[:, None, None] * X[:, :K]
+    of_Q = sum(np.einsum("dk,lda->dlka", one[i], students[:, j]) for i, j in (pairs, pairs[::-1]))
+    of_R = np.einsum("jk,lma->jmlka", one, X[:, K:]).reshape(-1, L, K, K + M)
+    return np.concatenate([of_Q, of_R])

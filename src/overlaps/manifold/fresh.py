@@ -1,12 +1,9 @@
 """Fresh samples judge runs on latents: whether the closed forms hold, and the true error."""
 
-import warnings
-
 import numpy as np
 
 from .._base import check
-from .._base.calls import outside
-from .._base.pages import see
+from .._base.quiet import warn
 from .realisation import input_means
 
 SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # warn of moments above 5 standard errors and 5 %, of errors above 10 %
@@ -104,12 +101,10 @@ def field_deviation(draw, W, S, n, block, rng):
 def warn_of_moments(deviation, law):
     """Warn where the fields do not have the moments that Q, R, T and eps_g stand for."""
     if deviation:
-        warnings.warn(
+        warn(
             f"{law} give the fields moments other than those of the model, by up to {100 * deviation:.0f} %: Q, R, T "
             "and eps_g are those of the model's Gaussian fields and do not describe what is learned. Use test_error."
-            + see("hidden_manifold", "Mixtures in place of Gaussian latents"),
-            RuntimeWarning,
-            stacklevel=outside(),
+            + check.see("hidden_manifold", "Mixtures in place of Gaussian latents")
         )
 
 
@@ -118,11 +113,9 @@ def warn_of_errors(alpha, eps_g, error, se):
     gap, scatter = np.mean(error[:, -1] - eps_g[:, -1]), np.sqrt(np.mean(se[:, -1] ** 2) / len(se))
     known, measured = np.mean(eps_g[:, -1]), np.mean(error[:, -1])
     if abs(gap) > SIGMAS * scatter and abs(gap) > EXCESS * measured:
-        warnings.warn(
+        warn(
             f"at alpha = {alpha[-1]:g} the error on fresh samples is test_error = {measured:.3g} +- {scatter:.1g}, but "
             f"eps_g = {known:.3g}, that of the model's Gaussian fields with these overlaps: these samples (or latents, "
             "or few of them) give the fields another law, and only test_error is the error of the network."
-            + see("limits", "Inputs are Gaussian"),
-            RuntimeWarning,
-            stacklevel=outside(),
+            + check.see("limits", "Inputs are Gaussian")
         )

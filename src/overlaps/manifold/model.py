@@ -13,7 +13,6 @@ densities (S38), (S45) are divided by p(rho); beside the explicit rho of (S41) s
 mode, since script-T has a rho of its own (correct in the mean, 3e-3 off in R at D = 500).
 """
 
-import warnings
 from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Any, ClassVar, Literal
@@ -22,7 +21,6 @@ import numpy as np
 
 from .._base import check
 from .._base.calls import by_name
-from .._base.pages import see
 from .._base.quiet import warn
 from .._base.types import ArrayLike, Function, Rng
 from ..models.mixture import GaussianMixture
@@ -425,12 +423,10 @@ def hidden_manifold(
     common = {f.name: getattr(plain, f.name) for f in fields(plain)} | {"spectrum": None}
     features = feature_map(features, kinks, check.number("latent_scale", latent_scale, above=0))
     if features.b**2 <= NO_LINEAR_PART * features.c:
-        warnings.warn(
+        warn(
             f"features = {features} have no linear part (b = 0): inputs show nothing of the teacher, so R stays 0 and "
             "the student only shrinks. Expected features that are not even, e.g. 'sign' or 'relu'."
-            + see("hidden_manifold", "One more spectrum"),
-            RuntimeWarning,
-            stacklevel=2,
+            + check.see("hidden_manifold", "One more spectrum")
         )
     return HiddenManifold(**common, features=features, ratio=ratio, nodes=nodes, latent_scale=latent_scale)
 
@@ -447,6 +443,6 @@ def _warn_matched(state):
             warn(
                 f"students {j} and {k} are exchanged by a symmetry of this start (equal P, alignment and v): they stay "
                 "equivalent and never specialise. Set them apart, or use random_start or realisation."
-                + see("hidden_manifold", "Three starts")
+                + check.see("hidden_manifold", "Three starts")
             )
             return

@@ -1,13 +1,11 @@
 """Explicit weights on the hidden manifold: W, W* and the features F, drawn or given."""
 
-import warnings
 from fractions import Fraction
 
 import numpy as np
 
 from .._base import check
-from .._base.calls import outside
-from .._base.pages import see
+from .._base.quiet import warn
 from .ensemble import Weights
 from .fresh import drawn
 from .realisation import check_ratio, normalise_feature_rows
@@ -115,11 +113,9 @@ def check_inputs(model, D, latents, center, block):
         )
     drawn(latents, np.random.default_rng(0), 2, D)
     if not check.flag("center", center) and model.features.a != 0:
-        warnings.warn(
+        warn(
             f"center=False with features = {model.features}, whose mean is a = {model.features.a:.3g}: the inputs have "
             "a mean vector of squared norm a^2 N, so the mean of every student's field jumps by O(1) in each step. "
             "That noise never averages out, and no equation in alpha describes the run. Expected center=True."
-            + see("hidden_manifold", "Simulation"),
-            RuntimeWarning,
-            stacklevel=outside(),
+            + check.see("hidden_manifold", "Simulation")
         )

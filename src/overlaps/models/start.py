@@ -3,7 +3,6 @@
 import numpy as np
 
 from .._base import check
-from .._base.pages import see
 from .._base.quiet import warn
 from .state import State, gram
 
@@ -154,14 +153,14 @@ def warn_coarse_step(model, N, largest=1.0):
             warn(
                 f"eta max |mu_c|^2 / N = {mean_step:.2g} > {COARSE_STEP}: one step moves the means of the fields by "
                 "O(1), and the equations follow only the slow part of SGD. Use a larger N, weaker means, smaller eta."
-                + see("mixtures", "Limits")
+                + check.see("mixtures", "Limits")
             )
     if step > COARSE_STEP:
         warn(
             f"eta max(s) / N = {step:.2g} > {COARSE_STEP}: one step moves the top eigen-direction by O(1), so finite-N "
             "SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean of SGD "
             "obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate."
-            + see("power_law", "Linear students")
+            + check.see("power_law", "Linear students")
         )
 
 

@@ -1,13 +1,12 @@
 """An objective as a function of the learning rate at knots, with its exact gradient."""
 
-import warnings
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from .._base import check
-from .._base.pages import see
+from .._base.quiet import warn
 from .._base.types import Floats
 from ..flow.system import System, fastest_rate, rates
 from ..gaussian.two_point import LINEAR
@@ -57,10 +56,9 @@ class Leg:
         return self.system.closure(S, w, A, B, C, dv)
 
     def _derivatives(self, S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
-        for out, found in zip(
-            (dA, dB, dC, ddv), self.system.closure.derivatives(S, w[: len(S)], exact=True), strict=True
-        ):
-            out[:] = found
+        derivatives = self.system.closure.derivatives(S, w[: len(S)], exact=True)
+        for out, values in zip((dA, dB, dC, ddv), derivatives, strict=True):
+            out[:] = values
 
     def steps(self, fastest):
         """Steps in each interval for factors up to ``fastest``."""
@@ -88,10 +86,9 @@ class Leg:
 class LinearLeg:
     """The same for linear students whose eigenvalues differ widely, in one variable for each: :mod:`._implicit`."""
 
-    def __init__(self, model, start, grid):
-        self.model, self.grid = model, grid
-        self.system = System(model, start)
-        self.fastest_rate = fastest_rate(self.system)
+    def __init__(self, leg):
+        self.model, self.grid, self.system, self.fastest_rate = leg.model, leg.grid, leg.system, leg.fastest_rate
+        model, start = leg.model, leg.system.start
         v, v_star, (q, r, t) = start.v, model.v_star, start.plain
         self.m = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
         noise2, second_order = model.noise**2, rates(model)[-1]
@@ -165,7 +162,7 @@ class ControlProblem:
         if self.stages is None:
             self.start = checked_start(self.model, self.start)
             leg = Leg(self.model, self.start, self.knots, np.eye(self.knots.size))
-            return [LinearLeg(self.model, self.start, self.knots) if LinearLeg.serves(leg) else leg]
+            return [LinearLeg(leg) if LinearLeg.serves(leg) else leg]
         stages, begin = self.stages, self.start.alpha
         legs: list[Any] = []
         if len({model.eta for model in stages.models}) > 1:
@@ -308,10 +305,9 @@ def schedule_gradient(
     u = np.array(schedule.values)
     value, gradient = control.gradient(u, control.steps(max(u.max(), 1e-300), fine=2))
     if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-        warnings.warn(
+        warn(
             "schedule_gradient: the overlaps diverge under this schedule, where the value has no derivative; value and "
             f"gradient are nan. Try lower factors, or a smaller eta than {control.model.eta:g}."
-            + see("protocols", "The best schedule"),
-            RuntimeWarning, stacklevel=2,
-        )  # fmt: skip
+            + check.see("protocols", "The best schedule")
+        )
     return value, gradient / control.model.eta

@@ -1,6 +1,5 @@
 """The best learning rate as a function of time: a search along exact gradients, and the greedy rule."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,8 +8,8 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
 from .._base import check
-from .._base.pages import see
 from .._base.progress import bar
+from .._base.quiet import warn
 from .._base.record import Record
 from .._base.search import minimum
 from .._base.types import ArrayLike
@@ -330,7 +329,7 @@ def _result(control, limits, found, constant, tol, maxiter, gap):
         trouble = f"the value on the finest grid differs by {gap:.1e} from an adaptive integration. Take more knots."
     message = trouble or f"stationary to {stationarity:.1e} after {history.size} iterations."
     if trouble:
-        warnings.warn(message + see("protocols", "The best schedule"), RuntimeWarning, stacklevel=4)
+        warn(message + check.see("protocols", "The best schedule"))
     schedule = _schedule(control, u)
     traj = _adaptive_solution(control, schedule)
     best = constant[0] * model.eta, constant[1]

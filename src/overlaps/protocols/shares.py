@@ -1,6 +1,5 @@
 """The best shares of mixed tasks as functions of time, along exact gradients."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +7,8 @@ import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 
 from .._base import check
-from .._base.pages import see
 from .._base.progress import bar
+from .._base.quiet import warn
 from .._base.record import Record
 from ..flow.jacobian import jacobian_of
 from ..flow.mixed import MixedSystem
@@ -17,7 +16,7 @@ from ..flow.system import fastest_rate
 from ..integrators.evolve import evolve
 from ..models.mixed import Mixed
 from ..models.schedule import Schedule
-from ..results.mixed import MixedTrajectory
+from ..results.composed import MixedTrajectory
 from ._adjoint import NODES, STAGES, A, B
 
 __all__ = ["OptimalShares", "optimal_shares"]
@@ -61,7 +60,6 @@ class OptimalShares(Record):
     message: str
 
     shows = "{0.value:.6g}, best constant {0.constant[1]:.6g}, n={0.knots.size}, success={0.success}"
-    __repr__ = Record.__repr__
 
 
 class Search:
@@ -167,7 +165,7 @@ def optimal_shares(mixed, start, knots, objective, initial, weights, tol, maxite
     message = f"stationary to {stationarity:.1e} after {best.nit} iterations, best constant {constant[1]:.6g}."
     if not success:
         message = f"{value:.6g} is {message} Expected {LOOSE} tol: try a larger maxiter than {maxiter}, or initial=."
-        warnings.warn(message + see("protocols", "Tasks mixed in one step"), RuntimeWarning, stacklevel=3)
+        warn(message + check.see("protocols", "Tasks mixed in one step"))
     each = tuple(Schedule(begin, x) for x in shares.T)
     schedule: Any = each[0] if n == 2 else each
     traj = MixedTrajectory(**vars(evolve(Mixed(mixed.models, schedule, mixed.heads), start, begin)))

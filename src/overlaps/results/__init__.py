@@ -5,10 +5,10 @@ the record. matplotlib is imported by ``plotting`` only, at the first picture.
 """
 
 from .batch import Batch
+from .composed import MixedEnsemble, MixedTrajectory
 from .discrepancy import Discrepancy, tlog_rmse
 from .ensemble import Ensemble
 from .files import load
-from .mixed import MixedEnsemble, MixedTrajectory
 from .staged import StagedEnsemble, StagedTrajectory
 from .trajectory import SummedTrajectory, Trajectory
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from .._base import check
-from .._base.pages import see
 from .._base.record import Record
 from ..activations import Activation
 from ..activations import library as activations
@@ -107,7 +106,7 @@ def model_of(head, data):
     options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
     options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
     if head.get("features", "").startswith("function "):
-        where = see("howto/share", "Files")
+        where = check.see("howto/share", "Files")
         raise Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).{where}")
     options |= {"features": head["features"]} if "features" in head else {}
     return kinds["model"](**options, **head.get("manifold", {}))
@@ -215,7 +214,7 @@ def _activation(name):
     known = getattr(activations, name, None)
     if isinstance(known, Activation):
         return known
-    where = see("howto/share", "Files")
+    where = check.see("howto/share", "Files")
     raise Refused(
         f"the file names the activation or rule {name!r}, which is not built in; pass load(path, model=...).{where}"
     )

@@ -361,11 +361,8 @@ def from_batch(batch, coords=None):
     for name in ("eps_g", "Q", "R", "v", *["mean_fields"] * bool(batch.models[0].C), "success", "end", "nfev"):
         values = getattr(batch, name)
         values = values.astype(np.int8) if name == "success" else values  # netCDF knows no bool
-        variables[name] = (
-            dims(name, *which),
-            values.reshape(shape + values.shape[1:]),
-            {"long_name": FIELDS[name].words},
-        )
+        values = values.reshape(shape + values.shape[1:])
+        variables[name] = dims(name, *which), values, {"long_name": FIELDS[name].words}
     labels = {name: (name if grid else "trajectory", values) for name, values in axes.items()}
     labels |= {"alpha": ("alpha", batch.alpha)}
     return xr.Dataset(variables, labels, {"models": f"{b} x {batch.models[0]}", "version": __version__})

@@ -12,9 +12,8 @@ from .._base.quiet import quietly
 from .._base.record import Record
 from ..models import LowRank, Mixed
 from ..models.schedule import teachers_at
-from ..results.adapted import LowRankEnsemble
+from ..results.composed import LowRankEnsemble, MixedEnsemble
 from ..results.ensemble import Ensemble
-from ..results.mixed import MixedEnsemble
 from .direct import direct_run
 from .reduced import reduced_run
 

@@ -1,6 +1,5 @@
 """Finite-N SGD beside the theory: same model, same start, same records."""
 
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -9,9 +8,9 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 import numpy as np
 
 from .._base import check
-from .._base.calls import by_name, outside
-from .._base.pages import see
+from .._base.calls import by_name
 from .._base.progress import bar
+from .._base.quiet import warn
 from .._base.types import ArrayLike, Function, Rng
 from .._base.workers import run_all, worded
 from ..models import LowRank, Mixed, Stages
@@ -20,9 +19,8 @@ from ..models.schedule import Pace, Schedule
 from ..models.start import warn_coarse_step
 from ..models.state import State
 from ..models.times import output_times
-from ..results.adapted import LowRankEnsemble
+from ..results.composed import LowRankEnsemble, MixedEnsemble
 from ..results.ensemble import Ensemble
-from ..results.mixed import MixedEnsemble
 from ..results.staged import StagedEnsemble, shown
 from .plan import SIMULATORS, plan_for
 from .rates import check_batches, first_step
@@ -331,8 +329,8 @@ def _outcome(model, results, errors, alpha, runs):
         )
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
-        kept = " What they did not reach is nan." + see("start", "When something is wrong")
-        warnings.warn(message + kept, RuntimeWarning, stacklevel=outside())
+        kept = " What they did not reach is nan." + check.see("start", "When something is wrong")
+        warn(message + kept)
     records = [np.stack([_padded(part, max(map(len, parts))) for part in parts]) for parts in zip(*rows, strict=True)]
     return records, {"success": not (diverged or cut or errors), "message": message}
 

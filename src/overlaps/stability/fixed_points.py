@@ -6,7 +6,6 @@ import numpy as np
 from scipy.linalg import lstsq
 
 from .._base import check
-from .._base.pages import see
 from .._base.quiet import warn
 from .._base.record import Record
 from ..flow.closure import check_domain
@@ -140,7 +139,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
     message += elsewhere
     if not converged or elsewhere:
-        where = see("integration", "Fixed points and stability")
+        where = check.see("integration", "Fixed points and stability")
         warn(f"fixed_point: {message.rstrip('.')}.{where}")
     return FixedPoint(state, residual, converged, iterations, message)
 

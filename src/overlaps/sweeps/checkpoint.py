@@ -16,7 +16,6 @@ import io
 import json
 import os
 import pickle
-import warnings
 import zlib
 from contextlib import contextmanager
 from dataclasses import fields
@@ -24,7 +23,7 @@ from dataclasses import fields
 import numpy as np
 
 from .._base import check
-from .._base.pages import see
+from .._base.quiet import warn
 from .._base.record import Record
 
 __all__ = ["open_checkpoint"]
@@ -111,11 +110,9 @@ class _Appender:
             self._warn(f"writing stopped ({error}); values from that at {self.heads[index]['point']} on")
 
     def _warn(self, what):
-        warnings.warn(
+        warn(
             f"checkpoint = {str(self.path)!r}: {what} are kept in memory only. The sweep goes on, but one that resumes "
-            "it would compute them again." + see("howto/cluster", "Interrupted and resumed"),
-            RuntimeWarning,
-            stacklevel=2,
+            "it would compute them again." + check.see("howto/cluster", "Interrupted and resumed")
         )
 
 
@@ -175,12 +172,10 @@ def _finished(file, path, sweep, places):
     elif end and not line.endswith(b"\n"):
         _write(file, b"\n")
     if damaged and len(values) < len(places):
-        warnings.warn(
+        warn(
             f"checkpoint = {str(path)!r}: {damaged} of its points cannot be read (damaged lines, or classes that are "
             f"gone); the {sound} sound ones are kept, what is missing is computed again."
-            + see("howto/cluster", "Interrupted and resumed"),
-            RuntimeWarning,
-            stacklevel=5,
+            + check.see("howto/cluster", "Interrupted and resumed")
         )
     return values
 

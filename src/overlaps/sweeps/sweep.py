@@ -5,7 +5,6 @@ import inspect
 import itertools
 import operator
 import pickle
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -16,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._base import check
-from .._base.pages import see
 from .._base.progress import bar
+from .._base.quiet import warn
 from .._base.record import Record
 from .._base.tiers import settle
 from .._base.types import Function, PathLike, Rng
@@ -313,7 +312,7 @@ def sweep(
         missing=[i for i in range(len(points)) if i not in values and i not in errors],
     )
     if not result.success:
-        warnings.warn(result.message + see("howto/cluster", "Interrupted and resumed"), RuntimeWarning, stacklevel=2)
+        warn(result.message + check.see("howto/cluster", "Interrupted and resumed"))
     return result
 
 

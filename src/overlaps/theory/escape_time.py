@@ -81,6 +81,7 @@ class EscapeLaw(Record):
     kappa: float
     plateau: float
     times: np.ndarray
+    shows = "N={0.N}, level={0.level:g}, {0.modes} modes, rate={0.rate:.6g}, mean={0.mean:.6g}, std={0.std:.3g}"
 
     @property
     def mean(self):
@@ -100,12 +101,6 @@ class EscapeLaw(Record):
     def of(cls, trajectory, N, level=None, **options):
         """The law for the first record of a trajectory; see :func:`escape`."""
         return escape(trajectory.model, trajectory[0], N, level, **options)
-
-    def __repr__(self):
-        return (
-            f"EscapeLaw(N={self.N}, level={self.level:g}, {self.modes} modes, rate={self.rate:.6g}, "
-            f"mean={self.mean:.6g}, std={self.std:.3g})"
-        )
 
 
 def escape(

@@ -15,7 +15,6 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005, called [WR] below.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ from scipy.optimize import brentq, root
 from scipy.special import zeta
 
 from .._base import check
-from .._base.pages import see
+from .._base.quiet import warn
 from .._base.types import ArrayLike, Floats
 from ..activations.library import erf
 from ..flow.closure import closure
@@ -561,12 +560,10 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
     scale = check.number("student_scale", student_scale, above=0, hint="Equal students would stay for ever.")
     alpha = float((check.number("D", D) + 0.5 * np.log(N / scale**2)) / rate)
     if descent is not None and check.number("descent", descent, least=0) > alpha:
-        warnings.warn(
+        warn(
             f"the descent to the plateau takes {float(descent):.4g}, longer than the plateau would last ({alpha:.4g}): "
             "it merges with the escape, and no plateau forms. Integrate the equations instead: ov.solve."
-            + see("power_law", "Plateau and escape of erf students"),
-            RuntimeWarning,
-            stacklevel=2,
+            + check.see("power_law", "Plateau and escape of erf students")
         )
     return alpha
 

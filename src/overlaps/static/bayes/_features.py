@@ -78,9 +78,7 @@ def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
     nodes.  A cubic through two nodes is within 1e-7, and a Newton step for log L(t) = log lam does the rest.  Between a
     continuous onset and the first node, t is proportional to lam - onset.
     """
-    b = -1
-    while b + 1 < edges.size and lam >= edges[b + 1]:
-        b += 1
+    b = np.searchsorted(edges, lam, side="right") - 1
     if b < 0:
         return 0.0
     x, n = math.log(lam), log_lam.shape[1]
@@ -92,13 +90,8 @@ def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
     if x >= log_lam[b, n - 1]:
         u, low, high = log_t[b, n - 1] + x - log_lam[b, n - 1], log_t[b, n - 1], np.inf
     else:
-        i, j = 0, n - 1
-        while j - i > 1:
-            middle = (i + j) // 2
-            if log_lam[b, middle] <= x:
-                i = middle
-            else:
-                j = middle
+        j = max(np.searchsorted(log_lam[b], x, side="right"), 1)
+        i = j - 1
         low, high = log_t[b, i], log_t[b, j]
         h = log_lam[b, j] - log_lam[b, i]
         z = max((x - log_lam[b, i]) / h, 0.0)

@@ -5,7 +5,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, root
+from scipy.optimize import brentq, isotonic_regression, root
 
 from ._features import entropy
 
@@ -100,15 +100,8 @@ def between(climb, snr, below, above):
 def bridges(widths, heights):
     """Maxwell's construction: the pieces (i, j) of a curve that its lower convex hull bridges, j > i + 1.
 
-    The curve is given by its steps, widths >= 0; neighbours are merged until the slopes heights / widths ascend.
+    The curve is given by its steps, widths >= 0 and heights > 0; neighbours are merged until heights / widths ascend.
     Sums of steps do not cancel as differences of coordinates would.
     """
-    blocks: list[tuple] = []
-    for i, (x, y) in enumerate(zip(widths.tolist(), heights.tolist(), strict=True)):
-        start = i
-        while blocks and blocks[-1][2] * x >= y * blocks[-1][1]:
-            start, left, low = blocks.pop()
-            x, y = left + x, low + y
-        blocks.append((start, x, y))
-    ends = [block[0] for block in blocks[1:]] + [len(widths)]
-    return [(block[0], end) for block, end in zip(blocks, ends, strict=True) if end > block[0] + 1]
+    blocks = isotonic_regression(widths / heights, weights=heights, increasing=False).blocks.tolist()
+    return [(i, j) for i, j in itertools.pairwise(blocks) if j > i + 1]

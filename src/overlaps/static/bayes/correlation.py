@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ...activations.activation import Activation
 from ...gaussian.rules import trapezoid
 from ...gaussian.two_point import RELU as RELU_CODE
@@ -151,14 +150,14 @@ def _degree2(activation, c2):
     return ValueError(
         f"activation = {activation!r} has a component of degree 2 (c_2 = {c2:.3g}); expected none, because "
         "its features do not decouple at n ~ d^2. Remove it with remove=(0, 1, 2), or accept the approximation with "
-        "allow_degree2=True." + see("bayes", "Equations")
+        "allow_degree2=True." + check.see("bayes", "Equations")
     )
 
 
 def _too_low(activation):
     return ValueError(
         f"activation = {activation!r} has no component of degree 3 or more; expected one, because lower degrees do not "
-        f"tell features apart. Try ov.tanh, ov.relu or {{3: 1.0}}." + see("bayes", "Equations")
+        f"tell features apart. Try ov.tanh, ov.relu or {{3: 1.0}}." + check.see("bayes", "Equations")
     )
 
 

@@ -1,13 +1,13 @@
 """Solutions of the fixed-point equations with the exact law of a label instead of a Gaussian one."""
 
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from ..._base.pages import see
+from ..._base import check
+from ..._base.quiet import warn
 from ._features import entropy
 from .branches import crossings
 from .labels import Information, LabelLaw
@@ -34,6 +34,11 @@ class Solution(NamedTuple):
     power: np.ndarray
     residual: float
     Q: np.ndarray | None = None  # (k, k), where overlaps between different features are not left out
+
+    def point(self, nu):
+        """Its numbers, averaged over the replicas."""
+        learned = int(np.sum(self.q.mean(axis=0) > LEARNED))
+        return BayesPoint(nu / float(self.power.mean()), float(self.eps.mean()), learned, float(self.phi.mean()))
 
 
 class ExactPoints:
@@ -152,24 +157,14 @@ def exact_solution(teacher, nu, selection, found):
     for other in found:
         gap = found[best].phi - other.phi
         if selection == "bayes" and other is not found[best] and gap.mean() < 3 * error(gap):
-            warnings.warn(
+            warn(
                 f"two solutions at nu = {nu:.6g} have potentials that differ by {gap.mean():.2g}({error(gap):.1g}): "
                 f"eps = {found[best].eps.mean():.4g} was chosen, {other.eps.mean():.4g} may be right. Try more "
-                "samples." + see("bayes", "When not to believe the equations"),
-                RuntimeWarning,
-                stacklevel=3,
+                "samples." + check.see("bayes", "When not to believe the equations")
             )
     one = found[selected]
     q = one.q.mean(axis=0)
-    points = tuple(
-        BayesPoint(
-            nu / float(x.power.mean()),
-            float(x.eps.mean()),
-            int(np.sum(x.q.mean(axis=0) > LEARNED)),
-            float(x.phi.mean()),
-        )
-        for x in found
-    )
+    points = tuple(x.point(nu) for x in found)
     s, eps, k_c, phi = points[selected]
     errors = float(error(one.eps)), float(error(one.phi))
     good = one.residual < CONVERGED

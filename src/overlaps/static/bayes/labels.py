@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.fft import irfft, next_fast_len
 
-from ..._base.pages import see
+from ..._base import check
 from ...gaussian.rules import gauss_hermite, trapezoid
 from ._labels import FLOOR, entropy, fisher
 
@@ -94,7 +94,7 @@ class LabelLaw:
             raise ValueError(
                 f"the exact channel takes {size} values of the label and {v.size} different readouts here; expected at "
                 f"most {LARGEST} and {MOST}. Try channel='gaussian', or more noise."
-                + see("bayes", "When not to believe the equations")
+                + check.see("bayes", "When not to believe the equations")
             )
         self.tau = np.linspace(0, top, size // 2 + 1)
         self.damping = np.exp(-0.5 * Delta * self.tau**2)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from ..._base.pages import see
+from ..._base import check
 from ...gaussian.rules import trapezoid
 from ._labels import FLOOR, spread
 from .exact import SAME, ExactPoints, Solution
@@ -38,7 +38,7 @@ class Pair(ExactPoints):
         if self.size > LARGEST:
             raise ValueError(
                 f"noise = {self.noise:g} takes {self.size} values of the label; expected at most {LARGEST}. Try more "
-                "noise, or channel='gaussian'." + see("bayes", "When not to believe the equations")
+                "noise, or channel='gaussian'." + check.see("bayes", "When not to believe the equations")
             )
         tau = 2 * math.pi / (self.size * self.dy) * np.arange(self.size // 2 + 1)
         # a label is shared between two bins, which widens it
@@ -50,10 +50,8 @@ class Pair(ExactPoints):
         step = 2 * self.noise / (self.steep * np.linalg.norm(rest, 2))  # the labels of neighbours overlap
         x, weight = trapezoid(min(REST[1], step), REST[0])
         V, probability = trapezoid(KNOWN[1], KNOWN[0])
-        nodes, probability = (
-            np.stack(np.meshgrid(V, V), axis=-1).reshape(-1, 2),
-            np.outer(probability, probability).ravel(),
-        )
+        nodes, probability = np.stack(np.meshgrid(V, V), axis=-1).reshape(-1, 2), np.outer(probability, probability)
+        probability = probability.ravel()
         if self.odd:  # V -> -V turns the label over
             half = probability.size // 2
             nodes, probability = nodes[: half + 1], np.append(2 * probability[:half], probability[half])

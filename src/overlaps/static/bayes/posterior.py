@@ -1,7 +1,6 @@
 """The posterior of the features at finite size, sampled: Hamiltonian Monte Carlo."""
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -9,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.progress import bar
+from ..._base.quiet import warn
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Rng
 from ..._base.workers import run_all, worded
@@ -192,7 +191,7 @@ def sample_posterior(
     if not success:
         said = "The draws made are kept" if errors else "Interrupted; the draws made are kept"
         message = worded(said, errors, lambda i: f"is data set {i}")
-        warnings.warn(message + see("start", "When something is wrong"), RuntimeWarning, stacklevel=2)
+        warn(message + check.see("start", "When something is wrong"))
     return _result(d, n if data is None else len(data[1]), record, rows, accepted, success, message)
 
 
@@ -317,12 +316,10 @@ def _result(d, n, record, rows, accepted, success, message):
     value, (ess, rhat) = means.mean(axis=0), agree[:, 0, :2].T
     converged = bool(np.all(rhat <= TRUSTED[0]) and np.all(ess >= TRUSTED[1]))
     if not converged:
-        warnings.warn(
+        warn(
             f"The posterior is not well sampled: R-hat up to {rhat.max():.3g}, effective size down to {ess.min():.3g}; "
             f"expected at most {TRUSTED[0]} and at least {TRUSTED[1]}. Try more steps."
-            + see("bayes", "When not to believe the equations"),
-            RuntimeWarning,
-            stacklevel=3,
+            + check.see("bayes", "When not to believe the equations")
         )
     numbers: dict[str, Any] = {
         "eps": float(value[0]), "eps_err": float(errors[0]), "noise": float(value[1]), "noise_err": float(errors[1]),

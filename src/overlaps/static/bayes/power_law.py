@@ -10,7 +10,6 @@ from scipy.optimize import brentq
 from scipy.special import zeta
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.types import ArrayLike, Numbers
 from ...gaussian.rules import legendre
 from .teacher import Teacher, power_law_readouts
@@ -190,7 +189,7 @@ class PowerLawLimit(Limit):
         if self.beta <= 0.5:
             raise ValueError(
                 f"beta = {self.beta:g}; expected beta > 1/2, below which k_c grows with k. Use refined(nu, k=...) or "
-                "SubcriticalPowerLaw." + see("bayes", "Scaling laws")
+                "SubcriticalPowerLaw." + check.see("bayes", "Scaling laws")
             )
         return self.beta
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Floats, Numbers, Rng
 from .channel import channel_of
@@ -145,7 +144,7 @@ class HierarchicalTeacher(Teacher):
             raise ValueError(
                 f"channel = 'exact' with noise = {self.noise:g}, activation = {check.shown(self.activation)}; expected "
                 "noise > 0 and a dictionary of Hermite components such as {3: 1.0}. Try channel='gaussian'."
-                + see("bayes", "When not to believe the equations")
+                + check.see("bayes", "When not to believe the equations")
             )
 
     @cached_property
@@ -257,17 +256,15 @@ class HierarchicalTeacher(Teacher):
             "nu", nu, above=0, below=np.inf, hint="nu is the number of samples over the input dimension, n/d."
         )
         check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
-        if check.choice("overlaps", overlaps, ("diagonal", "matrix")) == "matrix" and (self.k, self.channel) != (
-            2,
-            "exact",
-        ):
+        matrix = check.choice("overlaps", overlaps, ("diagonal", "matrix")) == "matrix"
+        if matrix and (self.k, self.channel) != (2, "exact"):
             raise ValueError(
                 f"overlaps = 'matrix' with k = {self.k}, channel = {self.channel!r}; expected k = 2 and "
-                "channel='exact'. Try sample_posterior." + see("bayes", "When not to believe the equations")
+                "channel='exact'. Try sample_posterior." + check.see("bayes", "When not to believe the equations")
             )
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
-            points = Pair(self) if overlaps == "matrix" else ExactPoints(self, self._informed(nu), samples, rng)
+            points = Pair(self) if matrix else ExactPoints(self, self._informed(nu), samples, rng)
             return exact_solution(self, nu, selection, points.solve(nu))
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)

@@ -4,7 +4,7 @@
 functions of features and labels given the projection k on the spike, ``ridge`` the fixed point of the readout on them.
 ``model`` is the ground: fields, blocks, tables and rows of both models. ``features`` is the one that users hold; it
 hands on to ``solving`` (points, curves, the best penalty; records in ``solutions``), ``classifier`` (convex
-``losses``), ``offsets``, ``bounds``, ``spectrum`` and ``simulation``; ``network_correction`` has what it omits of the
+``losses``), ``bounds``, ``spectrum`` and ``simulation``; ``network_correction`` has what it omits of the
 network and gives it back, ``best_step`` the best learning rate. ``subspace`` is the model of spikes in several
 directions, whose tables and giant steps are in ``directions``.
 

@@ -50,11 +50,13 @@ def moments(f, role, points=()):
     check_growth(role, f, 1.0)
     before = None
     for n in range(REFINEMENTS + 1):
-        mean, slope, curvature, rest = (float(x[0]) for x in averages(f, np.zeros(1), 1.0, points, STEP * FINER**n))
+        mean, slope, curvature, rest = (
+            float(x[0]) for x in hermite_parts(f, np.zeros(1), 1.0, points, STEP * FINER**n)
+        )
         values = np.array([mean, slope, curvature, rest + mean**2 + slope**2])
         # several positions: one alone may hide a jump in the middle of a cell of both rules
         if before is not None:
-            probe = [np.array(averages(f, np.linspace(0, 1, 7), 1.0, points, STEP * FINER**m)) for m in (n, n - 1)]
+            probe = [np.array(hermite_parts(f, np.linspace(0, 1, 7), 1.0, points, STEP * FINER**m)) for m in (n, n - 1)]
             error = max(relative(*probe), np.max(np.abs(values - before)) / (math.sqrt(values[3]) + values[3] + 1e-300))
             if error <= TOLERANCE:
                 return tuple(values.tolist())
@@ -67,13 +69,13 @@ def spacing(c):
     return min(STEP, 0.4 / math.sqrt(c))
 
 
-def averages(f, mean, spread, points, step):
+def hermite_parts(f, mean, spread, points, step):
     """E[f], E[z f], E[(z^2 - 1) f] and E[(f - E[f] - z E[z f])^2] of f(mean + spread z), of the shape (n,) of mean."""
     if spread == 0:
         return f(mean), np.zeros_like(mean), np.zeros_like(mean), np.zeros_like(mean)
     rows = max(1, int(CHUNK * step / (2 * RANGE * (1 + len(points)))))
     if mean.size > rows:
-        parts = [averages(f, mean[i : i + rows], spread, points, step) for i in range(0, mean.size, rows)]
+        parts = [hermite_parts(f, mean[i : i + rows], spread, points, step) for i in range(0, mean.size, rows)]
         return tuple(np.concatenate(x) for x in zip(*parts, strict=True))
     if points:
         images = np.clip((np.array(points) - mean[:, None]) / spread, -RANGE, RANGE)

@@ -44,9 +44,7 @@ class BestStep(Record):
     rates: np.ndarray
     errors: np.ndarray
     message: str
-
-    def __repr__(self):
-        return f"BestStep(eta_tilde={self.eta_tilde:.6g}, mse={self.mse:.6g}, lam={self.lam:.6g}, {self.message!r})"
+    shows = "eta_tilde={0.eta_tilde:.6g}, mse={0.mse:.6g}, lam={0.lam:.6g}, {0.message!r}"
 
 
 def best_step(

@@ -17,7 +17,6 @@ import numpy as np
 from scipy.optimize import root
 
 from ..._base import check
-from ..._base.pages import see
 from ...gaussian.rules import RANGE, panels
 from . import ridge, solving
 from .losses import LOSSES
@@ -173,7 +172,8 @@ def classify(model, alpha, lam, d, loss):
     if model.noise:
         raise ValueError(
             f"noise = {check.shown(model.noise)} with loss={loss!r}; expected 0: the labels are the signs of the "
-            "target, and noise in front of the sign is not part of the theory." + see("spiked", "Cases not covered")
+            "target, and noise in front of the sign is not part of the theory."
+            + check.see("spiked", "Cases not covered")
         )
     labels, levels = model._labelled
     kappa, rows, x = alpha / model.beta, model.response(lam), None

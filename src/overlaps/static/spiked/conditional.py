@@ -15,19 +15,8 @@ import numpy as np
 from ..._base import check
 from ..._base.record import Record
 from ...gaussian.rules import RANGE, panels, trapezoid
-from .averages import (
-    FINER,
-    REFINEMENTS,
-    STEP,
-    TOLERANCE,
-    averages,
-    check_growth,
-    function_of,
-    kinks_of,
-    relative,
-    spacing,
-    unresolved,
-)  # fmt: skip
+from . import averages
+from .averages import check_growth, function_of, hermite_parts, kinks_of, relative, spacing, unresolved
 
 __all__ = ["Coefficients", "conditional"]
 
@@ -62,6 +51,7 @@ class Coefficients(Record):
     hh: np.ndarray
     source: Any
     step: float
+    shows = "{0.k.size} points, {0.source!r}"
 
     def at(self, k):
         """The same functions at any points k (m,), as a table without weights."""
@@ -70,10 +60,7 @@ class Coefficients(Record):
 
     def refined(self, times):
         """The same functions on a rule over k with a finer step, by a factor FINER for each of ``times``."""
-        return self.source.table(*self.source.rule(self.step * FINER**times), self.step)
-
-    def __repr__(self):
-        return f"Coefficients({self.k.size} points, {self.source!r})"
+        return self.source.table(*self.source.rule(self.step * averages.FINER**times), self.step)
 
 
 @dataclass(frozen=True)
@@ -101,19 +88,19 @@ class OneSpike:
         shape = (-1, k.size) if self.blocks else (k.size,)
         rows = [self.features(k, *one, step) for one in zip(self.r, self.c, self.offset, strict=True)]
         mu0, mu1, mu2, u = (np.reshape(x, shape) for x in zip(*rows, strict=True))
-        h, h1, _, rest = averages(self.target, self.gamma * k, self.rho, self.breakpoints, STEP * step)
+        h, h1, _, rest = hermite_parts(self.target, self.gamma * k, self.rho, self.breakpoints, averages.STEP * step)
         return Coefficients(k, weight, mu0, mu1, mu2, u, h, h1, rest + h**2 + h1**2, self, step)
 
     def features(self, k, r, c, offset, step):
         """mu0, mu1, mu2^2 and u of the neurons with spike r, bulk variance c and pre-activation bias."""
         spread, dz = math.sqrt(c), spacing(c) * step
-        mean, slope, curvature, rest = averages(self.student, r * k + offset, spread, self.student_breakpoints, dz)
+        mean, slope, curvature, rest = hermite_parts(self.student, r * k + offset, spread, self.student_breakpoints, dz)
         return mean, slope / spread, rest, k * slope / spread + self.kap * curvature / (2 * c)
 
     @property
     def spacing(self):
         """Step in k of the coarsest rule."""
-        dk = min(STEP, 0.4 / max(map(abs, self.r), default=1.0)) if any(self.r) else STEP
+        dk = min(averages.STEP, 0.4 / max(map(abs, self.r), default=1.0)) if any(self.r) else averages.STEP
         if self.student_breakpoints and any(self.r):  # smoothed over sqrt(c) / r
             dk = min([dk] + [0.25 * math.sqrt(c) / abs(r) for r, c in zip(self.r, self.c, strict=True) if r])
         return dk
@@ -204,11 +191,11 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
         "student", lambda x: student(x + far), math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True)))
     )
     coarse, step = spike.table(*spike.rule(1.0), 1.0), 1.0
-    for _ in range(REFINEMENTS):
-        step *= FINER
+    for _ in range(averages.REFINEMENTS):
+        step *= averages.FINER
         fine = spike.table(*spike.rule(step), step)
         errors = differences(spike, coarse, fine)
-        if max(errors.values()) <= TOLERANCE:
+        if max(errors.values()) <= averages.TOLERANCE:
             return fine
         coarse = fine
     raise unresolved(max(errors, key=errors.__getitem__), errors)

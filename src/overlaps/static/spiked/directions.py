@@ -8,9 +8,8 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from ..._base import check
-from ..._base.pages import see
 from ...gaussian.rules import gauss_hermite, trapezoid
-from .averages import REFINEMENTS, TOLERANCE, averages, check_growth, function_of, kinks_of, spacing
+from .averages import REFINEMENTS, TOLERANCE, check_growth, function_of, hermite_parts, kinks_of, spacing
 from .conditional import Coefficients
 
 RANK = 3  # directions of the spikes, and of the target: the nodes of the rules grow like a power of their number
@@ -59,7 +58,7 @@ class SeveralSpikes(NamedTuple):
                 f"target: {len(self.gamma)} indices, {self.beyond_spikes.shape[1]} directions beside {len(self.r[0])} "
                 f"of the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
                 "alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
-                + see("spiked", "Several directions, several steps")
+                + check.see("spiked", "Several directions, several steps")
             )
 
     def table(self, k, weight, step):
@@ -71,15 +70,15 @@ class SeveralSpikes(NamedTuple):
         return Coefficients(k, weight, mu0, mu1, mu2, u, h, h1, hh, self, step)
 
     def of_neurons(self, f, k, step):
-        """Averages of f over z, (4, B, n), as :func:`.averages.averages`; splines where the points are many."""
+        """Averages of f over z, (4, B, n), as :func:`.averages.hermite_parts`; splines where the points are many."""
         found = []
         for r, c in zip(self.r, self.c, strict=True):
             along, options = k @ r, (math.sqrt(c), self.kinks, 2 * spacing(c) * step)
             if len(k) <= GRID:
-                found.append(averages(f, along, *options))
+                found.append(hermite_parts(f, along, *options))
                 continue
             x = np.linspace(along.min(), along.max() + 1e-9, GRID)  # errors (size of a cell)^4 / 100
-            found.append([CubicSpline(x, row)(along) for row in averages(f, x, *options)])
+            found.append([CubicSpline(x, row)(along) for row in hermite_parts(f, x, *options)])
         return np.swapaxes(found, 0, 1)
 
     def of_target(self, k, step):
@@ -116,7 +115,7 @@ class SeveralSpikes(NamedTuple):
         raise ValueError(
             f"{at_fault}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) "
             f"between two rules, expected {TOLERANCE:g}. With several directions functions must be smooth: no jumps or "
-            "kinks." + see("spiked", "Cases not covered")
+            "kinks." + check.see("spiked", "Cases not covered")
         )
 
 
@@ -144,7 +143,7 @@ class GiantSteps(NamedTuple):
         if rank > RANK:
             raise ValueError(
                 f"readout leaves spikes in {rank} directions, one for each of {len(self.S)} letters; expected at most "
-                f"{RANK}. Try fewer letters, or one step." + see("spiked", "Several directions, several steps")
+                f"{RANK}. Try fewer letters, or one step." + check.see("spiked", "Several directions, several steps")
             )
         sign = np.where(left[:, :rank].sum(axis=0) < 0, -1.0, 1.0)
         return left[:, :rank] * size[:rank] * sign, right[:rank] * sign[:, None]

@@ -8,12 +8,10 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
 from . import blocks, classifier, solving
 from . import bounds as spiked_bounds
-from . import offsets as _offsets
 from .averages import kinks_of
 from .conditional import conditional
 from .losses import SignLabels
@@ -220,7 +218,7 @@ class SpikedRandomFeatures(solving.Solvable):
             raise ValueError(
                 f"offset = {check.shown(options['offset'])} after a step; expected none: with biases the student is "
                 "not odd, and its step leaves more than one spike. Give r, c, gamma and offset by hand."
-                + see("spiked", "Cases not covered")
+                + check.see("spiked", "Cases not covered")
             )
         noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
         step_noise = noise if step_noise is None else step_noise
@@ -347,8 +345,8 @@ class SpikedRandomFeatures(solving.Solvable):
         loss: Literal["square", "logistic", "hinge"] | None = None,
         offsets: ArrayLike | None = None,
     ) -> LearnedOffset:
-        """Bias trained with the readout; see :func:`overlaps.static.spiked.offsets.learn_offset`."""
-        return _offsets.learn_offset(self, alpha=alpha, lam=lam, d=d, loss=loss, offsets=offsets)
+        """Bias trained with the readout; see :func:`overlaps.static.spiked.solving.learn_offset`."""
+        return solving.learn_offset(self, alpha=alpha, lam=lam, d=d, loss=loss, offsets=offsets)
 
     def bounds(self, d: float = math.inf) -> spiked_bounds.Bounds:
         """Bounds on the test error at this spike; see :func:`overlaps.static.spiked.bounds.bounds`."""

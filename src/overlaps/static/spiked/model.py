@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.record import Record
 from . import blocks, ridge
 from .averages import ODD, even_part, function_of
@@ -98,13 +97,13 @@ class Spiked(Record):
                 raise ValueError(
                     "d = inf with a continuous law of the readout: as d -> infinity the mu0 of all letters are fitted "
                     "freely, whatever their number; expected the input dimension d of the experiment."
-                    + see("spiked", "Continuous readouts")
+                    + check.see("spiked", "Continuous readouts")
                 )
             return neurons
         if np.any(neurons < 1):
             raise ValueError(
                 f"d = {check.shown(d)} leaves {np.min(neurons):.2g} neurons to one of {neurons.size} blocks; expected "
-                f"at least one in each, d >= {math.ceil(size / np.min(neurons))}." + see("spiked", "Finite d")
+                f"at least one in each, d >= {math.ceil(size / np.min(neurons))}." + check.see("spiked", "Finite d")
             )
         return neurons
 

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..._base import check
-from ..._base.pages import see
 from ...gaussian.rules import gauss_hermite, piecewise
 from . import ridge as _ridge
 from .averages import STEP
@@ -68,7 +67,7 @@ def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
         raise ValueError(
             f"model = {check.shown(model)} has c = {model.c:.6g}, a step on finitely many samples; expected "
             "alpha0=math.inf. finite_batch_network solves for the network at finite alpha0."
-            + see("spiked", "The network after a step on finitely many samples")
+            + check.see("spiked", "The network after a step on finitely many samples")
         )
     return dataclasses.replace(model, kap=kap)
 
@@ -286,7 +285,7 @@ def _single_block(model):
     if not alike or np.ndim(model.r) > 0:
         raise ValueError(
             f"model = {check.shown(model)}; expected a SpikedRandomFeatures of one block with independent rows."
-            + see("spiked", "Cases not covered")
+            + check.see("spiked", "Cases not covered")
         )
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.record import Record
 from ...activations.activation import Activation
 from .averages import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of, kinks_of, moments
@@ -127,7 +126,7 @@ def student_moments(student, student_breakpoints=()):
         raise ValueError(
             f"student = {check.shown(student)} is not odd: |sigma(x) + sigma(-x)| reaches {even:.2g} of its size; "
             "expected an odd function, e.g. np.tanh, np.sin, ov.erf. One step on other functions leaves more than one "
-            "spike." + see("spiked", "Cases not covered")
+            "spike." + check.see("spiked", "Cases not covered")
         )
     if points:
         return kinked_moments(student, f, points)

@@ -1,7 +1,6 @@
 """The experiment beside the theory of one giant gradient step: the network itself, and its model at finite size."""
 
 import math
-import warnings
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.progress import bar
+from ..._base.quiet import warn
 from ..._base.record import Record
 from ..._base.types import ArrayLike, Function, Rng
 from ..._base.workers import run_all, worded
@@ -333,7 +332,7 @@ def _ended(draws, finished, errors):
     if finished == draws:
         return {"success": True, "message": f"{draws} draws finished."}
     message = worded(f"{finished} of {draws} draws finished", errors, lambda i: f"is draw {i}")
-    warnings.warn(message + " The others are nan." + see("spiked", "Errors"), RuntimeWarning, stacklevel=4)
+    warn(message + " The others are nan." + check.see("spiked", "Errors"))
     return {"success": False, "message": message}
 
 

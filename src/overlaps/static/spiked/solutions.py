@@ -187,6 +187,4 @@ class LearnedOffset(Record):
     lower: float
     offset_lower: float
     message: str
-
-    def __repr__(self):
-        return f"LearnedOffset({self.offset:.6g}, objective={self.objective:.6g}, {self.solution!r}, {self.message!r})"
+    shows = "{0.offset:.6g}, objective={0.objective:.6g}, {0.solution!r}, {0.message!r}"

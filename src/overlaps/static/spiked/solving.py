@@ -1,7 +1,7 @@
-"""Ridge readouts of a model: at one point, along a curve, at the best penalty, on rules as fine as they need."""
+"""Readouts of a model: at one point, along a curve, at the best penalty or bias, on rules as fine as they need."""
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -10,11 +10,12 @@ from ..._base.search import minimum
 from ..._base.types import ArrayLike
 from . import ridge
 from .model import Spiked
-from .solutions import OptimalLam, SpikedCurve, SpikedSolution
+from .solutions import LearnedOffset, OptimalLam, SpikedCurve, SpikedSolution
 
 LEVELS = 9  # rules over k, each about twice as fine as the one before
 RESOLVED = 1e-10  # if the next finer rule over k changes V1, V2 by more, it is used
 DECADES = np.arange(-9.0, 9.01)  # log10 of lam over the bulk's variance, scanned for the optimum
+REACH, POINTS = 4.0, 41  # biases looked at by default
 
 
 def resolved(model: Spiked, alpha, lam, d, start=None, iterations=100):
@@ -30,6 +31,14 @@ def resolved(model: Spiked, alpha, lam, d, start=None, iterations=100):
         if misfit <= RESOLVED:
             return found
     return ridge.failed(levels[0].packing, misfit, found.iterations)
+
+
+def continued(model, alpha, lam, d, start):
+    """The fixed point from that of a neighbour, or from afresh, and where the search for the next one begins."""
+    found = resolved(model, alpha, lam, d, start)
+    if not found.converged and start is not None:
+        found = resolved(model, alpha, lam, d)
+    return found, found.v if found.converged else None
 
 
 def parts(model, fit):
@@ -51,54 +60,6 @@ def described(model, alpha, lam, d, found):
     return SpikedSolution(model, alpha, lam, d, mse=found.mse, train=found.train, **parts(model, found))
 
 
-def curve(model, alphas, lam, d):
-    """Solutions at several sample sizes, each started from the one before."""
-    alphas = check.array("alphas", alphas, ("n",), "At least one value n/d > 0.", filled=True)
-    lams = check.array("lam", lam, alphas.shape if check.axes("lam", lam) else ())
-    lams = np.broadcast_to(lams, alphas.shape)
-    d = dimension(model, d)
-    start, points = None, []
-    for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):
-        found = resolved(model, positive_alpha(alpha), positive_lam(one), d, start)
-        if not found.converged and start is not None:
-            found = resolved(model, alpha, one, d)
-        start = found.v if found.converged else None
-        points.append(described(model, alpha, one, d, found))
-    stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(SpikedCurve)[1:]}
-    return SpikedCurve(model, **stacked)
-
-
-def optimal_lam(model, alpha, d):
-    """Ridge penalty of least test error: a scan over decades, then the best stretch by SciPy."""
-    alpha, d = positive_alpha(alpha), dimension(model, d)
-    table = model._levels[0]
-    variance = np.sum(table.S[table.packing.positive] @ table.weight)  # fluctuations given k
-    logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
-
-    near: np.ndarray | None = None
-
-    def error(log_lam):
-        nonlocal near
-        found = resolved(model, alpha, math.exp(log_lam), d, near)
-        if not found.converged and near is not None:
-            found = resolved(model, alpha, math.exp(log_lam), d)
-        near = found.v if found.converged else None
-        return found.mse if math.isfinite(found.mse) else math.inf
-
-    log_lam, mse, best = minimum(error, logs, xatol=1e-7, ends=False)
-    if math.isinf(d):
-        what, limit = "mu0 alone", ridge.strong_ridge(table, model.noise, model.bias)
-    else:
-        mean = table.weight @ table.h if model.bias else 0.0
-        what, limit = "nothing", float(table.weight @ table.hh - mean**2 + model.noise**2)
-    rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
-    if best == len(logs) - 1 or mse >= limit - rounding:
-        message = f"no finite lam is better than lam -> infinity, where {what} is fitted"
-        return OptimalLam(math.inf, limit, message)
-    message = "minimum at a finite lam" if best else "lam -> 0 is best: this is the least lam searched"
-    return OptimalLam(math.exp(log_lam), mse, message)
-
-
 def dimension(model, d):
     """The checked input dimension: every block has a neuron."""
     model.neurons(d)
@@ -113,6 +74,78 @@ def positive_alpha(alpha):
 def positive_lam(lam):
     """The checked ridge penalty."""
     return check.number("lam", lam, above=0, hint="lam is the ridge penalty of sum (y - yhat)^2 + lam |a|^2; try 1e-8.")
+
+
+def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
+    r"""A bias s in every neuron, sigma(w.x + s), trained together with the readout on the same samples.
+
+    .. math:: \min_{s, a}\ \sum_\mu l(y_\mu, \hat y_\mu) + \frac\lambda2 |a|^2 = p\,\min_s e(s), \qquad
+              e(s) = \kappa\,\epsilon_{\rm train}(s) + \frac\lambda2\, q_2(s)
+
+    :meth:`SpikedRandomFeatures.solve` gives the readout at each s, whose least objective e(s) does not fluctuate as d
+    -> infinity: the s that training selects is the least of e. (For ridge regression twice this objective.)
+    *Asymptotic*, as the readouts. The objective need not be convex in s: only the lowest of those looked at is refined,
+    to about 1e-6, while training by gradients may end in another minimum. For an odd student and an odd target s and -s
+    are equally good. Cui et al. state that the free energy is stationary in s. With little data the bias that fits the
+    training samples best may well raise the test error. Source: Cui et al. (2024), arXiv:2402.04980, Appendix C.8:
+    (130), (131), and the bound (132).
+
+    Parameters
+    ----------
+    model : SpikedRandomFeatures
+        Its own ``offset`` is added to s.
+    alpha, lam, d, loss
+        As in :meth:`SpikedRandomFeatures.solve`.
+    offsets : array_like, shape (n,), optional
+        Biases s to look at before the best is refined, at least 3; by default 41 from -4 to 4.
+
+    Returns
+    -------
+    LearnedOffset
+
+    Raises
+    ------
+    ValueError
+        Fewer than 3 biases, and what the model refuses.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> target = lambda x: x + 0.5 * (x**2 - 1)
+    >>> model = ov.static.SpikedRandomFeatures(np.tanh, target, r=1.5, gamma=0.9, beta=1.0)
+    >>> found = model.learn_offset(alpha=6.0, lam=0.5)
+    >>> found.message, bool(found.solution.mse < model.solve(alpha=6.0, lam=0.5).mse)
+    ('the least of the objective', True)
+    """
+    shifts = np.linspace(-REACH, REACH, POINTS) if offsets is None else check.array("offsets", offsets, ("n",))
+    shifts = np.unique(shifts)
+    if shifts.size < 3:
+        raise ValueError(f"offsets = {check.shown(offsets)}; expected at least 3 biases to look at.")
+
+    def solution(s):
+        shifted = replace(model, offset=np.asarray(model.offset) + s)
+        return shifted.solve(alpha=alpha, lam=lam, d=d, loss=loss)
+
+    def objective(found):
+        value = (found.train if loss is None else found.train_loss) * alpha / model.beta
+        return value + lam * np.sum(found.q2) / (1 if loss is None else 2)
+
+    found = [solution(s) for s in shifts]
+    values = np.array([objective(x) for x in found])
+    bounds = np.array([x.model.bounds(d).lower for x in found])
+    if not np.any(np.isfinite(values)):
+        raise ValueError(f"offsets = {check.shown(offsets)}: no readout converged at any of them; try a larger lam.")
+
+    def bound(s):
+        return replace(model, offset=np.asarray(model.offset) + s).bounds(d).lower
+
+    where, _, i = minimum(lambda s: objective(solution(s)), shifts, values, xatol=1e-6, ends=False)
+    message = "the least of the objective"
+    if not 0 < i < shifts.size - 1:
+        message = f"the objective still falls at the {'largest' if i else 'smallest'} bias looked at"
+    lower_at, lower, _ = minimum(bound, shifts, bounds, xatol=1e-6, ends=False)
+    best = found[i] if where == shifts[i] else solution(where)
+    return LearnedOffset(where, objective(best), best, shifts, values, lower, lower_at, message)
 
 
 class Solvable(Spiked):
@@ -142,7 +175,16 @@ class Solvable(Spiked):
         >>> model.curve([0.5, 1.0, 2.0], lam=0.1).mse.round(6).tolist()
         [0.096505, 0.083744, 0.068]
         """
-        return curve(self, alphas, lam, d)
+        alphas = check.array("alphas", alphas, ("n",), "At least one value n/d > 0.", filled=True)
+        lams = check.array("lam", lam, alphas.shape if check.axes("lam", lam) else ())
+        lams = np.broadcast_to(lams, alphas.shape)
+        d = dimension(self, d)
+        start, points = None, []
+        for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):
+            found, start = continued(self, positive_alpha(alpha), positive_lam(one), d, start)
+            points.append(described(self, alpha, one, d, found))
+        stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(SpikedCurve)[1:]}
+        return SpikedCurve(self, **stacked)
 
     def optimal_lam(self, alpha: float, d: float = math.inf) -> OptimalLam:
         """Ridge penalty of least test error, *asymptotic* as the solution: the best of 18 decades, refined by SciPy.
@@ -168,4 +210,26 @@ class Solvable(Spiked):
         >>> bool(best.mse < model.solve(alpha=2.0, lam=0.1).mse)
         True
         """
-        return optimal_lam(self, alpha, d)
+        alpha, d = positive_alpha(alpha), dimension(self, d)
+        table = self._levels[0]
+        variance = np.sum(table.S[table.packing.positive] @ table.weight)  # fluctuations given k
+        logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
+        near: np.ndarray | None = None
+
+        def error(log_lam):
+            nonlocal near
+            found, near = continued(self, alpha, math.exp(log_lam), d, near)
+            return found.mse if math.isfinite(found.mse) else math.inf
+
+        log_lam, mse, best = minimum(error, logs, xatol=1e-7, ends=False)
+        if math.isinf(d):
+            what, limit = "mu0 alone", ridge.strong_ridge(table, self.noise, self.bias)
+        else:
+            mean = table.weight @ table.h if self.bias else 0.0
+            what, limit = "nothing", float(table.weight @ table.hh - mean**2 + self.noise**2)
+        rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
+        if best == len(logs) - 1 or mse >= limit - rounding:
+            message = f"no finite lam is better than lam -> infinity, where {what} is fitted"
+            return OptimalLam(math.inf, limit, message)
+        message = "minimum at a finite lam" if best else "lam -> 0 is best: this is the least lam searched"
+        return OptimalLam(math.exp(log_lam), mse, message)

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.optimize import brentq, root
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.record import Record
 from ...gaussian.rules import trapezoid
 from .blocks import directions
@@ -438,7 +437,7 @@ def feature_spectrum(model: Spiked, *, alpha: float, points: int = 400) -> Featu
     if model.bulk is not None and np.ndim(model.r):
         raise ValueError(
             f"bulk = {check.shown(model.bulk)} with several blocks; expected one, or rows='iid' or 'orthonormal': "
-            "the spectrum of given rows is built for one." + see("spiked", "Cases not covered")
+            "the spectrum of given rows is built for one." + check.see("spiked", "Cases not covered")
         )
     law = _Law(model, alpha)
     edges = _edges(law)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._base import check
-from ..._base.pages import see
 from ..._base.types import ArrayLike, Function, Rng
 from ...activations.activation import Activation
 from . import blocks, simulation, solving
@@ -75,7 +74,7 @@ class SpikedSubspace(solving.Solvable):
         if not (0 < len(gamma) <= RANK and r.shape[1] <= RANK):
             raise ValueError(
                 f"r has {r.shape[1]} directions, gamma {len(gamma)} indices; expected 1 to {RANK} of each: the nodes "
-                "of the rules grow like a power of their number." + see("spiked", "Cases not covered")
+                "of the rules grow like a power of their number." + check.see("spiked", "Cases not covered")
             )
         if np.linalg.norm(gamma, 2) > 1 + 1e-12:
             raise ValueError(
@@ -160,7 +159,7 @@ class SpikedSubspace(solving.Solvable):
         if blocks.law_of(readout) is not None:
             raise ValueError(
                 f"readout = {check.shown(readout)}; expected letters t_b: a law has more than {RANK} spikes."
-                + see("spiked", "Several directions, several steps")
+                + check.see("spiked", "Several directions, several steps")
             )
         t, rho = blocks.letters(readout, fractions)
         noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
@@ -186,7 +185,7 @@ class SpikedSubspace(solving.Solvable):
         if not r.shape[1]:
             raise ValueError(
                 f"eta_tilde = {check.shown(eta_tilde)} leaves no spike; expected a rate > 0 and a target with "
-                "E[y x] != 0, or a finite alpha0." + see("spiked", "Several directions, several steps")
+                "E[y x] != 0, or a finite alpha0." + check.see("spiked", "Several directions, several steps")
             )
         known = {"r": r, "c": state.c, "gamma": basis[:, :m].T, "beta": beta, "fractions": rho, "noise": noise}
         return cls(student, target, **known, **options)

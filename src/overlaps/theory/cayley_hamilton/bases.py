@@ -257,6 +257,7 @@ class PolynomialBasis(Record):
     p: np.ndarray
     values: np.ndarray
     multiplication: np.ndarray
+    shows = "{0.name}, L={0.s.size}, condition {0.condition:.2g}"
 
     @property
     def condition(self) -> float:
@@ -285,9 +286,6 @@ class PolynomialBasis(Record):
         s = self.s[:, None, None]
         q, t = (q + q.swapaxes(1, 2)) / 2, (t + t.swapaxes(1, 2)) / 2
         return State(q=q, r=s * r, tau=s**2 * t, T=moments.T, v=moments.v, s=self.s)
-
-    def __repr__(self):
-        return f"PolynomialBasis({self.name}, L={self.s.size}, condition {self.condition:.2g})"
 
 
 def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "PolynomialBasis":

@@ -3,7 +3,6 @@
 [WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
 
-import warnings
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ..._base import check
-from ..._base.pages import see
+from ..._base.quiet import warn
 from ..._base.types import ArrayLike, Floats, Function, PathLike
 from ...flow.system import System, blocks_last
 from ...integrators.evolve import evolve
@@ -230,7 +229,7 @@ def solve(
     if not found.success:
         if basis != "orthonormal":
             found.message += f" {_FAILURE}"
-        warnings.warn(found.message + see("power_law", "The hierarchy of moments"), RuntimeWarning, stacklevel=2)
+        warn(found.message + check.see("power_law", "The hierarchy of moments"))
     kept = {name: x for name, x in vars(found).items() if name in MomentTrajectory.__dataclass_fields__}
     return MomentTrajectory(basis=polynomials, t=system.t, **kept)
 

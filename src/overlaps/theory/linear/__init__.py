@@ -26,11 +26,10 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
 """
 
-from . import data_set, flow, optimal
+from . import data_set, flow
 from . import modes as _modes
 from .data_set import *
 from .flow import *
 from .modes import *
-from .optimal import *
 
-__all__ = [*data_set.__all__, *flow.__all__, *_modes.__all__, *optimal.__all__]
+__all__ = [*data_set.__all__, *flow.__all__, *_modes.__all__]

@@ -11,12 +11,8 @@ and in eigenspace l the resolvent :math:`(z - \hat S)^{-1}` has the mean :math:`
 import numpy as np
 from scipy.optimize import brentq
 
-TALBOT = (
-    0.5017,
-    0.6407,
-    0.6122,
-    0.2645,
-)  # contour of inverse Laplace transforms on which n nodes leave an error of 3.9^-n
+# Contour of inverse Laplace transforms on which n nodes leave an error of 3.9^-n.
+TALBOT = 0.5017, 0.6407, 0.6122, 0.2645
 WIDTH = 0.8  # imaginary half width of the ellipse in log z: wider meets the growing side of (1 - h z)^k
 SUBSTEPS = 64  # of the path between two nodes, beyond which Newton's iteration is given up
 

@@ -108,8 +108,9 @@ def fit(alpha: ArrayLike, eps: ArrayLike, *, decades: float = 1.0, drift: float 
         )
     window, change, clean = _straightest(grid, np.interp(grid, x, y), x, least, drift)
     inside = (x >= window[0] - 1e-9) & (x <= window[1] + 1e-9)
-    slope, intercept, spread = _line(x[inside], y[inside])
-    return Fit(-slope, float(np.hypot(change, spread)), tuple(np.exp(window).tolist()), clean, float(np.exp(intercept)))
+    (slope, intercept), covariance = np.polyfit(x[inside], y[inside], 1, cov=True)
+    error, amplitude = np.hypot(change, np.sqrt(covariance[0, 0])), np.exp(intercept)
+    return Fit(float(-slope), float(error), tuple(np.exp(window).tolist()), clean, float(amplitude))
 
 
 def _straightest(grid, y, x, least, drift):
@@ -142,11 +143,3 @@ def _bend(pieces, step):
     near = place[:third] - place[:third].mean()
     slopes = [pieces[:, i : i + third] @ near / (near @ near) for i in (0, (n - third) // 2, n - third)]
     return slope, np.maximum(np.abs(2 * curvature * np.ptp(place)), 1.5 * np.ptp(slopes, axis=0))
-
-
-def _line(x, y):
-    """Slope, intercept, standard error of the slope of a least-squares line."""
-    dx = x - x.mean()
-    slope = float(dx @ y / (dx @ dx))
-    rest = y - y.mean() - slope * dx
-    return slope, float(y.mean() - slope * x.mean()), float(np.sqrt(rest @ rest / (x.size - 2) / (dx @ dx)))

@@ -1,6 +1,5 @@
 """One linear scaling problem: its numbers, and as methods the theory of it."""
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -9,7 +8,7 @@ import numpy as np
 from scipy.special import gamma
 
 from ..._base import check
-from ..._base.pages import see
+from ..._base.quiet import warn
 from ..._base.record import Record, read_only
 from ..._base.types import ArrayLike, Floats, Numbers
 from ...models.schedule import Schedule
@@ -227,14 +226,9 @@ class Law(Record):
         left = 1.0 if N is None else 1 - (1 + 1 / B) * self.eta * s / (2 * check.count("N", N))
         mass = self.eta / (2 * B) * np.sum(p * s / left) if np.all(left > 0) else np.inf
         if mass >= 1:
-            raise ValueError(
-                f"eta = {self.eta:g} is too large: the error does not decay"
-                + (
-                    f". Expected eta < {self.critical_eta(N_l):.6g}."
-                    if N is None
-                    else f" at N = {N}. Try a smaller eta."
-                )
-            )
+            most = f". Expected eta < {self.critical_eta(N_l):.6g}."
+            most = most if N is None else f" at N = {N}. Try a smaller eta."
+            raise ValueError(f"eta = {self.eta:g} is too large: the error does not decay{most}")
         return float(1 / (1 - mass))
 
     def trained(self, N_l: int | None) -> int:
@@ -245,9 +239,11 @@ class Law(Record):
         """Error F of the components beyond the N_l trained ones."""
         return float(0.5 * self.spectrum.s[N_l:] @ self.m0[N_l:])
 
-    def _trained_spectrum(self, N_l):
-        """The spectrum as the trained components see it: nothing moves where an eigenvalue is zero."""
-        return Spectrum(np.where(np.arange(self.L) < N_l, self.spectrum.s, 0.0), self.spectrum.p)
+    def _features(self, N_l):
+        """Error of the frozen features; the spectrum without them (eigenvalue zero does not move), start and noise."""
+        N_l = self.trained(N_l)
+        F, s = self.frozen(N_l), np.where(np.arange(self.L) < N_l, self.spectrum.s, 0.0)
+        return F, Spectrum(s, self.spectrum.p), {"m0": self.m0, "noise": np.sqrt(self.noise**2 + 2 * F)}
 
     # exact: at a constant rate, for SGD at finite N, under schedules --------------------------------------------------
 
@@ -275,15 +271,8 @@ class Law(Record):
         >>> law.error([1, np.inf], N_l=16).round(9)
         array([0.01753167, 0.00476793])
         """
-        N_l, B = self.trained(N_l), self.batch_size
-        F = self.frozen(N_l)
-        return F + linear.error(
-            self._trained_spectrum(N_l),
-            self.eta / B,
-            B * check.times("alpha", alpha),
-            m0=self.m0,
-            noise=np.sqrt(self.noise**2 + 2 * F),
-        )
+        (F, spectrum, options), B = self._features(N_l), self.batch_size
+        return F + linear.error(spectrum, self.eta / B, B * check.times("alpha", alpha), **options)
 
     def sgd_mean(self, steps: ArrayLike, *, N: int, N_l: int | None = None) -> Floats:
         """Mean error of SGD itself at input dimension N, where eta s_1/N need not be small.
@@ -309,11 +298,8 @@ class Law(Record):
         >>> law.sgd_mean([0, 640], N=640, N_l=16).round(6)
         array([0.5     , 0.075226])
         """
-        N_l = self.trained(N_l)
-        F = self.frozen(N_l)
-        noise = np.sqrt(self.noise**2 + 2 * F)
-        part = self._trained_spectrum(N_l)
-        return F + linear.sgd_mean(part, self.eta, steps, N=N, noise=noise, m0=self.m0, batch_size=self.batch_size)
+        F, spectrum, options = self._features(N_l)
+        return F + linear.sgd_mean(spectrum, self.eta, steps, N=N, batch_size=self.batch_size, **options)
 
     def scheduled(self, alpha: ArrayLike, schedule: Schedule, *, N_l: int | None = None) -> Numbers:
         """Error at times alpha with the learning rate eta times the factors of a schedule.
@@ -443,11 +429,11 @@ class Law(Record):
             raise ValueError(f"alpha = {check.shown(times.tolist())}; expected finite times > 0. Else use error.")
         begun = 1 / (2 * self.eta * self.spectrum.s[0])
         if np.any(times < begun):
-            warnings.warn(
+            warn(
                 f"alpha = {times.min():.3g} lies before the power laws begin, where 2 eta s_1 alpha = 1, at "
-                f"{begun:.3g}: the terms say nothing there. error(alpha) is exact." + see("scaling_laws", "Four terms"),
-                RuntimeWarning, stacklevel=2,
-            )  # fmt: skip
+                f"{begun:.3g}: the terms say nothing there. error(alpha) is exact."
+                + check.see("scaling_laws", "Four terms")
+            )
         return four_terms(self, times, self.trained(N_l))
 
     def asymptote(self, alpha: ArrayLike, N_l: int | None = None) -> Floats:

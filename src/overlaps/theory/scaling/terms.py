@@ -137,13 +137,11 @@ def best_eta(exponent: float, batch_size: int = 1) -> float:
 
 def end_of_learning(beta, g):
     """The ratio x = zeta / N^(1 + beta) at which training should stop: root of a x^g (1 - e^-x) = Gamma(g + 1, x)."""
-    low, high = -40.0, 4.0  # in ln x; the left side grows, the right side falls
-    root = brentq(
-        lambda y: np.log((1 + beta) * -np.expm1(-np.exp(y))) + g * y - np.log(upper(g + 1, np.exp(y))),
-        *(low, high),
-        xtol=1e-14,
-    )
-    return float(np.exp(root))
+
+    def excess(y):  # in ln x: the left side grows, the right side falls
+        return np.log((1 + beta) * -np.expm1(-np.exp(y))) + g * y - np.log(upper(g + 1, np.exp(y)))
+
+    return float(np.exp(brentq(excess, -40.0, 4.0, xtol=1e-14)))
 
 
 def closed_frontier(law, compute):
