@@ -444,7 +444,7 @@ FAULTS = {
         "manifold/test_marchenko_pastur.py::test_nodes_are_those_of_large_feature_matrices",
     ),
     "late_coupling": Fault(
-        "theory/late_time.py", "H[1, 2] = W / 8", "H[1, 2] = W / 4", "theory/test_late_time.py",
+        "theory/late_time.py", "0.0, W / 8, 0.0]", "0.0, W / 4, 0.0]", "theory/test_late_time.py",
     ),
     "direction_of_the_spike": Fault(
         "static/spiked/one_step.py", "math.sqrt(h1_star**2 + h2_star / alpha0)", "math.sqrt(h1_star**2 + h2_star)",

@@ -27,18 +27,9 @@ POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2
 PRIVATE = {"overlaps.__main__"}  # the command line
 # lists of names that users meet through overlaps.<name>, or not at all
 INNER = {
-    "integrators.lanes", "gaussian.iterated",
-    "results.descriptions", "results.plotting.comparison", "results.plotting.curves", "results.plotting.looks",
-    "results.plotting.movie", "results.plotting.single", "results.plotting.units",
-    "static.bayes.equal", "sweeps.checkpoint", "sweeps.files",
-    "theory.linear.data_set",
-    "theory.cayley_hamilton.bases", "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes",
-    "theory.quadratic.bias", "theory.quadratic.landscape", "theory.quadratic.phases",
-    "theory.quadratic.selection",
-    "theory.quadratic.times", "theory.scaling.fit", "theory.scaling.law", "theory.scaling.schedules",
-    "theory.scaling.terms",
-    "static.spiked.blocks", "static.spiked.directions", "static.spiked.features",
-    "static.spiked.losses", "static.spiked.model", "static.spiked.subspace",
+    "integrators.lanes", "gaussian.iterated", "theory.linear.data_set", "theory.cayley_hamilton.bases",
+    "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes", "theory.quadratic.bias",
+    "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.selection", "theory.quadratic.times",
 }  # fmt: skip
 
 

@@ -12,8 +12,6 @@ from typing import Any, TypeVar, cast
 
 from . import check
 
-__all__ = ["by_name", "outside", "undisturbed"]
-
 Called = TypeVar("Called", bound=Callable[..., Any])
 LIBRARY = str(Path(__file__).parents[1]) + os.sep
 

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from . import tiers
 
-__all__ = ["Outcome", "in_threads", "run_all", "worded"]
-
 WORKER_DIED = (
     " A worker process died: killed, out of memory, or its script starts the pool outside of"
     " `if __name__ == '__main__':`, or the function lives in an interactive session."

@@ -12,8 +12,6 @@ from ..activations.certified import RuleClosure
 from ..activations.rule import Rule
 from ..models.model import Model
 
-__all__ = ["average"]
-
 
 def average(
     states: Any, f: Callable[..., float], *, model: Model | None = None, breaks: ArrayLike | None = None

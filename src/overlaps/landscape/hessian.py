@@ -15,8 +15,6 @@ from ..models.state import State, gram
 from ..results.trajectory import Trajectory
 from ..stability.linear import check_dense
 
-__all__ = ["HessianSpectrum", "hessian"]
-
 # Share of the largest eigenvalue below which others count as zero: they belong to directions that the error does not
 # see.
 ZERO = 1e-12

@@ -17,8 +17,6 @@ from ..models.start import checked_start
 from ..models.state import State
 from . import _adjoint, _implicit
 
-__all__ = ["schedule_gradient"]
-
 OBJECTIVES = "final", "mean"
 # Length of a step times the fastest rate. Above, the explicit formula of order 8 is unstable; far below, steps are
 # wasted.

@@ -23,8 +23,6 @@ from ..results.trajectory import Trajectory
 from .control import MOST_STEPS, OBJECTIVES, STIFFNESS, ControlProblem, checked_knots
 from .shares import OptimalShares, optimal_shares
 
-__all__ = ["OptimalSchedule", "greedy_schedule", "optimal_schedule"]
-
 SCAN = 40  # constant rates, log-spaced
 # eps_g of a trial. Above, it counts as this, with no slope, so that the line search turns back.
 DIVERGED = 1e6
@@ -411,8 +409,8 @@ class _Greedy:
         """(f1, f2), and u for y: both parts of the flow, and the factor at which eps_g falls fastest."""
         system, (low, high) = self.system, self.limits
         system.close(y)
-        parts = []
-        for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (_none(system), 1.0)):
+        parts, nothing = [], (np.zeros_like(system.A), np.zeros_like(system.B), system.C, np.zeros_like(system.dv))
+        for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (nothing, 1.0)):
             decays = (system.decay, system.decay_v, 0.0) if second == 0 else (0.0, 0.0, 0.0)
             parts.append(system.velocity(y, *matrices, decays, second_order=second * system.second_order))
         slope, curvature = (system.change_of_eps_g(part) for part in parts)
@@ -431,7 +429,3 @@ class _Greedy:
         dy, crossed = u * f1 + u**2 * f2, self.system.source[0, 0].size * self.model.K * self.model.M
         dy[:crossed] -= self.model.drift * y[:crossed]
         return dy
-
-
-def _none(system):
-    return np.zeros_like(system.A), np.zeros_like(system.B), system.C, np.zeros_like(system.dv)

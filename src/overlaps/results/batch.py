@@ -15,7 +15,6 @@ from ..models.state import gram
 from ..stability.plateaus import Plateau
 from .trajectory import SummedTrajectory, Trajectory
 
-__all__ = ["Batch"]
 AT_ONCE = 10**5  # numbers in the covariances of which eps_g is taken at a time
 
 

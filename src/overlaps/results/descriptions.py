@@ -13,11 +13,6 @@ from ..activations import library as activations
 from ..activations.rule import again
 from ..models import LowRank, Mixed, Schedule
 
-__all__ = [
-    "FORMAT", "Refused", "check_model", "described", "model_of", "model_text", "model_from_text", "models_of",
-    "schedule_of", "schedule_recipe",
-]  # fmt: skip
-
 FORMAT = 2
 ROLES = "activation", "teacher_activation"
 PARTS = {*ROLES, "spectrum", "features"}  # of a model, beside its numbers and arrays

@@ -10,8 +10,6 @@ from .._base.record import Record
 from .._base.types import ArrayLike, Floats
 from .trajectory import SummedTrajectory, Trajectory
 
-__all__ = ["Discrepancy", "log_times", "tlog_rmse"]
-
 POINTS, FIRST = 60, 0.1  # of the logarithmic grid
 NAMES = ("Q", "R", "v", "eps_g")
 

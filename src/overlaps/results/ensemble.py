@@ -11,8 +11,6 @@ from ..models.state import State
 from ..stability.plateaus import Plateau, find
 from .curves import Runs, _Blocks, first_below
 
-__all__ = ["Ensemble"]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Ensemble(Runs, _Blocks):

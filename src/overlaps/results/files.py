@@ -29,8 +29,6 @@ from .descriptions import (
 )  # fmt: skip
 from .fields import letters_of
 
-__all__ = ["load", "save"]
-
 WEIGHTS = {"W", "W_star", "F"}
 BARE = {"State", "FixedPoint"}  # records without a model
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats

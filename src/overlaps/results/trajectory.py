@@ -14,8 +14,6 @@ from ..models.state import State
 from ..stability.plateaus import Plateau, find
 from .curves import _Blocks, _Curves
 
-__all__ = ["SummedTrajectory", "Trajectory"]
-
 EARLY = 1e-4  # of the time covered: a plateau that ends before lasts too short to be seen on the curve
 # Overlaps kept in a search for plateaus: with many blocks it looks at fewer times, within these bounds.
 NUMBERS, COUNTS = 2e7, (200, 1000)

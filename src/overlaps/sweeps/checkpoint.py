@@ -26,8 +26,6 @@ from .._base import check
 from .._base.quiet import warn
 from .._base.record import Record
 
-__all__ = ["open_checkpoint"]
-
 try:
     import fcntl
 except ImportError:  # not a POSIX system: two processes on one file are the user's care

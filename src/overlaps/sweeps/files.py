@@ -8,8 +8,6 @@ from .._base import check
 from ..results.descriptions import inside
 from ..results.files import contents, has_file, restored
 
-__all__ = ["described", "value_of"]
-
 PLAIN = str, int, float, bool, type(None)  # JSON gives these back as they were
 COLLECTIONS: dict[str, Any] = {"list": list, "tuple": tuple}
 

@@ -25,8 +25,6 @@ from ..results.files import save
 from .checkpoint import open_checkpoint
 from .files import described, value_of
 
-__all__ = ["Sweep", "sweep"]
-
 # Points of a product: they are listed before the first one is computed.
 MOST = 10**6
 
@@ -287,7 +285,8 @@ def sweep(
     columns, product = _columns(grid)
     _check_size(columns, product)
     points = _points(columns, product)
-    seeds = _seeds(rng, len(points))
+    # children as SeedSequence, which pickles and spawns in every version of NumPy
+    seeds = [None] * len(points) if rng is None else check.generator(rng).bit_generator.seed_seq.spawn(len(points))
     _check_signature(function, points[0], seeds[0])
     _check_executor(executor, function, points[0])
     if isinstance(checkpoint, str) and not checkpoint:
@@ -375,13 +374,6 @@ def _axis(name, values):
     if len(values) == 0:
         raise ValueError(f"grid[{name!r}] is empty; expected at least one value.")
     return list(values)
-
-
-def _seeds(rng, n):
-    """Seed of each point: spawned children, as SeedSequence, which pickles and spawns in every version of NumPy."""
-    if rng is None:
-        return [None] * n
-    return check.generator(rng).bit_generator.seed_seq.spawn(n)
 
 
 def _check_signature(function, point, seed):

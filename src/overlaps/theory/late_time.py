@@ -173,19 +173,10 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
            [0.866, 1.   ]])
     """
     M, _, eta = pairs = LearnedPairs.checked(M, eta, v, v_star, least=2)
-    n = M - 1
-    G = np.zeros((4, 4))
-    G[2:, 2:] = pairs.relaxation
-    G[2:, :2] = -G[2:, 2:]
-    G[:2, :2] = G[2:, 2:] / 2
-    H = np.zeros((4, 4))
-    H[0] = [-1 / 3, -n * W / 4, 1 / 2, n * W / 4]
-    H[1, 2] = W / 8
-    H[2:] = 2 * H[:2]
-    F = np.zeros((4, 4))
-    F[2:, 2:] = eta**2 * pairs.response
-    F[2:, :2] = -2 * F[2:, 2:]
-    return Matrices(pairs.unit, G, H, F)
+    n, S, X, none = M - 1, pairs.relaxation, eta**2 * pairs.response, np.zeros((2, 2))
+    G, F = np.block([[S / 2, none], [-S, S]]), np.block([[none, none], [-2 * X, X]])
+    H = np.array([[-1 / 3, -n * W / 4, 1 / 2, n * W / 4], [0.0, 0.0, W / 8, 0.0]])
+    return Matrices(pairs.unit, G, np.vstack([H, 2 * H]), F)
 
 
 def generator(
@@ -417,12 +408,9 @@ def local_slope(
     alpha = check.times("alpha", alpha)
     if not np.all(np.isfinite(alpha)):
         raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
-    slopes = []
-    slowest = rates[amplitudes != 0].min(initial=np.inf)
-    for t in alpha.ravel():
-        terms = amplitudes * np.exp(-np.maximum(rates - slowest, 0.0) * t)  # a common factor, lest all underflow
-        slopes.append(-t * (rates @ terms) / terms.sum())
-    return np.array(slopes).reshape(alpha.shape)
+    slowest = rates[amplitudes != 0].min(initial=np.inf)  # a common factor, lest all terms underflow
+    terms = amplitudes * np.exp(-np.multiply.outer(alpha, np.maximum(rates - slowest, 0.0)))
+    return -alpha * (terms @ rates) / terms.sum(axis=-1)
 
 
 def second_order(

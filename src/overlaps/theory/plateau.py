@@ -124,9 +124,7 @@ class Committee(NamedTuple):
 # heights --------------------------------------------------------------------------------------------------------------
 
 
-def plateau(
-    T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: float | ArrayLike | None = None
-) -> "Plateau":
+def plateau(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: ArrayLike | None = None) -> Plateau:
     r"""Heights of the plateau for any teacher.
 
     .. math:: c\, A(Q, R) + B(Q, R) = 0, \qquad Q = c^T T c, \quad R = T c
@@ -323,9 +321,7 @@ def plateau_state(model: Model, start: State) -> State:
 # escape ---------------------------------------------------------------------------------------------------------------
 
 
-def curvature(
-    T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: float | ArrayLike | None = None
-) -> Floats:
+def curvature(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: ArrayLike | None = None) -> Floats:
     r"""Curvature of eps_g on the plateau against differences of the students.
 
     Students :math:`w + \delta_k` with :math:`\sum_k \delta_k = 0` and
@@ -374,7 +370,7 @@ def curvature(
 
 def escape_matrix(
     T: ArrayLike, T2: ArrayLike, *, eta: float, K: int | None = None, v: float | None = None,
-    v_star: float | ArrayLike | None = None,
+    v_star: ArrayLike | None = None,
 ) -> Floats:  # fmt: skip
     r"""Matrix Gamma of the symmetry breaking, :math:`d\rho_k/d\alpha = \Gamma \rho_k` for every student k.
 
@@ -407,7 +403,7 @@ def escape_matrix(
 
 def escape_rates(
     T: ArrayLike, T2: ArrayLike, *, eta: float, K: int | None = None, v: float | None = None,
-    v_star: float | ArrayLike | None = None,
+    v_star: ArrayLike | None = None,
 ) -> Floats:  # fmt: skip
     """Growth rates of the differences of students, largest first (M,).
 
@@ -435,7 +431,7 @@ def escape_rates(
 
 def escape_time(
     M: int, *, eta: float, T2: float, T1: float = 1.0, D1: float = 0.0, D2: float = 0.0, K: int | None = None,
-    v: float | None = None, v_star: float | ArrayLike | None = None,
+    v: float | None = None, v_star: ArrayLike | None = None,
 ) -> float:  # fmt: skip
     r"""Escape time 1/gamma for a symmetric teacher, whose M - 1 rates coincide.
 
@@ -475,7 +471,7 @@ def escape_time(
 
 def descent_time(
     state: State, *, eta: float, K: int | None = None, v: float | None = None,
-    v_star: float | ArrayLike | None = None, excess: float = 0.1,
+    v_star: ArrayLike | None = None, excess: float = 0.1,
 ) -> float:  # fmt: skip
     r"""Time until equal small students have come down to the plateau, eps_g = (1 + excess) of its height.
 

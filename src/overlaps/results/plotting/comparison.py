@@ -11,8 +11,6 @@ from .curves import name, plot
 from .looks import ERROR, axis, grey, hues, legend, mark, panels, single_axes
 from .units import draw_line, draw_overlaps, draw_runs, few, partners_of, units
 
-__all__ = ["approach", "compare", "distance", "fluctuations", "plot_fluctuations"]
-
 
 def plot_fluctuations(result, ax=None, band=2.0, **style):
     r"""Draw the equations as lines, the means of SGD at finite N dashed, and bands of +- ``band`` standard deviations.

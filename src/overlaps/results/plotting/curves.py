@@ -6,8 +6,6 @@ from ..._base import check
 from .looks import ERROR, axis, grey, hues, legend, mark, panels
 from .units import draw_line, draw_overlaps, draw_runs
 
-__all__ = ["name", "plot", "plot_stages"]
-
 
 def plot(result, ax=None, plateaus=False, xscale=None, **style):
     r"""Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.

@@ -14,8 +14,6 @@ import numpy as np
 from ..._base import check
 from .looks import figure_size
 
-__all__ = ["View", "explore"]
-
 SLOW = 0.1  # seconds of a result and its picture above which they wait for the release of a slider; below, they follow
 NOTCHES = 100  # steps of a continuous slider in a notebook
 LINE = 60  # characters in a line of a message

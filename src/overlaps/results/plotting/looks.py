@@ -4,11 +4,6 @@ import numpy as np
 
 from ..._base import check
 
-__all__ = [
-    *("ERROR", "TIME", "axis", "faint", "figure_size", "grey", "hues", "legend", "mark", "panels", "single_axes"),
-    "style",
-]
-
 LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
 NARROW = 5.0  # inches, below which the two panels of a picture stand one above the other
 OURS = "overlaps"  # mark of a legend that a later call replaces; one without it is the user's

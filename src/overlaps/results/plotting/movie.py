@@ -9,8 +9,6 @@ from .curves import plot
 from .looks import NARROW, OURS, figure_size, grey, hues
 from .units import partners_of
 
-__all__ = ["animate"]
-
 PACE = 50  # milliseconds that a frame is shown
 
 

@@ -5,8 +5,6 @@ import numpy as np
 from ..._base import check
 from .looks import ERROR, axis, grey, legend, mark, single_axes
 
-__all__ = ["eigenvalues", "plot_batch", "schedule"]
-
 WRITTEN = 4  # trajectories of a batch up to which the growing modes of plateaus are written; of more they overlap
 
 

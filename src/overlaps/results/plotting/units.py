@@ -6,8 +6,6 @@ import numpy as np
 
 from .looks import axis, faint, grey, hues, legend
 
-__all__ = ["draw_line", "draw_overlaps", "draw_runs", "few", "partners_of", "units"]
-
 FEW = 16  # products K M up to which every overlap is a curve; above, those between units are bands
 NAMED = 4  # faint overlaps of one kind up to which each has its entry in the legend; above, they share one
 

@@ -13,8 +13,6 @@ from ..._base.types import ArrayLike, Numbers
 from .branches import Jump, transitions
 from .power_law import Limit
 
-__all__ = ["EqualReadouts"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EqualReadouts(Limit):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..._base import check
-from ..._base.record import Record
+from ..._base.record import Record, read_only
 from ..._base.types import ArrayLike, Floats, Numbers, Rng
 from .channel import channel_of
 from .correlation import correlation_of, degrees
@@ -179,9 +179,7 @@ class HierarchicalTeacher(Teacher):
             raise ValueError(
                 f"v2 sums to {v2.sum():.12g}; expected 1. Try normalise=True (and check the noise's scale)."
             )
-        v2 = v2 / v2.sum()
-        v2.setflags(write=False)
-        return v2
+        return read_only(v2 / v2.sum())
 
     @property
     def g(self) -> Any:
@@ -264,7 +262,9 @@ class HierarchicalTeacher(Teacher):
             )
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
-            points = Pair(self) if matrix else ExactPoints(self, self._informed(nu), samples, rng)
+            points = (
+                Pair(self) if matrix else ExactPoints(self, self.m(self._points.solve(nu)[-1] * self.v2), samples, rng)
+            )
             return exact_solution(self, nu, selection, points.solve(nu))
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)
@@ -275,10 +275,6 @@ class HierarchicalTeacher(Teacher):
         q[self._order] = 1.0 if math.isinf(s) else self.m(s * self.v2[self._order])
         residual = abs(nu / s - self.Delta - eps) / (self.Delta + self.g.total) if 0 < s < math.inf else 0.0
         return BayesSolution(self, nu, eps, q, k_c, s, phi, solutions, selected, residual < 1e-9, residual)
-
-    def _informed(self, nu):
-        """Overlaps of the most informed solution of the Gaussian channel, (k,)."""
-        return self.m(self._points.solve(nu)[-1] * self.v2)
 
     def information(self, q: ArrayLike, *, samples: int = 64, rng: Rng = 0) -> Information:
         """Information of a label about the features when all are known up to overlaps q.
@@ -439,6 +435,4 @@ def power_law_readouts(beta, k):
     """Squared readouts v_i^2 = i^(-2 beta) / sum_j j^(-2 beta), i = 1 ... k, read-only."""
     beta = check.number("beta", beta, least=0, hint="beta is the exponent of |v_i| ~ i^(-beta).")
     weights = np.arange(1.0, check.count("k", k) + 1) ** (-2 * beta)
-    v2 = weights / weights.sum()
-    v2.setflags(write=False)
-    return v2
+    return read_only(weights / weights.sum())

@@ -21,8 +21,6 @@ from ..._base import check
 from ...gaussian.rules import legendre
 from .ridge import BlockPairs, Response
 
-__all__ = ["given_rows", "iid_rows", "letters", "orthonormal_rows"]
-
 ITERATIONS = 100  # most steps of Newton's method for the inner equation of g
 
 

@@ -21,8 +21,6 @@ from .simulation import OneStepRuns, simulate_srf
 from .solutions import LearnedOffset, SpikedClassifier, SpikedSolution
 from .spectrum import FeatureSpectrum, feature_spectrum
 
-__all__ = ["SpikedRandomFeatures"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpikedRandomFeatures(solving.Solvable):

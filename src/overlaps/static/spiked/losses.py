@@ -11,8 +11,6 @@ from scipy.special import expit, ndtr
 from ..._base import check
 from .averages import function_of, kinks_of
 
-__all__ = ["LOSSES", "Loss", "SignLabels"]
-
 STEPS = 80  # most steps of Newton's method for a proximal map; it bisects where it would leave its bracket
 REACH, GRID = 9.0, 4000  # signs of a target are looked for in [-9, 9], at this many points
 SQRT_2PI = math.sqrt(2 * math.pi)

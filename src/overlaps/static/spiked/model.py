@@ -13,8 +13,6 @@ from ..._base.record import Record
 from . import blocks, ridge
 from .averages import ODD, even_part, function_of
 
-__all__ = ["Spiked"]
-
 ROWS = ("iid", "orthonormal")
 
 

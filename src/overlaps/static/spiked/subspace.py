@@ -18,8 +18,6 @@ from .draws import slope, subspace_draw
 from .one_step import student_moments
 from .solutions import SpikedSolution
 
-__all__ = ["SpikedSubspace"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpikedSubspace(solving.Solvable):

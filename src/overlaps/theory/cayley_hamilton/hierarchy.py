@@ -221,9 +221,20 @@ def solve(
     # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_orthonormal_hierarchy_at_64_eigenvalues
     check.needs(model, "theory.cayley_hamilton.solve")
     start = check.state(start).on(model)
-    polynomials = _usable(model, basis, check.count("limit", limit))
-    controls = {"method": _general_solver(method), "rtol": rtol, "atol": atol, "stop": stop, "late": False}
-    check_options(controls["method"], options)
+    L, limit, solver = model.spectrum.L, check.count("limit", limit), solver_class(method)
+    if check.choice("basis", basis, BASES) in ("monomial", "scaled") and L > limit:
+        raise ValueError(
+            f"basis = {check.shown(basis)} with L = {L} eigenvalues; expected L <= {limit}, where float64 holds them. "
+            f"{_FAILURE} limit={L} runs it all the same."
+        )
+    polynomials = polynomial_basis(model.spectrum, basis)
+    if getattr(solver, "by_blocks", False):
+        raise ValueError(
+            f"method = {check.shown(method)} uses the structure of the spectral basis; expected a solver of "
+            "scipy.integrate (DOP853; BDF or Radau for stiff problems). Or use overlaps.solve."
+        )
+    check_options(solver, options)
+    controls = {"method": solver, "rtol": rtol, "atol": atol, "stop": stop, "late": False}
     system = MomentSystem(model, start, polynomials)
     found = evolve(model, start, alpha, system, progress=False, **controls, **options)
     if not found.success:
@@ -238,24 +249,3 @@ _FAILURE = (
     "Moments in powers of s lose the small eigenvalues in rounding (a Vandermonde matrix). Use basis='orthonormal', or "
     "the spectral basis, overlaps.solve."
 )
-
-
-def _usable(model, name, limit):
-    """The basis of that name, unless it is one of powers and too large for float64."""
-    L = model.spectrum.L
-    if check.choice("basis", name, BASES) in ("monomial", "scaled") and L > limit:
-        raise ValueError(
-            f"basis = {check.shown(name)} with L = {L} eigenvalues; expected L <= {limit}, where float64 holds them. "
-            f"{_FAILURE} limit={L} runs it all the same."
-        )
-    return polynomial_basis(model.spectrum, name)
-
-
-def _general_solver(method):
-    solver = solver_class(method)
-    if getattr(solver, "by_blocks", False):
-        raise ValueError(
-            f"method = {check.shown(method)} uses the structure of the spectral basis; expected a solver of "
-            "scipy.integrate (DOP853; BDF or Radau for stiff problems). Or use overlaps.solve."
-        )
-    return solver

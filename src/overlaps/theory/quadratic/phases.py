@@ -103,6 +103,17 @@ class QuadraticNetwork(NamedTuple):
             )
         return 1 - self.eta / limit
 
+    def spread(self, u):
+        """E Delta^2 lambda_k^2 / q of a student at R = 0, Q = q I with q = uK/(K+2), label noise included."""
+        return self.c0 + self.noise**2 - 2 * u + self.c2 * u**2
+
+    def around(self, q):
+        """E Delta^2 without noise at R = 0, Q = q I, and the rate of the shape of Q."""
+        K, delta = self.K, 1 - q
+        error = delta**2 + 2 * q**2 / K + 2 / self.M
+        noisy = error + self.noise**2 - 8 * delta * q / K + 24 * q**2 / K**2
+        return error, 8 * self.h * (delta - 4 * q / K) + self.second * noisy
+
 
 def plateau(K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bool = False) -> "Plateau":
     r"""Fixed point R = 0, Q = q I before the teacher is found, and the rates around it.
@@ -131,19 +142,12 @@ def plateau(K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bo
     >>> round(quadratic.plateau(3, 3, eta=0.2).escape, 6)
     0.078798
     """
-    K, M, _, noise, gradient_flow, *_ = net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
-    h, second = net.h, net.second
-    u = 1.0 if gradient_flow else net.norms()[0]
-    q = u * K / (K + 2)
-    delta = 1 - q
-    error = delta**2 + 2 * q**2 / K + 2 / M  # E Delta^2 without noise
-    return Plateau(
-        q=q,
-        eps_g=error / 2,
-        escape=4 * h * (net.c0 - u),
-        trace=u * (-8 * h + 2 * second * (net.c2 * u - 1)),
-        shape=8 * h * (delta - 4 * q / K) + second * (error + noise**2 - 8 * delta * q / K + 24 * q**2 / K**2),
-    )
+    net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
+    u = 1.0 if net.gradient_flow else net.norms()[0]
+    q = u * net.K / (net.K + 2)
+    error, shape = net.around(q)
+    trace = u * (-8 * net.h + 2 * net.second * (net.c2 * u - 1))
+    return Plateau(q, error / 2, 4 * net.h * (net.c0 - u), trace, shape)
 
 
 def escape_amplitude(
@@ -473,13 +477,10 @@ def sphere_plateau(
     >>> round(free.escape, 6), round(sphere.escape, 6)
     (0.078798, 0.069136)
     """
-    K, M, _, noise, gradient_flow, *_ = net = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow)
-    q = check.number("q", q, above=0)
-    h, delta, second = net.h, 1 - q, 0.0 if gradient_flow else 1.0
-    error = delta**2 + 2 * q**2 / K + 2 / M  # E Delta^2 without noise
-    mu = 4 * h * (delta - 2 * q / K) + 8 * second * h**2 * _spread(K, M, q, noise)
-    shape = 8 * h * (delta - 4 * q / K) + 16 * second * h**2 * (error + noise**2 - 8 * delta * q / K + 24 * q**2 / K**2)
-    return Plateau(q, error / 2, 4 * h * (delta + 2 / M - 2 * q / K) - mu, 0.0, shape - 2 * mu)
+    net, q = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow), check.number("q", q, above=0)
+    u, (error, shape) = q * (net.K + 2) / net.K, net.around(q)
+    mu = 4 * net.h * (1 - u) + net.second / 2 * net.spread(u)
+    return Plateau(q, error / 2, 4 * net.h * (net.c0 - u) - mu, 0.0, shape - 2 * mu)
 
 
 def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> float:
@@ -503,11 +504,5 @@ def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> 
     >>> round(eta, 6), round(quadratic.sphere_plateau(3, 3, eta=eta).escape, 6)
     (0.45, 0.1)
     """
-    K, M, _, noise, *_ = QuadraticNetwork.checked(K, M, noise=noise)
-    return float(K / (M * _spread(K, M, check.number("q", q, above=0), noise)))
-
-
-def _spread(K, M, q, noise):
-    """The bracket: E Delta^2 lambda_k^2 / q of a student on the plateau, with label noise."""
-    u = q * (K + 2) / K
-    return 1 + 2 / M + noise**2 - 2 * u + (K + 4) / (K + 2) * u**2
+    net, q = QuadraticNetwork.checked(K, M, noise=noise), check.number("q", q, above=0)
+    return float(net.K / (net.M * net.spread(q * (net.K + 2) / net.K)))

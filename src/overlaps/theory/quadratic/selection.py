@@ -21,7 +21,7 @@ from ..._base import check
 from ..._base.record import Record
 from ..._base.types import Rng
 from .bias import polar
-from .phases import realisable
+from .phases import QuadraticNetwork, realisable
 
 __all__ = ["Selection", "selected"]
 
@@ -160,13 +160,12 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     (0.2296693311, 0.8826135, 0.47960574)
     """
     K, M = realisable(K, M)
-    eta, q0 = check.number("eta", eta, above=0), check.number("q0", q0, above=0)
-    noise, b = check.number("noise", noise, least=0), check.count("batch_size", batch_size)
-    h, c0, c2 = eta / (2 * K), 1 + 2 / M, (K + 4) / (K + 2)
+    net, q0 = QuadraticNetwork.checked(K, M, eta, noise), check.number("q0", q0, above=0)
+    (_, _, eta, noise, _, h, c0, c2, _), b = net, check.count("batch_size", batch_size)
 
     def growth(u):
         """Velocity of ln u."""
-        return 8 * h * (1 - u) + 16 * h**2 / b * (c0 + noise**2 - 2 * u + c2 * u**2)
+        return 8 * h * (1 - u) + net.second / b * net.spread(u)
 
     def omega(u):
         return 4 * h * (c0 - u)

@@ -8,8 +8,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ..._base import check
 from ..._base.types import ArrayLike
 
-__all__ = ["Fit", "fit"]
-
 PER_DECADE = 16
 POINTS = 8
 INSIDE = 5  # points of the curve in a window: a parabola through three says nothing

@@ -17,8 +17,6 @@ from .. import features, linear
 from . import schedules
 from .terms import Frontier, Terms, closed_frontier, exact_frontier, four_terms
 
-__all__ = ["Exponents", "Law", "Phase"]
-
 
 class Exponents(NamedTuple):
     r"""Exponents of the error; ``law.exponents``, see :class:`overlaps.theory.scaling.Law`.

@@ -17,8 +17,6 @@ from scipy.special import gamma, gammaincc, rgamma, zeta
 
 from ..._base import check
 
-__all__ = ["Frontier", "Terms", "best_eta"]
-
 GOLDEN = (5**0.5 - 1) / 2
 POLE = 0.02  # sources closer to 1/2 are interpolated: two contributions have poles there that cancel
 
