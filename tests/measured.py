@@ -101,13 +101,6 @@ def height_of_plateau():
     return traj.eps_g[np.argmin(np.abs(np.diff(np.log(traj.eps_g))))]
 
 
-def percent_of_bayes_limits(beta, k=10**6):
-    """Distance of the limit and of the refined form from the equations, He_3, Delta = 1/2, k = d, alpha = 1."""
-    law = ov.static.PowerLawLimit(beta=beta, noise=0.5**0.5, activation=HE3)
-    eps = ov.static.HierarchicalTeacher(beta=beta, k=k, noise=0.5**0.5, activation=HE3).solve(nu=k).eps
-    return [100 * abs(eps / form - 1) for form in (law.leading(k).eps, law.refined(k, k=k).eps)]
-
-
 def bayes_thresholds():
     """Where equal readouts of He_3 are metastable, optimal, and no longer unlearned."""
     law = ov.static.EqualReadouts(noise=0.5**0.5, activation=HE3)
@@ -118,13 +111,6 @@ def dropped_correlations():
     """What the exact channel leaves out at q = 0.1 and 0.9: two equal features of He_3, Delta = 1/2."""
     teacher = ov.static.HierarchicalTeacher(v2=[0.5, 0.5], noise=0.5**0.5, activation=HE3, channel="exact")
     return [teacher.information([q, q]).cross for q in (0.1, 0.9)]
-
-
-def end_of_wide_students(name):
-    """eps_g of a quadratic network, K = 20, M = 3, at alpha = 1000 and the learning rate of this name."""
-    model = ov.quadratic_network(20, 3, eta=getattr(quadratic, name)(20, 3))
-    R = 0.01 * np.random.default_rng(5).standard_normal((20, 3))
-    return ov.solve(model, ov.State.from_overlaps(model, Q=np.eye(20), R=R, T=np.eye(3)), [1000.0]).eps_g[-1]
 
 
 def explicit_evaluations():
@@ -148,12 +134,6 @@ def late_linear_unit(beta, L, method="structured", rtol=1e-8, levels=(1e-4, 1e-6
 
     times = [scipy.optimize.brentq(lambda x, level=level: exact(x) - level, -9.0, 40.0, rtol=1e-14) for level in levels]
     return ov.solve(model, start, np.exp(times), method=method, rtol=rtol), np.array([exact(x) for x in times])
-
-
-def errors_of_linear_units(L, betas=(0.1, 0.5, 1.0, 2.0)):
-    """Largest relative errors of eps_g at 1e-4, 1e-6, 1e-8 over beta: structured BDF at rtol 1e-8."""
-    runs = [late_linear_unit(beta, L) for beta in betas]
-    return np.max([abs(traj.eps_g / exact - 1) for traj, exact in runs], axis=0)
 
 
 def superfluous_students(alpha):
@@ -276,11 +256,6 @@ def critical_rate_of_erf(K):
 def first_width_beyond():
     """First K at which the fastest escape lies above the limit of stability, M = 3."""
     return next(K for K in range(3, 99) if quadratic.eta_escape(K, 3) > quadratic.eta_solution(K, 3))
-
-
-def fastest_half_loss(K):
-    """Learning rate / K of the shortest half-loss time from overlaps 0.01, M = 3."""
-    return quadratic.eta_fastest(K, 3, eps=0.01, rng=1, starts=2, rtol=0.03)[0] / K
 
 
 def slope_of_log_n(eta):
