@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from functools import cache
 from pathlib import Path
@@ -204,8 +205,14 @@ def test_what_was_compiled_is_found(folder):
     assert file.name.startswith("_shift-") and file.suffix == ".nbc"
 
 
+def flipped(data):
+    """One bit of the machine code, in a file that pickle and LLVM take as it is."""
+    at = data.index(b"\x7fELF" if b"\x7fELF" in data else b"_shift") + 64
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
 @pytest.mark.parametrize(
-    "damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[::-1], lambda b: b"\x80\x05N."]
+    "damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[::-1], lambda b: b"\x80\x05N.", flipped]
 )
 def test_a_damaged_file_is_replaced(folder, damage):
     answer()
@@ -241,8 +248,43 @@ def test_where_nothing_can_be_written_each_process_compiles(tmp_path, monkeypatc
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "file"))
     monkeypatch.setattr(keeping, "folder", keeping.folder.__wrapped__)
+    monkeypatch.setattr(keeping, "writable", keeping.writable.__wrapped__)
     assert keeping.folder() is None and keeping.kernel_files() == []
     assert answer() == answer() == (6.5, False)
+
+
+def test_a_folder_that_can_be_read_only_is_read(tmp_path, monkeypatch):
+    """As in a container whose image was warmed; an empty one is none."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(keeping, "folder", keeping.folder.__wrapped__)
+    monkeypatch.setattr(keeping, "writable", keeping.writable.__wrapped__)
+    assert answer() == (6.5, False)
+    monkeypatch.setattr(keeping, "writable", lambda: False)
+    assert answer() == (6.5, True)
+    (file,) = keeping.kernel_files()
+    file.unlink()
+    assert keeping.folder() is None
+
+
+@pytest.mark.skipif(keeping.fcntl is None, reason="POSIX")
+@pytest.mark.parametrize("other", ["is done", "is stopped"])
+def test_who_wants_what_another_compiles_waits_a_while(other, folder, monkeypatch):
+    answer()
+    (file,) = folder.iterdir()
+    done = file.rename(folder / "done")
+    claim = keeping._claim(f"{file}.lock")
+    monkeypatch.setattr(keeping, "WAIT", 0.2 if other == "is stopped" else 60)
+
+    def finish():
+        os.rename(done, file)
+        claim.close()
+
+    if other == "is done":
+        threading.Timer(0.2, finish).start()
+    began = time.monotonic()
+    assert answer() == (6.5, other == "is done")
+    assert time.monotonic() - began > 0.19
+    claim.close()
 
 
 def test_another_numba_keeps_its_own(folder, monkeypatch):

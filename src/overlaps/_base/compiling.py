@@ -10,7 +10,7 @@ from time import perf_counter
 
 from numba.core import event
 
-from .keeping import folder
+from .keeping import writable
 
 # Seconds of compilation in a process. Above, a sentence says why nothing seems to happen; below, it would only disturb.
 PATIENCE = 1.0
@@ -31,7 +31,7 @@ class _Watch(event.Listener):
         if self.depth == 1:
             self.began = perf_counter()
             if self.count and not said and os.environ.get("OVERLAPS_QUIET", "0") == "0":
-                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [folder()])
+                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [writable()])
                 self.timer.daemon = True
                 self.timer.start()
 
@@ -49,8 +49,8 @@ watch = _Watch()
 event.register("numba:compile", watch)
 
 
-def _say(folder):
-    kept = "once per machine" if folder else "in every process, as no cache folder can be written (NUMBA_CACHE_DIR)"
+def _say(kept):
+    kept = "once per machine" if kept else "in every process, as no cache folder can be written (NUMBA_CACHE_DIR)"
     if not said:
         ahead = "'python -m overlaps warm' does it ahead"
         said.append(f"overlaps: compiling kernels, {kept}: half a minute to a minute; {ahead}.")

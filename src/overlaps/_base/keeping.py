@@ -8,18 +8,24 @@ Comments, moved lines and other paths change nothing; an edit changes everything
 
 One file holds one kernel for one signature and one processor, ``<name>-<kernel>-<signature and processor>.nbc``.  It is
 written beside its place and moved there, so that processes may share the folder; versions of a kernel lie side by side.
+Behind the machine code stands its checksum: run with a flipped bit, it would end the process, or change its digits.
 """
 
 import hashlib
 import os
 import pickle
 import sys
+import time
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 import llvmlite
 import numba
 import numpy as np
@@ -31,21 +37,35 @@ PACKAGE = __name__.partition(".")[0]
 VERSIONS = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version_info[:2]}"
 KNOBS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK"  # of numba, which change machine code
 DIGITS = 24  # of a fingerprint, in a file's name: 96 bits
+SUM = 32  # bytes of a checksum
+# Seconds that a process waits while another compiles what it wants. Below, both compile; above, a process that was
+# stopped keeps the others waiting.
+WAIT = 60
 
 
 @cache
 def folder():
-    """Folder of all kernels: in NUMBA_CACHE_DIR, or in the user's cache; None where none can be written."""
-    base = config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or _user_cache()
-    path = Path(base, PACKAGE, "kernels")
+    """Folder of all kernels: in NUMBA_CACHE_DIR, or in the user's cache; None where none can be written or read."""
+    path = _place()
+    return str(path) if writable() or any(path.glob("*.nbc")) else None
+
+
+@cache
+def writable():
+    """Whether kernels that are compiled now will be found by later processes."""
+    path = _place()
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f"probe-{uuid.uuid4().hex}"
         probe.touch()
         probe.unlink()
     except OSError:
-        return None
-    return str(path)
+        return False
+    return True
+
+
+def _place():
+    return Path(config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or _user_cache(), PACKAGE, "kernels")
 
 
 def _user_cache():
@@ -189,6 +209,19 @@ class KernelCache(FunctionCache):
         """Whether machine code for a signature lies on the disk."""
         return folder() is not None and self.file(sig, self._kernel.targetctx).exists()
 
+    @contextmanager
+    def sole(self, sig):
+        """Others that want the same code wait for it, and find it on the disk: processes that begin together."""
+        found = not self._enabled or folder() is None or self.holds(sig)
+        claim = None if found else _claim(f"{self.file(sig, self._kernel.targetctx)}.lock")
+        try:
+            yield
+        finally:
+            if claim is not None:
+                with suppress(OSError):
+                    os.unlink(claim.name)
+                claim.close()
+
     def flush(self):
         """Forget what is kept of this kernel, for every signature."""
         for path in Path(folder()).glob(f"{self._stem}-*.nbc") if folder() else ():
@@ -199,7 +232,7 @@ class KernelCache(FunctionCache):
             return None
         path = self.file(sig, context)
         try:
-            result = self._impl.rebuild(context, pickle.loads(path.read_bytes()))
+            result = self._impl.rebuild(context, pickle.loads(_checked(path.read_bytes())))
         except FileNotFoundError:
             return None
         except Exception:  # a damaged file, of which pickle and LLVM complain in any way: the kernel is compiled anew
@@ -216,11 +249,42 @@ class KernelCache(FunctionCache):
         path = self.file(sig, self._kernel.targetctx)
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         try:
-            part.write_bytes(dumps(self._impl.reduce(data)))
+            code = dumps(self._impl.reduce(data))
+            part.write_bytes(code + hashlib.sha256(code).digest())
             os.replace(part, path)
         except OSError:  # a full disk, or a folder that vanished: this kernel serves this process only
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+
+
+def _claim(path):
+    """A locked file, or None: where nothing can be written, or the folder knows no locks, or none came in time.
+
+    The system frees what a process leaves behind that was killed.
+    """
+    end = time.monotonic() + WAIT
+    try:
+        file = open(path, "w")
+    except OSError:
+        return None
+    while fcntl is not None and time.monotonic() < end:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:
+            break
+    file.close()
+    return None
+
+
+def _checked(data):
+    """What was written before its checksum."""
+    code = data[:-SUM]
+    if hashlib.sha256(code).digest() != data[-SUM:]:
+        raise ValueError("the file was damaged")
+    return code
 
 
 def kernel_files():

@@ -12,6 +12,7 @@ compiled.  So a kernel with a ``cost`` fills its outputs and never reads what it
 """
 
 import os
+from contextlib import nullcontext
 from functools import cache
 from types import FunctionType
 
@@ -20,6 +21,7 @@ from numba import typeof
 from numba.core.compiler_lock import global_compiler_lock as lock  # of all compilation, in other packages, too
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
+from numba.core.sigutils import normalize_signature
 
 # Estimated seconds of one call. Above, it is compiled at once: nobody waits longer for Python than for a compiler.
 # Below, calls are counted.
@@ -55,6 +57,13 @@ class Kernel(CPUDispatcher):
 
     Numba asks twice for each function at each call, and the answer takes longer than the steps of a short run.
     """
+
+    def compile(self, sig):
+        """Machine code for a signature, which no other process compiles meanwhile."""
+        known = tuple(normalize_signature(sig)[0]) in self.overloads
+        alone = getattr(self._cache, "sole", None)  # none after pickling
+        with lock, nullcontext() if known or alone is None else alone(sig):
+            return super().compile(sig)
 
     def get_compile_result(self, sig):
         """Machine code for a signature; callers hand over the same object each time."""
