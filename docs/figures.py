@@ -60,7 +60,7 @@ def network():
     text(7.7, 4.9, "teacher", color="C1")
     arrow = {"arrowstyle": "<->", "color": "0.35", "lw": 1.1, "shrinkA": 11, "shrinkB": 11}
     for first, second, bend, letter, place in (
-        (student[0], student[1], -0.45, "$Q$", (1.6, 3.02)),
+        (student[0], student[1], -0.45, "$Q$", (1.75, 3.1)),
         (student[2], teacher[0], -0.15, "$R$", (5.3, 3.12)),
         (teacher[0], teacher[1], -0.4, "$T$", (7.7, 3.1)),
     ):
