@@ -47,6 +47,7 @@ myst_heading_anchors = 3
 myst_url_schemes = {  # [in Binder](binder:plateau)
     **dict.fromkeys(("http", "https", "mailto")),
     "binder": {"url": BINDER.format(lecture="{{path}}")},
+    "repository": {"url": REPOSITORY + "/{{path}}"},
 }
 html_theme = "furo"
 html_title = f"overlaps {version}"
