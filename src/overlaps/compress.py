@@ -182,17 +182,17 @@ def compression_error(
     # a finer rule has further functions, not only further nodes
     more = max(nodes // 2, EXTRA * (model.K + model.second_layers.size + 1))
     rules = [compress(model, state, n, until=until) for n in (nodes, nodes + more)]
-    found = [evolve(small, begin, alpha, **options) for small, begin in rules]
-    for solution in found:
+    solutions = [evolve(small, begin, alpha, **options) for small, begin in rules]
+    for solution in solutions:
         if not solution.success:
             warn(solution.message + check.see("integration", "When it does not end well"))
-    coarse, fine = (_fields(small, solution) for (small, _), solution in zip(rules, found, strict=True))
+    coarse, fine = (_fields(small, solution) for (small, _), solution in zip(rules, solutions, strict=True))
     return float(max(np.max(np.abs(a - b)) for a, b in zip(coarse, fine, strict=True)))
 
 
-def _fields(model, found):
+def _fields(model, solution):
     """Q and R of a solution."""
-    return np.einsum("l,nlij->nij", model.spectrum.s, found.q), found.r.sum(axis=1)
+    return np.einsum("l,nlij->nij", model.spectrum.s, solution.q), solution.r.sum(axis=1)
 
 
 def _roots(s, joint):
@@ -247,5 +247,5 @@ def _new_directions(basis, X):
     for _ in range(2):  # twice is enough
         X = X - basis @ (basis.T @ X)
     directions, values, _ = np.linalg.svd(X, full_matrices=False)
-    found = directions[:, values > DEPENDENT * size]
-    return np.linalg.qr(found - basis @ (basis.T @ found))[0]
+    independent = directions[:, values > DEPENDENT * size]
+    return np.linalg.qr(independent - basis @ (basis.T @ independent))[0]

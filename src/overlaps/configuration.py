@@ -175,9 +175,9 @@ def _model(table, spectrum):
         table[role] = _activation(role, table[role])
     known = _arguments(MODELS[kind]) | (_arguments(ov.committee_machine) if kind != "committee_machine" else set())
     if spectrum is not None:
-        own = dict(spectrum)
-        maker = SPECTRA[check.choice("kind of [spectrum]", own.pop("kind", "power_law"), SPECTRA)]
-        table["spectrum"], known = _call("[spectrum]", maker, own), known | {"spectrum"}
+        arguments = dict(spectrum)
+        maker = SPECTRA[check.choice("kind of [spectrum]", arguments.pop("kind", "power_law"), SPECTRA)]
+        table["spectrum"], known = _call("[spectrum]", maker, arguments), known | {"spectrum"}
     return _call("[model]", MODELS[kind], table, known)
 
 

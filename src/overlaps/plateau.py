@@ -80,9 +80,9 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
         symmetric = averaged(model, replace(symmetric, **moving, alpha=path.alpha[-1]), readouts(state.v))
         eps_g = float(generalisation_error(model, model.field_covariance(symmetric)[None], symmetric.v[None])[0])
         if min(eps_g, before) > 0 and abs(np.log(eps_g / before)) < SLOW * np.log(2):
-            found = saddle(model, symmetric, eps_g, eps_g)
-            if found is not None:
-                return found
+            candidate = saddle(model, symmetric, eps_g, eps_g)
+            if candidate is not None:
+                return candidate
             if abs(np.log(eps_g / before)) < REST:
                 break
         if eps_g < LEARNED:

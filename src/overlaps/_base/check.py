@@ -231,8 +231,8 @@ def array(name, value, shape, hint="", *, finite=True, filled=False):
     expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
     result = floats(name, value, f"shape {expected}")
     sizes = shape[1:] if free else shape
-    found = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
-    if len(found) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, found, strict=True)):
+    given = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
+    if len(given) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, given, strict=True)):
         raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{' ' + hint if hint else ''}")
     if filled and not result.size:
         raise ValueError(

@@ -69,9 +69,9 @@ class Kernel(CPUDispatcher):
         """Machine code for a signature; callers hand over the same object each time."""
         known = vars(self).setdefault("_answers", {})
         if id(sig) not in known:
-            found = super().get_compile_result(sig)
-            found.library.get_pointer_to_function = cache(found.library.get_pointer_to_function)
-            known[id(sig)] = found, sig  # which stays alive, so that no other gets its number
+            compiled = super().get_compile_result(sig)
+            compiled.library.get_pointer_to_function = cache(compiled.library.get_pointer_to_function)
+            known[id(sig)] = compiled, sig  # which stays alive, so that no other gets its number
         return known[id(sig)][0]
 
 

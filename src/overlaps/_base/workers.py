@@ -85,14 +85,14 @@ def evaluate(job):
     Where Ctrl-C was pressed the exception is KeyboardInterrupt, beside what a job made of it that caught it.
     """
     value = None
-    with _interrupts() as seen:
+    with _interrupts() as interrupts:
         try:
             value, error = job(), None
         except KeyboardInterrupt as interrupt:
             error = interrupt
         except (Exception, SystemExit) as raised:
             error = _portable(raised)
-    return value, KeyboardInterrupt() if seen else error
+    return value, KeyboardInterrupt() if interrupts else error
 
 
 def _on_worker(job, watched):
@@ -132,19 +132,19 @@ def _portable(error):
 @contextmanager
 def _interrupts():
     """Yield a list that fills when Ctrl-C is pressed, even if the interrupt is caught by the function called."""
-    seen: list[int] = []
+    signals: list[int] = []
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield seen
+        yield signals
         return
 
     def handler(number, frame):
-        seen.append(number)
+        signals.append(number)
         previous(number, frame)
 
     signal.signal(signal.SIGINT, handler)
     try:
-        yield seen
+        yield signals
     finally:
         signal.signal(signal.SIGINT, previous)
 

@@ -72,8 +72,8 @@ def average(
     rule = Rule(_idle, K=model.K, M=model.M, error=f, breaks=breaks, name=getattr(f, "__name__", "f"))
     bound = RuleClosure(rule, Numbers(model.K, 1.0, 1.0, 0.0, False))
     arrays, means = outputs(S, model.K), []
-    for fields, own in zip(S, v, strict=True):
-        w = np.append(own, np.ones(model.M))
+    for fields, readout in zip(S, v, strict=True):
+        w = np.append(readout, np.ones(model.M))
         bound.check(fields, w)
         means.append(bound(fields, w, *arrays))
     return np.array(means)

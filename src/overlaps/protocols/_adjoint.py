@@ -87,12 +87,12 @@ def add_frozen(constants, work, mu, theta):
     first = K * M * L
     for k in range(K):
         for m in range(M):
-            own = (k * M + m) * L
+            km = (k * M + m) * L
             for l in range(L):
-                theta[own + l] -= decay * mu[own + l]
+                theta[km + l] -= decay * mu[km + l]
             for j in range(K):
                 for l in range(L):
-                    theta[(j * M + m) * L + l] += s[l] * A[k, j] * mu[own + l]
+                    theta[(j * M + m) * L + l] += s[l] * A[k, j] * mu[km + l]
     at = first
     for i in range(K):
         for j in range(i, K):
@@ -187,14 +187,14 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
                 for j in range(i + 1, STAGES):
                     if A[j, i] != 0.0:
                         add(h * length * A[j, i], theta[j], mu)
-                share = (step + NODES[i]) * h
-                factor = u[k] + share * (u[k + 1] - u[k])
+                place = (step + NODES[i]) * h
+                factor = u[k] + place * (u[k + 1] - u[k])
                 # f1 + 2 u f2 is the derivative of u f1 + u^2 f2 by u
                 velocity(flow, closure, constants, work, 2 * factor, Y[step, i], column)
-                along = dot(mu, column)
+                slope = dot(mu, column)
                 # hat functions: a stage between two knots hears both, by its distance from the other one
-                gradient[k] += (1 - share) * along
-                gradient[k + 1] += share * along
+                gradient[k] += (1 - place) * slope
+                gradient[k + 1] += place * slope
                 dA.fill(0.0)
                 dB.fill(0.0)
                 dC.fill(0.0)
@@ -223,11 +223,11 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
 @cache
 def interpreted():
     """``forward`` and ``backward`` in plain Python, for closures that compiled code cannot call."""
-    own = dict(globals(), close=getattr(close, "py_func", close))
+    world = dict(globals(), close=getattr(close, "py_func", close))
     for function in (velocity, advance, forward, backward):
-        plain = getattr(function, "py_func", function)  # without compilation kernels are plain functions
-        own[function.__name__] = FunctionType(plain.__code__, own)
-    return own["forward"], own["backward"]
+        python = getattr(function, "py_func", function)  # without compilation kernels are plain functions
+        world[function.__name__] = FunctionType(python.__code__, world)
+    return world["forward"], world["backward"]
 
 
 @cache

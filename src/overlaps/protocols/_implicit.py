@@ -20,43 +20,43 @@ AHEAD = (1 - GAMMA) / GAMMA  # the second stage starts from (1 - AHEAD) m + AHEA
 
 
 @jit
-def solve(s, p, rate, second, h, back, x, room):
+def solve(s, p, rate, second, h, back, x, scratch):
     """Solve (1 - GAMMA h J) y = x in place, or with the transpose of J if ``back``; second = (u eta)^2 / b."""
     top, bottom, c = 0.0, 1.0, GAMMA * h * second
     for l in range(s.size):
         inverse = 1.0 / (1.0 + 2 * GAMMA * h * rate * s[l])
-        room[l] = inverse * (s[l] if back else s[l] * p[l])
+        scratch[l] = inverse * (s[l] if back else s[l] * p[l])
         x[l] *= inverse
         top += x[l] * (s[l] * p[l] if back else s[l])
         bottom -= c * s[l] * s[l] * p[l] * inverse
-    share = c * top / bottom
+    multiple = c * top / bottom
     for l in range(s.size):
-        x[l] += share * room[l]
+        x[l] += multiple * scratch[l]
 
 
 @jit
-def advance(s, p, rate, second, noise2, h, i, m, y, room):
+def advance(s, p, rate, second, noise2, h, i, m, y, scratch):
     """Stage i of a step from m in place of y: from m itself, or from what the first stage left there."""
     for l in range(s.size):
         y[l] = m[l] if i == 0 else (1 - AHEAD) * m[l] + AHEAD * y[l]
         y[l] += GAMMA * h * second * noise2 * s[l] * p[l]
-    solve(s, p, rate, second, h, False, y, room)
+    solve(s, p, rate, second, h, False, y, scratch)
 
 
 @jit
 def forward(constants, knots, u, per, states, values):
     """Fill ``states`` (knots, L) from the first row on, and values = (eps_g at the end, its integral)."""
     s, p, eta, weight, noise2 = constants
-    m, y, room = states[0].copy(), np.empty(s.size), np.empty(s.size)
+    m, y, scratch = states[0].copy(), np.empty(s.size), np.empty(s.size)
     values[1] = 0.0
     for k in range(knots.size - 1):
         h = (knots[k + 1] - knots[k]) / per[k]
         for step in range(per[k]):
             for i in range(2):
-                share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
-                rate = eta * (u[k] + share * (u[k + 1] - u[k]))
+                place = (step + (GAMMA if i == 0 else 1.0)) / per[k]
+                rate = eta * (u[k] + place * (u[k + 1] - u[k]))
                 second = weight * rate**2
-                advance(s, p, rate, second, noise2, h, i, m, y, room)
+                advance(s, p, rate, second, noise2, h, i, m, y, scratch)
                 values[1] += h * ((1 - GAMMA) if i == 0 else GAMMA) * np.sum(s * y) / 2
             copy(y, m)
         copy(m, states[k + 1])
@@ -67,7 +67,7 @@ def forward(constants, knots, u, per, states, values):
 def backward(constants, knots, u, per, states, final, mean, gradient):
     """Fill the gradient by u at the knots of ``mean`` times the integral of eps_g, plus its end if ``final``."""
     s, p, eta, weight, noise2 = constants
-    lam, mu, room, gradient[:] = np.zeros(s.size), np.empty(s.size), np.empty(s.size), 0.0
+    lam, mu, scratch, gradient[:] = np.zeros(s.size), np.empty(s.size), np.empty(s.size), 0.0
     if final:
         lam += s / 2
     for k in range(knots.size - 2, -1, -1):
@@ -75,26 +75,26 @@ def backward(constants, knots, u, per, states, final, mean, gradient):
         Y = np.empty((per[k], 2, s.size))
         for step in range(per[k]):
             for i in range(2):
-                share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
-                rate = eta * (u[k] + share * (u[k + 1] - u[k]))
+                place = (step + (GAMMA if i == 0 else 1.0)) / per[k]
+                rate = eta * (u[k] + place * (u[k + 1] - u[k]))
                 second = weight * rate**2
                 if i == 1:
                     copy(Y[step, 0], Y[step, 1])
-                advance(s, p, rate, second, noise2, h, i, m, Y[step, i], room)
+                advance(s, p, rate, second, noise2, h, i, m, Y[step, i], scratch)
             m = Y[step, 1].copy()
         for step in range(per[k] - 1, -1, -1):
             before = np.zeros(s.size)
             for i in range(1, -1, -1):
-                share = (step + (GAMMA if i == 0 else 1.0)) / per[k]
-                rate = eta * (u[k] + share * (u[k + 1] - u[k]))
+                place = (step + (GAMMA if i == 0 else 1.0)) / per[k]
+                rate = eta * (u[k] + place * (u[k + 1] - u[k]))
                 second = weight * rate**2
                 weight_of_eps = mean * h * ((1 - GAMMA) if i == 0 else GAMMA) / 2
                 for l in range(s.size):
                     mu[l] = (lam[l] if i == 1 else AHEAD * mu[l]) + weight_of_eps * s[l]
-                solve(s, p, rate, second, h, True, mu, room)
+                solve(s, p, rate, second, h, True, mu, scratch)
                 before += (1 - AHEAD) * mu if i == 1 else mu
                 y = Y[step, i]
-                along = -2 * np.sum(mu * s * y) + 2 * weight * rate * np.sum(mu * s * p) * (np.sum(s * y) + noise2)
-                gradient[k] += (1 - share) * eta * GAMMA * h * along
-                gradient[k + 1] += share * eta * GAMMA * h * along
+                slope = -2 * np.sum(mu * s * y) + 2 * weight * rate * np.sum(mu * s * p) * (np.sum(s * y) + noise2)
+                gradient[k] += (1 - place) * eta * GAMMA * h * slope
+                gradient[k + 1] += place * eta * GAMMA * h * slope
             lam = before

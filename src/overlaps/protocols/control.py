@@ -106,20 +106,20 @@ class LinearLeg:
 
     def forward(self, y, u, per):
         """Overlaps m at the grid, with ``per`` and twice as many steps, and (eps_g at the end, its integral)."""
-        found = [np.empty((self.grid.size, self.m.size)) for _ in EXTRAPOLATED]
+        runs = [np.empty((self.grid.size, self.m.size)) for _ in EXTRAPOLATED]
         values = np.zeros(2)
-        for (times, coefficient), states in zip(EXTRAPOLATED, found, strict=True):
-            own, states[0] = np.empty(2), self.m
-            _implicit.forward(self.constants, self.grid, u, times * per, states, own)
-            values += coefficient * own
-        return found, values
+        for (times, coefficient), states in zip(EXTRAPOLATED, runs, strict=True):
+            ends, states[0] = np.empty(2), self.m
+            _implicit.forward(self.constants, self.grid, u, times * per, states, ends)
+            values += coefficient * ends
+        return runs, values
 
     def backward(self, states, u, per, final, weight, lam):
         """Gradient by u at the knots."""
         gradient = np.zeros(self.grid.size)
-        for (times, coefficient), own in zip(EXTRAPOLATED, states, strict=True):
+        for (times, coefficient), run in zip(EXTRAPOLATED, states, strict=True):
             part = np.empty(self.grid.size)
-            _implicit.backward(self.constants, self.grid, u, times * per, own, final, weight, part)
+            _implicit.backward(self.constants, self.grid, u, times * per, run, final, weight, part)
             gradient += coefficient * part
         return gradient
 
@@ -208,26 +208,26 @@ class ControlProblem:
 
     def value(self, u, per):
         """(objective, states on the grid of each leg)."""
-        found, integral, y = [], 0.0, self.y0
+        paths, integral, y = [], 0.0, self.y0
         with np.errstate(all="ignore"):  # a diverging trial shows itself in the value
             for k, leg in enumerate(self.legs):
                 states, (last, area) = leg.forward(self.enter(k, y) if k else y, u, per[k])
-                found.append(states)
+                paths.append(states)
                 integral, y = integral + area, states[-1]
                 if not np.all(np.isfinite(y)):
-                    return np.nan, found
-        return float(integral / self.horizon if self.mean else last), found
+                    return np.nan, paths
+        return float(integral / self.horizon if self.mean else last), paths
 
     def gradient(self, u, per):
         """(objective, gradient by the factors u at the knots)."""
-        value, found = self.value(u, per)
+        value, paths = self.value(u, per)
         gradient = np.full(u.size, np.nan)
         if np.isfinite(value):
-            gradient, weight, lam = np.zeros(u.size), self.mean / self.horizon, np.zeros_like(found[-1][-1])
+            gradient, weight, lam = np.zeros(u.size), self.mean / self.horizon, np.zeros_like(paths[-1][-1])
             with np.errstate(all="ignore"):
                 for k in reversed(range(len(self.legs))):
                     final = not self.mean and k + 1 == len(self.legs)
-                    gradient += self.legs[k].backward(found[k], u, per[k], final, weight, lam)
+                    gradient += self.legs[k].backward(paths[k], u, per[k], final, weight, lam)
                     lam = self._enter_back(k, lam) if k else lam
         return value, gradient
 

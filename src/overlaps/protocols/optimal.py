@@ -153,9 +153,9 @@ class _Search:
         limits = [(low, None if np.isinf(high) else high)] * u.size
         options = {"maxcor": 30, "maxiter": maxiter, "maxfun": 20 * maxiter, "ftol": 1e-14}
         options["gtol"] = tol * control.model.eta
-        found = minimize(logarithm, u, jac=True, method="L-BFGS-B", bounds=limits, callback=callback, options=options)
-        value, gradient = control.gradient(found.x, per)
-        return value, found.x, gradient, np.array(history)
+        end = minimize(logarithm, u, jac=True, method="L-BFGS-B", bounds=limits, callback=callback, options=options)
+        value, gradient = control.gradient(end.x, per)
+        return value, end.x, gradient, np.array(history)
 
 
 def optimal_schedule(
@@ -278,17 +278,17 @@ def _optimal_rate(model, start, horizon, knots, bounds, objective, initial, tol,
             constant = search.constant()
             starts = starts or [np.clip(np.full(initial.size, constant[0]), *limits), np.clip(initial, *limits)]
             ends = [search.descend(u, tol, maxiter, tick) for u in starts]
-            found = min((end for end in ends if end is not None), key=lambda end: end[0], default=None)
-            if found is None:
+            optimum = min((end for end in ends if end is not None), key=lambda end: end[0], default=None)
+            if optimum is None:
                 break
-            traj = _adaptive_solution(control, _schedule(control, found[1]))
+            traj = _adaptive_solution(control, _schedule(control, optimum[1]))
             reached = (
-                traj.eps_g[-1] if not control.mean else control.value(found[1], control.steps(found[1].max(), 4))[0]
+                traj.eps_g[-1] if not control.mean else control.value(optimum[1], control.steps(optimum[1].max(), 4))[0]
             )
-            gap, starts = abs(reached / found[0] - 1), [found[1]]
+            gap, starts = abs(reached / optimum[0] - 1), [optimum[1]]
             if gap < AGREEMENT:
                 break
-    return _result(control, limits, found, constant, tol, maxiter, gap)
+    return _result(control, limits, optimum, constant, tol, maxiter, gap)
 
 
 def _schedule(control, u):
@@ -306,16 +306,16 @@ def _adaptive_solution(control, schedule):
     return StagedTrajectory(model=control.stages, alpha=shown(parts, times), parts=tuple(parts))
 
 
-def _result(control, limits, found, constant, tol, maxiter, gap):
+def _result(control, limits, end, constant, tol, maxiter, gap):
     model, trouble = control.model, ""
     # where a constant is best, both are the same up to their grids
-    if found is None or not found[0] <= (1 + AGREEMENT) * constant[1]:
-        trouble = "every start of the search diverged" if found is None else "nothing better than a constant was found"
+    if end is None or not end[0] <= (1 + AGREEMENT) * constant[1]:
+        trouble = "every start of the search diverged" if end is None else "nothing better than a constant was found"
         trouble += "; the best constant rate is returned. Try initial=, bounds=, or a shorter horizon."
         u = np.full(control.knots.size, constant[0])
-        found = (*control.gradient(u, control.steps(u[0])), np.array([]))
-        found = found[0], u, *found[1:]
-    value, u, gradient, history = found
+        end = (*control.gradient(u, control.steps(u[0])), np.array([]))
+        end = end[0], u, *end[1:]
+    value, u, gradient, history = end
     gradient = gradient / model.eta
     at_low, at_high = u <= limits[0], u >= limits[1]
     free = np.where((at_low & (gradient > 0)) | (at_high & (gradient < 0)), 0.0, gradient)
@@ -387,16 +387,16 @@ def greedy_schedule(
     """
     control = ControlProblem(model, start, horizon, knots, "final")
     limits, y = _bounds(control, bounds), control.y0
-    found: dict[float, float] = {}
+    factors: dict[float, float] = {}
     for k, leg in enumerate(control.legs):
         greedy = _Greedy(leg, limits)
         y = control.enter(k, y) if k else y
         grid, options = leg.grid, {"method": "DOP853", "rtol": 1e-8, "atol": 1e-12}
         states = solve_ivp(greedy.velocity, grid[[0, -1]], y, t_eval=grid, **options).y.T
-        found |= {t: greedy.terms(np.ascontiguousarray(x))[1] for t, x in zip(grid.tolist(), states, strict=True)}
+        factors |= {t: greedy.terms(np.ascontiguousarray(x))[1] for t, x in zip(grid.tolist(), states, strict=True)}
         y = np.ascontiguousarray(states[-1])
     times = control.knots
-    return Schedule(control.start.alpha + times, [found[t] for t in times.tolist()])
+    return Schedule(control.start.alpha + times, [factors[t] for t in times.tolist()])
 
 
 class _Greedy:

@@ -81,8 +81,8 @@ class Search:
             errors.append(self.system.eps_g)
             if slopes:
                 gradients.append([self.system.change_of_eps_g(e) for e in np.eye(y.size)])
-        found: Any = self.weights @ gradients if slopes else None
-        return np.array(velocities), np.array(errors), found
+        gradient: Any = self.weights @ gradients if slopes else None
+        return np.array(velocities), np.array(errors), gradient
 
     def run(self, shares, steps=None):
         """The objective; what the gradient needs is appended to ``steps``."""
@@ -146,8 +146,8 @@ def optimal_shares(mixed, start, knots, objective, initial, weights, tol, maxite
         return np.log(value), (gradient[:, :-1] - gradient[:, -1:]).ravel() / value
 
     # the flow is linear in the shares: bounds on these, pieces of 0 and 1, and arcs between them
-    room = LinearConstraint(np.kron(np.eye(knots.size), np.ones(n - 1)), -np.inf, 1.0)
-    how: dict = {"method": "L-BFGS-B"} if n == 2 else {"method": "SLSQP", "constraints": room}
+    simplex = LinearConstraint(np.kron(np.eye(knots.size), np.ones(n - 1)), -np.inf, 1.0)
+    how: dict = {"method": "L-BFGS-B"} if n == 2 else {"method": "SLSQP", "constraints": simplex}
     how |= {"options": {"maxiter": maxiter, "ftol": 1e-14} | ({"gtol": tol} if n == 2 else {})}
     with bar(progress, 2 * maxiter, "iterations") as tick:
         ends = []

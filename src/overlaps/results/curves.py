@@ -149,10 +149,10 @@ class _Curves(Views):
         """
         if "eps_g" not in self._cache:
             if isinstance(self.model, Mixed):
-                found = sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha)))
+                errors = sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha)))
             else:
-                found = _error(self.model, self.model.field_covariance(self), self.v)
-            self._cache["eps_g"] = read_only(found)
+                errors = _error(self.model, self.model.field_covariance(self), self.v)
+            self._cache["eps_g"] = read_only(errors)
         return self._cache["eps_g"]
 
     def against(self, v_star: ArrayLike) -> Floats:
@@ -231,12 +231,15 @@ class _Blocks(_Curves):
 
     def _of_inputs(self, s):
         """Covariance of all fields on inputs with other variances s (L,)."""
-        own, s = self.model.spectrum.s, check.array("s", s, (self.model.spectrum.L,), "One variance for each block.")
-        if self.model.latent_teacher or np.any(s < 0) or np.any((own == 0) & (s > 0)):
+        learned, s = (
+            self.model.spectrum.s,
+            check.array("s", s, (self.model.spectrum.L,), "One variance for each block."),
+        )
+        if self.model.latent_teacher or np.any(s < 0) or np.any((learned == 0) & (s > 0)):
             raise ValueError(
                 f"s = {check.shown(s.tolist())}; expected variances >= 0 of inputs that were learned from."
             )
-        return self._scaled_covariance(np.divide(s, own, out=np.zeros_like(own), where=own > 0))
+        return self._scaled_covariance(np.divide(s, learned, out=np.zeros_like(learned), where=learned > 0))
 
     def _scaled_covariance(self, u):
         """Covariance of all fields where eigenvalues have factors u (L,) or (n, L)."""

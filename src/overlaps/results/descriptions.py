@@ -53,8 +53,8 @@ def described(model):
         "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES if model.rule is None},
         "spectrum": spectrum.name,
     }
-    if own := {x: number for x, number in numbers.items() if x not in common}:
-        head["manifold"] = own
+    if special := {x: number for x, number in numbers.items() if x not in common}:
+        head["manifold"] = special
     if hasattr(model, "features"):
         head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
     return head, arrays
@@ -83,7 +83,7 @@ def model_from_text(text):
 def model_of(head, data):
     """The model that a header and arrays describe."""
     if "mixed" in head:
-        models = [model_of(own, inside(data, f"task{i}/")) for i, own in enumerate(head["mixed"])]
+        models = [model_of(task, inside(data, f"task{i}/")) for i, task in enumerate(head["mixed"])]
         shares = head["shares"]
         return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, head["readouts"])
     if "low_rank" in head:
@@ -113,14 +113,14 @@ def models_of(head, data, models):
     known: dict[bytes, Any] = {}
     if models is not None and (not isinstance(models, list | tuple) or len(models) != len(heads)):
         raise Refused(f"model = {check.shown(models)}; expected the {len(heads)} models of the batch, as a sequence.")
-    found = []
-    for i, own in enumerate(heads):
+    restored = []
+    for i, entry in enumerate(heads):
         arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
-        model = model_of(own, arrays) if models is None else models[i]
-        check_model(model, own, arrays)
+        model = model_of(entry, arrays) if models is None else models[i]
+        check_model(model, entry, arrays)
         # batches share spectra: one object for all models with the same eigenvalues, as it was before the file
-        found.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))
-    return tuple(found)
+        restored.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))
+    return tuple(restored)
 
 
 def check_model(model, head, data):
@@ -137,15 +137,15 @@ def check_model(model, head, data):
             raise Refused(f"model = {check.shown(model)}; expected the LowRank that was saved.")
         check_model(model.model, _network(head), data)
         return
-    own, arrays = described(model)
-    own = json.loads(json.dumps(own))
+    given, arrays = described(model)
+    given = json.loads(json.dumps(given))
     kind = _kinds(head)["model"]
     if kind != type(model).__name__:
         raise Refused(f"model = {check.shown(model)}; expected the {kind} that was saved.")
     for part in ("model", "recipes", "manifold", "features", "kinds", "probes"):
-        if part not in head or part not in own:  # early files
+        if part not in head or part not in given:  # early files
             continue
-        old, new = head[part], own[part]
+        old, new = head[part], given[part]
         if part != "probes" and old != new:
             differ = [x for x in {**old, **new} if old.get(x) != new.get(x)] if isinstance(old, dict) else [part]
             one, other = ((x[differ[0]] if isinstance(x, dict) else x) for x in (old, new))

@@ -154,12 +154,12 @@ def _known_solver(name):
 
 def _path(path):
     try:
-        found = Path(path)
+        parsed = Path(path)
     except TypeError:
-        found = Path()
-    if not found.name:
+        parsed = Path()
+    if not parsed.name:
         raise ValueError(f"path = {check.shown(path)}; expected a path, such as 'run.npz'.")
-    return found
+    return parsed
 
 
 def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
@@ -201,8 +201,8 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     """
     path = _path(path)
     model_given = model.model if isinstance(model, LowRank) else model
-    several = model if isinstance(model, list | tuple) else getattr(model_given, "models", None)
-    for one in several if several is not None else [] if model is None else [model_given]:
+    models = model if isinstance(model, list | tuple) else getattr(model_given, "models", None)
+    for one in models if models is not None else [] if model is None else [model_given]:
         check.model(one)
     data = _arrays(path)
     try:

@@ -155,8 +155,8 @@ def model_of(data):
     True
     """
     if "stages_json" in data.attrs:
-        found = json.loads(data.attrs["stages_json"])
-        return Stages([model_from_text(text) for text in found["models"]], found["until"], found["heads"])
+        texts = json.loads(data.attrs["stages_json"])
+        return Stages([model_from_text(text) for text in texts["models"]], texts["until"], texts["heads"])
     if "model_json" not in data.attrs:
         raise ValueError("data has no attribute model_json; expected a data set made by to_xarray of a result.")
     return model_from_text(data.attrs["model_json"])
@@ -206,8 +206,8 @@ def _columns(model, curve, end=""):
     low = isinstance(model, LowRank)
     K, M = (model.model.K, model.model.M) if low else (model.K, model.M)
     sep = "" if max(K, M) < 10 else "_"
-    own = model.heads if isinstance(model, Mixed) else None  # readouts of several tasks, one after the other
-    shapes = {"Q": (K, K), "R": (K, M), "v": (K * model.rank if low else K if own is None else own.size,)}
+    heads = model.heads if isinstance(model, Mixed) else None  # readouts of several tasks, one after the other
+    shapes = {"Q": (K, K), "R": (K, M), "v": (K * model.rank if low else K if heads is None else heads.size,)}
     Q, R, v = (curve(name).reshape(-1, *shape) for name, shape in shapes.items())
     columns = {"eps_g": curve("eps_g").ravel()}
     columns |= {f"Q_{k + 1}{sep}{l + 1}": Q[:, k, l] for k in range(K) for l in range(k, K)}
@@ -217,7 +217,7 @@ def _columns(model, curve, end=""):
         columns |= {f"u_{i + 1}{sep}{j + 1}": u[:, i, j] for i in range(model.rank) for j in range(i, model.rank)}
         columns |= {f"a_{i // model.rank + 1}{sep}{i % model.rank + 1}": v[:, i] for i in range(v.shape[1])}
         return {name + end: values for name, values in columns.items()}
-    columns |= {f"v_{k + 1}" if own is None else f"v_{k // K + 1}_{k % K + 1}": v[:, k] for k in range(v.shape[1])}
+    columns |= {f"v_{k + 1}" if heads is None else f"v_{k // K + 1}_{k % K + 1}": v[:, k] for k in range(v.shape[1])}
     return {name + end: values for name, values in columns.items()}
 
 

@@ -312,10 +312,10 @@ class SummedTrajectory(Solved):
     R: np.ndarray
 
     @classmethod
-    def of(cls, found: dict[str, Any]) -> "SummedTrajectory":
+    def of(cls, solution: dict[str, Any]) -> "SummedTrajectory":
         """Make it of the fields of a solution whose blocks have been summed."""
-        Q, R = (found[name][:, 0] for name in "qr")
-        return cls(Q=Q, R=R, **{name: x for name, x in found.items() if name in cls.__dataclass_fields__})
+        Q, R = (solution[name][:, 0] for name in "qr")
+        return cls(Q=Q, R=R, **{name: x for name, x in solution.items() if name in cls.__dataclass_fields__})
 
     def __getitem__(self, i):
         """Refused: sums over blocks are no state."""

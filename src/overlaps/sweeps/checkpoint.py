@@ -138,7 +138,7 @@ def _entry(line):
 def _finished(file, path, sweep, places):
     """{index: value} of the points in the file; what a kill left at its end is cut off."""
     wanted = set(places)
-    found, sound, damaged, line = {}, 0, 0, b""
+    latest, sound, damaged, line = {}, 0, 0, b""
     file.seek(0)
     reader = io.BufferedReader(file)
     for line in reader:
@@ -149,7 +149,7 @@ def _finished(file, path, sweep, places):
         _check_same(entry, sweep, path)
         sound += 1
         if (place := _place(entry)) in wanted:
-            found[place] = entry.get("value")  # the last one of a point holds
+            latest[place] = entry.get("value")  # the last one of a point holds
     reader.detach()  # closing a second handle of the file would give up its lock
     torn = not line.endswith(b"\n") and _entry(line) is None
     if damaged and not sound or torn and not sound and not line.startswith(BEGIN[: len(line)]):
@@ -158,9 +158,9 @@ def _finished(file, path, sweep, places):
             "expected a new path or the checkpoint of this sweep. Nothing was changed."
         )
     values = {}
-    for i in (i for i, place in enumerate(places) if place in found):
+    for i in (i for i, place in enumerate(places) if place in latest):
         try:
-            values[i] = pickle.loads(base64.b64decode(found[places[i]]))
+            values[i] = pickle.loads(base64.b64decode(latest[places[i]]))
         except Exception:  # a class that has moved or is gone
             damaged += 1
     end = file.seek(0, os.SEEK_END)

@@ -25,9 +25,9 @@ def described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     if type(value) is dict and all(isinstance(key, str) for key in value):
         return {"dict": {key: described(x, f"{name}.{key}", arrays) for key, x in value.items()}}
     if has_file(value):
-        head, own = contents(value)
+        head, content = contents(value)
         folder = f"{len(arrays)}/"
-        arrays |= {folder + key: x for key, x in own.items()}
+        arrays |= {folder + key: x for key, x in content.items()}
         return {"record": head, "at": folder}
     raise ValueError(
         f"{name} = {check.shown(value)}; expected results that have a file of their own, numbers, arrays, texts, and "

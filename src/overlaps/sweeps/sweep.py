@@ -299,8 +299,8 @@ def sweep(
         if tick is not None:
             tick(len(values))
         finished = tick and (lambda done: tick(len(values) + done))
-        found, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, finished, keep=append)
-    values = {**values, **found}
+        added, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, finished, keep=append)
+    values = {**values, **added}
     result = Sweep(
         function=_name(function),
         grid=columns,

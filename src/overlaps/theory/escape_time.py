@@ -205,12 +205,12 @@ def escape(
     root = np.linalg.cholesky(variance / N)
     if modes == 1:
         z = ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
-        found = times.of_one(shift[0] + root[0, 0] * z)
+        exits = times.of_one(shift[0] + root[0, 0] * z)
     else:
         z = ndtri(qmc.Sobol(modes, seed=rng).random(SEVERAL))
-        found = times(shift + z @ root.T)
+        exits = times(shift + z @ root.T)
     unit = float(np.trace(kappa) / np.trace(c0))
-    return EscapeLaw(N, level, rate, modes, unit, error, np.sort(found))
+    return EscapeLaw(N, level, rate, modes, unit, error, np.sort(exits))
 
 
 def _symmetric(model, state):
@@ -251,16 +251,16 @@ def _plateau(model, reference):
             if not path.success:
                 raise ValueError(f"the symmetric path ends on no plateau: {path.message}")
             begin, state = length, _symmetric(model, path[0])
-            found = fixed_point(model, state)
+            point = fixed_point(model, state)
         y = pack(state)
         rest = np.max(np.abs(unknowns.system.rhs(0.0, y))) < REST * model.eta * np.max(np.abs(y))
-        if rest and not found.converged:
-            raise ValueError(f"the symmetric path comes to rest at no fixed point: {found.message}")
-        reached, settled = _error(model, state), _error(model, found.state) if found.converged else np.nan
+        if rest and not point.converged:
+            raise ValueError(f"the symmetric path comes to rest at no fixed point: {point.message}")
+        reached, settled = _error(model, state), _error(model, point.state) if point.converged else np.nan
         if abs(reached - settled) <= NEAR * settled:
-            y = pack(found.state)
+            y = pack(point.state)
             if rest or (before is not None and np.max(np.abs(y - before)) < SETTLED * np.max(np.abs(y))):
-                return found.state
+                return point.state
             before = y
         else:
             before = None
@@ -335,15 +335,15 @@ class _Times:
         states = [replace(self.system.state(row), v=self.base.v) for row in y]
         size = float(np.min(np.linalg.norm(x @ self.e0.T, axis=1))) + 1e-300
         windows = int(2 * LENGTH + max(0.0, -np.log(size))) // WINDOW + 1
-        found, waiting = np.full(len(x), np.nan), np.arange(len(x))
+        exits, waiting = np.full(len(x), np.nan), np.arange(len(x))
         for window in range(windows):  # what has left is not followed any further
             grid = np.linspace(window, window + 1, GRID + 1) * WINDOW / self.rate
             batch = solve_many(self.model, states, grid, rtol=self.rtol)
             gone = np.any(batch.eps_g < self.level, axis=1)
-            found[waiting[gone]] = [first_below(grid, row, self.level) for row in batch.eps_g[gone]]
+            exits[waiting[gone]] = [first_below(grid, row, self.level) for row in batch.eps_g[gone]]
             waiting, states = waiting[~gone], [batch[int(j)][-1] for j in np.flatnonzero(~gone)]
             if not waiting.size:
-                return found
+                return exits
         raise ValueError(
             f"level = {self.level:g} is not reached: eps_g is {batch.eps_g[~gone, -1].max():.6g} at alpha = "
             f"{grid[-1]:.6g}. Expected a higher level, or less noise."
@@ -351,7 +351,7 @@ class _Times:
 
     def of_one(self, x):
         """Times at many growing parts x (m,) of one mode, from a table on both sides of zero."""
-        found = np.empty_like(x)
+        exits = np.empty_like(x)
         for sign in (1.0, -1.0):
             side = sign * x > 0
             if not side.any():
@@ -361,5 +361,5 @@ class _Times:
             grid = np.linspace(np.log(least), np.log(large), TABLE)
             table = CubicSpline(grid, self(sign * np.exp(grid)[:, None]))
             u = np.log(np.abs(x[side]))
-            found[side] = table(np.maximum(u, grid[0])) + np.maximum(grid[0] - u, 0.0) / self.rate
-        return found
+            exits[side] = table(np.maximum(u, grid[0])) + np.maximum(grid[0] - u, 0.0) / self.rate
+        return exits

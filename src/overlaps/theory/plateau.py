@@ -108,14 +108,14 @@ class Committee(NamedTuple):
         T, v_star = self.T, self.v_star
         T1, D1 = row_averages(T)
         symmetric = _symmetric_c(len(T), max(T1, 1e-12), max(D1, -0.99 * max(T1, 1e-12)))
-        found = root(self.residual, symmetric * v_star / np.mean(np.abs(v_star)), tol=1e-15)
-        c = found.x
+        end = root(self.residual, symmetric * v_star / np.mean(np.abs(v_star)), tol=1e-15)
+        c = end.x
         Q, R = moments(c, T)
         error, f = np.max(np.abs(self.residual(c))), self.closure(Q, R)
         if not error <= RESIDUAL * np.max(np.abs(f.B)):
             raise ValueError(
                 f"no plateau of equal students was found: the residual is {error:.1e} "
-                f"({' '.join(found.message.split())}). Expected teachers with output weights of one sign; check T and "
+                f"({' '.join(end.message.split())}). Expected teachers with output weights of one sign; check T and "
                 "v_star."
             )
         return Plateau(c, float(Q), R, max(f.eps_g, 0.0))  # a difference, which rounding may make negative

@@ -427,9 +427,9 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
         _, A, C = velocity(x)
         if J is None and A >= 0:
             continue
-        own = J or -eta * C / (2 * A * np.sin(x) ** 2)
-        state = State.from_overlaps(model, Q=[[own * own]], R=[[own * np.cos(x)]], T=[[1.0]])
+        norm = J or -eta * C / (2 * A * np.sin(x) ** 2)
+        state = State.from_overlaps(model, Q=[[norm * norm]], R=[[norm * np.cos(x)]], T=[[1.0]])
         rates = linearise(model, state).eigenvalues
         rates = rates if J is None else rates[np.abs(rates).argsort()[1:]]  # the other is 0: Q is kept
-        points.append(StationaryAngle(float(np.cos(x)), own * own, 1 - x / np.pi, rates, bool(rates[0].real < 0)))
+        points.append(StationaryAngle(float(np.cos(x)), norm * norm, 1 - x / np.pi, rates, bool(rates[0].real < 0)))
     return points

@@ -167,7 +167,7 @@ def stationary_points(
         starts = [_start(model, T, rng) for _ in range(check.count("starts", starts))]
         starts[::4] = [_later(model, start) for start in starts[::4]]
     states = [state for state in (_search(model, guess) for guess in starts) if state is not None]
-    return [_point(model, kind, found) for kind, found in _distinct(model, T, states)]
+    return [_point(model, kind, count) for kind, count in _distinct(model, T, states)]
 
 
 def _start(model, T, rng):
@@ -254,14 +254,14 @@ def _growing(model, state):
     return values.real[values.real > FLAT * np.max(np.abs(values))]
 
 
-def _point(model, state, found):
+def _point(model, state, count):
     """The record of a fixed point."""
     eps_g = float(max(generalisation_error(model, state.S[None], state.v[None])[0], 0.0))
     rates = _growing(model, state)
     if np.any(np.isnan(rates)):
-        return StationaryPoint(state, eps_g, rates, -1, -1, _beside(model, state), found)
+        return StationaryPoint(state, eps_g, rates, -1, -1, _beside(model, state), count)
     flat, dimension = _manifold(model, state)
-    return StationaryPoint(state, eps_g, rates, flat, dimension, hessian(model, state), found)
+    return StationaryPoint(state, eps_g, rates, flat, dimension, hessian(model, state), count)
 
 
 def _beside(model, state):

@@ -93,10 +93,10 @@ def faint(ax):
     return 0.45 if np.mean(_ink(ax)) > 0.5 else 0.25
 
 
-def grey(ax, share=0.35):
+def grey(ax, strength=0.35):
     """A mixture of the colour of the writing, with that share, and of the background that it is made for."""
     ink = _ink(ax)
-    return tuple(share * ink + (1 - share) * np.round(1 - np.mean(ink)))
+    return tuple(strength * ink + (1 - strength) * np.round(1 - np.mean(ink)))
 
 
 def _ink(ax):

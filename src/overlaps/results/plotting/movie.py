@@ -110,8 +110,8 @@ def animate(result, frames=100, xscale=None):
 def _teachers(result):
     """Teachers in the order of the students that learn them, the others behind."""
     partners = partners_of(result)
-    own = [int(partners[k]) for k in range(result.model.K) if k in partners]
-    return np.array([*own, *(m for m in range(result.model.M) if m not in own)], dtype=int)
+    partnered = [int(partners[k]) for k in range(result.model.K) if k in partners]
+    return np.array([*partnered, *(m for m in range(result.model.M) if m not in partnered)], dtype=int)
 
 
 def _frames(result, count, log_time, log_error):
@@ -121,9 +121,9 @@ def _frames(result, count, log_time, log_error):
     }
     begin = result.alpha[result.alpha > 0][0] if log_time else result.alpha[0]
     times = (np.geomspace if log_time else np.linspace)(begin, result.alpha[-1], count)
-    along = np.log if log_time else np.asarray
+    scale = np.log if log_time else np.asarray
     with np.errstate(divide="ignore"):
-        error = np.interp(along(times), along(result.alpha), np.log(mean["eps_g"]) if log_error else mean["eps_g"])
+        error = np.interp(scale(times), scale(result.alpha), np.log(mean["eps_g"]) if log_error else mean["eps_g"])
     matrices = {x: np.empty((count, *mean[x].shape[1:])) for x in ("Q", "R")}
     for x, rows in matrices.items():
         for place in np.ndindex(rows.shape[1:]):

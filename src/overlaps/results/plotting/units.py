@@ -44,23 +44,23 @@ def units(ax, result, partners=None):
     K, M = R.shape[-2:]
     colours = [hues(ax)[k % len(hues(ax))] for k in range(K)]
     own, apart = [{"color": x, "linestyle": "--", "markerfacecolor": "none"} for x in colours], {"color": grey(ax)}
-    found = []
+    curves = []
     for i in range(K):
         for j in range(i, K):
-            found.append(Curve("Q", i == j, Q[..., i, j], rf"$Q_{{{i + 1}{j + 1}}}$", own[i] if i == j else apart))
+            curves.append(Curve("Q", i == j, Q[..., i, j], rf"$Q_{{{i + 1}{j + 1}}}$", own[i] if i == j else apart))
     for i in range(K):
         for m in range(M):
             mine = bool(partners.get(i) == m)
             look = {"color": colours[i], "alpha": 1.0 if mine else faint(ax)}
-            found.append(Curve("R", mine, R[..., i, m], rf"$R_{{{i + 1}{m + 1}}}$", look))
+            curves.append(Curve("R", mine, R[..., i, m], rf"$R_{{{i + 1}{m + 1}}}$", look))
     if getattr(result, "m", None) is not None:
         for i, c, curve in _entries(result.mean_fields):
             look = {"color": colours[i], "linestyle": "-."}
-            found.append(Curve("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", look))
+            curves.append(Curve("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", look))
     if model.trains_v and result.v.ndim == 2 + result.is_ensemble:
         looks = [{"color": x, "linestyle": ":"} for x in colours]
-        found += [Curve("v", True, result.v[..., i], rf"$v_{{{i + 1}}}$", looks[i]) for i in range(K)]
-    return found
+        curves += [Curve("v", True, result.v[..., i], rf"$v_{{{i + 1}}}$", looks[i]) for i in range(K)]
+    return curves
 
 
 def few(model):

@@ -66,12 +66,12 @@ def transitions(climb, snr, points, end):
     widths = np.array([climb(a, b) for a, b in itertools.pairwise(t)])
     price = np.array([entropy(x) for x in t])
     steep = np.array([snr(x) for x in t[1:]])
-    found = []
+    jumps = []
     for i, j in bridges(widths, np.diff(price)):
         inside = steep[max(i - 1, 0) : j]
         if np.any(inside < (1 - FLAT) * np.maximum.accumulate(inside)):
-            found.append(from_zero(climb, snr, t, j) if i == 0 else between(climb, snr, t[i], t[j]))
-    return tuple(found)
+            jumps.append(from_zero(climb, snr, t, j) if i == 0 else between(climb, snr, t[i], t[j]))
+    return tuple(jumps)
 
 
 def from_zero(climb, snr, t, j):

@@ -90,8 +90,8 @@ class EqualReadouts(Limit):
     def transitions(self):
         """All first-order transitions of the Bayes-optimal overlap: rows (A, q below, q above), ascending."""
         end = self._end
-        found = transitions(self._climb, self._snr, math.ceil(250 * (math.log10(end) + 8)), end)
-        return tuple(Jump(x.lam * self._full, x.below, x.above) for x in found)
+        jumps = transitions(self._climb, self._snr, math.ceil(250 * (math.log10(end) + 8)), end)
+        return tuple(Jump(x.lam * self._full, x.below, x.above) for x in jumps)
 
     @property
     def threshold(self) -> float:

@@ -93,15 +93,15 @@ class ExactPoints:
 
     def _between(self, nu, top, low, high):
         """Solutions reached from the first features known and the others unknown."""
-        found: list[np.ndarray] = []
+        solutions: list[np.ndarray] = []
         middle = 0.5 * (low + high)
         for m in range(1, top.size):
-            if any(np.sum(x > middle) == m for x in (low, high, *found)):
+            if any(np.sum(x > middle) == m for x in (low, high, *solutions)):
                 continue
             x = self._settle(nu, np.where(np.arange(top.size) < m, top, 0.0), 0)[0]
-            if not any(np.allclose(x, y, rtol=0, atol=10 * SAME) for y in (low, high, *found)):
-                found.append(x)
-        return sorted(found, key=np.sum)
+            if not any(np.allclose(x, y, rtol=0, atol=10 * SAME) for y in (low, high, *solutions)):
+                solutions.append(x)
+        return sorted(solutions, key=np.sum)
 
     def _settle(self, nu, x, replica):
         """(x, distance from its image) where the iteration from x ends; Anderson's acceleration near the end."""
@@ -150,21 +150,21 @@ def error(values):
     return stdtrit(few, ndtr(1.0)) * np.std(values, axis=0, ddof=1) / math.sqrt(few + 1)
 
 
-def exact_solution(teacher, nu, selection, found):
+def exact_solution(teacher, nu, selection, solutions):
     """A BayesSolution from all solutions found with the exact channel."""
-    best = int(np.argmax([x.phi.mean() for x in found]))
-    selected = {"bayes": best, "uninformed": 0, "informed": len(found) - 1}[selection]
-    for other in found:
-        gap = found[best].phi - other.phi
-        if selection == "bayes" and other is not found[best] and gap.mean() < 3 * error(gap):
+    best = int(np.argmax([x.phi.mean() for x in solutions]))
+    selected = {"bayes": best, "uninformed": 0, "informed": len(solutions) - 1}[selection]
+    for other in solutions:
+        gap = solutions[best].phi - other.phi
+        if selection == "bayes" and other is not solutions[best] and gap.mean() < 3 * error(gap):
             warn(
                 f"two solutions at nu = {nu:.6g} have potentials that differ by {gap.mean():.2g}({error(gap):.1g}): "
-                f"eps = {found[best].eps.mean():.4g} was chosen, {other.eps.mean():.4g} may be right. Try more "
+                f"eps = {solutions[best].eps.mean():.4g} was chosen, {other.eps.mean():.4g} may be right. Try more "
                 "samples." + check.see("bayes", "When not to believe the equations")
             )
-    one = found[selected]
+    one = solutions[selected]
     q = one.q.mean(axis=0)
-    points = tuple(x.point(nu) for x in found)
+    points = tuple(x.point(nu) for x in solutions)
     s, eps, k_c, phi = points[selected]
     errors = float(error(one.eps)), float(error(one.phi))
     good = one.residual < CONVERGED

@@ -116,22 +116,22 @@ class FixedPoints:
         # without noise the perfect solution begins at k
         return (min(begin, float(len(self.v2))) if self.Delta == 0 else begin), end
 
-    def _largest(self, nu, found):
-        return max(found, key=lambda s: self.potential(s, nu))
+    def _largest(self, nu, roots):
+        return max(roots, key=lambda s: self.potential(s, nu))
 
-    def _with_last(self, nu, found):
+    def _with_last(self, nu, roots):
         """The solutions found and the one beyond ``far``, where nu(s) = s Delta + k up to terms of order k/lam."""
         k = len(self.v2)
         if self.Delta == 0:
-            return [*found, math.inf] if nu > k or not found else found
-        if self.nu(self.far) > nu and found:
-            return found
+            return [*roots, math.inf] if nu > k or not roots else roots
+        if self.nu(self.far) > nu and roots:
+            return roots
         s = (nu - k) / self.Delta
         if s > LARGEST:
-            return [*found, math.inf]
+            return [*roots, math.inf]
         for _ in range(3):
             s -= (self.nu(s) - nu) / self.Delta
-        return merge(found, [s])
+        return merge(roots, [s])
 
     def _extent(self, nu):
         """Least and largest solution below ``far``, or bounds on them; equal if there is one; None if there is none."""
@@ -198,13 +198,13 @@ class FixedPoints:
     def _between(self, nu, extent, scan):
         """All solutions, those below ``far`` from a scan that covers their extent."""
         low, high = extent
-        found = self._crossings(nu, *scan[:2])
-        if scan[2] and found:
-            best, width = self._largest(nu, found), (high / low) ** (4 / TRANSITIONS)  # a few that were left out
+        roots = self._crossings(nu, *scan[:2])
+        if scan[2] and roots:
+            best, width = self._largest(nu, roots), (high / low) ** (4 / TRANSITIONS)  # a few that were left out
             near = self._scan(max(best / width, low), min(best * width, high))
-            found = merge(found, self._crossings(nu, *near[:2]))
+            roots = merge(roots, self._crossings(nu, *near[:2]))
         # nothing at all would be a failure of the scan: the residual of what is returned then says so
-        return self._with_last(nu, found or [min((low, high), key=lambda s: abs(self.nu(s) - nu))])
+        return self._with_last(nu, roots or [min((low, high), key=lambda s: abs(self.nu(s) - nu))])
 
     def _crossings(self, nu, s, values):
         roots = crossings(lambda x: self.nu(x) - nu, s, values >= nu, xtol=1e-300, rtol=1e-15)

@@ -215,8 +215,8 @@ class LabelLaw:
         total, each = 0.0, np.empty(self.shares.size)
         for a in range(middle, self.V.size):
             functional(*(irfft(product * x[a]) for x in (tables[i][0], *slope)), each)
-            share = 2 if self.parity and a > middle else 1
-            total += share * self.weight[a] * (self.shares @ each)
+            multiplicity = 2 if self.parity and a > middle else 1
+            total += multiplicity * self.weight[a] * (self.shares @ each)
         return total
 
 

@@ -311,8 +311,8 @@ def _result(d, n, record, rows, accepted, success, message):
     """The record of all runs that have draws, (chains, draws, values) each."""
     agree = np.array([[chains_agree(row[:, :, j]) for j in range(row.shape[2])] for row in rows])
     means = np.array([row.mean(axis=(0, 1)) for row in rows])
-    own = np.mean(agree[:, :, 2] ** 2 / agree[:, :, 0], axis=0) / len(rows)
-    errors = np.maximum(error(means), np.sqrt(own))  # few data sets may agree by chance more than their chains can
+    within = np.mean(agree[:, :, 2] ** 2 / agree[:, :, 0], axis=0) / len(rows)
+    errors = np.maximum(error(means), np.sqrt(within))  # few data sets may agree by chance more than their chains can
     value, (ess, rhat) = means.mean(axis=0), agree[:, 0, :2].T
     converged = bool(np.all(rhat <= TRUSTED[0]) and np.all(ess >= TRUSTED[1]))
     if not converged:

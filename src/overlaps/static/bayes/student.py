@@ -46,8 +46,8 @@ class StudentRun(Record):
     overlap: np.ndarray
 
     def __repr__(self):
-        found = int(np.sum(self.overlap > 0.71))  # a student cannot be so near to two of them
-        return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {found} features found)"
+        known = int(np.sum(self.overlap > 0.71))  # a student cannot be so near to two of them
+        return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {known} features found)"
 
 
 def train_student(

@@ -177,15 +177,15 @@ class SubcriticalPowerLaw(Limit):
     @cached_property
     def transitions(self):
         """All Bayes-optimal transitions: pairs of phases of equal potential, in the order of alpha; () where unique."""
-        found, branch = [], 0
+        exchanges, branch = [], 0
         while branch < len(self._rising) - 1:
             candidates = [(self._exchange(branch, j), j) for j in range(branch + 1, len(self._rising))]
             # none: the two branches overlap by less than rounding
             nearest = self.phase(self._rising[branch + 1][0]).alpha, branch + 1
             alpha, following = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=nearest)
-            found.append((self._root(alpha, *self._rising[branch]), self._root(alpha, *self._rising[following])))
+            exchanges.append((self._root(alpha, *self._rising[branch]), self._root(alpha, *self._rising[following])))
             branch = following
-        return tuple(found)
+        return tuple(exchanges)
 
     @property
     def maxwell(self) -> Any:
@@ -215,12 +215,12 @@ class SubcriticalPowerLaw(Limit):
     def solutions(self, alpha: float) -> "tuple[SubcriticalPhase, ...]":
         """All stable phases at alpha = n/d^2 > 0, largest error first."""
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
-        found = []
+        phases = []
         for low, high in self._rising:
             begins = low == 0 or self.phase(low).alpha <= alpha * (1 + ROUNDING)
             if begins and (math.isinf(high) or alpha * (1 - ROUNDING) <= self.phase(high).alpha):
-                found.append(self._root(alpha, low, high))
-        return tuple(found)
+                phases.append(self._root(alpha, low, high))
+        return tuple(phases)
 
     def _root(self, alpha, low, high):
         """The phase at alpha on a rising branch low < lam < high."""

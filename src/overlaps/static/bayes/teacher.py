@@ -368,8 +368,8 @@ class HierarchicalTeacher(Teacher):
         low, high = self._interval(nu, points)
         seeds = check.generator(rng).spawn(points)
         grid = np.geomspace(low, high, points)
-        found = [self.solve(nu=x, samples=samples, rng=seed) for x, seed in zip(grid, seeds, strict=True)]
-        eps, k_c, eps_err = np.transpose([(x.eps, x.k_c, x.eps_err) for x in found])
+        solutions = [self.solve(nu=x, samples=samples, rng=seed) for x, seed in zip(grid, seeds, strict=True)]
+        eps, k_c, eps_err = np.transpose([(x.eps, x.k_c, x.eps_err) for x in solutions])
         return BayesCurve(
             self, np.full(points, np.nan), grid, eps, k_c.astype(int), np.ones(points, dtype=bool), eps_err
         )

@@ -101,9 +101,9 @@ def check_growth(role, f, scale):
         square = np.asarray(f(scale * z), dtype=float) ** 2 * weight
         beyond = np.sum(square[np.abs(z) > 9]) / max(np.sum(square), 1e-300)
     if not beyond <= GROWTH:
-        found = "is not finite" if not np.isfinite(beyond) else f"has {beyond:.1e} of its E[f^2] beyond 9 sigma"
+        fault = "is not finite" if not np.isfinite(beyond) else f"has {beyond:.1e} of its E[f^2] beyond 9 sigma"
         raise ValueError(
-            f"{role} grows too fast: at inputs N(0, {scale:.3g}^2) it {found}; expected less than {GROWTH:g}. "
+            f"{role} grows too fast: at inputs N(0, {scale:.3g}^2) it {fault}; expected less than {GROWTH:g}. "
             f"Try a {role} that grows at most like a low power, or smaller r and c."
         )
 

@@ -106,8 +106,8 @@ def best_step(
 
     def error(eta_tilde):
         model = after(eta_tilde)
-        found = model.optimal_lam(alpha, d) if lam is None else model.solve(alpha=alpha, lam=lam, d=d)
-        return found.mse if math.isfinite(found.mse) else math.inf
+        solution = model.optimal_lam(alpha, d) if lam is None else model.solve(alpha=alpha, lam=lam, d=d)
+        return solution.mse if math.isfinite(solution.mse) else math.inf
 
     if rates is None:
         unit = np.max(np.abs(after(1.0).r))  # spikes grow like the rate

@@ -168,8 +168,8 @@ def bounds_over_rate(
         return basis_bounds(Features(table), noise)
 
     grid, values = _scanned(bounds_at)
-    found = (minimum(lambda r, i=i: bounds_at(r)[i], grid, values[:, i], rtol=1e-6) for i in (0, 1))
-    (r_upper, upper, _), (r_lower, lower, _) = found
+    minima = (minimum(lambda r, i=i: bounds_at(r)[i], grid, values[:, i], rtol=1e-6) for i in (0, 1))
+    (r_upper, upper, _), (r_lower, lower, _) = minima
     ends = [f"the {name} bound still falls at r = {grid[i]:.3g}, the {text} spike looked at"
             for name, i in zip(("upper", "lower"), np.argmin(values, axis=0), strict=True)
             for end, text in ((0, "smallest"), (len(grid) - 1, "largest")) if i == end]  # fmt: skip

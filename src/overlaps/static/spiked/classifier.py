@@ -115,11 +115,11 @@ class Conditions:
     def start(self, lam, noise=0.0):
         """Unknowns of ridge regression on the labels."""
         options = {"lam": lam, "kappa": self.kappa, "beta": self.beta, "noise": noise, "bias": self.bias}
-        found = ridge.fit(self.features, self.response, **options, d=self.d)
-        free, theta = np.append(found.m[self.features.spiked], [found.b0] * self.bias), found.theta
+        fit = ridge.fit(self.features, self.response, **options, d=self.d)
+        free, theta = np.append(fit.m[self.features.spiked], [fit.b0] * self.bias), fit.theta
         if len(self.u) > len(theta):
-            free, theta = np.full(int(self.bias), found.b0), np.concatenate([found.m, theta])
-        return self.join(found.v, found.q, free, theta, found.psi)
+            free, theta = np.full(int(self.bias), fit.b0), np.concatenate([fit.m, theta])
+        return self.join(fit.v, fit.q, free, theta, fit.psi)
 
     def described(self, x, model, residual, count):
         """Errors, losses and order parameters at a solution, by name."""
@@ -157,11 +157,11 @@ def solved(problem, x):
             if size < CLOSE:
                 break
         if size < NEAR:
-            found = root(problem, x, options={"xtol": 1e-13, "maxfev": 80})
-            count += found.nfev
-            size = float(np.max(np.abs(found.fun)))
+            end = root(problem, x, options={"xtol": 1e-13, "maxfev": 80})
+            count += end.nfev
+            size = float(np.max(np.abs(end.fun)))
             if size < ACCEPTED:
-                return found.x, size, count
+                return end.x, size, count
         damping *= 0.7
     return x, size, count
 

@@ -71,15 +71,15 @@ class SeveralSpikes(NamedTuple):
 
     def of_neurons(self, f, k, step):
         """Averages of f over z, (4, B, n), as :func:`.averages.hermite_parts`; splines where the points are many."""
-        found = []
+        rows = []
         for r, c in zip(self.r, self.c, strict=True):
-            along, options = k @ r, (math.sqrt(c), self.kinks, 2 * spacing(c) * step)
+            inputs, options = k @ r, (math.sqrt(c), self.kinks, 2 * spacing(c) * step)
             if len(k) <= GRID:
-                found.append(hermite_parts(f, along, *options))
+                rows.append(hermite_parts(f, inputs, *options))
                 continue
-            x = np.linspace(along.min(), along.max() + 1e-9, GRID)  # errors (size of a cell)^4 / 100
-            found.append([CubicSpline(x, row)(along) for row in hermite_parts(f, x, *options)])
-        return np.swapaxes(found, 0, 1)
+            x = np.linspace(inputs.min(), inputs.max() + 1e-9, GRID)  # errors (size of a cell)^4 / 100
+            rows.append([CubicSpline(x, row)(inputs) for row in hermite_parts(f, x, *options)])
+        return np.swapaxes(rows, 0, 1)
 
     def of_target(self, k, step):
         """Mean h (n,), linear parts h1 (J, n) and second moment hh (n,) of the target at the points k."""
@@ -93,8 +93,8 @@ class SeveralSpikes(NamedTuple):
             z = (some @ self.gamma.T)[:, None] + zeta @ H.T
             y = np.broadcast_to(np.asarray(self.target(*np.moveaxis(z, -1, 0)), dtype=float), z.shape[:2])
             parts.append(np.column_stack([y @ moments, y**2 @ weight]))
-        found = np.concatenate(parts).T
-        return found[0], found[1:-1], found[-1]
+        rows = np.concatenate(parts).T
+        return rows[0], rows[1:-1], rows[-1]
 
     def resolved(self):
         """A table whose integrals agree with a coarser table's to 1e-8."""
@@ -162,6 +162,6 @@ class GiantSteps(NamedTuple):
         common = np.linalg.eigh((mu1 * (table.weight * square)) @ mu1.T / alpha0)
         fresh = common[1] * np.sqrt(np.maximum(common[0], 0.0))
         S = np.hstack([self.S + tau[:, None] * (along @ basis + across @ zeta), tau[:, None] * fresh])
-        own = (bend**2 + left) @ (table.weight * square) / alpha0
+        bulk = (bend**2 + left) @ (table.weight * square) / alpha0
         grown = np.sqrt(self.c) * (1 + tau * (bend @ (table.weight * e)) / np.sqrt(self.c))
-        return GiantSteps(S, grown**2 + tau**2 * own)
+        return GiantSteps(S, grown**2 + tau**2 * bulk)

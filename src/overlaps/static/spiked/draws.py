@@ -118,12 +118,12 @@ def one_step(setup, step, W, theta, rng):
 
 def population_gradient(setup, step, W, theta):
     """E[(y - f(x)) sigma'(w_i.x) x] for unit rows; rows of W but for their overlaps are assumed in general position."""
-    along, own = pair_gradient(setup.target, setup.student, W @ theta)
+    on_u, on_w = pair_gradient(setup.target, setup.student, W @ theta)
     of_rows, of_own = pair_gradient(setup.student, setup.student, W @ W.T)
     z, weight = midpoint(*GRID)
     np.fill_diagonal(of_rows, weight @ (setup.student(z) * slope(setup.student)(z) * z))
     np.fill_diagonal(of_own, 0.0)
-    return along[:, None] * theta + (own - of_own @ step.t / setup.p)[:, None] * W - (of_rows * step.t) @ W / setup.p
+    return on_u[:, None] * theta + (on_w - of_own @ step.t / setup.p)[:, None] * W - (of_rows * step.t) @ W / setup.p
 
 
 def pair_gradient(f, student, s):
@@ -290,8 +290,8 @@ def srf_draw(setup, r, gamma, c, kap, child):
     bulk = np.sqrt(c)[setup.letter][:, None] * W0
     if kap:
         bulk *= np.sqrt(np.maximum(1 + kap * (bulk @ v) / c[setup.letter], 0.0))[:, None]
-    found = _trained(setup, r[setup.letter][:, None] * v, bulk, theta, train_rng, test_rng, v)
-    return {"r": r, "gamma": gamma, "c": c} | found, None
+    measured = _trained(setup, r[setup.letter][:, None] * v, bulk, theta, train_rng, test_rng, v)
+    return {"r": r, "gamma": gamma, "c": c} | measured, None
 
 
 def subspace_draw(setup, r, gamma, c, H, child):
@@ -302,15 +302,15 @@ def subspace_draw(setup, r, gamma, c, H, child):
     axes = np.linalg.qr(directions.standard_normal((setup.d, R + H.shape[1])))[0].T
     v, zeta = axes[:R], axes[R:]
     bulk = np.sqrt(c)[setup.letter][:, None] * W0
-    A, found = readouts(setup, r[setup.letter] @ v + bulk, (gamma @ v + H @ zeta).T, train_rng, test_rng)
+    A, measured = readouts(setup, r[setup.letter] @ v + bulk, (gamma @ v + H @ zeta).T, train_rng, test_rng)
     readout, root = A @ bulk / math.sqrt(setup.p), math.sqrt(setup.p)
     psi = readout @ zeta[0] if len(zeta) else np.zeros(len(A))
     order = {"m": A.sum(axis=1) / root, "theta": readout @ v[0], "psi": psi}
     order["q1"] = np.sum((readout - readout @ v.T @ v) ** 2, axis=1)
-    return {"r": r, "gamma": gamma, "c": c} | found | order | {"q2": np.sum(A**2, axis=1) / setup.p}, None
+    return {"r": r, "gamma": gamma, "c": c} | measured | order | {"q2": np.sum(A**2, axis=1) / setup.p}, None
 
 
 def _trained(setup, spikes, bulk, theta, train_rng, test_rng, v=None):
-    A, found = readouts(setup, spikes + bulk, theta, train_rng, test_rng)
+    A, measured = readouts(setup, spikes + bulk, theta, train_rng, test_rng)
     spike = strongest_of(spikes) if v is None else v
-    return found | order_parameters(A, spike, bulk, theta)
+    return measured | order_parameters(A, spike, bulk, theta)

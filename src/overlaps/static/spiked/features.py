@@ -96,7 +96,7 @@ class SpikedRandomFeatures(solving.Solvable):
     law: Any = field(default=None, kw_only=True)
 
     def __post_init__(self):
-        checked = {
+        settled = {
             **self._width(),
             "gamma": check.number("gamma", self.gamma, hint="gamma is an overlap."),
             "kap": check.number("kap", self.kap),
@@ -104,11 +104,11 @@ class SpikedRandomFeatures(solving.Solvable):
             "student_breakpoints": kinks_of(self.student, self.student_breakpoints, "student_breakpoints"),
             **self._neurons(),
         }
-        if abs(checked["gamma"]) > 1:
+        if abs(settled["gamma"]) > 1:
             raise ValueError(
                 f"gamma = {check.shown(self.gamma)}; expected -1 <= gamma <= 1, the overlap of two unit vectors."
             )
-        self.settle(**checked)
+        self.settle(**settled)
         if not self.bias:
             target_moments(self.target, self.breakpoints)  # refuses one that is not centred
         self.coefficients  # noqa: B018 - built now, so that bad functions are refused here
@@ -240,8 +240,8 @@ class SpikedRandomFeatures(solving.Solvable):
             r, c = r[:1], c[:1]
         if r.size == 1:
             r, c, rho = float(r[0]), float(c[0]), None
-        found = {"r": r, "c": c, "gamma": step.gamma, "fractions": rho, "step": step, "law": law}
-        return cls(student, target, beta=beta, noise=noise, **found, **options)
+        spikes = {"r": r, "c": c, "gamma": step.gamma, "fractions": rho, "step": step, "law": law}
+        return cls(student, target, beta=beta, noise=noise, **spikes, **options)
 
     @cached_property
     def coefficients(self):

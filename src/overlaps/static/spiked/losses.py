@@ -85,8 +85,8 @@ class SignLabels:
         f = function_of(target, "target")
         near = np.array([x + s * 1e-9 for x in kinks_of(target, breakpoints, "breakpoints") for s in (-1, 1)])
         grids = [np.sort(np.append(np.linspace(-REACH, REACH, n) + 1e-3 * math.pi, near)) for n in (GRID, 3 * GRID)]
-        found = [np.flatnonzero(np.diff(np.asarray(f(x), dtype=float) > 0)) for x in grids]
-        if len(found[0]) != len(found[1]):
+        changes = [np.flatnonzero(np.diff(np.asarray(f(x), dtype=float) > 0)) for x in grids]
+        if len(changes[0]) != len(changes[1]):
             raise ValueError(
                 f"target = {check.shown(target)} changes its sign more often than {GRID} points in [-9, 9] can tell; "
                 "expected one whose signs, the labels, change at isolated places."
@@ -95,7 +95,7 @@ class SignLabels:
         def sign(t):
             return 1.0 if f(np.array([t]))[0] > 0 else -1.0
 
-        self.zeros = np.array([bisect(sign, *grids[1][i : i + 2], xtol=1e-14) for i in found[1]])
+        self.zeros = np.array([bisect(sign, *grids[1][i : i + 2], xtol=1e-14) for i in changes[1]])
         ends = np.concatenate([[-REACH - 1], self.zeros, [REACH + 1]])
         signs = np.where(np.asarray(f((ends[1:] + ends[:-1]) / 2), dtype=float) > 0, 1.0, -1.0)
         self.first, self.jumps = signs[0], np.diff(signs)

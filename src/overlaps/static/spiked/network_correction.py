@@ -115,8 +115,8 @@ def correlated(model, lam, K):
     rows = _ridge.marchenko_pastur(model.c, model.beta, lam)
 
     def response(Vh):  # theta = beta V2 K thh in place of beta V2 c thh
-        found = rows(Vh)
-        return found._replace(T=found.T * K / model.c, dT=found.dT * K / model.c)
+        answer = rows(Vh)
+        return answer._replace(T=answer.T * K / model.c, dT=answer.dT * K / model.c)
 
     return response
 
@@ -305,10 +305,10 @@ def _enlarged(model, alpha, lam, d, response):
     alpha, lam = positive_alpha(alpha), positive_lam(lam)
     unit = dataclasses.replace(model, kap=1.0).coefficients
     features = _ridge.Features(unit)
-    plain = unit.k * unit.mu1
-    features.u = np.array([plain, unit.u - plain])
+    linear = unit.k * unit.mu1
+    features.u = np.array([linear, unit.u - linear])
     options = {"lam": lam, "kappa": alpha / model.beta, "beta": model.beta, "noise": model.noise, "bias": model.bias}
     base = model.solve(alpha=alpha, lam=lam, d=d)
-    found = _ridge.fit(features, response, **options, d=d)
-    theta = tuple(float(x) for x in found.theta)
-    return CorrectedPoint(found.mse, found.train, found.mse - base.mse, found.train - base.train, theta)
+    fit = _ridge.fit(features, response, **options, d=d)
+    theta = tuple(float(x) for x in fit.theta)
+    return CorrectedPoint(fit.mse, fit.train, fit.mse - base.mse, fit.train - base.train, theta)

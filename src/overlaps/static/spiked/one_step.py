@@ -139,9 +139,9 @@ def kinked_moments(student, f, points):
     near = np.array(points)[:, None] + 1e-9 * np.array([-1.0, 1.0])
     jump = np.max(np.abs(np.diff(f(near)))) / max(np.max(np.abs(f(near))), 1.0)
     if not isinstance(student, Activation) or jump > 1e-6:
-        found = "jumps" if jump > 1e-6 else "has kinks (student_breakpoints), and its derivative is not known"
+        fault = "jumps" if jump > 1e-6 else "has kinks (student_breakpoints), and its derivative is not known"
         raise ValueError(
-            f"student = {check.shown(student)} {found}; expected a student with a derivative for the gradient step. "
+            f"student = {check.shown(student)} {fault}; expected a student with a derivative for the gradient step. "
             "Give ov.Activation(name, g, dg) of a continuous g, or r, c and gamma by hand."
         )
     h1, _, _, square = moments(student.dg, "student", points)

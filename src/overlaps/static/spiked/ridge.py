@@ -209,8 +209,8 @@ def failed(packing, residual, count):
 def misfit(features, response, kappa, v):
     """Largest relative change of v by the map of other features: of a finer rule over k."""
     den = 1 / (1 + (features.packing.w * v) @ features.S)
-    found = response(kappa * (features.S @ (features.weight * den))).v
-    return float(np.max(np.abs(features.packing.coordinates(found) - features.packing.coordinates(v))))
+    image = response(kappa * (features.S @ (features.weight * den))).v
+    return float(np.max(np.abs(features.packing.coordinates(image) - features.packing.coordinates(v))))
 
 
 def costs(features, answer, bias, beta, d):
@@ -245,13 +245,13 @@ def mean_predictor(features, f, u, T, kappa, den, bias, psih):
     Only what f cannot express counts in u and h for theta: a linear student has u proportional to mu0.
     """
     root, B, size = np.sqrt(features.weight * den), features.packing.B, len(u)
-    own, given = T[:size, :size], T[:size, size:] @ psih
+    block, given = T[:size, :size], T[:size, size:] @ psih
     length = np.linalg.norm(f * root, axis=1)
     left, scale, right = orthonormal((f * root).T / length)
     across, h = (u * root).T, features.h * root
     for _ in range(2):  # once more for what rounding left
         across, h = across - left @ (left.T @ across), h - left @ (left.T @ h)
-    theta = np.linalg.solve(np.eye(size) + kappa * own @ (across.T @ across), kappa * own @ (across.T @ h) + given)
+    theta = np.linalg.solve(np.eye(size) + kappa * block @ (across.T @ across), kappa * block @ (across.T @ h) + given)
     rest = features.h - theta @ u
     x = right.T @ (left.T @ (rest * root) / scale) / length  # the shortest, where blocks of a linear student share mu0
     C, thh = x @ f + theta @ u, kappa * across.T @ (h - across @ theta)

@@ -248,8 +248,8 @@ def simulate_srf(
     check.record("model", model, "SpikedRandomFeatures")
     r, c = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (model.r, model.c))
     parts = shares("r", r.size, model.fractions) if model.law is None else np.ones(1)
-    own = "orthonormal" if model.rows == "orthonormal" else "sphere"
-    rows = own if rows is None else check.choice("rows", rows, ROWS)
+    default = "orthonormal" if model.rows == "orthonormal" else "sphere"
+    rows = default if rows is None else check.choice("rows", rows, ROWS)
     if model.bulk is not None:
         rows = model.bulk
     setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test, loss)

@@ -121,8 +121,8 @@ class SpikedCurve(Readout):
 
     def __repr__(self):
         failed = int(np.sum(~self.converged))
-        found = f"mse {np.nanmin(self.mse):.4g} to {np.nanmax(self.mse):.4g}" if failed < len(self) else "no result"
-        return f"SpikedCurve({len(self)} points, {found}{f', {failed} not converged' if failed else ''})"
+        errors = f"mse {np.nanmin(self.mse):.4g} to {np.nanmax(self.mse):.4g}" if failed < len(self) else "no result"
+        return f"SpikedCurve({len(self)} points, {errors}{f', {failed} not converged' if failed else ''})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -24,21 +24,21 @@ def resolved(model: Spiked, alpha, lam, d, start=None, iterations=100):
     options = {"lam": lam, "kappa": kappa, "beta": model.beta, "noise": model.noise, "bias": model.bias, "d": d}
     misfit = math.nan
     for n in range(LEVELS // model.spikes.shape[1]):
-        found = ridge.fit(levels[n], rows, **options, start=start, iterations=iterations)
-        if not found.converged:
-            return found
-        start, misfit = found.v, ridge.misfit(levels[n + 1], rows, kappa, found.v)
+        fit = ridge.fit(levels[n], rows, **options, start=start, iterations=iterations)
+        if not fit.converged:
+            return fit
+        start, misfit = fit.v, ridge.misfit(levels[n + 1], rows, kappa, fit.v)
         if misfit <= RESOLVED:
-            return found
-    return ridge.failed(levels[0].packing, misfit, found.iterations)
+            return fit
+    return ridge.failed(levels[0].packing, misfit, fit.iterations)
 
 
 def continued(model, alpha, lam, d, start):
     """The fixed point from that of a neighbour, or from afresh, and where the search for the next one begins."""
-    found = resolved(model, alpha, lam, d, start)
-    if not found.converged and start is not None:
-        found = resolved(model, alpha, lam, d)
-    return found, found.v if found.converged else None
+    fit = resolved(model, alpha, lam, d, start)
+    if not fit.converged and start is not None:
+        fit = resolved(model, alpha, lam, d)
+    return fit, fit.v if fit.converged else None
 
 
 def parts(model, fit):
@@ -55,9 +55,9 @@ def parts(model, fit):
     return order | ended
 
 
-def described(model, alpha, lam, d, found):
+def described(model, alpha, lam, d, fit):
     """A fit as the record that users hold."""
-    return SpikedSolution(model, alpha, lam, d, mse=found.mse, train=found.train, **parts(model, found))
+    return SpikedSolution(model, alpha, lam, d, mse=fit.mse, train=fit.train, **parts(model, fit))
 
 
 def dimension(model, d):
@@ -126,13 +126,13 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
         shifted = replace(model, offset=np.asarray(model.offset) + s)
         return shifted.solve(alpha=alpha, lam=lam, d=d, loss=loss)
 
-    def objective(found):
-        value = (found.train if loss is None else found.train_loss) * alpha / model.beta
-        return value + lam * np.sum(found.q2) / (1 if loss is None else 2)
+    def objective(readout):
+        value = (readout.train if loss is None else readout.train_loss) * alpha / model.beta
+        return value + lam * np.sum(readout.q2) / (1 if loss is None else 2)
 
-    found = [solution(s) for s in shifts]
-    values = np.array([objective(x) for x in found])
-    bounds = np.array([x.model.bounds(d).lower for x in found])
+    readouts = [solution(s) for s in shifts]
+    values = np.array([objective(x) for x in readouts])
+    bounds = np.array([x.model.bounds(d).lower for x in readouts])
     if not np.any(np.isfinite(values)):
         raise ValueError(f"offsets = {check.shown(offsets)}: no readout converged at any of them; try a larger lam.")
 
@@ -144,7 +144,7 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
     if not 0 < i < shifts.size - 1:
         message = f"the objective still falls at the {'largest' if i else 'smallest'} bias looked at"
     lower_at, lower, _ = minimum(bound, shifts, bounds, xatol=1e-6, ends=False)
-    best = found[i] if where == shifts[i] else solution(where)
+    best = readouts[i] if where == shifts[i] else solution(where)
     return LearnedOffset(where, objective(best), best, shifts, values, lower, lower_at, message)
 
 
@@ -181,8 +181,8 @@ class Solvable(Spiked):
         d = dimension(self, d)
         start, points = None, []
         for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):
-            found, start = continued(self, positive_alpha(alpha), positive_lam(one), d, start)
-            points.append(described(self, alpha, one, d, found))
+            fit, start = continued(self, positive_alpha(alpha), positive_lam(one), d, start)
+            points.append(described(self, alpha, one, d, fit))
         stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(SpikedCurve)[1:]}
         return SpikedCurve(self, **stacked)
 
@@ -218,8 +218,8 @@ class Solvable(Spiked):
 
         def error(log_lam):
             nonlocal near
-            found, near = continued(self, alpha, math.exp(log_lam), d, near)
-            return found.mse if math.isfinite(found.mse) else math.inf
+            fit, near = continued(self, alpha, math.exp(log_lam), d, near)
+            return fit.mse if math.isfinite(fit.mse) else math.inf
 
         log_lam, mse, best = minimum(error, logs, xatol=1e-7, ends=False)
         if math.isinf(d):

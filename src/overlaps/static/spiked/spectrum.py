@@ -137,13 +137,13 @@ class FeatureSpectrum(Record):
             return law.determinant(_resolvent(law, np.atleast_1d(x))[0].real)
 
         ends = np.concatenate([[0.0], self.edges.ravel(), [reach * self.edges[-1, 1]]])
-        found = []
+        outliers = []
         for low, high in ends.reshape(-1, 2)[: -1 if np.isinf(ends[-1]) else None]:
             if high - low > 1e-9 * high:
                 x = np.geomspace(low + 1e-6 * (high - low), high - 1e-9 * high, 200)
                 signs = np.diff(np.sign(left(x)))
-                found += [brentq(lambda s: left(s)[0], x[i], x[i + 1]) for i in np.flatnonzero(signs)]
-        return np.array(found)
+                outliers += [brentq(lambda s: left(s)[0], x[i], x[i + 1]) for i in np.flatnonzero(signs)]
+        return np.array(outliers)
 
     def __repr__(self):
         bulk = ", ".join(f"[{low:.4g}, {high:.4g}]" for low, high in self.edges)
@@ -175,8 +175,8 @@ class _Law:
         self.features = Features(dataclasses.replace(model.coefficients.at(self.k), weight=self.weight))
         self.packing, self.S = self.features.packing, self.features.S
         J = self.packing.pairs
-        own = self.S[self.packing.diagonal] * self.c[:, None]
-        self.t = own + self.S[J:]  # variances of the features of each block given k
+        bulk = self.S[self.packing.diagonal] * self.c[:, None]
+        self.t = bulk + self.S[J:]  # variances of the features of each block given k
         self.X1, self.X2 = directions(self.packing)
         moments = self.kappa * self.weight * self.S
         self.once, self.twice = moments.T, (self.S[:, None] * moments).reshape(-1, self.k.size).T
@@ -248,7 +248,7 @@ class _Law:
         den = self.weight / self.denominators(v)
         Vh1, _ = self.matrices((1 / self.denominators(v) @ self.once).T)
         V1, V2 = self.matrices(v)
-        eye, found = np.eye(self.c.size), []
+        eye, values = np.eye(self.c.size), []
         for w, h, V, g in zip(den, Vh1, V1, V2, strict=True):
             root = np.sqrt(np.abs(w)) * np.sign(w)
             f, u = self.features.means(False) * np.sqrt(np.abs(w)), self.features.u
@@ -256,8 +256,8 @@ class _Law:
             left = (u * w) @ u.T - ((u * root) @ f.T @ shared if len(f) else 0.0)
             Gam = self.model.beta * (np.diag(self.c * g) if self.D is None else V)
             own = 0.0 if self.share else Gam @ h  # b is a part of such rows, not independent
-            found.append(np.linalg.det(eye - own + self.kappa * Gam @ left))
-        return np.array(found)
+            values.append(np.linalg.det(eye - own + self.kappa * Gam @ left))
+        return np.array(values)
 
 
 def grows_with_k(table, c):

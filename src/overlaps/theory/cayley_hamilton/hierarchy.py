@@ -236,12 +236,12 @@ def solve(
     check_options(solver, options)
     controls = {"method": solver, "rtol": rtol, "atol": atol, "stop": stop, "late": False}
     system = MomentSystem(model, start, polynomials)
-    found = evolve(model, start, alpha, system, progress=False, **controls, **options)
-    if not found.success:
+    solution = evolve(model, start, alpha, system, progress=False, **controls, **options)
+    if not solution.success:
         if basis != "orthonormal":
-            found.message += f" {_FAILURE}"
-        warn(found.message + check.see("power_law", "The hierarchy of moments"))
-    kept = {name: x for name, x in vars(found).items() if name in MomentTrajectory.__dataclass_fields__}
+            solution.message += f" {_FAILURE}"
+        warn(solution.message + check.see("power_law", "The hierarchy of moments"))
+    kept = {name: x for name, x in vars(solution).items() if name in MomentTrajectory.__dataclass_fields__}
     return MomentTrajectory(basis=polynomials, t=system.t, **kept)
 
 

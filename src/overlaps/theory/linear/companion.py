@@ -36,7 +36,7 @@ def companion(s, p, c, path):
     where it fails the way between two nodes is cut.  The right root is known by Im m, which has the sign of Im z.
     """
     z = -np.abs(path[0])
-    m, where, found = _on_negative_axis(s, p, c, z), z.astype(complex), np.empty(path.shape, dtype=complex)
+    m, where, transform = _on_negative_axis(s, p, c, z), z.astype(complex), np.empty(path.shape, dtype=complex)
     for k, target in enumerate(path):
         # a step that Newton's method cannot follow is cut in two, four, ...: analytic continuation needs no more than
         # short steps
@@ -54,8 +54,8 @@ def companion(s, p, c, path):
                 "that falls as 1/alpha. Try a smaller alpha."
             )
         m, where = trial, target
-        found[k] = m
-    return found
+        transform[k] = m
+    return transform
 
 
 def _on_negative_axis(s, p, c, z):
@@ -119,12 +119,12 @@ class Contour:
 
     def kernel(self, o):
         """Two kernels (n, n), with a node and with a conjugate node, of the overlaps o_l = w P_l w'/N in Sigma."""
-        found = []
+        kernels = []
         for D, m, weight in ((self.D, self.m, self.weight), (self.D.conj(), self.m.conj(), self.weight.conj())):
             coupling = self.c * np.multiply.outer(self.m, m) * ((self.D * (self.p * self.s**2)) @ D.T)
             kernel = ((self.D * (self.s * o)) @ D.T) / (1 - coupling)
-            found.append(self.weight[:, None] * weight * kernel)
-        return found
+            kernels.append(self.weight[:, None] * weight * kernel)
+        return kernels
 
     def double(self, kernels, f, g):
         """Mean of w f Sigma g w'/N, with the kernels of the overlaps of w and w'."""

@@ -129,14 +129,14 @@ def seen_again(
     if method == "sgd":
         problem.check_convergence()
     n = NODES if nodes is None else check.count("nodes", nodes, 8)
-    found = problem.overlaps(times, counts, step, n)
+    curves = problem.overlaps(times, counts, step, n)
     while True:
         finer = problem.overlaps(times, counts, step, n := n + n // 2)
-        change = float(np.max(np.abs(finer - found)))
-        found = finer
-        if nodes is not None or n > MOST or change <= ENOUGH * np.max(np.abs(found)):
+        change = float(np.max(np.abs(finer - curves)))
+        curves = finer
+        if nodes is not None or n > MOST or change <= ENOUGH * np.max(np.abs(curves)):
             break
-    R, Q, train = found
+    R, Q, train = curves
     if method == "sgd":
         (coarse, _), (train, excess) = (problem.sgd(times, train, n) for n in LAPLACE)
         Q, change = Q + 2 * excess, max(change, float(np.max(np.abs(train - coarse))))

@@ -61,13 +61,13 @@ class Selection(Record):
         """|S_end - S_0| at the points of a Sobol sequence."""
         from scipy.stats import qmc
 
-        points, found = qmc.Sobol(2 * self.K * self.M, seed=0), []
+        points, distances = qmc.Sobol(2 * self.K * self.M, seed=0), []
         for _ in range(PARTS):
             inside = np.clip(points.random(DRAWS // PARTS), 1e-12, 1 - 1e-12)  # a coordinate may be 0
             normal = ndtri(inside).reshape(-1, 2, self.K, self.M)
             last, first = (_frames(x) for x in self._overlaps(normal[:, 0], normal[:, 1]))
-            found.append(np.linalg.norm(last - first, axis=(1, 2)))
-        return np.concatenate(found)
+            distances.append(np.linalg.norm(last - first, axis=(1, 2)))
+        return np.concatenate(distances)
 
     def _overlaps(self, first, second):
         """Overlaps that have grown, and overlaps of the start, from independent normal matrices."""

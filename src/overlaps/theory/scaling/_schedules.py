@@ -16,7 +16,7 @@ def integrate(s, weight, y, steps, right, left, extra):
     total, gain = np.empty(steps.size + 1), np.empty(s.size)
     total[0] = y.sum()
     for i in range(steps.size):
-        h, new, share = steps[i], 0.0, 0.0
+        h, new, feedback = steps[i], 0.0, 0.0
         old = h * right[i] * (total[i] + extra)
         for l in range(s.size):
             x = 2 * h * s[l]
@@ -31,8 +31,8 @@ def integrate(s, weight, y, steps, right, left, extra):
             y[l] = decay * y[l] + old * weight[l] * (phi1 - phi2)
             gain[l] = h * left[i + 1] * weight[l] * phi2
             new += y[l]
-            share += gain[l]
-        total[i + 1] = (new + share * extra) / (1 - share)
+            feedback += gain[l]
+        total[i + 1] = (new + feedback * extra) / (1 - feedback)
         for l in range(s.size):
             y[l] += gain[l] * (total[i + 1] + extra)
     return total

@@ -370,8 +370,8 @@ class Law(Record):
         power, ends = check.number("power", power, least=0), check.array("horizon", horizon, (...,))
         if np.any(ends <= 0):
             raise ValueError(f"horizon = {check.shown(ends.tolist())}; expected times > 0.")
-        found = [self.scheduled(T, Schedule.polynomial(T, power), N_l=N_l) for T in ends.flat]
-        return np.reshape(found, ends.shape)[()]
+        errors = [self.scheduled(T, Schedule.polynomial(T, power), N_l=N_l) for T in ends.flat]
+        return np.reshape(errors, ends.shape)[()]
 
     # asymptotic: many eigenvalues -------------------------------------------------------------------------------------
 

@@ -38,14 +38,14 @@ def _nodes(law, alpha, schedule):
     knots = np.concatenate([[0.0], schedule.knots[(schedule.knots > 0) & (schedule.knots < end)], [end]])
     last = np.isin(end, schedule.knots)
     short = FIRST / (2 * law.spectrum.s[0] * law.eta)
-    found = [np.ravel(alpha), knots]
+    nodes = [np.ravel(alpha), knots]
     for i, (begin, stop) in enumerate(zip(knots[:-1], knots[1:], strict=True)):
         both = i < len(knots) - 2 or last
         length = (stop - begin) / (2 if both else 1)
         if length > short:
             away = np.geomspace(short, length, int(np.ceil(PER_DECADE * np.log10(length / short))) + 1)
-            found += [begin + away[:-1], stop - away] if both else [begin + away[:-1]]
-    return np.unique(np.concatenate(found))
+            nodes += [begin + away[:-1], stop - away] if both else [begin + away[:-1]]
+    return np.unique(np.concatenate(nodes))
 
 
 def _integrate(law, t, schedule, N_l):

@@ -168,8 +168,8 @@ def closed_frontier(law, compute):
 
 def exact_frontier(law, compute):
     """The best whole number of features by golden section in its logarithm, on the exact error."""
-    found = np.array([_best(law, c) for c in compute.flat]).T.reshape(2, *compute.shape)
-    return Frontier(found[0], compute / (law.batch_size * found[0]), found[1])
+    optima = np.array([_best(law, c) for c in compute.flat]).T.reshape(2, *compute.shape)
+    return Frontier(optima[0], compute / (law.batch_size * optima[0]), optima[1])
 
 
 def _best(law, compute):
