@@ -134,15 +134,15 @@ FAULTS = {
         "static/bayes/test_teacher.py::test_cut_takes_the_strongest_features_wherever_they_stand",
     ),
     "perfect_solution_at_nu_k": Fault(
-        "static/bayes/fixed_points.py", "if nu > k or not found", "if nu >= k or not found",
+        "static/bayes/fixed_points.py", "if nu > k or not roots", "if nu >= k or not roots",
         "static/bayes/test_teacher.py::test_no_noise_and_as_many_samples_as_parameters",
     ),
     "thinned_transitions": Fault(
-        "static/bayes/fixed_points.py", "if scan[2] and found:", "if False:",
+        "static/bayes/fixed_points.py", "if scan[2] and roots:", "if False:",
         "static/bayes/test_teacher.py::test_thinned_transitions_are_looked_at_again",
     ),
     "noise_of_the_marginal_mode": Fault(
-        "theory/linear/modes.py", "np.where(standing, t, -np", "np.where(standing, 0.0, -np",
+        "theory/linear/eigenmodes.py", "np.where(standing, t, -np", "np.where(standing, 0.0, -np",
         "theory/linear/test_modes.py::test_noise_feeds_a_marginal_mode_for_ever",
     ),
     "secular_root_near_zero": Fault(
@@ -334,7 +334,7 @@ FAULTS = {
         "simulators/test_drift.py",
     ),
     "tracking_error": Fault(
-        "theory/linear/modes.py", "(drift * s * t /", "(drift * t /",
+        "theory/linear/eigenmodes.py", "(drift * s * t /", "(drift * t /",
         "integrators/test_drift.py::test_tracking_error_is_where_the_flow_ends",
     ),
     "noise_of_frozen_features": Fault(
@@ -354,7 +354,7 @@ FAULTS = {
         "theory/scaling/test_terms.py::test_frozen_features_are_noise_to_the_others",
     ),
     "batch_in_the_second_moment": Fault(
-        "theory/linear/modes.py", "(2 - (1 + 1 / B) * rate)", "(2 - 2 * rate)",
+        "theory/linear/eigenmodes.py", "(2 - (1 + 1 / B) * rate)", "(2 - 2 * rate)",
         "theory/scaling/test_law.py::test_finite_size_mean_is_the_recursion_and_the_mean_of_sgd",
     ),
     "rate_before_a_jump": Fault(
@@ -362,7 +362,7 @@ FAULTS = {
         "theory/scaling/test_schedules.py::test_any_schedule_is_that_of_solve",
     ),
     "thirds_of_a_window": Fault(
-        "theory/scaling/fit.py", "1.5 * np.ptp(slopes, axis=0)", "0.0 * np.ptp(slopes, axis=0)",
+        "theory/scaling/windows.py", "1.5 * np.ptp(slopes, axis=0)", "0.0 * np.ptp(slopes, axis=0)",
         "theory/scaling/test_fit.py::test_the_window_leaves_out_what_comes_before_and_after",
     ),
     "stage_at_a_switch": Fault(
@@ -560,7 +560,7 @@ FAULTS = {
         "simulators/test_schedules.py::test_a_run_goes_on_in_its_schedule",
     ),
     "width_of_a_degenerate_bulk": Fault(
-        "landscape/hessian.py",
+        "landscape/curvature.py",
         "span = max(np.ptp(np.append(self.bulk, self.outliers)), 1e-300)",
         "span = max(np.ptp(self.bulk), 1e-300)",
         "landscape/test_hessian.py::test_density_of_outliers_is_their_number",

@@ -13,7 +13,7 @@ from .activations import rules
 from .activations.activation import Activation
 from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, sign, tanh
 from .activations.rule import Rule
-from .compress import compress, compression_error
+from .compression import compress, compression_error
 from .finite_size import Fluctuations, fluctuations
 
 # the closure, the solution, the simulation
@@ -32,7 +32,6 @@ from .models.spectrum import Spectrum, isotropic, power_law
 from .models.stages import Stages
 from .models.state import State
 from .models.taught import previous, taught
-from .plateau import plateau
 from .results import discrepancy as discrepancy
 from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
@@ -49,7 +48,8 @@ from .stability.critical import CriticalEta, critical_eta
 from .stability.fixed_points import FixedPoint, fixed_point
 from .stability.linear import Linearisation, linearise
 from .stability.plateaus import Plateau
-from .sweeps.sweep import Sweep, sweep
+from .sweeps.grid import Sweep, sweep
+from .symmetric_path import plateau
 
 # rooms that are loaded when one of their names is first used, and these names
 _LATER = {

@@ -28,7 +28,7 @@ PRIVATE = {"overlaps.__main__"}  # the command line
 # lists of names that users meet through overlaps.<name>, or not at all
 INNER = {
     "integrators.lanes", "gaussian.iterated", "theory.linear.data_set", "theory.cayley_hamilton.bases",
-    "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.modes", "theory.quadratic.bias",
+    "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.eigenmodes", "theory.quadratic.bias",
     "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.selection", "theory.quadratic.times",
 }  # fmt: skip
 

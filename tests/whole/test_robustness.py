@@ -762,7 +762,7 @@ def no_work(monkeypatch):
     for module, *names in (
         ("integrators.run", "_drive"),
         ("simulators.simulate", "_map_runs"),
-        ("sweeps.sweep", "run_all"),
+        ("sweeps.grid", "run_all"),
         ("static.bayes.student", "train"),
         ("static.bayes.posterior", "leap"),
         ("static.spiked.simulation", "network_draw", "srf_draw"),

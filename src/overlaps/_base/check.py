@@ -227,21 +227,20 @@ def array(name, value, shape, hint="", *, finite=True, filled=False):
 
     There are some where ``filled``; they are finite, unless nan stands for what a run did not reach (``finite=False``).
     """
+    hint = f" {hint}" if hint else ""
     free = shape[:1] == (...,)  # any number of leading axes
     expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
     result = floats(name, value, f"shape {expected}")
     sizes = shape[1:] if free else shape
     given = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
     if len(given) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, given, strict=True)):
-        raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{' ' + hint if hint else ''}")
+        raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{hint}")
     if filled and not result.size:
-        raise ValueError(
-            f"{name} has shape {result.shape}, no entries; expected {expected}.{' ' + hint if hint else ''}"
-        )
+        raise ValueError(f"{name} has shape {result.shape}, no entries; expected {expected}.{hint}")
     if finite and not np.all(np.abs(result) < LARGEST):
         wrong = "nan or inf" if not np.all(np.isfinite(result)) else "numbers that have no square"
         expected = f"finite numbers of size below {LARGEST:g}" if np.all(np.isfinite(result)) else "finite numbers"
-        raise ValueError(f"{name} contains {wrong}; expected {expected}.{' ' + hint if hint else ''}")
+        raise ValueError(f"{name} contains {wrong}; expected {expected}.{hint}")
     result.setflags(write=False)
     return result
 

@@ -3,7 +3,7 @@
 ``hessian`` needs nothing but the closure and its derivatives: whatever ``ov.linearise`` takes is served.
 """
 
-from .average import average
-from .hessian import HessianSpectrum, hessian
+from .averages import average
+from .curvature import HessianSpectrum, hessian
 
 __all__ = ["HessianSpectrum", "average", "hessian"]

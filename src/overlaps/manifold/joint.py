@@ -9,7 +9,7 @@ import numpy as np
 from .._base import check
 from .._base.calls import by_name
 from .._base.types import ArrayLike, Rng
-from ..compress import compress
+from ..compression import compress
 from ..models.model import Model, committee_machine
 from ..models.spectrum import Spectrum, block_edges
 from ..models.start import warn_coarse_step

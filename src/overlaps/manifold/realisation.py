@@ -7,7 +7,7 @@ import numpy as np
 from numpy.polynomial import hermite_e
 
 from .._base import check
-from ..compress import compress
+from ..compression import compress
 from ..models.spectrum import MERGE, Spectrum
 from ..models.state import State
 from .feature_map import feature_map, gauss_average

@@ -70,7 +70,7 @@ def model_from_text(text):
     """The model of :func:`model_text`; refuses user functions, which a text cannot hold."""
     head = json.loads(text)
     try:
-        return model_of(head, {name: np.array(x) for name, x in head["arrays"].items()})
+        return model_from_head(head, {name: np.array(x) for name, x in head["arrays"].items()})
     except Refused:
         first = head.get("mixed", [head])[0]
         name = first["features"] if "features" in first else first["model"]["activation"]
@@ -80,14 +80,14 @@ def model_from_text(text):
         ) from None
 
 
-def model_of(head, data):
+def model_from_head(head, data):
     """The model that a header and arrays describe."""
     if "mixed" in head:
-        models = [model_of(task, inside(data, f"task{i}/")) for i, task in enumerate(head["mixed"])]
+        models = [model_from_head(task, inside(data, f"task{i}/")) for i, task in enumerate(head["mixed"])]
         shares = head["shares"]
         return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, head["readouts"])
     if "low_rank" in head:
-        return LowRank(model_of(_network(head), data), *head["low_rank"])
+        return LowRank(model_from_head(_network(head), data), *head["low_rank"])
     options = dict(head["model"])
     for role in ROLES:
         maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
@@ -116,7 +116,7 @@ def models_of(head, data, models):
     restored = []
     for i, entry in enumerate(heads):
         arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
-        model = model_of(entry, arrays) if models is None else models[i]
+        model = model_from_head(entry, arrays) if models is None else models[i]
         check_model(model, entry, arrays)
         # batches share spectra: one object for all models with the same eigenvalues, as it was before the file
         restored.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))

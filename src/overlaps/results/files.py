@@ -22,7 +22,7 @@ from .descriptions import (
     check_model,
     described,
     inside,
-    model_of,
+    model_from_head,
     models_of,
     schedule_of,
     schedule_recipe,
@@ -245,7 +245,7 @@ def restored(head, data, model=None, schedule=None):
     else:
         if isinstance(model, list | tuple):
             raise Refused(f"model = {check.shown(model)}; expected one Model.")
-        values["model"] = model_of(head, data) if model is None else model
+        values["model"] = model_from_head(head, data) if model is None else model
         check_model(values["model"], head, data)
         if "solver" in names:  # early files have its name in a sentence only
             values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
@@ -261,7 +261,7 @@ def _staged(kind, head, data, stages, schedule):
     models = []
     for i, own in enumerate(head["stages"]):
         arrays = inside(data, f"stages{i}/")
-        models.append(model_of(own, arrays) if stages is None else stages.models[i])
+        models.append(model_from_head(own, arrays) if stages is None else stages.models[i])
         check_model(models[-1], own, arrays)
     students = head.get("students")
     teacher = None if students is None else [None if x is None else previous for x in students]

@@ -13,6 +13,11 @@ from .curves import Statistics, Views
 __all__ = ["StagedEnsemble", "StagedTrajectory"]
 
 
+def _of_parts(name, axis=None, *, doc):
+    """Property that joins a curve of the parts."""
+    return property(lambda self: self._joined([getattr(part, name) for part in self.parts], axis), doc=doc)
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Staged(Views):
     """Base of solutions and runs of Stages: ``parts`` one after the other, of which the times in alpha are shown."""
@@ -43,38 +48,23 @@ class _Staged(Views):
         axis = int(self.is_ensemble) if axis is None else axis
         return np.concatenate([np.take(x, self._rows(k), axis) for k, x in enumerate(curves)], axis)
 
-    def _of_parts(self, name, axis=None):
-        return self._joined([getattr(part, name) for part in self.parts], axis)
-
     @property
     def stage(self):
         """Index of the stage at each record (n,)."""
         return self._joined([np.full(part.alpha.shape, self._first + k) for k, part in enumerate(self.parts)], 0)
 
-    @property
-    def Q(self):
-        """Covariance of the student fields (..., n, K, K)."""
-        return self._of_parts("Q")
+    Q = _of_parts("Q", doc="Covariance of the student fields (..., n, K, K).")
 
     @property
     def R(self):
         """Covariance of student and teacher fields (..., n, K, M)."""
         return self._joined([part.R[..., -self.model.M :] for part in self.parts])
 
-    @property
-    def v(self):
-        """Second layer in use (..., n, K)."""
-        return self._of_parts("v")
+    v = _of_parts("v", doc="Second layer in use (..., n, K).")
 
-    @property
-    def eps_g(self):
-        """Generalisation error on the task of the stage at that time (..., n)."""
-        return self._of_parts("eps_g")
+    eps_g = _of_parts("eps_g", doc="Generalisation error on the task of the stage at that time (..., n).")
 
-    @property
-    def eta(self):
-        """Learning rate (n,): the stage's times the factor of the schedule."""
-        return self._of_parts("eta", 0)
+    eta = _of_parts("eta", 0, doc="Learning rate (n,): the stage's times the factor of the schedule.")
 
     def error(self, i):
         """Generalisation error on the task of stage i at all times (..., n), with its own inputs and readout.
@@ -172,10 +162,7 @@ class StagedTrajectory(_Staged):
     def __len__(self):
         return self.alpha.size
 
-    @property
-    def eps_floor(self):
-        """Size (n,) of the errors of eps_g."""
-        return self._of_parts("eps_floor")
+    eps_floor = _of_parts("eps_floor", doc="Size (n,) of the errors of eps_g.")
 
     @property
     def nfev(self):

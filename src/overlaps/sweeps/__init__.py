@@ -1,5 +1,5 @@
 """One function at many points, on any executor, with checkpoints."""
 
-from .sweep import Sweep, sweep
+from .grid import Sweep, sweep
 
 __all__ = ["Sweep", "sweep"]

@@ -25,12 +25,12 @@ from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..models.model import Model
 from ..models.state import State
-from ..plateau import random_mean
 from ..results.curves import first_below
 from ..solve import solve
 from ..solve_many import solve_many
 from ..stability.fixed_points import fixed_point
 from ..stability.symmetry import is_even, mean_overlaps
+from ..symmetric_path import random_mean
 
 __all__ = ["EscapeLaw", "escape"]
 

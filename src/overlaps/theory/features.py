@@ -17,8 +17,8 @@ from .._base import check
 from .._base.types import ArrayLike, Floats
 from ..models.spectrum import MERGE, Spectrum
 from ..models.start import warn_coarse_step
+from .linear.eigenmodes import checked_spectrum, model_of
 from .linear.flow import decay_sum, integral_error, power_law_units
-from .linear.modes import checked_spectrum, model_of
 
 __all__ = ["asymptote", "error", "error_covariance", "error_haar", "exponent", "haar_ratio", "power_law_error"]
 

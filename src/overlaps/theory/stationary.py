@@ -12,7 +12,7 @@ from .._base.types import ArrayLike, Rng
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..flow.system import System
-from ..landscape.hessian import HessianSpectrum, hessian
+from ..landscape.curvature import HessianSpectrum, hessian
 from ..models.model import Model
 from ..models.state import State
 from ..solve import solve

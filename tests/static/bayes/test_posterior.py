@@ -7,7 +7,7 @@ import pytest
 from scipy.signal import lfilter
 
 from overlaps.static import HierarchicalTeacher, sample_posterior
-from overlaps.static.bayes.exact import error
+from overlaps.static.bayes.exact import standard_error
 from overlaps.static.bayes.posterior import Chain, Problem, _result, chains_agree, draw, leap
 
 HE3 = {3: 1.0}
@@ -88,8 +88,10 @@ def test_errors_of_a_few_replicas():
     rng = np.random.default_rng(7)
     for replicas in (2, 4, 10):
         values = rng.normal(size=(replicas, 20_000))
-        assert np.mean(abs(values.mean(axis=0)) < error(values)) == pytest.approx(0.6827, abs=0.015)  # 4 sd of a count
-    assert np.array_equal(error(values[:1]), np.zeros(20_000))
+        assert np.mean(abs(values.mean(axis=0)) < standard_error(values)) == pytest.approx(
+            0.6827, abs=0.015
+        )  # 4 sd of a count
+    assert np.array_equal(standard_error(values[:1]), np.zeros(20_000))
 
 
 @pytest.mark.filterwarnings("ignore:The posterior is not well sampled")  # now and then

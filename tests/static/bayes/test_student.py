@@ -11,7 +11,7 @@ import pytest
 
 from overlaps.static import HierarchicalTeacher, sample_posterior
 from overlaps.static.bayes._adam import train
-from overlaps.static.bayes.student import error, train_student
+from overlaps.static.bayes.student import error_of_student, train_student
 
 HE3 = {3: 1.0}
 
@@ -107,7 +107,7 @@ def test_error_in_closed_form_is_a_test_error():
 
     squares = (network(star, v) - network(U, a)) ** 2
     spread = squares.std() / math.sqrt(squares.size)
-    assert abs(error(np.array([0, 0, 0, 1.0]), star, v, U, a) - squares.mean()) < 5 * spread
+    assert abs(error_of_student(np.array([0, 0, 0, 1.0]), star, v, U, a) - squares.mean()) < 5 * spread
 
 
 def test_student_runs_are_seeded_and_start_where_told():

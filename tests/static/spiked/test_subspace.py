@@ -184,7 +184,7 @@ def networks(rates, alpha0, t, fractions, noise, d, draws):
         W0 = finite.initial_rows("sphere", d, d, weights)
         theta, W = np.linalg.qr(directions.standard_normal((d, 2)))[0], W0
         for rate in rates:
-            W = finite.one_step(setup, finite.Step(round(alpha0 * d), rate, np.array(t)[letter]), W, theta, data)
+            W = finite.gradient_step(setup, finite.Step(round(alpha0 * d), rate, np.array(t)[letter]), W, theta, data)
         S = np.array([W[letter == b].mean(axis=0) for b in range(len(t))])
         rest = np.sum((W - S[letter]) ** 2, axis=1)
         found.append([*(S @ S.T).ravel(), *(S @ theta).ravel(), *(rest[letter == b].mean() for b in range(len(t)))])
@@ -255,7 +255,7 @@ def test_network_after_two_steps():
         theta = np.linalg.qr(directions.standard_normal((d, 2)))[0]
         W = finite.initial_rows("sphere", d, d, weights)
         for _ in range(2):
-            W = finite.one_step(setup, finite.Step(8 * d, 1.5, np.array(t)[letter]), W, theta, data)
+            W = finite.gradient_step(setup, finite.Step(8 * d, 1.5, np.array(t)[letter]), W, theta, data)
         errors.append(finite.readouts(setup, W, theta, train, test)[1]["mse"][0])
     expected = model.solve(alpha=2.0, lam=0.1, d=d).mse
     assert abs(np.mean(errors) - expected) < 4 * np.std(errors) / math.sqrt(8) + 0.06 * expected

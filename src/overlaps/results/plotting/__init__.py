@@ -6,10 +6,10 @@ takes its Axes from ``looks.panels`` or ``looks.single_axes``, so that it follow
 
 from .comparison import approach, compare, distance, fluctuations, plot_fluctuations
 from .curves import plot, plot_stages
-from .explore import explore
 from .looks import style
 from .movie import animate
 from .single import eigenvalues, plot_batch, schedule
+from .sliders import explore
 
 __all__ = [
     "animate", "approach", "compare", "distance", "eigenvalues", "explore", "fluctuations", "plot", "plot_batch",

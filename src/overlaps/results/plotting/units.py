@@ -44,15 +44,15 @@ def units(ax, result, partners=None):
     K, M = R.shape[-2:]
     colours = [hues(ax)[k % len(hues(ax))] for k in range(K)]
     own, apart = [{"color": x, "linestyle": "--", "markerfacecolor": "none"} for x in colours], {"color": grey(ax)}
-    curves = []
-    for i in range(K):
-        for j in range(i, K):
-            curves.append(Curve("Q", i == j, Q[..., i, j], rf"$Q_{{{i + 1}{j + 1}}}$", own[i] if i == j else apart))
-    for i in range(K):
-        for m in range(M):
-            mine = bool(partners.get(i) == m)
-            look = {"color": colours[i], "alpha": 1.0 if mine else faint(ax)}
-            curves.append(Curve("R", mine, R[..., i, m], rf"$R_{{{i + 1}{m + 1}}}$", look))
+    curves = [
+        Curve("Q", i == j, curve, rf"$Q_{{{i + 1}{j + 1}}}$", own[i] if i == j else apart)
+        for i, j, curve in _entries(Q)
+        if i <= j
+    ]
+    for i, m, curve in _entries(R):
+        mine = bool(partners.get(i) == m)
+        look = {"color": colours[i], "alpha": 1.0 if mine else faint(ax)}
+        curves.append(Curve("R", mine, curve, rf"$R_{{{i + 1}{m + 1}}}$", look))
     if getattr(result, "m", None) is not None:
         for i, c, curve in _entries(result.mean_fields):
             look = {"color": colours[i], "linestyle": "-."}

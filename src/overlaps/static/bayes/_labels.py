@@ -24,7 +24,7 @@ def fisher(p, dp, out):
 
 
 @jit
-def entropy(p, out):
+def label_entropy(p, out):
     """Sum of -p ln p over each row."""
     for c in range(p.shape[0]):
         total = 0.0

@@ -139,10 +139,12 @@ def exact_information(teacher, q, samples, rng):
     labels = LabelLaw(teacher.feature.g, v, group.ravel(), teacher.Delta, np.clip(q, *REFERENCE), samples, rng)
     h = np.array([labels.information(q, r) for r in range(labels.replicas)])[:, labels.group]
     power = np.exp([2 * labels.entropy(q, r) for r in range(labels.replicas)]) / (2 * math.pi * math.e)
-    return Information(h.mean(axis=0), error(h), float(power.mean()), float(error(power)), labels.cross(q))
+    return Information(
+        h.mean(axis=0), standard_error(h), float(power.mean()), float(standard_error(power)), labels.cross(q)
+    )
 
 
-def error(values):
+def standard_error(values):
     """Standard error of the mean over replicas times Student's factor for few; 0 for one, which is no sample."""
     few = len(values) - 1
     if few == 0:
@@ -156,17 +158,18 @@ def exact_solution(teacher, nu, selection, solutions):
     selected = {"bayes": best, "uninformed": 0, "informed": len(solutions) - 1}[selection]
     for other in solutions:
         gap = solutions[best].phi - other.phi
-        if selection == "bayes" and other is not solutions[best] and gap.mean() < 3 * error(gap):
+        if selection == "bayes" and other is not solutions[best] and gap.mean() < 3 * standard_error(gap):
             warn(
-                f"two solutions at nu = {nu:.6g} have potentials that differ by {gap.mean():.2g}({error(gap):.1g}): "
-                f"eps = {solutions[best].eps.mean():.4g} was chosen, {other.eps.mean():.4g} may be right. Try more "
-                "samples." + check.see("bayes", "When not to believe the equations")
+                f"two solutions at nu = {nu:.6g} have potentials that differ by {gap.mean():.2g}"
+                f"({standard_error(gap):.1g}): eps = {solutions[best].eps.mean():.4g} was chosen, "
+                f"{other.eps.mean():.4g} may be right. Try more samples."
+                + check.see("bayes", "When not to believe the equations")
             )
     one = solutions[selected]
     q = one.q.mean(axis=0)
     points = tuple(x.point(nu) for x in solutions)
     s, eps, k_c, phi = points[selected]
-    errors = float(error(one.eps)), float(error(one.phi))
+    errors = float(standard_error(one.eps)), float(standard_error(one.phi))
     good = one.residual < CONVERGED
     return BayesSolution(
         teacher, nu, eps, q, k_c, s, phi, points, selected, good, one.residual, *errors, teacher.channel, one.Q

@@ -9,7 +9,7 @@ from scipy.fft import irfft, next_fast_len
 
 from ..._base import check
 from ...gaussian.rules import gauss_hermite, trapezoid
-from ._labels import FLOOR, entropy, fisher
+from ._labels import FLOOR, fisher, label_entropy
 
 __all__ = ["Information", "LabelLaw"]
 
@@ -170,7 +170,7 @@ class LabelLaw:
     def entropy(self, q, replica):
         """H at overlaps q (groups,)."""
         tables = [self.table(i, x) for i, x in enumerate(q)]
-        return self._over_labels(entropy, 0, replica, tables, ()) + math.log(self.dy)
+        return self._over_labels(label_entropy, 0, replica, tables, ()) + math.log(self.dy)
 
     def cross(self, q):
         """Largest correlation of what a label says about two features, at overlaps q (groups,)."""

@@ -79,7 +79,7 @@ class Pair(ExactPoints):
         return np.append(np.log1p(nu * self.largest), 0.0)
 
     def _image(self, nu, x, replica):
-        G, _ = self.information(overlaps(x))
+        G, _ = self.information(overlap_matrix(x))
         return of(np.log1p, nu * G)[[0, 1, 0], [0, 1, 1]]
 
     def _within(self, nu, x):
@@ -87,7 +87,7 @@ class Pair(ExactPoints):
         return of(lambda a: np.minimum(a, self._top(nu).max()), square(x))[[0, 1, 0], [0, 1, 1]]
 
     def _solution(self, nu, x, residual):
-        Q = overlaps(x)
+        Q = overlap_matrix(x)
         power = self.information(Q)[1]
         eps = self.v @ np.polynomial.polynomial.polyval(np.eye(2), self.c) @ self.v
         eps -= self.v @ np.polynomial.polynomial.polyval(Q, self.c) @ self.v
@@ -101,7 +101,7 @@ def of(function, A):
     return vectors * function(np.maximum(values, 0.0)) @ vectors.T
 
 
-def overlaps(x):
+def overlap_matrix(x):
     """Q of -ln(1 - Q)."""
     return of(lambda a: -np.expm1(-a), square(x))
 

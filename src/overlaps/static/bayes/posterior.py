@@ -14,7 +14,7 @@ from ..._base.record import Record
 from ..._base.types import ArrayLike, Rng
 from ..._base.workers import run_all, worded
 from ._adam import respond
-from .exact import error
+from .exact import standard_error
 from .teacher import HierarchicalTeacher
 
 __all__ = ["PosteriorSample", "sample_posterior"]
@@ -312,7 +312,9 @@ def _result(d, n, record, rows, accepted, success, message):
     agree = np.array([[chains_agree(row[:, :, j]) for j in range(row.shape[2])] for row in rows])
     means = np.array([row.mean(axis=(0, 1)) for row in rows])
     within = np.mean(agree[:, :, 2] ** 2 / agree[:, :, 0], axis=0) / len(rows)
-    errors = np.maximum(error(means), np.sqrt(within))  # few data sets may agree by chance more than their chains can
+    errors = np.maximum(
+        standard_error(means), np.sqrt(within)
+    )  # few data sets may agree by chance more than their chains can
     value, (ess, rhat) = means.mean(axis=0), agree[:, 0, :2].T
     converged = bool(np.all(rhat <= TRUSTED[0]) and np.all(ess >= TRUSTED[1]))
     if not converged:

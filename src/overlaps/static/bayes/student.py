@@ -133,14 +133,14 @@ def train_student(
     batch, pace = min(batch, n), float(readouts == "trained")
 
     moments_U, moments_a = np.zeros((2, width, d)), np.zeros((2, width))
-    done, times, errors = 0, [0], [error(correlation, U_star, v, U, a)]
+    done, times, errors = 0, [0], [error_of_student(correlation, U_star, v, U, a)]
     batches = epochs(rng, n, batch)
     with bar(progress, steps, "steps") as tick:
         for target in np.unique(np.linspace(0, steps, RECORDS + 1).astype(int))[1:]:
             chunk = np.array([next(batches) for _ in range(target - done)])
             done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate, pace)
             times.append(done)
-            errors.append(error(correlation, U_star, v, U, a))
+            errors.append(error_of_student(correlation, U_star, v, U, a))
             if tick:
                 tick(done)
     overlap = np.abs(U_star @ U.T).max(axis=1)
@@ -159,7 +159,7 @@ def epochs(rng, n, batch):
         yield from rng.permutation(n)[: n - n % batch].reshape(-1, batch)
 
 
-def error(correlation, U_star, v, U, a):
+def error_of_student(correlation, U_star, v, U, a):
     r"""E[(yhat - y)^2] on noiseless labels: a quadratic form in the correlations g(u.u') of all features."""
     features, weights = np.concatenate([U_star, U]), np.concatenate([v, -a])
     return float(weights @ np.polynomial.polynomial.polyval(features @ features.T, correlation) @ weights)

@@ -308,9 +308,7 @@ class HierarchicalTeacher(Teacher):
         return Information(self.v2 * slope / power, np.zeros(self.k), float(power), 0.0, 0.0)
 
     def _describe(self, s, nu):
-        if math.isinf(s):
-            return BayesPoint(s, 0.0, self.k, self._points.potential(s, nu))
-        eps, _, k_c = self._totals(s)
+        eps, _, k_c = (0.0, None, self.k) if math.isinf(s) else self._totals(s)
         return BayesPoint(s, eps, k_c, self._points.potential(s, nu))
 
     def _totals(self, s):

@@ -104,7 +104,7 @@ def slope(f):
     return getattr(f, "dg", None) or (lambda z, h=1e-5: (f(z + h) - f(z - h)) / (2 * h))
 
 
-def one_step(setup, step, W, theta, rng):
+def gradient_step(setup, step, W, theta, rng):
     """W + tau t_i (1/n0) sum_mu (y - f(x)) sigma'(w_i.x) x, with f(x) = (1/p) sum_i t_i sigma(w_i.x)."""
     if step.n0 == 0:
         return W + step.tau * step.t[:, None] * population_gradient(setup, step, W, theta)
@@ -270,7 +270,7 @@ def network_draw(setup, step, paired, child):
     weights, directions, step_rng, train_rng, test_rng = streams(child)
     W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
     theta = unit(directions, setup.d)
-    W = one_step(setup, step, W0, theta, step_rng)
+    W = gradient_step(setup, step, W0, theta, step_rng)
     spikes, bulk, variance, measured = measure(setup, step, W - W0, W, theta)
     partner = None
     if paired:

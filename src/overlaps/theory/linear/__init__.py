@@ -26,10 +26,9 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
 """
 
-from . import data_set, flow
-from . import modes as _modes
+from . import data_set, eigenmodes, flow
 from .data_set import *
+from .eigenmodes import *
 from .flow import *
-from .modes import *
 
-__all__ = [*data_set.__all__, *flow.__all__, *_modes.__all__]
+__all__ = [*data_set.__all__, *flow.__all__, *eigenmodes.__all__]

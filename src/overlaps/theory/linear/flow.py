@@ -13,7 +13,7 @@ from scipy.special import gamma, gammainc, gammaincc, zeta
 from ..._base import check
 from ..._base.types import ArrayLike, Floats
 from ...models.spectrum import Spectrum, power_law
-from .modes import model_of, start_blocks
+from .eigenmodes import model_of, start_blocks
 
 __all__ = ["exponent", "flow_error", "flow_overlaps", "integral_bound", "integral_error", "power_law_error", "window"]
 
