@@ -13,7 +13,7 @@ import threading
 import time
 from functools import cache
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,8 @@ from numba.core.dispatcher import Dispatcher
 import overlaps as ov
 from overlaps import __main__ as command
 from overlaps._base import keeping
-from overlaps._base.jit import INT, jit, typed
+from overlaps._base.compiling import watch
+from overlaps._base.jit import INT, jit, made, typed
 from overlaps.gaussian import elementary
 
 SOURCE = Path(ov.__file__).parent
@@ -196,6 +197,47 @@ def test_a_fingerprint_knows_what_changes_machine_code(knob, monkeypatch):
     assert keeping.fingerprint(fresh((0.3, 1.7))) == before
     monkeypatch.setattr(config, knob, 7)
     assert keeping.fingerprint(fresh((0.3, 1.7))) != before
+
+
+RATE = 0.3
+
+
+def shifted(shift, other=0.0):
+    """A kernel that reaches two of one name."""
+
+    def inner(c):
+        return made(lambda x: x + c)
+
+    one, two = inner(shift), inner(other)
+    return made(lambda x: one(x) * two(x) * RATE)
+
+
+def test_kernels_that_functions_make_are_made_once(monkeypatch):
+    """Of equal constants, globals and kernels reached; what is read from a module of the user may change."""
+    kernels = [shifted(*x) for x in ((0.5, 0.2), (0.5, 0.4), (0.7, 0.2), (0.2, 0.5))]
+    assert [k(2.0) for k in kernels] == pytest.approx([0.3 * x for x in (2.5 * 2.2, 2.5 * 2.4, 2.7 * 2.2, 2.2 * 2.5)])
+    assert shifted(0.5, 0.2) is kernels[0] and len({*map(id, kernels)}) == 4
+    monkeypatch.setitem(globals(), "RATE", 0.9)
+    assert shifted(0.5, 0.2)(2.0) == pytest.approx(0.9 * 2.5 * 2.2)
+    user = ModuleType("user")
+    monkeypatch.setitem(globals(), "user", user)
+    for rate in (0.6, 0.8):
+        user.rate = rate
+        assert made(lambda x: user.rate * x)(2.0) == 2 * rate  # noqa: F821
+
+
+def hebbian(lam, nu, xi, theta, S, F, G):
+    F[0] = RATE * nu[0]
+
+
+def test_a_rule_that_is_made_again_compiles_nothing():
+    def rules():
+        own = ov.Rule(hebbian, K=1, M=1, name="mine", theta=(0.4,))
+        return own.closure, ov.rules.feedback_alignment([0.7], [0.8]).closure
+
+    first, before = rules(), watch.count
+    assert rules() == first and watch.count == before
+    assert ov.rules.feedback_alignment([0.7], [0.9]).closure is not first[1] and watch.count > before
 
 
 def test_what_was_compiled_is_found(folder):

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit, types
 
 from . import compiling as compiling  # says when it takes long
-from .keeping import keep
+from .keeping import content, keep
 from .tiers import Kernel, cold, lock
 
 # what kernels with declared types are compiled for
@@ -41,6 +41,29 @@ def jit(function=None, *, fast=False, inline=False, bare=False, cost=None, pytho
         if cost is not None:
             cold(kernel, cost)
     return kernel
+
+
+_made: dict = {}
+# Kernels that ``made`` remembers. Below, rules that are made again compile again; above, code that nobody needs stays.
+REMEMBERED = 256
+
+
+def made(function, *use):
+    """A kernel of a function that a user wrote, or that another function made: one for all of the same content.
+
+    ``use`` sets apart kernels that are compiled for different arguments.
+    """
+    kernel = njit(error_model="numpy", nogil=True)(function)
+    if not hasattr(kernel, "compile"):
+        return kernel
+    try:
+        key = content(kernel), *use
+    except TypeError:  # it reads what has no fingerprint
+        return kernel
+    with lock:
+        if len(_made) > REMEMBERED:
+            del _made[next(iter(_made))]
+        return _made.setdefault(key, kernel)
 
 
 def _as_it_is(x):

@@ -36,6 +36,7 @@ from numba.core.dispatcher import Dispatcher
 PACKAGE = __name__.partition(".")[0]
 VERSIONS = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version_info[:2]}"
 KNOBS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK"  # of numba, which change machine code
+KNOWN = PACKAGE, "numpy", "math", "cmath", "builtins", "numba"  # what a name stands for in them never changes
 DIGITS = 24  # of a fingerprint, in a file's name: 96 bits
 SUM = 32  # bytes of a checksum
 # Seconds that a process waits while another compiles what it wants. Below, both compile; above, a process that was
@@ -99,6 +100,13 @@ def _collect(kernel, parts):
     name = _name(kernel)
     if name in parts:
         return
+    parts[name], reached = _own(kernel)
+    for other in reached:
+        _collect(other, parts)
+
+
+def _own(kernel):
+    """(Hash of the kernel's own content, kernels that it names)."""
     if "_content" not in vars(kernel):
         function = kernel.py_func
         options = sorted((k, sorted(v) if isinstance(v, set) else v) for k, v in kernel.targetoptions.items())
@@ -109,9 +117,15 @@ def _collect(kernel, parts):
         for value in (*(cell.cell_contents for cell in function.__closure__ or ()), *(function.__defaults__ or ())):
             texts.append(_of_value(value, reached))
         kernel._content = hashlib.sha256("\n".join(texts).encode()).digest(), reached
-    parts[name], reached = kernel._content
-    for other in reached:
-        _collect(other, parts)
+    return kernel._content
+
+
+def content(kernel):
+    """Bytes that tell a kernel, and all that it reaches, from others of this process, namesakes among them."""
+    if isinstance(kernel._cache, KernelCache):
+        return fingerprint(kernel)
+    own, reached = _own(kernel)
+    return hashlib.sha256(own + b"".join(content(x) for x in reached if x is not kernel)).digest()
 
 
 def _names(code):
@@ -141,18 +155,25 @@ def _of_value(value, reached):
         return type(value).__name__ + "(" + ",".join(_of_value(x, reached) for x in value) + ")"
     if value is None or isinstance(value, (bool, int, float, complex, str, np.generic)):
         return type(value).__name__ + repr(value)
-    if getattr(value, "__module__", "").partition(".")[0] == PACKAGE and isinstance(value, FunctionType):
+    if isinstance(value, FunctionType) and _room(value.__module__) == PACKAGE:
         module = sys.modules[value.__module__]  # overloaded for kernels, by functions of its module
         reached += [other for other in vars(module).values() if isinstance(other, Dispatcher)]
         return _source(module)
-    if isinstance(value, ModuleType):
-        return _source(value) if value.__name__.partition(".")[0] == PACKAGE else value.__name__
+    if isinstance(value, ModuleType) and _room(value.__name__) in KNOWN:
+        return _source(value) if _room(value.__name__) == PACKAGE else value.__name__
+    if isinstance(value, numba.types.WrapperAddressProtocol):  # in this process: numba keeps no such code
+        return f"address {value.__wrapper_address__()}"
     if isinstance(value, numba.types.Type):
         return f"{value}{_fields(value)}"
-    if isinstance(value, (BuiltinFunctionType, FunctionType, type, np.ufunc)):
+    named = isinstance(value, (BuiltinFunctionType, FunctionType, type))
+    if isinstance(value, np.ufunc) or named and _room(value.__module__) in KNOWN:
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         return name + " ".join(getattr(value, "_fields", ()))  # of a named tuple
     raise TypeError(f"a kernel reads a global of type {type(value).__name__}, whose content has no fingerprint")
+
+
+def _room(module):
+    return (module or "").partition(".")[0]
 
 
 def _fields(typ):

@@ -6,16 +6,14 @@ force that is linear in it needs its mean and variance only, which two values ha
 
 import math
 
-from numba import njit
-
-from .._base.jit import compile_once, jit
+from .._base.jit import compile_once, jit, made
 from . import _rule
 
 
 def whole_force(force, others, T, K, M):
     """The force on all tokens of a sample, with fields in a row, made from that on one."""
 
-    @njit(error_model="numpy", nogil=True)
+    @made
     def whole(lam, nu, xi, theta, S, F, G):
         total, of_all = 0.0, G.copy()
         for a in range(T):
@@ -56,7 +54,7 @@ def closure_of_one(force, error, others, T, counts):
         compile_once(idle, _rule.FORCE)
         compile_once(chance, _rule.CHANCE)
 
-    @njit(error_model="numpy", nogil=True)
+    @made
     def squared(lam, nu, theta):
         return others(lam, nu, theta) ** 2
 

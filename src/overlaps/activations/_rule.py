@@ -9,10 +9,10 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numba import float64, njit, typeof, types
+from numba import float64, typeof, types
 from numba.extending import typeof_impl
 
-from .._base.jit import jit
+from .._base.jit import jit, made
 from ..gaussian.iterated import cut, nodes
 from ..gaussian.tables import read
 from .bound import CLOSURE
@@ -47,7 +47,7 @@ def flat(role, function, T, K, M):
     def chance(nu, theta, p):
         function(nu.reshape((T, M)), theta, p)
 
-    return njit(error_model="numpy", nogil=True)({"force": force, "error": error, "chance": chance}[role])
+    return made({"force": force, "error": error, "chance": chance}[role])
 
 
 def packed(by_chance, normal, quadrature, *arrays):
@@ -321,10 +321,10 @@ def _type_of(value, context):
 
 def kernel(closure):
     """A closure that is made of functions, compiled as all others are."""
-    made = njit(error_model="numpy", nogil=True)(closure)
-    if hasattr(made, "compile"):
-        made.compile(CLOSURE.args)
-    return made
+    compiled = made(closure)
+    if hasattr(compiled, "compile") and CLOSURE.args not in compiled.overloads:
+        compiled.compile(CLOSURE.args)
+    return compiled
 
 
 def pointer(kernel, signature):

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-from numba import njit
 
 from .._base import check
-from .._base.jit import jit
+from .._base.jit import jit, made
 from .._base.types import ArrayLike
 from ..gaussian.two_point import ERF, slope, value
 from .rule import Rule
@@ -195,7 +194,7 @@ def offsets(K: int, offset: ArrayLike) -> Rule:
     K, c = check.count("K", K), check.array("offset", offset, ("M",), "One for each teacher unit.", filled=True)
     M = len(c)
 
-    @njit
+    @made
     def deviation(lam, nu, theta):
         return total(lam + theta[:K]) - total(nu + c)
 

@@ -1,11 +1,10 @@
 """A user's declarations of a rule: functions, noise and breaks, checked, compiled and tried at random fields."""
 
 import numpy as np
-from numba import njit
 from numba.core.errors import NumbaError
 
 from .._base import check
-from .._base.jit import compile_once
+from .._base.jit import compile_once, made
 from ..gaussian.iterated import MOST
 from ._rule import BY_TOKENS, flat
 
@@ -21,18 +20,18 @@ def compiled(role, function, signature, expected, tokens=()):
     if (getattr(function, "__module__", None) or "").startswith(PACKAGE) and hasattr(function, "compile"):
         compile_once(function, signature)  # of the library, kept on disk
         return function
-    kernel = njit(error_model="numpy", nogil=True)(getattr(function, "py_func", function))
+    wanted = BY_TOKENS[role] if tokens else signature
+    kernel = made(getattr(function, "py_func", function), wanted)
     if not hasattr(kernel, "compile"):
         return flat(role, kernel, *tokens) if tokens else kernel
     try:
-        kernel.compile(BY_TOKENS[role] if tokens else signature)
+        compile_once(kernel, wanted)
     except (NumbaError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         line = next((x.strip() for x in str(error).splitlines() if x.strip()), type(error).__name__)
         raise ValueError(f"numba cannot compile {role} = {function!r}: {line} Expected {expected}.") from None
-    kernel.disable_compile()
     if tokens:
         kernel = flat(role, kernel, *tokens)
-        kernel.compile(signature)
+        compile_once(kernel, signature)
     return kernel
 
 

@@ -1,10 +1,9 @@
 """Rules in which errors reach the units by other ways than the gradient, with the closures of the library."""
 
 import numpy as np
-from numba import njit
 
 from .._base import check
-from .._base.jit import jit
+from .._base.jit import jit, made
 from .._base.types import ArrayLike
 from ..gaussian.two_point import slope, value
 from . import _rule
@@ -185,7 +184,7 @@ def squared(activation, v_star, noise):
     descent, room = _rule.pointer(forms.closure, CLOSURE), forms.room or (lambda n: 0)
     most = room(8)
 
-    @njit
+    @made
     def deviation(lam, nu, theta):
         delta = 0.0
         for k in range(lam.size):
@@ -194,7 +193,7 @@ def squared(activation, v_star, noise):
             delta -= v_star[m] * value(code, nu[m])
         return delta
 
-    @njit(error_model="numpy", nogil=True)
+    @made
     def descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv):
         own = np.zeros(K + M + most)
         for k in range(K):

@@ -1,9 +1,9 @@
 """Rules of samples with several inputs: episodes of decisions, patches, attention, pairs of views."""
 
 import numpy as np
-from numba import njit
 
 from .._base import check
+from .._base.jit import made
 from .._base.types import ArrayLike
 from ..gaussian.iterated import MOST
 from ..gaussian.two_point import slope, value
@@ -203,7 +203,7 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     activation, sigma, deviation, descend = squared(activation, v_star, noise)
     code, M = activation.code, len(v_star)
 
-    @njit
+    @made
     def mean(lam, nu, theta):
         delta = 0.0
         for a in range(T):
