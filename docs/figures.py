@@ -116,3 +116,18 @@ def times():
     ax.set_yticks(range(len(TIMED)), list(reversed(TIMED)), fontsize=8)
     ax.set(xscale="log", xlabel="seconds (CPU)", xlim=(3e-7, 200))
     ax.legend(loc="upper left", fontsize=8)
+
+
+def misprint():
+    """Equation (6) of Worschech and Rosenow (2024): eigenvalues as printed, A_1 + eta U, and with eta U / 2."""
+    spectrum, eta, alpha = ov.power_law(beta=1.0, L=32), 0.6, np.linspace(0, 60, 61)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=eta, spectrum=spectrum)
+    s, p = spectrum.s, spectrum.p
+    for factor, label in ((2, "as printed"), (1, "correct")):
+        modes, basis = np.linalg.eig(eta**2 * factor * np.outer(p * s, s) - 2 * eta * np.diag(s))
+        error = s @ (basis * np.linalg.solve(basis, p)) @ np.exp(np.outer(modes, alpha))
+        plt.semilogy(alpha, error.real, "C1--" if factor == 2 else "C0", label=label)
+    runs = ov.simulate(model, N=3200, alpha=alpha[::4], rng=1, runs=8, student_scale=1e-6)
+    plt.semilogy(runs.alpha, 2 * runs.mean("eps_g"), "k.", label="SGD, N = 3200")
+    plt.gca().set(xlabel=r"$\alpha$", ylabel=r"$2\epsilon_g$, linear student, $\eta = 0.6$")
+    plt.legend()
