@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from overlaps.gaussian._iterated import nodes
-from overlaps.gaussian.iterated import rules, settle
+from overlaps.gaussian.iterated import TENSORS, rules, settle
 from overlaps.gaussian.rules import legendre
 
 
@@ -61,16 +61,17 @@ def test_sizes_rise_until_they_agree():
     assert settle(lambda i: [np.array([2.0 + (-1) ** i])], 5, 0, (1e-4,))[0] is None
 
 
-@pytest.mark.parametrize("d", [5, 6, 7, 8])
+@pytest.mark.parametrize("d", [3, 4, 5, 6, 7, 8])
 def test_lattices_integrate_waves_and_powers(d):
     """E cos k u = exp(-k^2 / 2) and E u^6 = 15 along a generic direction; every size is better than the one before."""
     sizes, chancy = rules(d, False)
+    lattices = [*sizes][len(TENSORS.get(d, ())) :] if d < 5 else sizes
     direction = np.random.default_rng(5).standard_normal(d)
     direction, errors = direction / np.linalg.norm(direction), []
     for i in range(2):
-        points, weights = sizes[i][:2]
+        points, weights = lattices[i][:2]
         u = points @ direction
         errors.append([abs(weights @ np.cos(1.7 * u) * np.exp(1.7**2 / 2) - 1), abs(weights @ u**6 / 15 - 1)])
-    assert not chancy and np.all(errors[1] < np.minimum(errors[0], 5e-3))
+    assert not chancy and np.all(errors[1] < np.minimum(errors[0], 5e-3) + 1e-13)
     with pytest.raises(IndexError):
         sizes[len(sizes)]

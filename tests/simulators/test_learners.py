@@ -89,6 +89,24 @@ def test_sgd_follows_the_flow_at_two_sizes(name, method, N, runs):
     assert np.max(np.abs(gaps(*problem(name, method), N, runs, method, seed=seed))) < 3
 
 
+@pytest.mark.slow
+def test_a_vote_of_three():
+    """Integrals by Sobol points jump as the breaks pass points: steps are not to vanish there, and eps_floor knows."""
+    model = ov.learner(R.sign_committee(3), eta=0.4, spectrum=TWO, batch_size=2)
+    X = np.random.default_rng(0).normal(size=(2, 4, 4))
+    S = X @ X.swapaxes(1, 2) / 8
+    start = ov.State.from_blocks(model, q=S[:, :3, :3], r=S[:, :3, 3:], t=S[:, 3:, 3:])
+    flow = ov.solve(model, start, [0.0, 1.0, 3.0])
+    assert flow.success and flow.rtol == 1e-4 and "by Sobol points" in flow.message, flow.message
+    runs = ov.simulate(model, N=4000, alpha=[0.0, 1.0, 3.0], rng=5, start=start, runs=100, method="reduced")
+    for name in ("Q", "R"):
+        x, y = getattr(runs, name)[:, 1:], getattr(flow, name)[1:]
+        # three standard errors, and what the integrals are good for
+        assert np.all(np.abs(np.mean(x, axis=0) - y) < 3 * np.std(x, axis=0, ddof=1) / 10 + 1e-3 * np.max(np.abs(y)))
+    # other points would give another curve, this far away at most: those of one scramble of four are twice as bad
+    assert np.all(flow.eps_floor[1:] > 1e-4 * flow.eps_g[1:]) and np.all(flow.eps_floor < 3e-3 * flow.eps_g)
+
+
 @pytest.mark.parametrize("method, N", [("direct", 200), ("reduced", 5000)])
 def test_a_force_of_the_user_with_parameters(method, N):
     rule = ov.Rule(committee, K=2, M=1, noise=([1, -1], [0.5, 0.5]), tolerance=1e-4)

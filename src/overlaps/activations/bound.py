@@ -87,6 +87,8 @@ class Bound:
         The pair of functions, and the numbers of the model.
     error : float
         Estimate of the absolute error of the entries of C at the last call.
+    chance : float
+        Largest relative error of integrals by Sobol points so far, which jump as breaks pass points; 0 for others.
     message : str
         Why the last refused state was refused; empty if none was.
     by_quadrature : bool
@@ -103,7 +105,7 @@ class Bound:
         Number by which A, B are divided to give the gradient of eps_g, up to the sign; inf where they give none.
     """
 
-    error = 0.0
+    error = chance = 0.0
     message = ""
     by_quadrature = False
     kinked = False

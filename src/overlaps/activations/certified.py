@@ -12,6 +12,7 @@ from . import _rule
 from .bound import Bound, inner_steps
 
 BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more; 1e-6 would take 2^25 of them
+BEYOND = 3.0  # times that, once a run has begun: less stops runs whose spread fluctuates, more would hide a worse one
 ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structured methods could use
 INFINITE = 0.5  # growth of a second moment with the reach of the noise from which it has no limit
 MISSED = 1e-4  # discrepancy to panels that shrink to the breaks from which equal ones have missed a layer there
@@ -120,7 +121,9 @@ class RuleClosure(Bound):
         if self._chancy:
             found = [self._values(x, S, w) for x in [*self._arrays][1:]]
             goals, root = np.array([1, 10]) * max(tolerance, BY_CHANCE), np.sqrt(len(found))  # their mean is in use
+            goals = goals if first else BEYOND * goals
             gaps = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) / root for x in zip(*found, strict=True)]
+            self.chance = max(self.chance, gaps[0])
             size = 0 if np.all(np.less_equal(gaps, goals)) else None
         else:
             goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf

@@ -76,6 +76,7 @@ class MixedClosure(Bound):
         """Raise ``ValueError`` where the closure of a task is not defined, or not known."""
         for part, _, _, S_i, w_i in self.split(S, w):
             part.check(S_i, w_i)
+        self.chance = max(part.chance for part in self.parts)
 
     def obstacle(self, S, least=1e-5):
         """Why there are no derivatives at S, or an empty string."""

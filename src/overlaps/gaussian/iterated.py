@@ -1,13 +1,14 @@
 """Rules for averages over a few Gaussian variables of a function that breaks on planes, and the size that suffices.
 
-Up to three variables: iterated (``_iterated``). Smooth functions of three or four: tensors of Gauss-Hermite nodes.
-Of five to eight: the trapezoid rule on a lattice, inside a ball. Its error is the integrand's Fourier transform at the
-points of the dual lattice, so the dual is the densest there is: E_5 = D_5, E_6, E_7, E_8. Functions that break: Sobol
-points for all variables but the one that crosses all planes, which keeps the average smooth.
+Up to two variables, three if the function breaks: iterated (``_iterated``). Smooth functions of three or four: tensors
+of Gauss-Hermite nodes, good for polynomials and small variances. Of three to eight: the trapezoid rule on a lattice,
+inside a ball, good for units that saturate. Its error is the integrand's Fourier transform at the points of the dual
+lattice, so the dual is the densest there is: A_3, D_4, D_5, E_6, E_7, E_8. Functions that break: Sobol points for all
+variables but the one that crosses all planes, which keeps the average smooth.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -21,9 +22,10 @@ __all__ = ["GRADED", "MOST", "cut", "distance", "nodes", "rules", "settle"]
 ITERATED = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (16, 1.5), (16, 0.75))  # nodes and widths of panels
 GRADED = tuple((q, 0.0) for q in (10, 16, 20))  # shrinking to the breaks of two variables: forces may have layers
 CUBIC = (*ITERATED[:4], (20, 3.0))  # of three variables: a million points
-TENSORS = {3: (24, 40, 60), 4: (16, 24, 32)}  # nodes in each direction
+TENSORS = {3: (24, 40), 4: (16, 24)}  # nodes in each direction
 BALLS = ((5, 6.0), (5.5, 6.2), (6, 6.3), (7, 6.6), (8, 7.0), (9, 7.4))  # lattices: shortest frequency, radius
-LATTICES = {5: BALLS[2:], 6: BALLS[2:], 7: BALLS[:4], 8: BALLS[:4]}  # up to two million points
+CLOSE = ((13, 8.4), (16, 8.7), (20, 9.0))  # where tensors do not suffice, to 1e-8 or better
+LATTICES = {3: CLOSE, 4: CLOSE[:2], 5: BALLS[2:], 6: BALLS[2:], 7: BALLS[:4], 8: BALLS[:4]}  # up to two million points
 LOG2_POINTS, SCRAMBLES = 12, 4  # of Sobol points: their spread is the error
 MOST = 8  # variables
 
@@ -54,10 +56,12 @@ def rules(d, broken):
         one = np.zeros((1, d)), np.ones(1), 0
         sizes = CUBIC if d == 3 else ITERATED + GRADED if broken else ITERATED
         return [(*one, width, *legendre(q)) for q, width in sizes], False
-    if d in TENSORS and not broken:
-        return [(*_tensor(d, n), d, 1.0, empty, empty) for n in TENSORS[d]], False
-    if d in LATTICES and not broken:
-        return Sizes(len(LATTICES[d]), lambda i: (*_lattice(d, *LATTICES[d][i]), d, 1.0, empty, empty)), False
+    if not broken:
+        kinds = [
+            *(partial(_tensor, d, n) for n in TENSORS.get(d, ())),
+            *(partial(_lattice, d, *x) for x in LATTICES[d]),
+        ]
+        return Sizes(len(kinds), lambda i: (*kinds[i](), d, 1.0, empty, empty)), False
     from scipy.stats import qmc  # half a second that only this rule pays
 
     parts = [
@@ -71,9 +75,9 @@ def rules(d, broken):
 
 
 def _lattice(d, shortest, reach):
-    """Points (P, d) within ``reach`` and weights (P,) of the lattice whose dual is E_d with this least distance."""
+    """Points (P, d) within ``reach`` and weights (P,) of the lattice whose dual is the densest at this distance."""
     gram = 2 * np.eye(d)
-    for i, j in [*pairwise(range(d - 1)), (2, d - 1)]:  # the bonds of E_d: a chain, and one more at its third
+    for i, j in [*pairwise(range(d - 1)), (min(2, d - 3), d - 1)]:  # bonds: a chain, and one more that leaves it
         gram[i, j] = gram[j, i] = -1
     basis = 2 * np.pi * np.linalg.inv(np.linalg.cholesky(gram) * shortest / np.sqrt(2)).T  # rows, upper triangular
     points = np.zeros((1, d))

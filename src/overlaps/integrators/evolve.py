@@ -27,6 +27,9 @@ HIDDEN = 100.0
 # In units of rtol: a larger error of the overlaps means that the tolerance was missed; plateaus of smooth units stay
 # below.
 UNMET = 1e3
+# rtol where integrals are by Sobol points: below, steps vanish at the jumps of these integrals; above, errors of the
+# steps come near those of the integrals, 1e-3. In units of it, atol: overlaps that cross zero have such jumps, too.
+COARSE, SMALL = 1e-4, 1e-2
 
 
 def evolve(
@@ -61,6 +64,8 @@ def evolve(
         raise ValueError(f"schedule names {', '.join(pace.named)} with late=True; expected eta and batch_size only.")
     # the last check before the first step; what is refused here has computed nothing yet
     system.closure.check(system.S, system.w)
+    if system.closure.chance:
+        rtol, atol = max(rtol, COARSE), max(atol, SMALL * COARSE)
     automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
@@ -105,7 +110,7 @@ def evolve(
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, message=run.message + closure_note(system.closure), nfev=run.nfev,
         method=solver.__name__ + why, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
-        floor_late=floor_late, eps_error=np.array(run.error[first:]),
+        floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.chance,
     )  # fmt: skip
 
 
@@ -208,6 +213,8 @@ def _follow_differences(system, run, solver, common):
 def closure_note(closure):
     """Message of a numerically integrated closure about itself."""
     note = f" {closure.message}" if closure.message else ""
+    if closure.chance:
+        note += f" Integrals are by Sobol points, to {closure.chance:.0e}; rtol is {COARSE:.0e} at least."
     return note + (f" Estimated error of C at the end: {closure.error:.1e}." if closure.error > 0 else "")
 
 
