@@ -39,7 +39,7 @@ def envelope(ax):
     rate = LAW.exponents.compute
     ax.set(xlabel=r"compute $c = N_l\,\alpha$", ylabel=r"$\epsilon_g$", ylim=(1e-6, 0.1), xlim=(fine[0], fine[-1]))
     ax.set_title(
-        rf"$\beta$ = 1, $\delta$ = 0.3: $\epsilon_g \sim c^{{-{rate:.3f}}}$; $N_l$ = 5 (purple) to 2000 (yellow)"
+        rf"$\beta$ = 1, $\delta$ = 0.3: $\epsilon_g \sim c^{{-{rate:.3f}}}$; $N_l$ = 5 (highest floor) to 2000"
     )
     ax.title.set_fontsize("medium")
     ax.legend(frameon=False, loc="lower left")
