@@ -29,7 +29,7 @@ PRIVATE = {"overlaps.__main__"}  # the command line
 INNER = {
     "integrators.lanes", "gaussian.iterated", "theory.linear.data_set", "theory.cayley_hamilton.bases",
     "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.eigenmodes", "theory.quadratic.bias",
-    "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.selection", "theory.quadratic.times",
+    "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.selection",
 }  # fmt: skip
 
 

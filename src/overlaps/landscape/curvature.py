@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from .._base import check
 from .._base.record import Record
@@ -213,14 +214,9 @@ def _at(model, state, alpha):
     check_domain(model, state.S, state.v)
     eps_g, H, curvature = _closure(model, state)
     bulk = state.s[:, None] * np.linalg.eigvalsh(H)
-    V = _reading(state)  # (d, L, K, K + M)
     size = L * K * (K + M)
-    if model.trains_v:
-        extra = np.zeros((len(V) + K, size + K))
-        extra[: len(V), :size], extra[len(V) :, size:] = V.reshape(len(V), size), np.eye(K)
-        V = extra
-    else:
-        V = V.reshape(len(V), size)
+    V = _reading(state).reshape(-1, size)
+    V = block_diag(V, np.eye(K)) if model.trains_v else V
     block = V.T @ curvature @ V
     inside = np.einsum("l,jk,ab,lm->ljamkb", state.s, H, np.eye(K + M), np.eye(L)).reshape(size, size)
     block[:size, :size] += inside

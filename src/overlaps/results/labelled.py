@@ -203,22 +203,21 @@ def frame(result):
 
 def _columns(model, curve, end=""):
     """One column for each number of ``curve(name)``, names ending in ``end``."""
-    low = isinstance(model, LowRank)
-    K, M = (model.model.K, model.model.M) if low else (model.K, model.M)
-    sep = "" if max(K, M) < 10 else "_"
-    heads = model.heads if isinstance(model, Mixed) else None  # readouts of several tasks, one after the other
-    shapes = {"Q": (K, K), "R": (K, M), "v": (K * model.rank if low else K if heads is None else heads.size,)}
-    Q, R, v = (curve(name).reshape(-1, *shape) for name, shape in shapes.items())
-    columns = {"eps_g": curve("eps_g").ravel()}
-    columns |= {f"Q_{k + 1}{sep}{l + 1}": Q[:, k, l] for k in range(K) for l in range(k, K)}
-    columns |= {f"R_{k + 1}{sep}{m + 1}": R[:, k, m] for k in range(K) for m in range(M)}
+    low, network = isinstance(model, LowRank), getattr(model, "model", model)
+    K, M, between = network.K, network.M, "" if max(network.K, network.M) < 10 else "_"
+
+    def entries(letter, array, shape, symmetric=False, between=between):
+        array, kept = array.reshape(-1, *shape), (x for x in np.ndindex(shape) if not symmetric or x[0] <= x[1])
+        return {f"{letter}_{between.join(str(i + 1) for i in x)}{end}": array[:, *x] for x in kept}
+
+    columns = {f"eps_g{end}": curve("eps_g").ravel()} | entries("Q", curve("Q"), (K, K), symmetric=True)
+    columns |= entries("R", curve("R"), (K, M))
     if low:
-        u = curve("u").reshape(-1, model.rank, model.rank)
-        columns |= {f"u_{i + 1}{sep}{j + 1}": u[:, i, j] for i in range(model.rank) for j in range(i, model.rank)}
-        columns |= {f"a_{i // model.rank + 1}{sep}{i % model.rank + 1}": v[:, i] for i in range(v.shape[1])}
-        return {name + end: values for name, values in columns.items()}
-    columns |= {f"v_{k + 1}" if heads is None else f"v_{k // K + 1}_{k % K + 1}": v[:, k] for k in range(v.shape[1])}
-    return {name + end: values for name, values in columns.items()}
+        columns |= entries("u", curve("u"), (model.rank, model.rank), symmetric=True)
+        return columns | entries("a", curve("v"), (K, model.rank))
+    if isinstance(model, Mixed) and model.heads is not None:  # readouts of several tasks, one after the other
+        return columns | entries("v", curve("v"), (model.heads.size // K, K), between="_")
+    return columns | entries("v", curve("v"), (K,))
 
 
 def frame_of_fluctuations(result):

@@ -131,9 +131,8 @@ def seen_again(
     n = NODES if nodes is None else check.count("nodes", nodes, 8)
     curves = problem.overlaps(times, counts, step, n)
     while True:
-        finer = problem.overlaps(times, counts, step, n := n + n // 2)
-        change = float(np.max(np.abs(finer - curves)))
-        curves = finer
+        coarser, curves = curves, problem.overlaps(times, counts, step, n := n + n // 2)
+        change = float(np.max(np.abs(curves - coarser)))
         if nodes is not None or n > MOST or change <= ENOUGH * np.max(np.abs(curves)):
             break
     R, Q, train = curves

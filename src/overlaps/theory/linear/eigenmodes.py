@@ -497,14 +497,13 @@ def _decompose(D, w, start):
 
 def _curve(time, rate, delta, a, d, noise):
     """Half the sum of a exp(-rate t) + noise^2 d (1 - exp(-rate t))/delta, at every time."""
-    result = np.empty(time.shape)
-    flat = result.reshape(-1)
     standing = delta == 0  # marginal modes integrate the noise for ever
     safe = np.where(standing, 1.0, delta)
+
+    def at(t):
+        x = np.where(standing, 0.0, rate * t)
+        fed = noise**2 * (d @ np.where(standing, t, -np.expm1(-x) / safe)) if noise > 0 else 0.0
+        return 0.5 * (a @ np.exp(-x)) + 0.5 * fed
+
     with np.errstate(over="ignore", invalid="ignore"):  # above the critical learning rate the error overflows to inf
-        for i, t in enumerate(time.flat):
-            x = np.where(standing, 0.0, rate * t)
-            flat[i] = 0.5 * (a @ np.exp(-x))
-            if noise > 0:
-                flat[i] += 0.5 * noise**2 * (d @ np.where(standing, t, -np.expm1(-x) / safe))
-    return result[()]
+        return np.vectorize(at, otypes=[float])(time)[()]

@@ -248,12 +248,8 @@ def exponent(beta: float) -> float:
 
 def decay_sum(rate, weight, alpha):
     """sum_l weight_l exp(-rate_l alpha), of the shape of alpha; blocks with rate 0 stay, also at alpha = inf."""
-    result = np.empty(alpha.shape)
-    flat = result.reshape(-1)
-    moving = rate > 0
-    for i, t in enumerate(alpha.flat):
-        flat[i] = weight[moving] @ np.exp(-rate[moving] * t) + weight[~moving].sum()
-    return result[()]
+    rate, weight, rest = rate[rate > 0], weight[rate > 0], weight[rate <= 0].sum()
+    return np.vectorize(lambda t: weight @ np.exp(-rate * t) + rest, otypes=[float])(alpha)[()]
 
 
 def power_law_units(beta, L, eta, alpha, student_scale):

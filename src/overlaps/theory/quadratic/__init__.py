@@ -14,11 +14,10 @@ Bocchi, Regimbeau, Lucibello, Saglietti, Cammarota (2026), arXiv:2604.03068.  It
 terms of order eta^2; the library's closure has the right ones (``tests/theory/quadratic/test_dynamics.py`` shows both).
 """
 
-from . import bias, landscape, phases, selection, times
+from . import bias, landscape, phases, selection
 from .bias import *
 from .landscape import *
 from .phases import *
 from .selection import *
-from .times import *
 
-__all__ = [*bias.__all__, *landscape.__all__, *phases.__all__, *selection.__all__, *times.__all__]
+__all__ = [*bias.__all__, *landscape.__all__, *phases.__all__, *selection.__all__]
