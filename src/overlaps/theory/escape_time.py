@@ -139,11 +139,6 @@ def escape(
     points, rng : int, int or numpy.random.Generator
         As in :func:`overlaps.fluctuations`.
 
-    Returns
-    -------
-    EscapeLaw
-        ``rate``, ``modes``, ``kappa``, ``plateau``, ``mean``, ``std``, ``quantile(q)``.
-
     Raises
     ------
     ValueError

@@ -464,17 +464,12 @@ def windows(spectrum: Spectrum, M: int, *, eta: float, v: float | None = None, v
 
     The power law holds well inside, from 1/(a g s_1) to about a thirtieth of 1/(a g s_L), with g = 2 + (M - 1) w for u
     (what all students share) and 2 - w for d (their differences), which lags behind. Heuristic: the ends of asymptotic
-    power laws.
+    power laws. First the window of u, then of d.
 
     Parameters
     ----------
     spectrum, M, eta, v, v_star
         As in :func:`first_order`.
-
-    Returns
-    -------
-    (Window, Window)
-        Of u and of d.
 
     Examples
     --------

@@ -203,7 +203,8 @@ def symmetric_plateau(
 def moments(c: ArrayLike, T: ArrayLike) -> tuple[Floats, Floats]:
     r"""Heights of a higher hierarchy, :math:`Q^{(j)} = c^T T^{(j)} c` and :math:`R^{(j)} = T^{(j)} c`.
 
-    Exact, as :func:`plateau`; [WR] (98) is its average over students, with T^(l) + D^(l) in place of T^(l).
+    Exact, as :func:`plateau`; [WR] (98) is its average over students, with T^(l) + D^(l) in place of T^(l). Q has shape
+    (...), R (..., M).
 
     Parameters
     ----------
@@ -211,10 +212,6 @@ def moments(c: ArrayLike, T: ArrayLike) -> tuple[Floats, Floats]:
         From :func:`plateau`.
     T : array_like, shape (..., M, M)
         Moments of the teacher, e.g. of :func:`teacher_moments`.
-
-    Returns
-    -------
-    Q, R : ndarray, shape (...), (..., M)
 
     Examples
     --------
@@ -231,7 +228,8 @@ def moments(c: ArrayLike, T: ArrayLike) -> tuple[Floats, Floats]:
 def teacher_moments(state: State, orders: Sequence[int]) -> Floats:
     r"""Moments of the teacher, :math:`T^{(j)} = \sum_l s_l^j t^l`.
 
-    Exact. For random teachers of dimension N, Var T^(j)_mn = (1 + delta_mn) <s^2j>/N; [WR] print <s^2> for every j.
+    Exact. For random teachers of dimension N, Var T^(j)_mn = (1 + delta_mn) <s^2j>/N; [WR] print <s^2> for every j. An
+    array of shape (n, M, M).
 
     Parameters
     ----------
@@ -239,10 +237,6 @@ def teacher_moments(state: State, orders: Sequence[int]) -> Floats:
         Gives the blocks of the teacher; it must know its eigenvalues (``model.random_start`` and ``traj[-1]`` do).
     orders : sequence of int
         The orders j >= 0.
-
-    Returns
-    -------
-    ndarray, shape (n, M, M)
 
     Examples
     --------
@@ -281,17 +275,14 @@ def plateau_state(model: Model, start: State) -> State:
 
     .. math:: q^l_{kj} = c^T t^l c, \qquad r^l_{kn} = s_l (t^l c)_n
 
+    It is a fixed point of the gradient flow; at finite eta a good guess for ``ov.fixed_point``.
+
     Parameters
     ----------
     model : Model
         erf students and teachers, equal v_k > 0, fixed second layer.
     start : State
         Gives the blocks of the teacher.
-
-    Returns
-    -------
-    State
-        A fixed point of the gradient flow; at finite eta a good guess for ``ov.fixed_point``.
 
     Examples
     --------
@@ -331,17 +322,12 @@ def curvature(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_s
 
     Exact, derived here. For a symmetric teacher S is zero on (1, ..., 1) and -1/(tau eta (T2 - D2/(M - 1))) on vectors
     with sum zero, with the tau of :func:`escape_time`; this corrects [WR] (115), where the exponent is 2 alpha/tau and
-    T1 in the bracket stands for ((1 + T1)/2)^2.
+    T1 in the bracket stands for ((1 + T1)/2)^2. Along the negative eigenvectors of S (M, M) students come to differ.
 
     Parameters
     ----------
     T, K, v, v_star
         As in :func:`plateau`; K >= 2.
-
-    Returns
-    -------
-    ndarray, shape (M, M)
-        S; along its negative eigenvectors students come to differ.
 
     Examples
     --------
@@ -480,7 +466,8 @@ def descent_time(
 
     with :math:`-\eta a/K` the coefficient A of a student on the plateau and c its heights. On power-law spectra with as
     many eigenvalues as inputs, small eigenvalues make the descent as long as the plateau, or longer. Asymptotic:
-    linearised at the plateau, without the first fast modes; derived here.
+    linearised at the plateau, without the first fast modes; derived here. The time is zero where small students
+    start so near.
 
     Parameters
     ----------
@@ -490,11 +477,6 @@ def descent_time(
         As in :func:`escape_matrix`.
     excess : float
         Distance that counts as near, relative to the height.
-
-    Returns
-    -------
-    float
-        alpha; zero where small students start so near.
 
     Examples
     --------

@@ -54,17 +54,14 @@ def hebb(alpha: ArrayLike, flip: float = 0.0) -> Numbers:
 
     .. math:: \epsilon = \frac1\pi \arctan\Big(\frac1m \sqrt{\frac{\pi}{2\alpha}}\Big), \qquad m = 1 - 2\,\mathrm{flip}
 
+    Exact, whatever eta.
+
     Parameters
     ----------
     alpha : array_like
         Times > 0.
     flip : float
         Probability of a wrong label.
-
-    Returns
-    -------
-    float or ndarray
-        Exact, whatever eta.
 
     Raises
     ------
@@ -227,17 +224,14 @@ def huber_variance(law: Any, clip: float = 0.0) -> float:
 def stationary_error(law: Any, clip: float = 0.0, *, eta: float) -> float:
     r"""Stationary error s^2/2 of robust regression at a constant rate, where :math:`2 a(s) s^2 = \eta E[\psi^2](s)`.
 
+    Exact.
+
     Parameters
     ----------
     law, clip
         As in :func:`huber_variance`.
     eta : float
         Learning rate.
-
-    Returns
-    -------
-    float
-        Exact.
 
     Raises
     ------

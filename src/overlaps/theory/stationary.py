@@ -108,7 +108,7 @@ def stationary_points(
     Newton's method (:func:`overlaps.fixed_point`) from random overlaps, many of them with equal students, students that
     treat teachers alike, students without weights or without a part orthogonal to the teachers: saddles are symmetric.
     A quarter of the starts follows the flow first, to an attractor.
-    Points that differ by permutations or rotations of the units are listed once.
+    Points that differ by permutations or rotations of the units are listed once. The list is in the order of eps_g.
 
     Parameters
     ----------
@@ -122,11 +122,6 @@ def stationary_points(
         Number of random starts, or the starts themselves, such as the records of a trajectory.
     rng : int or numpy.random.Generator
         Seed or generator of the starts.
-
-    Returns
-    -------
-    list of StationaryPoint
-        In the order of eps_g.
 
     Raises
     ------

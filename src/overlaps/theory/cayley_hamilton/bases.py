@@ -82,7 +82,8 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     .. math:: Q^{(j)} = \frac1N W \Sigma^j W^T = \sum_l s_l^j q^l, \qquad R^{(j)} = \frac1N W \Sigma^j W_*^T, \qquad
               T^{(j)} = \frac1N W_* \Sigma^j W_*^T
 
-    with the plain overlaps; Q, R, T of the library are the level j = 1. Exact. Source: [WR], section 3.
+    with the plain overlaps; Q, R, T of the library are the level j = 1. Exact. Source: [WR], section 3. ``Q, R, T``
+    have the shape of ``order`` in front.
 
     Parameters
     ----------
@@ -90,11 +91,6 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
         With its eigenvalues (``state.on(model)``), of a teacher that acts on x.
     order : int or array_like of int
         Levels j >= 0, of any size.
-
-    Returns
-    -------
-    OrderParameters
-        ``Q, R, T``, with the shape of ``order`` in front.
 
     Raises
     ------
@@ -143,10 +139,6 @@ def characteristic_polynomial(s: ArrayLike) -> Floats:
     s : array_like, shape (L,)
         Distinct eigenvalues >= 0.
 
-    Returns
-    -------
-    ndarray, shape (L + 1,)
-
     Examples
     --------
     >>> from overlaps.theory import cayley_hamilton
@@ -161,17 +153,13 @@ def companion_matrix(s: ArrayLike) -> Floats:
 
     .. math:: x^{(j+1)} = \sum_i H_{ji} x^{(i)}, \qquad H_{L-1,\,j} = -c_j
 
-    Exact. Source: [WR], Eq. (27), with other signs; eigenvectors (32), (33).
+    Exact. Source: [WR], Eq. (27), with other signs; eigenvectors (32), (33). Its eigenvalues are s, its eigenvectors
+    (1, s_l, s_l^2, ...): a Vandermonde matrix.
 
     Parameters
     ----------
     s : array_like, shape (L,)
         Distinct eigenvalues >= 0.
-
-    Returns
-    -------
-    ndarray, shape (L, L)
-        Its eigenvalues are s, its eigenvectors (1, s_l, s_l^2, ...): a Vandermonde matrix.
 
     Examples
     --------
@@ -309,11 +297,6 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
         Distinct eigenvalues; for "orthonormal" also p > 0.
     name : str
         One of the three.
-
-    Returns
-    -------
-    PolynomialBasis
-        Conversions ``moments(state)`` and ``state(moments)``, ``multiplication``, ``condition``.
 
     Raises
     ------

@@ -172,7 +172,8 @@ def solve(
     :func:`overlaps.solve` up to rounding. Rounding is multiplied by the condition of the basis and by the growth on a
     plateau. With powers, at rtol 1e-12 (K = M = 2, eta = 0.5, alpha <= 200), eps_g is wrong by about 1e-8 at L = 8,
     1e-5 at L = 10 and 0.1 at L = 12 for beta = 1 (rounding has no law: within a factor of ten), while the orthonormal
-    basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64. Source: [WR], Eq. (4) and below.
+    basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64. Source: [WR], Eq. (4) and below. A
+    failing integration returns the part that was computed with ``success=False``.
 
     Parameters
     ----------
@@ -188,11 +189,6 @@ def solve(
         Tolerances on the moments; atol is min(1e-12, 1e-4 rtol) by default.
     **options
         Passed to the SciPy solver.
-
-    Returns
-    -------
-    MomentTrajectory
-        A failing integration returns the part that was computed with ``success=False``.
 
     Raises
     ------

@@ -90,10 +90,6 @@ def seen_again(
     nodes : int, optional
         Nodes in the upper half of the contour. By default as many as bring ``error_estimate`` below 1e-10.
 
-    Returns
-    -------
-    SeenAgain
-
     Raises
     ------
     ValueError

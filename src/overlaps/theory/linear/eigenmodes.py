@@ -362,17 +362,12 @@ def optimal_eta(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float 
 
     .. math:: \eta^*(\alpha) = \frac{b\, m}{m + \sigma^2} \to \frac1\alpha
 
-    Exact. Without noise it is the constant b.
+    Exact. Without noise it is the constant b. It has the shape of alpha.
 
     Parameters
     ----------
     alpha, m0, noise, batch_size
         As in :func:`optimal_error`.
-
-    Returns
-    -------
-    ndarray or float
-        eta, of the shape of alpha.
 
     Examples
     --------

@@ -55,17 +55,12 @@ def flow_overlaps(
        Q = \langle s\rangle + (1+\sigma_J^2) \sum_l p_l s_l e^{-2\eta s_l\alpha} - 2 \sum_l p_l s_l e^{-\eta s_l\alpha}
 
     R is *exact* at any learning rate; Q is *asymptotic*, without the terms of order eta^2. Exactly, Q = 2 eps_g + 2R -
-    <s>. Source: [WR], Eq. (7); R is (38) = (64), Q is (46) = (65).
+    <s>. Source: [WR], Eq. (7); R is (38) = (64), Q is (46) = (65). R and Q have the shape of alpha.
 
     Parameters
     ----------
     spectrum, eta, alpha, student_scale
         As in :func:`overlaps.theory.linear.error`.
-
-    Returns
-    -------
-    tuple of ndarray
-        R and Q, of the shape of alpha.
 
     Examples
     --------

@@ -38,17 +38,12 @@ def polar(R: ArrayLike) -> Floats:
 
     Conserved by the equations for N -> infinity, at any eta and with label noise, when :func:`conserves_polar`; a
     function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``. Exact. Source:
-    Bocchi et al., (22) = (37).
+    Bocchi et al., (22) = (37). S (..., K, M) has S^T S = identity.
 
     Parameters
     ----------
     R : array_like, shape (..., K, M)
         Student-teacher overlaps, K >= M, of rank M.
-
-    Returns
-    -------
-    ndarray, shape (..., K, M)
-        S, with S^T S = identity.
 
     Raises
     ------
@@ -81,16 +76,12 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 
     Closest in the Frobenius distance of the weights, whatever Q(0). Exact. The equations for N -> infinity end there if
     :func:`conserves_polar`; SGD from random starts does not, at any N: where it ends has the law of
-    :func:`~overlaps.theory.quadratic.selected`. Source: Bocchi et al., (19), (20), (21).
+    :func:`~overlaps.theory.quadratic.selected`. Source: Bocchi et al., (19), (20), (21). Q has shape (K, K), R (K, M).
 
     Parameters
     ----------
     R : array_like, shape (K, M)
         Overlaps with orthonormal teachers, K >= M, of rank M.
-
-    Returns
-    -------
-    Q, R : ndarray, shape (K, K), (K, M)
 
     Examples
     --------
@@ -108,7 +99,7 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
 
-    Exact: eps_g = 0 for any teachers. Source: Bocchi et al., (15), (16).
+    Exact: eps_g = 0 for any teachers. Source: Bocchi et al., (15), (16). An array of shape (K, N).
 
     Parameters
     ----------
@@ -116,10 +107,6 @@ def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
         Orthonormal columns, e.g. :func:`polar`.
     W_star : array_like, shape (M, N)
         Weights of the teacher.
-
-    Returns
-    -------
-    ndarray, shape (K, N)
 
     Examples
     --------

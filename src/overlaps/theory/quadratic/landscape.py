@@ -323,7 +323,7 @@ def solution_dimension(
     positive and negative v. The first two terms are the rotations (boosts, where v has both signs) of one solution. The
     others are students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k;
     there are none where v has one sign, and T, v then do not matter. Exact. For v, v* > 0 and T = 1 Bocchi et al.;
-    derived here otherwise.
+    derived here otherwise. Of several parts the largest counts, for both signs of v.
 
     Parameters
     ----------
@@ -333,11 +333,6 @@ def solution_dimension(
         Second layers without zeros; positive by default.
     T : array_like, shape (M, M), optional
         Teacher overlaps; linearly independent teachers (as many as fit into N dimensions) by default.
-
-    Returns
-    -------
-    int
-        Of its largest part, for both signs of v.
 
     Raises
     ------

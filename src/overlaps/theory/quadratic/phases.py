@@ -456,7 +456,8 @@ def sphere_plateau(
               \frac{d\ln R}{d\alpha} = 4h(c_0 - u) - \mu = \frac{8h}{M} - 8h^2(c_0 + \sigma^2 - 2u + c_2 u^2)
 
     Exact for R -> 0. Without the noise of SGD it is :math:`4\eta/(KM)`, the rate of free students, at every norm; the
-    noise slows it down. For q = 1 the bracket is :math:`2/K + 2/M + 8/K^2 + \sigma^2`.
+    noise slows it down. For q = 1 the bracket is :math:`2/K + 2/M + 8/K^2 + \sigma^2`. ``trace`` is 0: norms do not
+    move. A negative ``escape`` says that teachers are never found.
 
     Parameters
     ----------
@@ -464,11 +465,6 @@ def sphere_plateau(
         As in :func:`plateau`.
     q : float
         Squared norm of the students.
-
-    Returns
-    -------
-    Plateau
-        ``trace`` is 0: norms do not move. A negative ``escape`` says that teachers are never found.
 
     Examples
     --------

@@ -211,7 +211,8 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
 def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> float:
     """Time at which eps_g has fallen to half of its initial value, by integrating the equations.
 
-    Exact for N -> infinity, to the accuracy of :func:`overlaps.solve`.
+    Exact for N -> infinity, to the accuracy of :func:`overlaps.solve`. The time is inf when eps_g does not halve:
+    it stays above, or the integration diverges.
 
     Parameters
     ----------
@@ -219,11 +220,6 @@ def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> flo
         The learning problem and its start; any model.
     alpha_max : float
         Where to give up.
-
-    Returns
-    -------
-    float
-        alpha, or inf when eps_g does not halve: it stays above, or the integration diverges.
 
     Examples
     --------
@@ -254,7 +250,8 @@ def eta_fastest(
 
     A measurement: exact integration, minimised over eta between a quarter of the lesser of :func:`eta_escape` and
     :func:`eta_solution`, and the latter. Half of the loss is not the end: near :func:`eta_solution`, where wide
-    students have their minimum, the other half takes very long (:func:`eta_optimal`).
+    students have their minimum, the other half takes very long (:func:`eta_optimal`). With the rate (half of it is
+    Bocchi et al.'s) comes the mean half-loss time there.
 
     Parameters
     ----------
@@ -272,11 +269,6 @@ def eta_fastest(
         Standard deviation of the label noise.
     rtol : float
         Accuracy of the minimum, relative to the lesser of :func:`eta_escape` and :func:`eta_solution`.
-
-    Returns
-    -------
-    eta, alpha : float
-        The learning rate (half of it is Bocchi et al.'s) and the mean half-loss time there.
 
     Raises
     ------
@@ -318,11 +310,6 @@ def eta_from_paper(eta: float) -> float:
     ----------
     eta : float
         The paper's learning rate.
-
-    Returns
-    -------
-    float
-        The library's, 2 eta.
 
     Examples
     --------

@@ -393,17 +393,12 @@ class Law(Record):
         *Asymptotic*: zeta > 10 or so, many eigenvalues; relative corrections of order zeta^(-2 b), slow for small beta,
         and where beta + 2 delta is near zero. Which term rules: the bias where g < 1 + b, that is 2 delta < 1 + beta,
         else the noise of the steps, and then the source no longer matters; the floor from x = 1 on; label noise late.
-        Derived here.
+        Derived here. The terms have the shape of alpha.
 
         Parameters
         ----------
         alpha : array_like
             Times > 0.
-
-        Returns
-        -------
-        Terms
-            Arrays of the shape of alpha.
 
         Raises
         ------
@@ -458,7 +453,7 @@ class Law(Record):
 
         *Asymptotic*; the first alpha is a rule of thumb. For the source; random students have the window of source 0.
         Inner bounds: :func:`overlaps.theory.linear.window` tells the whole range in order of magnitude, from
-        :math:`2\eta s_1\alpha = 1` to q = 1, where the law is lost.
+        :math:`2\eta s_1\alpha = 1` to q = 1, where the law is lost. It goes from the first to the last alpha.
 
         Parameters
         ----------
@@ -466,11 +461,6 @@ class Law(Record):
             Trained features. Frozen modes and those not yet learned look alike to first order: the window is longer.
         accuracy : float
             Relative distance q from the power law at the end.
-
-        Returns
-        -------
-        tuple of float
-            First and last alpha.
 
         Examples
         --------
@@ -526,7 +516,8 @@ class Law(Record):
         eps ~ c^(-(beta + 2 delta)/(2 + beta)), corrections of order N_l^-beta. With ``exact`` it is *exact* if the
         error has one minimum in N_l, as in all cases met (not proved); the ends 1 and L may be the answer. For 2 delta
         > 1 + beta the noise of the steps has to be outlived, N_l falls below the closed form, and exponents approach
-        their limit logarithmically. Derived here.
+        their limit logarithmically. Derived here. Arrays have the shape of compute. Closed: N_l is not rounded, and c =
+        (N_l + 1/2) B alpha.
 
         Parameters
         ----------
@@ -534,11 +525,6 @@ class Law(Record):
             Numbers of operations over N, c = N_l B alpha, > 0.
         exact : bool
             Search the whole N_l of least :meth:`error`, for any learning rate, source, and noise.
-
-        Returns
-        -------
-        Frontier
-            Arrays N_l, alpha, eps of the shape of compute. Closed: N_l is not rounded, and c = (N_l + 1/2) B alpha.
 
         Raises
         ------
