@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -50,14 +51,28 @@ def undisturbed(call: Callable[[], Any]) -> Any:
 
     In the Python with which numba hands functions to machine code it would end in a TypeError, and the run be lost.
     """
+    with interrupts(wait=True):
+        return call()
+
+
+@contextmanager
+def interrupts(wait: bool = False) -> Iterator[list]:
+    """Yield a list that fills when Ctrl-C is pressed, even if that is caught inside; it goes on, or ``wait``s."""
+    pressed: list[tuple] = []
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        return call()
-    pressed: list[tuple] = []
-    signal.signal(signal.SIGINT, lambda *came: pressed.append(came))
+        yield pressed
+        return
+
+    def handler(*came):
+        pressed.append(came)
+        if not wait:
+            previous(*came)
+
+    signal.signal(signal.SIGINT, handler)
     try:
-        return call()
+        yield pressed
     finally:
         signal.signal(signal.SIGINT, previous)
-        if pressed:
+        if wait and pressed:
             previous(*pressed[0])

@@ -3,16 +3,15 @@
 import multiprocessing
 import os
 import pickle
-import signal
 import threading
 import time
 import traceback
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
 from . import tiers
+from .calls import interrupts
 
 WORKER_DIED = (
     " A worker process died: killed, out of memory, or its script starts the pool outside of"
@@ -85,14 +84,14 @@ def evaluate(job):
     Where Ctrl-C was pressed the exception is KeyboardInterrupt, beside what a job made of it that caught it.
     """
     value = None
-    with _interrupts() as interrupts:
+    with interrupts() as pressed:
         try:
             value, error = job(), None
         except KeyboardInterrupt as interrupt:
             error = interrupt
         except (Exception, SystemExit) as raised:
             error = _portable(raised)
-    return value, KeyboardInterrupt() if interrupts else error
+    return value, KeyboardInterrupt() if pressed else error
 
 
 def _on_worker(job, watched):
@@ -127,26 +126,6 @@ def _portable(error):
         error = RuntimeError(f"{type(error).__name__}: {error}")
     error.add_note(note)
     return error.with_traceback(None)
-
-
-@contextmanager
-def _interrupts():
-    """Yield a list that fills when Ctrl-C is pressed, even if the interrupt is caught by the function called."""
-    signals: list[int] = []
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield signals
-        return
-
-    def handler(number, frame):
-        signals.append(number)
-        previous(number, frame)
-
-    signal.signal(signal.SIGINT, handler)
-    try:
-        yield signals
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _on_workers(executor, jobs, settle):

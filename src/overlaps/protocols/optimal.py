@@ -1,6 +1,6 @@
 """The best learning rate as a function of time: a search along exact gradients, and the greedy rule."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -69,7 +69,6 @@ class OptimalSchedule(Record):
     constant: tuple
     success: bool
     message: str
-    _cache: dict = field(default_factory=dict, compare=False, init=False)
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
         """Draw eta against the learning time; see :func:`overlaps.results.plotting.schedule`."""

@@ -1,6 +1,7 @@
 """Results of many integrations at common times."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,7 +84,6 @@ class Batch(Record):
     schedule: Schedule | dict | tuple | None = None
     h: np.ndarray | None = None
     nu: np.ndarray | None = None
-    _cache: dict = field(default_factory=dict, compare=False, init=False)
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):
@@ -134,25 +134,23 @@ class Batch(Record):
             return self.records[..., -1 - K : -1]
         return np.where(np.isnan(self.records[..., :1]), np.nan, self.start_v[:, None])
 
-    @property
+    @cached_property
     def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (b, n)."""
-        if "eps_g" not in self._cache and self.models[0].C:
-            self._cache["eps_g"] = self._curve_of_each(lambda traj: traj.eps_g)
-        if "eps_g" not in self._cache:
-            result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
-            rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
-            # covariances of ten thousand trajectories would take gigabytes: some at a time, which costs nothing
-            step = max(AT_ONCE // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
-            for i in range(0, len(self), step):
-                part = slice(i, i + step)
-                Q, R = self._sums(self.records[part], eigenvalues[part])
-                S = gram(Q, R, self.T[part, None])
-                w = np.concatenate([v[part], np.broadcast_to(-v_star[part, None], (*Q.shape[:2], first.M))], axis=-1)
-                reached = np.isfinite(Q[..., 0, 0])
-                result[part][reached] = np.maximum(rule.errors(S[reached], w[reached]), 0.0)
-            self._cache["eps_g"] = read_only(result)
-        return self._cache["eps_g"]
+        if self.models[0].C:
+            return self._curve_of_each(lambda traj: traj.eps_g)
+        result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
+        rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
+        # covariances of ten thousand trajectories would take gigabytes: some at a time, which costs nothing
+        step = max(AT_ONCE // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
+        for i in range(0, len(self), step):
+            part = slice(i, i + step)
+            Q, R = self._sums(self.records[part], eigenvalues[part])
+            S = gram(Q, R, self.T[part, None])
+            w = np.concatenate([v[part], np.broadcast_to(-v_star[part, None], (*Q.shape[:2], first.M))], axis=-1)
+            reached = np.isfinite(Q[..., 0, 0])
+            result[part][reached] = np.maximum(rule.errors(S[reached], w[reached]), 0.0)
+        return read_only(result)
 
     def classification_error(self) -> Floats:
         """Probability (b, n) that the output has the wrong sign, as :meth:`Trajectory.classification_error`.

@@ -1,6 +1,7 @@
 """Quantities that follow from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,7 +117,6 @@ class _Curves(Views):
     message: str
     method: str
     schedule: Schedule | dict | None = None
-    _cache: dict = field(default_factory=dict, compare=False, init=False)  # not handed on by dataclasses.replace
     is_ensemble: ClassVar[bool] = False
     is_state: ClassVar[bool] = False
 
@@ -147,13 +147,13 @@ class _Curves(Views):
         Never negative: where the closed form, a difference of numbers of order one, comes out below zero, its true
         value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
         """
-        if "eps_g" not in self._cache:
-            if isinstance(self.model, Mixed):
-                errors = sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha)))
-            else:
-                errors = _error(self.model, self.model.field_covariance(self), self.v)
-            self._cache["eps_g"] = read_only(errors)
-        return self._cache["eps_g"]
+        return self._errors
+
+    @cached_property
+    def _errors(self: Any):
+        if isinstance(self.model, Mixed):
+            return read_only(sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha))))
+        return read_only(_error(self.model, self.model.field_covariance(self), self.v))
 
     def against(self, v_star: ArrayLike) -> Floats:
         """Error (..., n) on the labels of the same teachers with other second layers ``v_star`` (M,)."""
@@ -182,7 +182,7 @@ class _Curves(Views):
         """
         if self.model.C and s is not None:
             raise ValueError(f"s = {check.shown(s)} for inputs in classes, whose variances are their own; leave s out.")
-        return self._misclassified(0) if self.model.C else self._wrong_sign(s)
+        return self._misclassified[0] if self.model.C else self._wrong_sign(s)
 
     def _wrong_sign(self: Any, s):
         model, x = self.model, np.linspace(0.01, 9.0, 100)
@@ -199,16 +199,16 @@ class _Curves(Views):
 
     def classification_error_se(self) -> Floats:
         """Standard error (..., n) of :meth:`classification_error`: zero where no points are sampled."""
-        return self._misclassified(1)
+        return self._misclassified[1]
 
-    def _misclassified(self, part):
+    @cached_property
+    def _misclassified(self):
+        """Chances of a wrong class at the records, and their errors."""
         if not self.model.C:
             raise ValueError("the inputs of this model have no classes; expected one made by ov.gaussian_mixture.")
-        if "misclassified" not in self._cache:
-            S, v, bound = self.model.field_covariance(self), self.v, bind(self.model, second_order=False)
-            both = misclassified(bound, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))
-            self._cache["misclassified"] = [read_only(x.reshape(v.shape[:-1])) for x in both]
-        return self._cache["misclassified"][part]
+        S, v, bound = self.model.field_covariance(self), self.v, bind(self.model, second_order=False)
+        both = misclassified(bound, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))
+        return [read_only(x.reshape(v.shape[:-1])) for x in both]
 
     def _repr_html_(self: Any):
         mean = self.eps_g.mean(axis=0) if self.is_ensemble else self.eps_g

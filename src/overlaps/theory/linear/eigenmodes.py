@@ -501,4 +501,4 @@ def _curve(time, rate, delta, a, d, noise):
         return 0.5 * (a @ np.exp(-x)) + 0.5 * fed
 
     with np.errstate(over="ignore", invalid="ignore"):  # above the critical learning rate the error overflows to inf
-        return np.vectorize(at, otypes=[float])(time)[()]
+        return np.reshape([at(t) for t in time.flat], time.shape)[()]

@@ -244,7 +244,7 @@ def exponent(beta: float) -> float:
 def decay_sum(rate, weight, alpha):
     """sum_l weight_l exp(-rate_l alpha), of the shape of alpha; blocks with rate 0 stay, also at alpha = inf."""
     rate, weight, rest = rate[rate > 0], weight[rate > 0], weight[rate <= 0].sum()
-    return np.vectorize(lambda t: weight @ np.exp(-rate * t) + rest, otypes=[float])(alpha)[()]
+    return np.reshape([weight @ np.exp(-rate * t) + rest for t in alpha.flat], alpha.shape)[()]
 
 
 def power_law_units(beta, L, eta, alpha, student_scale):

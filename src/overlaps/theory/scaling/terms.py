@@ -9,6 +9,7 @@ The kernel decays fast enough to have a mass, so that slow parts of eps_0 are mu
 gives the compute-optimal number of features for c = N_l B alpha operations.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -174,12 +175,10 @@ def exact_frontier(law, compute):
 
 def _best(law, compute):
     """(N_l, error) of one amount of compute; the error has one minimum in N_l."""
-    known = {}
 
+    @cache
     def error(n):
-        if n not in known:
-            known[n] = float(law.error(compute / (law.batch_size * n), n))
-        return known[n]
+        return float(law.error(compute / (law.batch_size * n), n))
 
     low, high = 1, law.L
     while high - low > 3:
