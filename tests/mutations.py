@@ -322,7 +322,7 @@ FAULTS = {
         "test_changing_inputs.py::test_stages_with_other_eigenvalues_are_the_same",
     ),
     "frozen_overlaps": Fault(
-        "models/taught.py", "np.concatenate([a * v1, (1 - a) * model.v_star])",
+        "models/frozen.py", "np.concatenate([a * v1, (1 - a) * model.v_star])",
         "np.concatenate([a * v1, model.v_star])", "models/test_taught.py::test_an_independent_program",
     ),
     "amplitudes": Fault(

@@ -18,7 +18,7 @@ from .finite_size import Fluctuations, fluctuations
 
 # the closure, the solution, the simulation
 from .flow.closure import Closure, closure
-from .models.adapted import LowRank, low_rank
+from .models.frozen import LowRank, low_rank, previous, taught
 from .models.learner import Learner, learner
 from .models.mixed import Mixed
 from .models.mixture import GaussianMixture, gaussian_mixture
@@ -31,7 +31,6 @@ from .models.schedule import Schedule
 from .models.spectrum import Spectrum, isotropic, power_law
 from .models.stages import Stages
 from .models.state import State
-from .models.taught import previous, taught
 from .results import discrepancy as discrepancy
 from .results.batch import Batch
 from .results.discrepancy import Discrepancy, tlog_rmse
@@ -39,7 +38,7 @@ from .results.ensemble import Ensemble
 from .results.files import load, save
 from .results.plotting import compare, explore, style
 from .results.trajectory import Trajectory
-from .simulators.simulate import simulate
+from .simulators.runs import simulate
 from .solve import solve
 from .solve_many import solve_many
 

@@ -12,8 +12,8 @@ from .integrators.evolve import evolve
 from .models import LowRank, Mixed, Stages
 from .models.model import Model
 from .models.schedule import Schedule
+from .models.start import output_times
 from .models.state import State
-from .models.times import output_times
 from .results.composed import LowRankTrajectory, MixedTrajectory
 from .results.staged import StagedTrajectory, shown
 from .results.trajectory import SummedTrajectory, Trajectory
@@ -213,10 +213,10 @@ def solve(
 
 def _solved(model, start, alpha, schedule, **controls):
     """The solution as a record: of all blocks, or of their sums."""
-    found = vars(evolve(model, start, alpha, schedule=schedule, **controls))
+    fields = vars(evolve(model, start, alpha, schedule=schedule, **controls))
     kinds: dict[type, Any] = {Mixed: MixedTrajectory, LowRank: LowRankTrajectory}
     kind = kinds.get(type(model), Trajectory)
-    return kind(**found) if controls["blocks"] else SummedTrajectory.of(found)
+    return kind(**fields) if controls["blocks"] else SummedTrajectory.of(fields)
 
 
 def _certified(traj, start, options):

@@ -107,8 +107,8 @@ def solve_many(
     """
     controls: dict[str, Any] = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks}
     controls |= {"progress": progress, "schedule": schedule, "lanes": lanes}
-    found = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
-    batch = Batch(**vars(found))
+    solutions = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
+    batch = Batch(**vars(solutions))
     lost = np.flatnonzero(~batch.success)
     if lost.size:
         warn(

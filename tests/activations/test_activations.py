@@ -12,10 +12,12 @@ from overlaps.activations._erf import erf_closure
 from overlaps.activations._linear import linear_closure
 from overlaps.activations._quadratic import quadratic_closure
 from overlaps.activations._relu import relu_closure
-from overlaps.activations._sobol import normal_points, sobol_square
+from overlaps.activations._sobol import LOG2_POINTS, sobol_square
+from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import Numbers
-from overlaps.activations.numeric import bind_numeric, find_kink
+from overlaps.activations.numeric import find_kink
 from overlaps.activations.sums import MixtureClosure, ScaledSum, fit_erf_mixture
+from overlaps.gaussian.rules import sobol
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 
 ETA, ETA_V, NOISE = 0.5, 1.0, 0.25
@@ -370,7 +372,8 @@ def test_absolute_value(K, M):
     # g'^2 = 1, so C_kk = eta^2 v_k^2 E[Delta^2]
     np.testing.assert_allclose(np.diag(found["C"]), ETA**2 * w[:K] ** 2 * (2 * found["eps_g"] + NOISE**2), rtol=1e-12)
     square = np.mean(
-        [sobol_square(S, w, K, act.absolute, act.absolute, normal_points(K + M, seed)) for seed in range(8)], axis=0
+        [sobol_square(S, w, K, act.absolute, act.absolute, sobol(K + M, LOG2_POINTS, seed)) for seed in range(8)],
+        axis=0,
     )
     noise = NOISE**2 * 2 / np.pi * arcsin[:K, :K]
     # 2^16 Sobol points on a discontinuous integrand: relative error 1e-3 (gaussian-integrals.md, section 7: relu 3e-4)

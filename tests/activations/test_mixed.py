@@ -12,9 +12,9 @@ import overlaps as ov
 from overlaps.activations._erf import erf_closure
 from overlaps.activations._quadratic import quadratic_closure
 from overlaps.activations._relu import relu_closure
+from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import Numbers
 from overlaps.activations.families import FamiliesClosure
-from overlaps.activations.numeric import bind_numeric
 from overlaps.activations.parts import parts_of
 
 QUAD, CUBE, AFFINE = ov.polynomial([0.3, -0.4, 0.5]), ov.polynomial([0.2, 0.5, 0.0, 0.15]), ov.polynomial([0.4, 1.2])

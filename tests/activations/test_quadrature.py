@@ -8,13 +8,14 @@ from scipy.special import erf, expit, ndtr
 import overlaps as ov
 from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
-from overlaps.activations._pairs import SIZES, midpoint_pair_square
+from overlaps.activations._pairs import SIZES, pair_square
 from overlaps.activations._quadrature import PLANE_NODES, Ladder, tables, tensor_square
-from overlaps.activations._sobol import SobolRule, normal_points, sobol_square
+from overlaps.activations._sobol import LOG2_POINTS, SobolRule, sobol_square
+from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import Numbers
-from overlaps.activations.numeric import bind_numeric
 from overlaps.activations.sums import ScaledSum
 from overlaps.flow.system import System
+from overlaps.gaussian.rules import sobol
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point
 from overlaps.integrators.dop853 import DOP853
 
@@ -236,7 +237,7 @@ def test_sobol_estimate_over_many_states():
     for seed in range(20):
         S, w = random_state(K, 2, seed)
         (square,) = rule(S, w)
-        exact = midpoint_pair_square(SIZES[-1], S, w, K, tanh, tanh)
+        exact = pair_square(S, w, K, tanh, tanh, SIZES[-1])
         ratios.append(np.abs(square - exact).max() / (rule.error * np.abs(square).max()))
     assert np.sum(np.array(ratios) > 6) <= 2
     assert np.median(ratios) > 0.1  # and it is no wild overestimate
@@ -261,8 +262,8 @@ def test_eps_g_and_C_vanish_together_when_the_student_approaches_the_teacher(met
 
 
 def test_sobol_points_are_fixed_and_normal():
-    points = normal_points(3, seed=0)
-    assert np.array_equal(points, normal_points(3, seed=0))
+    points = sobol(3, LOG2_POINTS, 0)
+    assert np.array_equal(points, sobol(3, LOG2_POINTS, 0))
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(np.cov(points.T), np.eye(3), atol=5e-3)
     S, w = random_state(1, 2, 0)

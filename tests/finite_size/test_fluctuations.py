@@ -10,7 +10,7 @@ from scipy.linalg import expm
 
 import overlaps as ov
 from overlaps.finite_size import transport
-from overlaps.finite_size.noise import Averages, Increments, product_covariance
+from overlaps.finite_size.noise import FieldPoints, Increments, product_covariance
 from overlaps.finite_size.transport import Path
 from overlaps.finite_size.unknowns import Unknowns
 
@@ -40,7 +40,7 @@ def erf(**options):
 
 def noise(model, y, unknowns, points=2**14):
     tangent = unknowns.at(y)
-    rule = Averages.of(model, points, np.random.default_rng(1))
+    rule = FieldPoints.of(model, points, np.random.default_rng(1))
     products = product_covariance(model, rule, tangent.S, tangent.v)[0]
     return Increments(unknowns)(unknowns.blocks(y), tangent.C, products), tangent
 
@@ -520,7 +520,7 @@ def test_the_noise_of_heavy_forces_is_refused():
     rule = ov.Rule(squared, K=1, M=1, noise=stats.t(3, scale=0.4), tolerance=1e-4)
     model = ov.learner(rule, eta=0.3)
     with pytest.raises(ValueError, match="averages of four forces of the rule 'squared' do not settle"):
-        product_covariance(model, Averages.of(model, 64, None), np.array([[0.8, 0.5], [0.5, 1.2]]), np.zeros(1))
+        product_covariance(model, FieldPoints.of(model, 64, None), np.array([[0.8, 0.5], [0.5, 1.2]]), np.zeros(1))
 
 
 def sees_overlaps(lam, nu, xi, theta, S, F, G):

@@ -174,7 +174,7 @@ def follow_the_path(case, activation, steps):
         machine.step(t)
         W, v = direct_step(model, W, W_star, v, x[None], machine.noise[t][None])
         q, r = overlaps_of(W, W_star, machine.sizes)
-        got_q, got_r = reduced.block_overlaps(machine.teachers, machine.students, model.spectrum.s)
+        got_q, got_r = reduced.frame_overlaps(machine.teachers, machine.students, model.spectrum.s)
         # rounding 1e-16 per step; a frame vector that barely carries a unit is only known to 1e-13
         np.testing.assert_allclose(got_q, q[0], rtol=0, atol=1e-12 * np.abs(q).max())
         np.testing.assert_allclose(got_r, model.spectrum.s[:, None, None] * r[0], rtol=0, atol=1e-12 * np.abs(r).max())
@@ -221,7 +221,7 @@ def test_one_step_identities_over_a_long_run(case):
         v = (1 - c_v) * v - model.eta_v / (b * N) * delta @ g
         machine.step(t)
         if t % 100 == 99:
-            got_q, got_r = reduced.block_overlaps(machine.teachers, machine.students, s)
+            got_q, got_r = reduced.frame_overlaps(machine.teachers, machine.students, s)
             # 1e4 roundings of 1e-16, forgotten at the rate of weight decay and learning
             np.testing.assert_allclose(got_q, q, rtol=0, atol=1e-12 * np.abs(q).max())
             np.testing.assert_allclose(got_r, s[:, None, None] * r, rtol=0, atol=1e-12 * np.abs(r).max())

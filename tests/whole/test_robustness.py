@@ -761,7 +761,7 @@ def no_work(monkeypatch):
 
     for module, *names in (
         ("integrators.run", "_drive"),
-        ("simulators.simulate", "_map_runs"),
+        ("simulators.runs", "_map_runs"),
         ("sweeps.grid", "run_all"),
         ("static.bayes.student", "train"),
         ("static.bayes.posterior", "leap"),

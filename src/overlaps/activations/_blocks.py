@@ -27,7 +27,7 @@ def fields_of_all(S, c, K):
 
 
 @jit
-def weigh_tokens(c, found, K, out):
+def weigh_tokens(c, parts, K, out):
     """Fill out (groups K, m) = sum_ab c_ab of the parts (K, m) of found (T K, T m)."""
     T, m = c.shape[1], out.shape[1]
     out[:] = 0.0
@@ -36,7 +36,7 @@ def weigh_tokens(c, found, K, out):
             for b in range(T):
                 for k in range(K):
                     for j in range(m):
-                        out[g * K + k, j] += c[g, a, b] * found[a * K + k, b * m + j]
+                        out[g * K + k, j] += c[g, a, b] * parts[a * K + k, b * m + j]
 
 
 def closure_of_groups(force, error, chance, c):

@@ -63,13 +63,13 @@ def fill_pairs(S, w, K, student, teacher, u, p, xi, q, R, regular, square):
 @jit(fast=True)
 def point_modes(f, w, alpha, beta, spread, u, v, xi, q, modes):
     """Fill modes[a, b, r] = w sum_i q_i he_r(xi_i) f(alpha u_a + beta v_b + spread xi_i)."""
-    here, weights = np.empty((v.size, xi.size)), np.empty((modes.shape[2], xi.size))
+    values, weights = np.empty((v.size, xi.size)), np.empty((modes.shape[2], xi.size))
     hermite_weights(xi, q, weights)
     for a in range(u.size):
         for b in range(v.size):
             for i in range(xi.size):
-                here[b, i] = w * read(f, 0, alpha * u[a] + beta * v[b] + spread * xi[i])
-        np.dot(here, weights.T, modes[a])
+                values[b, i] = w * read(f, 0, alpha * u[a] + beta * v[b] + spread * xi[i])
+        np.dot(values, weights.T, modes[a])
 
 
 @jit(fast=True)
@@ -86,7 +86,7 @@ def lattice_modes(f, w, alpha, beta, spread, u, v, xi, modes):
     for b in range(v.size):
         for i in range(samples.shape[1]):
             samples[b, i] = w * read(f, 0, lowest + beta * v[b] + i * spread * step)
-    here, weights = np.empty((v.size, wide)), np.empty((modes.shape[2], wide))
+    values, weights = np.empty((v.size, wide)), np.empty((modes.shape[2], wide))
     x, q = np.empty(wide), np.empty(wide)
     for a in range(u.size):
         at = per * (a if alpha > 0.0 else u.size - 1 - a)
@@ -96,9 +96,9 @@ def lattice_modes(f, w, alpha, beta, spread, u, v, xi, modes):
             q[i] = step * math.exp(-0.5 * x[i] * x[i]) / SQRT_2PI
         for b in range(v.size):
             for i in range(wide):
-                here[b, i] = samples[b, start + i]
+                values[b, i] = samples[b, start + i]
         hermite_weights(x, q, weights)
-        np.dot(here, weights.T, modes[a])
+        np.dot(values, weights.T, modes[a])
 
 
 @jit(fast=True)
@@ -199,7 +199,7 @@ def midpoint_rule(size):
     return *widening(outer), *widening(inner), modes, True
 
 
-def midpoint_pair_square(size, S, w, K, student, teacher):
+def pair_square(S, w, K, student, teacher, size):
     """E[g_k' g_l' Delta^2] (K, K) of functions without closed forms."""
     square = np.empty((K, K))
     fill_pairs(S, w, K, student.table.data, teacher.table.data, *midpoint_rule(size), square)

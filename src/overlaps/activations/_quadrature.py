@@ -16,7 +16,7 @@ import numpy as np
 
 from .._base.jit import jit
 from .._base.tiers import small
-from ..gaussian.rules import factor, graded, widening
+from ..gaussian.rules import factor, graded, hermite, midpoint, widening
 from ..gaussian.tables import NOTHING, read, read_array, read_both
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
@@ -45,18 +45,14 @@ def stein(table, integral, variance, covariance, slopes):
 
 
 @cache
-def _hermite(n):
+def _mode_rule(n):
     """Nodes (2 n,), their weights, and he_r there (n, 2 n), r! he_r^2 normalised to one."""
-    u = WIDE * ((2 * np.arange(2 * n) + 1) / (2 * n) - 1)
-    he, before = np.ones((n, 2 * n)), np.zeros(2 * n)
-    for r in range(n - 1):
-        he[r + 1] = (u * he[r] - math.sqrt(r) * before) / math.sqrt(r + 1)
-        before = he[r]
-    return u, WIDE / n * np.exp(-0.5 * u * u) / SQRT_2PI, he
+    u, p = midpoint(2 * n, WIDE)
+    return u, p, np.ascontiguousarray(hermite(u, n).T)
 
 
 def _fill_modes(table, sigma, n, values, modes):
-    u, p, he = _hermite(n)
+    u, p, he = _mode_rule(n)
     values[:] = p * read_array(table, sigma * u, 3)
     modes[:] = values @ he.T
 
@@ -87,7 +83,7 @@ def fill_modes(table, sigma, n, values, modes):
 
 
 def _same(table, sigma, n, values):
-    g, dg = read_array(table, sigma * _hermite(n)[0], 2)
+    g, dg = read_array(table, sigma * _mode_rule(n)[0], 2)
     gg, dd, hh = values[0] @ g, values[1] @ dg, values[2] @ g
     return gg, dd, stein(table, hh, sigma * sigma, sigma * sigma, dd)
 
@@ -140,9 +136,8 @@ def _plane_pair(f, h, saa, sbb, sab, n):
     slope = sab / saa if saa > 0.0 else 0.0
     spread = math.sqrt(max(sbb - slope * sab, 0.0))
     m = n if spread > 0.0 else 1
-    u, p, _ = _hermite(n)
-    x = 9.0 * ((2 * np.arange(m) + 1) / m - 1)
-    q = 18.0 / m * np.exp(-0.5 * x * x) / SQRT_2PI if m > 1 else np.ones(1)
+    u, p, _ = _mode_rule(n)
+    x, q = midpoint(n) if m > 1 else (np.zeros(1), np.ones(1))
     a = math.sqrt(saa) * u
     h0, h1, h2 = read_array(h, slope * a[:, None] + spread * x, 3) @ q
     g, dg, third = read_array(f, a, 3)

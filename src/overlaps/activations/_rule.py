@@ -60,12 +60,12 @@ def packed(by_chance, normal, quadrature, *arrays):
 @jit
 def part(w, at):
     """The array (rows, columns) at a place of w, and the place behind it."""
-    found, at = np.empty((int(w[at]), int(w[at + 1]))), at + 2
-    for i in range(len(found)):
-        for j in range(found.shape[1]):
-            found[i, j] = w[at]
+    array, at = np.empty((int(w[at]), int(w[at + 1]))), at + 2
+    for i in range(len(array)):
+        for j in range(array.shape[1]):
+            array[i, j] = w[at]
             at += 1
-    return found, at
+    return array, at
 
 
 @jit

@@ -1,21 +1,13 @@
 """Four-point integrals with kinks or many fields by scrambled Sobol points, common to all entries of C."""
 
 import numpy as np
-from scipy.special import ndtri
 
 from .._base.jit import jit
-from ..gaussian.rules import factor
+from ..gaussian.rules import factor, sobol
 from ..gaussian.tables import read, read_both
 
 LOG2_POINTS = 13  # in each of the scrambles
 SCRAMBLES = 4  # two would do for an estimate of the error, but often by chance a much too small one
-
-
-def normal_points(dimension, seed):
-    """Scrambled Sobol points (2^13, dimension) mapped to the normal distribution; the same for the same seed."""
-    from scipy.stats import qmc  # half a second that only this rule pays
-
-    return ndtri(qmc.Sobol(dimension, seed=np.random.default_rng(seed)).random_base2(LOG2_POINTS))
 
 
 @jit(fast=True)
@@ -65,7 +57,7 @@ class SobolRule:
     def __call__(self, S, w):
         n = len(w)
         if self.points.shape[1] != n:
-            self.points = np.concatenate([normal_points(n, seed) for seed in range(SCRAMBLES)])
+            self.points = np.concatenate([sobol(n, LOG2_POINTS, seed) for seed in range(SCRAMBLES)])
         parts = np.split(self.points, SCRAMBLES)
         squares = [sobol_square(S, w, self.K, self.student, self.teacher, u) for u in parts]
         mean = np.mean(squares, axis=0)

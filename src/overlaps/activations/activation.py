@@ -245,10 +245,10 @@ def _check_derivative(role, of, function, derivative):
     jump = gap > 1.01 * width * np.ptp(slopes, axis=0) + 1e-5 * width * scale
     if np.mean(wrong) > 0.02 or np.any(jump):
         worst = np.argmax(np.where(jump, gap, 0.0) if np.any(jump) else gap / scale)
-        found = np.diff(function(x[worst : worst + 2]))[0] / width
+        slope = np.diff(function(x[worst : worst + 2]))[0] / width
         reason = f"{of} jumps there" if np.mean(wrong) <= 0.02 else f"{role} is not its derivative"
         raise ValueError(
-            f"{role}({x[worst]:.4g}) = {slopes[0, worst]:.6g}, but {of} rises at the rate {found:.6g}: {reason}. "
+            f"{role}({x[worst]:.4g}) = {slopes[0, worst]:.6g}, but {of} rises at the rate {slope:.6g}: {reason}. "
             f"Expected {role} = d{of}/dx of a continuous {of}. Correct {role}"
             f"{'' if role == 'dg' else ' or leave it out; piecewise linear are ov.relu, ov.leaky_relu, ov.absolute'}."
         )

@@ -5,11 +5,11 @@ from itertools import combinations
 import numpy as np
 
 from .._base import check
-from ..gaussian.iterated import GRADED, Sizes, distance, rules, settle
+from ..gaussian.iterated import GRADED, Sizes, discrepancy, rules, settle
 from ..gaussian.rules import legendre
 from ..gaussian.tables import NOTHING, tabulate
 from . import _rule
-from .bound import Bound, inner_steps
+from .bound import Bound, inner_steps, outputs
 
 BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more; 1e-6 would take 2^25 of them
 BEYOND = 3.0  # times that, once a run has begun: less stops runs whose spread fluctuates, more would hide a worse one
@@ -97,9 +97,9 @@ class RuleClosure(Bound):
     def samples(self, size, S, w):
         """(Fields (T, n, P), F (T, K, P), G (K, P) at unit rate, weights (P,)) at the nodes of a size of quadrature."""
         w, K, T = np.append(w, self.learning.sizes[0][size]), self.rule.K, self.learning.tokens
-        found = _rule.rule_samples(*self.learning.pointers, np.ascontiguousarray(S), w, K).T.copy()
-        ends = np.cumsum([T * K, T * (len(S) - K), len(found) - T * (len(S) + K) - K - 1, T * K, K])
-        lam, nu, _, F, G, (weights,) = np.split(found, ends)
+        rows = _rule.rule_samples(*self.learning.pointers, np.ascontiguousarray(S), w, K).T.copy()
+        ends = np.cumsum([T * K, T * (len(S) - K), len(rows) - T * (len(S) + K) - K - 1, T * K, K])
+        lam, nu, _, F, G, (weights,) = np.split(rows, ends)
         lam, nu, F = (x.reshape(T, -1, len(weights)) for x in (lam, nu, F))
         return np.concatenate([lam, nu], axis=1), F, G, weights
 
@@ -108,10 +108,8 @@ class RuleClosure(Bound):
 
     def _values(self, parameters, S, w):
         """(A, B, g and eps_g, C) at unit rate."""
-        K, n = self.rule.K, S.shape[1]
-        rows = len(S) // n * K
-        A, B, C, dv = np.zeros((rows, K)), np.zeros((rows, n - K)), np.zeros((rows, K)), np.zeros(K)
-        eps_g = self._at(parameters, (K, 1.0, 1.0, 0.0, True), S, w, A, B, C, dv)
+        A, B, C, dv = outputs(S, self.rule.K)
+        eps_g = self._at(parameters, (self.rule.K, 1.0, 1.0, 0.0, True), S, w, A, B, C, dv)
         return np.concatenate([A.ravel(), B.ravel(), dv, [eps_g]]), C
 
     def _certify(self, S, w):
@@ -119,10 +117,10 @@ class RuleClosure(Bound):
         first, tolerance = self._spent is None, self.learning.tolerance
         self.period = FIRST if first else min(2 * self.period, PERIOD)
         if self._chancy:
-            found = [self._values(x, S, w) for x in [*self._arrays][1:]]
-            goals, root = np.array([1, 10]) * max(tolerance, BY_CHANCE), np.sqrt(len(found))  # their mean is in use
+            scrambles = [self._values(x, S, w) for x in [*self._arrays][1:]]
+            goals, root = np.array([1, 10]) * max(tolerance, BY_CHANCE), np.sqrt(len(scrambles))  # their mean is in use
             goals = goals if first else BEYOND * goals
-            gaps = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) / root for x in zip(*found, strict=True)]
+            gaps = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) / root for x in zip(*scrambles, strict=True)]
             self.chance = max(self.chance, gaps[0])
             size = 0 if np.all(np.less_equal(gaps, goals)) else None
         else:
@@ -149,15 +147,15 @@ class RuleClosure(Bound):
 
         count = len(self._arrays)
         if self._spent is None and self.learning.continuous and self.rule.second_order:  # the second reaches further
-            found = settle(values, 2, 0, (np.inf, INFINITE))
-            if found[0] is None:
-                return found
-        found, shrinking = settle(values, count, self._size, goals, rounding), count - len(GRADED)
-        if not self._layered or found[0] is None or found[0] + 1 >= shrinking:
-            return found
-        layers = zip(values(found[0] + 1), values(shrinking), strict=True)
-        missed = max(distance(x, y, rounding) for x, y in layers) > MISSED
-        return settle(values, count, shrinking, goals, rounding) if missed else found
+            settled = settle(values, 2, 0, (np.inf, INFINITE))
+            if settled[0] is None:
+                return settled
+        settled, shrinking = settle(values, count, self._size, goals, rounding), count - len(GRADED)
+        if not self._layered or settled[0] is None or settled[0] + 1 >= shrinking:
+            return settled
+        layers = zip(values(settled[0] + 1), values(shrinking), strict=True)
+        missed = max(discrepancy(x, y, rounding) for x, y in layers) > MISSED
+        return settle(values, count, shrinking, goals, rounding) if missed else settled
 
     def _refusal(self, gaps, goals):
         rule = self.learning
@@ -189,14 +187,14 @@ def arrays_of(rule):
     if rule.continuous and not extra:
         planes, cuts = _cut_planes(planes)
         laws = [_law(rule.noise, reach, len(cuts) > 0) for reach in (REACH, REACH + FURTHER)]
-    found, chancy = rules(n + extra, len(planes) > 0)
+    sizes, chancy = rules(n + extra, len(planes) > 0)
 
     def array(i):
         values, chances, law = laws[i % len(laws)]
-        own = np.array(rule.numbers, float), values, chances, planes, cuts, law, root
-        return _rule.packed(by_chance, extra, found[i], *own)
+        arrays = np.array(rule.numbers, float), values, chances, planes, cuts, law, root
+        return _rule.packed(by_chance, extra, sizes[i], *arrays)
 
-    return Sizes(len(found), array), chancy
+    return Sizes(len(sizes), array), chancy
 
 
 def _cut_planes(planes):

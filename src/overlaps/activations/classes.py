@@ -7,7 +7,6 @@ import numpy as np
 from ..gaussian.rules import legendre
 from ..gaussian.two_point import LINEAR, NUMERIC, RELU
 from ._classes import classes_closure
-from ._relu_derivatives import relu_alignment
 from .bound import NEARLY, Bound, check_norms, outputs
 from .parts import parts_of
 
@@ -58,11 +57,11 @@ class ClassesClosure(Bound):
             self.compiled = classes_closure
 
     def _numbers(self, nodes):
-        (student, *own), (teacher, *theirs) = self.shapes
+        (student, *student_line), (teacher, *teacher_line) = self.shapes
         x, p = legendre(nodes) if student == RELU else (np.empty(0), np.empty(0))
         weights, labels, ratios = map(np.ravel, self.classes)
-        head = [student, teacher, weights.size, x.size, *own, *theirs]
-        return np.concatenate([head, weights, labels, ratios, x, p])
+        header = [student, teacher, weights.size, x.size, *student_line, *teacher_line]
+        return np.concatenate([header, weights, labels, ratios, x, p])
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
@@ -80,19 +79,15 @@ class ClassesClosure(Bound):
         """Estimate of the absolute error of C at the last call: its change by a finer rule."""
         if self.shapes[0][0] != RELU or not self.rule.second_order or self._last is None:
             return 0.0
-        coarse, fine = (
-            self._arrays(self._last[0], self._last[1], self._numbers(n))[2] for n in (NODES, round(FINER * NODES))
-        )
+        S, w = self._last
+        coarse, fine = (self.arrays(S, w, self._numbers(n))[2] for n in (NODES, round(FINER * NODES)))
         return float(np.max(np.abs(fine - coarse)))
 
-    def _arrays(self, S, w, parameters):
+    def arrays(self, S, w, parameters=None):
+        """A, B, C, dv at (S, w), in new arrays, by the rule in use or by another one."""
         values = outputs(S, self.rule.K)
-        self._fill(parameters, np.ascontiguousarray(S), w, *values)
+        self._fill(self.parameters if parameters is None else parameters, np.ascontiguousarray(S), w, *values)
         return values
-
-    def arrays(self, S, w):
-        """A, B, C, dv at (S, w), in new arrays."""
-        return self._arrays(S, w, self.parameters)
 
     def fields(self, S):
         """(means (C, K + M), covariances (C, K + M, K + M)) of the fields in each class, at S of any leading axes."""
@@ -113,6 +108,4 @@ class ClassesClosure(Bound):
         if self.groups > 1:
             return "eigenspaces whose variances differ between classes in their own ways"
         n = len(S) - self.classes.C
-        if self.kinked and relu_alignment(np.ascontiguousarray(S[:n, :n]), self.rule.K) < least:
-            return "a student with a kink is aligned with another unit, where the closure has no derivatives"
-        return ""
+        return super().obstacle(np.ascontiguousarray(S[:n, :n]), least)

@@ -3,16 +3,16 @@
 from functools import cache
 
 import numpy as np
-from scipy.special import erfinv, ndtr, ndtri
+from scipy.special import erfinv, ndtr
 
 from .._base import check
-from ..gaussian.rules import legendre
+from ..gaussian.rules import legendre, sobol
 from ..gaussian.shifted import both
 from ..gaussian.two_point import ERF, LINEAR, NUMERIC, RELU
 
 REACH = 9.0  # standard deviations
 PARTS = 6  # pieces of each panel of the integral over one field, 16 nodes each
-SCRAMBLES, POINTS = 8, 2**12  # of Sobol points, each taken with its opposite
+SCRAMBLES, LOG2_POINTS = 8, 12  # of Sobol points, each taken with its opposite
 
 
 def misclassified(bound, S, v):
@@ -30,22 +30,15 @@ def misclassified(bound, S, v):
         )
     signs = np.sign(labels)
     if code == LINEAR or (K == 1 and code != NUMERIC) or (K == 2 and code in (ERF, RELU)):
-        wrong = np.array([[_exact(code, *x) for x in zip(m, C, strict=True)] for m, C in
-                          zip(means, _with(V, v), strict=True)])  # fmt: skip
-        wrong, error = np.where(signs > 0, 1 - wrong, wrong), np.zeros(len(v))
-        return wrong @ weights, error
-    found = np.array([_sampled(bound.student.g, weights, *x, signs) for x in zip(means, V, v, strict=True)])
-    return found.mean(axis=1), found.std(axis=1, ddof=1) / np.sqrt(SCRAMBLES)
+        records = zip(means, V, v, strict=True)
+        above = np.array([[_exact(code, m, C, w) for m, C in zip(*classes, strict=True)] for *classes, w in records])
+        return np.where(signs > 0, 1 - above, above) @ weights, np.zeros(len(v))
+    wrong = np.array([_sampled(bound.student.g, weights, *x, signs) for x in zip(means, V, v, strict=True)])
+    return wrong.mean(axis=1), wrong.std(axis=1, ddof=1) / np.sqrt(SCRAMBLES)
 
 
-def _with(V, v):
-    """Pairs (covariance of a class, second layer) of each record."""
-    return [[(C, w) for C in covariances] for covariances, w in zip(V, v, strict=True)]
-
-
-def _exact(code, m, pair):
+def _exact(code, m, V, v):
     """P(output > 0) + P(output = 0) / 2."""
-    V, v = pair
     if code == LINEAR:
         return _positive(v @ m, v @ V @ v)
     if len(v) == 1:
@@ -98,10 +91,7 @@ def _of_two(code, m, V, v):
 @cache
 def _points(K):
     """Standard normal points (scrambles, 2 points, K)."""
-    from scipy.stats import qmc  # the slowest import of all, which only this rule pays
-
-    sobol = [qmc.Sobol(K, seed=i).random(POINTS) for i in range(SCRAMBLES)]
-    z = ndtri(np.clip(sobol, 1e-12, 1 - 1e-12))
+    z = np.array([sobol(K, LOG2_POINTS, seed) for seed in range(SCRAMBLES)])
     return np.concatenate([z, -z], axis=1)
 
 

@@ -105,13 +105,13 @@ def _cone(r, to_fields):
     r01 = r[:, 0, 1, None]
     sign = np.where(r01 >= 0.0, 1.0, -1.0)
     s = np.maximum(np.sqrt((1.0 - r01) * (1.0 + r01)), FLOOR)
-    known = np.concatenate([r[:, :, 2:], to_fields], axis=2)
-    first = known[:, 0]
-    room = np.sqrt(np.maximum((1.0 - first) * (1.0 + first), 0.0))
-    second = np.clip(((known[:, 1] - sign * first) + (sign - r01) * first) / s, -room, room)
-    room = np.sqrt(np.maximum((room - second) * (room + second), 0.0))
-    p, q, g = first[:, :1], second[:, :1], np.maximum(room[:, :1], FLOOR)
-    third = np.clip((known[:, 2] - p * first - q * second) / g, -room, room)
+    correlations = np.concatenate([r[:, :, 2:], to_fields], axis=2)
+    first = correlations[:, 0]
+    rest = np.sqrt(np.maximum((1.0 - first) * (1.0 + first), 0.0))
+    second = np.clip(((correlations[:, 1] - sign * first) + (sign - r01) * first) / s, -rest, rest)
+    rest = np.sqrt(np.maximum((rest - second) * (rest + second), 0.0))
+    p, q, g = first[:, :1], second[:, :1], np.maximum(rest[:, :1], FLOOR)
+    third = np.clip((correlations[:, 2] - p * first - q * second) / g, -rest, rest)
     sign = np.where(r[:, 1, 2, None] >= 0.0, 1.0, -1.0)
     height = r01 * (q - sign * s) - s * (p - sign * r01)  # r01 q - s p
     nothing, one = np.zeros_like(s), np.ones_like(s)

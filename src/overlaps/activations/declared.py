@@ -117,13 +117,13 @@ def probe(rule):
                 _check_probabilities("noise: chance fills", p)
             xi = values[rng.choice(len(values), p=p / p.sum())]
         force(lam, nu, xi, theta, S, F, G)
-        found = np.array([*F, *G, error(lam, nu, theta)])
-        if not np.all(np.isfinite(found)):
+        outcome = np.array([*F, *G, error(lam, nu, theta)])
+        if not np.all(np.isfinite(outcome)):
             raise ValueError(
-                f"force gives F = {F}, G = {G} and error {found[-1]:g} at lam = {lam}, nu = {nu}, xi = {xi:.4g}; "
+                f"force gives F = {F}, G = {G} and error {outcome[-1]:g} at lam = {lam}, nu = {nu}, xi = {xi:.4g}; "
                 "expected finite numbers. F and G are to be filled: F[0] = ..."
             )
-        largest = max(largest, np.max(np.abs(found[:-1])))
+        largest = max(largest, np.max(np.abs(outcome[:-1])))
     if rule.others is not None:
         largest = rule.sees[1]
     if largest == 0:
@@ -133,18 +133,18 @@ def probe(rule):
 def sees(rule):
     """(Whether ``others`` is 0 or 1 at random fields, largest force there); refused where more moments are needed."""
     force, others = rule.alone
-    rng, K, M, found, bent, largest = np.random.default_rng(20), rule.K, rule.M, set(), 0.0, 0.0
+    rng, K, M, answers, bent, largest = np.random.default_rng(20), rule.K, rule.M, set(), 0.0, 0.0
     theta, S = np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)], np.eye(K + M)
     for _ in range(PROBES):
         lam, nu, parts = rng.standard_normal(K), rng.standard_normal(M), np.zeros((4, 2 * K))
-        found.add(others(lam, nu, theta))
+        answers.add(others(lam, nu, theta))
         for part, xi in zip(parts, (-1.0, 0.5, 2.0, rule.tokens - 1.0), strict=True):  # three equally far apart
             force(lam, nu, xi, theta, S, part[:K], part[K:])
         largest = max(largest, np.max(np.abs(parts)))
         bent = max(bent, np.max(np.abs(parts[0] - 2 * parts[1] + parts[2])))
-    if not found <= {0.0, 1.0} and not bent <= 1e-9 * largest:
+    if not answers <= {0.0, 1.0} and not bent <= 1e-9 * largest:
         raise ValueError(
-            f"others gives {max(found):.4g}, and the force is not linear in xi, its sum over the other tokens: second "
-            f"differences are {bent:.1g}. Expected 0 or 1, or a linear force, whose averages need two moments."
+            f"others gives {max(answers):.4g}, and the force is not linear in xi, its sum over the other tokens: "
+            f"second differences are {bent:.1g}. Expected 0 or 1, or a linear force, whose averages need two moments."
         )
-    return found <= {0.0, 1.0}, largest
+    return answers <= {0.0, 1.0}, largest

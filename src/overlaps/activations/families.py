@@ -129,12 +129,12 @@ def polynomial_square(S, w, K, student, teacher):
     """E[g_k' g_l' (2 G Y + Y^2)] of polynomial students and teachers with kinks: sum over pairs of terms of Delta."""
     J, M = max(len(teacher.scales), 1), len(w) - K
     # erf(b z / sqrt 2) = E[sign(z + xi / b)], an independent xi in each factor
-    h, more, share = teacher, np.zeros(J), np.ones(J)
+    h, more, factors = teacher, np.zeros(J), np.ones(J)
     if teacher.amplitudes:
-        h, more, share = np.sign, np.square(teacher.scales) ** -1.0, np.sign(teacher.scales) * teacher.amplitudes
+        h, more, factors = np.sign, np.square(teacher.scales) ** -1.0, np.sign(teacher.scales) * teacher.amplitudes
     field = np.concatenate([np.arange(K), np.repeat(np.arange(K, K + M), J)])
     variance = np.maximum(np.diag(S)[field] + np.concatenate([np.zeros(K), np.tile(more, M)]), 0.0)
-    weight = np.concatenate([w[:K], np.repeat(w[K:], J) * np.tile(share, M)])
+    weight = np.concatenate([w[:K], np.repeat(w[K:], J) * np.tile(factors, M)])
     pairs = np.array([(c, d) for d in range(K, len(field)) for c in range(d + 1)])
     size = max(1, LARGEST // (max(K, 1) * (student.degree + 1) ** 3))
     square = np.zeros((K, K))

@@ -63,7 +63,7 @@ def feedback_alignment(
     array([ 0.397, -0.164])
     """
     b, v_star = check.array("b", b, ("K",), filled=True), check.array("v_star", v_star, ("M",), filled=True)
-    activation, sigma, deviation, descend = squared(activation, v_star, noise)
+    activation, sigma, deviation, descend = squared_loss(activation, v_star, noise)
     code, K = activation.code, len(b)
 
     def force(lam, nu, xi, theta, S, F, G):
@@ -137,7 +137,7 @@ def node_perturbation(
     v, v_star = check.array("v", v, ("K",), filled=True), check.array("v_star", v_star, ("M",), filled=True)
     if len(v) > 6:
         raise ValueError(f"v has {len(v)} entries; expected at most 6: every unit has a perturbation of its own.")
-    activation, sigma, deviation, descend = squared(activation, v_star, noise)
+    activation, sigma, deviation, descend = squared_loss(activation, v_star, noise)
     code, K, points = activation.code, len(v), POINTS
 
     def force(lam, nu, xi, theta, S, F, G):
@@ -175,7 +175,7 @@ def nonzero(v):
     return v if abs(v) > TINY else TINY
 
 
-def squared(activation, v_star, noise):
+def squared_loss(activation, v_star, noise):
     """(Activation, sigma, compiled Delta without noise, closure of the gradient with any sigma) of a squared loss."""
     activation, sigma = named("activation", activation), check.number("noise", noise, least=0)
     forms, code, M = activation.closed_forms, activation.code, len(v_star)
@@ -195,12 +195,12 @@ def squared(activation, v_star, noise):
 
     @made
     def descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv):
-        own = np.zeros(K + M + most)
+        layers = np.zeros(K + M + most)
         for k in range(K):
-            own[k] = nonzero(w[k])
+            layers[k] = nonzero(w[k])
         for m in range(M):
-            own[K + m] = -v_star[m]
-        return descent(S, own, K, code, eta, eta_v, sigma, second_order, A, B, C, dv)
+            layers[K + m] = -v_star[m]
+        return descent(S, layers, K, code, eta, eta_v, sigma, second_order, A, B, C, dv)
 
     return activation, sigma, deviation, descend
 

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..gaussian.rules import graded, widening
-from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
+from ..gaussian.two_point import NUMERIC
 from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, numeric_closure, packed
-from ._pairs import SIZES, midpoint_pair_square, midpoint_rule
+from ._pairs import SIZES, midpoint_rule, pair_square
 from ._quadrature import PLANE_NODES, TENSOR_NODES, WIDE, Ladder, mixture_array, tables, tensor_square
 from ._sobol import SobolRule
 from .bound import Bound, outputs
-from .families import FamiliesClosure
-from .parts import parts_of
-from .polynomials import PolynomialClosure
-from .sums import MixtureClosure, PiecewiseLinearClosure, fit_erf_mixture
+from .sums import MixtureClosure, fit_erf_mixture
 
 # Relative difference of A, B, dv and eps_g by two successive sizes. Below, the smaller one is taken; above, the next is
 # tried, and the largest refused.
@@ -35,43 +32,6 @@ KINK_REMEDY = (
     "Piecewise-linear functions have closed forms: use ov.relu, ov.leaky_relu(slope) or ov.absolute; "
     "otherwise smooth the kink."
 )
-
-
-def bind_numeric(student, teacher, rule):
-    """The ``Bound`` closure of a student and a teacher activation that have no common kernel.
-
-    Raises ``ValueError`` where the pair cannot be integrated at any state: kinks, or a mixture asked for a function
-    that is not one.
-    """
-    if teacher.code == SIGN:
-        if student.closed_sum is None or student.closed_sum.code != ERF:
-            raise ValueError(
-                f"a teacher of signs with students of {student.name}; expected erf, tanh, linear or quadratic ones. "
-                "Others learn by a rule: ov.Rule."
-            )
-        return MixtureClosure(student.closed_sum, teacher.closed_sum, rule)
-    if parts_of(student) and parts_of(teacher):
-        return _bind_exact(student, teacher, rule)
-    options = _options(student, teacher)
-    if options.second_order == "mixture":
-        f, h = _fitted(student, teacher, options.tolerance, asked=True)
-        return MixtureClosure(f, h, rule)
-    return NumericClosure(student, teacher, rule)
-
-
-def _bind_exact(student, teacher, rule):
-    """The closure of two activations that are polynomials, piecewise-linear functions or sums of erf."""
-    g, h = parts_of(student), parts_of(teacher)
-    if g.is_piecewise_linear and h.is_piecewise_linear:
-        return PiecewiseLinearClosure((g.slope, g.kink), (h.slope, h.kink), rule)
-    if g.is_polynomial and h.is_polynomial:
-        return PolynomialClosure(g, h, rule)
-    f, f_star = student.closed_sum, teacher.closed_sum
-    if f and f_star and f.code != RELU:
-        return MixtureClosure(f, f_star, rule)
-    alone = bind_numeric(student, student, rule)
-    teachers = bind_numeric(teacher, teacher, rule._replace(K=0, second_order=False))
-    return FamiliesClosure(g, h, rule, alone, teachers)
 
 
 def find_kink(dg):
@@ -106,7 +66,7 @@ class NumericClosure(Bound):
         self.kinked, self.method = bool(student.kinks), None
         for activation in (student, teacher):
             _refuse_kink(activation)
-        pairs = [(activation, _exact(activation)) for activation in (student, teacher)]
+        pairs = [(activation, _exact_sum(activation)) for activation in (student, teacher)]
         self._tables = Ladder(
             partial(_first_order, rule.K, *pairs),
             PLANE_NODES,
@@ -141,7 +101,7 @@ class NumericClosure(Bound):
             method, rule = TENSOR, [*widening(self._square.size)]
         elif self.method == "pairs":
             method, (*rule, modes, _) = PAIRS, midpoint_rule(self._square.size)
-        exact = [mixture_array(_exact(activation)) for activation in (self.student, self.teacher)]
+        exact = [mixture_array(_exact_sum(activation)) for activation in (self.student, self.teacher)]
         functions = self.student.table.data, self.teacher.table.data
         sizes = self.nodes, method, modes
         self.parameters = packed(sizes, self._tables.tested, *functions, *exact, *graded(self.nodes), *rule)
@@ -205,7 +165,7 @@ class NumericClosure(Bound):
         K, n = self.rule.K, len(S)
         width = CORNERS if self.rule.second_order else WIDE
         for activation, fields in ((self.student, range(K)), (self.teacher, range(K, n))):
-            far = width * np.sqrt(max(0.0, *(S[i, i] for i in fields))) if _exact(activation) is None else 0.0
+            far = width * np.sqrt(max(0.0, *(S[i, i] for i in fields))) if _exact_sum(activation) is None else 0.0
             if far > activation.table.reach:
                 raise ValueError(
                     f"{activation.name} is needed up to |x| = {far:.4g} ({width:g} standard deviations of a field), "
@@ -216,11 +176,11 @@ class NumericClosure(Bound):
     def _choose(self, n):
         """The rule of C for n fields."""
         student, teacher, K = self.student, self.teacher, self.rule.K
-        options = _options(student, teacher)
+        options = deciding(student, teacher)
         method = options.second_order
         if method == "auto":
             kinked = bool(student.kinks or teacher.kinks)
-            fitted = None if n <= 4 or kinked else _fitted(student, teacher, MIXTURE_GOAL)
+            fitted = None if n <= 4 or kinked else fitted_sums(student, teacher, MIXTURE_GOAL)
             method = "sobol" if kinked else "tensor" if n <= 3 else "mixture" if fitted else "pairs"
             if fitted:
                 self._mixture = MixtureClosure(fitted[0], fitted[1], self.rule)
@@ -238,8 +198,11 @@ class NumericClosure(Bound):
             self._square = SobolRule(student, teacher, K, limit=options.tolerance, refusal=refusal)
         elif method != "mixture":
             sizes = TENSOR_NODES[n] if method == "tensor" else SIZES
-            evaluate = partial(_second_order, method, K, student, teacher)
-            self._square = Ladder(evaluate, sizes, goal=SECOND_ORDER_GOAL, limit=options.tolerance, refusal=refusal)
+            square = tensor_square if method == "tensor" else pair_square
+            self._square = Ladder(
+                partial(_second_order, square, K, student, teacher),
+                sizes, goal=SECOND_ORDER_GOAL, limit=options.tolerance, refusal=refusal,
+            )  # fmt: skip
         self.method = method
 
 
@@ -247,23 +210,21 @@ def _first_order(K, student, teacher, size, S, w):
     return tables(S, K, student, teacher, size)
 
 
-def _second_order(method, K, student, teacher, size, S, w):
-    if method == "tensor":
-        return (tensor_square(S, w, K, student, teacher, size),)
-    return (midpoint_pair_square(size, S, w, K, student, teacher),)
+def _second_order(square, K, student, teacher, size, S, w):
+    return (square(S, w, K, student, teacher, size),)
 
 
-def _options(student, teacher):
+def deciding(student, teacher):
     """The record whose second_order and tolerance count: the student's, unless only the teacher is numeric."""
     return student if student.code == NUMERIC and student.mixture is None else teacher
 
 
-def _exact(activation):
+def _exact_sum(activation):
     mixture = activation.closed_sum
     return mixture if mixture is not None and mixture.error == 0.0 else None
 
 
-def _fitted(student, teacher, goal, asked=False):
+def fitted_sums(student, teacher, goal, asked=False):
     """Both activations as mixtures, fitted where necessary to ``goal`` times their size; None where that fails."""
     mixtures = []
     for activation in (student, teacher):

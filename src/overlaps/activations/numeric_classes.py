@@ -3,8 +3,8 @@
 import numpy as np
 
 from ..gaussian.rules import factor, widening
-from ..gaussian.two_point import NUMERIC, SIGN
-from .classes import FINER, ClassesClosure, shape_of
+from ..gaussian.two_point import SIGN
+from .classes import FINER, ClassesClosure
 
 SIZES = {1: 96, 2: 64, 3: 40, 4: 24}  # nodes in each dimension, by the number of fields
 # Error at a start relative to the matrices. Above, a finer rule still changes them, and the start is refused.
@@ -38,7 +38,7 @@ class NumericClassesClosure(ClassesClosure):
 
     def _change(self, S, w):
         """(largest change by a finer rule, size of the matrices)."""
-        coarse, fine = (self._arrays(S, w, scale) for scale in (self.parameters, FINER * self.parameters))
+        coarse, fine = (self.arrays(S, w, scale) for scale in (self.parameters, FINER * self.parameters))
         change = max(np.max(np.abs(a - b), initial=0.0) for a, b in zip(coarse, fine, strict=True))
         return float(change), max(float(np.max(np.abs(a), initial=0.0)) for a in fine)
 
@@ -70,7 +70,7 @@ class NumericClassesClosure(ClassesClosure):
             array[:] = 0.0
         for c, (pi, y) in enumerate(zip(weights, labels, strict=True)):
             V = np.einsum("g,gij->ij", ratios[c], S.reshape(G, rows, rows)[:, :n, :n])
-            z, p = _nodes(means[:, c], V, round(scale[0] * SIZES[n]))
+            z, p = _tensor_nodes(means[:, c], V, round(scale[0] * SIZES[n]))
             g, dg = (np.concatenate([f(z[:K]), h(z[K:])]) for f, h in self._functions)
             error = w @ g - y
             slope = (dg[:K] * error) @ p
@@ -82,11 +82,11 @@ class NumericClassesClosure(ClassesClosure):
             eps_g += 0.5 * pi * (error * error) @ p
             second = (dg[:K] * (p * (error**2 + noise**2))) @ dg[:K].T if second_order else 0.0
             for i in range(G):
-                share, rows_of_group = pi * ratios[c, i], slice(i * K, (i + 1) * K)
-                A[rows_of_group] -= eta * share * first[:, :K]
-                B[rows_of_group, : n - K] -= eta * share * first[:, K:]
+                weight, rows_of_group = pi * ratios[c, i], slice(i * K, (i + 1) * K)
+                A[rows_of_group] -= eta * weight * first[:, :K]
+                B[rows_of_group, : n - K] -= eta * weight * first[:, K:]
                 B[rows_of_group, n - K + c] = -eta * pi * v * slope
-                C[rows_of_group] += share * eta**2 * np.outer(v, v) * second
+                C[rows_of_group] += weight * eta**2 * np.outer(v, v) * second
         return eps_g
 
     @property
@@ -94,7 +94,7 @@ class NumericClassesClosure(ClassesClosure):
         return (self.student.g, self.teacher.g), (self.student.dg, self.teacher.dg)
 
 
-def _nodes(mu, V, size):
+def _tensor_nodes(mu, V, size):
     """Fields z (n, size^n) and weights of the tensor rule for N(mu, V)."""
     u, p = widening(size)
     n = len(mu)
@@ -103,9 +103,3 @@ def _nodes(mu, V, size):
     for _ in range(n):
         weight = np.outer(weight, p).ravel()
     return mu[:, None] + factor(np.ascontiguousarray(V)) @ grid, weight / weight.sum()
-
-
-def bind_classes(student, teacher, rule, classes):
-    """The closure of inputs in classes for these units: closed forms where both have them."""
-    closed = {NUMERIC, int(SIGN)}.isdisjoint((shape_of(student)[0], shape_of(teacher)[0]))
-    return (ClassesClosure if closed else NumericClassesClosure)(student, teacher, rule, classes)

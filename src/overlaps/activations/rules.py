@@ -300,16 +300,16 @@ def residual(law: Any, clip: float = 0.0) -> Rule:
     0.5579109408
     """
     clip = check.number("clip", clip, least=0)
-    known = getattr(getattr(law, "dist", None), "name", None)
-    if known is None or not hasattr(law, "pdf"):
+    name = getattr(getattr(law, "dist", None), "name", None)
+    if name is None or not hasattr(law, "pdf"):
         raise ValueError(
             f"law = {check.shown(law)}; expected a frozen continuous distribution such as "
             "scipy.stats.cauchy(scale=0.5)."
         )
     x = np.abs(law.ppf([0.6, 0.9, 0.99]))
     if not np.allclose(law.cdf(-x), law.sf(x), rtol=1e-10) or not np.allclose(law.cdf(x) + law.cdf(-x), 1, rtol=1e-10):
-        raise ValueError(f"law = {known} is not symmetric about 0; expected loc = 0: ov.Rule takes any law.")
-    return _residual(known, tuple(map(float, law.args)), tuple(sorted(law.kwds.items())), clip)
+        raise ValueError(f"law = {name} is not symmetric about 0; expected loc = 0: ov.Rule takes any law.")
+    return _residual(name, tuple(map(float, law.args)), tuple(sorted(law.kwds.items())), clip)
 
 
 @lru_cache(maxsize=64)

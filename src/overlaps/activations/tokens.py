@@ -11,7 +11,7 @@ from . import _perceptrons, _rule
 from . import _tokens as forms
 from .activation import Activation
 from .declared import checked_tokens
-from .feedback import squared
+from .feedback import squared_loss
 from .library import erf, linear
 from .rule import Rule
 
@@ -200,7 +200,7 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     0.842487
     """
     T, K, v_star = check.count("T", T, least=2), check.count("K", K), check.array("v_star", v_star, ("M",), filled=True)
-    activation, sigma, deviation, descend = squared(activation, v_star, noise)
+    activation, sigma, deviation, descend = squared_loss(activation, v_star, noise)
     code, M = activation.code, len(v_star)
 
     @made

@@ -13,8 +13,9 @@ from .._base.record import Record
 from .._base.types import Floats, Rng
 from ..models.mixed import Mixed
 from ..models.model import Model
+from ..models.state import gram
 from ..results.trajectory import Trajectory
-from .noise import SCRAMBLES, Averages, Increments, product_covariance, teachers
+from .noise import SCRAMBLES, FieldPoints, Increments, product_covariance, teachers
 from .transport import Path, extrapolate, propagate
 from .unknowns import Unknowns
 
@@ -89,8 +90,8 @@ class Fluctuations(Record):
     def covariance(self, a: str, b: str | None = None) -> Floats:
         """Covariance over runs at this N of two of the names, (n, shape of a, shape of b); of one with itself."""
         (left, shape), (right, other) = self._rows(a, "a"), self._rows(a if b is None else b, "b")
-        found = np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N
-        return found.reshape(*shape, *other[1:])
+        joint = np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N
+        return joint.reshape(*shape, *other[1:])
 
     def std(self, name: str) -> Floats:
         """Standard deviation over runs at this N of the curve ``name``; shapes as in :meth:`mean`."""
@@ -229,7 +230,7 @@ def fluctuations(
             f"the model has {unknowns.size} fluctuating overlaps; expected at most {LARGEST}. Merge eigenvalues of the "
             "spectrum, or simulate."
         )
-    work = _Expansion(unknowns, Path(trajectory, unknowns.packing.pack), Averages.of(model, points, rng))
+    work = _Expansion(unknowns, Path(trajectory, unknowns.packing.pack), FieldPoints.of(model, points, rng))
     Sigma = start_covariance(unknowns) if start == "random" else np.zeros((unknowns.size,) * 2)
     return _warned(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
 
@@ -257,8 +258,8 @@ class PathCoefficients:
             forces = None if self.rule.exact or unknowns.model.rule is not None else tangent.force_products()
             if forces is not None:  # what remains to be sampled is of third order in eta
                 resolved = 1 / (1 + VANISHING * unknowns.model.eta**2 / size)
-                found = products[:, : len(forces), : len(forces)]
-                found += resolved * (forces - found)
+                block = products[:, : len(forces), : len(forces)]
+                block += resolved * (forces - block)
             D, *groups = self.increments(unknowns.blocks(tangent.y), tangent.C, products) / size
             values.append((tangent.dense(), D, np.array(groups), np.log(size)))
         return [(t, x, *v) for t, x, v in zip(times.tolist(), tangents, values, strict=True)]
@@ -274,19 +275,21 @@ class PathCoefficients:
             times = np.array([rows[x][0] for x in order])
             new = np.array([(a + b) / 2 for a, b in open_])
             missed = np.zeros(len(new))
-            found = self._table(new)
-            size, eta = np.exp([row[5] for row in found]), self.unknowns.model.eta
-            resolved = size / (size + ROUGH * eta**2 * np.array([row[1].floor for row in found]))
+            tabulated = self._table(new)
+            size, eta = np.exp([row[5] for row in tabulated]), self.unknowns.model.eta
+            resolved = size / (size + ROUGH * eta**2 * np.array([row[1].floor for row in tabulated]))
             for column, curve in ((2, _spline), (3, self._curve)):
-                known = np.array([rows[x][column] for x in order])
-                values = np.array([row[column] for row in found])
-                gap = np.max(np.abs(curve(times, known)(np.array([row[0] for row in found])) - values), axis=(1, 2))
-                relative = gap / max(np.max(np.abs(known)), 1e-300)
+                before = np.array([rows[x][column] for x in order])
+                values = np.array([row[column] for row in tabulated])
+                gap = np.max(
+                    np.abs(curve(times, before)(np.array([row[0] for row in tabulated])) - values), axis=(1, 2)
+                )
+                relative = gap / max(np.max(np.abs(before)), 1e-300)
                 # integrals that are sampled differ by more than that from the true ones
                 missed = np.maximum(
                     missed, relative if column == 2 or self.rule.exact else resolved * relative / SAMPLED
                 )
-            rows.update(zip(new, found, strict=True))
+            rows.update(zip(new, tabulated, strict=True))
             halves = zip(new, open_, missed > self.goal, strict=True)
             open_ = [half for m, (a, b), more in halves if more for half in ((a, m), (m, b))]
         nodes, tangents, *values = zip(*(rows[x] for x in sorted(rows)), strict=True)
@@ -357,20 +360,19 @@ def _spline(times, values):
 def start_covariance(unknowns):
     """N times the covariance (n, n) of the overlaps of Gaussian weights with the start's mean overlaps."""
     start, model = unknowns.system.start, unknowns.model
-    q, r, t = start.plain
-    S = np.concatenate([np.concatenate([q, r], axis=2), np.concatenate([np.swapaxes(r, 1, 2), t], axis=2)], axis=1)
+    S = gram(*start.plain)
     K, M, L, p = model.K, model.M, unknowns.L, model.spectrum.p
     entries = [(k, K + m) for k in range(K) for m in range(M)] + [*zip(*np.triu_indices(K), strict=True)]
     entries += [(K + i, K + j) for i, j in unknowns.pairs] if unknowns.teachers else []
     a, b = np.array(entries).T
     scale = np.where((a < K) & (b >= K), unknowns.s[:, None], 1.0)
     S = np.divide(S, np.sqrt(p)[:, None, None], out=np.zeros_like(S), where=p[:, None, None] > 0)
-    found = S[:, a[:, None], a] * S[:, b[:, None], b] + S[:, a[:, None], b] * S[:, b[:, None], a]
-    found *= scale[:, :, None] * scale[:, None, :]
+    covariances = S[:, a[:, None], a] * S[:, b[:, None], b] + S[:, a[:, None], b] * S[:, b[:, None], a]
+    covariances *= scale[:, :, None] * scale[:, None, :]
     moving, first = K * M + K * (K + 1) // 2, unknowns.packing.size
     place = np.r_[np.arange(moving) * L, first + np.arange(len(entries) - moving) * L]
     Sigma = np.zeros((unknowns.size,) * 2)
-    for block, values in enumerate(found):
+    for block, values in enumerate(covariances):
         Sigma[np.ix_(place + block, place + block)] = values
     return Sigma
 
@@ -382,9 +384,13 @@ def checked(trajectory, N):
     for task in model.models if isinstance(model, Mixed) else (model,):
         check.needs(task, "fluctuations")
     if isinstance(model, Mixed):
-        own, own_v = (len({getattr(task, name) for task in model.models}) > 1 for name in ("eta", "eta_v"))
-        forgets = own * model.weight_decay[0] + (own_v or model.heads is not None) * model.weight_decay[1]
-        if forgets or model.schedules or any(x is not None for x in model.ratios):
+        rates_differ, rates_v_differ = (
+            len({getattr(task, name) for task in model.models}) > 1 for name in ("eta", "eta_v")
+        )
+        forgets = (
+            rates_differ * model.weight_decay[0] + (rates_v_differ or model.heads is not None) * model.weight_decay[1]
+        )
+        if forgets or model.schedules or np.any(model.ratios != 1):
             raise ValueError(
                 "fluctuations of mixed tasks with eigenvalues of their own, shares that change, or rates or heads of "
                 "their own under weight decay, whose steps differ by task, are not known; expected none. Simulate."

@@ -9,12 +9,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from ..activations.polynomials import Polynomial
 from ..flow.closure import bind
 from ..gaussian.iterated import MOST, settle
-from ..gaussian.rules import gauss_hermite
+from ..gaussian.rules import gauss_hermite, sobol
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models import Mixed
 
@@ -34,7 +33,7 @@ def degree(activation):
 
 
 @dataclass(frozen=True)
-class Averages:
+class FieldPoints:
     """Points z (groups, d, P), weights (P,) of normal fields; ``exact`` for the covariances of polynomials."""
 
     z: Any
@@ -56,10 +55,8 @@ class Averages:
                 z = np.array(np.meshgrid(*[u] * d, indexing="ij")).reshape(1, d, -1)
                 weight = np.prod(np.meshgrid(*[p] * d, indexing="ij"), axis=0).ravel()
                 return cls(z, weight, True)
-        from scipy.stats import qmc  # half a second that only this rule pays
-
         size = max(int(np.log2(points / SCRAMBLES)), 1)
-        normal = [ndtri(qmc.Sobol(d, seed=child).random_base2(size)).T.copy() for child in rng.spawn(SCRAMBLES)]
+        normal = [sobol(d, size, child).T.copy() for child in rng.spawn(SCRAMBLES)]
         return cls(np.array(normal), np.full(2**size, 2.0**-size), False)
 
     @property
@@ -125,9 +122,9 @@ def product_covariance(model, rule, S, v):
     The order of phi is F_a h_c (K, K + M), the triangle of F_a F_c, and -eta_v g_a Delta (K). Label noise is averaged
     exactly.
     """
-    found = rule.moments(model, S, v)
-    first, second = (np.mean(x, axis=0) for x in zip(*found, strict=True))
-    return np.array([y - np.outer(x, x) for x, y in [(first, second), *found]])
+    moments = rule.moments(model, S, v)
+    first, second = (np.mean(x, axis=0) for x in zip(*moments, strict=True))
+    return np.array([y - np.outer(x, x) for x, y in [(first, second), *moments]])
 
 
 def _mean_moments(model, h, weight, v):
@@ -142,9 +139,9 @@ def _mean_moments(model, h, weight, v):
     size = first + heads.size
     mean, second = np.zeros(size), np.zeros((size, size))
     for i, (task, share) in enumerate(zip(model.models, model.shares, strict=True)):
-        own = i if len(heads) > 1 else 0
-        rows = np.r_[:first, first + own * K + np.arange(K)]
-        one, two = _moments(task, h, weight, heads[own])
+        head = i if len(heads) > 1 else 0
+        rows = np.r_[:first, first + head * K + np.arange(K)]
+        one, two = _moments(task, h, weight, heads[head])
         mean[rows] += share * one
         second[np.ix_(rows, rows)] += share * two
     return mean, second

@@ -30,18 +30,18 @@ class Path:
     def _run(self, alpha):
         traj = self.trajectory
         method = "auto" if traj.solver is None else traj.solver
-        found = evolve(traj.model, self.start, alpha, method=method, rtol=traj.rtol, atol=traj.atol)
-        if not found.success:
-            raise ValueError(f"the trajectory could not be followed again: {found.message}")
-        return found
+        solution = evolve(traj.model, self.start, alpha, method=method, rtol=traj.rtol, atol=traj.atol)
+        if not solution.success:
+            raise ValueError(f"the trajectory could not be followed again: {solution.message}")
+        return solution
 
     def at(self, times):
         """Packed overlaps (n, n_y) at increasing times."""
         if len(times) == 0 or times[-1] == self.first:
-            found = self._run(np.array([self.first]))
+            solution = self._run(np.array([self.first]))
         else:
-            found = self._run(np.asarray(times))
-        return np.array([self.pack(q, r, v) for q, r, v in zip(found.q, found.r, found.v, strict=True)])
+            solution = self._run(np.asarray(times))
+        return np.array([self.pack(q, r, v) for q, r, v in zip(solution.q, solution.r, solution.v, strict=True)])
 
     def time(self, place):
         """Times at fractional numbers of the solver's step: dense where the solution moves."""

@@ -113,12 +113,12 @@ class Tangent:
     @cached_property
     def along_teachers(self):
         """Derivatives (M (M + 1) / 2, ...) of the closure's vector along the triangle of T, by differences."""
-        found, K = [], self.unknowns.K
+        derivatives, K = [], self.unknowns.K
         for i, j in self.unknowns.pairs:
             dS = np.zeros_like(self.S)
             dS[K + i, K + j] = dS[K + j, K + i] = 1.0
-            found.append(self._derivative_along(dS, np.zeros_like(self.w)))
-        return np.array(found)
+            derivatives.append(self._derivative_along(dS, np.zeros_like(self.w)))
+        return np.array(derivatives)
 
     def _derivative_along(self, dS, dw):
         """Derivative of the closure's vector along a change of its arguments, by differences."""

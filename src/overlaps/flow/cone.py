@@ -80,8 +80,8 @@ def singular(S, K, equal=None):
     Z = Z + (~moving)[:, :, None] * np.eye(Z.shape[1])
     students = np.sum(kept[:K])
     # zeros among the teachers alone are theirs, and no reason to watch the students
-    lost, own = (np.sum(np.linalg.eigvalsh(X) < ROUNDING, axis=1) for X in (Z, Z[:, students:, students:]))
-    return bool(np.any(lost > own))
+    lost, among_teachers = (np.sum(np.linalg.eigvalsh(X) < ROUNDING, axis=1) for X in (Z, Z[:, students:, students:]))
+    return bool(np.any(lost > among_teachers))
 
 
 def far_from_singular(S):

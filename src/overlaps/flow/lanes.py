@@ -18,7 +18,7 @@ NUMBERS = 7
 
 
 @typed
-class Here(NamedTuple):
+class LaneWork(NamedTuple):
     """The closure where the lanes are, and room; LANES stand behind the shapes below."""
 
     S: CUBE  # (n, n) covariance of the fields
@@ -45,7 +45,7 @@ def numbers_of(rates):
     return numbers
 
 
-def here_of(K, M, L, size):
+def lane_work(K, M, L, size):
     """Arrays for the closure, and the rows (S, w, s, p, tau, numbers, y) that a trajectory brings: views of the first.
 
     The array of the rows, and their parts numbers (7, LANES) and y (size, LANES), come with it.
@@ -53,12 +53,12 @@ def here_of(K, M, L, size):
     n, edges = K + M, np.cumsum([(K + M) ** 2, K + M, L, L, M * M * L, NUMBERS, size])
     rows, square = np.zeros((edges[-1], LANES)), np.zeros((3, n, n, LANES))
     S, w, s, p, tau, numbers, y = np.split(rows, edges[:-1])
-    here = Here(
+    work = LaneWork(
         S.reshape(n, n, LANES), w, s, p, tau.reshape(M, M, L, LANES), square[0], np.zeros((n, LANES)),
         np.zeros((K, K, LANES)), np.zeros(LANES), square[1], np.zeros((K, n, LANES)), square[2], np.zeros((n, LANES)),
         np.zeros(((n + 3) * (n + 3), LANES)),
     )  # fmt: skip
-    return here, rows, numbers, y
+    return work, rows, numbers, y
 
 
 @jit(fast=True, bare=True)
@@ -89,9 +89,9 @@ def gather(y, s, K, trains_v, S, w):
 
 
 @jit(bare=True)
-def overlaps_of_block(y, b, K, here):
+def overlaps_of_block(y, b, K, work):
     """Fill Z = (q, r; r^T, tau) of block b."""
-    n, L, Z = len(here.S), len(here.s), here.Z
+    n, L, Z = len(work.S), len(work.s), work.Z
     M = n - K
     for k in range(K):
         for j in range(n):
@@ -100,17 +100,17 @@ def overlaps_of_block(y, b, K, here):
                 copy(Z[k, j], Z[j, k])
     for i in range(K, n):
         for j in range(K, n):
-            copy(here.tau[i - K, j - K, b], Z[i, j])
+            copy(work.tau[i - K, j - K, b], Z[i, j])
 
 
 @jit(fast=True, bare=True)
-def flow(y, K, trains_v, here, numbers, dy):
+def flow(y, K, trains_v, work, numbers, dy):
     """As ``_flow.flow``, where the closure is at learning rate one: G = (s H_KK, H_KM) Z gives dr = -eta G and dq."""
-    Z, G, C, n, L = here.Z, here.G, here.C, len(here.S), len(here.s)
+    Z, G, C, n, L = work.Z, work.G, work.C, len(work.S), len(work.s)
     eta, eta_v, _, decay, decay_v, second, drift = numbers
     for b in range(L):
-        overlaps_of_block(y, b, K, here)
-        s, p = here.s[b], here.p[b]
+        overlaps_of_block(y, b, K, work)
+        s, p = work.s[b], work.p[b]
         for k in range(K):
             for j in range(n):
                 clear(G[k, j])
@@ -118,7 +118,7 @@ def flow(y, K, trains_v, here, numbers, dy):
                     if c == K:
                         for l in range(LANES):
                             G[k, j, l] *= s[l]
-                    add_product(here.H[k, c], Z[c, j], G[k, j])
+                    add_product(work.H[k, c], Z[c, j], G[k, j])
         for k in range(K):
             for j in range(K, n):
                 g, r, dr = G[k, j], Z[k, j], dy[(k * (n - K) + j - K) * L + b]
@@ -133,34 +133,34 @@ def flow(y, K, trains_v, here, numbers, dy):
     at = len(y) - K
     for k in range(K if trains_v else 0):
         for l in range(LANES):
-            dy[at + k, l] = -eta_v[l] * here.gradient[k, l] - decay_v[l] * y[at + k, l]
+            dy[at + k, l] = -eta_v[l] * work.gradient[k, l] - decay_v[l] * y[at + k, l]
 
 
 @jit(fast=True, bare=True)
-def change_of_eps_g(dy, K, trains_v, here, change):
+def change_of_eps_g(dy, K, trains_v, work, change):
     """First-order change of eps_g by a change dy of the overlaps, where the closure was evaluated."""
-    gather(dy, here.s, K, trains_v, here.dS, here.dw)
+    gather(dy, work.s, K, trains_v, work.dS, work.dw)
     clear(change)
     for i in range(K):
         for j in range(K):
-            add_product(here.H[i, j], here.dS[i, j], change)
+            add_product(work.H[i, j], work.dS[i, j], change)
     for l in range(LANES):
         change[l] *= 0.5
     for i in range(K):
-        for j in range(K, len(here.S)):
-            add_product(here.H[i, j], here.dS[i, j], change)
+        for j in range(K, len(work.S)):
+            add_product(work.H[i, j], work.dS[i, j], change)
         if trains_v:
-            add_product(here.gradient[i], here.dw[i], change)
+            add_product(work.gradient[i], work.dw[i], change)
 
 
 @jit(fast=True, bare=True)
-def terms_of_eps_g(K, here, rate, terms):
+def terms_of_eps_g(K, work, rate, terms):
     """Sums of sizes: of H_KK, and of what H contributes to eps_g."""
     clear(rate)
     clear(terms)
     for i in range(K):
-        for j in range(len(here.S)):
-            both, h, S = j < K, here.H[i, j], here.S[i, j]
+        for j in range(len(work.S)):
+            both, h, S = j < K, work.H[i, j], work.S[i, j]
             for l in range(LANES):
                 terms[l] += (0.5 if both else 1.0) * abs(h[l] * S[l])
                 rate[l] += abs(h[l]) if both else 0.0

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..activations.bound import Bound
-from ..models.adapted import LowRank
+from ..models.frozen import LowRank
 from ..models.mixed import Mixed
 from ._flow import flow_for, gather
 from .closure import bind, rounding_floor
@@ -31,7 +31,7 @@ class MixedClosure(Bound):
         first = self.parts[0]
         super().__init__(first.student, first.teacher, first.rule)
         self.kinked, self.by_quadrature = first.kinked, any(part.by_quadrature for part in self.parts)
-        self.own = isinstance(model, Mixed) and model.heads is not None
+        self.separate = isinstance(model, Mixed) and model.heads is not None
         self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
         self.slopes = None
 
@@ -40,7 +40,7 @@ class MixedClosure(Bound):
         K, n = self.rule.K, len(self.parts)
         f = S.shape[1]
         for i, (part, task) in enumerate(zip(self.parts, self.tasks, strict=True)):
-            head = slice(i * K, (i + 1) * K) if self.own else slice(0, K)
+            head = slice(i * K, (i + 1) * K) if self.separate else slice(0, K)
             block = np.ascontiguousarray(S[i * f : (i + 1) * f]) if len(S) == n * f else S
             yield part, task, head, block, np.concatenate([w[head], task.second_layers])
 
@@ -115,12 +115,9 @@ class MixedSystem(System):
     def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
         self.tasks = tasks_of(model)
         self.etas = np.array([task.eta for task in self.tasks])
-        ratios = model.ratios if isinstance(model, Mixed) else [None]
-        changing = pace is not None and pace.variances is not None
-        self.varying = None
-        if changing or any(x is not None for x in ratios):
-            self.ratios = np.array([np.ones(model.spectrum.L) if x is None else x for x in ratios])
-            self.varying = self.ratios
+        self.ratios = model.ratios if isinstance(model, Mixed) else np.ones((1, model.spectrum.L))
+        changing = np.any(self.ratios != 1) or (pace is not None and pace.variances is not None)
+        self.varying = self.ratios if changing else None
         super().__init__(model, start, pace, twins, keep_cone=keep_cone)
         (L, K, M), n = self.shape, len(self.tasks)
         if self.varying is not None:
@@ -180,16 +177,16 @@ class MixedSystem(System):
         """As of any system; of tasks with eigenvalues of their own, A, B, C stand one below the other."""
         (L, K, M), end, (decay, decay_v, drift) = self.shape, self.first, decays
         kernel, dy = flow_for(L, K), np.empty(y.size)
-        given = self.s, self.p, self.source if source is None else source
+        constants = self.s, self.p, self.source if source is None else source
         rest = self.second_order if second_order is None else second_order, False
         if self.varying is None:
-            kernel(y, *given, A, B, C, dv, decay, 0.0, *rest, dy, drift)
+            kernel(y, *constants, A, B, C, dv, decay, 0.0, *rest, dy, drift)
         else:
             part, crossed = np.empty_like(dy), K * M * L
             dy[:crossed], dy[crossed:end] = -(decay + drift) * y[:crossed], -2 * decay * y[crossed:end]
             for i, (share, u) in enumerate(zip(self.closure.shares, self.varying, strict=True)):
-                own = (x[i * K : (i + 1) * K] for x in (A, B, C))
-                kernel(y, *given, *own, dv, 0.0, 0.0, *rest, part, 0.0)
+                closure = (x[i * K : (i + 1) * K] for x in (A, B, C))
+                kernel(y, *constants, *closure, dv, 0.0, 0.0, *rest, part, 0.0)
                 dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()
         if self.model.trains_v:
             dy[end:] = dv - decay_v * y[end:]

@@ -36,7 +36,9 @@ class System:
        ``pace`` changes them. The closure is bound at the numbers of the model and never scaled; ``drive`` is.
     """
 
-    pace, edge, u, u_v = None, np.inf, 1.0, 1.0  # type: Any, float, float, float
+    pace: Any = None
+    edge: float = np.inf
+    u = u_v = 1.0
     groups = 1  # of blocks, each with its own A, B, C
     cone: Cone | None = None  # to be kept to at every step, where the start is on its boundary
     refusal = ""  # of a factor that is none, met on the way
@@ -82,9 +84,9 @@ class System:
         if self.pace is None:
             return
         model = self.model
-        self.u, self.u_v, noise, decay, batch = found = self.pace.factors(min(alpha, self.edge)).tolist()
-        if not all(0 <= x < np.inf for x in found):
-            self.refusal = f"the schedule gives the factors {found} at alpha = {alpha:g}; expected finite ones >= 0."
+        self.u, self.u_v, noise, decay, batch = factors = self.pace.factors(min(alpha, self.edge)).tolist()
+        if not all(0 <= x < np.inf for x in factors):
+            self.refusal = f"the schedule gives the factors {factors} at alpha = {alpha:g}; expected finite ones >= 0."
             self.u = self.u_v = np.nan
         self.decay = self.decay if model.spherical else model.eta * model.weight_decay[0] * self.u * decay
         self.decay_v = model.eta_v * model.weight_decay[1] * self.u_v * decay
@@ -154,9 +156,9 @@ class System:
         return self._with_v(self.packing.unpack(y))
 
     def _with_v(self, parts):
-        (q, r, v), own = parts, self.start.v
-        shape = *v.shape[:-1], *own.shape
-        return q, r, v.reshape(shape) if self.model.trains_v else np.broadcast_to(own, shape)
+        (q, r, v), layer = parts, self.start.v
+        shape = *v.shape[:-1], *layer.shape
+        return q, r, v.reshape(shape) if self.model.trains_v else np.broadcast_to(layer, shape)
 
     def sums(self, y):
         """Sums over blocks of y, in the layout ``packing.summed``."""
@@ -308,12 +310,12 @@ def fastest_rate(system):
     if not bound.by_quadrature and system.groups == 1 and not model.C and bound.gradient_rate < np.inf:
         # the other end of the curve, where A is often larger
         A, B, C, dv = (np.zeros_like(x) for x in (system.A, system.B, system.C, system.dv))
-        bound(learned(model, start), system.w, A, B, C, dv)
+        bound(as_teachers(model, start), system.w, A, B, C, dv)
         largest = max(largest, np.abs(np.linalg.eigvalsh(A)).max())
     return 2 * (model.spectrum.s.max() * largest + max(system.decay, 0.0) + model.drift)
 
 
-def learned(model, start):
+def as_teachers(model, start):
     """Covariance of the fields where students have become teachers, one after the other."""
     unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
     return start.T[unit[:, None], unit]
@@ -327,10 +329,10 @@ def fastest_rates(models, starts, S):
     first, bound = models[0], bind(models[0], second_order=False)
     K, M = first.K, first.M
     A, rest = np.zeros((len(S), 2, K, K)), (np.zeros((K, M)), np.zeros((K, K)), np.zeros(K))
-    for model, start, here, out in zip(models, starts, S, A, strict=True):
+    for model, start, fields, out in zip(models, starts, S, A, strict=True):
         w = np.append(start.v, model.second_layers)
-        bound(here, w, out[0], *rest)
-        bound(learned(model, start), w, out[1], *rest)
+        bound(fields, w, out[0], *rest)
+        bound(as_teachers(model, start), w, out[1], *rest)
     most = np.array([model.spectrum.s.max() for model in models])
     return 2 * most * np.abs(np.linalg.eigvalsh(A)).max(axis=(1, 2)) / first.eta
 

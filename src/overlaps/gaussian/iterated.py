@@ -12,12 +12,11 @@ from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import ndtri
 
 from ._iterated import FAINT, cut, nodes
-from .rules import gauss_hermite, legendre
+from .rules import gauss_hermite, legendre, sobol
 
-__all__ = ["GRADED", "MOST", "cut", "distance", "nodes", "rules", "settle"]
+__all__ = ["GRADED", "MOST", "cut", "discrepancy", "nodes", "rules", "settle"]
 
 ITERATED = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (16, 1.5), (16, 0.75))  # nodes and widths of panels
 GRADED = tuple((q, 0.0) for q in (10, 16, 20))  # shrinking to the breaks of two variables: forces may have layers
@@ -62,16 +61,12 @@ def rules(d, broken):
             *(partial(_lattice, d, *x) for x in LATTICES[d]),
         ]
         return Sizes(len(kinds), lambda i: (*kinds[i](), d, 1.0, empty, empty)), False
-    from scipy.stats import qmc  # half a second that only this rule pays
-
-    parts = [
-        ndtri(qmc.Sobol(d - 1, seed=np.random.default_rng(seed)).random_base2(LOG2_POINTS)) for seed in range(SCRAMBLES)
-    ]
-    found = []
+    parts = [sobol(d - 1, LOG2_POINTS, seed) for seed in range(SCRAMBLES)]
+    scrambles = []
     for given in (np.concatenate(parts), *parts):
         points = np.concatenate([given, np.zeros((len(given), 1))], axis=1)
-        found.append((points, np.full(len(points), 1 / len(points)), d - 1, 3.0, *legendre(12)))
-    return found, True
+        scrambles.append((points, np.full(len(points), 1 / len(points)), d - 1, 3.0, *legendre(12)))
+    return scrambles, True
 
 
 def _lattice(d, shortest, reach):
@@ -82,8 +77,8 @@ def _lattice(d, shortest, reach):
     basis = 2 * np.pi * np.linalg.inv(np.linalg.cholesky(gram) * shortest / np.sqrt(2)).T  # rows, upper triangular
     points = np.zeros((1, d))
     for i, row in enumerate(basis):  # all multiples of this row that leave the first i + 1 coordinates in the ball
-        room = np.sqrt(reach**2 - np.sum(points[:, :i] ** 2, axis=1))
-        first, last = np.ceil((-room - points[:, i]) / row[i]), np.floor((room - points[:, i]) / row[i])
+        half_width = np.sqrt(reach**2 - np.sum(points[:, :i] ** 2, axis=1))
+        first, last = np.ceil((-half_width - points[:, i]) / row[i]), np.floor((half_width - points[:, i]) / row[i])
         counts = np.maximum(last - first + 1, 0).astype(int)
         which = np.repeat(np.arange(len(points)), counts)
         multiples = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts) + first[which]
@@ -108,13 +103,13 @@ def settle(evaluate, count, first, goals, rounding=0.0):
     before = evaluate(first)
     for size, following in pairwise(range(first, count)):
         after = evaluate(following)
-        gaps = [distance(x, y, rounding) for x, y in zip(before, after, strict=True)]
+        gaps = [discrepancy(x, y, rounding) for x, y in zip(before, after, strict=True)]
         if np.all(np.less_equal(gaps, goals)):
             return size, gaps
         before = after
     return None, gaps
 
 
-def distance(x, y, rounding=0.0):
+def discrepancy(x, y, rounding=0.0):
     """Largest difference beyond rounding, relative to the largest entry."""
     return max(np.max(np.abs(x - y)) - rounding, 0.0) / max(np.max(np.abs(x)), np.max(np.abs(y)), 1e-300)

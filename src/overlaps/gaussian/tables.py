@@ -116,8 +116,8 @@ def read_array(table, x, functions):
         t = np.where(np.abs(x) <= table[0], (x - rows[i, 0]) * rows[i, 1], np.nan)
     powers = t[..., None] ** np.arange(SIZE)
     c = rows[:, 2:].reshape(panels, known, SIZE)[i, : min(functions, known)]
-    found = np.moveaxis(np.einsum("...fp,...p->...f", c, powers), -1, 0)
-    return found if functions <= known else np.concatenate([found, (x * found[1])[None]])
+    values = np.moveaxis(np.einsum("...fp,...p->...f", c, powers), -1, 0)
+    return values if functions <= known else np.concatenate([values, (x * values[1])[None]])
 
 
 def respond(function, x):
@@ -160,13 +160,13 @@ def tabulate(functions, name):
                 # both signs at once, outwards from zero: where a function ends or oscillates, the table ends on both
                 # sides
                 ring = [(-end, -inner), (inner, end)] if inner else [(-end, end)]
-                found = _halved(functions, np.array(ring), scale, left)
-                if found is not None:
-                    edges, rows, worst, scale = found
+                halved = _halved(functions, np.array(ring), scale, left)
+                if halved is not None:
+                    edges, rows, worst, scale = halved
                     panels.append((edges, rows))
                     reach, left, error = end, left - len(edges), max(error, worst)
                     break
-            if found is None or end < outer:
+            if halved is None or end < outer:
                 break
     if reach < NEEDED:
         raise ValueError(
@@ -217,6 +217,6 @@ def _packed(reach, edges, place, rows):
     high = np.clip(np.searchsorted(edges, bins[1:], "left") - 1, 0, len(rows) - 1)
     if not np.isfinite(reach):
         low, high = 0 * low, 0 * high
-    head = [reach, len(rows), rows.shape[1]]
+    header = [reach, len(rows), rows.shape[1]]
     panels = np.concatenate([place, rows.reshape(len(rows), -1)], axis=1)
-    return np.concatenate([head, np.stack([low, high], axis=1).ravel(), edges, panels.ravel()])
+    return np.concatenate([header, np.stack([low, high], axis=1).ravel(), edges, panels.ravel()])

@@ -14,11 +14,11 @@ from numba import types
 from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..activations.bound import LANES, SIDE_BY_SIDE
 from ..flow import copy
-from ..flow.lanes import NUMBERS, Here, change_of_eps_g, flow, gather, terms_of_eps_g
+from ..flow.lanes import NUMBERS, LaneWork, change_of_eps_g, flow, gather, terms_of_eps_g
 from ..flow.velocity import Pieces
 from ..models import factors, reached
 from ._dop853 import E3, E5, NODES, STAGES, VELOCITIES, before_knot, least_error, weighed
-from ._many import BY_PYTHON, FINISHED, Found, add_up
+from ._many import BY_PYTHON, FINISHED, Outcome, add_up
 from ._steps import Control
 
 # a trajectory at the level, or beyond all bounds; of a step: taken, to be tried again
@@ -36,7 +36,7 @@ ROWS = 5, 18  # of both
 
 @typed
 class Queue(NamedTuple):
-    """The b trajectories, each a row of numbers that a lane takes: see ``here_of``."""
+    """The b trajectories, each a row of numbers that a lane takes: see ``lane_work``."""
 
     K: INT
     M: INT
@@ -65,8 +65,8 @@ class Lanes(NamedTuple):
 
 
 MARCH = types.void(
-    types.FunctionType(SIDE_BY_SIDE), Queue.type, Here.type, Lanes.type, Pieces.type, Control.type, REAL, BOOL, VECTOR,
-    INTS, INTS, Found.type, MATRIX,
+    types.FunctionType(SIDE_BY_SIDE), Queue.type, LaneWork.type, Lanes.type, Pieces.type, Control.type, REAL, BOOL,
+    VECTOR, INTS, INTS, Outcome.type, MATRIX,
 )  # fmt: skip
 
 
@@ -82,14 +82,14 @@ def under_schedule(pieces, x):
 
 
 @jit(bare=True)
-def velocity(closure, queue, pieces, here, x, y, dy):
+def velocity(closure, queue, pieces, work, x, y, dy):
     """Fill dy/dalpha at y."""
     if pieces.channels.size > 0:
         under_schedule(pieces, x)
-    gather(y, here.s, queue.K, queue.trains_v, here.S, here.w)
+    gather(y, work.s, queue.K, queue.trains_v, work.S, work.w)
     noise2 = x.now[2]
-    closure(here.S, here.w, queue.K, noise2, queue.second_order, here.H, here.gradient, here.C, here.eps_g, here.room)
-    flow(y, queue.K, queue.trains_v, here, x.now, dy)
+    closure(work.S, work.w, queue.K, noise2, queue.second_order, work.H, work.gradient, work.C, work.eps_g, work.room)
+    flow(y, queue.K, queue.trains_v, work, x.now, dy)
 
 
 @jit(fast=True, bare=True)
@@ -158,7 +158,7 @@ def take(i, b, queue, x):
 
 
 @jit(bare=True)
-def begin(closure, queue, pieces, here, x, control, first, times):
+def begin(closure, queue, pieces, work, x, control, first, times):
     """Fill ``slopes`` and ``lengths`` of the queue, as ``_dop853.begin``.
 
     A length is nan where eps_g is at the level at once.
@@ -170,7 +170,7 @@ def begin(closure, queue, pieces, here, x, control, first, times):
         for i in range(LANES):
             take(i, at + min(i, count - 1), queue, x)
             clock[AT, i] = start
-        velocity(closure, queue, pieces, here, x, x.y, x.k[0])
+        velocity(closure, queue, pieces, work, x, x.y, x.k[0])
         squares(x.y, zero, x.y, x.y, control, clock[FIFTH])
         squares(x.k[0], zero, x.y, x.y, control, clock[THIRD])
         for i in range(LANES):
@@ -178,12 +178,12 @@ def begin(closure, queue, pieces, here, x, control, first, times):
             clock[STEP, i] = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
             clock[AT, i] = min(start + clock[STEP, i], before_knot(pieces.knots, start))
             if i < count:
-                lengths[at + i] = 1.0 if here.eps_g[i] > control.level else np.nan
+                lengths[at + i] = 1.0 if work.eps_g[i] > control.level else np.nan
                 for a in range(n):
                     slopes[at + i, a] = x.k[0, a, i]
         add_stages(ONE, x.k, 1, x.new)
         advance(x)
-        velocity(closure, queue, pieces, here, x, x.new, x.k[1])
+        velocity(closure, queue, pieces, work, x, x.new, x.k[1])
         squares(x.k[1], x.k[0], x.y, x.y, control, clock[FIFTH])
         for i in range(count):
             h, most = clock[STEP, i], sqrt(max(clock[THIRD, i], clock[FIFTH, i] / clock[STEP, i] ** 2) / n)
@@ -206,16 +206,16 @@ def propose(i, stops, control, x):
 
 
 @jit(bare=True)
-def leave_knots(closure, queue, pieces, here, x):
+def leave_knots(closure, queue, pieces, work, x):
     """Evaluate the velocities of lanes at a knot once more: they may have jumped."""
     knots, anywhere = pieces.knots, False
     for i in range(LANES):
         t = x.clock[AT, i] = x.clock[T, i]
         passed = reached(knots, t)
-        there = x.place[WHO, i] >= 0 and x.place[TRY, i] == 0 and passed > 0 and knots[passed - 1] == t
-        x.place[CODE, i], anywhere = there, anywhere or there
+        begins = x.place[WHO, i] >= 0 and x.place[TRY, i] == 0 and passed > 0 and knots[passed - 1] == t
+        x.place[CODE, i], anywhere = begins, anywhere or begins
     if anywhere:
-        velocity(closure, queue, pieces, here, x, x.y, x.k[12])
+        velocity(closure, queue, pieces, work, x, x.y, x.k[12])
         for i in range(LANES):
             x.place[SPENT, i] += x.place[CODE, i]
             for a in range(len(x.y)):
@@ -223,7 +223,7 @@ def leave_knots(closure, queue, pieces, here, x):
 
 
 @jit(bare=True)
-def step(closure, queue, pieces, here, x, control):
+def step(closure, queue, pieces, work, x, control):
     """Try a step of all lanes; what is known of it goes to ``clock``."""
     new, k, clock, K, trains_v = x.new, x.k, x.clock, queue.K, queue.trains_v
     for stage in range(1, 13):
@@ -234,27 +234,27 @@ def step(closure, queue, pieces, here, x, control):
                 t = clock[T, i]
                 at = t + NODES[stage] * clock[STEP, i] if stage < 12 else clock[LATER, i]
                 clock[AT, i] = min(at, before_knot(pieces.knots, t))
-        velocity(closure, queue, pieces, here, x, new, k[stage])
+        velocity(closure, queue, pieces, work, x, new, k[stage])
     add_stages(E5, k, VELOCITIES, k[13])
     add_stages(E3, k, VELOCITIES, k[14])
     squares(k[13], k[15], x.y, new, control, clock[FIFTH])
     squares(k[14], k[15], x.y, new, control, clock[THIRD])
-    change_of_eps_g(k[13], K, trains_v, here, clock[FIFTH_EPS])
-    change_of_eps_g(k[14], K, trains_v, here, clock[THIRD_EPS])
-    change_of_eps_g(k[12], K, trains_v, here, clock[SLOPE])
-    terms_of_eps_g(K, here, clock[RATE], clock[TERMS])
+    change_of_eps_g(k[13], K, trains_v, work, clock[FIFTH_EPS])
+    change_of_eps_g(k[14], K, trains_v, work, clock[THIRD_EPS])
+    change_of_eps_g(k[12], K, trains_v, work, clock[SLOPE])
+    terms_of_eps_g(K, work, clock[RATE], clock[TERMS])
     for l in range(LANES):
         clock[SOUND, l] = 1.0
     for a in range(len(new)):
         for l in range(LANES):
             clock[SOUND, l] = clock[SOUND, l] if abs(new[a, l]) <= clock[MOST, l] else 0.0
-    positive(here.S, control.slack, here.dS, clock[SOUND])
+    positive(work.S, control.slack, work.dS, clock[SOUND])
 
 
 @jit(bare=True)
-def settle(i, bound, control, here, x):
+def settle(i, bound, control, work, x):
     """Decide on the step that lane i has tried."""
-    clock, level, eps_g, again = x.clock, control.level, here.eps_g[i], x.place[TRY, i]
+    clock, level, eps_g, again = x.clock, control.level, work.eps_g[i], x.place[TRY, i]
     h = clock[STEP, i]
     x.place[SPENT, i] += 12
     if again < LOCATING:
@@ -314,31 +314,31 @@ def record(i, queue, blocks, x, out):
 
 
 @jit(bare=True)
-def give_up(i, y, x, to, stops, found, last):
+def give_up(i, y, x, to, stops, outcome, last):
     """Leave the trajectory of lane i to Python, unless it diverges at y: as ``run._trouble`` says."""
-    b, end, size = x.place[WHO, i], found.records.shape[2], 0.0
+    b, end, size = x.place[WHO, i], outcome.records.shape[2], 0.0
     for a in range(len(y)):
         size = max(size, abs(y[a, i]))
-    found.state[b], found.nfev[b], x.place[WHO, i] = BY_PYTHON, x.place[SPENT, i], -1
+    outcome.state[b], outcome.nfev[b], x.place[WHO, i] = BY_PYTHON, x.place[SPENT, i], -1
     if sqrt(x.clock[MOST, i]) < size < inf:
-        found.state[b] = DIVERGENT
+        outcome.state[b] = DIVERGENT
         last[b, end], last[b, end + 1], last[b, end + 2] = stops[0], x.clock[T, i], size
         for j in range(x.place[DUE, i]):
             if to[j] >= 0:
                 last[b, end] = stops[j]
-                copy(found.records[b, to[j]], last[b, :end])
+                copy(outcome.records[b, to[j]], last[b, :end])
 
 
 @jit(bare=True)
-def march_lanes(closure, queue, here, x, pieces, control, first, blocks, stops, to, halt, found, last):
+def march_lanes(closure, queue, work, x, pieces, control, first, blocks, stops, to, halt, outcome, last):
     """March every trajectory from its first to its last time, or to the level; arguments as in ``march_all``.
 
     ``to`` (stops,) says which record is taken at a stop, -1 for none. ``last`` (b, kept + 4) takes the last record and
     its time, and of a trajectory that diverges the time before the step that did, and the largest overlap after it;
-    ``found.state`` becomes STOPPED at the level, DIVERGENT there.
+    ``outcome.state`` becomes STOPPED at the level, DIVERGENT there.
     """
     place, clock, slopes, lengths, total = x.place, x.clock, queue.slopes, queue.lengths, len(queue.rows)
-    begin(closure, queue, pieces, here, x, control, first, stops)
+    begin(closure, queue, pieces, work, x, control, first, stops)
     following = np.int64(0)  # no literal: numba compiles anew for it
     for i in range(LANES):
         place[WHO, i] = -1
@@ -347,8 +347,8 @@ def march_lanes(closure, queue, here, x, pieces, control, first, blocks, stops, 
         for i in range(LANES):
             while place[WHO, i] < 0 and following < total:
                 b, following = following, following + 1
-                found.state[b] = 0 if lengths[b] == lengths[b] else BY_PYTHON
-                if found.state[b] == BY_PYTHON:
+                outcome.state[b] = 0 if lengths[b] == lengths[b] else BY_PYTHON
+                if outcome.state[b] == BY_PYTHON:
                     continue
                 take(i, b, queue, x)
                 place[WHO, i], place[DUE, i], place[TRY, i], place[SPENT, i] = b, 1, 0, 1 if first > 0.0 else 2
@@ -358,19 +358,19 @@ def march_lanes(closure, queue, here, x, pieces, control, first, blocks, stops, 
                 clock[MOST, i] *= control.most
                 record(i, queue, blocks, x, last[b])
                 if to[0] >= 0:
-                    record(i, queue, blocks, x, found.records[b, to[0]])
+                    record(i, queue, blocks, x, outcome.records[b, to[0]])
             if place[WHO, i] >= 0 and propose(i, stops, control, x):
-                give_up(i, x.y, x, to, stops, found, last)
+                give_up(i, x.y, x, to, stops, outcome, last)
             clock[STEP, i] = clock[STEP, i] if place[WHO, i] >= 0 else 0.0
             busy = busy or place[WHO, i] >= 0 or following < total
         if not busy:
             return
         if pieces.knots.size > 0:
-            leave_knots(closure, queue, pieces, here, x)
-        step(closure, queue, pieces, here, x, control)
+            leave_knots(closure, queue, pieces, work, x)
+        step(closure, queue, pieces, work, x, control)
         for i in range(LANES):
-            there = place[WHO, i] >= 0
-            place[CODE, i] = settle(i, stops[place[DUE, i]], control, here, x) if there else AGAIN
+            taken = place[WHO, i] >= 0
+            place[CODE, i] = settle(i, stops[place[DUE, i]], control, work, x) if taken else AGAIN
         keep_taken(x)
         for i in range(LANES):
             b, due, code = place[WHO, i], place[DUE, i], place[CODE, i]
@@ -381,14 +381,14 @@ def march_lanes(closure, queue, here, x, pieces, control, first, blocks, stops, 
                 if clock[LATER, i] < stops[due]:
                     continue
                 if to[due] >= 0:
-                    record(i, queue, blocks, x, found.records[b, to[due]])
+                    record(i, queue, blocks, x, outcome.records[b, to[due]])
                 place[DUE, i] += 1
                 if due + 1 < stops.size:
                     continue
                 code = FINISHED
             if code == BY_PYTHON:
-                give_up(i, x.new, x, to, stops, found, last)
+                give_up(i, x.new, x, to, stops, outcome, last)
                 continue
             record(i, queue, blocks, x, last[b])
-            last[b, found.records.shape[2]] = clock[LATER, i]
-            found.state[b], found.nfev[b], place[WHO, i] = code, place[SPENT, i], -1
+            last[b, outcome.records.shape[2]] = clock[LATER, i]
+            outcome.state[b], outcome.nfev[b], place[WHO, i] = code, place[SPENT, i], -1

@@ -34,7 +34,7 @@ class Problems(NamedTuple):
 
 
 @typed
-class Found(NamedTuple):
+class Outcome(NamedTuple):
     """Returned arrays."""
 
     records: CUBE  # (b, n, kept + 1): packed overlaps, or their sums over blocks, and the account of the error of eps_g
@@ -45,12 +45,12 @@ class Found(NamedTuple):
 FINISHED, BY_PYTHON = 1, 2
 ALL = types.void(
     types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FUNCTIONS, Problems.type, Pieces.type, Control.type,
-    REAL, BOOL, VECTOR, INTS, INTS, Found.type,
+    REAL, BOOL, VECTOR, INTS, INTS, Outcome.type,
 )  # fmt: skip
 
 
 @jit
-def march_all(begin, march, flow, closure, problems, pieces, control, first, blocks, stops, places, halt, found):
+def march_all(begin, march, flow, closure, problems, pieces, control, first, blocks, stops, places, halt, outcome):
     """March every trajectory from its first to its last time, and leave to Python what is worth a look.
 
     ``control.most`` is the growth that is divergence, ``first`` the first step or 0, ``blocks`` whether those of the
@@ -59,7 +59,7 @@ def march_all(begin, march, flow, closure, problems, pieces, control, first, blo
     """
     K, S, y, trains_v = problems.K, problems.S, problems.y, problems.trains_v
     n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
-    kept = found.records.shape[2] - 1
+    kept = outcome.records.shape[2] - 1
     A, B, C, dv = np.zeros((groups * K, K)), np.zeros((groups * K, M)), np.zeros((groups * K, K)), np.zeros(K)
     factors, A_u, B_u, dv_u = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
     dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(problems.w.shape[1])
@@ -89,17 +89,17 @@ def march_all(begin, march, flow, closure, problems, pieces, control, first, blo
             place[EVALUATIONS] = 2
         while code == PLAIN and place[OUTPUT] < stops.size and halt[0] == 0:
             code = march(flow, closure, constants, drive, work, limits, stops, False, LARGEST, steps)
-        found.nfev[b] = place[EVALUATIONS]
+        outcome.nfev[b] = place[EVALUATIONS]
         if code != PLAIN:
-            found.state[b] = BY_PYTHON
+            outcome.state[b] = BY_PYTHON
         elif place[OUTPUT] == stops.size:
-            found.state[b] = FINISHED
+            outcome.state[b] = FINISHED
             # where the start is all that is asked for, it is the last record, too
             last = min(place[RECORDED], stops.size - 1)
             copy(y[b], out[last, :n])
             out[last, n] = clock[ACCOUNT]
             for j in range(places.size):
-                row, to = out[places[j]], found.records[b, j]
+                row, to = out[places[j]], outcome.records[b, j]
                 to[kept] = row[n]
                 if blocks:
                     copy(row, to[:kept])

@@ -14,8 +14,7 @@ from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
 from ..models.schedule import Pace, teachers_at
-from ..models.start import checked_start
-from ..models.times import output_times
+from ..models.start import checked_start, output_times
 from ..models.twins import twins
 from .methods import check_model, check_options, choose_method, solver_class
 from .run import LOST, PARALLEL, integrate
@@ -83,7 +82,7 @@ def evolve(
     if not blocks:
         keep, close, unpack = system.sums, system.close_sums, system.unpack_sums
     with bar(progress, times[-1], "alpha") as tick:
-        leave = _learned(system) if late else None
+        leave = _nearly_learned(system) if late else None
         begun = partial(integrate, system, system.pack(start), times, leave=leave, tick=tick, keep=keep, **common)
         run = begun(method=solver)
         # lost without having begun on the boundary: once more, kept to the cone at every step
@@ -114,7 +113,7 @@ def evolve(
     )  # fmt: skip
 
 
-def _learned(system):
+def _nearly_learned(system):
     """Test whether every student has nearly learned its teacher, at a packed state."""
 
     def leave(y):

@@ -5,7 +5,7 @@ import numpy as np
 from .._base import check
 from .._base.jit import compile_once
 from ..activations.bound import LANES, SIDE_BY_SIDE
-from ..flow.lanes import here_of, numbers_of
+from ..flow.lanes import lane_work, numbers_of
 from ..gaussian.two_point import ERF
 from ._lanes import DIVERGENT, MARCH, ROWS, STOPPED, Lanes, Queue, march_lanes
 
@@ -39,18 +39,18 @@ def closure_in_lanes(asked, models, bound, times):
     return bound.lanes
 
 
-def side_by_side(closure, problems, pieces, control, first, blocks, stops, places, halt, found):
+def side_by_side(closure, problems, pieces, control, first, blocks, stops, places, halt, outcome):
     """As ``march_all``; returns ``last`` of ``march_lanes``."""
     b, n = problems.S.shape[:2]
     K, M, L = problems.K, problems.tau.shape[1], problems.s.shape[1]
     parts = problems.S, problems.w[:, :n], problems.s, problems.p, problems.tau, numbers_of(problems.rates), problems.y
     rows = np.concatenate([x.reshape(b, -1) for x in parts], axis=1)
     size, noisy = problems.y.shape[1], bool(np.any(problems.rates[:, 5] > 0))
-    here, own, model, y = here_of(K, M, L, size)
+    work, lane_rows, model, y = lane_work(K, M, L, size)
     room, place, clock = np.zeros((17, size, LANES)), np.zeros((ROWS[0], LANES), np.int64), np.ones((ROWS[1], LANES))
-    x = Lanes(own, y, room[16], room[:16], model, np.zeros_like(model), np.ones(5), place, clock, np.zeros(size))
-    to, last = np.full(stops.size, -1), np.empty((b, found.records.shape[2] + 3))
+    x = Lanes(lane_rows, y, room[16], room[:16], model, np.zeros_like(model), np.ones(5), place, clock, np.zeros(size))
+    to, last = np.full(stops.size, -1), np.empty((b, outcome.records.shape[2] + 3))
     to[places] = np.arange(places.size)
     queue = Queue(K, M, L, problems.trains_v, noisy, rows, np.empty((b, size)), np.empty(b))
-    march_lanes(closure, queue, here, x, pieces, control, first, blocks, stops, to, halt, found, last)
+    march_lanes(closure, queue, work, x, pieces, control, first, blocks, stops, to, halt, outcome, last)
     return last

@@ -2,7 +2,7 @@
 
 A trajectory goes one of two ways.  By the compiled way ``march_all`` steps it with the machine code of ``solve``, the
 same ``begin`` and ``march``, so that its digits are those of ``solve``.  By the way of Python ``evolve`` does all, as
-``solve`` would.  ``_Work.why`` decides before anything runs: a sentence for the compiled way (it becomes part of
+``solve`` would.  ``_Jobs.why`` decides before anything runs: a sentence for the compiled way (it becomes part of
 ``Batch.method``), None for the other.  Python's way is for closures that compiled code cannot call, callable ``stop``,
 schedules with functions, other methods, students that begin equal and starts on the boundary of their cone.
 
@@ -10,7 +10,7 @@ The compiled way ends as FINISHED or as BY_PYTHON.  A step worth a look (``_step
 positivity, parallel kinks) is BY_PYTHON: the compiled part is thrown away, and ``evolve`` integrates that trajectory
 from its start, because ``evolve`` alone knows what such a step means and words the message.
 
-Who owns what.  ``_Work`` holds the arrays of the whole batch.  ``records`` (b, n, size + 1) are packed overlaps at the
+Who owns what.  ``_Jobs`` holds the arrays of the whole batch.  ``records`` (b, n, size + 1) are packed overlaps at the
 output times, or their sums over blocks, with the account of the error of eps_g behind them; nan where there are none.
 ``ends`` (b, size + 1) and ``end`` (b,) are the last state of each and its time.  ``state`` (b,) is 0 until a trajectory
 is FINISHED, ``message`` and ``errors`` say why one is not.  A chunk of at most CHUNK trajectories is one job of the
@@ -39,17 +39,16 @@ from .._base import check
 from .._base.progress import bar
 from .._base.tiers import settle
 from .._base.workers import run_all
-from ..activations.bound import KernelClosure
+from ..activations.bound import KernelClosure, outputs
 from ..flow import flow_for
 from ..flow.closure import bind, check_domain
 from ..flow.cone import far_from_singular, singular
 from ..flow.system import System, blocks_last, fastest_rate, fastest_rates, rates, weights_of
 from ..flow.velocity import pieces_of
 from ..models.schedule import Pace
-from ..models.start import checked_start, sound
-from ..models.times import output_times
+from ..models.start import all_fit, checked_start, output_times
 from ..models.twins import twins
-from ._many import FINISHED, Found, Problems, march_all, ready_all
+from ._many import FINISHED, Outcome, Problems, march_all, ready_all
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
@@ -88,7 +87,7 @@ def evolve_many(
         name = f"schedule[{i}]" if isinstance(schedule, list | tuple) else "schedule"
         _check_schedule(paces, model, one, times, name)
     skipped = int(np.ravel(alpha)[0] != times[0])
-    work = _Work(models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks, lanes)
+    work = _Jobs(models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks, lanes)
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
     size = int(np.clip(len(models) // (4 * threads), 1, CHUNK if work.lanes is None else WIDE))
@@ -134,8 +133,8 @@ def paired(models, starts, schedule=None):
     n = max(map(len, lists))
     if {*map(len, lists)} - {1, n}:
         kinds = zip(("models", "starts", "schedules"), lists, strict=True)
-        there = " and ".join(f"{len(values)} {name}" for name, values in kinds if len(values) != 1)
-        raise ValueError(f"there are {there}; expected equal numbers, or one of each.")
+        lengths = " and ".join(f"{len(values)} {name}" for name, values in kinds if len(values) != 1)
+        raise ValueError(f"there are {lengths}; expected equal numbers, or one of each.")
     models, starts, schedules = (x * (n // len(x)) for x in lists)
     for i, start in enumerate(starts):
         if start.alpha != starts[0].alpha:
@@ -164,7 +163,7 @@ SHAPE = {
 }
 
 
-class _Work:
+class _Jobs:
     """The problems of a batch and the arrays that take their solutions; ``run`` is one chunk of them.
 
     Made in the calling thread, with everything checked and compiled; threads call ``run`` only.
@@ -176,9 +175,9 @@ class _Work:
         self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
         self.paces = {id(None): (None, 1.0), **paces}
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
-        known: dict[Any, Any] = {}
-        one_by_one = not sound(models, starts)
-        self.starts = [_once(known, i, models[i], x) for i, x in enumerate(starts)] if one_by_one else starts
+        checked_starts: dict[Any, Any] = {}
+        one_by_one = not all_fit(models, starts)
+        self.starts = [_once(checked_starts, i, models[i], x) for i, x in enumerate(starts)] if one_by_one else starts
         self.automatic = isinstance(method, str) and method == "auto"
         self.solver = None if self.automatic else solver_class(method)
         if self.solver is not None:
@@ -225,7 +224,7 @@ class _Work:
         """
         if not self.automatic:
             return [""] * len(self.models)
-        span, systems, found = self.times[-1] - self.times[0], {}, []
+        span, systems, reasons = self.times[-1] - self.times[0], {}, []
         decays = [max(rates(model)[3], 0.0) + model.drift for model in self.models]
         # the fastest rate is 2 (eta h + decays) with h of the start, the spectrum and the teacher's second layer
         keys = [
@@ -248,10 +247,10 @@ class _Work:
                 if key not in systems:
                     systems[key] = System(model, self.starts[i])
                 name, why = choose_method(systems[key], span, self.rtol, rate, largest)
-                found.append(why if name == "DOP853" else None)
+                reasons.append(why if name == "DOP853" else None)
             else:
-                found.append(NOT_STIFF)
-        return found
+                reasons.append(NOT_STIFF)
+        return reasons
 
     def allocate(self, threads, most):
         """Arrays for all records, if there is room for them: of the batch, and of each thread at work.
@@ -287,8 +286,8 @@ class _Work:
                 # schedules by identity: equal ones of two objects would be found together, but comparing them costs
                 # more than it saves
                 together.setdefault((id(self.schedules[i]), len(model.groups), alone), []).append(i)
-        for (key, groups, alone), here in together.items():
-            self._march(here, self.paces[key][0], groups, alone)
+        for (key, groups, alone), indices in together.items():
+            self._march(indices, self.paces[key][0], groups, alone)
         left = [i for i in range(first, last) if self.state[i] != FINISHED and not self.halt[0]]
         self.lose(run_all({i: partial(self._evolve, i) for i in left}).errors)
 
@@ -301,12 +300,12 @@ class _Work:
             if self.state[i] != FINISHED:
                 self.errors[i], self.message[i] = error, f"{type(error).__name__}: {error}"
 
-    def _march(self, here, pace, groups, alone):
+    def _march(self, indices, pace, groups, alone):
         """The compiled steps of those with one schedule; ``state`` says which of them they have finished.
 
         Each trajectory has rows of its own in S and w: the flow overwrites what moves, the rest is constant.
         """
-        pairs = [(self.models[i], self.starts[i]) for i in here]
+        pairs = [(self.models[i], self.starts[i]) for i in indices]
         models, first, packed = [model for model, _ in pairs], pairs[0][0], {}
         for model, x in pairs:
             # a sweep over eta has one start for thousands of models: packed once
@@ -314,27 +313,29 @@ class _Work:
                 y = self.packing.pack(x.q, model.rows(x), x.v)
                 packed[_key(model, x)] = y, blocks_last(model.source(x)), self.seen[_key(model, x)]
         y, tau, S = (np.array(x) for x in zip(*(packed[_key(*pair)] for pair in pairs), strict=True))
-        own = [*map(bind, models)] if first.C else [bind(first)] * len(here)  # numbers behind w
-        w = np.array([one.extended([*x.v, *model.second_layers]) for one, (model, x) in zip(own, pairs, strict=True)])
+        closures = [*map(bind, models)] if first.C else [bind(first)] * len(indices)  # numbers behind w
+        w = np.array(
+            [bound.extended([*x.v, *model.second_layers]) for bound, (model, x) in zip(closures, pairs, strict=True)]
+        )
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
         # below, SciPy raises rtol with a warning; here without a word for each of thousands
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
-        control = Control(rtol, self.atol, max_step, DIVERGED, own[0].kinked, level, excused(rtol))
+        control = Control(rtol, self.atol, max_step, DIVERGED, closures[0].kinked, level, excused(rtol))
         stops = self.times if pace is None else np.union1d(self.times, pace.inside(self.times[0], self.times[-1]))
         places = np.searchsorted(stops, self.times[self.skipped :])
-        records = np.full((len(here), *self.records.shape[1:]), np.nan)
-        nfev, state = np.zeros((2, len(here)), np.int64)
+        records = np.full((len(indices), *self.records.shape[1:]), np.nan)
+        nfev, state = np.zeros((2, len(indices)), np.int64)
         numbers = np.array([(*rates(x), x.drift, *x.weight_decay, bind(x).gradient_rate) for x in models])
         problems = Problems(first.K, first.teacher_activation.code, first.trains_v, numbers, s, p, tau, S, w, y)
         rest = pieces_of(pace), control, first_step, self.blocks, np.array(stops), places, self.halt
         if alone:
-            march_all(*self.compiled(groups), problems, *rest, Found(records, nfev, state))
-            last = np.column_stack([records[:, -1], np.full(len(here), self.times[-1])])
+            march_all(*self.compiled(groups), problems, *rest, Outcome(records, nfev, state))
+            last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])
         else:
-            last = side_by_side(self.lanes, problems, *rest, Found(records, nfev, state))
-        for row, i in enumerate(here):
+            last = side_by_side(self.lanes, problems, *rest, Outcome(records, nfev, state))
+        for row, i in enumerate(indices):
             if state[row] in (FINISHED, STOPPED, DIVERGENT):
                 kept, (end, *trouble) = np.split(last[row], [records.shape[2]])
                 said = f"stop condition met at alpha = {end:.6g}."
@@ -349,9 +350,8 @@ class _Work:
         """Message of the closure about itself at the end; closed forms say nothing."""
         if self.closed:
             return ""
-        bound, K, n = bind(model), model.K, S.shape[1]
-        size = len(S) // n * K
-        bound(S, w[:n], np.empty((size, K)), np.empty((size, n - K)), np.empty((size, K)), np.empty(K))
+        bound = bind(model)
+        bound(S, w[: S.shape[1]], *outputs(S, model.K))
         return closure_note(bound)
 
     def _evolve(self, i):
@@ -366,18 +366,18 @@ class _Work:
                 raise KeyboardInterrupt
 
         method = "auto" if self.automatic else self.solver
-        found = evolve(
+        solution = evolve(
             self.models[i], self.starts[i], self.times[self.skipped :], method=method,
             rtol=self.rtol, atol=self.atol, stop=self.stop, blocks=self.blocks, progress=halt,
             schedule=self.schedules[i], **self.options,
         )  # fmt: skip
-        packed = [self.kept.pack(*x) for x in zip(found.q, self.models[i].rows(found), found.v, strict=True)]
-        found_rows = np.column_stack([packed, found.eps_error])
-        at = np.isin(found.alpha, self.times[self.skipped :])
+        packed = [self.kept.pack(*x) for x in zip(solution.q, self.models[i].rows(solution), solution.v, strict=True)]
+        rows = np.column_stack([packed, solution.eps_error])
+        at = np.isin(solution.alpha, self.times[self.skipped :])
         records = np.full_like(self.records[i], np.nan)
-        records[: np.sum(at)] = found_rows[at]
-        self._keep(i, records, found_rows[-1], found.alpha[-1], found.nfev, found.success, found.message)
-        self.method[i], self.solvers[i] = found.method, found.solver
+        records[: np.sum(at)] = rows[at]
+        self._keep(i, records, rows[-1], solution.alpha[-1], solution.nfev, solution.success, solution.message)
+        self.method[i], self.solvers[i] = solution.method, solution.solver
 
     def _keep(self, i, records, last, end, nfev, success, message):
         """Write one finished trajectory into the arrays of the batch; ``state`` last, which others read."""
@@ -415,12 +415,12 @@ def _key(model, start):
     return id(start), id(model) if model.C else None
 
 
-def _once(known, i, model, start):
+def _once(checked, i, model, start):
     """The start on its model; each pair of a start and a spectrum, or a model with classes, is checked once."""
     key = _key(model, start), id(model.spectrum), type(model)
-    if key not in known:
+    if key not in checked:
         try:
-            known[key] = checked_start(model, start)
+            checked[key] = checked_start(model, start)
         except ValueError as error:
             raise ValueError(f"starts[{i}]: {str(error).removeprefix('start: ')}") from None
-    return known[key]
+    return checked[key]

@@ -61,9 +61,9 @@ def solver_class(method):
         for name, cls in OWN.items():
             if method in (name, cls.__name__):
                 return cls
-        known = getattr(scipy.integrate, method, None)
-        if isinstance(known, type) and issubclass(known, OdeSolver) and known is not OdeSolver:
-            return known
+        named = getattr(scipy.integrate, method, None)
+        if isinstance(named, type) and issubclass(named, OdeSolver) and named is not OdeSolver:
+            return named
     elif isinstance(method, type) and issubclass(method, OdeSolver):
         return method
     raise ValueError(
@@ -83,15 +83,15 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
     if not stiff(span, rtol, rate):
         return "DOP853", NOT_STIFF
     explicit, exponential = 2 * span * rate, 300 * rtol**-0.5
-    found = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
+    needed = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
     obstacle = _obstacle(system)
     if system.model.spherical:
-        return "DOP853", f" (auto: {found}, but implicit methods of this library know no spheres)"
+        return "DOP853", f" (auto: {needed}, but implicit methods of this library know no spheres)"
     if obstacle is None:
-        return "structured", f" (auto: {found})"
-    plain = len(system.model.groups) == 1 and np.isfinite(system.closure.gradient_rate) and type(system) is System
-    if exponential < explicit and plain:
-        return "exponential", f" (auto: {found}; no structured BDF because {obstacle})"
+        return "structured", f" (auto: {needed})"
+    gradient = len(system.model.groups) == 1 and np.isfinite(system.closure.gradient_rate) and type(system) is System
+    if exponential < explicit and gradient:
+        return "exponential", f" (auto: {needed}; no structured BDF because {obstacle})"
     return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"
 
 

@@ -112,7 +112,7 @@ def _drive(run, system, y, method, options, crossing, leave):
     # nan makes every step worth a look, -inf none: compiled steps compare eps_g with it
     level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
     common = run, options, (largest, level, stops)
-    burst, begun = _compiled(solver, *common), times[0]
+    burst, begun = _burst_of(solver, *common), times[0]
     # knots are landed on: a smooth step across one would not see what happens there
     bounds = np.union1d(knots, times[-1:]) if interpolates else times[-1:] if burst else stops[1:]
     for bound in bounds if len(times) > 1 else ():
@@ -129,7 +129,7 @@ def _drive(run, system, y, method, options, crossing, leave):
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
             if burst is None and hasattr(solver, "burst") and solver.burst.due():
-                burst = _compiled(solver, *common)
+                burst = _burst_of(solver, *common)
                 bound = times[-1] if burst and not interpolates else bound
             if burst:
                 failure = burst.step()
@@ -176,7 +176,7 @@ def _drive(run, system, y, method, options, crossing, leave):
     run.success, run.message = True, reached(times)
 
 
-def _compiled(solver, run, options, limits):
+def _burst_of(solver, run, options, limits):
     """Compiled steps of a solver, where it has them and they pay, or None."""
     if getattr(solver, "kernel", None) is None or not solver.burst.pays(solver):
         return None
@@ -189,7 +189,7 @@ def _renewed(system, method, old, bound, run, options, limits):
     solver = _solver(system, method, old.t, old.y, bound, options)
     if own_error(old):
         solver.error = own_error(old)
-    return solver, _compiled(solver, run, options, limits)
+    return solver, _burst_of(solver, run, options, limits)
 
 
 def reached(times):
@@ -207,7 +207,7 @@ def _watch(run, system, alpha, y):
     K = system.model.K
     if K < 2 or not system.closure.kinked:
         return
-    Q, (i, j) = _fields(system), np.triu_indices(K, 1)
+    Q, (i, j) = _field_covariance(system), np.triu_indices(K, 1)
     norms = np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny)
     sines = np.abs(1 - Q[i, j] ** 2 / norms)
     if system.twins is not None:  # they stay parallel, whatever rounding says
@@ -257,14 +257,14 @@ def _trouble(system, solver, failure, largest, options):
         advice = stiff if isinstance(solver, ONE_STEP) else ": try a smaller eta"
         return f"{vanished} They may blow up in finite time (eta = {eta:g} too large){advice}."
     if lost is not None:
-        norm = _fields(system)[lost, lost]
+        norm = _field_covariance(system)[lost, lost]
         return (
             f"student {lost} has shrunk to norm zero (Q_kk = {norm:.3g}). The gradient of a unit "
             "with a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
             "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
         )
     if not np.isfinite(system.closure.gradient_rate):
-        norms, atol = np.diag(_fields(system))[: system.model.K], UNRESOLVED * options.get("atol", 0.0)
+        norms, atol = np.diag(_field_covariance(system))[: system.model.K], UNRESOLVED * options.get("atol", 0.0)
         k = int(np.argmin(norms))
         if norms[k] < atol and system.A[k, k] < 0:
             return (
@@ -309,7 +309,7 @@ def diverged(size, eta):
     )
 
 
-def _lost_direction(system, atol, share):
+def _lost_direction(system, atol, fraction):
     """Index of a kinked student whose norm a gradient flow has driven to zero, as far as atol can tell, or None.
 
     Its norm falls at a finite speed, |w|' = -c, and the direction of the force c turns with w: at |w| = 0 the velocity
@@ -319,12 +319,12 @@ def _lost_direction(system, atol, share):
     model = system.model
     if system.second_order > 0 or not system.closure.kinked:
         return None
-    norms = np.diag(_fields(system))
+    norms = np.diag(_field_covariance(system))
     k = int(np.argmin(norms[: model.K]))
-    return k if norms[k] <= min(atol, share * max(norms[model.K :].max(), 1.0)) else None
+    return k if norms[k] <= min(atol, fraction * max(norms[model.K :].max(), 1.0)) else None
 
 
-def _fields(system):
+def _field_covariance(system):
     """Overlaps of the fields at the last evaluation, of all groups of blocks together."""
     return system.S.reshape(-1, *2 * system.S.shape[1:]).sum(axis=0)
 

@@ -84,7 +84,7 @@ def from_data(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) 
     >>> Omega.round(4).tolist(), Phi.ravel().round(4).tolist(), Psi.round(4).tolist()
     ([[0.6667, 0.0], [0.0, 2.0]], [0.6667, 0.0], [[0.6667]])
     """
-    X, C = _samples(X, C, centre)
+    X, C = _centred(X, C, centre)
     n = len(X)
     return X.T @ X / n, X.T @ C / n, C.T @ C / n
 
@@ -105,7 +105,7 @@ def rows(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) -> Ro
     >>> X.shape, np.unique(X[:, 0])
     ((5, 2), array([-1.,  1.]))
     """
-    return Rows(*_samples(X, C, centre))
+    return Rows(*_centred(X, C, centre))
 
 
 def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> JointGaussian:
@@ -132,7 +132,7 @@ def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> JointGaussian:
     return JointGaussian(vectors[:, kept] * np.sqrt(values[kept]), len(Omega))
 
 
-def _samples(X, C, centre):
+def _centred(X, C, centre):
     """Inputs and latents of the same samples, centred."""
     X = check.array("X", X, ("n", "N"))
     C = X if C is None else check.array("C", C, (len(X), "D"), f"X has shape {X.shape}.")

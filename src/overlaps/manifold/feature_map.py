@@ -50,24 +50,24 @@ class FeatureStatistics(_Averages):
 # Moments of the named maps: covariance S (N, N) of U -> E[f(U_i) f(U_j)] (N, N), E[f(U_i)] and E[f'(U_i)] (N,).
 
 
-def _absolute(S):
+def _absolute_moments(S):
     """|x| = 2 relu(x) - x."""
     ff, mean, _, _ = table(RELU, S)
     return 4 * ff - S, 2 * mean, 0 * mean
 
 
-def _sign(S):
+def _sign_moments(S):
     """The derivative of |x|, and E[sign'(U)] = E|U| / var U."""
     _, mean, _, dd = table(RELU, S)
     return 4 * dd - 1, 0 * mean, 2 * mean / np.diag(S)
 
 
 NAMED: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, its kinks, its moments
-    "sign": (np.sign, (0.0,), _sign),
+    "sign": (np.sign, (0.0,), _sign_moments),
     "erf": (activations.erf.g, (), lambda S: table(ERF, S)[:3]),
     "relu": (activations.relu.g, (0.0,), lambda S: table(RELU, S)[:3]),
     "linear": (activations.linear.g, (), lambda S: table(LINEAR, S)[:3]),
-    "abs": (np.abs, (0.0,), _absolute),
+    "abs": (np.abs, (0.0,), _absolute_moments),
 }
 
 

@@ -92,8 +92,8 @@ def field_deviation(draw, W, S, n, block, rng):
     z = np.concatenate(blocks) / size
     products = z[:, :, None] * z[:, None]
     first, second = z.mean(axis=0), products.mean(axis=0) - S / np.outer(size, size)
-    known = [(first, z, first**2), (second, products, np.abs(second))]
-    significant = [d[np.abs(x) > SIGMAS * sample.std(axis=0) / np.sqrt(n)] for x, sample, d in known]
+    moments = [(first, z, first**2), (second, products, np.abs(second))]
+    significant = [d[np.abs(x) > SIGMAS * sample.std(axis=0) / np.sqrt(n)] for x, sample, d in moments]
     worst = max(np.max(d, initial=0.0) for d in significant)
     return float(worst) if worst > SHARE else 0.0
 
@@ -111,11 +111,11 @@ def warn_of_moments(deviation, law):
 def warn_of_errors(alpha, eps_g, error, se):
     """Warn where eps_g (runs, n) of Gaussian fields is not the error (runs, n) on fresh samples at the end."""
     gap, scatter = np.mean(error[:, -1] - eps_g[:, -1]), np.sqrt(np.mean(se[:, -1] ** 2) / len(se))
-    known, measured = np.mean(eps_g[:, -1]), np.mean(error[:, -1])
+    theory, measured = np.mean(eps_g[:, -1]), np.mean(error[:, -1])
     if abs(gap) > SIGMAS * scatter and abs(gap) > EXCESS * measured:
         warn(
             f"at alpha = {alpha[-1]:g} the error on fresh samples is test_error = {measured:.3g} +- {scatter:.1g}, but "
-            f"eps_g = {known:.3g}, that of the model's Gaussian fields with these overlaps: these samples (or latents, "
-            "or few of them) give the fields another law, and only test_error is the error of the network."
+            f"eps_g = {theory:.3g}, that of the model's Gaussian fields with these overlaps: these samples (or "
+            "latents, or few of them) give the fields another law, and only test_error is the error of the network."
             + check.see("limits", "Inputs are Gaussian")
         )

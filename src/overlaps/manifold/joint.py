@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from .._base import check
-from .._base.calls import by_name
-from .._base.types import ArrayLike, Rng
+from .._base.types import ArrayLike
 from ..compression import compress
 from ..models.model import Model, committee_machine
 from ..models.spectrum import Spectrum, block_edges
-from ..models.start import warn_coarse_step
 from ..models.state import State
 from .ensemble import CovariatesEnsemble
 
@@ -23,7 +21,8 @@ NEGATIVE = 1e-9  # if the lowest eigenvalue of a joint covariance is below minus
 class GaussianCovariates(Model):
     """A model with given covariances of inputs and latents; :func:`gaussian_covariates` makes it and explains them.
 
-    ``dataclasses.replace(model, eta=0.1)`` makes a variant with the same spectrum.
+    ``dataclasses.replace(model, eta=0.1)`` makes a variant with the same spectrum. :meth:`random_start` draws students
+    N(0, student_scale^2) and teachers N(0, 1), entry by entry, where N is the size of Omega.
     """
 
     Omega: Any = None  # array_like in, read-only float arrays once checked
@@ -31,6 +30,7 @@ class GaussianCovariates(Model):
     Psi: Any = None
 
     latent_teacher = True
+    only_random = "start(W_star=...) fixes the teacher.", "start(W=...) fixes the students."
 
     @property
     def record(self) -> type[CovariatesEnsemble]:
@@ -96,33 +96,8 @@ class GaussianCovariates(Model):
         state = State(q=q, r=r, tau=tau, T=W_star @ self.Psi @ W_star.T / D, v=v).on(self)
         return (self, state) if nodes is None else compress(self, state, nodes)  # type: ignore[return-value]
 
-    @by_name("model.random_start(N=1000, rng=1)")
-    def random_start(
-        self,
-        *,
-        N: int,
-        rng: Rng,
-        student_scale: float = 1.0,
-        teacher: Literal["random", "ideal"] = "random",
-        students: Literal["random", "orthonormal"] = "random",
-    ) -> State:
-        """State of random weights: students N(0, student_scale^2), teachers N(0, 1), entry by entry.
-
-        Parameters
-        ----------
-        N : int
-            The size of Omega.
-        rng : int or numpy.random.Generator
-            Seed or generator.
-        student_scale : float
-            Standard deviation of the student's weights, >= 0.
-        teacher, students : {"random"}
-            Others are for models whose teacher acts on the inputs.
-        """
-        check.choice("teacher", teacher, ("random",), "start(W_star=...) fixes the teacher.")
-        check.choice("students", students, ("random",), "start(W=...) fixes the students.")
-        W, W_star = drawn_weights(self, N, check.generator(rng), student_scale)
-        warn_coarse_step(self, N)
+    def _drawn(self, N, rng, scale):
+        W, W_star = drawn_weights(self, N, rng, scale)
         return self.start(W=W, W_star=W_star)[1]
 
 
@@ -187,19 +162,19 @@ def gaussian_covariates(
                 f"{name} = {check.shown(learning[name])}; expected none: the inputs are those of Omega, and the "
                 "teacher stays on its latents."
             )
-    plain = committee_machine(K, M, eta=eta, **learning)
+    network = committee_machine(K, M, eta=eta, **learning)
     Omega = check.array("Omega", Omega, ("N", "N"))
-    spectrum = Spectrum.from_covariance(_square("Omega", Omega))
+    spectrum = Spectrum.from_covariance(_checked_square("Omega", Omega))
     Phi = check.array("Phi", Phi, (len(Omega), "D"), f"Omega has shape {Omega.shape}.")
-    Psi = _square("Psi", check.array("Psi", Psi, (Phi.shape[1],) * 2, f"Phi has shape {Phi.shape}."))
+    Psi = _checked_square("Psi", check.array("Psi", Psi, (Phi.shape[1],) * 2, f"Phi has shape {Phi.shape}."))
     _check_joint(Omega, Phi, Psi)
-    common = {f.name: getattr(plain, f.name) for f in fields(plain)}
+    common = {f.name: getattr(network, f.name) for f in fields(network)}
     common["spectrum"] = replace(spectrum, name=f"gaussian_covariates(N={Phi.shape[0]}, D={Phi.shape[1]})")
     model = GaussianCovariates(**common, Omega=Omega, Phi=Phi, Psi=Psi)
     return model, model.start
 
 
-def _square(name, matrix):
+def _checked_square(name, matrix):
     """A square, symmetric matrix."""
     if matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"{name} has shape {matrix.shape}; expected a square matrix.")
@@ -225,7 +200,7 @@ def drawn_weights(model, N, rng, student_scale=1.0):
     return scale * rng.standard_normal((model.K, N)), rng.standard_normal((model.M, model.Phi.shape[1]))
 
 
-def on_modes(s, U, rest, W, seen):
+def on_modes(s, U, rest, W, visible):
     """Blocks (s, p, q, r, tau) of students W (K, N) and of teachers that inputs see as weights ``seen`` (M, N).
 
     ``seen`` is sqrt(N / D) W* Phi^T. Columns of U (N, n) are eigenvectors of the input covariance with eigenvalues s
@@ -233,7 +208,7 @@ def on_modes(s, U, rest, W, seen):
     merged.
     """
     N = W.shape[1]
-    students, teachers = W @ U / np.sqrt(N), np.where(s > 0, seen @ U / np.sqrt(N), 0.0)
+    students, teachers = W @ U / np.sqrt(N), np.where(s > 0, visible @ U / np.sqrt(N), 0.0)
     q, r, tau = _outer(students, students), _outer(students, teachers), _outer(teachers, teachers)
     p = np.full(len(s), 1 / N)
     if len(s) < N:

@@ -15,18 +15,17 @@ mode, since script-T has a rho of its own (correct in the mean, 3e-3 off in R at
 
 from dataclasses import dataclass, fields
 from itertools import combinations
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .._base import check
-from .._base.calls import by_name
 from .._base.quiet import warn
-from .._base.types import ArrayLike, Function, Rng
+from .._base.types import ArrayLike, Function
 from ..models.mixture import GaussianMixture
 from ..models.model import Model, committee_machine
 from ..models.spectrum import Spectrum
-from ..models.start import bartlett_factor, warn_coarse_step
+from ..models.start import bartlett_factor
 from ..models.state import State
 from .clusters import realise_clusters
 from .ensemble import ManifoldEnsemble
@@ -46,10 +45,21 @@ class LimitSpectrum(Spectrum):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HiddenManifold(Model):
-    """A model whose inputs are features of latents; made by :func:`hidden_manifold`, which explains the parameters.
+    r"""A model whose inputs are features of latents; made by :func:`hidden_manifold`, which explains the parameters.
 
     ``dataclasses.replace(model, eta=0.1)`` makes a variant. The limit spectrum follows ``features``, ``ratio``,
     ``nodes`` and ``latent_scale``; a realisation's stays (``replace(model, spectrum=None)`` is the limit again).
+
+    :meth:`random_start` draws students N(0, student_scale^2), teachers and features N(0, 1), entry by entry, with
+    D = ratio N latents. Independently for each node,
+
+    .. math:: \begin{pmatrix} q^l & r^l \\ r^{lT} & \tau^l \end{pmatrix} = S_l \mathcal{W}_l S_l, \quad
+        \mathcal{W}_l \sim \mathrm{Wishart}_{K+M}(p_l N, 1), \quad
+        S_l = \mathrm{diag}\Big(\frac{1}{\sqrt N}, \frac{\sigma b \sqrt{\mu_l}}{\sqrt D}\Big)
+
+    and T is the sum of the M-blocks before their factor :math:`b^2 \mu_l`, plus the Wishart matrix of the D - N latent
+    directions that no input shows where D > N. Weights at given eigenvalues: exact in law. The eigenvalues themselves
+    are those of the limit; their own fluctuations are O(1 / N), while weights fluctuate by O(1 / sqrt(N)).
     """
 
     features: Any = "sign"  # a FeatureMap once checked
@@ -58,6 +68,7 @@ class HiddenManifold(Model):
     latent_scale: float = 1.0
 
     latent_teacher = True
+    only_random = "limit_start(T=...) fixes the teacher.", "limit_start(P=...) fixes the students."
 
     @property
     def record(self) -> type[ManifoldEnsemble]:
@@ -143,64 +154,8 @@ class HiddenManifold(Model):
         _warn_matched(state)
         return state
 
-    @by_name("model.random_start(N=1000, rng=1)")
-    def random_start(
-        self,
-        *,
-        N: int,
-        rng: Rng,
-        student_scale: float = 1.0,
-        teacher: Literal["random", "ideal"] = "random",
-        students: Literal["random", "orthonormal"] = "random",
-    ) -> State:
-        r"""State of random weights, teachers and features at input dimension N, D = ratio N.
-
-        Students are N(0, student_scale^2), teachers and features N(0, 1), entry by entry. Independently for each node,
-
-        .. math:: \begin{pmatrix} q^l & r^l \\ r^{lT} & \tau^l \end{pmatrix} = S_l \mathcal{W}_l S_l, \quad
-            \mathcal{W}_l \sim \mathrm{Wishart}_{K+M}(p_l N, 1), \quad
-            S_l = \mathrm{diag}\Big(\frac{1}{\sqrt N}, \frac{\sigma b \sqrt{\mu_l}}{\sqrt D}\Big)
-
-        and T is the sum of the M-blocks before their factor :math:`b^2 \mu_l`, plus the Wishart matrix of the D - N
-        latent directions that no input shows where D > N.
-
-        Weights at given eigenvalues: exact in law. The eigenvalues themselves are those of the limit; their own
-        fluctuations are O(1 / N), while weights fluctuate by O(1 / sqrt(N)).
-
-        Parameters
-        ----------
-        N : int
-            Input dimension; p_l N need not be integers.
-        rng : int or numpy.random.Generator
-            Seed or generator.
-        student_scale : float
-            Standard deviation of the student's weights, >= 0.
-        teacher, students : {"random"}
-            Others are for :meth:`limit_start`.
-
-        Raises
-        ------
-        ValueError
-            Bad arguments, or the model of a realisation.
-
-        Warns
-        -----
-        RuntimeWarning
-            When eta max(s) / N > 0.05, see :func:`overlaps.models.start.random_start`.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> model = ov.hidden_manifold(2, 2, features="relu", ratio=1.5, eta=0.2)
-        >>> model.random_start(N=1000, rng=1)
-        State(L=16, K=2, M=2, ...)
-        """
+    def _drawn(self, N, rng, scale):
         mu, p = self._limit_eigenvalues("random_start")
-        N, scale = check.count("N", N), check.number("student_scale", student_scale, least=0)
-        check.choice("teacher", teacher, ("random",), "limit_start(T=...) fixes the teacher.")
-        check.choice("students", students, ("random",), "limit_start(P=...) fixes the students.")
-        rng = check.generator(rng)
-        warn_coarse_step(self, N)
         K, M, D = self.K, self.M, self.ratio * N
         joint = np.zeros((len(p), M + K, M + K))  # teachers first
         for block, n in zip(joint, p * N, strict=True):
@@ -419,8 +374,8 @@ def hidden_manifold(
             f"spectrum = {check.shown(learning['spectrum'])}; expected none: that of a hidden manifold follows from "
             "features and ratio. Use dataclasses.replace(model, spectrum=...) for another one."
         )
-    plain = committee_machine(K, M, eta=eta, **learning)
-    common = {f.name: getattr(plain, f.name) for f in fields(plain)} | {"spectrum": None}
+    network = committee_machine(K, M, eta=eta, **learning)
+    common = {f.name: getattr(network, f.name) for f in fields(network)} | {"spectrum": None}
     features = feature_map(features, kinks, check.number("latent_scale", latent_scale, above=0))
     if features.b**2 <= NO_LINEAR_PART * features.c:
         warn(

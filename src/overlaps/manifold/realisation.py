@@ -80,7 +80,7 @@ def second_moments(features, F, moments="ge", latent_scale=None):
     """
     features = feature_map(features, scale=latent_scale)
     F = check.array("F", F, ("N", "D"))
-    equivalent = _equivalent(features, F, moments)
+    equivalent = _by_equivalence(features, F, moments)
     D, scale = F.shape[1], features.scale
     G = F @ F.T / D
     if equivalent:
@@ -116,7 +116,7 @@ def _linear_part(features, F):
     return features.scale * features.b * F / np.sqrt(F.shape[1])
 
 
-def _equivalent(features, F, moments):
+def _by_equivalence(features, F, moments):
     """Whether ``moments`` are those of the Gaussian equivalence, after checking that they apply to F."""
     check.choice("moments", moments, ("ge", "exact"), "'ge' is the Gaussian equivalence.")
     if features.zeta == 0:
@@ -161,7 +161,7 @@ def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=Non
     W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
     check_ratio(model, F)
     F = normalise_feature_rows(F) if check.flag("normalise_rows", normalise_rows) else F
-    s, U, Phi, rest = _modes(model.features, F, moments)
+    s, U, Phi, rest = _eigenmodes(model.features, F, moments)
     s, p, q, r, tau = on_modes(s, U, rest, W, W_star @ Phi.T * np.sqrt(N / D))
     spectrum = Spectrum(s, p, f"realisation({model.features}, N={N}, D={D}, {moments})")
     model = replace(model, spectrum=spectrum, ratio=D / N)
@@ -171,10 +171,10 @@ def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=Non
     return (model, state) if nodes is None else compress(model, state, nodes)
 
 
-def _modes(features, F, moments):
+def _eigenmodes(features, F, moments):
     """(eigenvalues (n,), eigenvectors (N, n), Phi, eigenvalue of all other directions) of the input covariance."""
     N, D = F.shape
-    if D < N and _equivalent(features, F, moments):  # D x D instead of N x N
+    if D < N and _by_equivalence(features, F, moments):  # D x D instead of N x N
         mu, psi = np.linalg.eigh(F.T @ F / D)
         with_variance = mu > MERGE * mu[-1]
         U = F @ psi[:, with_variance] / np.sqrt(D * mu[with_variance])

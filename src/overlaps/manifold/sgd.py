@@ -178,10 +178,10 @@ def _gathered(records, starts, *, law, model, **common):
     # runs that share weights share their memory: one copy here, which the record broadcasts
     common |= {x: np.stack(parts[:1] if all(w is parts[0] for w in parts) else parts) for x, parts in stack.items()}
     common |= dict(zip(("test_error", "test_error_se"), rest, strict=False))
-    found = model.record(model=model, Q=Q, R=R, v=v, T=T, final_W=None if final is None else final[:, 0], **common)
+    runs = model.record(model=model, Q=Q, R=R, v=v, T=T, final_W=None if final is None else final[:, 0], **common)
     if rest:
-        warn_of_errors(found.alpha, found.eps_g, *rest)
-    return found
+        warn_of_errors(runs.alpha, runs.eps_g, *rest)
+    return runs
 
 
 def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype, test, keep=False, pace=None):
@@ -229,15 +229,15 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
         advance(model, W, factor, v, X, nu, xi if noise is None else noise[:, None] * xi, rows, norms)
         return len(X)
 
-    def size(found):
-        return largest((np.mean(np.square(found[0]), axis=1), found[1]))
+    def size(record):
+        return largest((np.mean(np.square(record[0]), axis=1), record[1]))
 
     records = follow(steps, step, lambda: (sound(W, factor, v), v.copy()), tick, size)
     students, v = stacked(records, W.shape, v.shape)
-    found = *_overlaps(students, weights.W_star, Omega, Phi), v
+    curves = *_overlaps(students, weights.W_star, Omega, Phi), v
     if test:  # the next child of the run's generator: the stream of the run does not know of the test
-        found += sample_error(model, samples, students, v, test, block, rng.spawn(1)[0])
-    return (*found, students[-1:].copy()) if keep else found
+        curves += sample_error(model, samples, students, v, test, block, rng.spawn(1)[0])
+    return (*curves, students[-1:].copy()) if keep else curves
 
 
 def _overlaps(W, W_star, Omega, Phi):

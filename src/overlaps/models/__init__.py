@@ -6,14 +6,13 @@ learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``
 """
 
 from ._schedule import factors, reached
-from .adapted import LowRank
+from .frozen import LowRank, previous
 from .mixed import Mixed
 from .model import Model, committee_machine, quadratic_network
 from .schedule import Pace, Schedule
 from .spectrum import Spectrum, isotropic, power_law
 from .stages import Stages
 from .state import State
-from .taught import previous
 
 __all__ = [
     "LowRank", "Mixed", "Model", "Pace", "Schedule", "Spectrum", "Stages", "State", "committee_machine", "factors",

@@ -133,27 +133,26 @@ class Mixed(Record):
         alpha = np.asarray(alpha, dtype=float)
         if not self.schedules:
             return np.multiply.outer(self.shares, np.ones_like(alpha))
-        found = np.array([f(alpha) for f in self.schedules])
-        return np.concatenate([found, 1 - found]) if len(found) < len(self) else found
+        shares = np.array([f(alpha) for f in self.schedules])
+        return np.concatenate([shares, 1 - shares]) if len(shares) < len(self) else shares
 
     def probe(self, begin: float, end: float) -> None:
         """Refuse shares that are no probabilities on [begin, end]."""
         times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.knots])
-        found = self.at(times)
-        bad = ~((found.min(axis=0) >= 0) & (np.abs(found.sum(axis=0) - 1) <= SUM))
+        shares = self.at(times)
+        bad = ~((shares.min(axis=0) >= 0) & (np.abs(shares.sum(axis=0) - 1) <= SUM))
         if np.any(bad):
             where = int(np.argmax(bad))
             raise ValueError(
-                f"shares are {check.shown(found[:, where].tolist())} at alpha = {times[where]:g}; expected numbers "
+                f"shares are {check.shown(shares[:, where].tolist())} at alpha = {times[where]:g}; expected numbers "
                 ">= 0 whose sum is 1."
             )
 
     @property
-    def ratios(self) -> list:
-        """Variances of each task relative to those of the first, (L,) or None where they are the same."""
-        own = self.models[0].spectrum.s
-        ratios = [np.divide(m.spectrum.s, own, out=np.ones_like(own), where=own > 0) for m in self.models]
-        return [None if np.array_equal(own, m.spectrum.s) else x for m, x in zip(self.models, ratios, strict=True)]
+    def ratios(self) -> Floats:
+        """Variances (n, L) of each task relative to those of the first."""
+        first = self.models[0].spectrum.s
+        return np.array([np.divide(x.spectrum.s, first, out=np.ones_like(first), where=first > 0) for x in self.models])
 
     def of(self, i: int, v: Floats) -> Floats:
         """The second layer (..., K) of task i among those of a state or of records, v (..., K) or (..., n, K)."""
@@ -170,8 +169,8 @@ class Mixed(Record):
 
     def __repr__(self):
         shares = self.schedules or self.shares.tolist()
-        own = "" if self.heads is None else ", own heads"
-        return f"Mixed({', '.join(map(str, self.models))}; shares {check.shown(shares)}{own})"
+        heads = "" if self.heads is None else ", own heads"
+        return f"Mixed({', '.join(map(str, self.models))}; shares {check.shown(shares)}{heads})"
 
 
 def check_alike(first, model, i, names=(), differ=()):

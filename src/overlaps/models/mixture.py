@@ -2,19 +2,18 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from .._base import check
-from .._base.calls import by_name
-from .._base.types import ArrayLike, Floats, Rng
+from .._base.types import ArrayLike, Floats
 from ..activations.activation import Activation
 from ..activations.classes import Classes
 from ..activations.library import erf
 from .model import Model
 from .spectrum import Spectrum, isotropic
-from .start import bartlett_factor, overlap_factor, warn_coarse_step
+from .start import bartlett_factor, overlap_factor
 from .state import State, gram
 
 
@@ -23,7 +22,11 @@ class GaussianMixture(Model):
     r"""Inputs in classes, :math:`x = \mu_c + z`, with a label for each class, a teacher, or both.
 
     Made by :func:`gaussian_mixture`, which explains the parameters; ``dataclasses.replace(model, eta=0.1)`` makes a
-    variant. Beside those of :class:`Model`:
+    variant. :meth:`random_start` draws students N(0, student_scale^2) and teachers N(0, 1), entry by entry, given the
+    class means: in block l, with centroids X of rank rho, :math:`XX^T = G^l`, the weights along them are N(0, 1) and
+    the rest is a Wishart matrix of :math:`n_l - \rho` degrees of freedom; means of the fields are :math:`O(N^{-1/2})`.
+    Exact in law. It raises ``ValueError`` where blocks are no integers or have fewer coordinates than the means have
+    dimensions, for another N than the means', and for a teacher of latents. Attributes beside those of :class:`Model`:
 
     Attributes
     ----------
@@ -45,6 +48,8 @@ class GaussianMixture(Model):
     ratios: Any = None
     means: Any = None
     latent: bool = False
+
+    only_random = ("Inputs in classes know random weights only.",) * 2
 
     def __post_init__(self):
         super().__post_init__()
@@ -71,7 +76,7 @@ class GaussianMixture(Model):
         )
         if self.means is not None:
             self.settle(means=check.array("means", self.means, (C, "N")))
-            self.settle(gram=_gram(self.spectrum, self.means))
+            self.settle(gram=_gram_of_means(self.spectrum, self.means))
         gram = check.array("gram", self.gram, (L, C, C), "Overlaps of the class means in each eigenspace.")
         check.symmetric("gram", gram)
         check.positive_semidefinite("gram", gram, "It holds the scalar products of the class means.")
@@ -182,51 +187,11 @@ class GaussianMixture(Model):
                 f"N = {N}; the class means have N = {self.means.shape[1]} coordinates. Make it with gram=."
             )
 
-    @by_name("model.random_start(N=1000, rng=1)")
-    def random_start(
-        self,
-        *,
-        N: int,
-        rng: Rng,
-        student_scale: float = 1.0,
-        teacher: Literal["random", "ideal"] = "random",
-        students: Literal["random", "orthonormal"] = "random",
-    ) -> State:
-        r"""State of random weights at input dimension N, given the class means.
-
-        Students are N(0, student_scale^2) and teachers N(0, 1), entry by entry. In block l, with centroids X of rank
-        rho, :math:`XX^T = G^l`, the weights along them are N(0, 1) and the rest is a Wishart matrix of
-        :math:`n_l - \rho` degrees of freedom: means of the fields are :math:`O(N^{-1/2})`. Exact in law.
-
-        Parameters
-        ----------
-        N : int
-            Input dimension.
-        rng : int or numpy.random.Generator
-            Seed or generator.
-        student_scale : float
-            Standard deviation of the students' weights.
-        teacher, students : str
-            "random" only.
-
-        Returns
-        -------
-        State
-
-        Raises
-        ------
-        ValueError
-            Blocks that are no integers or have fewer coordinates than the means have dimensions; another N than in
-            the means; a teacher of latents.
-        """
-        for name, value in (("teacher", teacher), ("students", students)):
-            check.choice(name, value, ("random",), "Inputs in classes know random weights only.")
+    def _drawn(self, N, rng, scale):
         if self.latent:
             raise ValueError("the teacher acts on latents, whose law the model does not know; expected a given State.")
-        sizes, scale = self.spectrum.block_sizes(N), check.number("student_scale", student_scale, least=0)
+        sizes = self.spectrum.block_sizes(N)
         self.check_size(N)
-        rng = check.generator(rng)
-        warn_coarse_step(self, N)
         K, P = self.K, self.K + self.M
         # students come with their scale, teachers with unit entries, as in ``random_start``
         length = np.r_[np.full(K, scale), np.ones(self.M)][:, None]
@@ -246,7 +211,7 @@ class GaussianMixture(Model):
         return super().__repr__().replace(f"M={self.M}", f"M={self.M}, C={self.labels.size}", 1)
 
 
-def _gram(spectrum, means):
+def _gram_of_means(spectrum, means):
     """Overlaps (L, C, C) of the class means in each eigenspace."""
     means = means if spectrum.basis is None else means @ spectrum.basis
     parts = np.split(means, np.cumsum(spectrum.block_sizes(means.shape[1]))[:-1], axis=1)

@@ -1,7 +1,7 @@
 """Models: what is learned, from what data, by which rule."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..activations.binding import NONE as NO_CLASSES
 from ..activations.classes import Classes
 from ..activations.library import erf, named, quadratic, sign
 from .spectrum import Spectrum, isotropic
-from .start import random_start
+from .start import random_start, warn_coarse_step
 from .state import State, gram
 
 
@@ -42,6 +42,8 @@ class Model(Record):
     gradient_flow: bool = False
     constraint: str | None = None
     drift: float = 0.0
+
+    only_random: ClassVar[tuple[str, ...]] = ()  # of other data: what to try in place of other teachers, and students
 
     def __post_init__(self):
         self.settle(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
@@ -180,8 +182,21 @@ class Model(Record):
         teacher: Literal["random", "ideal"] = "random",
         students: Literal["random", "orthonormal"] = "random",
     ) -> State:
-        """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`."""
-        return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher, students=students)
+        """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`.
+
+        Models of other data draw by the law at the head of their class, and know "random" teachers and students only.
+        """
+        if not self.only_random:
+            return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher, students=students)
+        for name, value, hint in zip(("teacher", "students"), (teacher, students), self.only_random, strict=True):
+            check.choice(name, value, ("random",), hint)
+        scale, rng = check.number("student_scale", student_scale, least=0), check.generator(rng)
+        state = self._drawn(check.count("N", N), rng, scale)
+        warn_coarse_step(self, N)
+        return state
+
+    def _drawn(self, N: int, rng: Any, scale: float) -> State:
+        raise NotImplementedError
 
     def _repr_html_(self):
         rows = {}

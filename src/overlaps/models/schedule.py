@@ -157,19 +157,19 @@ class Schedule(Record):
     @property
     def jumps(self) -> Floats:
         """Knots at which the factor may jump (n,)."""
-        found = []
+        knots = []
         for piece in self.pieces:
             if piece.kind == "constant":
-                found.append(piece.knots[1:][np.diff(piece.values) != 0])
+                knots.append(piece.knots[1:][np.diff(piece.values) != 0])
             elif piece.kind == "function":
-                found.append(piece.knots)
-        return np.unique(np.concatenate([*found, []]))
+                knots.append(piece.knots)
+        return np.unique(np.concatenate([*knots, []]))
 
     def __call__(self, alpha: ArrayLike) -> Numbers:
         """Factor at alpha: a float for a number, an array for an array."""
         times = check.floats("alpha", alpha, "times")
-        found = self._program.table(np.array(times.ravel()))[0].reshape(times.shape)
-        return found if times.ndim else float(found)
+        factors = self._program.table(np.array(times.ravel()))[0].reshape(times.shape)
+        return factors if times.ndim else float(factors)
 
     def __repr__(self):
         if self.kind == "product":
@@ -246,13 +246,13 @@ class Pace:
         elif isinstance(schedule, Schedule):
             named = {"eta": schedule} | ({"eta_v": schedule} if model.trains_v else {})
         else:
-            named = _named(model, schedule)
-        own = _on_variances(model, named.pop("s")) if "s" in named else ()
-        if own:
-            self.variances = lambda times: factors_on_s(own, len(own), times)
+            named = _numbers_named(model, schedule)
+        of_variances = _on_variances(model, named.pop("s")) if "s" in named else ()
+        if of_variances:
+            self.variances = lambda times: factors_on_s(of_variances, len(of_variances), times)
         self.named, self.noisy = named, "noise" in named
         self.program = _Program([(NAMES.index(name), f) for name, f in named.items()])
-        everything = [*named.values(), *shares, *(f for f in own if f is not None)]
+        everything = [*named.values(), *shares, *(f for f in of_variances if f is not None)]
         self.knots = np.unique(np.concatenate([f.knots for f in everything] + [[]]))
         self.jumps = np.unique(np.concatenate([f.jumps for f in everything] + [[]]))
         self.batch_jumps = named["batch_size"].jumps if "batch_size" in named else np.empty(0)
@@ -265,14 +265,14 @@ class Pace:
     def probe(self, begin, end):
         """Largest factors (5,) on [begin, end]; ``ValueError`` where one is no factor."""
         times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.inside(begin, end)])
-        found = np.array([self.factors(t) for t in times])
+        factors = np.array([self.factors(t) for t in times])
         if self.variances is not None:
             u = self.variances(times)
             if not np.all(np.isfinite(u) & (u >= 0)):
                 raise ValueError(f"schedule: the least factor of s is {np.min(u):g}; expected finite numbers >= 0.")
         if hasattr(self.model, "schedules"):
             self.model.probe(begin, end)
-        for name, row in zip(NAMES, found.T, strict=True):
+        for name, row in zip(NAMES, factors.T, strict=True):
             bad = np.flatnonzero(~(np.isfinite(row) & (row >= 0) & ((row > 0) | (name != "batch_size"))))
             if bad.size:
                 least = "> 0" if name == "batch_size" else ">= 0"
@@ -280,7 +280,7 @@ class Pace:
                     f"schedule: the factor of {name} is {row[bad[0]]:g} at alpha = {times[bad[0]]:g}; expected a "
                     f"finite number {least}."
                 )
-        return found.max(axis=0)
+        return factors.max(axis=0)
 
 
 def in_model(model, name):
@@ -288,11 +288,11 @@ def in_model(model, name):
     check.choice("schedule", name, CHANGED)
     if name == "s":
         return model.spectrum.mean
-    found = [getattr(task, name) for task in getattr(model, "models", (model,))]
-    return np.max(found)
+    numbers = [getattr(task, name) for task in getattr(model, "models", (model,))]
+    return np.max(numbers)
 
 
-def _named(model, schedule):
+def _numbers_named(model, schedule):
     if not isinstance(schedule, dict):
         raise ValueError(
             f"schedule = {check.shown(schedule)}; expected a Schedule such as ov.Schedule.cosine(100.0), or a dict of "

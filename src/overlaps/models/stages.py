@@ -9,10 +9,10 @@ import numpy as np
 from .._base import check
 from .._base.record import Record
 from .._base.types import ArrayLike, Floats, Function
+from .frozen import taught, turned, without_frozen
 from .mixed import Mixed, check_alike
 from .model import Model
 from .schedule import in_model
-from .taught import taught, turned, without_frozen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +86,7 @@ class Stages(Record):
         if until[0] <= 0 or np.any(np.diff(until) <= 0):
             raise ValueError(f"until = {check.shown(until.tolist())}; expected increasing times > 0.")
         for i, model in enumerate(models):
-            _check_alike(models[0], model, i)
+            _check_goes_on(models[0], model, i)
         if self.heads is not None and any(isinstance(model, Mixed) for model in models):
             raise ValueError("heads of Stages with mixed tasks among them; expected heads= of each Mixed, or none.")
         if self.heads is not None:
@@ -116,8 +116,8 @@ class Stages(Record):
 
     def index(self, alpha: ArrayLike) -> Any:
         """Stage at time alpha, or stages at an array of times."""
-        found = np.searchsorted(self.until[:-1], check.times("alpha", alpha), side="right")
-        return found if np.ndim(alpha) else int(found)
+        stage = np.searchsorted(self.until[:-1], check.times("alpha", alpha), side="right")
+        return stage if np.ndim(alpha) else int(stage)
 
     def begin(self, i: int) -> float:
         """The time at which stage i begins."""
@@ -199,12 +199,12 @@ class Stages(Record):
         return f"Stages({ends})"
 
 
-def _check_alike(first, model, i):
+def _check_goes_on(first, model, i):
     """Refuse a model that cannot go on from where the first one ends."""
-    (one, s), (other, own) = ((getattr(x, "models", [x])[0], x.spectrum.s) for x in (first, model))
-    kind = type(one) is not type(other) or (one.latent_teacher and not np.array_equal(s, own))
+    (one, s), (other, other_s) = ((getattr(x, "models", [x])[0], x.spectrum.s) for x in (first, model))
+    kind = type(one) is not type(other) or (one.latent_teacher and not np.array_equal(s, other_s))
     check_alike(first, model, i, differ={"heads": first.v.shape != model.v.shape, "kind of data": kind})
-    if not np.array_equal(s > 0, own > 0):
+    if not np.array_equal(s > 0, other_s > 0):
         raise ValueError(
             f"models[{i}].spectrum has eigenvalues 0 at other places than that of models[0]; expected the same, since "
             "r^l is lost where s_l = 0."

@@ -200,11 +200,11 @@ class State(Record):
                 f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
             )
-        known = self.s is not None and np.array_equal(self.s, model.spectrum.s)
-        state = self if known else replace(self, s=model.spectrum.s)
+        bound = self.s is not None and np.array_equal(self.s, model.spectrum.s)
+        state = self if bound else replace(self, s=model.spectrum.s)
         if (model.C == 0) != (self.m is None):
-            found, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
-            raise ValueError(f"the state has overlaps with class means: {found}; this model expects {wanted}.")
+            given, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
+            raise ValueError(f"the state has overlaps with class means: {given}; this model expects {wanted}.")
         if self.m is None:
             check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
         else:

@@ -8,7 +8,7 @@ import numpy as np
 from .._base import check
 from .._base.types import Floats
 from ..flow.closure import rounding_floor
-from ..models.adapted import LowRank
+from ..models.frozen import LowRank
 from ..models.mixed import Mixed
 from ..models.state import gram
 from .curves import _Blocks, _error

@@ -255,7 +255,7 @@ class _Blocks(_Curves):
     def _task(self: Any, i):
         """Covariance of all fields (..., n, K + M, K + M) and second layer (..., n, K) of task i."""
         ratio, u = self.model.ratios[i], self._factors
-        S = self.S if ratio is None else self._scaled_covariance(u * ratio)
+        S = self.S if np.all(ratio == 1) else self._scaled_covariance(u * ratio)
         return S, self.model.of(i, self.v)
 
     def _of_task(self: Any, i):

@@ -4,6 +4,6 @@ A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v; a new 
 another kind than inputs with a spectrum bring a ``plan`` of their own, as the hidden manifold does in its room.
 """
 
-from .simulate import simulate
+from .runs import simulate
 
 __all__ = ["simulate"]

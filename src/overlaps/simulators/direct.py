@@ -5,8 +5,7 @@ import numpy as np
 from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
-from .classes import Draws
-from .mixed import Samples
+from .mixed import Draws, Samples
 from .rates import Rates
 from .records import Blocks, follow, sound, stacked
 
@@ -48,10 +47,9 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     sizes = model.spectrum.block_sizes(N)
     K, M = model.K, model.M
     joint = model.plain(start)
-    if not model.C or model.means is None:
-        W, static = weights_with_overlaps(start, sizes, rng, joint)
-    else:  # kept weights are to lie as they should beside the given means
-        W, static = weights_beside(model.means_at(N), model.spectrum.basis, joint, sizes, rng, K)
+    means, basis = model.means_at(N) if model.C and model.means is not None else None, model.spectrum.basis
+    means = means if means is None or basis is None else means @ basis  # kept weights lie as they should beside them
+    W, static = weights_with_overlaps(start, sizes, rng, joint, means)
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
     factor, v, carried = np.ones(1), np.array(start.v), model.carried
     norms = kept_norms(model, W)
@@ -90,10 +88,9 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         return q, carried[:, None] * r, v.copy()
 
     records, L = follow(steps, step, record, tick), len(sizes)
-    found = stacked(records, (L, K, K), (L, K, len(static)), start.v.shape)
-    basis = model.spectrum.basis
-    last = last[: len(records)] * (np.nan if np.isnan(found[2][-1:]).any() else 1.0)
-    return (*found, last if basis is None else last @ basis.T) if keep else found
+    overlaps = stacked(records, (L, K, K), (L, K, len(static)), start.v.shape)
+    last = last[: len(records)] * (np.nan if np.isnan(overlaps[2][-1:]).any() else 1.0)
+    return (*overlaps, last if basis is None else last @ basis.T) if keep else overlaps
 
 
 class _Inputs(Blocks):
@@ -186,27 +183,11 @@ def in_steps(model, v=None, s=None, T=None):
     return v, (model.activation.compiled, model.teacher_activation.compiled)
 
 
-def weights_beside(means, basis, joint, sizes, rng, K):
-    """Weights W (K, N), static rows (M + C, N) with these plain overlaps beside given class means (C, N)."""
-    N, own = means.shape[1], len(joint[0]) - len(means)
-    means, rows, edge = means if basis is None else means @ basis, np.empty((own, means.shape[1])), 0
-    for block, (overlap, n) in enumerate(zip(joint, sizes, strict=True)):
-        part = means[:, edge : edge + n]
-        _, values, frame = np.linalg.svd(part, full_matrices=False)
-        frame = frame[values > RANK * values.max(initial=1e-300)]  # an orthonormal basis of the means
-        in_frame = overlap[:own, own:] @ np.linalg.pinv(part @ frame.T).T
-        factor = overlap_factor(overlap[:own, :own] - in_frame @ in_frame.T, n - len(frame), block)
-        beside = rng.standard_normal((n, factor.shape[1]))
-        beside = np.linalg.qr(beside - frame.T @ (frame @ beside))[0]
-        rows[:, edge : edge + n] = np.sqrt(N) * (in_frame @ frame + factor @ beside.T)
-        edge += n
-    return np.ascontiguousarray(rows[:K]), np.concatenate([rows[K:], np.sqrt(N) * means])
-
-
-def weights_with_overlaps(start, sizes, rng, joint=None):
+def weights_with_overlaps(start, sizes, rng, joint=None, means=None):
     """Weights W (K, N), W_star (M, N) whose block overlaps are exactly those of ``start``, randomly oriented.
 
-    ``joint`` (L, K + M, K + M) are these plain overlaps, where there are more static rows than teachers.
+    ``joint`` (L, K + M, K + M) are these plain overlaps, where there are more static rows than teachers; ``means``
+    (C, N) are the last of these rows over sqrt(N), where they are given.
 
     Raises
     ------
@@ -214,12 +195,17 @@ def weights_with_overlaps(start, sizes, rng, joint=None):
         A block has fewer coordinates than its overlaps have independent directions.
     """
     K, N = start.K, int(np.sum(sizes))
-    joint = gram(*start.plain) if joint is None else joint
-    rows = np.empty((joint.shape[1], N))
-    edge = 0
+    joint, means = gram(*start.plain) if joint is None else joint, np.zeros((0, N)) if means is None else means
+    free, edge = joint.shape[1] - len(means), 0
+    rows = np.empty((free, N))
     for block, (overlap, n) in enumerate(zip(joint, sizes, strict=True)):
-        factor = overlap_factor(overlap, n, block)
-        frame = np.linalg.qr(rng.standard_normal((n, factor.shape[1])))[0]
-        rows[:, edge : edge + n] = np.sqrt(N) * factor @ frame.T
+        centroids = means[:, edge : edge + n]
+        _, values, frame = np.linalg.svd(centroids, full_matrices=False)
+        frame = frame[values > RANK * values.max(initial=1e-300)]  # an orthonormal basis of the means
+        in_frame = overlap[:free, free:] @ np.linalg.pinv(centroids @ frame.T).T
+        factor = overlap_factor(overlap[:free, :free] - in_frame @ in_frame.T, n - len(frame), block)
+        beside = rng.standard_normal((n, factor.shape[1]))
+        beside = np.linalg.qr(beside - frame.T @ (frame @ beside))[0]
+        rows[:, edge : edge + n] = np.sqrt(N) * factor @ beside.T + np.sqrt(N) * in_frame @ frame
         edge += n
-    return np.ascontiguousarray(rows[:K]), np.ascontiguousarray(rows[K:])
+    return np.ascontiguousarray(rows[:K]), np.concatenate([rows[K:], np.sqrt(N) * means])

@@ -1,4 +1,4 @@
-"""Samples of several tasks, and inputs whose variances change: what both simulators do beside their steps."""
+"""Samples of several tasks or classes, and inputs whose variances change: beside the steps of both simulators."""
 
 import numpy as np
 
@@ -21,9 +21,8 @@ class Samples:
         self.mixed, self.adapts = isinstance(model, Mixed), isinstance(model, LowRank)
         self.tasks = model.models if self.mixed else (model,)
         self.noises = np.array([task.noise for task in self.tasks])
-        ratios = model.ratios if self.mixed else [None]
-        self.ratios = np.array([np.ones(model.spectrum.L) if x is None else x for x in ratios])
-        self.scaled = any(x is not None for x in ratios) or (pace is not None and pace.variances is not None)
+        self.ratios = model.ratios if self.mixed else np.ones((1, model.spectrum.L))
+        self.scaled = np.any(self.ratios != 1) or (pace is not None and pace.variances is not None)
         if not self.mixed:
             return
         self.rng = rng.spawn(1)[0]
@@ -82,3 +81,41 @@ class Samples:
             task = which, self.v_star, self.model.activation.compiled, self.teachers, rates
             static, room = self.v_star.shape[1], (np.empty((b, width)),)
         return V, task, (np.empty((b, static)), np.empty((b, width)), np.empty((b, width))), room
+
+
+class Draws:
+    """Classes of samples, from a stream of their own.
+
+    ``centroids`` (C, n) are the class means in some coordinates, ``block`` (n,) tells of each the eigenspace.
+    """
+
+    def __init__(self, model, rng, centroids, block):
+        self.rng, self.edges = rng, np.cumsum(model.weights)[:-1]
+        self.labels, self.centroids = model.labels, centroids
+        scaled = np.any(model.ratios != 1)
+        self.roots = np.sqrt(model.ratios)[:, block] if scaled else None
+
+    def enter_frame(self, x, s):
+        """The same for coordinates x (steps, L, b, d) in frames: centroids lie in the first of each block.
+
+        The Gaussian part comes in units of its standard deviation, sqrt(s), and leaves in units of the inputs.
+        """
+        steps, L, b, _ = x.shape
+        c = self._classes((steps, b))
+        n = self.centroids.shape[1] // L
+        x *= np.sqrt(s)[:, None, None]
+        if self.roots is not None:
+            x *= np.swapaxes(self.roots[c][..., ::n], 1, 2)[..., None]
+        x[..., :n] += np.swapaxes(self.centroids[c].reshape(steps, b, L, n), 1, 2)
+        return self.labels[c]
+
+    def _classes(self, shape):
+        return np.searchsorted(self.edges, self.rng.random(shape), side="right")
+
+    def enter(self, X):
+        """Put centred samples X (..., n) into classes, in place; return their labels (...,)."""
+        c = self._classes(X.shape[:-1])
+        if self.roots is not None:
+            X *= self.roots[c]
+        X += self.centroids[c]
+        return self.labels[c]

@@ -48,8 +48,8 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     if method == "reduced":
         check.needs(getattr(model, "models", (getattr(model, "flow", model),))[0], "method = 'reduced'")
     if method == "auto":
-        smallest, own = sizes[sizes > 0].min(), model.K + model.second_layers.size
-        fits = not (model.drift or keep_weights or dtype == "float32") and smallest > own
+        smallest, units = sizes[sizes > 0].min(), model.K + model.second_layers.size
+        fits = not (model.drift or keep_weights or dtype == "float32") and smallest > units
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], pace=pace)
     run = partial(run, dtype=dtype or "float64", keep=keep_weights) if method == "direct" else run
@@ -58,22 +58,22 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
 
 def plan_for(model, data):
     """The function that plans runs of this model, once it is known to take the options in ``data``."""
-    own = plan.dispatch(type(model))
-    unknown = [name for name in data if name not in _options(own)]
+    planner = plan.dispatch(type(model))
+    unknown = [name for name in data if name not in _options(planner)]
     if unknown:
         Record.kinds.complete()  # of which some have options of their own
-        named, taken = ", ".join(unknown), ", ".join(_options(own)) or "none beside those of every model"
+        named, takes = ", ".join(unknown), ", ".join(_options(planner)) or "none beside those of every model"
         owners = [x.__name__ for x, other in plan.registry.items() if set(unknown) <= _options(other).keys()]
-        known = f"{named} belong to {' or '.join(owners)}" if owners else f"simulate has no option {named}"
+        owned = f"{named} belong to {' or '.join(owners)}" if owners else f"simulate has no option {named}"
         error = ValueError if owners else TypeError
-        raise error(f"{known}; expected for a {type(model).__name__}: {taken}.")
-    return own
+        raise error(f"{owned}; expected for a {type(model).__name__}: {takes}.")
+    return planner
 
 
 def _options(function):
-    own = {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
-    own.pop("keep_weights", None)  # one of simulate
-    return own
+    options = {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
+    options.pop("keep_weights", None)  # one of simulate
+    return options
 
 
 def ensemble(records, starts, **common):

@@ -23,9 +23,9 @@ class Blocks:
         return taken
 
 
-def largest(found):
+def largest(record):
     """The largest of the overlaps and second layers of a record; infinite where one is no number."""
-    return max(np.max(np.abs(part), initial=0.0) if np.all(np.isfinite(part)) else np.inf for part in found)
+    return max(np.max(np.abs(part), initial=0.0) if np.all(np.isfinite(part)) else np.inf for part in record)
 
 
 def follow(steps, step, record, tick=None, size=largest):

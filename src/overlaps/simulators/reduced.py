@@ -11,9 +11,8 @@ import numpy as np
 from ..models.start import overlap_factor
 from ..models.state import gram
 from . import _reduced
-from .classes import Draws
 from .direct import correlated, in_steps, tokens_of
-from .mixed import Samples
+from .mixed import Draws, Samples
 from .rates import Rates
 from .records import follow, stacked
 
@@ -101,9 +100,9 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         return position - first
 
     def record():
-        found = *block_overlaps(teachers[:L], students[:L], carried), v.copy()
-        sound = all(np.isfinite(part).all() for part in found)
-        return found if sound else tuple(part * np.nan for part in found)
+        parts = *frame_overlaps(teachers[:L], students[:L], carried), v.copy()
+        sound = all(np.isfinite(part).all() for part in parts)
+        return parts if sound else tuple(part * np.nan for part in parts)
 
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
         records = follow(steps, step, record, tick)
@@ -182,7 +181,7 @@ def frames(start, s, sizes, joint=None):
     return H[:, : n - K, : n - K].copy(), H[:, :, n - K :].copy()
 
 
-def block_overlaps(teachers, students, s):
+def frame_overlaps(teachers, students, s):
     """q^l (L, K, K) and r^l = s_l W P_l W*^T / N (L, K, M) from frame coordinates; s (L,), or (L, M) row by row."""
     transposed = students.swapaxes(1, 2)
     return transposed @ students, np.reshape(s, (len(s), 1, -1)) * (transposed[:, :, : teachers.shape[1]] @ teachers)

@@ -206,9 +206,9 @@ class _Branch:
                 f"the state is no fixed point at eta = {model.eta:g}: largest |dy/dalpha| = {residual:.1e}. "
                 "Find one with ov.fixed_point(model, state) first."
             )
-        found = [self.eigenvalues(eta) for eta in (model.eta, model.eta / NEAR, model.eta * NEAR)]
+        spectra = [self.eigenvalues(eta) for eta in (model.eta, model.eta / NEAR, model.eta * NEAR)]
         # at eta_c one mode more: a mode that vanishes at some eta only is what is looked for
-        self.zeros = min(int(np.sum(np.abs(values) < ZERO * scale)) for values in found if values.size)
+        self.zeros = min(int(np.sum(np.abs(values) < ZERO * scale)) for values in spectra if values.size)
 
     def at(self, eta):
         """The model with both learning rates scaled."""
@@ -218,7 +218,7 @@ class _Branch:
         """The fixed point; None if it is not found within the fraction FOLLOW of its size at the nearest eta known."""
         if eta in self.known:
             return self.known[eta]
-        model, nearest = self.at(eta), self.known[min(self.known, key=lambda known: abs(np.log(known / eta)))]
+        model, nearest = self.at(eta), self.known[min(self.known, key=lambda rate: abs(np.log(rate / eta)))]
         with quietly():  # not found: said by None
             point = fixed_point(model, nearest, max_iterations=STEPS)
         self.work += point.iterations + 1

@@ -135,7 +135,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
         except ValueError as refusal:
             converged, message = False, message + f", at overlaps that no students have: {refusal}"
     if converged:
-        message += f"; {described(state)}{_modes(model, state, y.size)}"
+        message += f"; {described(state)}{_growing_modes(model, state, y.size)}"
     elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
     message += elsewhere
     if not converged or elsewhere:
@@ -144,7 +144,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     return FixedPoint(state, residual, converged, iterations, message)
 
 
-def _modes(model, state, size):
+def _growing_modes(model, state, size):
     """A phrase about the growing modes, where finding them costs no more than the fixed point did."""
     if size > COUNTED:
         return ""
@@ -155,16 +155,16 @@ def _modes(model, state, size):
     return f", {count} growing mode{'s' * (count != 1)}"
 
 
-def _elsewhere(guess, found):
+def _elsewhere(guess, reached):
     """A sentence on students that have vanished, or grown without bound, from the largest squared norms."""
-    if found < GONE * guess:
+    if reached < GONE * guess:
         return (
             "; but the students of the guess have vanished (Q = 0): this is the trivial fixed point, none was found "
             "near the guess. Lower eta: plateaus can cease to exist when it is large."
         )
-    if found * GONE > guess:
+    if reached * GONE > guess:
         return (
-            f"; but students have grown from Q_kk = {guess:.2g} to {found:.2g}, where units saturate and the flow "
+            f"; but students have grown from Q_kk = {guess:.2g} to {reached:.2g}, where units saturate and the flow "
             "comes to rest: none was found near the guess. Start nearer to one, or lower eta."
         )
     return ""

@@ -89,10 +89,10 @@ class Differences:
             columns.append(rate[:, *upper].ravel())
         values, vectors = np.linalg.eig(np.array(columns).T)
         order = np.lexsort((-values.imag, -values.real))
-        found = np.zeros((unknowns, L, K, K), dtype=vectors.dtype)
-        found[:, :, *upper] = vectors.T[order].reshape(unknowns, L, -1)
-        found[:, :, upper[1], upper[0]] = found[:, :, *upper]
-        return values[order], found
+        matrices = np.zeros((unknowns, L, K, K), dtype=vectors.dtype)
+        matrices[:, :, *upper] = vectors.T[order].reshape(unknowns, L, -1)
+        matrices[:, :, upper[1], upper[0]] = matrices[:, :, *upper]
+        return values[order], matrices
 
 
 def _signs(index, correlation, signs):

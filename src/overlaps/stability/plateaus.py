@@ -79,7 +79,7 @@ def saddle(model: Model, state: State, lowest: float, highest: float) -> "Platea
     Where the noise of SGD lets differences of students grow slowly, saddles of lower symmetry lie beside the symmetric
     one, as far from the curve.
     """
-    found = []
+    candidates = []
     for guess in [*(averaged(model, state, groups) for groups in partitions(state)), state]:
         with quietly():  # no convergence is an answer here
             try:
@@ -93,11 +93,11 @@ def saddle(model: Model, state: State, lowest: float, highest: float) -> "Platea
                 distance = np.linalg.norm(fields - model.field_covariance(state)) + np.linalg.norm(
                     point.state.v - state.v
                 )
-                found.append((distance, height, point.state))
-    if not found:
+                candidates.append((distance, height, point.state))
+    if not candidates:
         return None
-    nearest = min(distance for distance, _, _ in found)
-    _, height, state_there = next(x for x in found if x[0] <= (1 + ALIKE) * nearest)
+    nearest = min(distance for distance, _, _ in candidates)
+    _, height, state_there = next(x for x in candidates if x[0] <= (1 + ALIKE) * nearest)
     rates = _growing(model, state_there)
     return Plateau((np.nan, np.nan), height, state_there, rates) if rates.size else None
 
@@ -132,13 +132,13 @@ def find(
     steepest = [int(i + np.argmax(slope[i:j])) for i, j in pairwise(slow)]
     passages: list[Plateau | None] = []
     starts: list[int] = []
-    found = []
+    plateaus = []
     stretch = np.cumsum(slope >= SLOW)  # a number for each time that the curve slows down
     for i, low, high in zip(slow, [0, *steepest], [*steepest, alpha.size - 1], strict=True):
         # slowest in its first descent, a curve may reach the saddle later, as slow as one that waits
         waits = eps_g[low : high + 1][(stretch == stretch[i])[low : high + 1]]
         passage = saddle(model, state_at(int(late[i])), waits.min(), waits.max())
-        if not passages or not _same(passage, passages[-1]):
+        if not passages or not _same_saddle(passage, passages[-1]):
             starts.append(low)
             passages.append(passage)
     ends = [*starts, alpha.size - 1][1:]
@@ -148,11 +148,11 @@ def find(
         near = np.flatnonzero(np.abs(eps_g[low : high + 1] - plateau.height) <= NEAR * plateau.height) + low
         begin, end = float(alpha[near[0]]), float(alpha[near[-1]])
         if plateau.growing < 0 or (end - begin) * plateau.rates[0] >= 1:  # shorter than a growth time it passes by
-            found.append(replace(plateau, alpha=(begin, end)))
-    return found
+            plateaus.append(replace(plateau, alpha=(begin, end)))
+    return plateaus
 
 
-def _same(a, b):
+def _same_saddle(a, b):
     """Whether two passages wait at the same saddle, or neither at one."""
     if a is None or b is None:
         return a is b

@@ -57,15 +57,15 @@ def mean_overlaps(q, r, kinds, mirrored):
 def partitions(state):
     """Labels (K,) of groups of students, from all in one to each for itself, by the distance of their overlaps."""
     labels = readouts(state.v)
-    found = [labels]
+    cuts = [labels]
     if len(labels) > 2:
         features = np.column_stack([np.diag(state.Q), state.R])
         # students that have begun to differ form a tree: cut at every height it gives all symmetries they may have had
         tree = linkage(features, method="single")
         for count in range(2, len(labels)):
             cut = fcluster(tree, count, criterion="maxclust")
-            found.append(np.unique(np.column_stack([labels, cut]), axis=0, return_inverse=True)[1].ravel())
-    return found
+            cuts.append(np.unique(np.column_stack([labels, cut]), axis=0, return_inverse=True)[1].ravel())
+    return cuts
 
 
 def equivalent(state):

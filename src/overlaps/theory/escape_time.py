@@ -18,7 +18,7 @@ from .._base.quiet import quietly
 from .._base.record import Record
 from .._base.types import Rng
 from ..finite_size.expansion import PathCoefficients, checked_size, start_covariance
-from ..finite_size.noise import Averages
+from ..finite_size.noise import FieldPoints
 from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
 from ..flow.closure import generalisation_error
@@ -188,7 +188,7 @@ def escape(
     rates, left = _growing(unknowns, pack(plateau))
     modes, rate = len(left), float(np.linalg.eigvals(rates).real.max())
     end = LENGTH / rate
-    G0, kappa = _noise(model, reference, unknowns, end, rates, left, Averages.of(model, points, rng, MOMENTS))
+    G0, kappa = _noise(model, reference, unknowns, end, rates, left, FieldPoints.of(model, points, rng, MOMENTS))
     Sigma = start_covariance(Unknowns(model, drawn if scale else random_mean(model, 1.0), False))
     c0 = G0 @ Sigma @ G0.T
     variance, shift = (c0 + kappa, np.zeros(modes)) if isinstance(start, str) else (

@@ -15,6 +15,8 @@ from .averages import ODD, even_part, function_of
 
 ROWS = ("iid", "orthonormal")
 
+ABSENT: Any = None  # stands for fields that other models have
+
 
 class Levels:
     """Tables and features on finer and finer rules over k, made when a sharp fixed point asks for them."""
@@ -47,7 +49,8 @@ class Spiked(Record):
     bias: bool = field(default=False, kw_only=True)
     fractions: Any = field(default=None, kw_only=True)
     rows: str = field(default="iid", kw_only=True)
-    law, bulk, offset, kap = None, None, 0.0, 0.0  # type: Any, Any, Any, Any  # fields of the models that have them
+    law = bulk = ABSENT
+    offset = kap = 0.0
 
     @property
     def variances(self):

@@ -16,9 +16,8 @@ from .._base.workers import run_all, worded
 from ..models import LowRank, Mixed, Stages
 from ..models.model import Model
 from ..models.schedule import Pace, Schedule
-from ..models.start import warn_coarse_step
+from ..models.start import output_times, warn_coarse_step
 from ..models.state import State
-from ..models.times import output_times
 from ..results.composed import LowRankEnsemble, MixedEnsemble
 from ..results.ensemble import Ensemble
 from ..results.staged import StagedEnsemble, shown

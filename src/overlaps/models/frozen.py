@@ -1,0 +1,268 @@
+"""Frozen students: as further rows of the teacher, or with trained directions beside them."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .._base import check
+from .._base.record import Record
+from .._base.types import ArrayLike
+from ..activations.library import sign
+from .model import Model
+from .start import checked_start
+from .state import State, gram
+
+
+class _Previous:
+    """The student of the stage before, as a teacher in :class:`overlaps.Stages`."""
+
+    def __repr__(self):
+        return "ov.previous"
+
+    def __reduce__(self):
+        return "previous"  # the one of this module, in pickles, too
+
+
+previous = _Previous()
+
+
+def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weight: float = 1.0) -> tuple[Model, State]:
+    r"""A new student that learns from a frozen one: distillation, self-training, weak to strong.
+
+    Labels are :math:`(1 - a)\, y + a\, \hat y_1` with the output :math:`\hat y_1` of the student of ``state``, which
+    does not learn any more. Its units are static rows beside the teachers', in each block of plain overlaps
+
+    .. math:: T' = \begin{pmatrix} q_1 & r_1 \\ r_1^T & t \end{pmatrix}, \qquad v^{*\prime} = (a\, v_1, (1 - a)\, v^*)
+
+    Parameters
+    ----------
+    model : Model
+        The new student, of any K, with rates and label noise of its own, and the true teacher, M and ``v_star``.
+    state : State
+        A record of the student that teaches: any of a trajectory of committee machines with these teachers.
+    Q : array_like, shape (K, K) or (L, K, K), or "copy", optional
+        The new student's start: covariance of its fields, for weights that know nothing of the eigenspaces, or plain
+        block overlaps; its second layer is the model's. By default fresh units of weight variance 1, without overlaps.
+        "copy" starts from the frozen weights and second layer.
+    weight : float
+        The part a of the taught labels, between 0 and 1.
+
+    Returns
+    -------
+    model : Model
+        With K1 + M teachers: the frozen units first, then the true ones.
+    state : State
+        The start, at alpha = 0.
+
+    Raises
+    ------
+    ValueError
+        A state of other teachers or inputs; frozen units of another activation than the teacher's; classes, latents,
+        rules.
+
+    Notes
+    -----
+    Exact for N -> infinity: the pair is a committee machine like any other, for ``solve``, ``simulate`` and the rest.
+    The error on the truth, as on the frozen student, is a function of the same overlaps: ``traj.against(v_star)`` with
+    (0, v*) or (v1, 0). A teacher of signs makes hard labels of one frozen unit.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> first = ov.committee_machine(2, 2, eta=0.8, noise=0.3)
+    >>> start = ov.State.from_overlaps(first, Q=np.eye(2) / 2, R=[[0.3, 0.1], [0.1, 0.2]], T=np.eye(2))
+    >>> record = ov.solve(first, start, [10.0])[0]
+    >>> model, begin = ov.taught(ov.committee_machine(3, 2, eta=0.8), record, Q=0.3 * np.eye(3))
+    >>> traj = ov.solve(model, begin, [0.0, 30.0])
+    >>> traj.R.shape, traj.against([0, 0, 1, 1]).round(4)
+    ((2, 3, 4), array([0.5557, 0.0499]))
+    """
+    check.needs(model, "taught")
+    state, a = check.state(state, "state"), check.number("weight", weight, least=0)
+    L, K, M, K1 = model.spectrum.L, model.K, model.M, state.K
+    if a > 1:
+        raise ValueError(f"weight = {a:g}; expected a share between 0 and 1.")
+    if (state.L, state.M) != (L, M) or state.m is not None or state.v.ndim > 1:
+        raise ValueError(f"state = {state}; expected one with L = {L} and M = {M}, the teachers of the model.")
+    hard = model.teacher_activation == sign
+    if not hard and model.activation != model.teacher_activation:
+        raise ValueError(
+            f"students of {model.activation} and teachers of {model.teacher_activation}; expected one activation: a "
+            "frozen student is a teacher, or ov.sign as the teachers', for hard labels."
+        )
+    if hard and K1 > 1:
+        raise ValueError(f"hard labels of a student of K = {K1} units; expected one. Others take an ov.Rule.")
+    q, r, t = state.plain
+    v1 = np.sign(state.v) if hard else state.v
+    rows = {"t": gram(q, r, t), "r": np.zeros((L, K, K1 + M)), "v": model.v}
+    if isinstance(Q, str):
+        check.choice("Q", Q, ("copy",))
+        if K != K1:
+            raise ValueError(f"Q = 'copy' of K = {K1} units for a model of K = {K}; expected equal numbers.")
+        rows |= {"q": q, "r": np.concatenate([q, r], axis=2), "v": state.v}
+    else:
+        s, p = model.spectrum.s, model.spectrum.p[:, None, None]
+        if Q is None or check.axes("Q", Q) == 2:
+            fresh = s @ model.spectrum.p * np.eye(K) if Q is None else check.array("Q", Q, (K, K))
+            Q = p * fresh / (s @ model.spectrum.p)
+        rows["q"] = check.array("Q", Q, (L, K, K))
+    new = replace(model, v_star=np.concatenate([a * v1, (1 - a) * model.v_star]))
+    return new, State.from_blocks(new, **rows)
+
+
+def without_frozen(state: State, M: int) -> State:
+    """The state with the last M of its teachers alone."""
+    return replace(state, r=state.r[..., -M:], tau=state.tau[..., -M:, -M:], T=state.T[-M:, -M:])
+
+
+def turned(models: Any, teacher: Any, students: Any) -> tuple:
+    """Checked (teacher, students) of stages, one entry for each."""
+    n = len(models)
+    arguments = (("teacher", teacher, "None or ov.previous"), ("students", students, "None, 'copy' or Q (K, K)"))
+    for name, value, expected in arguments:
+        if value is not None and not (isinstance(value, list | tuple) and len(value) == n):
+            raise ValueError(f"{name} = {check.shown(value)}; expected {expected} for each of {n} stages.")
+    teacher, students = ((None,) * n if x is None else tuple(x) for x in (teacher, students))
+    if any(x is not None and x is not previous for x in teacher):
+        raise ValueError(f"teacher = {check.shown(teacher)}; expected None or ov.previous for each of {n} stages.")
+    for i, (label, begins) in enumerate(zip(teacher, students, strict=True)):
+        if (label is None) != (begins is None) or (i == 0 and label is not None):
+            raise ValueError(
+                f"stage {i} has teacher {label} and students {check.shown(begins)}; expected both or none, and none at "
+                "first: with ov.previous 'copy' or Q (K, K). Students of another K: chain ov.taught by hand."
+            )
+        if label is not None:
+            check.needs(models[i], "taught", f"models[{i}]")
+    K = models[0].K
+    checked = (
+        x if isinstance(x, str | None) else check.array(f"students[{i}]", x, (K, K)) for i, x in enumerate(students)
+    )
+    return teacher, tuple(checked)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LowRank(Record):
+    """A frozen student and trained directions beside it; made by :func:`low_rank`, which explains it.
+
+    Attributes
+    ----------
+    model : Model
+        The network whose weights are adapted.
+    rank : int
+        Number of directions.
+    eta_a : float
+        Rate of their amplitudes.
+    """
+
+    model: Model
+    rank: int
+    eta_a: float
+
+    def __getattr__(self, name):
+        if name.startswith("_") or "model" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.flow, name)
+
+    @cached_property
+    def flow(self) -> Model:
+        """The model whose students are the directions and whose static rows are frozen students, then teachers."""
+        base = self.model
+        v_star = np.concatenate([-base.v, base.v_star])
+        return replace(base, v=np.ones(self.rank), v_star=v_star, eta_v=self.eta_a)
+
+    def enter(self, start: State) -> State:
+        """The start, checked; its v are the amplitudes (K, rank)."""
+        start = checked_start(self.flow, start)
+        check.array("v", start.v, (self.model.K, self.rank), "Amplitudes of the directions.")
+        return start
+
+    def places(self, a):
+        """The map (..., K + M, rank + K + M) to the network's fields from all rows, at amplitudes a (..., K, rank)."""
+        a = np.asarray(a)
+        n = self.model.K + self.model.M
+        rest = np.broadcast_to(np.eye(n), (*a.shape[:-2], n, n))
+        still = np.zeros((*a.shape[:-2], self.model.M, self.rank))
+        return np.concatenate([np.concatenate([a, still], axis=-2), rest], axis=-1)
+
+    def __repr__(self):
+        return f"LowRank({self.model}, rank={self.rank}, eta_a={self.eta_a:g})"
+
+
+def low_rank(
+    model: Model, state: State, *, a: ArrayLike, X: ArrayLike, G: ArrayLike | None = None, eta_a: float = 0.0
+) -> tuple[LowRank, State]:
+    r"""A frozen student plus trained directions, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`.
+
+    The directions learn with the model's eta, the amplitudes stay or learn like a second layer,
+
+    .. math:: u_r \mathrel{+}= \sum_k a_{kr} F_k\, x/\sqrt N, \qquad
+              a_{kr} \mathrel{+}= \frac{\eta_a}{\eta N} F_k\, u_r \cdot x/\sqrt N
+
+    so that with A, B, C of the network at :math:`Q = a X a^T + a G_0 + (a G_0)^T + Q_0`, :math:`R = a G_* + R_0`,
+
+    .. math:: A_u = a^T A a, \quad B_u = a^T [A\; B], \quad C_u = a^T C a, \quad
+              \frac{da}{d\alpha} = \frac{\eta_a}{\eta} \big[ A (a X + G_0^T) + B G_*^T \big]
+
+    Parameters
+    ----------
+    model : Model
+        The network, with the rate of the directions; its second layer is fixed.
+    state : State
+        The frozen student and the teachers: any record of a committee machine of this size.
+    a : array_like, shape (K, rank)
+        Amplitudes at the start.
+    X : array_like, shape (rank, rank) or (L, rank, rank)
+        Covariance of the directions' fields, for directions that know nothing of the eigenspaces; or plain overlaps.
+    G : array_like, shape (rank, K + M) or (L, rank, K + M), optional
+        The same of directions with frozen students and teachers; zeros by default. For L > 1 plain overlaps.
+    eta_a : float
+        Rate of the amplitudes; 0 keeps them.
+
+    Returns
+    -------
+    model : LowRank
+        For ``solve`` and ``simulate``.
+    state : State
+        The start, at alpha = 0; its v are the amplitudes.
+
+    Raises
+    ------
+    ValueError
+        Shapes that differ, overlaps of no real vectors, a second layer that is trained, classes, latents, rules.
+
+    Notes
+    -----
+    Exact for N -> infinity, for every spectrum, activation and schedule. ``traj.Q``, ``traj.R``, ``traj.eps_g`` are
+    those of the adapted weights, ``traj.u`` (n, rank, rank) and ``traj.a`` (n, K, rank) those of the directions. With
+    rank K, an orthogonal a that stays, and u = 0, it is the training of all weights; an invertible a is another metric.
+
+    References
+    ----------
+    Hu et al. (2021), arXiv:2106.09685.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> network = ov.committee_machine(2, 2, eta=0.8)
+    >>> state = ov.State.from_overlaps(network, Q=np.eye(2) / 2, R=[[0.3, 0.1], [0.1, 0.2]], T=np.eye(2))
+    >>> model, start = ov.low_rank(network, state, a=[[0.8], [0.6]], X=[[1.0]], eta_a=0.5)
+    >>> traj = ov.solve(model, start, [0.0, 20.0])
+    >>> traj.Q.shape, traj.a.shape, bool(traj.eps_g[1] < traj.eps_g[0])
+    ((2, 2, 2), (2, 2, 1), True)
+    """
+    check.needs(model, "low_rank")
+    state, K, M, L = checked_start(model, state, "state"), model.K, model.M, model.spectrum.L
+    if model.trains_v or state.v.ndim > 1:
+        raise ValueError(f"model = {model} trains its second layer; expected eta_v = 0, beside trained amplitudes.")
+    a = check.array("a", a, (K, "rank"))
+    rank, s, p = a.shape[1], model.spectrum.s[:, None, None], model.spectrum.p[:, None, None]
+    if check.axes("X", X) == 2:
+        X = p * check.array("X", X, (rank, rank)) / np.sum(s * p)
+    G = np.zeros((L, rank, K + M)) if G is None else G
+    if L == 1 and check.axes("G", G) == 2:
+        G = check.array("G", G, (rank, K + M))[None] / s
+    X, G = check.array("X", X, (L, rank, rank)), check.array("G", G, (L, rank, K + M), "Plain overlaps.")
+    adapted = LowRank(replace(model, v=state.v), rank, check.number("eta_a", eta_a, least=0))
+    return adapted, adapted.enter(State(q=X, r=s * G, tau=s**2 * gram(*state.plain), T=state.S, v=a))
