@@ -529,8 +529,8 @@ FAULTS = {
     ),
     "second_layers_of_a_batch": Fault(
         "integrators/many.py",
-        "*model.second_layers]) for one, (model, x)",
-        "*first.second_layers]) for one, (model, x)",
+        "*model.second_layers]) for f, (model, x)",
+        "*first.second_layers]) for f, (model, x)",
         "test_solve_many.py::test_a_batch_is_what_solve_returns_one_by_one",
     ),
     "rate_of_stiffness_of_a_batch": Fault(

@@ -21,9 +21,8 @@ from ..gaussian.rules import gauss_hermite, hermite
 from ._pairs import residual_correlations
 from ._piecewise import kinked_erf_square
 from .bound import Bound
-from .cones import positive_moments
-from .mehler import mean_derivatives, mehler
-from .sectors import loadings, plane
+from .cones import loadings, plane, positive_moments
+from .polynomials import mean_derivatives, mehler
 
 LARGEST = 2**14  # pairs of terms that are integrated at once, times what each needs
 

@@ -30,6 +30,7 @@ A batch of ten thousand that differ in eta alone then costs its integration, not
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,15 +153,8 @@ def paired(models, starts, schedule=None):
     return models, starts, schedules
 
 
-SHAPE = {
-    "K": lambda model: model.K,
-    "M": lambda model: model.M,
-    "C": lambda model: model.C,
-    "L": lambda model: model.spectrum.L,
-    "activation": lambda model: model.activation,
-    "teacher_activation": lambda model: model.teacher_activation,
-    "trains_v": lambda model: model.trains_v,
-}
+EQUAL = "K", "M", "C", "spectrum.L", "activation", "teacher_activation", "trains_v"
+SHAPE = {name.rpartition(".")[2]: attrgetter(name) for name in EQUAL}
 
 
 class _Jobs:
@@ -314,9 +308,7 @@ class _Jobs:
                 packed[_key(model, x)] = y, blocks_last(model.source(x)), self.seen[_key(model, x)]
         y, tau, S = (np.array(x) for x in zip(*(packed[_key(*pair)] for pair in pairs), strict=True))
         closures = [*map(bind, models)] if first.C else [bind(first)] * len(indices)  # numbers behind w
-        w = np.array(
-            [bound.extended([*x.v, *model.second_layers]) for bound, (model, x) in zip(closures, pairs, strict=True)]
-        )
+        w = np.array([f.extended([*x.v, *model.second_layers]) for f, (model, x) in zip(closures, pairs, strict=True)])
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
