@@ -1,12 +1,14 @@
 """Plateaus by name: the saddle that curves wait at, against known saddles, curves that do not wait, and simulations."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import overlaps as ov
 from overlaps.results.curves import first_below
+from overlaps.stability import plateaus
 from overlaps.stability.plateaus import find
 from overlaps.stability.symmetry import averaged, equivalent, readouts
 
@@ -218,3 +220,15 @@ def test_students_of_other_second_layers_are_not_equivalent():
     model = ov.committee_machine(2, 1, v=[0.7, 0.4], eta=0.5)
     same = ov.State.from_overlaps(model, Q=[[0.5, 0.2], [0.2, 0.5]], R=[[0.1], [0.1]], T=[[1.0]])
     assert equivalent(same) == [[0], [1]] and equivalent(dataclasses.replace(same, v=np.array([0.4, 0.4]))) == [[0, 1]]
+
+
+def test_the_nearest_saddle_is_nearest_in_second_layers_as_well(monkeypatch):
+    """Two saddles of equal overlaps: the first that Newton's method finds is further away."""
+    model = ov.committee_machine(2, 2, eta=0.5, eta_v=0.3)
+    at = ov.State.from_overlaps(model, Q=[[0.5, 0.2], [0.2, 0.5]], R=np.full((2, 2), 0.3), T=np.eye(2), v=[0.7, 0.7])
+    saddles = [dataclasses.replace(at, v=np.full(2, v)) for v in (0.2, 0.6)]
+    found = iter(saddles)
+    monkeypatch.setattr(
+        plateaus, "fixed_point", lambda model, guess: SimpleNamespace(converged=True, state=next(found))
+    )
+    assert plateaus.saddle(model, at, 0.0, np.inf).state is saddles[1]

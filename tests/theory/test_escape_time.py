@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
+from scipy.special import ndtri
 
 import overlaps as ov
 from overlaps.theory import quadratic
@@ -123,6 +125,47 @@ def test_a_rule_escapes_like_the_descent_that_it_is():
     )
     assert law.modes == 1 and np.isclose(law.rate, known.rate, rtol=1e-8)
     assert np.isclose(law.kappa, known.kappa, rtol=1e-6) and np.allclose(law.times, known.times, rtol=1e-5)
+
+
+def test_phase_retrieval_escapes_as_moments_of_normal_fields_say():
+    """One even unit: Q, the growth of R and the noise of its steps are polynomials, and moving by the mode moves R.
+
+    Rate and kappa from a quadrature of them; times are those of the equations from R = R_0 + z sqrt(variance / N).
+    """
+    eta, sigma, T, Q0, R0, N = 0.04, 0.3, 1.3, 0.7, 0.03, 700
+    model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=eta, noise=sigma)
+
+    def equations(alpha, y):  # of Q, the logarithm of R, and what the noise adds to R^2, at R = 0
+        Q, grown, _ = y
+        dQ = -4 * eta * (3 * Q - T) * Q + 4 * eta**2 * (15 * Q**3 - 6 * Q**2 * T + 3 * Q * T**2 + sigma**2 * Q)
+        D = 4 * eta**2 * (15 * Q**3 * T - 18 * Q**2 * T**2 + 15 * Q * T**3 + sigma**2 * Q * T)
+        return [dQ, 6 * eta * (T - Q), np.exp(-2 * grown) * D]
+
+    end = 90 / (6 * eta * T)
+    Q, _, variance = solve_ivp(equations, (0, end), [Q0, 0.0, 0.0], rtol=1e-10, atol=1e-14).y[:, -1]
+
+    def start(R):
+        return ov.State.from_overlaps(model, Q=[[Q0]], R=[[R]], T=[[T]])
+
+    # so far from the symmetric start that a single draw of 4096 has passed it; kappa is in units of the variance of
+    # random weights, of length one where they have none
+    far = 3.5 * np.sqrt(variance / N)
+    for R, scale, unit in ((R0, 0.8, 0.64), (far, 0.0, 1.0)):
+        law = ov.theory.escape(model, start(R), N, points=64, student_scale=scale)
+        assert law.modes == 1 and np.isclose(law.rate, 6 * eta * (T - Q), rtol=1e-7)
+        assert np.isclose(law.kappa, variance / unit, rtol=1e-5)
+        assert_times(model, law, R, variance, start)
+    law = ov.theory.escape(model, "random", N, points=64)
+    assert_times(model, law, 0.0, 1 + law.kappa, lambda R: ov.State.from_overlaps(model, Q=[[1.0]], R=[[R]], T=[[1.0]]))
+
+
+def assert_times(model, law, shift, variance, start):
+    """Times are those of the equations from R of normal law."""
+    z = ndtri((np.arange(4096) + 0.5) / 4096)
+    x, some = np.sort(np.abs(shift + np.sqrt(variance / law.N) * z))[::-1], [3, 1000, 3000, 3900, 4060, 4095]
+    end = (0, 2 * law.times[-1])
+    times = [ov.solve(model, start(x[i]), end, stop=law.level).alpha[-1] for i in some]
+    np.testing.assert_allclose(law.times[some], times, rtol=1e-4)
 
 
 @pytest.mark.slow

@@ -46,8 +46,6 @@ DOUBLINGS = 14
 LENGTH = 20  # growth times of the path: with more, rounding breaks its symmetry; laws of 8 and of 40 agree to 1e-6
 # Values of ln |x| at which the equations are solved, between which the time is interpolated.
 TABLE = 25
-# x relative to the largest. Below, the time is a logarithm of x; above, it is read off a table of solutions.
-LINEAR = 1e-6
 DRAWS = 2**12  # midpoints of the law of x
 MOMENTS = 1e-3  # relative error of averages of four forces of a rule: kappa needs no more
 ALIKE = 1e-2  # relative difference of the velocity from its average over the students, where these are treated alike
@@ -351,10 +349,7 @@ class _Times:
             side = sign * x > 0
             if not side.any():
                 continue
-            large = np.max(np.abs(x[side]))
-            least = max(np.min(np.abs(x[side])), LINEAR * large)
-            grid = np.linspace(np.log(least), np.log(large), TABLE)
-            table = CubicSpline(grid, self(sign * np.exp(grid)[:, None]))
             u = np.log(np.abs(x[side]))
-            exits[side] = table(np.maximum(u, grid[0])) + np.maximum(grid[0] - u, 0.0) / self.rate
+            grid = np.linspace(np.min(u) - 1, np.max(u), TABLE)  # longer than the one draw that a side may have
+            exits[side] = CubicSpline(grid, self(sign * np.exp(grid)[:, None]))(u)
         return exits
