@@ -94,8 +94,8 @@ def test_mean_over_runs_agrees_with_the_flow(method, N, runs):
     found = ov.simulate(model, N=N, alpha=theory.alpha, rng=3, runs=runs, start=start, method=method, schedule=schedule)
     for name in ("Q", "R"):
         gap = np.abs(found.mean(name) - getattr(theory, name))
-        # fluctuations over runs, and the O(1/N) bias of overlaps of order one
-        assert np.all(gap < 4.5 * found.standard_error(name) + 3 / N)
+        # norms are above by about .5 / N (1600 runs at N = 200), a third of an error here
+        assert np.all(gap < 3 * found.standard_error(name))
 
 
 def test_hidden_manifold_under_a_schedule():
