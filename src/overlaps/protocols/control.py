@@ -60,8 +60,7 @@ class Leg:
 
     def steps(self, fastest):
         """Steps in each interval for factors up to ``fastest``."""
-        wanted = np.ceil(np.diff(self.grid) * self.fastest_rate * fastest / STIFFNESS)
-        return np.maximum(wanted, LEAST_STEPS)
+        return np.maximum(np.ceil(np.diff(self.grid) * self.fastest_rate * fastest / STIFFNESS), LEAST_STEPS)
 
     def forward(self, y, u, per):
         """States at the grid from y on, and (eps_g at the end, its integral)."""

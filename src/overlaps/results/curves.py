@@ -25,6 +25,14 @@ class Views(Record):
     _labels: ClassVar[str] = "from_curves"  # which of the functions in ``labelled`` and ``plotting``
     _picture: ClassVar[str] = "plot"
 
+    def _covered(self: Any, alpha: float) -> float:
+        """The time alpha, which lies between the first and the last record."""
+        alpha = check.number("alpha", alpha, hint="One time in each call.")
+        if not self.alpha[0] <= alpha <= self.alpha[-1]:
+            covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
+            raise ValueError(f"alpha = {alpha:g}; this trajectory covers {covered}. Solve again up to a later time.")
+        return alpha
+
     def save(self, path: PathLike) -> None:
         """Write one ``.npz`` file with the arrays, the model's parameters and the version.
 

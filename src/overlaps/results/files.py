@@ -95,8 +95,8 @@ def _bare(result):
 def contents(result):
     """Record of a result for a file: (header, arrays)."""
     if hasattr(result, "_to_file"):  # which says so itself
-        own, inner = result._to_file()
-        return {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": own}, inner
+        entry, inner = result._to_file()
+        return {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": entry}, inner
     arrays: dict[str, Any] = {}
     header: dict[str, Any] = {}
     for f in fields(result):
@@ -120,17 +120,17 @@ def contents(result):
             head["students"] = [x if isinstance(x, str | None) else x.tolist() for x in stages.students]
         for role, items in (("stages", map(described, stages.models)), ("parts", map(contents, result.parts))):
             head[role], named = zip(*items, strict=True)
-            arrays |= {f"{role}{i}/{x}": value for i, own in enumerate(named) for x, value in own.items()}
+            arrays |= {f"{role}{i}/{x}": value for i, entry in enumerate(named) for x, value in entry.items()}
         return head, arrays
     if getattr(result, "schedule", None) is not None:
         head["schedule"] = schedule_recipe(result.schedule)
     models = getattr(result, "models", None)
     if models is None:
-        own, of_model = described(result.model)
-        head |= own
+        entry, of_model = described(result.model)
+        head |= entry
     else:
-        own, parts = zip(*map(described, models), strict=True)
-        head["models"], of_model = own, {x: np.array([part[x] for part in parts]) for x in parts[0]}
+        entry, parts = zip(*map(described, models), strict=True)
+        head["models"], of_model = entry, {x: np.array([part[x] for part in parts]) for x in parts[0]}
     solver = getattr(result, "solver", None)
     if isinstance(solver, tuple):
         head["solver"] = [_solver_name(x) for x in solver]
@@ -259,10 +259,10 @@ def _staged(kind, head, data, stages, schedule):
     if stages is not None and not (isinstance(stages, Stages) and len(stages) == len(head["stages"])):
         raise Refused(f"model = {check.shown(stages)}; expected the Stages that were saved.")
     models = []
-    for i, own in enumerate(head["stages"]):
+    for i, entry in enumerate(head["stages"]):
         arrays = inside(data, f"stages{i}/")
-        models.append(model_from_head(own, arrays) if stages is None else stages.models[i])
-        check_model(models[-1], own, arrays)
+        models.append(model_from_head(entry, arrays) if stages is None else stages.models[i])
+        check_model(models[-1], entry, arrays)
     students = head.get("students")
     teacher = None if students is None else [None if x is None else previous for x in students]
     stages = Stages(models, head["until"], head["heads"], teacher, students)
@@ -270,8 +270,8 @@ def _staged(kind, head, data, stages, schedule):
     parts = []
     for k, part in enumerate(head["parts"]):
         given = None if schedule is None else stages.paced(first + k, schedule)
-        own = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
-        parts.append(restored(part, inside(data, f"parts{k}/"), own, given))
+        entry = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
+        parts.append(restored(part, inside(data, f"parts{k}/"), entry, given))
     return kind(model=stages, alpha=data["alpha"], parts=tuple(parts))
 
 

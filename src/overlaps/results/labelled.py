@@ -405,11 +405,11 @@ def from_sweep(result):
     clash = set(result.grid) & {*first.variables, *first.dims}
     if clash:
         raise ValueError(f"{sorted(clash)} are parameters of the grid and names in the values; rename the parameters.")
-    variables = {name: _stacked(result, parts, name, lost) for name in first.data_vars}
+    variables = {name: _stacked(result, parts, name) for name in first.data_vars}
     coords = {name: (name if name in result.dims else "point", _labels(x)) for name, x in result.grid.items()}
     for name, coord in first.coords.items():
         same = all(coord.identical(part[name]) for part in parts.values())
-        coords[name] = coord if same else _stacked(result, parts, name, lost)  # spectra may differ between points
+        coords[name] = coord if same else _stacked(result, parts, name)  # spectra may differ between points
     if lost:
         messages = np.array([lost.get(i, "") for i in range(len(result))]).reshape(result.shape)
         variables["error"] = (result.dims, messages)
@@ -452,14 +452,11 @@ def _aligned(xr, parts):
     return joined
 
 
-def _stacked(result, parts, name, lost):
-    """(dims, array, attributes) of one variable over the grid, nan where a point is lost."""
+def _stacked(result, parts, name):
+    """Variable ``name`` of all points as one, with the dimensions of the sweep in front; nan where a point is lost."""
     one = next(iter(parts.values()))[name]
-    dtype = np.result_type(*{part[name].dtype for part in parts.values()}, *([float] if lost else []))
-    array = np.full((len(result), *one.shape), np.nan if lost else 0, dtype)
-    for i, part in parts.items():
-        array[i] = part[name].values
-    return result.dims + one.dims, array.reshape(result.shape + one.shape), one.attrs
+    array = result._stacked({i: part[name].values for i, part in parts.items()}, one.shape)
+    return result.dims + one.dims, array, one.attrs
 
 
 def _labels(values):

@@ -178,10 +178,7 @@ class StagedTrajectory(_Staged):
 
     def at(self, alpha):
         """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.Trajectory.at`."""
-        alpha = check.number("alpha", alpha, hint="One time in each call.")
-        if not self.alpha[0] <= alpha <= self.alpha[-1]:
-            covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
-            raise ValueError(f"alpha = {alpha:g}; this trajectory covers {covered}. Solve again up to a later time.")
+        alpha = self._covered(alpha)
         return self.parts[self.model.index(alpha) - self._first].at(alpha)
 
     def __repr__(self):

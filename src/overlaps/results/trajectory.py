@@ -259,10 +259,7 @@ class Trajectory(Solved, _Blocks):
             alpha is no number, or lies outside the recorded interval; or it lies between records and the solver is a
             class of the user's that was not kept: a file holds names of SciPy's and of this library's solvers only.
         """
-        alpha = check.number("alpha", alpha, hint="One time in each call.")
-        if not self.alpha[0] <= alpha <= self.alpha[-1]:
-            covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
-            raise ValueError(f"alpha = {alpha:g}; this trajectory covers {covered}. Solve again up to a later time.")
+        alpha = self._covered(alpha)
         i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
         if self.alpha[i] == alpha:
             return self[i]

@@ -133,7 +133,11 @@ class Sweep(Record):
                 f"values differ in shape: {one} at {self.points[i]}, {other} at {self.points[j]}. Pass a function "
                 "that reduces them, e.g. sweep.array(lambda traj: traj.eps_g[-1])."
             )
-        shape = next(iter(shapes), ())
+        return self._stacked(arrays, next(iter(shapes), ()))
+
+    def _stacked(self, arrays: dict[int, NDArray], shape: tuple[int, ...]) -> NDArray[Any]:
+        """Arrays of the points as one, over the axes of the grid; nan where a point has none."""
+        lost = len(arrays) < len(self)
         dtype = np.result_type(*{a.dtype for a in arrays.values()}, *([float] if lost else []))
         result = np.full((len(self), *shape), np.nan if lost else 0, dtype=dtype)
         for i, a in arrays.items():

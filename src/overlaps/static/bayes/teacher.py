@@ -133,9 +133,8 @@ class HierarchicalTeacher(Teacher):
 
     def __post_init__(self):
         check.choice("channel", self.channel, ("gaussian", "exact"))
-        noise = check.number(
-            "noise", self.noise, least=0, below=1e154, hint="noise is a standard deviation, the root of Delta."
-        )
+        hint = "noise is a standard deviation, the root of Delta."
+        noise = check.number("noise", self.noise, least=0, below=1e154, hint=hint)
         v2 = self._readouts()
         remove = None if self.remove is None else degrees(self.remove)
         self.settle(noise=noise, v2=v2, k=v2.size, remove=remove)
@@ -250,9 +249,8 @@ class HierarchicalTeacher(Teacher):
         RuntimeWarning
             The potentials of two solutions of the exact channel are closer than three error bars.
         """
-        nu = check.number(
-            "nu", nu, above=0, below=np.inf, hint="nu is the number of samples over the input dimension, n/d."
-        )
+        hint = "nu is the number of samples over the input dimension, n/d."
+        nu = check.number("nu", nu, above=0, below=np.inf, hint=hint)
         check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
         matrix = check.choice("overlaps", overlaps, ("diagonal", "matrix")) == "matrix"
         if matrix and (self.k, self.channel) != (2, "exact"):

@@ -81,9 +81,9 @@ class OneStepRuns(Record):
     def error(self, name="mse"):
         """Standard error of that mean (nan with a single draw)."""
         values = getattr(self, name)
-        return (
-            values.std(axis=0, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else np.full_like(values[0], np.nan)
-        )
+        if len(values) < 2:
+            return np.full_like(values[0], np.nan)
+        return values.std(axis=0, ddof=1) / math.sqrt(len(values))
 
     def __len__(self):
         return len(self.mse)

@@ -255,8 +255,8 @@ class _Law:
             shared = np.linalg.lstsq((f * np.sign(w)) @ f.T, f @ (u * root).T, rcond=1e-12)[0] if len(f) else 0.0
             left = (u * w) @ u.T - ((u * root) @ f.T @ shared if len(f) else 0.0)
             Gam = self.model.beta * (np.diag(self.c * g) if self.D is None else V)
-            own = 0.0 if self.share else Gam @ h  # b is a part of such rows, not independent
-            values.append(np.linalg.det(eye - own + self.kappa * Gam @ left))
+            within = 0.0 if self.share else Gam @ h  # b is a part of such rows, not independent
+            values.append(np.linalg.det(eye - within + self.kappa * Gam @ left))
         return np.array(values)
 
 
