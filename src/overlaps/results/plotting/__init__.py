@@ -5,10 +5,9 @@ takes its Axes from ``looks.panels`` or ``looks.single_axes``, so that it follow
 """
 
 from .comparison import approach, compare, distance, fluctuations, plot_fluctuations
-from .curves import plot, plot_stages
+from .curves import eigenvalues, plot, plot_batch, plot_stages, schedule
 from .looks import style
 from .movie import animate
-from .single import eigenvalues, plot_batch, schedule
 from .sliders import explore
 
 __all__ = [
