@@ -301,8 +301,8 @@ FAULTS = {
         "activations/test_sign.py::test_two_students",
     ),
     "share_of_a_head": Fault(
-        "flow/mixed.py", "dv[head] += share * (d - self._forgetting(task) * w_i[:K])",
-        "dv[head] += share * d - self._forgetting(task) * w_i[:K]", "test_mixed.py::test_equal_tasks_are_one_task",
+        "flow/mixed.py", "dv[readout] += share * (d - self._forgetting(task) * w_i[:K])",
+        "dv[readout] += share * d - self._forgetting(task) * w_i[:K]", "test_mixed.py::test_equal_tasks_are_one_task",
     ),
     "noise_of_a_task": Fault(
         "simulators/mixed.py", "return self.noises[which] * normals", "return self.noises[0] * normals",

@@ -267,9 +267,8 @@ class KernelClosure(Bound):
 
     def errors(self, S, w):
         """As for any closure, in one compiled function."""
-        if self.compiled is None or len(S) < FEW:
-            return super().errors(S, w)
-        if spent.patient and not self.compiled.overloads and not at_hand(self.compiled, CLOSURE.args):
+        few = self.compiled is None or len(S) < FEW
+        if few or (spent.patient and not self.compiled.overloads and not at_hand(self.compiled, CLOSURE.args)):
             return super().errors(S, w)
         self._kernel.compile(CLOSURE.args)  # numba keeps what has a return type apart from what Python calls
         compile_once(errors_of, ERRORS)

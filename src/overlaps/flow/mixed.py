@@ -40,9 +40,9 @@ class MixedClosure(Bound):
         K, n = self.rule.K, len(self.parts)
         f = S.shape[1]
         for i, (part, task) in enumerate(zip(self.parts, self.tasks, strict=True)):
-            head = slice(i * K, (i + 1) * K) if self.separate else slice(0, K)
+            readout = slice(i * K, (i + 1) * K) if self.separate else slice(0, K)
             block = np.ascontiguousarray(S[i * f : (i + 1) * f]) if len(S) == n * f else S
-            yield part, task, head, block, np.concatenate([w[head], task.second_layers])
+            yield part, task, readout, block, np.concatenate([w[readout], task.second_layers])
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return the mean error."""
@@ -51,7 +51,7 @@ class MixedClosure(Bound):
         for x in (A, B, C):
             x[:] = 0.0
         gradient, self.slopes = np.zeros_like(dv), []
-        for i, (part, task, head, S_i, w_i) in enumerate(self.split(S, w)):
+        for i, (part, task, readout, S_i, w_i) in enumerate(self.split(S, w)):
             share = self.shares[i]
             if share == 0.0 and not stacked:
                 self.slopes.append((0.0 * A, 0.0 * B))
@@ -64,8 +64,8 @@ class MixedClosure(Bound):
                 x[rows] += scale * own
             self.slopes.append((share / task.eta * a, share / task.eta * b))
             if task.trains_v:
-                gradient[head] += share / task.eta_v * d
-            dv[head] += share * (d - self._forgetting(task) * w_i[:K])
+                gradient[readout] += share / task.eta_v * d
+            dv[readout] += share * (d - self._forgetting(task) * w_i[:K])
         self.slopes.append(gradient)
         return eps_g
 
@@ -87,13 +87,13 @@ class MixedClosure(Bound):
         K, M = self.rule.K, S.shape[1] - self.rule.K
         first, V = K * (K + 1) // 2 + K * M, len(w) - M
         total = tuple(np.zeros((first + V, *shape)) for shape in ((K, K), (K, M), (K, K), (V,)))
-        for share, (part, task, head, S_i, w_i) in zip(self.shares, self.split(S, w), strict=True):
+        for share, (part, task, readout, S_i, w_i) in zip(self.shares, self.split(S, w), strict=True):
             *changes, ddv = part.derivatives(S_i, w_i, exact=exact)
-            rows = np.r_[0:first, first + np.arange(V)[head]]
+            rows = np.r_[0:first, first + np.arange(V)[readout]]
             for x, own in zip(total, changes, strict=False):
                 x[rows] += share * own
             ddv[first:] -= self._forgetting(task) * np.eye(K)
-            total[3][np.ix_(rows, np.arange(V)[head])] += share * ddv
+            total[3][np.ix_(rows, np.arange(V)[readout])] += share * ddv
         return total
 
     def scale_noise(self, factor):

@@ -145,8 +145,8 @@ def change_of_eps_g(constants, work, dy):
 def drive_of(system):
     """Schedules of a system for ``velocity``."""
     pace = system.pace
-    room = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
-    return Drive(pieces_of(pace), *(float(x) for x in system.model.weight_decay), *room)
+    copies = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
+    return Drive(pieces_of(pace), *(float(x) for x in system.model.weight_decay), *copies)
 
 
 def pieces_of(pace):

@@ -47,8 +47,10 @@ def side_by_side(closure, problems, pieces, control, first, blocks, stops, place
     rows = np.concatenate([x.reshape(b, -1) for x in parts], axis=1)
     size, noisy = problems.y.shape[1], bool(np.any(problems.rates[:, 5] > 0))
     work, lane_rows, model, y = lane_work(K, M, L, size)
-    room, place, clock = np.zeros((17, size, LANES)), np.zeros((ROWS[0], LANES), np.int64), np.ones((ROWS[1], LANES))
-    x = Lanes(lane_rows, y, room[16], room[:16], model, np.zeros_like(model), np.ones(5), place, clock, np.zeros(size))
+    stages, place, clock = np.zeros((17, size, LANES)), np.zeros((ROWS[0], LANES), np.int64), np.ones((ROWS[1], LANES))
+    x = Lanes(
+        lane_rows, y, stages[16], stages[:16], model, np.zeros_like(model), np.ones(5), place, clock, np.zeros(size)
+    )
     to, last = np.full(stops.size, -1), np.empty((b, outcome.records.shape[2] + 3))
     to[places] = np.arange(places.size)
     queue = Queue(K, M, L, problems.trains_v, noisy, rows, np.empty((b, size)), np.empty(b))
