@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import erf, expit
 
 import overlaps as ov
 
@@ -160,3 +161,22 @@ def test_a_perceptron_needs_a_direction():
 def test_wrong_numbers_of_rules(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_committee_that_sees_labels_of_a_committee():
+    """Logistic labels of a teacher: A and B by Stein's lemma from P = E[F z], C and the loss, on a product grid."""
+    beta, Q, R_, T, eta = 2.3, 0.8, 0.5, 1.2, 0.7
+    model = ov.learner(ov.rules.logistic_committee(1, 1, beta), eta=eta)
+    x, w = np.polynomial.hermite_e.hermegauss(80)
+    w = w / w.sum()
+    S = np.array([[Q, R_], [R_, T]])
+    lam, nu = np.tensordot(np.linalg.cholesky(S), np.stack(np.meshgrid(x, x, indexing="ij")), 1)
+    weight, out, slope = np.outer(w, w), erf(lam / np.sqrt(2)), np.sqrt(2 / np.pi) * np.exp(-(lam**2) / 2)
+    right = expit(beta * erf(nu / np.sqrt(2)))  # the chance of y = 1
+    F = slope * (right * expit(-out) - (1 - right) * expit(out))
+    squared = slope**2 * (right * expit(-out) ** 2 + (1 - right) * expit(out) ** 2)
+    A, B = eta * np.linalg.solve(S, [np.sum(weight * F * lam), np.sum(weight * F * nu)])
+    loss = np.sum(weight * (right * np.log1p(np.exp(-out)) + (1 - right) * np.log1p(np.exp(out))))
+    c = ov.closure(model, Q=[[Q]], R=[[R_]], T=[[T]])
+    found = [c.A[0, 0], c.B[0, 0], c.C[0, 0], c.eps_g]
+    np.testing.assert_allclose(found, [A, B, eta**2 * np.sum(weight * squared), loss], rtol=1e-6)  # as the rule promises
