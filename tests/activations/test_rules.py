@@ -179,4 +179,6 @@ def test_a_committee_that_sees_labels_of_a_committee():
     loss = np.sum(weight * (right * np.log1p(np.exp(-out)) + (1 - right) * np.log1p(np.exp(out))))
     c = ov.closure(model, Q=[[Q]], R=[[R_]], T=[[T]])
     found = [c.A[0, 0], c.B[0, 0], c.C[0, 0], c.eps_g]
-    np.testing.assert_allclose(found, [A, B, eta**2 * np.sum(weight * squared), loss], rtol=1e-6)  # as the rule promises
+    np.testing.assert_allclose(
+        found, [A, B, eta**2 * np.sum(weight * squared), loss], rtol=1e-6
+    )  # as the rule promises
