@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 
 import overlaps as ov
 
@@ -47,3 +48,10 @@ def assert_sampled(found, terms):
     """``found`` against the mean of ``terms`` (n, ...), within 5 standard errors."""
     error = terms.std(axis=0) / np.sqrt(len(terms))
     assert np.all(np.abs(terms.mean(axis=0) - found) < 5 * error)
+
+
+def few(names, values, quick=1, **options):
+    """``parametrize`` of which the first values belong to the quick suite, the others to the long tests."""
+    values, several = [*values], not isinstance(names, str) or "," in names
+    others = [pytest.param(*(x if several else (x,)), marks=pytest.mark.slow) for x in values[quick:]]
+    return pytest.mark.parametrize(names, [*values[:quick], *others], **options)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 
@@ -110,7 +111,7 @@ def test_mixtures_under_a_schedule(inputs):
     assert runs.success and runs.T.shape == ((2, 2, 3, 3) if inputs else (2, 3, 3))
 
 
-@pytest.mark.parametrize("method", ["direct", "reduced"])
+@few("method", ["direct", "reduced"], quick=1)
 def test_simulators(method):
     """Within three standard errors and the O(1/N) of finite size, through a jump and a block without variance."""
     model, start = network()

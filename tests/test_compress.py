@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 from oracles import sgd
 from scipy.linalg import sqrtm
 from scipy.stats import ortho_group
@@ -180,7 +181,7 @@ def test_ode_meets_sgd_in_the_original_coordinates(rng):
 
 
 @pytest.mark.filterwarnings("ignore:eta max:RuntimeWarning")
-@pytest.mark.parametrize("share, sparse", [(0.1, False), (0.01, True)])
+@few("share, sparse", [(0.1, False), (0.01, True)], quick=1)
 def test_inputs_are_gaussian_with_the_covariance_of_the_data(share, sparse, rng):
     """The rows of the data are never drawn: SGD on sparse rows is something else, on dense ones nearly the same."""
     N, alpha, runs = 100, 10.0, 6
@@ -273,7 +274,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
-@pytest.mark.parametrize("spectrum, nodes", [(broad(), 100), (narrow(), 60)], ids=["broad", "narrow"])
+@few("spectrum, nodes", [(broad(), 100), (narrow(), 60)], quick=1, ids=["broad", "narrow"])
 def test_compressed_trajectories_are_the_full_ones(spectrum, nodes, options):
     """The dynamics to 1e-8; the solver's own error, at rtol 1e-10, is a few times 1e-10."""
     model = model_of(spectrum, **options)
@@ -291,14 +292,14 @@ def test_compressed_trajectories_are_the_full_ones(spectrum, nodes, options):
 def test_compressed_trajectories_on_spheres():
     """Norms are moments of order zero, which nodes keep: students of norm one half stay there."""
     model = model_of(broad(120), eta=0.3, constraint="sphere")
-    start = start_of(model, N=1200, student_scale=0.5)
+    start = dataclasses.replace(start_of(model, N=1200, student_scale=0.5), alpha=1.5)  # the nodes know the time
     small, state = ov.compress(model, start, 80)
-    full, quick = (ov.solve(*pair, [0, 3, 20], rtol=1e-10) for pair in ((model, start), (small, state)))
+    full, quick = (ov.solve(*pair, [1.5, 3, 20], rtol=1e-10) for pair in ((model, start), (small, state)))
     assert small.constraint == "sphere" and small.spectrum.L <= 80
     assert difference(full, quick) < 1e-8
     norms = np.einsum("nlkk->nk", quick.q)
     np.testing.assert_allclose(norms, np.tile(np.einsum("lkk->k", start.q), (3, 1)), rtol=1e-12)
-    free = ov.solve(dataclasses.replace(model, constraint=None), start, [0, 3, 20])
+    free = ov.solve(dataclasses.replace(model, constraint=None), start, [1.5, 3, 20])
     assert difference(full, free) > 0.01  # the constraint matters, a million times more than the nodes
 
 

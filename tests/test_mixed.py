@@ -4,8 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
+from overlaps.finite_size.noise import FieldPoints, product_covariance
+from overlaps.flow.mixed import MixedSystem
+from overlaps.flow.system import System
 from overlaps.protocols.shares import Search
 
 T = [[1, 0.3], [0.3, 0.9]]
@@ -169,7 +173,7 @@ def everything_of_its_own():
     return ov.Mixed([one, other], ov.Schedule([0, 3], [0.8, 0.3]), heads=HEADS), blocks(one)
 
 
-@pytest.mark.parametrize("method", ["direct", "reduced"])
+@few("method", ["direct", "reduced"], quick=1)
 def test_simulators(method):
     """Within three standard errors; what is of order 1/N is a tenth of one."""
     mixed, start = everything_of_its_own()
@@ -209,6 +213,7 @@ OPPOSED = task([1.0, 0.0], batch_size=2), task([-0.9, 0.8], noise=0.4, batch_siz
 OWN = [FIRST, task([0, 0.8], eta=1.3, eta_v=0.7, noise=0.5, teacher_activation=ov.sign)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mixed",
     [
@@ -235,9 +240,23 @@ def test_fluctuations_of_equal_tasks_are_those_of_one():
     """Decay of both layers included; two heads that begin equal are two halves of what one learns."""
     one = task([1.0, 0.0], weight_decay=(0.2, 0.3))
     alone, same = (ov.solve(x, START, [0.0, 1.0]) for x in (one, ov.Mixed([one] * 2, [0.3, 0.7])))
-    one, both = (ov.fluctuations(x, 300) for x in (alone, same))
+    one, both = (ov.fluctuations(x, 300, points=64) for x in (alone, same))  # the same points
     for name in ("covariances", "shifts", "gradients"):
         assert np.allclose(getattr(one, name), getattr(both, name), rtol=1e-8, atol=1e-9)
+
+
+def test_samples_of_tasks_in_another_order_have_the_same_covariance():
+    """With heads, which move in the samples of their own task: their rows change places."""
+    one, two = task([0.9, 0.3], activation=ov.linear), task([-0.4, 0.8], activation=ov.linear, noise=0.5)
+    here, there = (
+        product_covariance(mixed, FieldPoints.of(mixed, 64, np.random.default_rng(1)), START.S, np.ravel(mixed.heads))[
+            0
+        ]
+        for mixed in (ov.Mixed([one, two], [0.3, 0.7], HEADS), ov.Mixed([two, one], [0.7, 0.3], HEADS[::-1]))
+    )
+    order = np.r_[: len(here) - 4, len(here) - 2 : len(here), len(here) - 4 : len(here) - 2]
+    np.testing.assert_allclose(there[np.ix_(order, order)], here, rtol=0, atol=1e-12)
+    assert np.abs(np.diagonal(here)).min() > 1e-3
 
 
 def test_fluctuations_that_are_not_known():
@@ -252,7 +271,7 @@ def test_fluctuations_that_are_not_known():
             ov.fluctuations(ov.solve(mixed, start, [0.0, 0.1]), 300)
 
 
-@pytest.mark.parametrize("mean", [False, True])
+@few("mean", [False, True], quick=1)
 def test_gradient_of_shares(mean):
     """Against central differences: three tasks, heads, spectra and rates of their own, decay."""
     mixed, start = everything_of_its_own()
@@ -270,6 +289,20 @@ def test_gradient_of_shares(mean):
     assert value == pytest.approx(sum(w * constant.error(i)[0] for i, w in enumerate(weights)), rel=1e-7)
 
 
+def test_gradient_of_the_mean_error_by_shares():
+    """The same for two tasks, over a horizon that is not 1; and the mean itself by the trapezoidal rule."""
+    mixed, knots = MODELS["shared"], np.array([0.0, 0.3])
+    search, shares = Search(mixed, START, knots, [0.6, 0.9], True), np.array([[0.7, 0.3], [0.7, 0.3]])
+    value, gradient = search.gradient(shares)
+    step = 1e-4 * np.array([[0.3, -0.8], [0.5, 0.4]])
+    ahead, behind = search.run(shares + step), search.run(shares - step)
+    assert np.sum(gradient * step) == pytest.approx((ahead - behind) / 2, rel=1e-6)  # third order of 1e-4
+    traj = ov.solve(mixed, START, np.linspace(0, 0.3, 101), **TIGHT)
+    mean = np.trapezoid(0.6 * traj.error(0) + 0.9 * traj.error(1), traj.alpha) / 0.3
+    assert value == pytest.approx(mean, rel=1e-6)  # the square of a step of 0.003
+
+
+@pytest.mark.slow
 def test_best_shares():
     """Never above the best constant ones, between 0 and 1, and what an adaptive integration says."""
     best = ov.optimal_schedule(MODELS["own"], START, 3.0, control="shares", knots=3)
@@ -278,6 +311,44 @@ def test_best_shares():
     assert again.error(0)[0] / 2 + again.error(1)[0] / 2 == pytest.approx(best.value, rel=1e-5)
     with pytest.raises(ValueError, match="expected 'shares' for ov.Mixed"):
         ov.optimal_schedule(MODELS["own"], START, 3.0)
+
+
+def test_best_shares_follow_the_order_of_the_tasks():
+    """Of one readout, for a weighted sum of errors; the value is what an adaptive integration says."""
+    models = [dataclasses.replace(FIRST, v_star=x, v=FIRST.v, noise=0.6) for x in ([0.9, 0.2], [0.7, -0.4])]
+    weights, found = np.array([1.3, 1.0]), []
+    for order in ([0, 1], [1, 0]):
+        mixed = ov.Mixed([models[i] for i in order], np.array([0.3, 0.7])[order])
+        found.append(ov.optimal_schedule(mixed, START, 2.0, control="shares", knots=3, weights=weights[order]))
+    one, other = found
+    assert one.success and other.success and one.value == pytest.approx(other.value, rel=1e-8)
+    np.testing.assert_allclose(one.shares, other.shares[:, ::-1], rtol=0, atol=1e-3)  # values are flat at their minimum
+    again = ov.solve(ov.Mixed(models, one.schedule), START, [2.0], **TIGHT)
+    errors = [again.error(i)[0] for i in range(2)]
+    assert weights @ errors == pytest.approx(one.value, rel=1e-5)
+
+
+def test_the_constant_shares_of_three_tasks_are_equal():
+    """Whatever shares the model has: their errors are those of an adaptive integration."""
+    tasks = [task(v) for v in ([1.0, 0.0], [0.0, 0.8], [0.5, -0.5])]
+    search = Search(ov.Mixed(tasks, [0.2, 0.3, 0.5]), START, np.array([0.0, 0.7, 2.0]), None, False)
+    shares, value = search.constant()
+    equal = ov.solve(ov.Mixed(tasks, [1 / 3] * 3), START, [2.0], **TIGHT)
+    np.testing.assert_allclose(shares, 1 / 3, rtol=1e-15)
+    assert value == pytest.approx(np.mean([equal.error(i)[0] for i in range(3)]), rel=1e-6)
+
+
+def test_rounding_of_equal_tasks_is_that_of_one():
+    mixed, one = MixedSystem(ov.Mixed([FIRST] * 2, [0.3, 0.7]), START), System(FIRST, START)
+    for system in (mixed, one):
+        system.close(system.pack(START))
+    assert mixed.rounding() == pytest.approx(one.rounding(), rel=1e-12, abs=0)
+
+
+def test_the_floor_of_equal_tasks_is_that_of_one():
+    """Rounding of four tasks in their shares; numbers of steps may differ."""
+    four, one = (ov.solve(model, START, [0.0, 1.0]) for model in (ov.Mixed([FIRST] * 4, [0.1, 0.2, 0.3, 0.4]), FIRST))
+    np.testing.assert_allclose(four.eps_floor[0], one.eps_floor[0], rtol=0.3)
 
 
 @pytest.mark.slow
@@ -324,7 +395,7 @@ def test_bad_input():
     assert np.allclose(again.R, ov.solve(MODELS["own"], START, [2.0], **TIGHT).R, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@few("name", MODELS, quick=2)
 def test_files_labels_tables_and_pictures(name, tmp_path):
     """A result comes back equal, with its shares, heads and schedules; arrays of heads have an axis of tasks."""
     import matplotlib
@@ -351,3 +422,13 @@ def test_files_labels_tables_and_pictures(name, tmp_path):
     with pytest.raises(ValueError, match="expected the Mixed that was saved"):
         traj.save(tmp_path / "result.npz")
         ov.load(tmp_path / "result.npz", model=ov.Mixed([FIRST, SECOND], [0.6, 0.4]))
+
+
+@few("change", [{"eta": 0.5}, {"eta_v": 0.3}], ids=["eta", "eta_v"])
+def test_fluctuations_know_no_decay_at_rates_that_differ(change):
+    tasks = [dataclasses.replace(task, weight_decay=0.1) for task in (FIRST, SECOND)]
+    apart = [tasks[0], dataclasses.replace(tasks[1], **change)]
+    equal, other = (ov.solve(ov.Mixed(models, [0.3, 0.7]), START, [0.0, 0.1]) for models in (tasks, apart))
+    assert np.all(np.isfinite(ov.fluctuations(equal, 500, points=64).std("Q")))
+    with pytest.raises(ValueError, match="their own under weight decay"):
+        ov.fluctuations(other, 500, points=64)

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 from overlaps.results.curves import first_below
 from overlaps.stability import plateaus
 from overlaps.stability.plateaus import find
-from overlaps.stability.symmetry import averaged, equivalent, readouts
+from overlaps.stability.symmetry import averaged, equal_readouts, equivalent
 
 EARLIER = {  # K, eta: height and rate of the saddle for teachers drawn at N = 800 with rng=1, from an earlier program
     (2, 0.5): (0.0137218807, 0.0309514467),
@@ -25,7 +26,7 @@ def curve(K, eta, seed, *, M=None, end=None, N=800, **options):
     return ov.solve(model, model.random_start(N=N, rng=seed), (0, end or 1000 / eta * 0.5))
 
 
-@pytest.mark.parametrize("K, eta", EARLIER)
+@few("K, eta", EARLIER, quick=1)
 def test_saddles_of_an_earlier_program(K, eta):
     traj = curve(K, eta, 1)
     (plateau,) = traj.plateaus()
@@ -50,7 +51,7 @@ def test_random_starts_meet_one_plateau(K, eta):
         assert plateau.height == pytest.approx(ov.plateau(traj.model, traj[0]).height, abs=1e-8)
 
 
-@pytest.mark.parametrize("K, seed, growing", [(2, 87, 1), (6, 5, 30)])
+@few("K, seed, growing", [(2, 87, 1), (6, 5, 30)], quick=1)
 def test_shoulders_and_neighbours(K, seed, growing):
     """A curve that is slowest before it comes near the saddle; and a saddle of lower symmetry beside the plateau."""
     traj = curve(K, 0.5, seed, N=1000, end=1000 if K == 2 else 3000)
@@ -135,6 +136,7 @@ def test_batches_and_simulations_name_the_same_saddle():
     np.testing.assert_allclose([x[0].height for x in found], height, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_times_of_runs_and_laws_of_batches():
     model = ov.committee_machine(2, 2, eta=0.5)
     start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=[[0.05, 0.0], [0.0, 0.03]], T=np.eye(2))
@@ -189,7 +191,7 @@ def test_averages_are_those_over_all_permutations(rng):
     model = ov.committee_machine(4, 2, eta=0.3, v=[1.0, 0.5, 1.0, 1.0], spectrum=ov.Spectrum([1.7, 0.4], [0.5, 0.5]))
     state = model.random_start(N=60, rng=rng)
     orders = [[a, 1, b, c] for a, b, c in permutations((0, 2, 3))]
-    mean = averaged(model, state, readouts(state.v))
+    mean = averaged(model, state, equal_readouts(state.v))
     np.testing.assert_allclose(mean.q, np.mean([state.q[:, o][:, :, o] for o in orders], axis=0), rtol=0, atol=1e-15)
     np.testing.assert_allclose(mean.r, np.mean([state.r[:, o] for o in orders], axis=0), rtol=0, atol=1e-15)
     assert equivalent(mean) == [[0, 2, 3], [1]] and equivalent(state) == [[0], [1], [2], [3]]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.integrate
+from helpers import few
 from oracles import runge_kutta, saad_solla
 from scipy.linalg import expm
 
@@ -78,6 +79,7 @@ def test_weight_decay_alone_is_an_exponential():
 # an independent integration, published numbers ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_erf_trajectory_agrees_with_the_printed_equations_at_fixed_step():
     """Saad and Solla's I_3 and I_4, integrated by Runge-Kutta: agreement to the oracle's own error."""
     model = ov.committee_machine(2, 2, eta=1.5)
@@ -232,9 +234,7 @@ def test_progress_bar_reaches_the_end(capsys):
 # failures -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "activation, eta", [(ov.linear, 2.5), (ov.quadratic, 2.0), (ov.polynomial([0, 0, 0, 1.0]), 0.1)], ids=str
-)
+@few("activation, eta", [(ov.linear, 2.5), (ov.quadratic, 2.0), (ov.polynomial([0, 0, 0, 1.0]), 0.1)], quick=2, ids=str)
 def test_divergence_returns_the_computed_part(activation, eta):
     """Linear: exponential growth above eta = 2.  Quadratic and cubic: blow-up in finite time."""
     model = ov.committee_machine(1, 1, activation=activation, eta=eta)
@@ -315,6 +315,13 @@ def test_a_state_of_another_model_is_refused():
 
 
 # late times ---------------------------------------------------------------------------------------------------------
+
+
+def test_evaluations_before_and_after_the_handover_are_counted():
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, gradient_flow=True)
+    start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.3]], T=[[1.0]])
+    whole = ov.solve(model, start, [0, 3.0, 6.0, 6.1], late=True)  # the last stretch takes few
+    assert np.isfinite(whole.eps_late[-1]) and whole.nfev > ov.solve(model, start, [0, 3.0, 6.0]).nfev
 
 
 @pytest.mark.slow
@@ -578,6 +585,28 @@ def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
         sentence = _trouble(system, solver, "Required step size is too small.", 1e10, {})
         assert ("aligned with another unit" in sentence and "try method='DOP853'" in sentence) == named
         assert ("method='structured'" in sentence) != named
+
+
+@pytest.mark.parametrize("v, shrinks", [(1.1, True), (-0.9, False)])
+def test_a_step_that_vanishes_beside_a_vanishing_norm_names_both_its_student_and_its_end(v, shrinks):
+    """Long before: a thousandth of the teacher's norm is left. The end is the one that smaller steps come to."""
+    model = ov.committee_machine(
+        2, 1, activation=ov.relu, v=[0.8, v], v_star=[-1.8], eta=0.75, spectrum=ov.Spectrum([0.8], [1.0]),
+        gradient_flow=True,
+    )  # fmt: skip
+    small = 7e-4
+    start = ov.State.from_overlaps(
+        model, Q=[[0.05, 0.06 * small], [0.06 * small, small**2]], R=[[-0.14], [-0.8 * small]], T=[[0.9]]
+    )
+    system = System(model, start)
+    solver = scipy.integrate.RK45(system.rhs, 2.3, system.pack(start), 9.0)
+    sentence = _trouble(system, solver, "Required step size is too small.", 1e10, {"atol": 1e-12})
+    assert ("student 1 has shrunk to norm zero" in sentence) == shrinks
+    if shrinks:
+        with pytest.warns(RuntimeWarning, match="student 1 has shrunk to norm zero"):
+            end = 2.3 + ov.solve(model, start, (0.0, 1.0), method="DOP853").alpha[-1]
+        # at constant speed; it changes while the student turns on its way
+        assert float(sentence.split("0 near alpha = ")[1].split(")")[0]) - 2.3 == pytest.approx(end - 2.3, rel=0.2)
 
 
 @pytest.mark.parametrize("schedule", [None, ov.Schedule.cosine(30.0)])

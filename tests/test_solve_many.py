@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 import overlaps.integrators.many
@@ -163,7 +164,7 @@ def some(rng, choices):
     return choices[rng.integers(len(choices))]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@few("seed", range(24), quick=4)
 def test_every_option_means_what_it_means_to_solve(seed):
     """Any mixture of options, to the last bit, and with one eigenvalue that is not 1."""
     rng = np.random.default_rng(seed)

@@ -6,48 +6,27 @@ Every model is an activation closure times a covariate spectrum, integrated by o
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# what is learned
-from ._base.record import Record
+from ._base import Record, door
 from ._base.version import __version__ as __version__
-from .activations import rules
-from .activations.activation import Activation
-from .activations.library import absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, sign, tanh
+from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, rules, sign, tanh
 from .activations.rule import Rule
 from .compression import compress, compression_error
+from .dynamics import solve, solve_many
 from .finite_size import Fluctuations, fluctuations
-
-# the closure, the solution, the simulation
 from .flow.closure import Closure, closure
+from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, power_law
 from .models.frozen import LowRank, low_rank, previous, taught
 from .models.learner import Learner, learner
-from .models.mixed import Mixed
 from .models.mixture import GaussianMixture, gaussian_mixture
-from .models.model import Model, committee_machine, quadratic_network
-
-# from where, and what changes on the way
-from .models.schedule import Schedule
-
-# from what data
-from .models.spectrum import Spectrum, isotropic, power_law
-from .models.stages import Stages
-from .models.state import State
+from .models.model import quadratic_network
+from .results import Batch, Discrepancy, Ensemble, Trajectory, load, tlog_rmse
 from .results import discrepancy as discrepancy
-from .results.batch import Batch
-from .results.discrepancy import Discrepancy, tlog_rmse
-from .results.ensemble import Ensemble
-from .results.files import load, save
+from .results.files import save
 from .results.plotting import compare, explore, style
-from .results.trajectory import Trajectory
-from .simulators.runs import simulate
-from .solve import solve
-from .solve_many import solve_many
-
-# where the flow stops, and whether it stays
-from .stability.critical import CriticalEta, critical_eta
-from .stability.fixed_points import FixedPoint, fixed_point
-from .stability.linear import Linearisation, linearise
+from .simulators import simulate
+from .stability import CriticalEta, FixedPoint, Linearisation, critical_eta, fixed_point, linearise
 from .stability.plateaus import Plateau
-from .sweeps.grid import Sweep, sweep
+from .sweeps import Sweep, sweep
 from .symmetric_path import plateau
 
 # rooms that are loaded when one of their names is first used, and these names
@@ -61,25 +40,15 @@ _LATER = {
     "theory": set(),
     "static": set(),
 }
-_RECORDS = (
-    *_LATER,
-    *(f"theory.{x}" for x in ("cayley_hamilton", "linear", "quadratic", "scaling", "stationary", "escape_time")),
-)
-Record.kinds.later += [f"{__name__}.{room}" for room in _RECORDS]  # the last first
+_THEORIES = "cayley_hamilton", "linear", "quadratic", "scaling", "stationary", "escape_time"  # with records
+Record.kinds.later += [f"{__name__}.{x}" for x in (*_LATER, *(f"theory.{x}" for x in _THEORIES))]  # the last first
 
 if TYPE_CHECKING:
     from . import static, theory
     from .landscape import HessianSpectrum, average, hessian
-    from .manifold import (
-        CovariatesEnsemble,
-        GaussianCovariates,
-        HiddenManifold,
-        ManifoldEnsemble,
-        covariates,
-        gaussian_covariates,
-        hidden_manifold,
-        latents,
-    )  # fmt: skip
+    from .manifold import CovariatesEnsemble, ManifoldEnsemble, covariates, latents
+    from .manifold.joint import GaussianCovariates, gaussian_covariates
+    from .manifold.model import HiddenManifold, hidden_manifold
     from .protocols import OptimalSchedule, greedy_schedule, optimal_schedule, schedule_gradient
 else:
 
@@ -103,7 +72,4 @@ __all__ = [
     "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "taught",
     "theory", "tlog_rmse",
 ]  # fmt: skip
-
-
-def __dir__():
-    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+__dir__ = door(__name__)

@@ -16,10 +16,9 @@ from functools import partial
 import numpy as np
 
 import overlaps as ov
-from overlaps._base.compiling import watch
-from overlaps._base.jit import cache_folder
+from overlaps._base.calls import bar
+from overlaps._base.jit import cache_folder, watch
 from overlaps._base.keeping import kernel_files
-from overlaps._base.progress import bar
 from overlaps._base.version import versions
 from overlaps.configuration import run
 from overlaps.flow import flow
@@ -163,11 +162,9 @@ EXAMPLES = """
 def main(arguments=None):
     """Command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m overlaps",
-        description=ov.__doc__,
-        epilog=f"examples:{EXAMPLES}",
+        prog="python -m overlaps", description=ov.__doc__, epilog=f"examples:{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"overlaps {ov.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     job = commands.add_parser(

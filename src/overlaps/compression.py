@@ -5,14 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ._base import check
-from ._base.quiet import warn
-from ._base.types import ArrayLike
+from ._base import ArrayLike, check, warn
 from .flow.system import System, fastest_rate
 from .integrators.evolve import evolve
-from .models.model import Model
-from .models.spectrum import Spectrum
-from .models.state import State
+from .models import Model, Spectrum, State
 
 MOMENTS = 3  # leading filters are powers of s: moments below 2 * MOMENTS come out exactly
 # Share of the trace in the lowest eigenvalues. Below, they need no poles of their own: nothing of the error is there.
@@ -106,8 +102,9 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     if nodes >= s.size:
         return model, state
     steps = nodes // (width + 1)
-    slowest = 0.0 if until is None else _slowest(model, state, until)
-    modes, Z, lengths = _roots(s, model.plain(state))
+    # the eigenvalue whose direction relaxes until then
+    slowest = 0.0 if until is None else s.max() / (fastest_rate(System(model, state)) * until)
+    modes, Z, lengths = _roots(s, model.plain_overlaps(state))
     theta, Z = _gauss_rule(modes, Z, steps, slowest)
     rho, root = _gauss_rule(s, np.sqrt(p)[:, None], nodes - width * steps, slowest)
     new_s = np.concatenate([theta, rho])
@@ -177,11 +174,10 @@ def compression_error(
     if isinstance(alpha, tuple):
         raise ValueError(f"alpha = {alpha} is an interval; expected an array of times, at which both rules are known.")
     options = {"rtol": 1e-10} | options
-    check.needs(model, "compress")
-    nodes = check.count("nodes", nodes)
+    rules = [compress(model, state, nodes, until=until)]
     # a finer rule has further functions, not only further nodes
     more = max(nodes // 2, EXTRA * (model.K + model.second_layers.size + 1))
-    rules = [compress(model, state, n, until=until) for n in (nodes, nodes + more)]
+    rules.append(compress(model, state, nodes + more, until=until))
     solutions = [evolve(small, begin, alpha, **options) for small, begin in rules]
     for solution in solutions:
         if not solution.success:
@@ -206,12 +202,6 @@ def _roots(s, joint):
     kept = values > 0  # the others are rounding
     rows = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None]).swapaxes(1, 2)
     return np.repeat(s, kept.sum(axis=1)), rows[kept], lengths
-
-
-def _slowest(model, state, until):
-    """Eigenvalue whose direction relaxes in a time ``until``."""
-    rate = fastest_rate(System(model, state)) / model.spectrum.s.max()
-    return 1 / (rate * until)
 
 
 def _gauss_rule(s, Z, steps, slowest):

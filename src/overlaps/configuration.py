@@ -68,7 +68,7 @@ def read(path):
     _known("the file", tables, TABLES)
     for name in tables:
         if not isinstance(tables[name], dict):
-            raise ValueError(f"{name} = {check.shown(tables[name])}; expected a table, [{name}].")
+            raise check.refused(name, tables[name], f"a table, [{name}].")
     for name, example in {"model": "K = 2, M = 2, eta = 0.5", "solve": "alpha = [0.0, 100.0]"}.items():
         if name not in tables and not (name == "solve" and "simulate" in tables):
             raise ValueError(f"{path} has no table [{name}]; expected one, such as {example}.")
@@ -86,7 +86,7 @@ def read(path):
     _known("[output]", output, ("folder",))
     folder = output.get("folder", path.stem)
     if not isinstance(folder, str):
-        raise ValueError(f"folder = {check.shown(folder)} of [output]; expected the name of a folder, as a text.")
+        raise check.refused("folder", folder, "the name of a folder, as a text.", after=" of [output]")
     config["folder"] = path.parent / folder
     if config["folder"].exists() and not config["folder"].is_dir():
         raise ValueError(f"folder = {str(config['folder'])!r} is a file; expected a folder, or a name that is free.")

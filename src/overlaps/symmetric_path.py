@@ -7,10 +7,9 @@ import numpy as np
 from ._base import check
 from .flow.closure import generalisation_error
 from .integrators.evolve import evolve
-from .models.model import Model
-from .models.state import State
+from .models import Model, State
 from .stability.plateaus import SLOW, Plateau, saddle
-from .stability.symmetry import averaged, readouts
+from .stability.symmetry import averaged, equal_readouts
 
 # Doublings of the time 1/eta along the symmetric path, a million-fold. A path that has not come to rest by then is
 # given up with a sentence.
@@ -69,7 +68,7 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
     state = random_mean(model, scale) if isinstance(start, str) else check.state(start).on(model)
     if isinstance(start, str):
         check.choice("start", start, ("random",), "Or a State.")
-    symmetric = averaged(model, state, readouts(state.v))
+    symmetric = averaged(model, state, equal_readouts(state.v))
     begun, length, before = symmetric.alpha, 1 / model.eta, 0.0
     for _ in range(DOUBLINGS):
         path = evolve(model, symmetric, [begun + length])
@@ -77,7 +76,7 @@ def plateau(model: Model, start: str | State = "random", *, student_scale: float
             raise ValueError(f"the symmetric path ends on no plateau: {path.message}")
         moving = {name: x[-1] for name in ("q", "r", "v", "m") if (x := getattr(path, name)) is not None}
         # rounding breaks the symmetry, and the flow amplifies it: averaged again, the path stays symmetric
-        symmetric = averaged(model, replace(symmetric, **moving, alpha=path.alpha[-1]), readouts(state.v))
+        symmetric = averaged(model, replace(symmetric, **moving, alpha=path.alpha[-1]), equal_readouts(state.v))
         eps_g = float(generalisation_error(model, model.field_covariance(symmetric)[None], symmetric.v[None])[0])
         if min(eps_g, before) > 0 and abs(np.log(eps_g / before)) < SLOW * np.log(2):
             candidate = saddle(model, symmetric, eps_g, eps_g)

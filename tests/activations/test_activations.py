@@ -5,14 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.special import expit
 
 from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
 from overlaps.activations._linear import linear_closure
+from overlaps.activations._numeric import LOG2_POINTS, sobol_square
 from overlaps.activations._quadratic import quadratic_closure
 from overlaps.activations._relu import relu_closure
-from overlaps.activations._sobol import LOG2_POINTS, sobol_square
 from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import Numbers
 from overlaps.activations.numeric import find_kink
@@ -213,7 +214,7 @@ def test_tensor_rule_needs_few_fields_and_mixture_a_sigmoid():
         bind_numeric(mixture, mixture, Numbers(3, ETA, ETA_V, NOISE, True))
 
 
-@pytest.mark.parametrize("method", ["sobol", "pairs"])
+@few("method", ["sobol", "pairs"], quick=1)
 def test_inaccurate_C_is_refused_unless_the_tolerance_is_raised(method):
     S, w = random_state(3, 3, 1)
     for tolerance, accepted in ((1e-9, False), (1.0, True)):

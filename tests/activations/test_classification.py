@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.stats import norm
 
 import overlaps as ov
@@ -40,7 +41,7 @@ M = np.array([0.5, -0.4, 0.6])
 
 
 @pytest.mark.parametrize("activation", [ov.erf, ov.relu, ov.linear, ov.quadratic, ov.leaky_relu(0.3)], ids=str)
-@pytest.mark.parametrize("K", [1, 2, 3])
+@few("K", [1, 2, 3], quick=1)
 def test_against_samples(activation, K):
     for v in V[K]:
         model, state = clusters(K, activation, v, Q[:K, :K], M[:K])

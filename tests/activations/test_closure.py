@@ -181,6 +181,7 @@ def test_erf_closure_at_extreme_variances(variance):
     assert c.A[0, 0] == pytest.approx(-2 / np.pi / np.sqrt(1 + 2 * variance), rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     student=st.sampled_from(["erf", "linear", "quadratic", "relu", "tanh"]),
@@ -236,6 +237,7 @@ def test_all_pairs_named_in_the_documentation_exist():
         assert np.isfinite(ov.closure(model, [[1.0]], [[0.5]], [[1.0]]).eps_g)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("teacher", ["erf", "relu"])
 def test_threads_fill_the_same_C(teacher, rng):
     """Parts of C by several threads against the kernel of one; no entry knows how many threads there are."""

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from overlaps.activations import _first_order, _relu_derivatives
+from overlaps.activations.bound import SIXTH_ORDER, Numbers, central_differences
+from overlaps.activations.sums import PiecewiseLinearClosure
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point, two_point_derivatives
 
 CODES = {"linear": LINEAR, "quadratic": QUADRATIC, "relu": RELU, "erf": ERF}
@@ -100,6 +102,37 @@ def test_finite_differences_with_zero_readout(student, teacher, rng):
     difference = finite_differences(student, teacher, S, w, 3, 0.02 * np.linalg.eigvalsh(S)[0])
     for x, y in zip(exact, difference, strict=True):  # errors as above
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-9 * (1 + np.abs(y).max()))
+
+
+def of_pieces(student, teacher, S, w, K):
+    """Derivatives of units a x + b relu(x), given by (a, b), and a function for their arrays A, B, C, dv."""
+    closure = PiecewiseLinearClosure(student, teacher, Numbers(K, ETA, ETA_V, NOISE, True))
+    return closure.derivatives(S, w, exact=True), closure.arrays
+
+
+@pytest.mark.parametrize(
+    ("student", "teacher"), [((0.3, 0.7), (-0.4, 1.3)), ((-1.0, 2.0), (-1.0, 2.0)), ((0.6, -0.9), (1.3, 0.0))]
+)
+def test_piecewise_linear_units(student, teacher, rng):
+    for K, M in ((1, 2), (2, 2), (3, 2)):
+        S, w = random_state(rng, K, M)
+        h = 0.02 * np.linalg.eigvalsh(S)[0]
+        exact, arrays = of_pieces(student, teacher, S, w, K)
+        places = [(u[1], u[2] if u[0] == "S" else None) for u in unknowns(K, M)]
+        difference = central_differences(arrays, S, w, places, (h, h), SIXTH_ORDER)
+        for i, x in zip((0, 1, 2, 3), exact, strict=True):  # errors as above
+            np.testing.assert_allclose(x, difference[i], rtol=0, atol=1e-9 * (1 + np.abs(x).max()), err_msg=f"K={K}")
+
+
+def test_parallel_teachers_are_one(rng):
+    """Of the derivatives by Q and v, where parallel students would have none."""
+    S, w = random_state(rng, 2, 1)
+    field = np.array([0, 1, 2, 2]), np.array([1.0, 1.0, 1.0, 0.7])
+    S2 = S[np.ix_(field[0], field[0])] * np.outer(field[1], field[1])
+    one, _ = of_pieces((0.3, 0.7), (-0.4, 1.3), S, w, 2)
+    two, _ = of_pieces((0.3, 0.7), (-0.4, 1.3), S2, np.array([*w[:2], w[2] - 0.7 * 0.9, 0.9]), 2)
+    for i in (0, 2, 3):
+        np.testing.assert_allclose(two[i][[0, 1, 2, -2, -1]], one[i][[0, 1, 2, -2, -1]], rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("student", CODES)

@@ -6,6 +6,7 @@ from functools import cache
 import mpmath as mp
 import numpy as np
 import pytest
+from helpers import few
 from oracles import mp_orthant
 
 import overlaps as ov
@@ -14,8 +15,7 @@ from overlaps.activations._quadratic import quadratic_closure
 from overlaps.activations._relu import relu_closure
 from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import Numbers
-from overlaps.activations.families import FamiliesClosure
-from overlaps.activations.parts import parts_of
+from overlaps.activations.families import FamiliesClosure, parts_of
 
 QUAD, CUBE, AFFINE = ov.polynomial([0.3, -0.4, 0.5]), ov.polynomial([0.2, 0.5, 0.0, 0.15]), ov.polynomial([0.4, 1.2])
 LEAKY, STEEP = ov.leaky_relu(0.2), ov.Activation("erf(1.5x)", None, None, mixture=ov.tanh.mixture._replace(
@@ -170,7 +170,7 @@ WITH_SLOW_ONES = [  # orthants of four fields at 60 digits take seconds
 ]
 
 
-@pytest.mark.parametrize("kind", ["generic", "parallel", "plane"])
+@few("kind", ["generic", "parallel", "plane"], quick=1)
 @pytest.mark.parametrize(("student", "teacher"), WITH_SLOW_ONES, ids=str)
 def test_C_against_60_digits(student, teacher, kind, rng):
     K = 2
@@ -314,3 +314,17 @@ def test_relu_students_of_a_cubic_teacher_follow_sgd():
     deviation = runs.mean("eps_g") - traj.eps_g
     # six runs of relative spread 1/sqrt(N): four standard errors of a mean that is itself O(1)
     assert np.all(np.abs(deviation) < 4 * np.std(runs.eps_g, axis=0, ddof=1) / np.sqrt(6) + 10 / 3000)
+
+
+TURNED = ov.Activation("-.8 erf(-1.5x)", None, None, mixture=STEEP.mixture._replace(amplitudes=(-0.8,), scales=(-1.5,)))
+
+
+@pytest.mark.parametrize("other", [CUBE, LEAKY, ov.erf, STEEP], ids=str)
+def test_an_odd_term_may_be_written_with_either_sign(other):
+    X = np.random.default_rng(5).normal(size=(4, 6))
+    S, learning = X @ X.T / 6, {"v": [0.6, -0.9], "v_star": [0.8, 0.45], "eta": 0.37, "eta_v": 0.23, "noise": 0.41}
+    for one, turned in (((STEEP, other), (TURNED, other)), ((other, STEEP), (other, TURNED))):
+        models = (ov.committee_machine(2, 2, activation=g, teacher_activation=h, **learning) for g, h in (one, turned))
+        x, y = (ov.closure(model, S[:2, :2], S[:2, 2:], S[2:, 2:]) for model in models)
+        for name in ("A", "B", "C", "dv", "eps_g"):
+            np.testing.assert_allclose(getattr(y, name), getattr(x, name), rtol=0, atol=1e-13)

@@ -8,9 +8,9 @@ from scipy.special import erf, expit, ndtr
 import overlaps as ov
 from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
+from overlaps.activations._numeric import LOG2_POINTS, SobolRule, sobol_square
 from overlaps.activations._pairs import SIZES, pair_square
 from overlaps.activations._quadrature import PLANE_NODES, Ladder, tables, tensor_square
-from overlaps.activations._sobol import LOG2_POINTS, SobolRule, sobol_square
 from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import Numbers
 from overlaps.activations.sums import ScaledSum
@@ -380,6 +380,19 @@ def test_the_error_of_a_sum_of_erf_falls_with_the_square_of_eta_and_bounds_that_
         assert 0 < gap < fitted.error
         shares.append(fitted.error / eta**2)
     assert shares[0] == pytest.approx(shares[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["tensor", "pairs", "sobol"])
+def test_the_error_of_C_is_one_of_its_own_units(method):
+    """C is quadratic in eta and in all readouts together times those of the error: so is what it may be off by."""
+    S, w = random_state(2, 1, 4)
+    rules = [Numbers(2, eta, 1.0, 0.0, True) for eta in (0.3, 0.7)]
+    student = user("tanh", second_order=method)
+    one, other, larger = (bind_numeric(student, user("tanh"), rule) for rule in (*rules, rules[0]))
+    for f, factor in ((one, 1.0), (other, 1.0), (larger, 1.7)):
+        evaluate(f, S, factor * w, 2)
+    assert one.error > 0 and other.error == pytest.approx((7 / 3) ** 2 * one.error, rel=1e-9)
+    assert larger.error == pytest.approx(1.7**4 * one.error, rel=1e-9)
 
 
 def test_default_tolerance_of_C_accepts_a_percent():

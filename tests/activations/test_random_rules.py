@@ -88,6 +88,7 @@ def deviations(seed):
     return (found - first) / np.maximum(errors, [*[1e-12] * (n + 1), max(unseen, 1e-12)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_few_random_forces(seed):
     found = deviations(seed)
@@ -95,6 +96,7 @@ def test_a_few_random_forces(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # two hundred forces, each of them compiled
 def test_random_forces():
     """None off by more than five standard errors, of two hundred with four to five numbers each; few are refused."""
     found = [deviations(seed) for seed in range(1000, 1200)]

@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from helpers import assert_sampled, closure, covariance, samples
+from helpers import assert_sampled, closure, covariance, few, samples
 from oracles import mp_orthant
 from scipy.special import erf
 
@@ -83,9 +83,7 @@ def mp_C(S, w, K, teacher, noise=0.0, raised=0.0, digits=60):
 
 
 def relu_C(S, w, K, teacher=RELU, noise=0.0):
-    C = np.full((K, K), np.nan)
-    _relu.relu_C(np.ascontiguousarray(S), np.asarray(w, dtype=float), K, teacher, 1.0, noise, C)
-    return C
+    return closure(_relu.relu_closure, S, w, K, teacher, noise=noise)[2]
 
 
 def relu_square(S, u, K):
@@ -192,7 +190,7 @@ def test_erf_teacher_many_units_against_60_digits():
     np.testing.assert_allclose(relu_C(S, w, 3, ERF), mp_C(S, w, 3, ERF), atol=1e-14)
 
 
-@pytest.mark.parametrize("teacher", TEACHERS)
+@few("teacher", TEACHERS, quick=1)
 def test_closure_against_sampling(teacher):
     rng = np.random.default_rng(11)
     K, M, noise = 3, 3, 0.4

@@ -65,6 +65,7 @@ def closure(rule, theta=None, **overlaps):
     return ov.closure(ov.learner(rule, eta=1.0, eta_theta=1.0, theta=theta), **overlaps)
 
 
+@pytest.mark.slow
 def test_phase_retrieval():
     c = closure(ov.Rule(phase, K=1, M=1, error=quartic))
     np.testing.assert_allclose([c.A[0, 0], c.B[0, 0], c.C[0, 0]], [-2.4, 2, 21.312], rtol=1e-10)
@@ -100,6 +101,7 @@ def test_normal_noise_is_one_more_field():
     np.testing.assert_allclose([c.A[0, 0], c.B[0, 0], c.C[0, 0], c.dv[0]], known, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_scale_of_a_force_is_that_of_eta():
     scaled = njit(lambda lam, nu, xi, theta, S, F, G: _tripled(lam, nu, xi, theta, S, F, G))
     one = ov.closure(ov.learner(ov.Rule(step, K=1, M=1, breaks=WEDGE), eta=0.6), Q=[[0.8]], R=[[0.5]], T=[[1.2]])
@@ -139,6 +141,7 @@ def two_units(lam, nu, theta, F, first, second):
     F[second] = -0.4 * lam[second] + theta[second] * nu[1] + (1.3 if nu[0] > 0.2 else 0.1) * np.sin(lam[first])
 
 
+@pytest.mark.slow
 def test_units_may_be_numbered_in_any_order():
     """Students, teachers, their breaks and theta together."""
 
@@ -161,6 +164,13 @@ def test_units_may_be_numbered_in_any_order():
     )  # fmt: skip
     for name in ("A", "B", "C"):  # four fields with breaks, by Sobol points: 1e-3 of the largest entry
         np.testing.assert_allclose(getattr(d, name)[::-1, ::-1], getattr(c, name), rtol=0, atol=3e-3)
+
+
+@pytest.mark.parametrize("noise", ["normal", stats.t(5)], ids=["normal", "t"])
+def test_a_plane_that_does_not_see_the_noise_may_leave_it_out(noise):
+    short = [[0.7, -0.3, 0.4, 0.2], [0.0, 0.6, -0.9, -0.5]]
+    one, other = (ov.Rule(squared, K=2, M=1, noise=noise, breaks=x) for x in (short, np.insert(short, 3, 0.0, axis=1)))
+    np.testing.assert_array_equal(one.breaks, other.breaks)
 
 
 WEDGE = [[1, 0, 0], [0, 1, 0]]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy import stats
 from scipy.special import erf, expit
 
@@ -116,11 +117,11 @@ BY_HAND = {
     "clipped normal": dict(force=clipped_normal, noise=NORMAL, breaks=[[1, -1, -1, 0.7], [1, -1, -1, -0.7]]),
     "clipped Student": dict(force=clipped, noise=STUDENT, breaks=[[1, -1, -1, 0.8], [1, -1, -1, -0.8]]),
 }
-LAWS = "least deviations", "clipped normal", "clipped Student"
+USUAL = "hebb", "hinge", "logistic labels", "optimal"  # quick: of each kind one
 
 
-@pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow) if x in LAWS else x for x in BY_HAND])
-@pytest.mark.parametrize("Q, r, T", [(0.8, 0.5, 1.2), (2.7, -0.9, 0.6), (1.0, 0.98, 1.0), (1.3, 1.3 * (1 - 1e-6), 1.3)])
+@few("name", sorted(BY_HAND, key=lambda name: name not in USUAL), quick=len(USUAL))
+@few("Q, r, T", [(0.8, 0.5, 1.2), (2.7, -0.9, 0.6), (1.0, 0.98, 1.0), (1.3, 1.3 * (1 - 1e-6), 1.3)], quick=1)
 def test_the_same_rule_written_by_hand(name, Q, r, T):
     """Nearly aligned, too. Relative to the largest entry: A and B grow like 1 / sqrt(1 - rho^2) with rounding of P."""
     r = abs(r) if name == "optimal" else r
@@ -151,7 +152,7 @@ def test_a_perceptron_needs_a_direction():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: R.hebb(0.5), "flip = 0.5; expected a probability below 1/2"),
+        (lambda: R.hebb(0.5), "flip = 0.5; expected a finite number >= 0 and of size below 0.5. A probability"),
         (lambda: R.hinge(-1.0), "margin = -1.0; expected a finite number >= 0"),
         (lambda: R.logistic(0.0), "beta = 0.0; expected a finite number > 0"),
         (lambda: R.residual(stats.norm(loc=1.0)), "not symmetric about 0"),

@@ -5,11 +5,12 @@ import dataclasses
 import mpmath as mp
 import numpy as np
 import pytest
+from helpers import few
 from scipy.integrate import DOP853, Radau
 from scipy.linalg import expm
 
 import overlaps as ov
-from overlaps.flow.differences import DifferenceSystem, nodes
+from overlaps.flow.differences import DifferenceSystem, path_nodes
 from overlaps.flow.handover import can_hand_over, handover_error
 from overlaps.flow.jacobian import Jacobian
 from overlaps.flow.system import System
@@ -167,7 +168,7 @@ def test_number_of_nodes(sigma, rng):
         x, weight = np.polynomial.legendre.leggauss(n)
         return (x + 1) / 2, weight / 2
 
-    n = len(nodes(sigma)[0])
+    n = len(path_nodes(sigma)[0])
     error = abs(value(gauss(n)) / value(gauss(12)) - 1)
     assert error < 2e-15
     if n > 2:
@@ -236,7 +237,7 @@ def test_power_law_handed_over_early_and_late():
     assert 0 < eps_g[-1] < 1e-20
 
 
-@pytest.mark.parametrize("v", [[1.0, 1.0], [0.5, 1.0]])
+@few("v", [[1.0, 1.0], [0.5, 1.0]], quick=1)
 def test_quadratic_network_in_an_orthogonal_frame(v):
     """Two students that end in a rotated frame: different handovers and frames agree down to 1e-20."""
     v_star = [1.0, 0.7] if v[0] == 0.5 else v
@@ -333,6 +334,7 @@ def test_methods_agree_at_late_times():
 # handing over ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_divergence_of_the_differences_is_told():
     model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.5)
     start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.999]], T=[[1.0]])

@@ -4,11 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 from oracles import right_hand_side
 
 import overlaps as ov
+from overlaps.flow._flow import mix
 from overlaps.flow.jacobian import jacobian
 from overlaps.flow.system import System
+from overlaps.integrators._steps import largest
 
 
 @pytest.fixture(params=["erf", "linear", "quadratic", "relu", "tanh", "absolute"])
@@ -59,6 +62,7 @@ def test_jacobian_is_the_derivative_of_the_flow(constraint, rng):
     np.testing.assert_allclose(J, np.transpose(rows), rtol=0, atol=1e-8)  # rounding 1e-16 / h
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("L", [1, 3])
 def test_flow_of_many_units_is_the_matrix_equation(L, rng):
     """From 20 students on rows of blocks are mixed as a whole; unequal numbers, as rows and columns differ."""
@@ -159,6 +163,7 @@ def test_random_joint_overlaps_stay_positive_along_the_flow(activation, rng):
         assert np.linalg.eigvalsh(joint).min() > -1e-8
 
 
+@few("activation", ["erf", "linear", "quadratic", "relu", "tanh", "absolute"], indirect=True)
 def test_one_step_of_sgd_has_this_mean(activation, rng):
     """Mean change of the overlaps in one step of SGD on N = 400, every term including O(eta^2), noise and decay."""
     N, samples = 400, 40_000
@@ -182,3 +187,19 @@ def test_one_step_of_sgd_has_this_mean(activation, rng):
         error = drawn.std(axis=0) / np.sqrt(samples)
         # five standard errors, plus the 1/N terms that the limit drops
         assert np.all(np.abs(got - drawn.mean(axis=0)) < 5 * error + 10 / N * np.abs(got).max())
+
+
+@pytest.mark.parametrize("n", range(10))
+def test_loops_over_several_entries_at_once_reach_the_last_ones(n):
+    """Rows four at a time, and the largest entry by four chains: for every number of them, wherever it stands."""
+    rng = np.random.default_rng(n)
+    x, c, out = rng.normal(size=40), rng.normal(size=n), rng.normal(size=3)
+    at = 4 * rng.permutation(9)[:n].astype(np.int64)
+    expected = out + sum((factor * x[first : first + 3] for factor, first in zip(c, at, strict=True)), np.zeros(3))
+    mix(c, x, at, out)
+    np.testing.assert_allclose(out, expected, rtol=0, atol=1e-14)
+    for place in range(n):
+        for value, answer in ((-7.5, 7.5), (np.nan, np.inf), (-np.inf, np.inf)):
+            y = np.where(np.arange(n) == place, value, c / 2)
+            with np.errstate(invalid="ignore"):  # 0 inf, of which NumPy warns where nothing is compiled
+                assert largest(y) == answer

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps.models.twins import twins
+from overlaps.models.start import twins
 
 SPECTRUM = ov.Spectrum([2.0, 0.9, 0.3], [0.2, 0.5, 0.3])
 
@@ -81,8 +81,14 @@ def test_who_is_a_twin():
 
     def found(activation, v):
         model = ov.committee_machine(5, 2, activation=activation, v=v, eta=0.1)
-        kinds = twins(model, ov.State.from_weights(model, W=W, W_star=W_star))
-        return None if kinds is None else kinds.first.tolist()
+        start = ov.State.from_weights(model, W=W, W_star=W_star)
+        kinds = twins(model, start)
+        if kinds is None:
+            return None
+        settled = kinds.settled(model, start)  # the same state, up to rounding
+        for name in ("q", "r", "v"):
+            np.testing.assert_allclose(getattr(settled, name), getattr(start, name), rtol=1e-13)
+        return kinds.first.tolist()
 
     assert found(ov.quadratic, [1, 2, 1, 2, 1]) == [0, 1, 0, 1, 0]
     assert found(ov.erf, [1, 2, -1, 2, 1]) == [0, 1, 0, 1, 0]

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.special import ndtr
 
 from overlaps.gaussian._iterated import nodes
-from overlaps.gaussian.iterated import TENSORS, rules, settle
+from overlaps.gaussian.iterated import TENSORS, rules, settled_size
 from overlaps.gaussian.rules import legendre
 
 
@@ -44,7 +45,7 @@ def test_parallel_planes_off_the_origin():
     assert np.sum(weights * (z[:, 1] > 0.3)) == pytest.approx(ndtr(-0.3 / np.sqrt(1.2)), abs=1e-14)
 
 
-@pytest.mark.parametrize("d, broken", [(2, True), (3, False), (4, False), (4, True), (5, True)])
+@few("d, broken", [(2, True), (3, False), (4, False), (4, True), (5, True)], quick=3)
 def test_every_rule_knows_second_moments(d, broken):
     found, chancy = rules(d, broken)
     planes = np.eye(d) if broken else np.zeros((0, d))
@@ -56,9 +57,9 @@ def test_every_rule_knows_second_moments(d, broken):
 
 def test_sizes_rise_until_they_agree():
     errors = [0.3, 0.03, 3e-5, 1e-9, 0.0]
-    size, gaps = settle(lambda i: [np.array([1.0 + errors[i]])], 5, 1, (1e-4,))
+    size, gaps = settled_size(lambda i: [np.array([1.0 + errors[i]])], 5, 1, (1e-4,))
     assert size == 2 and gaps[0] == pytest.approx(3e-5, rel=1e-3)
-    assert settle(lambda i: [np.array([2.0 + (-1) ** i])], 5, 0, (1e-4,))[0] is None
+    assert settled_size(lambda i: [np.array([2.0 + (-1) ** i])], 5, 0, (1e-4,))[0] is None
 
 
 @pytest.mark.parametrize("d", [3, 4, 5, 6, 7, 8])

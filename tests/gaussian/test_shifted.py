@@ -110,3 +110,12 @@ def test_a_field_and_its_multiple(f, h, c):
     assert found[1] == pytest.approx(p @ (a[1] * b[1]), abs=1e-7)
     assert found[4] == pytest.approx(p @ (a[1] * b[0]), abs=1e-7)
     assert found[5] == pytest.approx(p @ (a[0] * b[1]), abs=1e-7)
+
+
+@pytest.mark.parametrize("c", [0.7, 0.3, 1.9, -0.6])
+@pytest.mark.parametrize("less", [0.0, 2.0**-53, 1e-14])
+def test_no_digits_are_lost_between_parallel_fields(c, less):
+    """E[a_+ (c a)_+] = c E[a_+^2], or 0: correlations that are less than 1 by ``less`` change it by as much."""
+    mu, s = 0.37, 0.83
+    found = shifted_pair(RELU, RELU, mu, c * mu, s, c * c * s, c * s * (1 - less))[0]
+    assert found == pytest.approx(max(c, 0.0) * shifted_self(RELU, mu, s)[0], abs=1e-15 + 2 * less)  # roundings

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.integrate
+from helpers import few
 
 import overlaps as ov
 from overlaps.flow.closure import bind
@@ -71,7 +72,7 @@ def test_sums_of_erf_are_stepped_in_compiled_code(teacher):
     np.testing.assert_allclose(runs[0].eps_g, runs[1].eps_g, rtol=1e-7)
 
 
-@pytest.mark.parametrize("method, percent", [("RK45", 0.056), ("BDF", 0.16), ("LSODA", 0.0028), ("DOP853", 0.00068)])
+@few("method, percent", [("RK45", 0.056), ("BDF", 0.16), ("LSODA", 0.0028), ("DOP853", 0.00068)], quick=1)
 def test_what_error_control_of_the_overlaps_alone_leaves(method, percent):
     """The numbers of the documentation: SciPy's solvers at rtol 1e-6, atol 1e-9 in a decay after a plateau."""
     model = ov.committee_machine(2, 2, eta=1.5)

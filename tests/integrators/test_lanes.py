@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 import overlaps.integrators.many
@@ -96,7 +97,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@few("name", CASES, quick=4)
 def test_lanes_are_solve_up_to_rounding(name):
     """The same steps, so that only sums in another order differ; evaluations are the same but for a rare rejection."""
     shape, options = CASES[name]
@@ -148,6 +149,7 @@ def worded(batch):
     return [re.sub(r"overlap\| = [^)]*", "", said) for said in batch.message]
 
 
+@pytest.mark.slow
 def test_what_fails_fails_with_the_words_of_solve():
     """Most of the rates diverge, which lanes find out; one overflows at once, and is handed over."""
     model = ov.quadratic_network(2, 1, eta=0.1)

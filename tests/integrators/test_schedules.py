@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import scipy.integrate
+from helpers import few
 
 import overlaps as ov
 
@@ -60,7 +61,7 @@ def test_knots_are_landed_on(method):
     assert traj.eps_g[0] == pytest.approx(eps_g, rel=1e-6)
 
 
-@pytest.mark.parametrize("method", ["DOP853", "structured", "exponential", scipy.integrate.DOP853])
+@few("method", ["DOP853", "structured", scipy.integrate.DOP853, "exponential"], quick=3)
 def test_all_five_factors_against_runs_one_after_the_other(method):
     """Both layers, three eigenvalues, decay, batches: each number changes at times of its own."""
     schedule = {
@@ -188,7 +189,7 @@ def test_late_times_under_a_schedule():
     expected = ov.solve(slower, middle, [60.0, 200.0], late=True)
     # the state between the two is known to rounding, 1e-16 of the overlaps; eps_g is 1e-4 there
     np.testing.assert_allclose(late.eps_g, expected.eps_g, rtol=1e-6)
-    with pytest.raises(ValueError, match="late=True.*eta and batch_size"):
+    with pytest.raises(ValueError, match="late=True.*eta, eta_v and batch_size"):
         ov.solve(BASE, START, [1.0], late=True, schedule={"noise": schedule})
 
 

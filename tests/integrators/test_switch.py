@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 from overlaps.integrators import burst
@@ -54,7 +55,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [0, 3, 7])
+@few("n", [0, 3, 7], quick=1)
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_that_turns_to_compiled_steps_is_the_compiled_run(case, n, switch):
     """At output times both are right to what rtol allows; lengths of steps hang on estimates that are part rounding."""

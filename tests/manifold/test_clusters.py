@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 from manifolds import manifold, random_weights
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
@@ -58,7 +59,7 @@ def test_moments_of_any_features_are_integrals(f, kinks):
     assert Omega[0, 1] == pytest.approx(both - mean[0] * mean[1], abs=1e-9)
 
 
-@pytest.mark.parametrize("student, f", [(ov.erf, np.sign), (ov.relu, np.sign), (ov.erf, np.tanh)], ids=str)
+@few("student, f", [(ov.erf, np.sign), (ov.relu, np.sign), (ov.erf, np.tanh)], quick=1, ids=str)
 def test_the_error_of_given_weights_is_that_on_fresh_samples(student, f, rng):
     features = {"features": f} if f is not np.sign else {}
     model, weights = manifold(student, **features), random_weights(rng, 100, 50)

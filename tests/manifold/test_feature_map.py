@@ -74,6 +74,7 @@ def test_a_constant_does_not_hide_what_is_not_linear(f, shift):
     rounding = 1e-11 + 10 * np.finfo(float).eps * abs(shift)
     assert moved.a == pytest.approx(plain.a + shift, rel=1e-14)
     assert (moved.b, moved.zeta) == pytest.approx((plain.b, plain.zeta), abs=rounding)
+    assert moved.c == pytest.approx(plain.c + 2 * shift * plain.a + shift**2, rel=1e-12)
     assert pickle.loads(pickle.dumps(moved)).zeta == moved.zeta
     assert statistics(lambda u: 2 * u + shift).zeta == 0.0  # rounding is not a non-linear part
 

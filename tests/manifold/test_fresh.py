@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 from manifolds import manifold
 from matplotlib import pyplot as plt
 
@@ -45,7 +46,28 @@ def test_the_standard_error_is_the_spread_of_errors_of_many_sets(rng):
     assert np.sqrt(np.mean(se**2)) == pytest.approx(mean.std(ddof=1), rel=0.14)
 
 
-@pytest.mark.parametrize("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], ids=["erf", "user"])
+def test_few_samples_of_the_right_law_deviate_by_their_scatter_alone(rng):
+    """Second moments of 60 samples are off by 20 %, which says nothing; 2.25 times the variance is more, and does."""
+    S, W = np.array([[0.7, 0.2], [0.2, 1.3]]), np.array([[np.sqrt(2), 0.0]])
+
+    def law(scale):
+        root = scale * np.linalg.cholesky(S)
+        return lambda rng, n: np.split((rng.standard_normal((n, 2)) @ root.T)[:, [0, 0, 1]], [2], axis=1)
+
+    assert fresh.field_deviation(law(1.0), W, S, 60, 25, rng) == 0.0
+    assert fresh.field_deviation(law(1.5), W, S, 4000, 999, rng) == pytest.approx(1.25, rel=0.15)  # errors of 0.05
+
+
+def test_errors_of_many_runs_are_told_apart_better_than_those_of_one():
+    """A gap of two standard errors of one run is eight of the mean of sixteen."""
+    gap, se = np.array([0.3, 0.5]), 0.05 * np.ones((16, 2))
+    eps_g, error = np.tile(gap, (16, 1)), np.tile(gap + 0.1, (16, 1))
+    fresh.warn_of_errors(np.array([0.0, 2.0]), eps_g[:1], error[:1], se[:1])  # a warning would fail the test
+    with pytest.warns(RuntimeWarning, match=r"test_error = 0.6 \+- 0.01, but eps_g = 0.5"):
+        fresh.warn_of_errors(np.array([0.0, 2.0]), eps_g, error, se)
+
+
+@few("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], quick=1, ids=["erf", "user"])
 def test_gaussian_latents_have_the_error_of_the_closed_form(student):
     model = manifold(student)
     options = dict(N=200, alpha=[0, 2, 4], rng=2, runs=2)
@@ -65,6 +87,7 @@ def test_mixtures_that_follow_the_theory_are_passed_in_silence(kind, standardise
     assert np.all(np.abs(runs.test_error - runs.eps_g) < 5 * runs.test_error_se)
 
 
+@pytest.mark.slow
 def test_mixtures_that_do_not_are_named_with_both_errors(tmp_path):
     """One component for all coordinates: the closed form reads failure where the network succeeds."""
     law = latents.mixture(kind="shared", means=[-3.0, 3.0], standardise="population")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import few
 from manifolds import FUNCTIONS, NAMES, average, largest_difference, limit_start, random_weights, two_by_two
 from scipy.integrate import dblquad
 from scipy.special import erf
@@ -71,7 +72,7 @@ def test_exact_moments_of_samples(rng):
     assert np.max(np.abs((x - x.mean(0)).T @ c / n - Phi)) < 5 * scale / np.sqrt(n)
 
 
-@pytest.mark.parametrize("name", ["sign", "erf", "relu", "abs"])
+@few("name", ["sign", "erf", "relu", "abs"], quick=1)
 def test_the_hermite_series_of_a_user_function_is_the_closed_form(rng, name):
     F = random_features(rng, 12, 60)
     known = second_moments(name, F, "exact", 1.4)
@@ -95,6 +96,10 @@ def test_rows_that_are_not_normalised(rng):
     for features, moments in (("sign", "ge"), (np.tanh, "exact")):
         with pytest.raises(ValueError, match="row . of F has squared length"):
             second_moments(features, F, moments)
+    for length in (0.9, 1.1):  # one row of six
+        scaled = normalise_feature_rows(F) * np.where(np.arange(6) == 4, length, 1.0)[:, None]
+        with pytest.raises(ValueError, match="row 4 of F has squared length"):
+            second_moments("sign", scaled)
     second_moments("relu", F, "exact")  # closed forms take any rows
     # a linear map needs no equivalence
     np.testing.assert_allclose(second_moments("linear", F)[0], F @ F.T / 20, rtol=0, atol=1e-15)

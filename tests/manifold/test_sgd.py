@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import manifolds
 import numpy as np
 import pytest
+from helpers import few
 from manifolds import Replayed, manifold
 
 import overlaps as ov
 from overlaps.manifold import latents
 from overlaps.manifold.realisation import second_moments
-from overlaps.manifold.weights import random_weights
+from overlaps.manifold.weights import given_weights, random_weights
 from overlaps.results import discrepancy
 
 
@@ -26,6 +27,8 @@ def test_a_seed_is_one_run_whatever_is_drawn_at_once(batch_size):
     assert np.abs(few.Q - ov.simulate(quiet, block=12, **options).Q).max() > 1e-3
 
 
+MINE = dataclasses.replace(ov.erf, name="mine", code=-1)  # as a user brings it
+
 # the runs ------------------------------------------------------------------------------------------------------------
 
 MEAN = {"sign": 0.0, "relu": 1 / np.sqrt(2 * np.pi), "tanh": 0.0}
@@ -38,7 +41,7 @@ FUNCTION = {"sign": np.sign, "relu": lambda u: np.maximum(u, 0), "tanh": np.tanh
     [
         ("sign", ov.erf, {}),
         ("relu", ov.relu, {"batch_size": 3, "weight_decay": (0.5, 0.2)}),
-        ("tanh", dataclasses.replace(ov.erf, name="mine", code=-1), {"batch_size": 2}),
+        ("tanh", MINE, {"batch_size": 2}),
     ],
     ids=["sign erf", "relu relu in batches", "user functions"],
 )
@@ -120,8 +123,7 @@ def test_both_precisions_see_one_stream(features):
     assert default == single
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("student", [ov.erf, dataclasses.replace(ov.erf, name="mine", code=-1)], ids=["erf", "user"])
+@few("student, dtype", [(g, x) for g in (ov.erf, MINE) for x in ("float64", "float32")], quick=3, ids=str)
 def test_weak_decay_is_exact_in_either_precision(student, dtype):
     """Without readout nothing is learned: Q = (1 - eta kappa / N)^(2 steps) Q(0), here a factor of 1e-8 a step."""
     N, steps, rate = 40, 4_000, 1e-8
@@ -378,3 +380,15 @@ def test_sgd_on_wide_latents_follows_the_corrected_theory(rng):
     # one run is off by 1/sqrt(N) = 0.05, up to factors below one; the mean of four by half as much
     assert np.max(corrected) < 0.03
     assert np.min(naive[4:8]) > 0.1  # R
+
+
+def test_weights_of_runs_that_share_features_keep_one_array_and_refusals_name_what_is_wrong(rng):
+    model = ov.hidden_manifold(2, 3, features="sign", ratio=0.25, eta=0.3)
+    F, N = rng.normal(size=(40, 10)), 40
+    several = [(rng.normal(size=(2, N)), rng.normal(size=(3, 10)), F) for _ in range(3)]
+    given = given_weights(model, N, several, 3)
+    assert given[0].F is given[1].F is given[2].F and not np.array_equal(given[0].W, given[1].W)
+    W, W_star, _ = several[0]
+    for wrong, said in (((W, W_star, F[:36]), "F has shape .36, 10."), ((W, W_star[:, :9], F), "F has shape .40, 10.")):
+        with pytest.raises(ValueError, match=said):
+            given_weights(model, N, wrong, 1)

@@ -82,6 +82,7 @@ def test_schedules():
     assert inputs.success and np.allclose(inputs.S[0], ov.solve(*pair, [0.0]).S[0], atol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["direct", "reduced"])
 @pytest.mark.parametrize("eta_a", [0.0, 0.6])
 def test_simulators(method, eta_a):
@@ -142,6 +143,7 @@ def test_files_labels_and_tables(tmp_path):
             ov.load(tmp_path / "result.npz", model=wrong)
 
 
+@pytest.mark.slow
 def test_pictures_are_those_of_the_network():
     import matplotlib
 
@@ -170,6 +172,16 @@ def test_covariances_of_fields_are_those_of_the_start(s):
     traj = ov.solve(model, start, [0.0, 0.1])
     np.testing.assert_allclose(traj.Q[0], a @ X @ a.T + a @ G[:, :2] + (a @ G[:, :2]).T + Q0, rtol=1e-12)
     np.testing.assert_allclose(traj.R[0], a @ G[:, 2:] + R0, rtol=1e-12)
+
+
+def test_directions_that_know_no_eigenspace_are_spread_over_all():
+    """As random vectors are: their plain overlaps are the shares of the directions times one matrix."""
+    s, p, X = np.array([2.1, 0.6, 0.3]), np.array([0.2, 0.5, 0.3]), np.array([[0.7, 0.2], [0.2, 0.9]])
+    network = dataclasses.replace(MODEL, spectrum=ov.Spectrum(s, p))
+    own = p[:, None, None] * np.eye(2)
+    state = ov.State.from_blocks(network, q=own, r=0 * own, t=own)
+    _, start = ov.low_rank(network, state, a=[[0.8, 0.1], [-0.6, 0.4]], X=X)
+    np.testing.assert_allclose(start.q, np.multiply.outer(p / (s @ p), X), rtol=1e-14)
 
 
 def test_a_decay_that_is_switched_off_is_none():

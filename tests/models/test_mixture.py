@@ -349,3 +349,12 @@ def test_compression_keeps_the_centroids():
     assert error[35] < 2e-3 and error[53] < error[35] / 10  # six and nine functions of the spectrum: exponentially
     with pytest.raises(ValueError, match="differ between eigenspaces in their own ways, unknown to compress"):
         ov.compress(*three_clusters(), 8)
+
+
+def test_class_means_are_seen_in_the_basis_of_the_covariance(rng):
+    """Sums over the eigenspaces, with their eigenvalues and without: mu Sigma mu^T and mu mu^T."""
+    mu, X = rng.standard_normal((2, 5)), rng.standard_normal((5, 7))
+    spectrum = ov.Spectrum.from_covariance(X @ X.T)
+    model = ov.gaussian_mixture(1, means=mu, spectrum=spectrum, weights=[0.3, 0.7], labels=[1, -1], eta=0.2)
+    np.testing.assert_allclose(np.tensordot(spectrum.s, model.gram, 1), mu @ X @ X.T @ mu.T, rtol=1e-12)
+    np.testing.assert_allclose(model.gram.sum(axis=0), mu @ mu.T, rtol=1e-12)

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 
@@ -86,7 +87,7 @@ def test_hard_labels_of_one_unit():
     assert ov.solve(new, start, [5.0]).success
 
 
-@pytest.mark.parametrize("method", ["direct", "reduced"])
+@few("method", ["direct", "reduced"], quick=1)
 def test_simulators(record, method):
     """Within three standard errors; weak to strong, K2 > K1."""
     model, start = ov.taught(SECOND, record, Q=Q2, weight=0.7)
@@ -130,7 +131,7 @@ def ov_true(state):
 
 def test_bad_input(record):
     for model, options, message in (
-        (SECOND, {"weight": 1.5}, "between 0 and 1"),
+        (SECOND, {"weight": 1.5}, "weight = 1.5; expected a finite number >= 0 and <= 1"),
         (SECOND, {"Q": "copy"}, "'copy' of K = 2 units for a model of K = 3"),
         (SECOND, {"Q": "same"}, "expected one of 'copy'|expected 'copy'"),
         (SECOND, {"Q": np.eye(2)}, "Q has shape"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 
@@ -24,7 +25,7 @@ def model_and_start(rule, **options):
     return model, ov.State.from_blocks(model, **BLOCKS)
 
 
-@pytest.mark.parametrize("name", RULES)
+@few("name", RULES, quick=2)
 def test_files_and_pickles_know_them_by_name(name, tmp_path):
     rule = RULES[name]()
     model, start = model_and_start(rule)

@@ -101,6 +101,7 @@ def test_linear_closed_form():
     assert linear.optimal_error(1e9, m0=0.9, noise=0.5) == pytest.approx(0.25 / 2e9, rel=1e-6)  # sigma^2 / (2 alpha)
     assert linear.optimal_error(3.0, m0=0.9, noise=0.0) == pytest.approx(0.45 * np.exp(-3.0), rel=1e-14)
     assert linear.optimal_eta(3.0, m0=0.9, noise=0.0, batch_size=2) == 2.0
+    assert linear.optimal_error(3.0, m0=0.9, noise=0.0, batch_size=2) == pytest.approx(0.45 * np.exp(-6.0), rel=1e-14)
     tiny = linear.optimal_error([0.0, 5.0], m0=1e-9, noise=10.0)  # x0 = 1e11
     assert tiny[0] == pytest.approx(5e-10, rel=1e-12) and 0 < tiny[1] < tiny[0]
 
@@ -135,6 +136,20 @@ def test_the_greedy_rate_knows_the_drift():
     m = 2 * traj.eps_g
     # lines between knots 0.1 apart miss the path of the greedy rate itself by the square of that
     np.testing.assert_allclose(0.5 * greedy(greedy.knots), m / (m + 0.25), rtol=1e-3)
+
+
+def test_the_greedy_rate_knows_what_moves_with_eta():
+    """Least slope a u + b u^2 of eps_g at the start, from solutions at two rates; both layers learn and decay."""
+    model = ov.committee_machine(2, 2, v=[1.0, 0.6], **{x: y for x, y in RICH.items() if x != "v"})
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.3, 0.05], [0.1, 0.2]], T=np.eye(2))
+    slopes, h = [], 1e-3
+    for u in (0.5, 1.5):
+        faster = dataclasses.replace(model, eta=u * model.eta, eta_v=u * model.eta_v)
+        before, soon, later = ov.solve(faster, start, [0.0, h, 2 * h], rtol=1e-12, atol=1e-14).eps_g
+        slopes.append((4 * soon - 3 * before - later) / (2 * h) / u)
+    b = slopes[1] - slopes[0]
+    # one-sided differences of second order: h^2 times third derivatives
+    assert ov.greedy_schedule(model, start, 1.0, knots=2)(0.0) == pytest.approx((b / 2 - slopes[0]) / (2 * b), rel=1e-4)
 
 
 def test_the_upper_bound_is_one_of_eta():
@@ -246,6 +261,7 @@ WIDE = ov.committee_machine(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["final", "mean"])
 def test_implicit_steps_of_wide_spectra_against_explicit_ones(objective, monkeypatch):
     """Linear students, rates that spread over a factor of 10^4: one variable for each eigenvalue, third order."""
@@ -259,9 +275,9 @@ def test_implicit_steps_of_wide_spectra_against_explicit_ones(objective, monkeyp
     np.testing.assert_allclose(gradient, slopes, rtol=0, atol=1e-4 * np.abs(slopes).max())
 
 
-@pytest.mark.parametrize("option", [{"drift": 0.13}, {"weight_decay": (0.2, 0.0)}, {"eta_v": 0.3}])
+@pytest.mark.parametrize("option", [{}, {"drift": 0.13}, {"weight_decay": (0.2, 0.0)}, {"eta_v": 0.3}])
 def test_values_on_wide_spectra_are_those_of_the_solution(option):
-    """With what implicit steps leave out: teachers that drift, decay, readouts that learn."""
+    """By implicit steps, and with what they leave out: teachers that drift, decay, readouts that learn."""
     model = dataclasses.replace(WIDE, **option)
     start = model.random_start(N=96_000, rng=3, student_scale=0.5)
     schedule = ov.Schedule([0.0, 0.3, 0.7], [1.0, 1.6, 0.4])
@@ -269,6 +285,7 @@ def test_values_on_wide_spectra_are_those_of_the_solution(option):
     assert value == pytest.approx(ov.solve(model, start, [0.7], schedule=schedule).eps_g[0], rel=2e-6)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_implicit_steps_is_that_of_their_value():
     start = WIDE.random_start(N=96_000, rng=3, student_scale=0.5)
     values, h = np.array([1.0, 1.6, 0.4, 0.2]), 0.01
@@ -285,6 +302,13 @@ def test_the_gradient_of_implicit_steps_is_that_of_their_value():
     np.testing.assert_allclose(
         gradient, np.array(differences) / h / WIDE.eta, atol=1e-8 * np.abs(gradient).max(), rtol=0
     )
+
+
+def test_a_search_that_begins_at_its_answer_stays_there():
+    """Its rates are those of the model, which here are no factors."""
+    best = ov.optimal_schedule(LINEAR, BEGIN, 3.0, knots=5)
+    again = ov.optimal_schedule(LINEAR, BEGIN, 3.0, knots=5, initial=best.eta, maxiter=5)
+    assert again.value == pytest.approx(best.value, rel=1e-6) and len(again.history) < len(best.history)
 
 
 @pytest.mark.slow

@@ -48,18 +48,23 @@ def test_gradients_through_switches_against_differences(heads, objective):
     assert found == pytest.approx(wanted, rel=rtol)
 
 
-def test_values_and_slopes_of_two_linear_tasks():
-    """Eigenvalues, noise and task change at a switch that is no knot; the student knows a little of both teachers."""
+def two_linear_tasks(eta_v):
+    """Noise, task and eigenvalues differ; the student knows a little of both teachers."""
+    common = {"activation": ov.linear, "eta": 0.6, "eta_v": eta_v}
     tasks = [
-        ov.committee_machine(
-            1, 2, activation=ov.linear, eta=0.6, noise=sigma, v_star=v_star, spectrum=ov.Spectrum(s, [0.3, 0.7])
-        )
+        ov.committee_machine(1, 2, noise=sigma, v_star=v_star, spectrum=ov.Spectrum(s, [0.3, 0.7]), **common)
         for sigma, v_star, s in ((0.5, [0.9, 0.2], [2.0, 0.6]), (0.2, [-0.3, 1.1], [0.5, 1.3]))
-    ]  # fmt: skip
-    start = ov.State.from_blocks(
+    ]
+    return tasks, ov.State.from_blocks(
         tasks[0], q=[[[0.3]], [[0.4]]], r=[[[0.1, -0.2]], [[0.2, 0.3]]], t=[0.3 * np.eye(2), 0.8 * np.eye(2)]
     )
-    stages, knots, u = ov.Stages(tasks, until=[1.3, 3.0]), np.array([0.0, 0.8, 2.1]), np.array([1.1, 0.5, 0.8])
+
+
+@pytest.mark.parametrize("heads", [None, [[0.8], [-0.5]]], ids=["one readout", "heads"])
+def test_values_and_slopes_of_two_linear_tasks(heads):
+    """At a switch that is no knot."""
+    tasks, start = two_linear_tasks(0.0 if heads is None else 0.3)
+    stages, knots, u = ov.Stages(tasks, [1.3, 3.0], heads), np.array([0.0, 0.8, 2.1]), np.array([1.1, 0.5, 0.8])
     times = np.unique(np.r_[np.linspace(0.0, 2.1, 1501), 1.3 - 1e-12, 1.3])  # eps_g jumps there
     solved = ov.solve(stages, start, times, schedule=ov.Schedule(knots, u), rtol=1e-10).eps_g
     # the trapezoidal rule of step 1.4e-3 leaves its square
@@ -106,6 +111,18 @@ def test_the_greedy_rate_of_each_task_is_that_of_its_own_error():
     # the lines between knots 0.05 apart miss the path of the greedy rate itself by the square of that
     np.testing.assert_allclose(0.5 * greedy(greedy.knots), m / (m + 0.25), rtol=1e-3)
     assert greedy(5.0) > 2 * greedy(5.0 - 1e-9)
+
+
+def test_the_greedy_rate_after_a_switch_begins_where_the_new_stage_does():
+    """With a head and eigenvalues of its own: the state that a solution under the schedule has there."""
+    tasks, start = two_linear_tasks(0.3)
+    stages = ov.Stages(tasks, [0.1, 3.0], [[0.8], [-0.5]])
+    greedy = ov.greedy_schedule(stages, start, 0.11, knots=np.r_[np.linspace(0, 0.09, 10), 0.1 - 1e-9, 0.1, 0.11])
+    state = ov.solve(stages, start, [0.1], schedule=greedy)[-1]
+    assert state.v[0] == -0.5
+    # lines between knots 0.01 apart miss the path of the greedy rate by the square of that
+    expected = ov.greedy_schedule(stages.models[1], state, 0.01, knots=2)(0.1)
+    assert greedy(0.1) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps.solve import FACTOR
+from overlaps.dynamics import FACTOR
 
 MODEL = ov.committee_machine(2, 3, eta=0.6, v_star=[1.0, 0.8, 0.5])
 TIMES = np.array([1.0, 20.0, 60.0, 100.0, 150.0])

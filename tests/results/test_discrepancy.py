@@ -59,6 +59,12 @@ def test_equidistant_records_are_thinned_to_log_times():
     assert np.median(np.diff(chosen)[-5:]) > 5 * np.diff(chosen)[0]
 
 
+def test_log_times_have_equal_ratios():
+    times = discrepancy.log_times(7.0, first=0.3, n=6)
+    assert times[0] == 0 and times[1] == 0.3 and times[-1] == 7.0 and len(times) == 7
+    np.testing.assert_allclose(times[2:] / times[1:-1], (7.0 / 0.3) ** 0.2, rtol=1e-12)
+
+
 def test_bad_distances_are_refused(pair):
     theory, runs = pair
     with pytest.raises(ValueError, match="variant = 'mse'"):

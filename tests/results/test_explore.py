@@ -6,6 +6,7 @@ import time
 import IPython
 import numpy as np
 import pytest
+from helpers import few
 from matplotlib import pyplot as plt
 from matplotlib.backend_bases import MouseEvent
 
@@ -46,6 +47,7 @@ def assert_drawn(view, **params):
     np.testing.assert_array_equal(view.result.eps_g, direct.eps_g)
 
 
+@few("place", ["notebook", "window"], indirect=True)
 def test_what_is_set_is_drawn(place):
     view = ov.explore(curve, **RANGES)
     assert_drawn(view, eta=1.05, noise=0.25, activation="erf")  # the middle, the default, the first
@@ -75,6 +77,7 @@ def test_sliders_move_the_curve(place):
     assert_drawn(view, eta=0.4, noise=0.25, activation="linear")
 
 
+@few("place", ["notebook", "window"], indirect=True)
 def test_the_message_of_what_is_refused_stands_in_the_figure_and_the_last_curve_stays(place):
     view = ov.explore(curve, **RANGES)
     view.set(eta=0.3)
@@ -90,6 +93,7 @@ def test_the_message_of_what_is_refused_stands_in_the_figure_and_the_last_curve_
     assert [text.get_text() for text in view.axes[0].texts] == [""]
 
 
+@few("place", ["notebook", "window"], indirect=True)
 def test_a_result_that_failed_is_drawn_with_its_message(place):
     view = ov.explore(curve, **RANGES)
     with pytest.warns(RuntimeWarning, match="diverge"):
@@ -98,6 +102,7 @@ def test_a_result_that_failed_is_drawn_with_its_message(place):
     np.testing.assert_array_equal(view.axes[0].lines[0].get_ydata(), view.result.eps_g)
 
 
+@few("place", ["notebook", "window"], indirect=True)
 def test_slow_results_wait_for_the_release(place):
     """A tenth of a second: a result of .15 s is computed once, after the drag, a fast one at every move."""
     calls = []
@@ -129,11 +134,13 @@ def test_slow_results_wait_for_the_release(place):
     assert len(calls) == 1 and calls[0] == pytest.approx(0.1 + 0.8 * 1.9, abs=0.02) and view.params["eta"] == calls[0]
 
 
+@few("place", ["notebook", "window"], indirect=True)
 def test_two_panels_show_the_overlaps(place):
     view = ov.explore(curve, panels=2, eta=(0.1, 2.0))
     assert len(view.axes) == 2 and len(view.axes[1].lines) == 7 and view.axes[1].get_ylabel() == "overlaps"
 
 
+@few("place", ["notebook", "window"], indirect=True)
 def test_bad_input(place, monkeypatch):
     for ranges, words in (
         ({}, "without parameters"), ({"eta": (2.0, 0.1)}, "eta = "), ({"eta": [0.1]}, "two choices"),

@@ -56,6 +56,7 @@ def test_frames_are_the_overlaps_of_their_times():
         np.testing.assert_allclose(point, [2.5 * i, error], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_frames_are_equidistant_on_a_logarithmic_axis_and_means_over_runs():
     runs = ov.simulate(MODEL, N=50, alpha=[0, 1, 4, 16], rng=1, start=START, runs=3)
     frames = shown(runs.animate(frames=5, xscale="log"))
@@ -64,6 +65,7 @@ def test_frames_are_equidistant_on_a_logarithmic_axis_and_means_over_runs():
     np.testing.assert_allclose(frames[4][2], runs.mean("Q")[3], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_files_and_notebooks_hold_every_frame(tmp_path):
     before = plt.get_fignums()
     film = TRAJ.animate(frames=4)
@@ -87,6 +89,7 @@ def test_classes_without_a_teacher_have_one_matrix():
     np.testing.assert_allclose([Q, last[2]], traj.Q[[0, 2]], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_stages_move_and_bad_input_does_not():
     tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
     staged = ov.solve(ov.Stages(tasks, until=[5.0, 10.0]), tasks[0].random_start(N=1000, rng=1), [0.0, 5.0, 10.0])

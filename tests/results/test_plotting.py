@@ -143,6 +143,17 @@ def test_many_units_are_summarised():
     plt.close("all")
 
 
+def test_many_units_of_several_runs_are_summarised_by_their_means():
+    model = ov.committee_machine(6, 4, eta=0.2)
+    runs = ov.simulate(model, N=50, alpha=[0.0, 0.5, 2.0], rng=3, runs=3)
+    (band,) = (x for x in runs.plot()[1].collections if x.get_label() == "$Q$, others")
+    curves, corners = runs.Q.mean(axis=0)[:, *np.triu_indices(6, 1)], band.get_paths()[0].vertices
+    for alpha, row in zip(runs.alpha, curves, strict=True):
+        heights = corners[corners[:, 0] == alpha, 1]
+        np.testing.assert_allclose([heights.min(), heights.max()], [row.min(), row.max()], rtol=1e-14)
+    plt.close("all")
+
+
 def test_given_axes_are_labelled_and_scaled_and_what_was_set_stays(drawn):
     theory, sim = drawn
     decay = ov.solve(LINE, START, np.linspace(0, 20, 50))
@@ -198,6 +209,7 @@ def test_compared_solutions_have_their_plateaus_marked_on_request():
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_error_bars_are_those_of_a_variance(drawn):
     model, start = drawn[1].model, drawn[1].start(0)
     sims = [ov.simulate(model, N=N, alpha=[0, 2], rng=N, start=start, runs=runs) for N, runs in ((90, 3), (30, 6))]
@@ -287,4 +299,16 @@ def test_compared_results_have_names_of_their_own(drawn):
     ):
         with pytest.raises(ValueError, match=message):
             ov.compare(*given, **options)
+    plt.close("all")
+
+
+def test_outliers_of_a_path_are_red_where_they_are_negative():
+    model = ov.committee_machine(2, 2, eta=0.7, gradient_flow=True)
+    path = ov.hessian(model, ov.solve(model, model.random_start(N=1000, rng=1), np.linspace(0, 70, 8)))
+    lines = path.plot().lines
+    assert len(lines) == 2 * path.outliers.shape[1] and np.any(path.outliers < 0) and np.any(path.outliers > 0)
+    for curve, line, red in zip(path.outliers.T, lines[::2], lines[1::2], strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), curve)
+        np.testing.assert_array_equal(red.get_ydata(), np.where(curve < 0, curve, np.nan))
+        assert (line.get_color(), red.get_color()) == ("C0", "C3")
     plt.close("all")

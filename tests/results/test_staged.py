@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 
@@ -127,7 +128,7 @@ def test_schedules_run_over_all_stages():
         ov.solve(PAIR, START, [1.0], schedule={"eta_v": f})
 
 
-@pytest.mark.parametrize("method, N, runs", [("reduced", 800, 24), ("direct", 100, 16)])
+@few("method, N, runs", [("reduced", 800, 24), ("direct", 100, 16)], quick=1)
 def test_mean_over_runs_agrees_with_the_flow(method, N, runs):
     stages = ov.Stages(RICH, UNTIL, HEADS)
     theory = ov.solve(stages, BEGIN, [0.0, 1.0, 2.0, 4.0, 5.0, 7.0])

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 from oracles import sgd
 
 import overlaps as ov
@@ -69,7 +70,8 @@ def assert_approaches_the_ode(model, start, sizes, runs, seed=11, factor=2.0):
     assert wrong > 1.5 * large and mean_wrong.max() > 5 * scale / np.sqrt(sizes[1] * runs) + 3 / sizes[1]
 
 
-@pytest.mark.parametrize("noise, eta_v", [(0.0, 0.0), (0.5, 0.5)])
+@few("noise, eta_v", [(0.0, 0.0), (0.5, 0.5)], quick=1)
+@few("activation", ["erf", "linear", "quadratic"], indirect=True)
 def test_sgd_approaches_the_ode(activation, noise, eta_v):
     v = {"quadratic": [0.5, 0.3]}.get(activation.name, [1.0, 0.6])
     eta = {"erf": 1.5, "linear": 0.5, "quadratic": 0.4}[activation.name]

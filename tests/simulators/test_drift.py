@@ -40,10 +40,16 @@ def test_teachers_wander_with_their_own_overlaps():
     np.testing.assert_allclose(own.keep**2 + 0.6 / 100, 1.0, rtol=1e-15)
 
 
-def test_records_and_precision_do_not_matter():
-    options = {"N": 50, "rng": 1, "start": MODEL.random_start(N=50, rng=2), "runs": 2}
-    few = ov.simulate(MODEL, alpha=[2.0], **options)
-    many = ov.simulate(MODEL, alpha=np.linspace(0.5, 2.0, 7), **options)
+OPTIONS = {"N": 50, "rng": 1, "start": MODEL.random_start(N=50, rng=2), "runs": 2}
+
+
+def test_records_do_not_matter():
+    few = ov.simulate(MODEL, alpha=[2.0], **OPTIONS)
+    many = ov.simulate(MODEL, alpha=np.linspace(0.5, 2.0, 7), **OPTIONS)
     np.testing.assert_array_equal(many.r[:, -1], few.r[:, -1])
-    single = ov.simulate(MODEL, alpha=[2.0], dtype="float32", **options)
+
+
+@pytest.mark.slow
+def test_single_precision():
+    single = ov.simulate(MODEL, alpha=[2.0], dtype="float32", **OPTIONS)
     assert np.isfinite(single.r).all()

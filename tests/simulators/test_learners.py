@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy import stats
 
 import overlaps as ov
@@ -41,6 +42,7 @@ COMMITTEES = {  # of two students
     "logistic committee": (lambda: R.logistic_committee(2, 1, beta=2.0), dict(eta=0.9)),
     "signs": (lambda: R.sign_committee(2), dict(eta=0.5)),
 }
+USUAL = "hebb, decay", "adatron, batch", "least squares, sphere", "clipped Student"  # quick: each has more than a rule
 
 
 def problem(name, method="direct"):
@@ -71,7 +73,7 @@ def gaps(model, start, N, runs, method, seed=4):
     return np.concatenate(results)
 
 
-@pytest.mark.parametrize("name", [*CASES, *(pytest.param(name, marks=pytest.mark.slow) for name in COMMITTEES)])
+@few("name", sorted([*CASES, *COMMITTEES], key=lambda name: name not in USUAL), quick=len(USUAL))
 @pytest.mark.parametrize("method, N, runs", [("direct", 200, 30), ("reduced", 1000, 30)])
 def test_sgd_follows_the_flow(name, method, N, runs):
     """Within three standard errors, which one of 150 numbers misses by chance: seeds are fixed."""
@@ -107,7 +109,7 @@ def test_a_vote_of_three():
     assert np.all(flow.eps_floor[1:] > 1e-4 * flow.eps_g[1:]) and np.all(flow.eps_floor < 3e-3 * flow.eps_g)
 
 
-@pytest.mark.parametrize("method, N", [("direct", 200), ("reduced", 5000)])
+@few("method, N", [("direct", 200), ("reduced", 5000)], quick=1)
 def test_a_force_of_the_user_with_parameters(method, N):
     rule = ov.Rule(committee, K=2, M=1, noise=([1, -1], [0.5, 0.5]), tolerance=1e-4)
     model = ov.learner(rule, theta=[0.6, -0.2], eta=0.7, eta_theta=0.4)

@@ -9,8 +9,8 @@ from scipy.stats import ks_2samp
 
 import overlaps as ov
 from overlaps.simulators import reduced
-from overlaps.simulators.rates import Rates
 from overlaps.simulators.reduced import reduced_run
+from overlaps.simulators.steps import Rates
 
 RULE = {"noise": 0.3, "eta_v": 0.7, "weight_decay": (0.8, 0.4)}
 SPHERES = RULE | {"weight_decay": (0.0, 0.4), "constraint": "sphere"}
@@ -506,3 +506,15 @@ def impossible(q=((1.0,),), r=((0.5,),), t=((1.0,),)):
 def test_impossible_starts_are_refused(start, N, message):
     with pytest.raises(ValueError, match=message):
         reduced_run(ov.committee_machine(1, 1, eta=0.5), start, N, [10], np.random.default_rng(0))
+
+
+def test_frames_hold_the_covariance_of_all_fields():
+    """Teachers of latents, too, of which inputs see a part: what they do not see is one more block."""
+    model = ov.hidden_manifold(2, 3, features="relu", ratio=0.4, nodes=3, eta=0.3)
+    start = model.random_start(N=60, rng=1)
+    s, sizes, joint = np.array(model.spectrum.s), reduced._sizes(model, 60), model.plain_overlaps(start)
+    s, sizes, joint = reduced._with_unseen(start, s, sizes, joint)
+    teachers, students = reduced.frames(start, s, sizes, joint)
+    rows = np.zeros((len(s), 5, students.shape[1]))
+    rows[:, :2], rows[:, 2:, : teachers.shape[1]] = students.swapaxes(1, 2), teachers.swapaxes(1, 2)
+    np.testing.assert_allclose(np.einsum("l,lij,lkj->ik", s, rows, rows), start.S, rtol=0, atol=1e-12)

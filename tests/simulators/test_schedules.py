@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 
@@ -85,7 +86,7 @@ def test_bad_schedules_are_refused_before_any_step(schedule, words):
     assert all(word in str(error.value) for word in words), error.value
 
 
-@pytest.mark.parametrize("method, N, runs", [("reduced", 800, 60), ("direct", 200, 24)])
+@few("method, N, runs", [("reduced", 800, 60), ("direct", 200, 24)], quick=1)
 def test_mean_over_runs_agrees_with_the_flow(method, N, runs):
     model = ov.committee_machine(2, 2, eta=1.5, noise=0.3)
     start = ov.State.from_overlaps(model, Q=np.eye(2) / 2, R=[[0.3, 0.05], [0.1, 0.2]], T=np.eye(2))

@@ -195,3 +195,11 @@ def test_kept_weights_have_the_last_overlaps(dense, rng):
         ov.simulate(model, keep_weights=True, **options | {"method": "reduced"})
     large = ov.committee_machine(2, 1, eta=0.3)
     assert ov.simulate(large, N=100, alpha=[0, 0.1], rng=1, keep_weights=True).method == "direct"
+
+
+def test_a_state_of_a_run_has_the_readout_of_its_record():
+    model = ov.committee_machine(2, 1, v=[0.7, -0.4], eta=0.3, eta_v=0.5)
+    runs = ov.simulate(model, N=30, alpha=[0.0, 0.5, 1.0], rng=1, runs=2)
+    state = runs.state(1, 2)
+    assert np.array_equal(state.v, runs.v[1, 2]) and not np.array_equal(state.v, model.v)
+    np.testing.assert_allclose([state.Q, state.S[:2, :2]], 2 * [runs.Q[1, 2]], rtol=1e-12)

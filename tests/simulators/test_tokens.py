@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 from overlaps.simulators import direct
@@ -56,7 +57,7 @@ QUICK = {
 }
 
 
-@pytest.mark.parametrize("name", QUICK)
+@few("name", QUICK, quick=2)
 @pytest.mark.parametrize("method, N, runs", [("direct", 300, 10), ("reduced", 4000, 12)])
 def test_sgd_follows_the_flow(name, method, N, runs):
     make, options = QUICK[name]
@@ -120,6 +121,14 @@ def test_the_rest_of_the_tokens_is_a_wishart_matrix():
     np.testing.assert_allclose(np.einsum("taj,tbj->ab", frame, frame) / 40_000, whole, rtol=0, atol=5 / 200)
 
 
+def test_every_eigenspace_has_the_root_of_its_own_covariance():
+    c = np.array([CLOSE, [[1.0, -0.4], [-0.4, 1.0]]])
+    root = R.attention(2, c).token_root
+    np.testing.assert_allclose(root @ root.mT, c, rtol=0, atol=1e-15)
+    assert np.all(np.triu(root, 1) == 0)
+
+
+@pytest.mark.slow
 def test_tokens_that_learn_alone_are_a_batch_step_by_step():
     """The same inputs, the same weights: T tokens with F / T, and a batch of T."""
 

@@ -73,6 +73,7 @@ def test_differences_grow_along_the_flow_as_predicted(make, factor):
     assert np.log(distance[2] / distance[1]) / 20 == pytest.approx(rate, rel=0.02)
 
 
+@pytest.mark.slow
 def test_averages_of_slopes_by_monte_carlo():
     """G and H of three correlated units against 1e6 samples: five standard errors, at most 1/2 1e-3 each."""
     T = np.array([[1.3, 0.4, -0.3], [0.4, 0.9, 0.2], [-0.3, 0.2, 1.1]])
@@ -97,6 +98,9 @@ def test_invariances():
     assert ov.critical_eta(other, learned(other, t)) == pytest.approx(limit * mean / split.mean, rel=1e-12)
     other, state_b = uneven(batch_size=7)
     assert ov.critical_eta(other, state_b) == pytest.approx(7 * limit, rel=1e-12)
+    slow = replace(model, eta=other.eta / 7)
+    rates = (ov.linearise(x, state_b).eigenvalues for x in (other, slow))
+    np.testing.assert_allclose(next(rates), 7 * next(rates), rtol=0, atol=1e-12)  # seven samples take seven steps
     other, noisy = uneven(noise=0.4, eta_v=0.2)
     assert ov.critical_eta(other, noisy) == pytest.approx(limit, rel=1e-12)
     # students w_1, w_2 = c times the teachers in the other order: the same functions; rates are those of v_k^2

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.optimize import brentq
 
 import overlaps as ov
@@ -507,7 +508,7 @@ def test_critical_eta_of_quadratic_networks(K, M, rng):
     assert rate == pytest.approx(16 * 1.01 * eta_c / 2 / (K * M) * 0.01, rel=1e-9)
 
 
-@pytest.mark.parametrize("aside", [1.0, 1 + 1e-7, 1 - 1e-7, 1.004, 0.996])
+@few("aside", [1.0, 1 + 1e-7, 1 - 1e-7, 1.004, 0.996], quick=2)
 @pytest.mark.parametrize("name", ["quadratic", "wide quadratic", "linear", "erf"])
 def test_critical_eta_at_and_beside_its_own_answer(name, aside, rng):
     """There the crossing mode is a zero mode; above it there is another crossing, which is not the answer."""
@@ -601,6 +602,7 @@ def test_critical_eta_is_followed_through_a_hopf_bifurcation(noise):
     assert again == pytest.approx(found, rel=1e-10) and again.kind == "Hopf"
 
 
+@pytest.mark.slow
 def test_fixed_point_that_moves_to_infinity():
     """With noise the linear fixed point diverges at eta = 2: found as the end of the branch."""
     model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.99, noise=0.4)
@@ -625,7 +627,7 @@ def test_fixed_point_that_ends_in_a_fold():
     assert again == pytest.approx(found, rel=1e-8) and again.kind == "fold"
 
 
-@pytest.mark.parametrize("v, v_star", [(0.01, 1.0), (30.0, 0.7), (1.3, 0.05)])
+@few("v, v_star", [(0.01, 1.0), (30.0, 0.7), (1.3, 0.05)], quick=1)
 def test_the_kind_does_not_hang_on_the_scale_of_a_unit(v, v_star):
     """Relu: weights by 1/v, eta by 1/v^2, the readout by v is the same network; so it is for a teacher."""
     kinds = []

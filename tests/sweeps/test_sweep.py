@@ -148,6 +148,7 @@ def test_each_point_has_its_own_seed_on_every_executor(processes):
     assert ov.sweep(noisy, {"eta": ETAS}, rng=8).values != expected
 
 
+@pytest.mark.slow
 def test_progress_counts_points(processes, capsys):
     ov.sweep(abs_of, {"x": range(4)}, progress=True)
     ov.sweep(abs_of, {"x": range(4)}, progress=True, executor=processes)
@@ -181,6 +182,7 @@ def test_one_failed_point_does_not_lose_the_others(processes):
         assert "1 failed" in repr(result)
 
 
+@pytest.mark.slow
 def test_exceptions_that_would_break_a_pool_do_not(processes):
     for executor in (None, processes):
         with pytest.warns(RuntimeWarning, match="Awkward: not portable"):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.linalg import expm
 
 import overlaps as ov
@@ -170,7 +171,7 @@ def test_error_covariance_against_sgd(rng):
 # random basis --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("beta, N_l", [(0.3, 60), (1.0, 60), (1.0, 150), (1.5, 100)])
+@few("beta, N_l", [(0.3, 60), (1.0, 60), (1.0, 150), (1.5, 100)], quick=1)
 def test_haar_limit_against_rotations(beta, N_l, rng):
     spectrum = ov.power_law(beta=beta, L=256)
     draws = [
@@ -204,7 +205,7 @@ def test_haar_limit_in_solvable_cases():
     assert 0 < features.error_haar(almost, N_l=999) < 0.5 * almost.s[-1] * 1.1
 
 
-@pytest.mark.parametrize("beta, ratio", [(0.3, 1.61), (0.75, 2.18), (1.0, 2.47), (1.5, 3.01)])
+@few("beta, ratio", [(0.3, 1.61), (0.75, 2.18), (1.0, 2.47), (1.5, 3.01)], quick=1)
 def test_haar_ratio(beta, ratio):
     assert features.haar_ratio(beta) == pytest.approx(ratio, abs=5e-3)
     N = 10**6

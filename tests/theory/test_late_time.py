@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.linalg import expm
 
 import overlaps as ov
@@ -292,8 +293,8 @@ def test_critical_eta_of_the_library(M, L, normalised):
 # power laws -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("M", [2, 40])
-@pytest.mark.parametrize("beta", [1.0, 1.5])
+@few("M", [2, 40], quick=1)
+@few("beta", [1.0, 1.5], quick=1)
 def test_exponent_at_a_million_eigenvalues(M, beta):
     spectrum = ov.power_law(beta=beta, L=10**6)
     fast, slow = late_time.windows(spectrum, M, eta=0.25)
@@ -398,6 +399,12 @@ def test_superfluous_students_and_noise():
     assert 1 < errors[2][0] < 1.15  # corrections of order eta
     np.testing.assert_allclose(errors[3], [1.2, 0.56, 0.37, 0.30], rtol=0.04)  # measured by another code, other starts
     assert traj.Q[-1, 1, 1] > 100 and traj.Q[-1, 1, 2] < -100
+
+
+def test_windows_do_not_see_what_has_no_variance():
+    """Two spectra of mean one with the same eigenvalues but zero."""
+    whole, padded = ov.Spectrum([2.1, 0.5], [0.3125, 0.6875]), ov.Spectrum([2.1, 0.5, 0.0], [0.375, 0.425, 0.2])
+    assert late_time.windows(padded, 3, eta=0.25) == late_time.windows(whole, 3, eta=0.25)
 
 
 def test_shoulder_between_the_windows():

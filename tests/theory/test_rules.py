@@ -33,6 +33,10 @@ def test_late_errors(rule, eta, alpha, printed, accuracy):
     assert late(rule(), eta, alpha) == pytest.approx(law(alpha), rel=accuracy)
 
 
+def test_the_law_of_logistic_labels_at_another_rate():
+    assert late(R.logistic(), 0.7, 1e4) == pytest.approx(laws.law(R.logistic(), eta=0.7)(1e4), rel=8e-3)  # as above
+
+
 def test_a_margin_of_its_own():
     """The constant of k = 1/2, eta = 2 was derived with all terms of its order: without them it is 40 % larger."""
     assert laws.law(R.hinge(0.5), eta=2.0).coefficient == pytest.approx(0.23580, abs=5e-6)
@@ -72,6 +76,17 @@ def test_hubers_variance():
     assert laws.huber_variance(stats.norm(scale=0.3)) == pytest.approx(np.pi / 2 * 0.09, rel=1e-9)
 
 
+def test_gain_of_clipping_normal_residuals():
+    """They have the variance V = s^2 + sigma^2 whole: P(|D| < c)^2 V / E[min(|D|, c)^2], by SciPy's quadrature."""
+    s, sigma, clip = 0.9, 0.6, 0.8
+    V = s * s + sigma * sigma
+    D = stats.norm(scale=np.sqrt(V))
+    square = 2 * (D.expect(lambda x: x * x, lb=0, ub=clip) + clip**2 * D.sf(clip))
+    wanted = (1 - 2 * D.sf(clip)) ** 2 * V / square
+    assert laws.clipping_gain(stats.norm(scale=sigma), clip, s) == pytest.approx(wanted, rel=1e-6)  # tables
+
+
+@pytest.mark.slow
 def test_clipping_never_gains_with_normal_noise():
     """The values of the page; normal noise obeys the bound of Cramer and Rao."""
     clips = [0.3, 0.7, 1.5, 3.0]
@@ -143,6 +158,7 @@ def test_fixed_points_of_episodes_are_those_of_the_flow(rule, eta):
     assert points[0].accuracy == pytest.approx(1 - np.arccos(points[0].rho) / np.pi, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_hard_phase_of_episodes():
     """On either side of the unstable point SGD falls back into the trap, or learns: runs at N = 2000, and the flow."""
     rule, eta = R.episode(4, penalty=1.0), 0.3

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.optimize import least_squares
 
 import overlaps as ov
@@ -22,12 +23,41 @@ def test_all_types_of_quadratic_networks(K, M):
     for point, (r, s) in zip(found, types, strict=True):
         spectrum = quadratic.stationary_spectrum(N, K, M, r, s)
         assert point.hessian.negative(N) == sum(count for value, count in spectrum if value < -1e-9)
-        flat = quadratic.flat_directions(N, K, M, r, s)
-        # overlaps do not see how students off the teachers turn, outside of their span and within it
-        assert point.dimension == flat.rotations + flat.choices - r * (N - M - r) - r * (r - 1) // 2
+        assert point.dimension == dimension(N, K, M, r, s)
         # R grows like the weights; the square of a student that is zero, off the teachers, grows twice as fast
         lowest, off = min(value for value, _ in spectrum), -4 / K * (1 - s / M) / (2 + r + s) * (r + s < K)
         np.testing.assert_allclose(point.rate, max(-lowest, -2 * off, 0.0), atol=1e-6)
+
+
+KINDS = [
+    (2, 1, None),
+    (1, 2, None),
+    (2, 2, None),
+    (3, 2, None),
+    (3, 3, None),
+    (4, 2, [(0, 2)]),
+    (6, 4, [(0, 1), (6, 0)]),
+]
+
+
+@few(("K", "M", "types"), KINDS, quick=3, ids=[f"{K}-{M}" for K, M, _ in KINDS])
+def test_exact_points_are_told_apart(K, M, types):
+    """From their weights: all types, and two of equal error; each with its index and the dimension of its manifold."""
+    N, model = 30, ov.quadratic_network(K, M, eta=1.0, gradient_flow=True)
+    types = types or quadratic.stationary_points(N, K, M)
+    weights = [quadratic.stationary_point(N, K, M, *x, rng=4) for x in types]
+    starts = [ov.State.from_weights(model, W=W * np.sqrt(N), W_star=W_star * np.sqrt(N)) for W, W_star in weights]
+    found = stationary_points(model, starts=starts)
+    spectra = [quadratic.stationary_spectrum(N, K, M, *x) for x in types]
+    index = [sum(count for value, count in spectrum if value < -1e-9) for spectrum in spectra]
+    known = zip((dimension(N, K, M, *x) for x in types), index, strict=True)
+    assert sorted((x.dimension, x.hessian.negative(N)) for x in found) == sorted(known)
+
+
+def dimension(N, K, M, r, s):
+    """Of the manifold in the overlaps: they do not see how students off the teachers turn, alone or together."""
+    flat = quadratic.flat_directions(N, K, M, r, s)
+    return flat.rotations + flat.choices - r * (N - M - r) - r * (r - 1) // 2
 
 
 def arcsine_error(W, W_star):
@@ -94,6 +124,7 @@ def test_one_student_on_a_sphere():
     assert all(x.state.Q[0, 0] == pytest.approx(1, rel=1e-12) and x.flat == x.dimension == 0 for x in (learned, blind))
 
 
+@pytest.mark.slow
 def test_all_points_on_spheres():
     """Two erf students of norm one: gradients along the spheres vanish, and a search over weights finds no others."""
     model = ov.committee_machine(2, 2, eta=1.0, gradient_flow=True, constraint="sphere")

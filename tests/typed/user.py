@@ -70,7 +70,7 @@ reveal_type(law.terms(1.0))  # Terms
 reveal_type(law.frontier(10.0))  # Frontier
 reveal_type(law.exponents.time)  # float
 reveal_type(ov.theory.scaling.fit(np.arange(1.0, 100.0), law.error(np.arange(1.0, 100.0))))  # Fit
-reveal_type(ov.theory.plateau.plateau(start.T))  # Plateau
+reveal_type(ov.theory.plateau.plateau(start.T))  # Heights
 reveal_type(ov.theory.quadratic.eta_solution(3, 3))  # float
 features = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2, alpha0=1, beta=0.5)
 reveal_type(features)  # SpikedRandomFeatures

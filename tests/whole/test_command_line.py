@@ -47,8 +47,7 @@ def test_warm_ends_well_for_every_student():
 
 LONG = """
 import time
-from overlaps._base import compiling
-from overlaps._base.jit import jit
+from overlaps._base import jit as compiling
 compiling.PATIENCE = 0.01
 import numpy as np
 from overlaps.flow import clear, copy

@@ -10,6 +10,7 @@ or names the test that holds it, ``<!-- test: tests/theory/test_plateau.py::test
 import ast
 import pkgutil
 import re
+from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -37,7 +38,7 @@ def code(page):
     return BLOCK.findall(page.read_text())
 
 
-FIRST = {"README", "index", "start"}  # what newcomers copy; the rest is in the long suite
+FIRST = {"README", "index"}  # what newcomers copy first; the rest runs when pages are built, and in the long suite
 
 
 @pytest.mark.parametrize(
@@ -104,13 +105,27 @@ UNTAGGED = {
 }
 
 
+@cache
+def sources():
+    """{path: nodes of its syntax tree} of the files that warn, or name a page."""
+    texts = {x: x.read_text() for x in Path(overlaps.__file__).parent.rglob("*.py")}
+    return {x: [*ast.walk(ast.parse(text))] for x, text in texts.items() if re.search(r"\b(warn|see)\(", text)}
+
+
+def calls_of(name, nodes):
+    """Calls of a function by its name, as it is written."""
+    last = name.rpartition(".")[2]
+    found = [x for x in nodes if isinstance(x, ast.Call) and last in (getattr(x.func, a, "") for a in ("attr", "id"))]
+    return [x for x in found if ast.unparse(x.func) == name]
+
+
 def test_pages_that_messages_name_exist():
     """Errors and warnings end in ``check.see(page, section)``: a heading of that page, up to a bracket."""
     calls = [
         (path, [argument.value for argument in node.args])
-        for path in Path(overlaps.__file__).parent.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "check.see" and len(node.args) == 2
+        for path, nodes in sources().items()
+        for node in calls_of("check.see", nodes)
+        if len(node.args) == 2
     ]
     assert len(calls) > 10
     for path, (page, section) in calls:
@@ -120,19 +135,16 @@ def test_pages_that_messages_name_exist():
 
 def test_every_warning_names_its_page():
     """What is warned of is explained: the function that warns calls ``check.see``, too."""
-
-    def calls(tree, name):
-        return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == name]
-
     functions = [
         (path, node)
-        for path in Path(overlaps.__file__).parent.rglob("*.py")
-        if path.name != "quiet.py"  # which passes on what others say
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and (calls(node, "warnings.warn") or calls(node, "warn"))
+        for path, nodes in sources().items()
+        if path.name != "calls.py"  # which passes on what others say
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+        if calls_of("warnings.warn", ast.walk(node)) or calls_of("warn", ast.walk(node))
     ]
     assert len(functions) > 10
-    assert [f"{path}: {node.name}" for path, node in functions if not calls(node, "check.see")] == []
+    assert [f"{path}: {node.name}" for path, node in functions if not calls_of("check.see", ast.walk(node))] == []
 
 
 def test_tests_that_hold_numbers_exist():

@@ -18,7 +18,16 @@ OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 MODULES = sorted(m.name for m in pkgutil.walk_packages(overlaps.__path__, "overlaps.") if "__main__" not in m.name)
 
 
-@pytest.mark.parametrize("name", MODULES)
+# a quarter of a second and more: with the long tests
+LONG = {
+    f"overlaps.{x}" for x in (
+        "results.plotting.movie", "results.plotting.sliders", "static.bayes.teacher", "static.spiked.best_step",
+        "static.spiked.solving", "static.spiked.subspace", "theory.escape_time", "theory.stationary",
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.slow] * (x in LONG)) for x in MODULES])
 def test_examples_in_docstrings(name):
     failed, _ = doctest.testmod(importlib.import_module(name), optionflags=OPTIONS)
     assert failed == 0
@@ -57,6 +66,10 @@ def untied(text):
 @pytest.mark.parametrize("name", MODULES)
 def test_what_docstrings_claim_is_tied_to_the_tests_that_hold_it(name):
     assert untied(inspect.getsource(importlib.import_module(name))) == ([], [])
+
+
+def test_long_examples_are_there():
+    assert LONG < {*MODULES}
 
 
 def test_loose_claims_are_noticed():

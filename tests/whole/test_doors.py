@@ -4,6 +4,7 @@ Public signatures are walked: each argument in turn becomes one of forty values 
 stay good.  Good values go by the names of arguments, which mean the same everywhere; ``OWN`` has those that do not.
 """
 
+import gc
 import inspect
 import re
 from datetime import date
@@ -121,7 +122,7 @@ MAKERS = (
 PLUMBING = {  # methods that rooms call, users do not
     *(
         "settle",
-        "plain",
+        "plain_overlaps",
         "split_rows",
         "rows",
         "field_covariance",
@@ -139,7 +140,7 @@ PLUMBING = {  # methods that rooms call, users do not
     *("classification_error", "classification_error_se"),
 }
 ELSEWHERE = {  # why they are not walked
-    "ov.theory.rules.Law": "made by theory.rules.law",
+    "ov.theory.rules.LateLaw": "made by theory.rules.law",
 }
 HEAVY = {  # tenths of a second for each value that is taken
     *(
@@ -315,8 +316,11 @@ ROOMS = sorted({name.rpartition(".")[0] for name in public()})
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "values", [pytest.param(HOSTILE[::8], id="few"), pytest.param(HOSTILE, marks=pytest.mark.slow, id="all")]
+)
 @pytest.mark.parametrize("room", [*ROOMS, pytest.param(None, marks=pytest.mark.slow, id="heavy")])
-def test_every_argument_has_a_door(room, tmp_path, monkeypatch):
+def test_every_argument_has_a_door(room, values, tmp_path, monkeypatch):
     """Forty values in the place of each argument of each function: taken, or refused by its name."""
     monkeypatch.chdir(tmp_path)  # a text may be the path of a checkpoint
     ov.save(TRAJECTORY, "kept.npz")
@@ -329,9 +333,11 @@ def test_every_argument_has_a_door(room, tmp_path, monkeypatch):
         for x in inspect.signature(f).parameters.values():
             if x.kind in (x.VAR_POSITIONAL, x.VAR_KEYWORD):
                 continue
-            for value in HOSTILE:
+            for value in values:
                 found = refused_badly(name, f, x.name, value, given)
                 if found and (name, x.name) not in NAMED_OTHERWISE:
                     badly.append(f"{name}({x.name}={check.shown(value)}): {found}")
     plt.close("all")
+    if room == "Trajectory":
+        gc.collect()  # films that were never drawn warn when they go: here, not at the end of the session
     assert not badly, "\n".join(badly)

@@ -214,6 +214,7 @@ def test_the_wheel_works_without_the_repository(wheel, tmp_path):
 # the import -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_importing_everything_draws_and_compiles_nothing(tmp_path):
     code = """
 import importlib, pkgutil, sys

@@ -6,6 +6,7 @@ a 1, a 0 or two equal entries would hide a factor.
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 from overlaps.flow.system import System
@@ -130,7 +131,7 @@ def test_dimensions_without_variance_change_nothing(pair, L, C):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("L", [1, 3])
+@few("L", [1, 3], quick=1)
 def test_what_has_no_variance_may_have_any_ratio(pair, L):
     """The last block varies less and less, down to nothing: its means are seen, its ratios are not."""
     x = draw(5, pair, L + 1, 2)
@@ -171,3 +172,23 @@ def test_variances_belong_to_the_spectrum_or_to_the_ratios(pair):
     x, a = draw(8, pair, 3, 2), np.array([0.6, 1.9, 1.3])
     y = x | {"s": a * x["s"], "ratios": x["ratios"] / a}
     same(x, y, lambda flow: flow)
+
+
+@pytest.mark.parametrize("means", [False, True], ids=["centred", "means"])
+@pytest.mark.parametrize("spread", [1.0, 0.3], ids=["loose", "tight"])
+@pytest.mark.parametrize("name", [*FUNCTIONS, "absolute"])
+def test_a_teacher_is_a_student_of_negative_readout(name, spread, means):
+    """Two teachers become two more students, however the fields are correlated: what the first two feel is the same."""
+    rng, n, m = np.random.default_rng(31), slice(2), slice(2, None)
+    X = np.array([0.9, 0.8, -1.1, 0.7])[:, None] * (rng.normal(size=4) + spread * rng.normal(size=(4, 4)))
+    S, v, v_star, mu = X @ X.T / 4, np.array([0.6, -0.9]), np.array([0.8, 0.45]), rng.normal(size=5)
+    learning = {"activation": FUNCTIONS.get(name, ov.absolute), "eta": 0.37, "eta_v": 0.23, "noise": 0.41}
+    taught = ov.committee_machine(2, 2, v=v, v_star=v_star, **learning)
+    alone = ov.committee_machine(4, 1, v=np.append(v, -v_star), v_star=[0.0], **learning)
+    classes = [{"means": mu[:k], "label": 0.3} if means else {} for k in (4, 5)]
+    x = ov.closure(taught, S[n, n], S[n, m], S[m, m], **classes[0])
+    y = ov.closure(alone, S, np.zeros((4, 1)), [[1.3]], **classes[1])
+    expected = [x.A, x.B, x.C, x.dv, x.eps_g, *([x.f] if means else [])]
+    found = [y.A[n, n], y.A[n, m], y.C[n, n], y.dv[n], y.eps_g, *([y.f[n]] if means else [])]
+    for a, b in zip(expected, found, strict=True):  # 1e-10: the quadrature of C of kinked units with means
+        np.testing.assert_allclose(b, a, rtol=0, atol=1e-10 * max(1.0, np.abs(a).max()))

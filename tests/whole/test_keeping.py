@@ -24,9 +24,10 @@ from numba.core.dispatcher import Dispatcher
 
 import overlaps as ov
 from overlaps import __main__ as command
-from overlaps._base import keeping
-from overlaps._base.compiling import watch
-from overlaps._base.jit import INT, jit, made, typed
+from overlaps._base import keeping, parts
+from overlaps._base.jit import INT, jit, made, typed, watch
+from overlaps._base.parts import is_part
+from overlaps._base.tiers import whole
 from overlaps.gaussian import elementary
 
 SOURCE = Path(ov.__file__).parent
@@ -352,3 +353,84 @@ def test_info_and_prune(folder, monkeypatch, capsys):
     command.main(["warm", "--prune"])
     assert "1 kernels removed that were not read for 30 days; 1 are kept" in capsys.readouterr().out
     assert {*folder.iterdir()} == {read, notes}
+
+
+# a kernel that another one calls -------------------------------------------------------------------------------------
+
+
+def pair():
+    """A fresh kernel, and one that calls it."""
+    inner = jit(_shift)
+
+    def twice(x):
+        return 2.0 * inner(x)
+
+    return inner, jit(twice)
+
+
+def kept(folder):
+    return sorted((path.name.split("-")[0].rpartition(".")[2], "part" in path.name) for path in folder.iterdir())
+
+
+def test_a_kernel_that_is_called_is_compiled_as_a_part(folder):
+    """Without entries: when Python or a pointer asks for it, it is compiled whole, and its callers stay as they are."""
+    inner, outer = pair()
+    assert outer(2.0) == 13.0
+    assert kept(folder) == [("_shift", True), ("twice", False)]
+    args = (types.float64,)
+    assert is_part(inner.overloads[args]) and not whole(inner, args) and whole(outer, args)
+    assert inner(2.0) == 6.5 and whole(inner, args)
+    assert outer(3.0) == 19.0
+    assert kept(folder) == [("_shift", False), ("_shift", True), ("twice", False)]
+    inner, outer = pair()
+    outer.compile(args)
+    address = inner.get_compile_result(types.float64(types.float64))
+    assert address.library.get_pointer_to_function(address.fndesc.llvm_cfunc_wrapper_name) != 0
+
+
+def test_a_part_serves_constants_and_variables(folder):
+    """Numba would compile one for each constant of the text, True and False, 0 and 1."""
+    inner = jit(_shift)
+    outer = jit(lambda n, m: inner(2) + inner(n) + inner(True) + inner(m > 0))
+    assert outer(4, -1) == 6.5 + 12.5 + 3.5 + 0.5
+    assert [*inner.overloads] == [(types.int64,), (types.boolean,)]
+
+
+@pytest.mark.parametrize("known", ["the part", "the whole"])
+def test_a_part_is_found(folder, known):
+    """By other callers, in other processes; who finds the whole kernel needs no part."""
+    inner, outer = pair()
+    if known == "the whole":
+        inner(1.0)
+    outer(2.0)
+    for path in folder.glob("*twice*"):
+        path.unlink()
+    inner, outer = pair()
+    assert outer(2.0) == 13.0
+    assert [sum(x.stats.cache_hits.values()) for x in (inner, outer)] == [1, 0]
+    assert len([*folder.glob("*-part.nbc")]) == (known == "the part")
+
+
+def test_an_unknown_numba_compiles_every_kernel_whole(folder, monkeypatch):
+    """Parts are made with inner workings of numba, which may change."""
+    monkeypatch.setattr(parts, "NEWEST", (0, 59))
+    inner, outer = pair()
+    assert outer(2.0) == 13.0 and whole(inner, (types.float64,))
+    assert kept(folder) == [("_shift", False), ("twice", False)]
+
+
+def test_a_part_raises_what_it_would_raise_alone():
+    """Values of an exception are read from constants of the part, which only its callers know."""
+
+    def root(x):
+        if x < 0:
+            raise ValueError("no root of", x)
+        return math.sqrt(x)
+
+    inner = made(root)
+    outer = made(lambda x: 2.0 * inner(x))
+    assert outer(2.25) == 3.0 and is_part(inner.overloads[types.float64,])
+    for kernel in (outer, inner, outer):
+        with pytest.raises(ValueError) as caught:
+            kernel(-0.3)
+        assert caught.value.args == ("no root of", -0.3)

@@ -144,6 +144,7 @@ def test_closures_are_finite_symmetric_and_positive(problem):
     assert c.eps_g >= -1e-12 * (1 + np.trace(start.S) ** 2)
 
 
+@pytest.mark.slow
 @some
 @given(problems(), st.randoms(use_true_random=False))
 def test_permuting_units_permutes_the_closure(problem, random):
@@ -184,6 +185,7 @@ def test_students_with_a_kink_reach_the_end_or_lose_their_direction(problem, met
     assert_sound(traj, 1e-5)
 
 
+@pytest.mark.slow
 @few
 @given(problems(activations=SMOOTH, eta=st.floats(0.01, 0.5)), st.sampled_from(["DOP853", "structured"]))
 def test_solutions_are_as_accurate_as_they_say(problem, method):
@@ -366,6 +368,7 @@ def test_fixed_points_and_rates_say_whether_they_are_known(problem):
 # descriptions of a start ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @few
 @given(problems(), st.integers(1, 12))
 def test_compression_keeps_the_order_parameters(problem, extra):
@@ -380,6 +383,7 @@ def test_compression_keeps_the_order_parameters(problem, extra):
     assert np.all((small.spectrum.s >= s.min()) & (small.spectrum.s <= s.max() * (1 + 1e-12)))
 
 
+@pytest.mark.slow
 @few
 @given(problems())
 def test_files_hold_everything(problem):
@@ -454,6 +458,7 @@ def test_no_error_is_below_what_the_inputs_hide(problem):
 # the Cayley-Hamilton hierarchy ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @few
 @given(
     problems(activations=("erf", "linear", "quadratic"), eta=st.floats(0.01, 0.5), scale=st.sampled_from([0.3, 1.0]))

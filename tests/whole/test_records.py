@@ -175,7 +175,7 @@ RECORDS = {
     "ScalingLaw": (lambda: ov.static.PowerLawLimit(beta=1.0, noise=0.5, activation={3: 1.0}).leading(9.0), dict(eps=0)),
     "FixedPoint of the teacher": (lambda: TEACHER.solve(nu=20.0).solutions[0], dict(eps=0.0)),
     "Jump": (lambda: Channel(correlation_of({3: 1.0})).jumps[0], dict(lam=1.0)),
-    "Plateau": (lambda: quadratic.plateau(3, 2, eta=0.1), dict(q=1.0)),
+    "PlateauRates": (lambda: quadratic.plateau(3, 2, eta=0.1), dict(q=1.0)),
     "FlatDirections": (lambda: quadratic.flat_directions(12, 4, 2, 0, 2), dict(choices=1)),
     "RiccatiSolution": (lambda: quadratic.riccati_flow(TWO, [[0.1], [0.2]], [0.0, 1.0], eta=0.1), dict(alpha=None)),
 }  # fmt: skip
@@ -264,6 +264,7 @@ def test_every_public_record_has_a_row(records):
                 assert thing in kinds, f"{thing.__module__}.{name} has no row in RECORDS"
 
 
+@pytest.mark.slow
 def test_a_fresh_process_knows_every_record_by_name():
     """Rooms are loaded when first used: files of their records, and ``traj.escape``, must find them all the same."""
     sources = [ast.parse(path.read_text()) for path in Path(ov.__file__).parent.rglob("*.py")]

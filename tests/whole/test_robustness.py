@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps._base.quiet import quietly, warn
+from overlaps._base.calls import quietly, warn
 from overlaps.manifold import latents
 from overlaps.manifold import sgd as manifold_sgd
 from overlaps.models.start import random_start
@@ -170,7 +170,7 @@ TABLE = [
     ("covariance with nan", lambda: ov.Spectrum.from_covariance(NAN * TWO), V, ["Sigma contains nan"]),
     ("one sample", lambda: ov.Spectrum.from_covariance(data=[[1.0, 2.0]]), V, ["data", "(1, 2)", "at least 2"]),
     ("data of one axis", lambda: ov.Spectrum.from_covariance(data=[1.0, 2.0]), V, ["data has shape (2,)", "(n, N)"]),
-    ("too much shrinkage", lambda: ov.Spectrum.from_covariance(TWO, shrinkage=2), V, ["shrinkage = 2", "[0, 1]"]),
+    ("too much shrinkage", lambda: ov.Spectrum.from_covariance(TWO, shrinkage=2), V, ["shrinkage = 2", "<= 1"]),
     ("negative rank", lambda: ov.Spectrum.from_covariance(TWO, rank=-1), V, ["rank = -1", ">= 0"]),
     ("blocks that do not divide", lambda: COLOURED.spectrum.block_sizes(10), V, ["N = 10", "try N = "]),
     ("N is no integer", lambda: ov.isotropic().block_sizes(10.0), V, ["N = 10.0", "integer >= 1"]),
@@ -765,7 +765,8 @@ def no_work(monkeypatch):
         ("sweeps.grid", "run_all"),
         ("static.bayes.student", "train"),
         ("static.bayes.posterior", "leap"),
-        ("static.spiked.simulation", "network_draw", "srf_draw"),
+        ("static.spiked.simulation", "network_draw"),
+        ("static.spiked.features", "srf_draw"),
         ("static.spiked.ridge", "fit"),
     ):
         for name in names:
@@ -863,3 +864,46 @@ def test_silence_belongs_to_the_thread_that_asked_for_it():
     with pytest.warns(RuntimeWarning, match="heard later"):
         warn("heard later")
     assert warnings.filters == filters
+
+
+# the least that is said to be enough ----------------------------------------------------------------------------------
+
+
+def least(name, number, call, finite):
+    return pytest.param(name, number, call, finite, id=f"{call.__name__} {name}")
+
+
+def sample_posterior(steps):
+    teacher = ov.static.HierarchicalTeacher(v2=[1.0], noise=1.0, activation={3: 1.0})
+    with quietly():
+        return ov.static.sample_posterior(teacher, d=6, nu=4, rng=1, steps=steps, warmup=2, leapfrog=1)
+
+
+def feature_spectrum(points):
+    model = ov.static.SpikedRandomFeatures(np.tanh, np.sin, r=1.2, gamma=0.9, beta=1.0)
+    return model.spectrum(alpha=1.5, points=points)
+
+
+def fluctuations(points):
+    model = ov.committee_machine(1, 1, activation=ov.tanh, eta=0.5)
+    start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    return ov.fluctuations(ov.solve(model, start, [0.0, 0.5]), 400, points=points)
+
+
+def kl_monte_carlo(samples):
+    return latents.kl_monte_carlo([[0.3, -0.4], [0.2, 0.1]], rng=1, samples=samples)
+
+
+LEAST = [
+    least("steps", 4, sample_posterior, lambda x: x.draws),
+    least("points", 16, feature_spectrum, lambda x: x.density),
+    least("points", 64, fluctuations, lambda x: x.std("eps_g")),
+    least("samples", 2, kl_monte_carlo, np.array),
+]
+
+
+@pytest.mark.parametrize(("name", "number", "call", "finite"), LEAST)
+def test_the_least_number_is_enough_and_one_less_is_refused(name, number, call, finite):
+    assert np.all(np.isfinite(finite(call(number))))
+    with pytest.raises(ValueError, match=f"{name} = {number - 1}; expected"):
+        call(number - 1)

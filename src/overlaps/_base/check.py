@@ -28,6 +28,11 @@ def shown(value):
     return text if len(text) <= 100 else text[:97] + "..."
 
 
+def refused(name, value, expected, after=""):
+    """The error that names an argument, what came (and how, ``after`` it), and what is expected of it."""
+    return ValueError(f"{name} = {shown(value)}{after}; expected {expected}")
+
+
 def see(page, section):
     """Last sentence of a message: a page of docs/ and one of its sections, which a test looks up."""
     return f" More: docs/{page}.md, '{section}'."
@@ -41,22 +46,23 @@ def _is(value, cls):
 def count(name, value, least=1):
     """An integer >= least that an array can hold."""
     if not _is(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} = {shown(value)}; expected an integer >= {least}.")
+        raise refused(name, value, f"an integer >= {least}.")
     if value > MOST:
-        raise ValueError(f"{name} = {shown(value)}; expected an integer below 2^63 = {float(MOST):.2g}.")
+        raise refused(name, value, f"an integer below 2^63 = {float(MOST):.2g}.")
     return int(value)
 
 
-def number(name, value, *, above=None, least=None, below=LARGEST, hint=""):
-    """A finite real number, larger than ``above`` or at least ``least``, of a size ``below`` that can be squared."""
-    bound = f" > {above}" if above is not None else f" >= {least}" if least is not None else ""
+def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=LARGEST, hint=""):
+    """A finite real number within these bounds, of which ``above`` is none itself, of a size that can be squared."""
     try:
         result = float(value) if _is(value, numbers.Real) else np.nan
     except OverflowError:  # an integer or a fraction may be larger than any float
         result = np.inf
-    bound += f" and of size below {below:g}" if abs(result) >= below and np.isfinite(result) else ""
-    if not abs(result) < below or (above is not None and result <= above) or (least is not None and result < least):
-        raise ValueError(f"{name} = {shown(value)}; expected a finite number{bound}.{' ' + hint if hint else ''}")
+    if not (abs(result) < below and result > above and least <= result <= most):
+        bounds = {">": above, ">=": least, "<=": most}
+        bound = " and".join(f" {sign} {x}" for sign, x in bounds.items() if np.isfinite(x))
+        bound += f" and of size below {below:g}" if abs(result) >= below and np.isfinite(result) else ""
+        raise refused(name, value, f"a finite number{bound}.{' ' + hint if hint else ''}")
     return result
 
 
@@ -74,7 +80,7 @@ def kind(name, value, cls, example):
     if not isinstance(value, cls):
         cls = cls if isinstance(cls, type) else tuple
         article = "an" if cls.__name__[0] in "AEIOU" else "a"
-        raise ValueError(f"{name} = {shown(value)}; expected {article} {cls.__name__} such as {example}.")
+        raise refused(name, value, f"{article} {cls.__name__} such as {example}.")
     return value
 
 
@@ -101,31 +107,27 @@ EVERYONE = "solve", "solve_many", "simulate", "closure", "compress", "linearise"
 NOISE, LINEAR = ("fluctuations", "theory.escape"), ("theory.linear.reduce", "theory.linear.seen_again")
 OF_BLOCKS = "theory.plateau.plateau_state", "Mixed", "taught", "low_rank", "theory.cayley_hamilton.solve", *LINEAR
 VERBS = *EVERYONE, "hessian", "optimal_schedule", "Stages", "theory.stationary_points", *NOISE, *OF_BLOCKS
-IMPLICIT = "method = 'structured'", "method = 'exponential'"
+IMPLICIT, REDUCED = ("method = 'structured'", "method = 'exponential'"), "method = 'reduced'"
 UNKNOWN = {  # whether a model has it, in words, and who refuses it
     "rule": (
-        lambda model: model.rule is not None,
+        lambda m: m.rule is not None,
         "a rule of learning in place of a squared loss",
         ("hessian", "optimal_schedule", "theory.stationary_points", *OF_BLOCKS, *LINEAR, IMPLICIT[1]),
     ),
-    "classes": (lambda model: model.C > 0, "inputs in classes", VERBS[len(EVERYONE) :]),
-    "latents": (lambda model: model.latent_teacher, "a teacher of latents", (*NOISE, *OF_BLOCKS)),
+    "classes": (lambda m: m.C > 0, "inputs in classes", VERBS[len(EVERYONE) :]),
+    "latents": (lambda m: m.latent_teacher, "a teacher of latents", (*NOISE, *OF_BLOCKS)),
     "sphere": (
-        lambda model: model.constraint is not None,
+        lambda m: m.constraint is not None,
         "students of fixed norm (constraint = 'sphere')",
         ("optimal_schedule", *NOISE, *OF_BLOCKS, *IMPLICIT),
     ),
-    "drift": (
-        lambda model: model.drift > 0,
-        "teachers that drift (drift > 0)",
-        (*NOISE, *OF_BLOCKS[:2], *LINEAR, "method = 'reduced'"),
-    ),
-    "trained_v": (lambda model: model.trains_v, "a trained second layer (eta_v > 0)", (OF_BLOCKS[0], *LINEAR)),
-    "flow": (lambda model: model.gradient_flow, "no SGD noise (gradient_flow=True)", NOISE),
-    "decay": (lambda model: any(model.weight_decay), "weight decay (weight_decay > 0)", LINEAR[:1]),
-    "batches": (lambda model: model.batch_size > 1, "batches (batch_size > 1)", LINEAR[:1]),
+    "drift": (lambda m: m.drift > 0, "teachers that drift (drift > 0)", (*NOISE, *OF_BLOCKS[:2], *LINEAR, REDUCED)),
+    "trained_v": (lambda m: m.trains_v, "a trained second layer (eta_v > 0)", (OF_BLOCKS[0], *LINEAR)),
+    "flow": (lambda m: m.gradient_flow, "no SGD noise (gradient_flow=True)", NOISE),
+    "decay": (lambda m: any(m.weight_decay), "weight decay (weight_decay > 0)", LINEAR[:1]),
+    "batches": (lambda m: m.batch_size > 1, "batches (batch_size > 1)", LINEAR[:1]),
     "groups": (
-        lambda model: len(model.groups) > 1,
+        lambda m: len(m.groups) > 1,
         "classes or tokens whose covariances differ between eigenspaces in their own ways",
         ("compress", *IMPLICIT),
     ),
@@ -133,7 +135,7 @@ UNKNOWN = {  # whether a model has it, in words, and who refuses it
 INSTEAD = (
     dict.fromkeys(IMPLICIT, " Try 'DOP853', or 'LSODA' of SciPy.")
     | dict.fromkeys(NOISE, " Simulate: ov.simulate(model, N=, alpha=, rng=, runs=).")
-    | {"method = 'reduced'": " Try 'direct'."}
+    | {REDUCED: " Try 'direct'."}
 )
 
 
@@ -165,14 +167,14 @@ def choice(name, value, known, hint=""):
     if not isinstance(value, str) or value not in known:
         names = [repr(x) for x in known]
         expected = " or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}"
-        raise ValueError(f"{name} = {shown(value)}; expected {expected}.{' ' + hint if hint else ''}")
+        raise refused(name, value, f"{expected}.{' ' + hint if hint else ''}")
     return value
 
 
 def flag(name, value):
     """A truth value: text and numbers are no answers to a question."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} = {shown(value)}; expected True or False.")
+        raise refused(name, value, "True or False.")
     return bool(value)
 
 

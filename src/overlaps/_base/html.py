@@ -13,10 +13,8 @@ SMALL = 4  # units up to which matrices are shown
 
 def table(title, rows):
     """A heading and two columns; values that are HTML already begin with "<"."""
-    cells = [
-        f"<tr><th style='text-align:left'>{html.escape(name)}</th><td style='text-align:left'>{_cell(value)}</td></tr>"
-        for name, value in rows.items()
-    ]
+    left = "style='text-align:left'"
+    cells = [f"<tr><th {left}>{html.escape(name)}</th><td {left}>{_cell(x)}</td></tr>" for name, x in rows.items()]
     return f"<div><b>{html.escape(title)}</b><table>{''.join(cells)}</table></div>"
 
 

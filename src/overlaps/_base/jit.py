@@ -11,14 +11,23 @@ shapes, which takes seconds, in every process that compiles one.
 ``nogil=True``: simulators may run in threads.
 ``cost``: estimated seconds of a call without compilation, a function of the arguments.  Calls from Python then run as
 Python until compilation pays (``tiers``); ``python`` is a form for that in place of its text, usually of NumPy.
+
+Where compiling takes long, one line on standard error says so, once in a process; ``OVERLAPS_QUIET=1`` in the
+environment keeps it silent.
 """
+
+import gc
+import os
+import sys
+from threading import Timer
+from time import perf_counter
 
 import numpy as np
 from numba import njit, types
+from numba.core import event
 
-from . import compiling as compiling  # says when it takes long
-from .keeping import content, keep
-from .tiers import Kernel, cold, lock
+from .keeping import PACKAGE, KernelCache, content, writable
+from .tiers import Kernel, cold, lock, whole
 
 # what kernels with declared types are compiled for
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
@@ -36,7 +45,7 @@ def jit(function=None, *, fast=False, inline=False, bare=False, cost=None, pytho
     kernel = njit(**options)(function)
     if hasattr(kernel, "compile"):  # without compilation kernels are plain functions
         kernel.__class__ = Kernel
-        keep(kernel)
+        kernel._cache = KernelCache(kernel)
         kernel.python = python
         if cost is not None:
             cold(kernel, cost)
@@ -56,6 +65,7 @@ def made(function, *use):
     kernel = njit(error_model="numpy", nogil=True)(function)
     if not hasattr(kernel, "compile"):
         return kernel
+    kernel.__class__ = Kernel
     try:
         key = content(kernel), *use
     except TypeError:  # it reads what has no fingerprint
@@ -66,11 +76,7 @@ def made(function, *use):
         return _made.setdefault(key, kernel)
 
 
-def _as_it_is(x):
-    return x
-
-
-@jit(inline=True, python=_as_it_is)
+@jit(inline=True, python=lambda x: x)
 def natural(x):
     """An index that never counts from the end, as its type says.  With others numba asks at every use whether it does.
 
@@ -93,8 +99,8 @@ def compile_once(kernel, signature):
     Threads may ask at once: the one lock makes the others wait, where without it the second would find the kernel
     closed to compilation before the first has filled it.
     """
-    with lock:
-        if not kernel.signatures:
+    with lock:  # without compilation kernels are plain functions
+        if hasattr(kernel, "compile") and not whole(kernel, signature):
             kernel.compile(signature)
             kernel.disable_compile()
 
@@ -103,3 +109,55 @@ def cache_folder(kernel):
     """Folder where compiled kernels are kept, or None where none can be written, or nothing is compiled."""
     stats = getattr(kernel, "stats", None)  # without compilation kernels are plain functions
     return None if stats is None else stats.cache_path
+
+
+# while it takes long --------------------------------------------------------------------------------------------------
+
+# Seconds of compilation in a process. Above, a sentence says why nothing seems to happen; below, it would only disturb.
+PATIENCE = 1.0
+
+
+class _Watch(event.Listener):
+    """Counts the kernels of this package that were compiled, not found in the cache, and the seconds that it took.
+
+    No garbage is looked for meanwhile: a compiler makes a million objects, few of them garbage.
+    """
+
+    def __init__(self):
+        self.count, self.seconds, self.depth, self.began, self.timer, self.collects = 0, 0.0, 0, 0.0, None, False
+
+    def on_start(self, event):
+        """A kernel, or one that another one calls, begins to compile."""
+        kernel = event.data["dispatcher"]
+        self.depth += 1
+        self.count += (kernel.py_func.__module__ or "").partition(".")[0] == PACKAGE
+        if self.depth == 1:
+            self.began, self.collects = perf_counter(), gc.isenabled()
+            gc.disable()
+            if self.count and not said and os.environ.get("OVERLAPS_QUIET", "0") == "0":
+                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [writable()])
+                self.timer.daemon = True
+                self.timer.start()
+
+    def on_end(self, event):
+        """It is done."""
+        self.depth -= 1
+        if self.depth == 0:
+            if self.collects:
+                gc.enable()
+            self.seconds += perf_counter() - self.began
+            if self.timer is not None:
+                self.timer.cancel()
+
+
+said: list[str] = []
+watch = _Watch()
+event.register("numba:compile", watch)
+
+
+def _say(kept):
+    kept = "once per machine" if kept else "in every process, as no cache folder can be written (NUMBA_CACHE_DIR)"
+    if not said:
+        ahead = "'python -m overlaps warm' does it ahead"
+        said.append(f"overlaps: compiling kernels, {kept}: half a minute to a minute; {ahead}.")
+        print(said[0], file=sys.stderr, flush=True)

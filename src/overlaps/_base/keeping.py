@@ -20,7 +20,7 @@ import uuid
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 
 try:
     import fcntl
@@ -31,7 +31,10 @@ import numba
 import numpy as np
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, dumps
+from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+
+from . import parts
 
 PACKAGE = __name__.partition(".")[0]
 VERSIONS = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version_info[:2]}"
@@ -100,12 +103,12 @@ def _collect(kernel, parts):
     name = _name(kernel)
     if name in parts:
         return
-    parts[name], reached = _own(kernel)
+    parts[name], reached = _of_kernel(kernel)
     for other in reached:
         _collect(other, parts)
 
 
-def _own(kernel):
+def _of_kernel(kernel):
     """(Hash of the kernel's own content, kernels that it names)."""
     if "_content" not in vars(kernel):
         function = kernel.py_func
@@ -124,8 +127,8 @@ def content(kernel):
     """Bytes that tell a kernel, and all that it reaches, from others of this process, namesakes among them."""
     if isinstance(kernel._cache, KernelCache):
         return fingerprint(kernel)
-    own, reached = _own(kernel)
-    return hashlib.sha256(own + b"".join(content(x) for x in reached if x is not kernel)).digest()
+    digest, reached = _of_kernel(kernel)
+    return hashlib.sha256(digest + b"".join(content(x) for x in reached if x is not kernel)).digest()
 
 
 def _names(code):
@@ -155,24 +158,24 @@ def _of_value(value, reached):
         return type(value).__name__ + "(" + ",".join(_of_value(x, reached) for x in value) + ")"
     if value is None or isinstance(value, (bool, int, float, complex, str, np.generic)):
         return type(value).__name__ + repr(value)
-    if isinstance(value, FunctionType) and _room(value.__module__) == PACKAGE:
+    if isinstance(value, FunctionType) and _package(value.__module__) == PACKAGE:
         module = sys.modules[value.__module__]  # overloaded for kernels, by functions of its module
         reached += [other for other in vars(module).values() if isinstance(other, Dispatcher)]
         return _source(module)
-    if isinstance(value, ModuleType) and _room(value.__name__) in KNOWN:
-        return _source(value) if _room(value.__name__) == PACKAGE else value.__name__
+    if isinstance(value, ModuleType) and _package(value.__name__) in KNOWN:
+        return _source(value) if _package(value.__name__) == PACKAGE else value.__name__
     if isinstance(value, numba.types.WrapperAddressProtocol):  # in this process: numba keeps no such code
         return f"address {value.__wrapper_address__()}"
     if isinstance(value, numba.types.Type):
         return f"{value}{_fields(value)}"
     named = isinstance(value, (BuiltinFunctionType, FunctionType, type))
-    if isinstance(value, np.ufunc) or named and _room(value.__module__) in KNOWN:
+    if isinstance(value, np.ufunc) or named and _package(value.__module__) in KNOWN:
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         return name + " ".join(getattr(value, "_fields", ()))  # of a named tuple
     raise TypeError(f"a kernel reads a global of type {type(value).__name__}, whose content has no fingerprint")
 
 
-def _room(module):
+def _package(module):
     return (module or "").partition(".")[0]
 
 
@@ -189,27 +192,28 @@ def _source(module):
 # the files ------------------------------------------------------------------------------------------------------------
 
 
-class _Locator:
-    """Names the source, as numba's warnings want it."""
-
-    def __init__(self, kernel):
-        self._py_file = kernel.py_func.__code__.co_filename
-
-
 class _Impl(CompileResultCacheImpl):
     """Treatment of machine code by numba before it is written and after it is read."""
 
     def __init__(self, kernel):
-        self._lineno, self._locator = kernel.py_func.__code__.co_firstlineno, _Locator(kernel)
+        code = kernel.py_func.__code__
+        self._lineno, self._locator = code.co_firstlineno, SimpleNamespace(_py_file=code.co_filename)  # for warnings
 
 
 class KernelCache(FunctionCache):
     """The cache of one kernel; nothing is read or computed before the kernel is wanted."""
 
+    kind, rebuild = "", staticmethod(CompileResult._rebuild)
+
     def __init__(self, kernel):
         self._name, self._py_func, self._kernel = repr(kernel.py_func), kernel.py_func, kernel
-        self._impl = _Impl(kernel)
+        self._impl, self.whole = _Impl(kernel), self
         self.enable()
+
+    @cached_property
+    def of_parts(self):
+        """The cache of the same kernel as a part of others."""
+        return PartCache(self)
 
     @property
     def _cache_path(self):
@@ -224,7 +228,7 @@ class KernelCache(FunctionCache):
         """Path of the machine code for a signature on this processor, whether it is there or not."""
         kind = str(sig) + "".join(map(_fields, getattr(sig, "args", sig)))
         key = hashlib.sha256(repr((kind, context.codegen().magic_tuple())).encode()).hexdigest()
-        return Path(folder(), f"{self._stem}-{key[:DIGITS]}.nbc")
+        return Path(folder(), f"{self._stem}-{key[:DIGITS]}{self.kind}.nbc")
 
     def holds(self, sig):
         """Whether machine code for a signature lies on the disk."""
@@ -233,8 +237,8 @@ class KernelCache(FunctionCache):
     @contextmanager
     def sole(self, sig):
         """Others that want the same code wait for it, and find it on the disk: processes that begin together."""
-        found = not self._enabled or folder() is None or self.holds(sig)
-        claim = None if found else _claim(f"{self.file(sig, self._kernel.targetctx)}.lock")
+        kept = not self._enabled or folder() is None or self.holds(sig)
+        claim = None if kept else _claim(f"{self.file(sig, self._kernel.targetctx)}.lock")
         try:
             yield
         finally:
@@ -253,7 +257,7 @@ class KernelCache(FunctionCache):
             return None
         path = self.file(sig, context)
         try:
-            result = self._impl.rebuild(context, pickle.loads(_checked(path.read_bytes())))
+            result = self.rebuild(context, *pickle.loads(_checked(path.read_bytes())))
         except FileNotFoundError:
             return None
         except Exception:  # a damaged file, of which pickle and LLVM complain in any way: the kernel is compiled anew
@@ -276,6 +280,23 @@ class KernelCache(FunctionCache):
         except OSError:  # a full disk, or a folder that vanished: this kernel serves this process only
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+
+
+class PartCache(KernelCache):
+    """The cache of one kernel as a part of those that call it: the whole kernel serves them as well."""
+
+    kind, rebuild = "-part", staticmethod(parts.rebuild)
+
+    def __init__(self, whole):
+        super().__init__(whole._kernel)
+        self.whole = whole
+
+    def holds(self, sig):
+        """Whether code that callers can use lies on the disk."""
+        return self.whole.holds(sig) or super().holds(sig)
+
+    def _load_overload(self, sig, context):
+        return self.whole._load_overload(sig, context) or super()._load_overload(sig, context)
 
 
 def _claim(path):
@@ -311,8 +332,3 @@ def _checked(data):
 def kernel_files():
     """All compiled kernels that are kept, also for other versions and other checkouts."""
     return sorted(Path(folder()).glob("*.nbc")) if folder() else []
-
-
-def keep(kernel):
-    """Keep compiled code of a kernel on the disk, if there is a folder for it."""
-    kernel._cache = KernelCache(kernel)

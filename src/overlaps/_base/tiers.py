@@ -14,14 +14,17 @@ compiled.  So a kernel with a ``cost`` fills its outputs and never reads what it
 import os
 from contextlib import nullcontext
 from functools import cache
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 
 import numpy as np
-from numba import typeof
+from numba import typeof, types
 from numba.core.compiler_lock import global_compiler_lock as lock  # of all compilation, in other packages, too
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.sigutils import normalize_signature
+
+from . import parts
+from .calls import interrupts
 
 # Estimated seconds of one call. Above, it is compiled at once: nobody waits longer for Python than for a compiler.
 # Below, calls are counted.
@@ -37,14 +40,8 @@ if hasattr(os, "register_at_fork"):  # a process that is forked while a thread c
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-class Spent:
-    """Seconds that this process has spent on uncompiled kernels, and whether it may; threads may lose some."""
-
-    def __init__(self):
-        self.seconds, self.patient = 0.0, os.environ.get("OVERLAPS_JIT", "auto") != "always"
-
-
-spent = Spent()
+# seconds that this process has spent on uncompiled kernels, and whether it may; threads may lose some
+spent = SimpleNamespace(seconds=0.0, patient=os.environ.get("OVERLAPS_JIT", "auto") != "always")
 
 
 def settle():
@@ -58,17 +55,51 @@ class Kernel(CPUDispatcher):
     Numba asks twice for each function at each call, and the answer takes longer than the steps of a short run.
     """
 
+    called = False  # by a kernel that is being compiled
+
     def compile(self, sig):
-        """Machine code for a signature, which no other process compiles meanwhile."""
-        known = tuple(normalize_signature(sig)[0]) in self.overloads
-        alone = getattr(self._cache, "sole", None)  # none after pickling
-        with lock, nullcontext() if known or alone is None else alone(sig):
-            return super().compile(sig)
+        """Code for a signature, which no other process compiles meanwhile: whole, or as a part of what calls it.
+
+        Ctrl-C waits for the end of this kernel: between LLVM and the Python around it, it would end the process.
+        """
+        args = tuple(normalize_signature(sig)[0])
+        with lock, interrupts(wait=True, kernel=True):
+            part, self.called = self.called, False
+            if args in self.overloads and part or whole(self, args):
+                return super().compile(sig)
+            self.overloads.pop(args, None)
+            mine = self._compiler, self._cache
+            try:
+                if part:
+                    self._compiler, self._cache = parts.Compiler(self), getattr(self._cache, "of_parts", self._cache)
+                with getattr(self._cache, "sole", nullcontext)(sig):
+                    return super().compile(sig)
+            finally:
+                self._compiler, self._cache = mine
+
+    def get_call_template(self, args, kws):
+        """What numba asks for a kernel that calls this one: the same part for a constant as for a variable."""
+        with lock:
+            self.called = parts.supported()
+            try:
+                return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+            finally:
+                self.called = False
+
+    def add_overload(self, cres):
+        """A part is for callers; Python and pointers do not find it."""
+        if parts.is_part(cres):
+            self.overloads[tuple(cres.signature.args)] = cres
+        else:
+            super().add_overload(cres)
+            parts.bind_constants(cres)
 
     def get_compile_result(self, sig):
         """Machine code for a signature; callers hand over the same object each time."""
         known = vars(self).setdefault("_answers", {})
         if id(sig) not in known:
+            if not whole(self, sig) and self._can_compile:
+                self.compile(sig)
             compiled = super().get_compile_result(sig)
             compiled.library.get_pointer_to_function = cache(compiled.library.get_pointer_to_function)
             known[id(sig)] = compiled, sig  # which stays alive, so that no other gets its number
@@ -118,7 +149,13 @@ def _python(kernel, args):
 
 def at_hand(kernel, signature):
     """Whether machine code of a kernel for a signature is in memory or on the disk."""
-    return tuple(getattr(signature, "args", signature)) in kernel.overloads or kernel._cache.holds(signature)
+    return whole(kernel, signature) or kernel._cache.whole.holds(signature)
+
+
+def whole(kernel, signature):
+    """Whether machine code of a kernel for a signature is in memory, with entries; not as a part of other kernels."""
+    cres = kernel.overloads.get(tuple(getattr(signature, "args", signature)))
+    return cres is not None and not parts.is_part(cres)
 
 
 _worlds: dict[str, dict] = {}

@@ -19,7 +19,7 @@ WORKER_DIED = (
 )
 
 
-class Outcome(NamedTuple):
+class Finished(NamedTuple):
     """Results of jobs, by their index; those in neither were interrupted or not begun."""
 
     results: dict[Any, Any]
@@ -59,7 +59,7 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False
             for i, job in jobs.items():
                 # before anything is finished an error is the caller's: a wrong argument fails at once, with its own
                 # traceback
-                first = needed and not (results or errors)
+                first = needed and not results
                 if settle(i, *((job(), None) if first else evaluate(job))):
                     break
     except KeyboardInterrupt:
@@ -67,7 +67,7 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False
             raise
     if needed and not results:
         raise errors[min(errors)] if errors else KeyboardInterrupt
-    return Outcome(results, errors)
+    return Finished(results, errors)
 
 
 def worded(said, errors, first, comma=", "):

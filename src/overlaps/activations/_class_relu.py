@@ -96,12 +96,12 @@ def _product_of_relu(ma, mb, root_a, root_b, c, ha, hb, da, db, Pa, Pb, sine, in
 
 
 @jit(bare=True)
-def _square(D, m, units, given, rules, room):
+def _square(D, m, units, given, rules, scratch):
     """E[(D + sum_o linear_o z_o + w_o f_o)^2] of the other fields, with means m."""
     w, linear, others, K, teacher = units
-    V, root, along, variance = given
+    V, root, cov, variance = given
     sine, inverse = rules
-    h, d, P = room
+    h, d, P = scratch
     for i in range(others.size):
         D += linear[others[i]] * m[i]
     total = D * D + variance
@@ -113,19 +113,19 @@ def _square(D, m, units, given, rules, room):
             h[i] = m[i] / root[i]
             d[i], P[i] = phi(h[i]), Phi(h[i])
             mean, slope = root[i] * (h[i] * P[i] + d[i]), P[i]
-            own = V[i, i] * ((h[i] * h[i] + 1.0) * P[i] + h[i] * d[i])
+            second = V[i, i] * ((h[i] * h[i] + 1.0) * P[i] + h[i] * d[i])
         # no variance is left: the field is known, and its relu is a number
         elif student:
             mean, slope = max(m[i], 0.0), 0.0
-            own = mean * mean
+            second = mean * mean
         else:
             mean, slope, _, _, _ = one_point(f, m[i], V[i, i])
-            own = product(f, f, m[i], m[i], V[i, i], V[i, i], V[i, i])
+            second = product(f, f, m[i], m[i], V[i, i], V[i, i], V[i, i])
             if f == RELU:
                 s = math.sqrt(V[i, i])
                 x = m[i] / s if s > 0.0 else 0.0
-                own = V[i, i] * ((x * x + 1.0) * Phi(x) + x * phi(x)) if s > 0.0 else max(m[i], 0.0) ** 2
-        total += wi * (2.0 * (D * mean + along[i] * slope) + wi * own)
+                second = V[i, i] * ((x * x + 1.0) * Phi(x) + x * phi(x)) if s > 0.0 else max(m[i], 0.0) ** 2
+        total += wi * (2.0 * (D * mean + cov[i] * slope) + wi * second)
         for j in range(i):
             code = RELU if others[j] < K else teacher
             # two students share a rule that was made for the pair of correlations; the general table serves all others
@@ -170,7 +170,7 @@ def _bends(mu, slope, spread, others, K, teacher, at, width, count):
 
 
 @jit(bare=True)
-def _quadrant(pair, L, y, noise, mu, others_along, rule, units, given, rules, room, places):
+def _quadrant(pair, L, y, noise, mu, others_along, rule, units, given, rules, scratch, places):
     """E[theta(z_k) theta(z_l) (Delta_0^2 + noise^2)], where k and l say gk z_k + gl z_l.
 
     ``pair`` is (mk, ml, gk, gl, whether k = l), ``others_along`` how the other fields move with the two, and their
@@ -197,7 +197,7 @@ def _quadrant(pair, L, y, noise, mu, others_along, rule, units, given, rules, ro
             for o in range(others.size):
                 m[o] = mu[others[o]] + a[o] * x
             if alone:
-                total += factor * (_square(gk * zk - y, m, units, given, rules, room) + noise * noise)
+                total += factor * (_square(gk * zk - y, m, units, given, rules, scratch) + noise * noise)
                 continue
             bottom = -shifted / L22 if L22 > 0.0 else (-REACH if shifted > 0.0 else REACH)
             bottom = min(max(bottom, -REACH), REACH)
@@ -210,7 +210,7 @@ def _quadrant(pair, L, y, noise, mu, others_along, rule, units, given, rules, ro
                     for o in range(others.size):
                         m[o] = mu[others[o]] + a[o] * x + b[o] * t
                     D = gk * zk + gl * (shifted + L22 * t) - y
-                    square = _square(D, m, units, given, rules, room)
+                    square = _square(D, m, units, given, rules, scratch)
                     total += factor * height * weights[j] * phi(t) * (square + noise * noise)
     return total
 
@@ -224,9 +224,9 @@ def relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C)
     n = mu.size
     a, b, root, V = np.empty(n), np.empty(n), np.empty(n), np.empty((n, n))
     a_signed, b_signed = np.empty(n), np.empty(n)
-    room, spread = (np.zeros(n), np.zeros(n), np.zeros(n)), np.empty(n)
+    scratch, spread = (np.zeros(n), np.zeros(n), np.zeros(n)), np.empty(n)
     places = np.empty(n), np.empty(n + 1), np.empty(n + 1), np.empty(3 * n + 5), np.empty(3 * n + 5)
-    rules, along = (np.empty((n * n, 21)), np.empty((n * n, 21))), np.empty(n)
+    rules, cov = (np.empty((n * n, 21)), np.empty((n * n, 21))), np.empty(n)
     for k in range(K):
         for l in range(k + 1):
             others = np.empty(n - 2 if k != l else n - 1, np.int64)
@@ -241,10 +241,10 @@ def relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C)
             for i in range(others.size):
                 root[i] = math.sqrt(V[i, i])
                 spread[i] = math.hypot(b[i], root[i]) if k != l else root[i]
-                along[i] = 0.0
+                cov[i] = 0.0
                 for j in range(others.size):
-                    along[i] += V[i, j] * linear[others[j]]
-                variance += linear[others[i]] * along[i]
+                    cov[i] += V[i, j] * linear[others[j]]
+                variance += linear[others[i]] * cov[i]
             _prepare(V, students, rules[0], rules[1])
             total = 0.0
             for s in (1.0, -1.0):
@@ -257,6 +257,6 @@ def relu_class_C(mu, S, w, linear, y, K, teacher, eta, noise, nodes, weights, C)
                     total += (gk * gl) * _quadrant(
                         (s * mu[k], t * mu[l], s * gk, t * gl, k == l), (L11, s * t * L21, L22), y, noise, mu,
                         (a_signed, b_signed, spread), (nodes, weights), (w, linear, others, K, teacher),
-                        (V, root, along, variance), rules, room, places,
+                        (V, root, cov, variance), rules, scratch, places,
                     )  # fmt: skip
             C[k, l] = C[l, k] = eta * eta * total

@@ -36,8 +36,8 @@ def _functions(mu, S, w, y, K, student, teacher, H, slope, gradient):
     for i in range(n):
         f = student if i < K else teacher
         g, dg, d2g, _, _ = one_point(f, mu[i], S[i, i])
-        gg, dd, hg, own = shifted_self(f, mu[i], S[i, i])
-        slope[i], gradient[i] = w[i] * own - y * dg, w[i] * gg - y * g
+        gg, dd, hg, gdg = shifted_self(f, mu[i], S[i, i])
+        slope[i], gradient[i] = w[i] * gdg - y * dg, w[i] * gg - y * g
         H[i, i] = w[i] * (w[i] * (dd + hg) - y * d2g)
         eps_g += w[i] * (0.5 * w[i] * gg - y * g)
     for i in range(n):
@@ -73,14 +73,14 @@ def class_first_order(mu, S, w, linear, y, K, student, teacher, H, slope, gradie
     pull, mean = np.empty(n), -y
     for i in range(n):
         g, dg, d2g, d3g, _ = one_point(student if i < K else teacher, mu[i], S[i, i])
-        along = 0.0
+        cov = 0.0
         for j in range(n):
-            along += S[i, j] * linear[j]
+            cov += S[i, j] * linear[j]
         pull[i], mean = linear[i] + w[i] * dg, mean + w[i] * g
-        slope[i] += w[i] * along * d2g
-        gradient[i] += along * dg
-        H[i, i] += w[i] * along * d3g
-        eps_g += along * (w[i] * dg + 0.5 * linear[i])
+        slope[i] += w[i] * cov * d2g
+        gradient[i] += cov * dg
+        H[i, i] += w[i] * cov * d3g
+        eps_g += cov * (w[i] * dg + 0.5 * linear[i])
     for i in range(n):
         slope[i] += linear[i] * mean
         moment[i] = mu[i] * mean
@@ -97,11 +97,11 @@ def _square(mu, S, w, linear, y, K, student, teacher):
         y -= linear[i] * mu[i]
     total = y * y
     for i in range(mu.size):
-        f, along = student if i < K else teacher, 0.0
+        f, cov = student if i < K else teacher, 0.0
         for j in range(mu.size):
-            along += S[i, j] * linear[j]
+            cov += S[i, j] * linear[j]
         g, dg, _, _, _ = one_point(f, mu[i], S[i, i])
-        total += w[i] * (w[i] * shifted_self(f, mu[i], S[i, i])[0] + 2 * (along * dg - y * g)) + linear[i] * along
+        total += w[i] * (w[i] * shifted_self(f, mu[i], S[i, i])[0] + 2 * (cov * dg - y * g)) + linear[i] * cov
         for j in range(i):
             h = student if j < K else teacher
             total += 2 * w[i] * w[j] * product(f, h, mu[i], mu[j], S[i, i], S[j, j], S[i, j])
@@ -163,17 +163,17 @@ def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
     units a z + b f(z), students and teachers, then the numbers of ``Classes`` and a rule.
     """
     rows = S.shape[1]
-    groups, own = S.shape[0] // rows, w[rows:]
-    student, teacher, classes, size = int(own[0]), int(own[1]), int(own[2]), int(own[3])
-    pi, labels = own[HEAD:], own[HEAD + classes :]
-    ratios, rule = own[HEAD + 2 * classes :], own[HEAD + (2 + groups) * classes :]
+    groups, numbers = S.shape[0] // rows, w[rows:]
+    student, teacher, classes, size = int(numbers[0]), int(numbers[1]), int(numbers[2]), int(numbers[3])
+    pi, labels = numbers[HEAD:], numbers[HEAD + classes :]
+    ratios, rule = numbers[HEAD + 2 * classes :], numbers[HEAD + (2 + groups) * classes :]
     n = rows - classes
     mu, V, H = np.empty(n), np.empty((n, n)), np.empty((n, n))
     slope, gradient, moment, Cc = np.empty(n), np.empty(n), np.empty(n), np.zeros((K, K))
     linear, bent = np.empty(n), np.empty(n)
     for i in range(n):
         kind = 4 if i < K else 6
-        linear[i], bent[i] = own[kind] * w[i], own[kind + 1] * w[i]
+        linear[i], bent[i] = numbers[kind] * w[i], numbers[kind + 1] * w[i]
     A[:], B[:], C[:], dv[:], eps_g = 0.0, 0.0, 0.0, 0.0, 0.0
     for c in range(classes):
         y = labels[c]
@@ -202,13 +202,13 @@ def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
             else:
                 Cc[:] = math.nan
         for k in range(K):
-            dv[k] -= eta_v * pi[c] * (own[4] * moment[k] + own[5] * gradient[k])
+            dv[k] -= eta_v * pi[c] * (numbers[4] * moment[k] + numbers[5] * gradient[k])
             for g in range(groups):
-                share = pi[c] * ratios[c * groups + g]
+                factor = pi[c] * ratios[c * groups + g]
                 for j in range(K):
-                    A[g * K + k, j] -= eta * share * H[k, j]
-                    C[g * K + k, j] += share * Cc[k, j]
+                    A[g * K + k, j] -= eta * factor * H[k, j]
+                    C[g * K + k, j] += factor * Cc[k, j]
                 for j in range(K, n):
-                    B[g * K + k, j - K] -= eta * share * H[k, j]
+                    B[g * K + k, j - K] -= eta * factor * H[k, j]
                 B[g * K + k, n - K + c] = -eta * pi[c] * slope[k]
     return eps_g

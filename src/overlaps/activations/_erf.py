@@ -220,7 +220,7 @@ def erf_C(S, w, K, teacher, eta, noise, C, work):
 
 
 @jit
-def erf_C_share(S, w, K, teacher, eta, noise, C, share, shares):
+def erf_C_share(S, w, K, teacher, eta, noise, C, part, parts):
     """Fill one of ``shares`` interleaved parts of C, the work of one thread: no entry depends on another."""
     n = S.shape[0]
     size, i = n * (n + 1) // 2, 0
@@ -229,7 +229,7 @@ def erf_C_share(S, w, K, teacher, eta, noise, C, share, shares):
     for a in range(K):
         for b in range(a + 1):
             # interleaved, because entries (a, b) cost the same and threads then end together
-            if i % shares == share:
+            if i % parts == part:
                 C[a, b] = C[b, a] = _entry(S, w, K, a, b, teacher, eta, noise, work, size)
             i += 1
 
@@ -244,10 +244,10 @@ def _angles(x, det):
 
 
 @jit(bare=True)
-def erf_first_order(S, w, K, eta, eta_v, A, B, dv, room):
-    """``fill_first_order`` of erf students of erf teachers, with room for 2 n^2 numbers."""
+def erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch):
+    """``fill_first_order`` of erf students of erf teachers; ``scratch`` has 2 n^2 numbers."""
     n, eps_g, at = natural(len(S)), 0.0, natural(0)
-    angle, slope = room[: S.size], room[S.size : 2 * S.size]
+    angle, slope = scratch[: S.size], scratch[S.size : 2 * S.size]
     for i in range(n):
         for j in range(n):
             angle[at] = S[i, j]
@@ -281,22 +281,22 @@ def erf_room(n):
 
 
 @jit(inline=True)
-def _closure_in(room, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def _closure_in(scratch, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
     both = n * (n + 1)
     if teacher == ERF:
-        eps_g = erf_first_order(S, w, K, eta, eta_v, A, B, dv, room)
+        eps_g = erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch)
     else:
-        eps_g = fill_first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, room[:both].reshape((n + 1, n)))
+        eps_g = fill_first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, scratch[:both].reshape((n + 1, n)))
     if second_order:
-        erf_C(S, w, K, teacher, eta, noise, C, room[both:].reshape((5, both // 2)))
+        erf_C(S, w, K, teacher, eta, noise, C, scratch[both:].reshape((5, both // 2)))
     return eps_g
 
 
 @jit
 def _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    room = np.empty(erf_room(S.shape[0]))
-    return _closure_in(room, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
+    scratch = np.empty(erf_room(S.shape[0]))
+    return _closure_in(scratch, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
 
 
 @cache

@@ -30,11 +30,11 @@ def _path_fields(Z, K, scale, t, S):
     """Fill S, the covariance of the fields (a_c + scale t_i d_c at index c n + i, then all lambda_k, then all d_k)."""
     n = t.size
     size = S.shape[0]
-    unit, along = np.empty(size, dtype=np.int64), np.empty(size)
+    unit, place = np.empty(size, dtype=np.int64), np.empty(size)
     for i in range(size):
         path = i < K * n
         unit[i] = i // n if path else (i - K * n) % K
-        along[i] = scale * (t[i % n] if path else 1.0)
+        place[i] = scale * (t[i % n] if path else 1.0)
     d0 = K * (n + 1)
     for i in range(size):
         c = unit[i]
@@ -43,10 +43,10 @@ def _path_fields(Z, K, scale, t, S):
             if j >= d0:
                 S[i, j] = Z[c, m]
             elif i >= d0:
-                S[i, j] = Z[c, K + m] + along[j] * Z[c, m]
+                S[i, j] = Z[c, K + m] + place[j] * Z[c, m]
             else:
-                first = along[i] * Z[c, K + m] + along[j] * Z[m, K + c]
-                S[i, j] = Z[K + c, K + m] + first + along[i] * along[j] * Z[c, m]
+                first = place[i] * Z[c, K + m] + place[j] * Z[m, K + c]
+                S[i, j] = Z[K + c, K + m] + first + place[i] * place[j] * Z[c, m]
             S[j, i] = S[i, j]
 
 

@@ -1,9 +1,9 @@
 """Closures of many states side by side: the last index of every array counts states and becomes vector instructions.
 
-``closure(S, w, K, noise2, second_order, H, gradient, C, eps_g, room)`` reads covariances S (n, n, LANES) of the fields,
-second layers w (n, LANES) and squared noises (LANES,).  It fills the mean Hessian H (n, n, LANES), E[g_i Delta] in
-``gradient`` (n, LANES), eps_g (LANES,) and, if wanted, C (K, K, LANES), all at learning rate one: the flow knows rates.
-``room`` has (n + 3)^2 rows.  No state feels its neighbours: for each the same is done, in the same order.
+``closure(S, w, K, noise2, second_order, H, gradient, C, eps_g, scratch)`` reads covariances S (n, n, LANES) of the
+fields, second layers w (n, LANES) and squared noises (LANES,).  It fills the mean Hessian H (n, n, LANES), E[g_i Delta]
+in ``gradient`` (n, LANES), eps_g (LANES,) and, if wanted, C (K, K, LANES), all at learning rate one: the flow knows
+rates.  ``scratch`` has (n + 3)^2 rows.  No state feels its neighbours: for each the same is done, in the same order.
 """
 
 import math
@@ -26,9 +26,9 @@ def error_of(w, gradient, eps_g):
 
 
 @jit(fast=True, bare=True)
-def _erf_first_order(S, w, H, gradient, room):
+def _erf_first_order(S, w, H, gradient, scratch):
     """``mean_hessian`` of erf units."""
-    n, angle, density, inverse = len(w), room[0], room[1], room[2:]
+    n, angle, density, inverse = len(w), scratch[0], scratch[1], scratch[2:]
     for i in range(n):
         for l in range(LANES):
             inverse[i, l] = 1.0 / (1.0 + S[i, i, l])
@@ -65,11 +65,11 @@ def _arcsine(x):
 
 
 @jit(fast=True, bare=True)
-def _erf_C(S, w, K, noise2, C, room):
+def _erf_C(S, w, K, noise2, C, scratch):
     """C of erf units by tilting the Gaussian measure: see ``_erf``."""
     n = len(w)
-    first, inverse, slope, second, total = room[0], room[1], room[2], room[3], room[4]
-    e, f, norm = room[5 : 5 + n], room[5 + n : 5 + 2 * n], room[5 + 2 * n : 5 + 3 * n]
+    first, inverse, slope, second, total = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
+    e, f, norm = scratch[5 : 5 + n], scratch[5 + n : 5 + 2 * n], scratch[5 + 2 * n : 5 + 3 * n]
     for a in range(K):
         for b in range(a + 1):
             for l in range(LANES):
@@ -96,18 +96,18 @@ def _erf_C(S, w, K, noise2, C, room):
 
 
 @jit(bare=True)
-def erf_lanes(S, w, K, noise2, second_order, H, gradient, C, eps_g, room):
+def erf_lanes(S, w, K, noise2, second_order, H, gradient, C, eps_g, scratch):
     """Erf students of erf teachers."""
-    _erf_first_order(S, w, H, gradient, room)
+    _erf_first_order(S, w, H, gradient, scratch)
     error_of(w, gradient, eps_g)
     if second_order:
-        _erf_C(S, w, K, noise2, C, room)
+        _erf_C(S, w, K, noise2, C, scratch)
 
 
 @jit(fast=True, bare=True)
-def quadratic_lanes(S, w, K, noise2, second_order, H, gradient, C, eps_g, room):
+def quadratic_lanes(S, w, K, noise2, second_order, H, gradient, C, eps_g, scratch):
     """Quadratic students of quadratic teachers: ``quadratic_C``, and E[a^2 b^2] = S_aa S_bb + 2 S_ab^2."""
-    n, mean, SH = len(w), room[0], room[1 : 1 + len(w)]
+    n, mean, SH = len(w), scratch[0], scratch[1 : 1 + len(w)]
     for l in range(LANES):
         mean[l] = 0.0
     for i in range(n):
@@ -142,7 +142,7 @@ def quadratic_lanes(S, w, K, noise2, second_order, H, gradient, C, eps_g, room):
 
 
 @jit(fast=True, bare=True)
-def linear_lanes(S, w, K, noise2, second_order, H, gradient, C, eps_g, room):
+def linear_lanes(S, w, K, noise2, second_order, H, gradient, C, eps_g, scratch):
     """Linear students of linear teachers: E[Delta^2] = w S w, and everything follows from it."""
     for i in range(len(w)):
         for l in range(LANES):

@@ -4,13 +4,7 @@ import numpy as np
 
 from .._base.jit import jit
 from ..gaussian.two_point import LINEAR
-from ._first_order import (
-    closure_cost,
-    eps_derivatives,
-    first_order,
-    first_order_derivatives,
-    readout_product,
-)
+from ._first_order import closure_cost, eps_derivatives, first_order, first_order_derivatives, readout_product
 
 
 @jit

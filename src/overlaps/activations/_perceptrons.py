@@ -61,6 +61,7 @@ def slack(theta):
 
 def closed(moments):
     """The closure of a rule without theta from (a, b, c) = moments(J, sqrt T, angle, sine, cosine, numbers)."""
+    moments = jit(moments)
 
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         J, root_t, angle, sin, cos = angles(S)
@@ -91,7 +92,6 @@ def hebb_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def hebb(J, root_t, angle, sin, cos, numbers):
     return 0.0, (1 - 2 * numbers[0]) * math.sqrt(2 / math.pi) / root_t, 1.0
 
@@ -102,7 +102,6 @@ def perceptron_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def perceptron(J, root_t, angle, sin, cos, numbers):
     p, one = numbers[0], 1 / math.sqrt(2 * math.pi)
     return -one / J, (1 - 2 * p) * one / root_t, p + (1 - 2 * p) * angle / math.pi
@@ -114,7 +113,6 @@ def adatron_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def adatron(J, root_t, angle, sin, cos, numbers):
     p = numbers[0]
     m = (1 - 2 * p) / math.pi
@@ -127,7 +125,6 @@ def hinge_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def hinge(J, root_t, angle, sin, cos, numbers):
     h, sin = numbers[0] / J, max(sin, 1e-300)
     a = -2 * phi(h) / J * Phi(cos * h / sin)
@@ -142,7 +139,6 @@ def logistic_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def logistic_sign(J, root_t, angle, sin, cos, numbers):
     slope = square = 0.0
     for i in range(len(U)):
@@ -183,7 +179,6 @@ def mean_slope(slope):
 
 
 @closed
-@jit
 def logistic_logistic(J, root_t, angle, sin, cos, numbers):
     steep, square = numbers[0] * root_t, 0.0
     h, k = step_for(max(J, abs(steep * cos))), step_for(abs(steep * sin))
@@ -205,7 +200,6 @@ def least_squares_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def least_squares(J, root_t, angle, sin, cos, numbers):
     b = (1 - 2 * numbers[0]) * math.sqrt(2 / math.pi) / root_t
     return -1.0, b, 1 - 2 * b * J * root_t * cos + J * J
@@ -219,7 +213,6 @@ def optimal_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def optimal(J, root_t, angle, sin, cos, numbers):
     steep = cos / max(sin, 1e-300)
     h, H, i = step_for(steep, ZERO), 0.0, 0
@@ -228,8 +221,8 @@ def optimal(J, root_t, angle, sin, cos, numbers):
         H += (h if i == 0 else 2 * h) * phi(i * h) * phi(x) ** 2 / (tail * (1 - tail))
         i += 1
     c = J * J * (sin / cos) ** 2 * H
-    along = cos * c * root_t / J / (J * root_t * sin) ** 2
-    return -along * J * root_t * cos, along * J * J, c
+    factor = cos * c * root_t / J / (J * root_t * sin) ** 2
+    return -factor * J * root_t * cos, factor * J * J, c
 
 
 @jit

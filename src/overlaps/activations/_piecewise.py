@@ -21,18 +21,18 @@ def piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C):
     """C_kl = eta^2 v_k v_l E[(a_k + b_k theta_k)(a_l + b_l theta_l)(Delta^2 + noise^2)]."""
     n = S.shape[0]
     sigma, r, s, arcsin = geometry(S)
-    u, along, square = np.empty(n), np.empty(n), np.empty((K, K))
+    u, cov, square = np.empty(n), np.empty(n), np.empty((K, K))
     variance = 0.0
     for c in range(n):
         u[c] = w[c] * b[c] * sigma[c]
-        along[c] = 0.0
+        cov[c] = 0.0
         for d in range(n):
-            along[c] += S[c, d] * w[d] * a[d]
-        variance += w[c] * a[c] * along[c]
+            cov[c] += S[c, d] * w[d] * a[d]
+        variance += w[c] * a[c] * cov[c]
         # a field without variance is independent of all others, as in ``geometry``
-        along[c] = along[c] / sigma[c] if sigma[c] > 0.0 else 0.0
+        cov[c] = cov[c] / sigma[c] if sigma[c] > 0.0 else 0.0
     relu_square(r, s, arcsin, u, K, n, square)
-    add_linear(along, variance, K, n, r, s, arcsin, u, square)
+    add_linear(cov, variance, K, n, r, s, arcsin, u, square)
     noise2 = noise * noise
     for k in range(K):
         for j in range(k + 1):
@@ -75,11 +75,11 @@ def kinked_erf_square(S, w, K, a, b):
     sigma, r, s, arcsin = geometry(S)
     square = np.zeros((K, K))
     add_erf(S, w, K, sigma, r, s, arcsin, b * w * sigma, square)
-    along = np.zeros(n)
+    cov = np.zeros(n)
     for c in range(n):
         for i in range(K):
-            along[c] += a * w[i] * S[i, c]
-        along[c] /= sigma[c] if c < K else math.sqrt(1.0 + S[c, c])
+            cov[c] += a * w[i] * S[i, c]
+        cov[c] /= sigma[c] if c < K else math.sqrt(1.0 + S[c, c])
     for k in range(K):
         for l in range(k + 1):
             for m in range(K, n):
@@ -87,7 +87,7 @@ def kinked_erf_square(S, w, K, a, b):
                 scale = math.sqrt(1.0 + S[m, m])
                 rkm, rlm = S[k, m] / (sigma[k] * scale), S[l, m] / (sigma[l] * scale)
                 arc_k, arc_l, arc_m, _ = partial_arcsines(r[k, l], rkm, rlm)
-                moment = 0.5 * along[m] + (along[m] * arc_m + along[k] * arc_k + along[l] * arc_l) / math.pi
+                moment = 0.5 * cov[m] + (cov[m] * arc_m + cov[k] * arc_k + cov[l] * arc_l) / math.pi
                 square[k, l] += 2 * w[m] * moment * PER_SQRT_2PI
             square[l, k] = square[k, l]
     return square

@@ -22,10 +22,8 @@ from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
 PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # the largest settle tanh at a variance of 60
 TENSOR_NODES = {2: (64, 96, 128, 192), 3: (32, 48, 64, 96), 4: (24, 32, 48)}  # by number of fields
-GROWN, FALLEN = (
-    1.1,
-    0.1,
-)  # multiples of the last tested variances and scale beyond which sizes are tested again
+# Multiples of the last tested variances and scale: beyond these, sizes are tested again.
+GROWN, FALLEN = 1.1, 0.1
 WIDE = 12.0  # standard deviations that Hermite modes need: he_r grows like exp(u^2 / 4)
 TAIL = 1e-14  # size of the last modes, relative to the functions, at which the sum over modes has not ended
 
@@ -117,12 +115,8 @@ def mehler_pair(f, h, saa, sbb, sab, x, y):
     rho, power = min(max(rho, -1.0), 1.0), 1.0
     gg = dd = hf = fh = size = last = 0.0
     for r in range(x.shape[1]):
-        a, b, c, d = (
-            power * x[0, r] * y[0, r],
-            power * x[1, r] * y[1, r],
-            power * x[2, r] * y[0, r],
-            power * x[0, r] * y[2, r],
-        )
+        a, b = power * x[0, r] * y[0, r], power * x[1, r] * y[1, r]
+        c, d = power * x[2, r] * y[0, r], power * x[0, r] * y[2, r]
         gg, dd, hf, fh = gg + a, dd + b, hf + c, fh + d
         term = max(max(abs(a), abs(b)), max(abs(c), abs(d)))
         size += term

@@ -153,11 +153,11 @@ def _slope_error(S, w, K, teacher, x, y, tilted):
 
 
 @jit
-def _kinks(S, w, K, teacher, kink):
-    """Fill kink_pxy = E[delta(p) theta(x) g_y' Delta] (K, K + 1, n + 1); the last x and the last y are NONE."""
+def _kinks(S, w, K, asked, teacher, kink):
+    """Fill kink_pxy = E[delta(p) theta(x) g_y' Delta] (K, K + 1, n + 1), p < asked; the last x and y are NONE."""
     n = S.shape[0]
     given, tilted = np.empty((n, n)), np.empty((n, n))
-    for p in range(K):
+    for p in range(asked):
         _reduce(S, p, S[p, p], given)
         per = 1.0 / (SQRT_2PI * math.sqrt(S[p, p]))
         for y in range(n + 1):
@@ -266,38 +266,45 @@ def _homogeneity(a, b, S, w, K, kink, slope, dX):
         dX[u, a, b] = (2 * w[k] * inner - outer) / (2 * S[k, k])
 
 
-@jit
-def relu_C_derivatives(S, w, K, teacher, eta, noise, dC):
-    """Fill dC (d_g, K, K)."""
-    if not known(RELU, teacher):
-        dC[:] = math.nan
-        return
+@jit(cost=lambda S, w, K, asked, *_: 1e-5 + 1.5e-5 * (asked * K) ** 2)
+def relu_square_derivatives(S, w, K, asked, teacher, noise, X, dX):
+    """Fill X (K, K) and, for entries of the first ``asked`` students and with respect to theirs, dX (d_g, K, K)."""
     n = S.shape[0]
     weight = np.empty(n)
     for c in range(n):
         weight[c] = TINY if w[c] == 0.0 else w[c]
     kink = np.zeros((K, K + 1, n + 1))
     slope, gradient, H = np.empty(n), np.empty(n), np.empty((n, n))
-    given, given2, X = np.empty((n, n)), np.empty((n, n)), np.empty((K, K))
+    given, given2 = np.empty((n, n)), np.empty((n, n))
     _, r, _, arcsin = geometry(S)
-    _kinks(S, weight, K, teacher, kink)
-    _four_fields(S, weight, K, teacher, r, arcsin, dC)
+    _kinks(S, weight, K, asked, teacher, kink)
+    _four_fields(S, weight, K, teacher, r, arcsin, dX)
     relu_C(S, weight, K, teacher, 1.0, noise, X)
-    for a in range(K):
+    for a in range(asked):
         _reduce(S, a, S[a, a], given)
         for b in range(a + 1):
             X[a, b] /= weight[a] * weight[b]
             X[b, a] = X[a, b]
-            _other_fields(a, b, S, weight, K, teacher, arcsin, kink, slope, dC)
+            _other_fields(a, b, S, weight, K, teacher, arcsin, kink, slope, dX)
             if a != b:
                 _reduce(given, b, given[b, b], given2)
                 square = 2 * mean_hessian(given2, weight, K, RELU, teacher, H, gradient) + noise * noise
                 steps = weight[b] * kink[a, b, n] + weight[a] * kink[b, a, n] + weight[a] * weight[b] * slope[a]
-                dC[unknown_S(b, a, K, n), a, b] = square / (2 * PI * math.sqrt(S[a, a] * given[b, b])) + 2 * steps
-            _homogeneity(a, b, S, weight, K, kink, slope, dC)
-            for u in range(dC.shape[0]):
-                dC[u, b, a] = dC[u, a, b]
-    readout_product(X, w, K, n, eta * eta, dC)
+                dX[unknown_S(b, a, K, n), a, b] = square / (2 * PI * math.sqrt(S[a, a] * given[b, b])) + 2 * steps
+            _homogeneity(a, b, S, weight, K, kink, slope, dX)
+            for u in range(dX.shape[0]):
+                dX[u, b, a] = dX[u, a, b]
+
+
+@jit
+def relu_C_derivatives(S, w, K, teacher, eta, noise, dC):
+    """Fill dC (d_g, K, K)."""
+    if not known(RELU, teacher):
+        dC[:] = math.nan
+        return
+    X = np.empty((K, K))
+    relu_square_derivatives(S, w, K, K, teacher, noise, X, dC)
+    readout_product(X, w, K, S.shape[0], eta * eta, dC)
 
 
 @jit(cost=derivatives_cost)

@@ -52,8 +52,8 @@ def _wedge(xaa, xbb, xab, r, s):
 
 
 @jit(bare=True)
-def add_linear(along, variance, K, n, r, s, arcsin, u, square):
-    """Add a Gaussian field y with this variance and covariances ``along_c`` (n,) with the unit fields.
+def add_linear(cov, variance, K, n, r, s, arcsin, u, square):
+    """Add a Gaussian field y with this variance and covariances ``cov`` (n,) with the unit fields.
 
     E[theta(a) theta(b) c_+ y] = y_c P3 + (y_a D_ab + y_b D_ba) / 4pi,  D_ab = s_ac + (r_bc - r_ab r_ac) / s_ab,
     E[theta(a) theta(b) y^2] = var P2 + (2 y_a y_b - r_ab (y_a^2 + y_b^2)) / (2 pi s_ab).
@@ -67,9 +67,9 @@ def add_linear(along, variance, K, n, r, s, arcsin, u, square):
                 P3 = 0.125 + (arcsin[a, b] + arcsin[a, c] + arcsin[b, c]) / (4 * PI)
                 Dab = s[a, c] + (r[b, c] - rab * r[a, c]) * per_sab
                 Dba = s[b, c] + (r[a, c] - rab * r[b, c]) * per_sab
-                cross += u[c] * (along[c] * P3 + (along[a] * Dab + along[b] * Dba) / (4 * PI))
+                cross += u[c] * (cov[c] * P3 + (cov[a] * Dab + cov[b] * Dba) / (4 * PI))
             P2 = 0.25 + arcsin[a, b] / (2 * PI)
-            wedge = _wedge(along[a] * along[a], along[b] * along[b], along[a] * along[b], rab, s[a, b])
+            wedge = _wedge(cov[a] * cov[a], cov[b] * cov[b], cov[a] * cov[b], rab, s[a, b])
             square[a, b] += 2.0 * cross + variance * P2 + wedge / (2 * PI)
 
 
@@ -77,14 +77,14 @@ def add_linear(along, variance, K, n, r, s, arcsin, u, square):
 def add_linear_teacher(S, w, K, sigma, r, s, arcsin, u, square):
     """Add y = sum_m w_m z_m."""
     n = S.shape[0]
-    along = np.zeros(K)
+    cov = np.zeros(K)
     variance = 0.0
     for m in range(K, n):
         for k in range(K):
-            along[k] += w[m] * S[k, m] / sigma[k]
+            cov[k] += w[m] * S[k, m] / sigma[k]
         for i in range(K, n):
             variance += w[m] * w[i] * S[m, i]
-    add_linear(along, variance, K, K, r, s, arcsin, u, square)
+    add_linear(cov, variance, K, K, r, s, arcsin, u, square)
 
 
 @jit
@@ -152,14 +152,14 @@ def add_quadratic(S, w, K, sigma, r, s, arcsin, u, square):
 def _erf_arcsines(S, w, K, sigma, r):
     """Sums over erf teachers m, with r_jm = S_jm / (sigma_j sqrt(1 + S_mm)).
 
-    along_c = sum_m w_m r_cm (K,),  outer_jk = sum_m w_m asin(r_jm.k) (K, K),  inner_jkc = sum_m w_m asin(r_jk.m) r_cm.
+    cov_c = sum_m w_m r_cm (K,),  outer_jk = sum_m w_m asin(r_jm.k) (K, K),  inner_jkc = sum_m w_m asin(r_jk.m) r_cm.
     """
-    along, outer, inner = np.zeros(K), np.zeros((K, K)), np.zeros((K, K, K))
+    cov, outer, inner = np.zeros(K), np.zeros((K, K)), np.zeros((K, K, K))
     correlation = np.empty(K)
     for m in range(K, S.shape[0]):
         for k in range(K):
             correlation[k] = S[k, m] / (sigma[k] * math.sqrt(1.0 + S[m, m]))
-            along[k] += w[m] * correlation[k]
+            cov[k] += w[m] * correlation[k]
         for j in range(K):
             for k in range(j + 1):
                 arc_j, arc_k, arc_m, _ = partial_arcsines(r[j, k], correlation[j], correlation[k])
@@ -169,7 +169,7 @@ def _erf_arcsines(S, w, K, sigma, r):
                 for c in range(K):
                     inner[j, k, c] += w[m] * arc_m * correlation[c]
                     inner[k, j, c] = inner[j, k, c]
-    return along, outer, inner
+    return cov, outer, inner
 
 
 @jit(bare=True)
@@ -198,7 +198,7 @@ def add_erf(S, w, K, sigma, r, s, arcsin, u, square):
     T_jk = r_cj asin(r_kd.j) + r_ck asin(r_jd.k) + r_cd asin(r_jk.d).
     """
     n = S.shape[0]
-    along, outer, inner = _erf_arcsines(S, w, K, sigma, r)
+    cov, outer, inner = _erf_arcsines(S, w, K, sigma, r)
     half = 0.0  # E[theta(a) y^2] = E[y^2] / 2, by symmetry
     for m in range(K, n):
         for i in range(K, n):
@@ -210,5 +210,5 @@ def add_erf(S, w, K, sigma, r, s, arcsin, u, square):
                 T = r[c, a] * outer[b, a] + r[c, b] * outer[a, b] + inner[a, b, c]
                 T += r[c, a] * outer[c, a] + outer[a, c] + inner[a, c, c]
                 T += r[c, b] * outer[c, b] + outer[b, c] + inner[b, c, c]
-                cross += u[c] * (0.25 * along[c] + T / (2 * PI)) * PER_SQRT_2PI
+                cross += u[c] * (0.25 * cov[c] + T / (2 * PI)) * PER_SQRT_2PI
             square[a, b] += 2.0 * cross + (half if a == b else _erf_pair(a, b, K, S, w, sigma, r[a, b]))

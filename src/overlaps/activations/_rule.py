@@ -9,25 +9,25 @@ import math
 from functools import cached_property
 
 import numpy as np
-from numba import float64, typeof, types
+from numba import typeof, types
 from numba.extending import typeof_impl
 
-from .._base.jit import jit, made
+from .._base.jit import MATRIX, REAL, VECTOR, jit, made
+from .._base.tiers import whole
 from ..gaussian.iterated import cut, nodes
 from ..gaussian.tables import read
 from .bound import CLOSURE
 
-VECTOR, MATRIX = float64[::1], float64[:, ::1]
-FORCE = types.void(VECTOR, VECTOR, float64, VECTOR, MATRIX, VECTOR, VECTOR)  # (lam, nu, xi, theta, S, F, G)
-ERROR = float64(VECTOR, VECTOR, VECTOR)  # (lam, nu, theta)
+FORCE = types.void(VECTOR, VECTOR, REAL, VECTOR, MATRIX, VECTOR, VECTOR)  # (lam, nu, xi, theta, S, F, G)
+ERROR = REAL(VECTOR, VECTOR, VECTOR)  # (lam, nu, theta)
 CHANCE = types.void(VECTOR, VECTOR, VECTOR)  # (nu, theta, p)
 BY_TOKENS = {  # of the functions of a user, where a sample has several tokens: lam (T, K), nu (T, M), F (T, K)
-    "force": types.void(MATRIX, MATRIX, float64, VECTOR, MATRIX, MATRIX, VECTOR),
-    "error": float64(MATRIX, MATRIX, VECTOR),
+    "force": types.void(MATRIX, MATRIX, REAL, VECTOR, MATRIX, MATRIX, VECTOR),
+    "error": REAL(MATRIX, MATRIX, VECTOR),
     "chance": types.void(MATRIX, VECTOR, VECTOR),
 }
 FUNCTIONS = tuple(types.FunctionType(x) for x in (FORCE, ERROR, CHANCE))
-SIGNATURE = float64(*FUNCTIONS, *CLOSURE.args[:3], *CLOSURE.args[4:])  # a rule has no code of a teacher's function
+SIGNATURE = REAL(*FUNCTIONS, *CLOSURE.args[:3], *CLOSURE.args[4:])  # a rule has no code of a teacher's function
 
 HEAD = 4
 DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
@@ -162,8 +162,8 @@ def opened(S, w, K):
     p, at = part(w, at)
     weights, at = part(w, at)
     points = w[at + 2 : at + 2 + weights.size * int(w[at + 1])].reshape(weights.size, int(w[at + 1]))  # may be large
-    own, inverse = root_of(S)
-    root = root_of_all(own, tokens, K, extra)
+    token_root, inverse = root_of(S)
+    root = root_of_all(token_root, tokens, K, extra)
     forms, offsets = across(planes, root)
     points, mass, R = nodes(forms, offsets, points, weights[0], given, width, x[0], p[0])
     xs, ps, theta = values[0], chances[0], np.empty(K + numbers.size)
@@ -177,14 +177,14 @@ def opened(S, w, K):
 
 
 @jit(bare=True)
-def average(force, error, chance, S, theta, nodes, noise, room, second_order, P, C, g, samples):
+def average(force, error, chance, S, theta, nodes, noise, scratch, second_order, P, C, g, samples):
     """Add E[F u^T] to P (T K, d), the triangle of E[F F^T] to C (T K, T K), E[G] to g; return E[error].
 
     ``samples`` (m, all) takes the row (z, F, G, weight) of every node and value of the noise, as far as it has rows.
     """
     points, weights, root = nodes
     by_chance, values, chances, cuts, law, x, p, places, edges = noise
-    row, z, F, G = room
+    row, z, F, G = scratch
     d, m, count, eps_g = z.size, values.size, 0, 0.0
     n = F.size // G.size * S.shape[0]
     lam, nu = z[: F.size], z[F.size : n]
@@ -218,12 +218,12 @@ def average(force, error, chance, S, theta, nodes, noise, room, second_order, P,
 
 
 @jit
-def rooms(nodes, noise, R, own, K, sampled):
-    """What ``average`` fills: room, P, C of the components of all tokens, and samples if they are asked for."""
-    d, row = len(R), np.empty(len(R) + own + K + 1)
-    room = row, row[:d], row[d : d + own], row[d + own : -1]
+def scratch_of(nodes, noise, R, size, K, sampled):
+    """What ``average`` fills: scratch, P, C of the components of all tokens, and samples if they are asked for."""
+    d, row = len(R), np.empty(len(R) + size + K + 1)
+    scratch = row, row[:d], row[d : d + size], row[d + size : -1]
     samples = np.zeros((len(nodes[0]) * noise[1].size if sampled else 0, row.size))
-    return room, np.zeros((own, d)), np.zeros((own, own)), samples
+    return scratch, np.zeros((size, d)), np.zeros((size, size)), samples
 
 
 @jit
@@ -239,8 +239,8 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
         A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
         return np.nan
     theta, nodes, law, inverse, R, r = opened(S, w, K)
-    room, P, square, samples = rooms(nodes, law, R, len(r) * K, K, False)
-    eps_g = average(force, error, chance, S, theta, nodes, law, room, second_order, P, square, dv, samples)
+    scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, K, False)
+    eps_g = average(force, error, chance, S, theta, nodes, law, scratch, second_order, P, square, dv, samples)
     P, c, T = P @ R, r @ r.T, len(r)
     for k in range(K):
         dv[k] *= eta_v
@@ -267,8 +267,8 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
 def rule_samples(force, error, chance, S, w, K):
     """Rows (z, F, G, weight) of all nodes: for averages other than those of the closure."""
     theta, nodes, law, _, R, r = opened(S, w, K)
-    room, P, square, samples = rooms(nodes, law, R, len(r) * K, K, True)
-    average(force, error, chance, S, theta, nodes, law, room, False, P, square, np.zeros(K), samples)
+    scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, K, True)
+    average(force, error, chance, S, theta, nodes, law, scratch, False, P, square, np.zeros(K), samples)
     return samples
 
 
@@ -322,7 +322,7 @@ def _type_of(value, context):
 def kernel(closure):
     """A closure that is made of functions, compiled as all others are."""
     compiled = made(closure)
-    if hasattr(compiled, "compile") and CLOSURE.args not in compiled.overloads:
+    if hasattr(compiled, "compile") and not whole(compiled, CLOSURE):
         compiled.compile(CLOSURE.args)
     return compiled
 
@@ -331,6 +331,6 @@ def pointer(kernel, signature):
     """A kernel as compiled code calls it without being compiled together with it."""
     if not hasattr(kernel, "compile"):
         return kernel
-    if signature.args not in kernel.overloads:
+    if not whole(kernel, signature):
         kernel.compile(signature.args)
     return _Address(kernel, signature)

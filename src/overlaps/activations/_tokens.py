@@ -44,7 +44,6 @@ def episode_force(lam, nu, xi, theta, S, F, G):
 
 
 @closed
-@jit
 def episode(J, root_t, angle, sin, cos, numbers):
     """The numbers are T, answers that must be right, penalty, bonus."""
     T, one = int(numbers[0]), 1 / math.sqrt(2 * math.pi)
@@ -62,9 +61,9 @@ def pair_force(lam, nu, xi, theta, S, F, G):
 def pair(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     """Behind w: the correlation of the two views. Moments of two normal fields by Wick's theorem."""
     Q, rho = S[0, 0], w[2]
-    own = Q - 2 * rho * Q * Q + 5 * Q**3 / 3
-    both = rho * Q - 2 * Q * Q + (3 * rho + 2 * rho**3) * Q**3 / 3
-    A[0, 0], B[0, 0], C[0, 0], dv[0] = 2 * eta * (rho - Q), 0.0, 2 * eta * eta * (own + rho * both), 0.0
+    single = Q - 2 * rho * Q * Q + 5 * Q**3 / 3
+    cross = rho * Q - 2 * Q * Q + (3 * rho + 2 * rho**3) * Q**3 / 3
+    A[0, 0], B[0, 0], C[0, 0], dv[0] = 2 * eta * (rho - Q), 0.0, 2 * eta * eta * (single + rho * cross), 0.0
     return (1 - rho) * Q
 
 

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .._base import check
-from .._base.types import ArrayLike, Function, Numbers
+from .._base import ArrayLike, Function, Numbers, check
 from ..gaussian.tables import polynomial_table, tabulate
 from ..gaussian.two_point import NUMERIC, SIGN
 from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
@@ -82,18 +81,18 @@ class Activation:
 
     def __post_init__(self):
         if not isinstance(self.name, str):
-            raise ValueError(f"name = {check.shown(self.name)}; expected a string, shown in reprs and stored in files.")
+            raise check.refused("name", self.name, "a string, shown in reprs and stored in files.")
         for role in ("g", "dg"):
             if not callable(getattr(self, role)) and self.mixture is None:
-                raise ValueError(f"{role} = {check.shown(getattr(self, role))}; expected a function of one array.")
+                raise check.refused(role, getattr(self, role), "a function of one array.")
         if check.axes("code", self.code) or self.code not in CODES:
-            raise ValueError(f"code = {check.shown(self.code)}; expected one of {CODES}. Try -1: numerical integrals.")
+            raise check.refused("code", self.code, f"one of {CODES}. Try -1: numerical integrals.")
         check.choice("second_order", self.second_order, SECOND_ORDER)
         check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
         kinks = check.array("kinks", self.kinks, ("n",), "Try (0.0,) for a kink at the origin, () for none.")
         object.__setattr__(self, "kinks", tuple(kinks.tolist()))
         if not isinstance(self.kernels, Kernels | None):
-            raise ValueError(f"kernels = {check.shown(self.kernels)}; expected a Kernels record, or None.")
+            raise check.refused("kernels", self.kernels, "a Kernels record, or None.")
 
     def __repr__(self):
         return self.name
@@ -117,8 +116,7 @@ class Activation:
         """g, g' and g'', if it is known, as a table that kernels read; made once."""
         if isinstance(self.g, Polynomial):
             return polynomial_table(self.g.coefficients)
-        functions = (self.g, self.dg) if self.d2g is None else (self.g, self.dg, self.d2g)
-        return tabulate(functions, self.name)
+        return tabulate((self.g, self.dg) if self.d2g is None else (self.g, self.dg, self.d2g), self.name)
 
     @property
     def compiled(self) -> Any:
@@ -202,9 +200,7 @@ class Activation:
 def check_vectorised(role, function):
     """Refuse a function that does not map an array of floats to one of the same shape, entry by entry."""
     if not callable(function):
-        raise ValueError(
-            f"{role} = {check.shown(function)}; expected a function of one array. Pass the function itself."
-        )
+        raise check.refused(role, function, "a function of one array. Pass the function itself.")
     x = np.linspace(-9.0, 9.0, 1200).reshape(3, 400)
     try:
         values = np.asarray(function(x))

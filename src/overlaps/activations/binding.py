@@ -3,11 +3,9 @@
 from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
 from .bound import KernelClosure
 from .certified import RuleClosure
-from .classes import Classes, ClassesClosure, shape_of
-from .families import FamiliesClosure
+from .classes import Classes, ClassesClosure, NumericClassesClosure, shape_of
+from .families import FamiliesClosure, parts_of
 from .numeric import NumericClosure, deciding, fitted_sums
-from .numeric_classes import NumericClassesClosure
-from .parts import parts_of
 from .polynomials import PolynomialClosure
 from .sums import MixtureClosure, PiecewiseLinearClosure
 

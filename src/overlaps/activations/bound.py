@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import boolean, config, float64, int64, types
+from numba import config, types
 
 from .._base import check
-from .._base.jit import compile_once, jit
+from .._base.jit import BOOL, CUBE, INT, MATRIX, REAL, VECTOR, compile_once, jit
 from .._base.tiers import at_hand, settle, spent
 from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
@@ -14,15 +14,11 @@ from ..gaussian.two_point import SIGN
 from ._first_order import assemble, assemble_square
 from ._relu_derivatives import relu_alignment
 
-MATRIX, VECTOR = float64[:, ::1], float64[::1]
 # what compiled code calls: closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv) -> eps_g
-CLOSURE = float64(
-    MATRIX, VECTOR, int64, int64, float64, float64, float64, boolean, MATRIX, MATRIX, MATRIX, VECTOR
-)  # fmt: skip
+CLOSURE = REAL(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
 LANES = 32  # states side by side: four registers of eight, as shorter loops spend their time on beginning
-CUBE = float64[:, :, ::1]
-SIDE_BY_SIDE = types.void(CUBE, MATRIX, int64, VECTOR, boolean, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # see ``_lanes``
-ERRORS = types.void(types.FunctionType(CLOSURE), int64, int64, float64[:, :, ::1], MATRIX, VECTOR)
+SIDE_BY_SIDE = types.void(CUBE, MATRIX, INT, VECTOR, BOOL, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # see ``_lanes``
+ERRORS = types.void(types.FunctionType(CLOSURE), INT, INT, CUBE, MATRIX, VECTOR)
 # Below this many evaluations a loop in Python costs less than handing arrays to compiled code; above, the loop is
 # compiled.
 FEW = 20
@@ -172,7 +168,7 @@ class Bound:
         ``exact`` demands all digits and raises ``ValueError`` where there are none; otherwise a few serve, for Newton's
         iteration, taken from a state nearby if need be.
         """
-        if exact and self.obstacle(S, ALIGNED):
+        if exact and self.kinked and self.obstacle(S, ALIGNED):
             raise ValueError(
                 "a student with a kink is aligned with another unit: the closure has no derivative there (it behaves "
                 "like the angle), so that the flow cannot be linearised. Expected students apart from each other and "
@@ -196,9 +192,8 @@ class Bound:
         )
         # rounding of a finite difference, from terms of the closure's natural size; derivatives may be exactly zero
         natural = np.finfo(float).eps * max(self.rule.eta, self.rule.eta_v) * np.max(np.abs(w)) ** 2 / step
-        for (i, j), fine_u, coarse_u in zip(
-            unknowns, zip(*changes, strict=True), zip(*coarse, strict=True), strict=True
-        ):
+        both = (zip(*x, strict=True) for x in (changes, coarse))
+        for (i, j), fine_u, coarse_u in zip(unknowns, *both, strict=True):
             rounding = natural if j is None else natural / sizes[i, j]
             error = max(np.max(np.abs(a - b), initial=0.0) for a, b in zip(fine_u, coarse_u, strict=True))
             size = max(np.max(np.abs(x), initial=0.0) for x in (*fine_u, *values[:2]))
@@ -256,14 +251,14 @@ class KernelClosure(Bound):
         if self._threads == 1:
             return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
         eps_g = self._kernel(S, w, K, code, eta, eta_v, noise, False, A, B, C, dv)
-        share, m = self._kernels.share, self._threads
-        in_threads(lambda i: share(S, w, K, code, eta, noise, C, i, m), m)
+        fill, m = self._kernels.share, self._threads
+        in_threads(lambda i: fill(S, w, K, code, eta, noise, C, i, m), m)
         return eps_g
 
     def extended(self, w):
         """As for any closure; here it is room."""
-        room = self._kernels.room
-        return np.array(w) if room is None else np.append(w, np.zeros(room(len(w))))
+        size = self._kernels.room
+        return np.array(w) if size is None else np.append(w, np.zeros(size(len(w))))
 
     def errors(self, S, w):
         """As for any closure, in one compiled function."""

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 
 from .._base import check
-from ..gaussian.iterated import GRADED, Sizes, discrepancy, rules, settle
+from ..gaussian.iterated import GRADED, Sizes, discrepancy, rules, settled_size
 from ..gaussian.rules import legendre
 from ..gaussian.tables import NOTHING, tabulate
 from . import _rule
@@ -90,10 +90,6 @@ class RuleClosure(Bound):
         """Why there is no structured Jacobian."""
         return "A is not symmetric: the rule is no gradient" if self.asymmetric else ""
 
-    def derivatives(self, S, w, *, exact):
-        """As for any closure."""
-        return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
-
     def samples(self, size, S, w):
         """(Fields (T, n, P), F (T, K, P), G (K, P) at unit rate, weights (P,)) at the nodes of a size of quadrature."""
         w, K, T = np.append(w, self.learning.sizes[0][size]), self.rule.K, self.learning.tokens
@@ -147,15 +143,15 @@ class RuleClosure(Bound):
 
         count = len(self._arrays)
         if self._spent is None and self.learning.continuous and self.rule.second_order:  # the second reaches further
-            settled = settle(values, 2, 0, (np.inf, INFINITE))
+            settled = settled_size(values, 2, 0, (np.inf, INFINITE))
             if settled[0] is None:
                 return settled
-        settled, shrinking = settle(values, count, self._size, goals, rounding), count - len(GRADED)
+        settled, shrinking = settled_size(values, count, self._size, goals, rounding), count - len(GRADED)
         if not self._layered or settled[0] is None or settled[0] + 1 >= shrinking:
             return settled
         layers = zip(values(settled[0] + 1), values(shrinking), strict=True)
         missed = max(discrepancy(x, y, rounding) for x, y in layers) > MISSED
-        return settle(values, count, shrinking, goals, rounding) if missed else settled
+        return settled_size(values, count, shrinking, goals, rounding) if missed else settled
 
     def _refusal(self, gaps, goals):
         rule = self.learning
@@ -180,7 +176,7 @@ def arrays_of(rule):
     values, chances = rule.noise if isinstance(rule.noise, tuple) else (np.zeros(1), np.ones(1))
     if callable(chances):
         chances, by_chance = np.zeros(len(values)), True
-    if alone:  # the sum over the other tokens, see ``_others``
+    if alone:  # the sum over the other tokens, see ``_of_tokens``
         values = np.arange(float(rule.tokens)) if rule.sees[0] else np.zeros(2)
         chances = np.zeros(len(values))
     laws = [(values, chances, NOTHING)]

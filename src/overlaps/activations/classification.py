@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import erfinv, ndtr
 
 from .._base import check
-from ..gaussian.rules import legendre, sobol
+from ..gaussian.rules import panels, sobol
 from ..gaussian.shifted import both
 from ..gaussian.two_point import ERF, LINEAR, NUMERIC, RELU
 
@@ -56,8 +56,7 @@ def _of_one(code, mean, variance, v):
     """The same of v g(x)."""
     if code in (ERF, LINEAR):
         return _positive(np.sign(v) * mean, variance)
-    active = _positive(mean, variance) if code == RELU else 1.0
-    return 0.5 + 0.5 * np.sign(v) * active
+    return 0.5 + 0.5 * np.sign(v) * (_positive(mean, variance) if code == RELU else 1.0)
 
 
 def _of_two(code, m, V, v):
@@ -68,12 +67,7 @@ def _of_two(code, m, V, v):
             return _of_one(code, m[1], V[1, 1], v[1]) if v[1] else 0.5
     sa = np.sqrt(max(V[0, 0], 1e-300))
     edges = np.unique(np.clip([-REACH, -m[0] / sa, REACH], -REACH, REACH))
-    edges = np.concatenate(
-        [np.linspace(a, b, PARTS + 1)[:-1] for a, b in zip(edges[:-1], edges[1:], strict=True)] + [[REACH]]
-    )
-    x, p = legendre(16)
-    z = (edges[:-1, None] + np.diff(edges)[:, None] * x).ravel()
-    weight = (np.diff(edges)[:, None] * p).ravel() * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
+    z, weight = (x[0] for x in panels(edges[None], PARTS))
     a = m[0] + sa * z
     mean, root = m[1] + V[0, 1] / sa * z, np.sqrt(max(V[1, 1] - V[0, 1] ** 2 / sa**2, 1e-300))
     if code == ERF:  # g(b) > t where v_2 > 0, g(b) < t otherwise; |t| <= 1

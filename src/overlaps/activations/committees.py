@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from .._base import check
+from .._base import ArrayLike, check
 from .._base.jit import jit, made
-from .._base.types import ArrayLike
 from ..gaussian.two_point import ERF, slope, value
+from ._erf import erf_closure
 from .rule import Rule
 
 
@@ -26,6 +26,33 @@ def squared(lam, nu, theta):
     return (total(lam) - total(nu)) ** 2 / 2
 
 
+@jit
+def dropout_force(lam, nu, xi, theta, S, F, G):
+    """Force of a committee in which bit k of the mask xi shows unit k; p lies behind theta."""
+    delta = -total(nu)
+    for k in range(lam.size):
+        F[k] = (int(xi) >> k & 1) / theta[lam.size]
+        delta += F[k] * value(ERF, lam[k])
+    for k in range(lam.size):
+        F[k] *= -slope(ERF, lam[k]) * delta
+
+
+@jit
+def dropout_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Mean over masks xi of the closure of the squared loss with second layers xi_k / p; p and chances end w."""
+    layers, p, chances = -np.ones(len(S)), w[len(S)], w[len(S) + 1 :]
+    a, b, c = np.zeros(A.shape), np.zeros(B.shape), np.zeros(C.shape)
+    A[:], B[:], C[:] = 0.0, 0.0, 0.0
+    for mask in range(2**K):
+        for k in range(K):
+            layers[k] = (mask >> k & 1) / p
+        erf_closure(S, layers, K, ERF, eta, 0.0, 0.0, second_order, a, b, c, dv)
+        for mean, part in ((A, a), (B, b), (C, c)):
+            mean += chances[mask] * part
+    layers[:K] = 1.0
+    return erf_closure(S, layers, K, ERF, eta, 0.0, 0.0, False, a, b, c, dv)
+
+
 def dropout(K: int, M: int, keep: float) -> Rule:
     r"""Soft committee of error functions with dropout: every sample sees each unit with probability ``keep``.
 
@@ -34,14 +61,15 @@ def dropout(K: int, M: int, keep: float) -> Rule:
     Parameters
     ----------
     K, M : int
-        Students and teachers, at most four together, where integrals are to 1e-8.
+        Students and teachers, at most eight together.
     keep : float
         The probability p.
 
     Returns
     -------
     Rule
-        Its noise are the 2^K masks; eps_g is the error of the network without dropout.
+        Its noise are the 2^K masks; eps_g is the error of the network without dropout. Exact: the closure is the mean
+        over masks of that of the squared loss with the second layer xi / p.
 
     Raises
     ------
@@ -54,21 +82,12 @@ def dropout(K: int, M: int, keep: float) -> Rule:
     >>> ov.rules.dropout(2, 1, keep=0.8)
     dropout
     """
-    K, M, p = check.count("K", K), check.count("M", M), check.number("keep", keep, above=0)
-    if p > 1:
-        raise ValueError(f"keep = {keep}; expected a probability in (0, 1].")
-    masks = np.arange(2**K)
-    kept = np.array([bin(i).count("1") for i in masks])
-
-    def force(lam, nu, xi, theta, S, F, G):
-        mask, delta = int(xi), -total(nu)
-        for k in range(K):
-            delta += (mask >> k & 1) / p * value(ERF, lam[k])
-        for k in range(K):
-            F[k] = -(mask >> k & 1) / p * slope(ERF, lam[k]) * delta
-
-    noise = masks.astype(float), p**kept * (1 - p) ** (K - kept)
-    return Rule(force, K=K, M=M, error=squared, noise=noise, name="dropout", recipe=("dropout", K, M, p))
+    K, M = check.count("K", K), check.count("M", M)
+    p = check.number("keep", keep, above=0, most=1, hint="It is a probability.")
+    chances = np.array([np.prod([p if mask >> k & 1 else 1 - p for k in range(K)]) for mask in range(2**K)])
+    return Rule(dropout_force, K=K, M=M, error=squared, noise=(np.arange(2.0**K), chances), name="dropout",
+        numbers=np.append(p, chances), closed=dropout_closure, recipe=("dropout", K, M, p),
+    )  # fmt: skip
 
 
 def sign_committee(K: int) -> Rule:
@@ -101,10 +120,9 @@ def sign_committee(K: int) -> Rule:
     K = check.count("K", K)
 
     def force(lam, nu, xi, theta, S, F, G):
-        y = np.sign(nu[0])
-        wrong = y * np.sum(np.sign(lam)) < 0
+        y, vote = np.sign(nu[0]), np.sum(np.sign(lam))
         for k in range(K):
-            F[k] = y if wrong and y * lam[k] < 0 else 0.0
+            F[k] = y if y * vote < 0 and y * lam[k] < 0 else 0.0
 
     def error(lam, nu, theta):
         return 1.0 if np.sum(np.sign(lam)) * nu[0] < 0 else 0.0
@@ -156,8 +174,7 @@ def logistic_committee(K: int, M: int, beta: float) -> Rule:
         out = total(lam)
         return math.log1p(math.exp(-out)) + out / (1 + math.exp(beta * total(nu)))
 
-    noise = [1.0, -1.0], chance
-    return Rule(force, K=K, M=M, error=error, noise=noise, tolerance=1e-6 if K + M <= 4 else None,
+    return Rule(force, K=K, M=M, error=error, noise=([1.0, -1.0], chance), tolerance=1e-6 if K + M <= 4 else None,
         name="logistic committee", recipe=("logistic_committee", K, M, beta),
     )  # fmt: skip
 
@@ -192,7 +209,6 @@ def offsets(K: int, offset: ArrayLike) -> Rule:
     offsets
     """
     K, c = check.count("K", K), check.array("offset", offset, ("M",), "One for each teacher unit.", filled=True)
-    M = len(c)
 
     @made
     def deviation(lam, nu, theta):
@@ -206,4 +222,4 @@ def offsets(K: int, offset: ArrayLike) -> Rule:
     def error(lam, nu, theta):
         return deviation(lam, nu, theta) ** 2 / 2
 
-    return Rule(force, K=K, M=M, error=error, name="offsets", recipe=("offsets", K, tuple(c.tolist())))
+    return Rule(force, K=K, M=len(c), error=error, name="offsets", recipe=("offsets", K, tuple(c.tolist())))

@@ -206,5 +206,4 @@ def plane(correlation, degree):
 def loadings(first, second, correlation):
     """Loadings of fields on x and across it, from their covariances with the unit fields x and y."""
     s = np.sin(angle(correlation))
-    across = np.divide(second - correlation * first, s, out=np.zeros_like(first), where=s > DEPENDENT)
-    return first, across
+    return first, np.divide(second - correlation * first, s, out=np.zeros_like(first), where=s > DEPENDENT)

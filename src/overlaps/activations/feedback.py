@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from .._base import check
+from .._base import ArrayLike, check
 from .._base.jit import jit, made
-from .._base.types import ArrayLike
 from ..gaussian.two_point import slope, value
 from . import _rule
 from .activation import Activation
@@ -75,13 +74,14 @@ def feedback_alignment(
     @_rule.kernel
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         eps_g = descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv)
-        back = np.empty((K, 1))
         for k in range(K):
-            back[k, 0] = b[k] / nonzero(w[k])
-        A *= back
-        B *= back
-        if second_order:
-            C *= back * back.T
+            back = b[k] / nonzero(w[k])
+            for j in range(K):
+                A[k, j] *= back
+                if second_order:
+                    C[k, j] *= back * (b[j] / nonzero(w[j]))
+            for m in range(B.shape[1]):
+                B[k, m] *= back
         return eps_g
 
     recipe = "feedback_alignment", tuple(b.tolist()), tuple(v_star.tolist()), activation.name, sigma
@@ -155,18 +155,18 @@ def node_perturbation(
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         eps_g = descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv)
         if second_order:
-            trace = np.trace(C)
-            C *= 2.0
+            trace = 0.0
             for k in range(K):
-                C[k, k] += trace
+                trace += C[k, k]
+            for k in range(K):
+                for j in range(K):
+                    C[k, j] = 2.0 * C[k, j] + (trace if j == k else 0.0)
         return eps_g
 
     each = np.arange(2 * 3**K)
-    chances = np.prod([CHANCES[each // 2 // 3**k % 3] for k in range(K)], axis=0) / 2
+    noise = each.astype(float), np.prod([CHANCES[each // 2 // 3**k % 3] for k in range(K)], axis=0) / 2
     recipe = "node_perturbation", tuple(v.tolist()), tuple(v_star.tolist()), activation.name, sigma
-    return _with_closure(
-        closure, force, deviation, v_star, recipe, noise=(each.astype(float), chances), theta=recipe[1]
-    )
+    return _with_closure(closure, force, deviation, v_star, recipe, noise=noise, theta=recipe[1])
 
 
 @jit(inline=True)
@@ -181,8 +181,8 @@ def squared_loss(activation, v_star, noise):
     forms, code, M = activation.closed_forms, activation.code, len(v_star)
     if forms is None or code < 0:
         raise ValueError(f"activation = {activation}; expected ov.erf, ov.relu, ov.linear or ov.quadratic.")
-    descent, room = _rule.pointer(forms.closure, CLOSURE), forms.room or (lambda n: 0)
-    most = room(8)
+    descent, scratch_size = _rule.pointer(forms.closure, CLOSURE), forms.room or (lambda n: 0)
+    most = scratch_size(8)
 
     @made
     def deviation(lam, nu, theta):

@@ -87,9 +87,9 @@ class Kernels:
         for role in ("closure", "derivatives", "differences", "room", "share", "lanes"):
             value = getattr(self, role)
             if not callable(value) and (value is not None or role == "closure"):
-                raise ValueError(f"{role} = {check.shown(value)}; expected a function that fills arrays.")
+                raise check.refused(role, value, "a function that fills arrays.")
         if not isinstance(self.teachers, tuple) or any(code not in TABLE for code in self.teachers):
-            raise ValueError(f"teachers = {check.shown(self.teachers)}; expected a tuple of codes out of {TABLE}.")
+            raise check.refused("teachers", self.teachers, f"a tuple of codes out of {TABLE}.")
 
 
 KERNELS = {

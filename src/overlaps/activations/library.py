@@ -1,12 +1,11 @@
 """The activations that the library brings: erf, relu, linear, quadratic, |x|, tanh, sign, leaky relu, polynomials."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import erf as _erf
 
-from .._base import check
-from .._base.types import ArrayLike
+from .._base import ArrayLike, check
 from .activation import Activation
 from .kernels import ERF, LINEAR, QUADRATIC, RELU, SIGN
 from .polynomials import Polynomial
@@ -45,9 +44,8 @@ def polynomial(coefficients: ArrayLike) -> Activation:
     """
     values = check.floats("coefficients", coefficients, "finite numbers c_0, c_1, ..., e.g. [0, -3, 0, 1]")
     if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values)):
-        raise ValueError(
-            f"coefficients = {check.shown(coefficients)}; expected finite numbers c_0, c_1, ..., lowest power first, "
-            "e.g. [0, -3, 0, 1]."
+        raise check.refused(
+            "coefficients", coefficients, "finite numbers c_0, c_1, ..., lowest power first, e.g. [0, -3, 0, 1]."
         )
     g = Polynomial(tuple(values.tolist()))
     name = f"polynomial({', '.join(f'{c:g}' for c in values)})"
@@ -129,24 +127,8 @@ def _relu_dg(x):
     return np.where(np.asarray(x) > 0, 1.0, 0.0)
 
 
-def _linear_g(x):
-    return np.asarray(x, dtype=float)
-
-
-def _one(x):
-    return np.ones_like(x, dtype=float)
-
-
 def _zero(x):
     return np.zeros_like(x, dtype=float)
-
-
-def _double(x):
-    return 2.0 * np.asarray(x)
-
-
-def _two(x):
-    return np.full_like(x, 2.0, dtype=float)
 
 
 def _tanh_dg(x):
@@ -159,25 +141,18 @@ def _tanh_d2g(x):
 
 erf = Activation("erf", _erf_g, _erf_dg, _erf_d2g, code=ERF)
 relu = Activation("relu", _relu_g, _relu_dg, code=RELU, kinks=(0.0,))
-linear = Activation("linear", _linear_g, _one, _zero, code=LINEAR)
-quadratic = Activation("quadratic", np.square, _double, _two, code=QUADRATIC)
+linear = replace(polynomial([0.0, 1.0]), name="linear", code=LINEAR)
+quadratic = replace(polynomial([0.0, 0.0, 1.0]), name="quadratic", code=QUADRATIC)
 absolute = _piecewise_linear("absolute", -1.0)
 sign = Activation("sign", np.sign, _zero, code=SIGN)  # of teachers: a student of signs has no gradient
 
 # Four error functions, sup error 1.0e-5, from fit_erf_mixture(np.tanh).  With partners in closed form all integrals,
 # eps_g included, belong to the mixture, so that eps_g and C vanish together.
-tanh = Activation(
-    "tanh",
-    np.tanh,
-    _tanh_dg,
-    _tanh_d2g,
-    mixture=ScaledSum(
-        ERF,
-        amplitudes=(0.06408680688398291, 0.3753243319717593, 0.4543916506908248, 0.10619341521887926),
-        scales=(0.6467694009992874, 0.954672149160683, 1.400011554309177, 2.046282088063843),
-        error=1.0035436933314434e-05,
-    ),
-)
+_mixture = ScaledSum(
+    ERF, amplitudes=(0.06408680688398291, 0.3753243319717593, 0.4543916506908248, 0.10619341521887926),
+    scales=(0.6467694009992874, 0.954672149160683, 1.400011554309177, 2.046282088063843), error=1.0035436933314434e-05,
+)  # fmt: skip
+tanh = Activation("tanh", np.tanh, _tanh_dg, _tanh_d2g, mixture=_mixture)
 
 NAMED = {x.name: x for x in (erf, relu, tanh, linear, quadratic, absolute, sign)}
 
@@ -188,5 +163,5 @@ def named(role, value, example="or ov.Activation.from_function(g, dg)"):
         return NAMED[value]
     if not isinstance(value, Activation):
         names = ", ".join(map(repr, NAMED))
-        raise ValueError(f"{role} = {check.shown(value)}; expected one of {names}, ov.leaky_relu(0.1), {example}.")
+        raise check.refused(role, value, f"one of {names}, ov.leaky_relu(0.1), {example}.")
     return value

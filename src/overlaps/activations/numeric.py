@@ -10,10 +10,9 @@ import numpy as np
 
 from ..gaussian.rules import graded, widening
 from ..gaussian.two_point import NUMERIC
-from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, numeric_closure, packed
+from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, SobolRule, numeric_closure, packed
 from ._pairs import SIZES, midpoint_rule, pair_square
 from ._quadrature import PLANE_NODES, TENSOR_NODES, WIDE, Ladder, mixture_array, tables, tensor_square
-from ._sobol import SobolRule
 from .bound import Bound, outputs
 from .sums import MixtureClosure, fit_erf_mixture
 
@@ -68,14 +67,11 @@ class NumericClosure(Bound):
             _refuse_kink(activation)
         pairs = [(activation, _exact_sum(activation)) for activation in (student, teacher)]
         self._tables = Ladder(
-            partial(_first_order, rule.K, *pairs),
-            PLANE_NODES,
-            goal=FIRST_ORDER_GOAL,
-            limit=FIRST_ORDER_GOAL,
+            partial(_first_order, rule.K, *pairs), PLANE_NODES, goal=FIRST_ORDER_GOAL, limit=FIRST_ORDER_GOAL,
             refusal=f"the two-point integrals of {student.name} and {teacher.name} do not settle: with {{size}} nodes "
             "they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too large "
             f"variances of the fields. {KINK_REMEDY}",
-        )
+        )  # fmt: skip
         self._square: Any = None
         self._mixture: MixtureClosure | None = None
         self._started = False

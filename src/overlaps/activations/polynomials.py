@@ -50,9 +50,6 @@ class PolynomialClosure(Bound):
         self.degree = max(student.degree, teacher.degree)
         self.functions = [polynomial_table(g.coefficients).data for g in (student, teacher)]
 
-    def __repr__(self):
-        return f"PolynomialClosure(K={self.rule.K}, degree={self.degree})"
-
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g: all nan for the overlaps of a step too far, as in compiled closures."""
         if not np.isfinite(S).all():

@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike
+from .._base import ArrayLike, Record, check
+from .._base.jit import compile_once
 from ..gaussian.iterated import MOST
 from ..gaussian.tables import NOTHING
 from . import _rule
-from ._blocks import closure_of_groups
-from ._others import closure_of_one, whole_force
+from ._of_tokens import closure_of_groups, closure_of_one, whole_force
 from .activation import Activation
 from .certified import arrays_of
 from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe, sees
@@ -28,7 +26,7 @@ FEW_FIELDS, MANY_FIELDS = 1e-8, 1e-3  # tolerances, up to four fields and beyond
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule(Record):
-    r"""A local rule of learning: every sample moves the weights along the input, by a force that sees the fields.
+    r"""A local rule of learning: every sample moves the weights along the input, by a force that depends on the fields.
 
     .. math:: w_k \mathrel{+}= \eta\, F_k(\lambda, \nu, \xi; \theta, S)\, x/\sqrt N, \qquad
               \theta_k \mathrel{+}= (\eta_\theta/N)\, G_k(\lambda, \nu, \xi; \theta, S)
@@ -42,7 +40,7 @@ class Rule(Record):
     force : callable
         ``force(lam, nu, xi, theta, S, F, G)`` fills F (K,) and G (K,), which come as zeros, at unit rate; from
         lam (K,), nu (M,), the number xi, theta (K,) and S (K + M, K + M). Compiled by numba: a plain function, or one
-        by ``njit``. Numbers that it uses are frozen when it is compiled; it shall change F and G only.
+        by ``njit``. Global numbers keep the values that they have when it is compiled. It may change F and G only.
     K, M : int
         Numbers of student and teacher fields, at most 8 in all.
     error : callable, optional
@@ -62,7 +60,7 @@ class Rule(Record):
     name : str, optional
         Name in reprs and files; the function's by default.
     tokens : int
-        T inputs x^a in every sample (page "Several inputs a sample"). With T > 1 the functions take lam (T, K) and
+        T inputs x^a in every sample (page "Several inputs in a sample"). With T > 1 the functions take lam (T, K) and
         nu (T, M), F is (T, K), w_k moves by the sum of F^a_k x^a, and breaks have T (K + M) coefficients: those of lam
         row by row, then those of nu. At most eight fields, T (K + M). Time counts samples.
     token_covariance : array_like, shape (T, T) or (L, T, T), optional
@@ -128,12 +126,12 @@ class Rule(Record):
         if K + M > MOST:
             raise ValueError(f"K + M = {K + M} fields; expected at most {MOST}. Committees have closures of their own.")
         if not callable(self.force):
-            raise ValueError(f"force = {check.shown(self.force)}; expected a function {ARGUMENTS}.")
+            raise check.refused("force", self.force, f"a function {ARGUMENTS}.")
         if self.error is not None and not callable(self.error):
-            raise ValueError(f"error = {check.shown(self.error)}; expected a function error(lam, nu, theta), or None.")
+            raise check.refused("error", self.error, "a function error(lam, nu, theta), or None.")
         name = getattr(self.force, "__name__", "force") if self.name is None else self.name
         if not isinstance(name, str):
-            raise ValueError(f"name = {check.shown(name)}; expected a string.")
+            raise check.refused("name", name, "a string.")
         check.flag("uses_overlaps", self.uses_overlaps)
         self.settle(name=name, noise=checked_noise(self.noise))
         alone = self.others is not None
@@ -148,8 +146,7 @@ class Rule(Record):
         fields = (1 if alone else T) * (K + M)  # of an integral
         self.settle(breaks=checked_breaks(self.breaks, fields, self.continuous))
         usual = FEW_FIELDS if fields + isinstance(self.noise, str) <= 4 else MANY_FIELDS
-        tolerance = usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0)
-        self.settle(tolerance=tolerance)
+        self.settle(tolerance=usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0))
         if self.closed is None:
             probe(self)
 
@@ -190,8 +187,7 @@ class Rule(Record):
         force = compiled("force", self.force, _rule.FORCE, ARGUMENTS, tokens)
         if self.others is not None:
             force = whole_force(self.alone[0], self.alone[1], self.tokens, self.K, self.M)
-            if hasattr(force, "compile"):
-                force.compile(_rule.FORCE.args)
+            compile_once(force, _rule.FORCE)
         return (
             force,
             compiled("error", self.error or _rule.no_error, _rule.ERROR, "error(lam, nu, theta) -> float", tokens),
@@ -212,8 +208,7 @@ class Rule(Record):
     @cached_property
     def pointers(self):
         """The same, as kernels call them that are compiled once for all rules."""
-        signatures = _rule.FORCE, _rule.ERROR, _rule.CHANCE
-        return [_rule.pointer(*x) for x in zip(self.functions, signatures, strict=True)]
+        return [_rule.pointer(*x) for x in zip(self.functions, (_rule.FORCE, _rule.ERROR, _rule.CHANCE), strict=True)]
 
     @cached_property
     def closure(self):

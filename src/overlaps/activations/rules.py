@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
+from .._base import check, door
 from ..gaussian.rules import graded, legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
@@ -20,6 +20,7 @@ __all__ = [
     "least_squares", "line_search", "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal", "pair",
     "patches", "perceptron", "residual", "sign_committee",
 ]  # fmt: skip
+__dir__ = door(__name__)
 
 END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)
 LABELS = np.array([1.0, -1.0])
@@ -36,11 +37,8 @@ def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=(NU,), error=f
 
 
 def _flipped(kernel, force, flip, breaks):
-    p = check.number("flip", flip, least=0)
-    if p >= 0.5:
-        raise ValueError(f"flip = {flip}; expected a probability below 1/2: from there on labels teach the opposite.")
-    noise = LABELS, np.array([1 - p, p])
-    return _closed(kernel, force, (kernel.__name__, p), [p], noise=noise, breaks=breaks)
+    p = check.number("flip", flip, least=0, below=0.5, hint="A probability; from 1/2 on labels teach the opposite.")
+    return _closed(kernel, force, (kernel.__name__, p), [p], noise=(LABELS, np.array([1 - p, p])), breaks=breaks)
 
 
 def hebb(flip: float = 0.0) -> Rule:
@@ -302,10 +300,7 @@ def residual(law: Any, clip: float = 0.0) -> Rule:
     clip = check.number("clip", clip, least=0)
     name = getattr(getattr(law, "dist", None), "name", None)
     if name is None or not hasattr(law, "pdf"):
-        raise ValueError(
-            f"law = {check.shown(law)}; expected a frozen continuous distribution such as "
-            "scipy.stats.cauchy(scale=0.5)."
-        )
+        raise check.refused("law", law, "a frozen continuous distribution such as scipy.stats.cauchy(scale=0.5).")
     x = np.abs(law.ppf([0.6, 0.9, 0.99]))
     if not np.allclose(law.cdf(-x), law.sf(x), rtol=1e-10) or not np.allclose(law.cdf(x) + law.cdf(-x), 1, rtol=1e-10):
         raise ValueError(f"law = {name} is not symmetric about 0; expected loc = 0: ov.Rule takes any law.")
@@ -328,10 +323,8 @@ def _residual(name, args, kwds, clip):
     table = tabulate([lambda t, i=i: mean(t, i) for i in (0, 1)], f"the law {name}").data
     recipe = "residual", name, args, kwds, clip
     breaks = [(1.0, -1.0, -1.0, clip), (1.0, -1.0, -1.0, -clip)][: 2 if clip else 1]
-    numbers = [clip, scale, *table]
-    return _closed(
-        forms.residual, forms.residual_force, recipe, numbers, noise=law, breaks=breaks, error=forms.distance
-    )
+    known = {"noise": law, "breaks": breaks, "error": forms.distance}
+    return _closed(forms.residual, forms.residual_force, recipe, [clip, scale, *table], **known)
 
 
 def _given(law, clip, scale, x):

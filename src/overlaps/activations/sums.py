@@ -1,7 +1,7 @@
 """Activations that are sums of scaled closed-form functions, g(x) = sum_j a_j h(b_j x).
 
 A unit with such an activation is J units of a larger network whose fields are b_j z: the kernels of the closed forms
-run on the expanded covariance, and the chain rule contracts the result (``_sums``).
+run on the expanded covariance, and the chain rule contracts the result.
 Everything, eps_g included, then belongs to one and the same function g, so eps_g and C vanish together.  Exact for
 teachers |x| = relu(x) + relu(-x) and leaky relu; an approximation of odd sigmoids as sums of error functions.  Students
 with kinks have kernels of their own, which never meet the opposite fields x and -x.
@@ -13,10 +13,14 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import erf
 
+from .._base.jit import jit
+from ._erf import erf_closure, erf_room
+from ._first_order import eps_derivatives, first_order_derivatives, readout_product
 from ._piecewise import piecewise_linear_closure
-from ._sums import contract, erf_sum_closure, expand
-from .bound import Bound
-from .kernels import ERF, KERNELS
+from ._relu import geometry
+from ._relu_derivatives import relu_square_derivatives
+from .bound import SECOND_ORDER, Bound, central_differences
+from .kernels import ERF, KERNELS, LINEAR, RELU
 
 
 class ScaledSum(NamedTuple):
@@ -75,8 +79,50 @@ class PiecewiseLinearClosure(Bound):
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
         K, *rest = self.rule
-        a, b = np.ascontiguousarray(np.array([self.student] * K + [self.teacher] * (len(w) - K)).T)
-        return piecewise_linear_closure(S, w, K, a, b, *rest, A, B, C, dv)
+        return piecewise_linear_closure(S, w, K, *self._units(w), *rest, A, B, C, dv)
+
+    def _units(self, w):
+        K = self.rule.K
+        return np.ascontiguousarray(np.array([self.student] * K + [self.teacher] * (len(w) - K)).T)
+
+    def _exact_derivatives(self, S, w):
+        """Those of relu units of weights w b, and one linear teacher: y = sum_c w_c a_c z_c (see ``_piecewise``)."""
+        K, eta, eta_v, noise, second_order = self.rule
+        n, unknowns, (a, b) = len(w), self._unknowns(w), self._units(w)
+        if np.min(np.diag(S)) <= 0.0:  # a teacher without variance has no step to differentiate
+            return super()._exact_derivatives(S, w)
+        c = np.outer(a, a) + (np.outer(a, b) + np.outer(b, a)) / 2
+
+        def linear(S, w):
+            """What is linear in some a, the covariance with y and the weights: quadratic in each single unknown."""
+            H, with_output = np.outer(w, w) * c, S @ (w * a)
+            wider = np.block([[S, with_output[:, None]], [with_output, w * a @ with_output]])
+            return -eta * H[:K, :K], -eta * H[:K, K:], -eta_v * (c * S @ w)[:K], w @ (c * S) @ w, wider, w * b
+
+        # differences of a quadratic function are exact at any step
+        *rest, deps, dS, dw = central_differences(linear, S, w, unknowns, (1.0, 1.0), SECOND_ORDER)
+        dA, dB, ddv = (np.zeros(x.shape) for x in rest)
+        chain, loss = np.concatenate([np.ones(len(unknowns) - K), b[:K]]), np.empty(len(unknowns))
+        first_order_derivatives(S, w * b, K, RELU, RELU, eta, eta_v, dA, dB, ddv)
+        eps_g = eps_derivatives(S, w * b, K, RELU, RELU, loss) + w @ (c * S) @ w / 2
+        ddv *= b[:K]
+        dA, dB, ddv = (x + (y.T * chain).T for x, y in zip(rest, (dA, dB, ddv), strict=True))
+        dC = np.zeros((len(unknowns), K, K))
+        if second_order:
+            X, dX = np.empty((n, n)), np.zeros((n * (n + 1) // 2 + 2 * n, n, n))
+            relu_square_derivatives(linear(S, w)[-2], np.append(w * b, 1.0), n, K, LINEAR, noise, X, dX)
+            change = np.concatenate([dS[(slice(None), *np.triu_indices(n))], dS[:, :n, n], dw], axis=1)
+            moving = np.any(change != 0, axis=0)  # not the overlaps of teachers
+            dX = np.tensordot(change[:, moving], dX[moving, :K, :K], 1)
+            dX += np.multiply.outer(dS[:, n, n], 0.25 + geometry(S)[3][:K, :K] / (2 * np.pi))  # E[theta theta]
+            dC[:] = self._with_slopes(dX, deps + 2 * chain * loss)
+            readout_product(self._with_slopes(X[:K, :K], 2 * eps_g + noise**2), w, K, n, eta**2, dC)
+        return dA, dB, dC, ddv
+
+    def _with_slopes(self, X, total):
+        """E[g_k' g_l' Delta^2] from X_kl = E[theta_k theta_l Delta^2], or from changes of X; total: E[Delta^2]."""
+        (a, b), one = self.student, np.einsum("...kk->...k", X)
+        return a * a * np.asarray(total)[..., None, None] + a * b * (one[..., None] + one[..., None, :]) + b * b * X
 
 
 def fit_erf_mixture(g, J=4):
@@ -99,8 +145,65 @@ def fit_erf_mixture(g, J=4):
     def residual(log_b):
         return columns(log_b) @ np.linalg.lstsq(columns(log_b), y, rcond=None)[0] - y
 
-    start = np.log(np.geomspace(0.3, 1.5, J) / half)
-    log_b = least_squares(residual, start, xtol=1e-12, ftol=1e-12, gtol=1e-14).x
+    log_b = least_squares(residual, np.log(np.geomspace(0.3, 1.5, J) / half), xtol=1e-12, ftol=1e-12, gtol=1e-14).x
     amplitudes = np.linalg.lstsq(columns(log_b), y, rcond=None)[0]
     error = float(max(np.max(np.abs(residual(log_b))), abs(np.sum(amplitudes) - top)))
     return ScaledSum(ERF, tuple(amplitudes.tolist()), tuple(np.exp(log_b).tolist()), error)
+
+
+# units expanded and contracted again ----------------------------------------------------------------------------------
+
+
+@jit
+def expand(S, w, K):
+    """Field, scale and amplitude of each term, and what a closure takes: S, w with room, A, B, C, dv of the terms.
+
+    Behind w lie the codes of h and the numbers of terms, of students and teachers each, then a, b of a student, a, b of
+    a teacher.
+    """
+    n = S.shape[0]
+    terms = w[n:]
+    J, Jt = int(terms[2]), int(terms[3])
+    units, size = K * J, K * J + (n - K) * Jt
+    field, scale, amplitude = np.empty(size, np.int64), np.empty(size), np.empty(size)
+    S_, w_ = np.empty((size, size)), np.empty(size + erf_room(size))
+    for i in range(size):
+        late = i >= units
+        of, j = (K + (i - units) // Jt, 2 * J + (i - units) % Jt) if late else (i // J, i % J)
+        field[i], amplitude[i], scale[i] = of, terms[4 + j], terms[4 + j + (Jt if late else J)]
+        # a term is a unit of its own, with the amplitude in its second layer and the scale in its field
+        w_[i] = amplitude[i] * w[of]
+        for k in range(i + 1):  # entry by entry, so that fields z and -z stay exactly opposite
+            S_[i, k] = S_[k, i] = S[of, field[k]] * (scale[i] * scale[k])
+    A, B, C = np.empty((units, units)), np.empty((units, size - units)), np.zeros((units, units))
+    return field, scale, amplitude, S_, w_, A, B, C, np.empty(units)
+
+
+@jit(bare=True)
+def contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C, dv):
+    """Chain rule: A_kl = sum_ij b_i b_j A'_(ki)(lj), B and C likewise, dv_k = sum_j a_j dv'_(kj)."""
+    units = dv_.size
+    A[:] = 0.0
+    B[:] = 0.0
+    dv[:] = 0.0
+    if second_order:
+        C[:] = 0.0
+    for i in range(units):
+        k = field[i]
+        dv[k] += amplitude[i] * dv_[i]
+        for j in range(units):
+            A[k, field[j]] += scale[i] * scale[j] * A_[i, j]
+            if second_order:
+                C[k, field[j]] += scale[i] * scale[j] * C_[i, j]
+        for j in range(units, field.size):
+            B[k, field[j] - K] += scale[i] * scale[j] * B_[i, j - units]
+
+
+@jit
+def erf_sum_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Closure of students that are sums of erf, by compiled code: the code of their teachers lies behind w."""
+    field, scale, amplitude, S_, w_, A_, B_, C_, dv_ = expand(S, w, K)
+    code = int(w[S.shape[0] + 1])
+    eps_g = erf_closure(S_, w_, dv_.size, code, eta, eta_v, noise, second_order, A_, B_, C_, dv_)
+    contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C, dv)
+    return eps_g

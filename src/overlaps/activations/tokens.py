@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from .._base import check
+from .._base import ArrayLike, check
 from .._base.jit import made
-from .._base.types import ArrayLike
 from ..gaussian.iterated import MOST
 from ..gaussian.two_point import slope, value
 from . import _perceptrons, _rule
@@ -103,9 +102,7 @@ def pair(rho: float) -> Rule:
     >>> print(round(ov.solve(model, start, [0, 6.0]).Q[-1, 0, 0], 9))
     0.632898585
     """
-    if not -1 <= check.number("rho", rho) <= 1:
-        raise ValueError(f"rho = {rho}; expected a correlation from -1 to 1.")
-    rho = float(rho)
+    rho = check.number("rho", rho, least=-1, most=1, hint="It is a correlation.")
     return Rule(
         forms.pair_force, K=1, M=1, error=forms.pair_error, tokens=2, token_covariance=[[1, rho], [rho, 1]],
         name=f"pair({rho:g})", numbers=np.array([rho]), closed=forms.pair, recipe=("pair", rho),

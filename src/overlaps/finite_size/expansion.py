@@ -2,18 +2,15 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator, make_interp_spline
 
-from .._base import check
-from .._base.quiet import warn
-from .._base.record import Record
-from .._base.types import Floats, Rng
-from ..models.mixed import Mixed
-from ..models.model import Model
+from .._base import Floats, Record, Rng, check, warn
+from ..models import Mixed, Model
 from ..models.state import gram
+from ..results import labelled, plotting
 from ..results.trajectory import Trajectory
 from .noise import SCRAMBLES, FieldPoints, Increments, product_covariance, teachers
 from .transport import Path, extrapolate, propagate
@@ -34,7 +31,9 @@ FEW, COARSE = 24, 1e-5
 VANISHING = 1e-6
 # Variance relative to the largest overlap. Above, the expansion is no small correction any more, and the result warns.
 LARGE = 0.05
-NAMES = ("Q", "R", "v", "eps_g")
+# Relative error of std("eps_g"). Below, it is less than that of the spread of 200 runs, 1/sqrt(400); above, runs say as
+# much, and four scrambles, which miss heavy tails together, may say half of the error: the result warns.
+INEXACT = 0.05
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,8 +89,7 @@ class Fluctuations(Record):
     def covariance(self, a: str, b: str | None = None) -> Floats:
         """Covariance over runs at this N of two of the names, (n, shape of a, shape of b); of one with itself."""
         (left, shape), (right, other) = self._rows(a, "a"), self._rows(a if b is None else b, "b")
-        joint = np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N
-        return joint.reshape(*shape, *other[1:])
+        return (np.einsum("nad,nde,nbe->nab", left, self.covariances, right) / self.N).reshape(*shape, *other[1:])
 
     def std(self, name: str) -> Floats:
         """Standard deviation over runs at this N of the curve ``name``; shapes as in :meth:`mean`."""
@@ -103,48 +101,31 @@ class Fluctuations(Record):
         """The same at another N, without new integrals; raises ``ValueError`` for an N that does not fit the model."""
         return _warned(replace(self, N=checked_size(self.model, N)))
 
-    def to_pandas(self) -> Any:
-        """One row for each record; see :func:`overlaps.results.labelled.frame_of_fluctuations`."""
-        from ..results.labelled import frame_of_fluctuations
-
-        return frame_of_fluctuations(self)
-
-    def plot(self, ax: Any = None, band: float = 2.0, **style: Any) -> Any:
-        """Draw the equations as lines, means dashed, and a ``band`` of so many standard deviations to each side.
-
-        For ``ax`` see :func:`overlaps.results.plotting.plot_fluctuations`.
-        """
-        from ..results.plotting import plot_fluctuations
-
-        return plot_fluctuations(self, ax=ax, band=band, **style)
+    to_pandas = labelled.frame_of_fluctuations
+    plot = plotting.plot_fluctuations
 
     def _rows(self, name, argument="name"):
         """Rows (n or 1, entries, d) that read a name off the unknowns, and the shape of the curve."""
-        check.choice(argument, name, NAMES)
+        check.choice(argument, name, ("Q", "R", "v", "eps_g"))
         n, (K, M) = len(self), (self.model.K, self.model.M)
         if name == "eps_g":
             return self.gradients[:, None, :], (n,)
         arguments = Unknowns(self.model, self.trajectory[0], self.start == "random").arguments
         triangle, crossed = K * (K + 1) // 2, K * M
         if name == "R":
-            return np.broadcast_to(arguments[triangle : triangle + crossed], (n, crossed, self._size)), (n, K, M)
-        if name == "v":
-            first, shape = triangle + crossed, self.trajectory.v.shape
-            size = self.trajectory.v[0].size
-            rows = arguments[first : first + size] if self.model.trains_v else np.zeros((size, self._size))
-            return np.broadcast_to(rows, (n, size, self._size)), shape
-        place = np.zeros((K, K), int)
-        i, j = np.triu_indices(K)
-        place[i, j] = place[j, i] = np.arange(triangle)
-        return np.broadcast_to(arguments[place.ravel()], (n, K * K, self._size)), (n, K, K)
-
-    @property
-    def _size(self):
-        return self.shifts.shape[1]
+            rows = arguments[triangle : triangle + crossed]
+        elif name == "v" and self.model.trains_v:
+            rows = arguments[triangle + crossed :][: self.trajectory.v[0].size]
+        elif name == "v":
+            rows = np.zeros((self.trajectory.v[0].size, arguments.shape[1]))
+        else:
+            place, (i, j) = np.zeros((K, K), int), np.triu_indices(K)
+            place[i, j] = place[j, i] = np.arange(triangle)
+            rows = arguments[place.ravel()]
+        return np.broadcast_to(rows, (n, *rows.shape)), getattr(self.trajectory, name).shape
 
     def __repr__(self):
-        span = f"alpha {self.alpha[0]:g}..{self.alpha[-1]:g}"
-        size = f"N={self.N}, {span}, n={len(self)}, start={self.start!r}"
+        size = f"N={self.N}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, n={len(self)}, start={self.start!r}"
         return f"{type(self).__name__}({self.model}, {size}, error={self.error:.1e})"
 
 
@@ -173,10 +154,10 @@ def fluctuations(
         or those of Gaussian weights, teachers included, of which the trajectory holds the mean ("random": the law of
         ``model.random_start`` for a trajectory from q^l = student_scale^2 p_l 1, r^l = 0, t^l = p_l 1).
     points : int
-        Points of the integrals in D: quadrature exact for polynomial activations where so many suffice, else scrambled
-        Sobol points.
+        Points of the integrals in D: quadrature exact for polynomial activations where eight times as many suffice,
+        else scrambled Sobol points.
     rng : int or numpy.random.Generator
-        Of the scrambling.
+        Seed of the scrambling.
 
     Returns
     -------
@@ -194,18 +175,21 @@ def fluctuations(
     -----
     RuntimeWarning
         The variance of some combination of overlaps exceeds 0.05 of the largest overlap: runs leave a plateau at
-        different times and their law is not Gaussian; :func:`overlaps.theory.escape_time.escape` knows it.
+        different times and their law is not Gaussian; :func:`overlaps.theory.escape_time.escape` has that law. Or
+        ``error`` exceeds 0.05: more ``points`` lower it, by their root at least.
 
     Notes
     -----
-    Asymptotic: relative errors of O(1/N) while fluctuations are small. Where the gradient of
-    eps_g vanishes (perfect solutions without noise) std("eps_g") is 0: the true one is of order 1/N, and mean("eps_g")
-    is the curvature term; below eps_g of about 1e-11 rounding hides the noise of the steps. Kinked students parallel to
-    another unit have no second derivative: means are nan from there on; and from where units other than erf, linear or
-    quadratic are so nearly parallel (lowest eigenvalue of their covariance about 0.01 of the largest) that differences
-    find no room between possible overlaps. Where derivatives of the closure need differences (``tanh``, ``polynomial``,
-    user functions) they limit the accuracy. Rules of learning (:class:`overlaps.Rule`) are averaged at the nodes of
-    their own quadrature, to 1e-5, and their derivatives are differences.
+    Asymptotic: relative errors are O(1/N) while fluctuations are small. Where the gradient of eps_g vanishes (perfect
+    solutions without noise) std("eps_g") is 0, while the true one is of order 1/N, and mean("eps_g") is the curvature
+    term. Below eps_g of about 1e-11 rounding hides the noise of the steps.
+
+    Students with a kink that are parallel to another unit have no second derivative: means are nan from there on. They
+    are nan, too, from where units other than erf, linear or quadratic are so nearly parallel (lowest eigenvalue of
+    their covariance about 0.01 of the largest) that differences would leave the possible overlaps. Where derivatives of
+    the closure need differences (``tanh``, ``polynomial``, user functions) they limit the accuracy. Rules of learning
+    (:class:`overlaps.Rule`) are averaged at the nodes of their own quadrature, to 1e-5, and their derivatives are
+    differences.
 
     References
     ----------
@@ -221,7 +205,7 @@ def fluctuations(
     >>> float(fluct.std("eps_g")[-1].round(6)), float((fluct.mean("eps_g") - fluct.trajectory.eps_g)[-1].round(6))
     (0.013778, 0.000142)
     """
-    model, N = checked(trajectory, N)
+    model, N = checked_trajectory(trajectory, N)
     check.choice("start", start, ("fixed", "random"))
     points, rng = check.count("points", points, least=64), check.generator(rng)
     unknowns = Unknowns(model, trajectory[0], start == "random")
@@ -232,7 +216,12 @@ def fluctuations(
         )
     work = _Expansion(unknowns, Path(trajectory, unknowns.packing.pack), FieldPoints.of(model, points, rng))
     Sigma = start_covariance(unknowns) if start == "random" else np.zeros((unknowns.size,) * 2)
-    return _warned(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
+    result = _warned(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
+    if result.error > INEXACT:
+        more = f"take points = {8 * points}, or " if model.rule is None else ""
+        known = f"fluctuations: std('eps_g') at alpha = {result.alpha[-1]:.6g} is known to {result.error:.1%} only"
+        warn(f"{known}: .error, of sampled fields; {more}simulate." + check.see("finite_size", "Without simulation"))
+    return result
 
 
 class PathCoefficients:
@@ -271,24 +260,18 @@ class PathCoefficients:
         rows = dict(zip(places, self._table(places), strict=True))
         open_ = list(zip(places, places[1:], strict=False))
         while open_ and len(rows) < MOST_NODES[self.rule.exact]:
-            order = sorted(rows)
-            times = np.array([rows[x][0] for x in order])
+            times, _, *before = zip(*(rows[x] for x in sorted(rows)), strict=True)
             new = np.array([(a + b) / 2 for a, b in open_])
-            missed = np.zeros(len(new))
-            tabulated = self._table(new)
-            size, eta = np.exp([row[5] for row in tabulated]), self.unknowns.model.eta
-            resolved = size / (size + ROUGH * eta**2 * np.array([row[1].floor for row in tabulated]))
-            for column, curve in ((2, _spline), (3, self._curve)):
-                before = np.array([rows[x][column] for x in order])
-                values = np.array([row[column] for row in tabulated])
-                gap = np.max(
-                    np.abs(curve(times, before)(np.array([row[0] for row in tabulated])) - values), axis=(1, 2)
-                )
-                relative = gap / max(np.max(np.abs(before)), 1e-300)
-                # integrals that are sampled differ by more than that from the true ones
-                missed = np.maximum(
-                    missed, relative if column == 2 or self.rule.exact else resolved * relative / SAMPLED
-                )
+            missed, tabulated = np.zeros(len(new)), self._table(new)
+            middles, tangents, *values = zip(*tabulated, strict=True)
+            size, floors = np.exp(values[3]), np.array([tangent.floor for tangent in tangents])
+            # integrals that are sampled differ by more than their splines from the true ones
+            sampled = size / (size + ROUGH * self.unknowns.model.eta**2 * floors) / SAMPLED
+            curves = (_spline, 1.0), (self._curve, 1.0 if self.rule.exact else sampled)  # of J and D
+            for (curve, weight), nodes, between in zip(curves, before, values, strict=False):
+                known = np.array(nodes)
+                gap = np.abs(curve(np.array(times), known)(np.array(middles)) - np.array(between))
+                missed = np.maximum(missed, weight * np.max(gap, axis=(1, 2)) / max(np.max(np.abs(known)), 1e-300))
             rows.update(zip(new, tabulated, strict=True))
             halves = zip(new, open_, missed > self.goal, strict=True)
             open_ = [half for m, (a, b), more in halves if more for half in ((a, m), (m, b))]
@@ -320,8 +303,7 @@ class _Expansion(PathCoefficients):
         if len(mesh) > 1:
             Sigmas, error = extrapolate(lambda level: propagate(mesh, level, self, Sigma), self.goal)
             rows = zip(self.tangents, Sigmas[at_nodes], self.J(self.nodes), strict=True)
-            source = [t.drive(x, J)[0] for t, x, J in rows]
-            shifts = self._shifts(mesh, np.array(source), Sigma)
+            shifts = self._shifts(mesh, np.array([t.drive(x, J)[0] for t, x, J in rows]), Sigma)
             error = max(error, self._error(mesh, Sigma, gradients[-1]))
         bends = [t.curvature(x)[-1] for t, x in zip(records, Sigmas[places], strict=True)]
         return Sigmas[places], shifts[places], gradients, np.array(bends), error
@@ -343,10 +325,8 @@ class _Expansion(PathCoefficients):
         """Spread of the std of eps_g at the end over the groups of points, relative, and halved."""
         if self.rule.exact:
             return 0.0
-        stds = []
-        for group in range(SCRAMBLES):
-            end = propagate(mesh, 0, partial(self, D=lambda t, g=group: self.groups(t)[:, g]), Sigma)[-1]
-            stds.append(np.sqrt(max(gradient @ end @ gradient, 0.0)))
+        groups = [partial(self, D=lambda t, g=g: self.groups(t)[:, g]) for g in range(SCRAMBLES)]
+        stds = [np.sqrt(max(gradient @ propagate(mesh, 0, x, Sigma)[-1] @ gradient, 0.0)) for x in groups]
         return float(np.std(stds, ddof=1) / max(np.mean(stds), 1e-300) / 2)
 
 
@@ -377,19 +357,15 @@ def start_covariance(unknowns):
     return Sigma
 
 
-def checked(trajectory, N):
+def checked_trajectory(trajectory, N):
     """The model of a trajectory whose fluctuations are known, and N."""
     check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
     model = trajectory.model
-    for task in model.models if isinstance(model, Mixed) else (model,):
+    for task in model.tasks:
         check.needs(task, "fluctuations")
     if isinstance(model, Mixed):
-        rates_differ, rates_v_differ = (
-            len({getattr(task, name) for task in model.models}) > 1 for name in ("eta", "eta_v")
-        )
-        forgets = (
-            rates_differ * model.weight_decay[0] + (rates_v_differ or model.heads is not None) * model.weight_decay[1]
-        )
+        differ = [len({getattr(task, name) for task in model.models}) > 1 for name in ("eta", "eta_v")]
+        forgets = np.dot([differ[0], differ[1] or model.heads is not None], model.weight_decay)
         if forgets or model.schedules or np.any(model.ratios != 1):
             raise ValueError(
                 "fluctuations of mixed tasks with eigenvalues of their own, shares that change, or rates or heads of "
@@ -416,8 +392,7 @@ def checked_size(model, N):
 def _warned(result):
     """The result, with a warning where fluctuations are no small correction."""
     largest = np.linalg.eigvalsh(result.covariances)[:, -1] / result.N
-    overlap = np.max(np.abs(result.trajectory.S), axis=(1, 2))
-    large = largest > LARGE * overlap
+    large = largest > LARGE * np.max(np.abs(result.trajectory.S), axis=(1, 2))
     if np.any(large):
         warn(
             f"fluctuations: from alpha = {result.alpha[np.argmax(large)]:.6g} on, the variance at N = {result.N} "

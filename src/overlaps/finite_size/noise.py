@@ -12,8 +12,8 @@ import numpy as np
 
 from ..activations.polynomials import Polynomial
 from ..flow.closure import bind
-from ..gaussian.iterated import MOST, settle
-from ..gaussian.rules import gauss_hermite, sobol
+from ..gaussian.iterated import MOST, settled_size
+from ..gaussian.rules import gauss_hermite, sobol, tensor
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models import Mixed
 
@@ -22,7 +22,9 @@ SCRAMBLES = 4  # of Sobol points: their spread is the error
 EXACT, SAMPLED = 1e-8, 1e-3  # relative error of splines and of steps, where integrals are exact and sampled
 # what moments of four forces of a rule are held to, or a hundred times its own tolerance; beyond four fields that
 SETTLED = 1e-6
-PERIOD = 20  # states after which they are compared with the next size again
+# Nodes of an exact grid, over the points that were asked for. Below, polynomials are sampled where few more nodes would
+# be exact, and fourth moments of forces have tails that points miss by 10 %; above, a grid costs minutes.
+WORTH, PERIOD = 8, 20  # PERIOD: states after which nodes of rules are compared with the next size again
 
 
 def degree(activation):
@@ -34,11 +36,15 @@ def degree(activation):
 
 @dataclass(frozen=True)
 class FieldPoints:
-    """Points z (groups, d, P), weights (P,) of normal fields; ``exact`` for the covariances of polynomials."""
+    """Points z (groups, d, P), weights (P,) of normal fields; ``exact`` for the covariances of polynomials.
+
+    ``goal`` is the relative error that is asked of what is made of the integrals.
+    """
 
     z: Any
     weight: Any
     exact: bool
+    goal: float
 
     @classmethod
     def of(cls, model, points, rng, settled=SETTLED):
@@ -48,21 +54,13 @@ class FieldPoints:
         d, degrees = model.K + model.M, [degree(x) for x in (model.activation, *teachers(model))]
         if None not in degrees:
             # F has the degree of g' Delta, products of four F are the highest; m nodes are exact to 2 m - 1
-            highest = 4 * (max(degrees[0] - 1, 0) + max(degrees))
-            m = highest // 2 + 1
-            if m**d <= points:
-                u, p = gauss_hermite(m)
-                z = np.array(np.meshgrid(*[u] * d, indexing="ij")).reshape(1, d, -1)
-                weight = np.prod(np.meshgrid(*[p] * d, indexing="ij"), axis=0).ravel()
-                return cls(z, weight, True)
+            m = 2 * (max(degrees[0] - 1, 0) + max(degrees)) + 1
+            if m**d <= WORTH * points:
+                z, weight = tensor(gauss_hermite(m), d)
+                return cls(z[None], weight, True, EXACT)
         size = max(int(np.log2(points / SCRAMBLES)), 1)
         normal = [sobol(d, size, child).T.copy() for child in rng.spawn(SCRAMBLES)]
-        return cls(np.array(normal), np.full(2**size, 2.0**-size), False)
-
-    @property
-    def goal(self):
-        """Relative error that is asked of what is made of the integrals."""
-        return EXACT if self.exact else SAMPLED
+        return cls(np.array(normal), np.full(2**size, 2.0**-size), False, SAMPLED)
 
     def moments(self, model, S, v):
         """E[phi] and E[phi phi^T] of each group."""
@@ -96,10 +94,11 @@ class Forces:
         if self.calls % PERIOD == 0:
             self._settle(model, S, w)
         self.calls += 1
-        return [self._at(self.size + 1, model, S, w)]
+        # the better of two that agree, where more is asked for than that they do
+        return [self._at(self.size + (self.goal < SAMPLED), model, S, w)]
 
     def _settle(self, model, S, w):
-        size, gaps = settle(lambda i: self._at(i, model, S, w), self.count, self.size, [self.settled] * 2)
+        size, gaps = settled_size(lambda i: self._at(i, model, S, w), self.count, self.size, [self.settled] * 2)
         if size is None:
             raise ValueError(
                 f"averages of four forces of the rule {model.rule.name!r} do not settle: sizes differ by "
@@ -112,8 +111,8 @@ class Forces:
         F, (i, j), c = model.eta * F, upper(model.K), model.rule.token_covariance
         products = np.einsum("ak...,an...->kn...", F, h).reshape(-1, len(weight))
         squares = np.einsum("ab,ak...,bk...->k...", c, F[:, i], F[:, j])
-        phi = np.concatenate([products, squares, model.eta_v * G])
-        return phi @ weight, (phi * weight) @ phi.T
+        phi = np.concatenate([products, squares, model.eta_v * G]) * np.sqrt(weight)
+        return phi @ np.sqrt(weight), phi @ phi.T
 
 
 def product_covariance(model, rule, S, v):
@@ -149,8 +148,7 @@ def _mean_moments(model, h, weight, v):
 
 def teachers(model):
     """The activations of teachers, of every task."""
-    tasks = model.models if isinstance(model, Mixed) else (model,)
-    return [task.teacher_activation for task in tasks]
+    return [task.teacher_activation for task in model.tasks]
 
 
 def _moments(model, h, weight, v):
@@ -188,37 +186,37 @@ class Increments:
 
     def __init__(self, unknowns):
         self.unknowns, model = unknowns, unknowns.model
-        self.s, self.p = np.array(model.spectrum.s), np.array(model.spectrum.p)
-        K, M = model.K, model.M
-        d, self.V = K + M, unknowns.V
-        triangle = list(zip(*np.triu_indices(K), strict=True))
-        crossed = [(k, K + m) for k in range(K) for m in range(M)]
+        self.s, self.p, self.V = np.array(model.spectrum.s), np.array(model.spectrum.p), unknowns.V
+        K, M, (i, j) = model.K, model.M, upper(model.K)
         # each entry of y is the sum of products F_a h_b in one block: one of them for r, two for q
-        self.terms = [[(k, m, True)] for k, m in crossed] + [[(i, j, False), (j, i, False)] for i, j in triangle]
-        self.square = {pair: K * d + n for n, pair in enumerate(triangle)}
-        self.pairs = [None] * len(crossed) + triangle
-        self.size = K * d + len(triangle) + self.V
+        of_r, of_q = np.arange(K * M), K * M + np.arange(len(i))
+        self.terms = np.zeros((K * M + len(i), K, K + M))
+        self.terms[of_r, of_r // M, K + of_r % M] = 1
+        self.terms[of_q, i, j] += 1
+        self.terms[of_q, j, i] += 1
+        self.scale = np.ones((len(self.terms), len(self.s)))
+        self.scale[of_r] = self.s
+        self.squares = of_q, K * (K + M) + np.arange(len(i))
+        self.size = K * (K + M) + len(i) + self.V
 
     def __call__(self, blocks, C, products):
         """D (..., n, n) from s_l S^l (L, d, d), C and Cov(phi), or several of them."""
-        model, L, d = self.unknowns.model, len(self.s), blocks.shape[1]
-        b, entries = model.batch_size, len(self.terms)
-        determined = self.shares(blocks)
+        model, L, entries = self.unknowns.model, len(self.s), len(self.terms)
+        b, determined = model.batch_size, self.shares(blocks)
         # u = U phi for what the total fields determine; the rest is independent of phi and comes behind
-        U = np.zeros((entries, L, self.size))
-        for row, terms, pair in zip(U, self.terms, self.pairs, strict=True):
-            for a, h, scaled in terms:
-                row[:, a * d : (a + 1) * d] += (self.s[:, None] if scaled else 1.0) * determined[:, h]
-            if pair:
-                # the square of a step enters q alone, and as its mean: fluctuations of |x|^2 are of lower order
-                row[:, self.square[pair]] = self.s * self.p / b
+        U, parts = np.zeros((entries, L, self.size)), np.einsum("eab,lbc->elac", self.terms, determined)
+        U[..., : self.terms[0].size] = self.scale[..., None] * parts.reshape(entries, L, -1)
+        # the square of a step enters q alone, and as its mean: fluctuations of |x|^2 are of lower order
+        U[self.squares[0], :, self.squares[1]] = self.s * self.p / b
         U = U.reshape(entries * L, -1)
         if model.trains_v:
             U = np.concatenate([U, np.eye(self.size)[-self.V :]])
         n, D = len(U), np.zeros(products.shape[:-2] + (self.unknowns.size,) * 2)
         D[..., :n, :n] = U @ products @ U.T
         if L > 1:
-            self._add_rest(D, C, self.free_covariance(blocks, determined))
+            free = self.terms, self.terms, C, self.free_covariance(blocks, determined)
+            rest = np.einsum("eab,fcd,ac,bdlm->elfm", *free, optimize=True) * self.scale[..., None, None] * self.scale
+            D[..., : entries * L, : entries * L] += rest.reshape(entries * L, -1)
         return D / b
 
     def shares(self, blocks):
@@ -233,13 +231,3 @@ class Increments:
         rest = -np.einsum("lbc,mdc->bdlm", blocks, determined)  # s_l S^l S^+ S G_m^T
         rest[:, :, np.arange(L), np.arange(L)] += np.moveaxis(blocks, 0, -1)
         return rest
-
-    def _add_rest(self, D, C, rest):
-        L = len(self.s)
-        for e, left in enumerate(self.terms):
-            for f, right in enumerate(self.terms):
-                block = D[..., e * L : (e + 1) * L, f * L : (f + 1) * L]
-                for a, b, scaled in left:
-                    for c, d, other in right:
-                        size = np.outer(self.s if scaled else np.ones(L), self.s if other else np.ones(L))
-                        block += C[a, c] * size * rest[b, d]

@@ -23,24 +23,19 @@ class Path:
 
     def __init__(self, trajectory, pack):
         self.trajectory, self.pack = trajectory, pack
-        self.start = trajectory[0]
         self.first, self.last = float(trajectory.alpha[0]), float(trajectory.alpha[-1])
         self.steps = self._run((self.first, self.last)).alpha if self.last > self.first else np.array([self.first])
 
     def _run(self, alpha):
         traj = self.trajectory
-        method = "auto" if traj.solver is None else traj.solver
-        solution = evolve(traj.model, self.start, alpha, method=method, rtol=traj.rtol, atol=traj.atol)
+        solution = evolve(traj.model, traj[0], alpha, method=traj.solver or "auto", rtol=traj.rtol, atol=traj.atol)
         if not solution.success:
             raise ValueError(f"the trajectory could not be followed again: {solution.message}")
         return solution
 
     def at(self, times):
         """Packed overlaps (n, n_y) at increasing times."""
-        if len(times) == 0 or times[-1] == self.first:
-            solution = self._run(np.array([self.first]))
-        else:
-            solution = self._run(np.asarray(times))
+        solution = self._run(np.asarray(times if len(times) and times[-1] > self.first else [self.first]))
         return np.array([self.pack(q, r, v) for q, r, v in zip(solution.q, solution.r, solution.v, strict=True)])
 
     def time(self, place):
@@ -75,8 +70,7 @@ def propagate(mesh, level, coefficients, Sigma, mean=None):
     ``coefficients(times)`` gives J, D (m, n, n) and the source of the mean (m, n), or None, there.
     """
     fine = 2**level
-    fraction = np.arange(fine) / fine
-    edges = np.append((mesh[:-1, None] + np.diff(mesh)[:, None] * fraction).ravel(), mesh[-1])
+    edges = np.append((mesh[:-1, None] + np.diff(mesh)[:, None] * (np.arange(fine) / fine)).ravel(), mesh[-1])
     h, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     chunk = max(1, TOGETHER // Sigma.size)
     records = [Sigma if mean is None else mean]
@@ -103,8 +97,7 @@ def extrapolate(run, goal):
             new.append(new[-1] + (new[-1] - old) / (4**k - 1))
         if row:
             axes = tuple(range(1, new[-1].ndim))
-            size = np.max(np.abs(new[-1]), axis=axes)
-            gap = np.max(np.abs(new[-1] - row[-1]), axis=axes)
+            size, gap = (np.max(np.abs(x), axis=axes) for x in (new[-1], new[-1] - row[-1]))
             before, change = change, float(np.max(np.divide(gap, size, out=np.zeros_like(gap), where=size > 0)))
             if change <= goal:
                 return new[-1], change

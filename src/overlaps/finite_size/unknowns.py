@@ -47,9 +47,8 @@ class Unknowns:
     def blocks(self, y):
         """s_l S^l (L, K + M, K + M) at packed overlaps y."""
         q, r, _ = self.system.unpack(y)
-        tau = self.system.start.tau
-        eigenvalues = np.where(self.s > 0, self.s, 1.0)[:, None, None]
-        return gram(self.s[:, None, None] * q, r, tau / eigenvalues)
+        s, tau = self.s[:, None, None], self.system.start.tau
+        return gram(s * q, r, tau / np.where(s > 0, s, 1.0))
 
     def at(self, y):
         """The flow linearised at y."""
@@ -82,7 +81,9 @@ class Tangent:
         self.S, self.w = self.system.S.copy(), self.system.w.copy()
         self.A, self.B, self.C = self.system.A.copy(), self.system.B.copy(), self.system.C.copy()
         self.dv, self.products = self.system.dv.copy(), np.zeros((0, 0))  # Cov(phi), of rules
-        self.slopes, self.rounding = self.system.slopes, self.system.rounding()
+        *slopes, rate, rate_v = self.system.slopes
+        self.slopes = [x / y for x, y in zip(slopes, (rate, rate, rate_v), strict=True)]
+        self.rounding = self.system.rounding()
 
     @cached_property
     def jacobian(self):
@@ -259,9 +260,9 @@ class Tangent:
     def _along_inputs(self, scaled):
         """Derivative (L, K, K) of C along each of these changes (L, d, d) of S."""
         u, K, (i, j), (m, n) = self.unknowns, self.unknowns.K, self.unknowns.packing.upper, self.unknowns.upper
-        along = np.concatenate([scaled[:, i, j], scaled[:, :K, K:].reshape(u.L, -1)], axis=1)
+        entries = np.concatenate([scaled[:, i, j], scaled[:, :K, K:].reshape(u.L, -1)], axis=1)
         taught = np.array([self._split(x)[2] for x in self.along_teachers])
-        change = np.tensordot(along, self.jacobian.changes[2][: along.shape[1]], axes=1)
+        change = np.tensordot(entries, self.jacobian.changes[2][: entries.shape[1]], axes=1)
         return change + np.tensordot(scaled[:, K + m, K + n], taught, axes=1)
 
     def _with_inputs(self, scaled, AB):
@@ -270,5 +271,5 @@ class Tangent:
         mean = (AB @ self.S).ravel()
         products = (self.products[: K * d, : K * d] + np.outer(mean, mean)).reshape(K, d, K, d)
         inverse = np.linalg.pinv(self.S, rcond=1e-12, hermitian=True)
-        along = inverse @ scaled @ inverse
-        return (np.einsum("abcd,lbd->lac", products, along) - np.einsum("ac,bd,lbd->lac", self.C, self.S, along)) / 2
+        inner = inverse @ scaled @ inverse
+        return (np.einsum("abcd,lbd->lac", products, inner) - np.einsum("ac,bd,lbd->lac", self.C, self.S, inner)) / 2

@@ -32,22 +32,14 @@ def triangle(i, j, K):
     return i * K - i * (i - 1) // 2 + j - i if i <= j else j * K - j * (j - 1) // 2 + i - j
 
 
-def _copy(x, y):
-    y[:] = x
-
-
-@jit(bare=True, python=_copy)
+@jit(bare=True, python=lambda x, y: np.copyto(y, x))
 def copy(x, y):
     """Fill y with x: ``y[:] = x`` takes seconds to compile, with the text of an error that cannot occur."""
     for l in range(y.size):
         y[l] = x[l]
 
 
-def _clear(y):
-    y[:] = 0.0
-
-
-@jit(bare=True, python=_clear)
+@jit(bare=True, python=lambda y: y.fill(0.0))
 def clear(y):
     """Fill y with zeros."""
     for l in range(y.size):
@@ -91,11 +83,7 @@ def mix(c, x, at, out):
             out[l] += c0 * x0[l]
 
 
-def _total(x):
-    return x.sum()
-
-
-@jit(fast=True, bare=True, python=_total)
+@jit(fast=True, bare=True, python=lambda x: x.sum())
 def total(x):
     """sum_l x_l."""
     result = 0.0
@@ -104,11 +92,7 @@ def total(x):
     return result
 
 
-def _dot(x, y):
-    return x @ y
-
-
-@jit(fast=True, bare=True, python=_dot)
+@jit(fast=True, bare=True, python=lambda x, y: x @ y)
 def dot(x, y):
     """sum_l x_l y_l."""
     result = 0.0
@@ -277,8 +261,8 @@ def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trai
     K = A.shape[1]
     for l in range(s.size):
         at = group_of(l, p) * K
-        own = A[at : at + K], B[at : at + K], C[at : at + K]
-        flow_of_block(l, y, s, p, tau, own[0], own[1], own[2], max(decay, 0.0), second_order, dy, drift)
+        drive = A[at : at + K], B[at : at + K], C[at : at + K]
+        flow_of_block(l, y, s, p, tau, drive[0], drive[1], drive[2], max(decay, 0.0), second_order, dy, drift)
     finish(y, s.size, K, B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
@@ -368,18 +352,18 @@ def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains
     for k in range(K):
         for m in range(M):
             at = (k * M + m) * L
-            d, own = dy[at : at + L], y[at : at + L]
+            d, values = dy[at : at + L], y[at : at + L]
             clear(d)
             for j in range(K):
                 add(A[k, j], y[(j * M + m) * L : (j * M + m + 1) * L], d)
             for l in range(L):
-                d[l] = s[l] * d[l] - (kappa + drift) * own[l]
+                d[l] = s[l] * d[l] - (kappa + drift) * values[l]
             for i in range(M):
                 add(B[k, i], tau[i, m], d)
     position = first
     for i in range(K):
         for j in range(i, K):
-            d, own = dy[position : position + L], y[position : position + L]
+            d, values = dy[position : position + L], y[position : position + L]
             clear(d)
             for k in range(K):
                 kj, ki = first + triangle(k, j, K) * L, first + triangle(k, i, K) * L
@@ -387,7 +371,7 @@ def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains
                 add(A[j, k], y[ki : ki + L], d)
             noise = second_order * C[i, j] if second_order > 0 else 0.0
             for l in range(L):
-                d[l] = s[l] * (d[l] + p[l] * noise) - 2 * kappa * own[l]
+                d[l] = s[l] * (d[l] + p[l] * noise) - 2 * kappa * values[l]
             for m in range(M):
                 add(B[i, m], y[(j * M + m) * L : (j * M + m + 1) * L], d)
                 add(B[j, m], y[(i * M + m) * L : (i * M + m + 1) * L], d)

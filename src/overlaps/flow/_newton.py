@@ -17,7 +17,7 @@ needs G P^-1 F; a column of F is the flow of one change dA, dB, dC, and its sums
 QA, QB, QC for all columns (``moments``), contracted with that change.  So no column is ever formed: a factorisation
 costs O(L K^2 (K + M)), as much as one velocity, and so does a solve.
 
-Who does what.  Python (``newton.Rotated``) makes ``frozen`` for one Jacobian: it diagonalises A, turns the state and
+Who does what.  Python (``jacobian.Rotated``) makes ``frozen`` for one Jacobian: it diagonalises A, turns the state and
 the derivatives of the closure into that frame, and keeps them for many steps.  ``factorise`` fills ``newton`` when c
 changes: the divisions 1 / d_i and 1 / d_ij, and the small matrix of g with its factors L U.  ``correct`` is one solve:
 
@@ -92,6 +92,13 @@ class Equations(NamedTuple):
     x_q: CUBE  # (K, K, L)
 
 
+@jit(bare=True)
+def strided(at, first, step):
+    """Fill at_k = first + k step: where the rows of a matrix begin."""
+    for k in range(at.size):
+        at[k] = first + k * step
+
+
 def _rotate(y, V, r, q):
     K, M, L = r.shape
     first = K * M * L
@@ -110,8 +117,7 @@ def rotate(y, V, r, q):
     K, M, L = r.shape
     half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
     for m in range(M):
-        for k in range(K):
-            at[k] = (k * M + m) * L
+        strided(at, m * L, M * L)
         for i in range(K):
             clear(r[i, m])
             mix(V[:, i], y, at, r[i, m])
@@ -122,8 +128,7 @@ def rotate(y, V, r, q):
             mix(V[:, i], y, at, half[i, j])
     whole = half.reshape(half.size)
     for i in range(K):
-        for k in range(K):
-            at[k] = (i * K + k) * L
+        strided(at, i * K * L, L)
         for j in range(i, K):
             clear(q[i, j])
             mix(V[:, j], whole, at, q[i, j])
@@ -150,19 +155,16 @@ def rotate_back(r, q, V, y):
     all_r, all_q, whole = r.reshape(r.size), q.reshape(q.size), half.reshape(half.size)
     clear(y[: L * (K * M + K * (K + 1) // 2)])
     for m in range(M):
-        for k in range(K):
-            at[k] = (k * M + m) * L
+        strided(at, m * L, M * L)
         for i in range(K):
             mix(V[i], all_r, at, y[at[i] : at[i] + L])
     for j in range(K):
-        for k in range(K):
-            at[k] = (k * K + j) * L
+        strided(at, j * L, K * L)
         for i in range(K):
             mix(V[i], all_q, at, half[i, j])
     position = K * M * L
     for i in range(K):
-        for k in range(K):
-            at[k] = (i * K + k) * L
+        strided(at, i * K * L, L)
         for j in range(i, K):
             mix(V[j], whole, at, y[position : position + L])
             position += L
@@ -281,13 +283,13 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
             for l in range(L):
                 row[l] *= d[l]
             dR[i, m] = total(row)
-    all_r, at, along, u = x_r.reshape(x_r.size), np.empty(2 * M, np.int64), np.empty(2 * M), 0
+    all_r, at, factors, u = x_r.reshape(x_r.size), np.empty(2 * M, np.int64), np.empty(2 * M), 0
     for i in range(K):
         for j in range(i, K):
             row, d = x_q[i, j], pair[u]
             # the coupling of q to r, which is solved already: the block matrix is lower triangular in (r, q)
-            pairs(i, j, c, B, L, at, along)
-            mix(along, all_r, at, row)
+            pairs(i, j, c, B, L, at, factors)
+            mix(factors, all_r, at, row)
             for l in range(L):
                 row[l] *= d[l]
             dQ[i, j] = dQ[j, i] = dot(s, row)
@@ -296,7 +298,7 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
 
 
 @jit(bare=True)
-def pairs(i, j, c, B, L, at, along):
+def pairs(i, j, c, B, L, at, factors):
     """Rows of (x B^T + B x^T)_ij c: their places in an array x (K, M, L), and their factors.
 
     B may be any (K, M) matrix, dA with an array q (K, K, L), too: the entry ij is one call of ``mix`` over 2 M rows.
@@ -304,7 +306,7 @@ def pairs(i, j, c, B, L, at, along):
     M = B.shape[1]
     for m in range(M):
         at[m], at[M + m] = (i * M + m) * L, (j * M + m) * L
-        along[m], along[M + m] = c * B[j, m], c * B[i, m]
+        factors[m], factors[M + m] = c * B[j, m], c * B[i, m]
 
 
 def _add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
@@ -338,10 +340,8 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     qt, rt = np.empty(2 * K, np.int64), np.empty(2 * M, np.int64)
     of_q, of_r = np.empty(2 * K), np.empty(2 * M)
     for m in range(M):
-        for k in range(K):
-            at[k] = (k * M + m) * L
-        for n in range(M):
-            mt[n] = (n * M + m) * L
+        strided(at, m * L, M * L)
+        strided(mt, m * L, M * L)
         for i in range(K):
             row, d, x = added[i, m], single[i], x_r[i, m]
             # s dA r + dB tau drives r; the eigenvalues multiply the first part only, so it is finished first

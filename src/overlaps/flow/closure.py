@@ -5,9 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike
+from .._base import ArrayLike, Record, check
 from ..activations import binding
 from ..activations.bound import Numbers, outputs
 from ..activations.classes import Classes

@@ -28,7 +28,7 @@ class Cone:
     def __init__(self, system, flat=True, twin=False):
         self.system, self.twin, self.zeros = system, twin, None
         if flat and system.model.gradient_flow and system.model.drift == 0:
-            values = np.linalg.eigvalsh(_correlations(system.model.plain(system.start))[0])
+            values = np.linalg.eigvalsh(_correlations(system.model.plain_overlaps(system.start))[0])
             self.zeros = np.sum(values < ROUNDING, axis=1)
         # negative eigenvalue of the fields, relative to their trace, beyond which a step is looked at
         self.slack = -1.0 if self.zeros is not None else -2 * ROUNDING
@@ -42,7 +42,7 @@ class Cone:
         """The packed overlaps y with such eigenvalues set to zero in every block; norms and teachers are kept."""
         system, model = self.system, self.system.model
         K, state = model.K, system.state(y)
-        old, norms = _correlations(model.plain(state))
+        old, norms = _correlations(model.plain_overlaps(state))
         values, frame = np.linalg.eigh(old)
         kept = np.abs(values) if self.twin else np.maximum(values, 0.0)
         if self.zeros is not None:

@@ -22,13 +22,14 @@ from .._base import check
 from ..activations.bound import SECOND_ORDER, central_differences
 from ..gaussian.rules import gauss_hermite, legendre
 from ..gaussian.two_point import QUADRATIC
+from ..models.state import reciprocal
 from ._flow import gather
 from .closure import bind
 from .handover import can_hand_over, quadratic_frame, reproduces, unfit
 from .packing import Packing
 from .system import System, blocks_last, weights_of
 
-__all__ = ["DifferenceSystem", "nodes"]
+__all__ = ["DifferenceSystem", "path_nodes"]
 
 # Largest difference of a student and its teacher, relative to it, at which differences may take over. Above, eight
 # nodes leave more than rounding of the path integrals.
@@ -46,7 +47,7 @@ LEAST_TURN = 1e-12
 AWAY = 0.01
 
 
-def nodes(sigma):
+def path_nodes(sigma):
     r"""Gauss-Legendre rule on [0, 1] for path integrals along differences of standard deviation sigma.
 
     For erf the integrand g'(a + t d) d has the 2n-th derivative :math:`d^{2n+1} He_{2n}(a) g'(a)`, whose mean size is
@@ -72,8 +73,8 @@ def nodes(sigma):
 
     Examples
     --------
-    >>> from overlaps.flow.differences import nodes
-    >>> [nodes(sigma)[0].size for sigma in (1e-9, 1e-3, 0.1)]
+    >>> from overlaps.flow.differences import path_nodes
+    >>> [path_nodes(sigma)[0].size for sigma in (1e-9, 1e-3, 0.1)]
     [1, 3, 5]
     """
     return legendre(bisect(_LARGEST_SIGMA, sigma) + 1)
@@ -111,9 +112,9 @@ class DifferenceSystem(System):
 
     Notes
     -----
-    Exact up to the path integrals, whose nodes are chosen for rounding accuracy (:func:`nodes`).  eps_g inherits the
-    relative error that the handover left (:func:`~overlaps.flow.handover.handover_error`)
-    and about 2 rtol ``|log x|`` from the integration.
+    Exact up to the path integrals, whose nodes are chosen for rounding accuracy (:func:`path_nodes`).  eps_g inherits
+    the relative error that the handover left (:func:`~overlaps.flow.handover.handover_error`) and about
+    2 rtol ``|log x|`` from the integration.
 
     Examples
     --------
@@ -183,7 +184,7 @@ class DifferenceSystem(System):
     def _eigenvalues(self):
         """Arrays s_l and 1/s_l (0 where s_l = 0) that broadcast over blocks (L, 1, 1)."""
         s = self.model.spectrum.s[:, None, None]
-        return s, np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
+        return s, reciprocal(s)
 
     def realigned(self, y):
         """(system, y) in the frame that is closest to the students at y; (self, y) unless the model is quadratic.
@@ -197,8 +198,7 @@ class DifferenceSystem(System):
         K = self.model.K
         self.close(y)
         D, e = self.differences(y)
-        lam_a = self.Z[K:, K:] + self.x * self.Z[:K, K:]
-        rotation = quadratic_frame(self.start.v, self.start.v, lam_a)
+        rotation = quadratic_frame(self.start.v, self.start.v, self.Z[K:, K:] + self.x * self.Z[:K, K:])
         if rotation is None:
             return self, y
         turn = rotation - np.eye(K)  # u - turn a: small numbers minus small numbers
@@ -257,7 +257,7 @@ class DifferenceSystem(System):
 
     def _closure(self, Z, A, B, C):
         """Fill A, G / x, C / x^2 at the covariance Z; return eps_g / x^2."""
-        t, weight = nodes(self.x * sqrt(max(Z.diagonal()[: self.model.K].max(), 0.0)))
+        t, weight = path_nodes(self.x * sqrt(max(Z.diagonal()[: self.model.K].max(), 0.0)))
         eta, second_order = self.model.eta, self.second_order > 0
         return self._differences(Z, self.start.v, self.x, t, weight, eta, second_order, A, B, C)
 

@@ -12,13 +12,54 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from .._base import check
-from .newton import NewtonMatrix, Rotated
+from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factorise, rotate
 
-__all__ = ["Jacobian", "jacobian", "jacobian_of"]
+__all__ = ["Equations", "Jacobian", "jacobian", "jacobian_of"]
 
 # Step of differences of sixth order, in units of the largest overlap. A hundred times smaller it would show rounding
 # (1e-16 / step), ten times larger the seventh derivative.
 STEP = 1e-3
+
+
+class Rotated:
+    """J in the frame where A is diagonal, as arrays that the kernels of ``_newton`` take."""
+
+    def __init__(self, system, y, A, B, changes):
+        L, K, M = self.shape = system.shape
+        a, V = np.linalg.eigh(A)
+        V = np.ascontiguousarray(V)
+        r, q = np.empty((K, M, L)), np.empty((K, K, L))
+        rotate(y, V, r, q)
+        dA, dB, dC, ddv = changes
+        turned = V.T @ dA @ V, V.T @ dB, system.second_order * (V.T @ dC @ V)
+        ddv = np.ascontiguousarray(ddv[:, : system.dv.size * system.model.trains_v])
+        self.frozen = Frozen(a, V, V.T @ B, r, q, *turned, ddv)
+        self.spaces = Eigenspaces(
+            system.s, system.p, np.array(system.source), system.decay, system.decay_v, system.model.drift
+        )
+
+    def workspace(self):
+        """Arrays for a factorised 1 - c J, and for a right-hand side in this frame."""
+        (L, K, M), d = self.shape, len(self.frozen.ddv)
+        pairs = np.empty((K * (K + 1) // 2, L))
+        newton = Factorised(np.empty((d, d)), np.empty(d, np.int64), np.empty((K, L)), pairs)
+        return newton, np.empty((K, M, L)), np.empty((K, K, L))
+
+
+class NewtonMatrix:
+    """1 - c J, factorised, in units of the overlaps' size."""
+
+    def __init__(self, rotated, unit, c):
+        self.unit, self.c = unit, float(c)
+        self.equations = Equations(rotated.frozen, rotated.spaces, *rotated.workspace())
+        factorise(self.equations, self.c)
+
+    def solve(self, b):
+        """Solve (1 - c J) x = b for packed b."""
+        b = np.ascontiguousarray(b / self.unit)
+        x = np.empty_like(b)
+        correct(self.equations, self.c, b, x)
+        return x * self.unit
 
 
 class Jacobian:
@@ -96,8 +137,8 @@ class Jacobian:
 
     def factorised(self, c):
         """1 - c J, with a method ``solve``; O(L) in time and memory."""
-        first = getattr(self.system.model, "models", (self.system.model,))[0]
-        check.needs(first, "method = 'structured'")  # on spheres no frame makes the Jacobian diagonal
+        # on spheres no frame makes the Jacobian diagonal
+        check.needs(self.system.model.tasks[0], "method = 'structured'")
         return NewtonMatrix(self.rotated, self.unit, c)
 
     def __rmul__(self, c):

@@ -3,18 +3,12 @@
 import numpy as np
 
 from ..activations.bound import Bound
-from ..models.frozen import LowRank
-from ..models.mixed import Mixed
+from ..models import LowRank, Mixed
 from ._flow import flow_for, gather
 from .closure import bind, rounding_floor
 from .system import System
 
 __all__ = ["MixedClosure", "MixedSystem", "is_mixed"]
-
-
-def tasks_of(model):
-    """The models among which samples choose."""
-    return model.models if isinstance(model, Mixed) else (model,)
 
 
 class MixedClosure(Bound):
@@ -26,7 +20,7 @@ class MixedClosure(Bound):
     """
 
     def __init__(self, model):
-        self.model, self.tasks = model, tasks_of(model)
+        self.model, self.tasks = model, model.tasks
         self.parts = [bind(task) for task in self.tasks]
         first = self.parts[0]
         super().__init__(first.student, first.teacher, first.rule)
@@ -60,8 +54,8 @@ class MixedClosure(Bound):
             eps_g += share * part(S_i, w_i, a, b, c, d)
             rows = slice(i * K, (i + 1) * K) if stacked else slice(0, K)
             scale = 1.0 if stacked else share
-            for x, own in ((A, a), (B, b), (C, c)):
-                x[rows] += scale * own
+            for x, of_task in ((A, a), (B, b), (C, c)):
+                x[rows] += scale * of_task
             self.slopes.append((share / task.eta * a, share / task.eta * b))
             if task.trains_v:
                 gradient[readout] += share / task.eta_v * d
@@ -90,8 +84,8 @@ class MixedClosure(Bound):
         for share, (part, task, readout, S_i, w_i) in zip(self.shares, self.split(S, w), strict=True):
             *changes, ddv = part.derivatives(S_i, w_i, exact=exact)
             rows = np.r_[0:first, first + np.arange(V)[readout]]
-            for x, own in zip(total, changes, strict=False):
-                x[rows] += share * own
+            for x, of_task in zip(total, changes, strict=False):
+                x[rows] += share * of_task
             ddv[first:] -= self._forgetting(task) * np.eye(K)
             total[3][np.ix_(rows, np.arange(V)[readout])] += share * ddv
         return total
@@ -113,13 +107,12 @@ class MixedSystem(System):
     held: np.ndarray | None = None  # shares in place of those of the time
 
     def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
-        self.tasks = tasks_of(model)
-        self.etas = np.array([task.eta for task in self.tasks])
+        self.etas = np.array([task.eta for task in model.tasks])
         self.ratios = model.ratios if isinstance(model, Mixed) else np.ones((1, model.spectrum.L))
         changing = np.any(self.ratios != 1) or (pace is not None and pace.variances is not None)
         self.varying = self.ratios if changing else None
         super().__init__(model, start, pace, twins, keep_cone=keep_cone)
-        (L, K, M), n = self.shape, len(self.tasks)
+        (L, K, M), n = self.shape, len(self.etas)
         if self.varying is not None:
             self.S = np.tile(self.S, (n, 1))
             self.A, self.B, self.C = np.zeros((n * K, K)), np.zeros((n * K, M)), np.zeros((n * K, K))
@@ -165,14 +158,6 @@ class MixedSystem(System):
         if self.model.trains_v:
             w[: self.dv.size] = y[self.first :]
 
-    def close(self, y):
-        """Evaluate the closure at y into the work arrays; return the mean error."""
-        self._gather(y, self.S, self.w)
-        eps_g = self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
-        if self.twins is not None and self.varying is None:
-            self.A[:], self.B[:], self.C[:], self.dv[:] = self.twins.average(self.A, self.B, self.C, self.dv)
-        return eps_g
-
     def velocity(self, y, A, B, C, dv, decays=(0.0, 0.0, 0.0), *, second_order=None, source=None):
         """As of any system; of tasks with eigenvalues of their own, A, B, C stand one below the other."""
         (L, K, M), end, (decay, decay_v, drift) = self.shape, self.first, decays
@@ -198,23 +183,12 @@ class MixedSystem(System):
         floors = [rounding_floor(task, S[None], w[None, :K])[0] for _, task, _, S, w in parts]
         return float(self.closure.shares @ floors)
 
-    def change_of_eps_g(self, dy):
-        """First-order change of the mean error by a change dy of the packed overlaps, at the last evaluation."""
-        K, f = self.shape[1], self.S.shape[1]
-        self._gather(dy, self.dS, self.dw)
-        *slopes, gradient = self.closure.slopes
-        change = -gradient @ self.dw[: gradient.size] if self.model.trains_v else 0.0
-        for i, (A, B) in enumerate(slopes):
-            at = i * f if self.varying is not None else 0
-            change -= np.sum(A * self.dS[at : at + K, :K]) / 2 + np.sum(B * self.dS[at : at + K, K:])
-        return float(change)
-
     @property
     def slopes(self):
-        """As of any system, of tasks with the same eigenvalues."""
+        """As of any system; of tasks with eigenvalues of their own one below the other."""
         *slopes, gradient = self.closure.slopes
-        A, B = (sum(parts) for parts in zip(*slopes, strict=True))
-        return A, B, gradient
+        together = sum if self.varying is None else np.concatenate
+        return *map(together, zip(*slopes, strict=True)), gradient, 1.0, 1.0
 
     @property
     def explicit(self):

@@ -114,16 +114,6 @@ class System:
         self.flow(y, self.s, self.p, source, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
         return dy
 
-    @cached_property
-    def s(self):
-        """Eigenvalues for kernels, a copy: for read-only arrays, as the spectrum's, numba compiles kernels again."""
-        return np.array(self.model.spectrum.s)
-
-    @cached_property
-    def p(self):
-        """Weights of the eigenvalues for kernels, as ``s``."""
-        return np.array(self.model.spectrum.p)
-
     @property
     def constants(self):
         """The numbers of the flow at the rates of the model, as compiled code takes them."""
@@ -137,8 +127,7 @@ class System:
     @property
     def work(self):
         """The work arrays, with the parameters that the closure has now behind w, as compiled code takes them."""
-        w = self.closure.extended(self.w)
-        return Work(self.S, w, self.A, self.B, self.C, self.dv, self.dS, self.dw)
+        return Work(self.S, self.closure.extended(self.w), self.A, self.B, self.C, self.dv, self.dS, self.dw)
 
     @property
     def kernel(self):
@@ -184,12 +173,17 @@ class System:
         constant = {"tau": start.tau, "T": start.T, "s": start.s, "h": start.h, "nu": start.nu}
         return State(q=q, v=v, alpha=alpha, **self.model.split_rows(r), **constant)
 
+    def _gather(self, y, S, w):
+        """Fill what the closure sees of packed overlaps, or of a change of them."""
+        _, K, M = self.shape
+        gather_groups(y, self.s, self.p, K, M, self.model.trains_v, S, w)
+
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
-        L, K, M = self.shape
-        gather_groups(y, self.s, self.p, K, M, self.model.trains_v, self.S, self.w)
+        self._gather(y, self.S, self.w)
         eps_g = self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
         if self.twins is not None:
+            K = self.shape[1]
             for i in range(0, len(self.A), K):
                 A, B, C = (x[i : i + K] for x in (self.A, self.B, self.C))
                 A[:], B[:], C[:], self.dv[:] = self.twins.average(A, B, C, self.dv)
@@ -214,9 +208,8 @@ class System:
 
     @property
     def slopes(self):
-        """Minus the gradient of eps_g by S, (K, K) and (K, M), and by the second layers, at the last evaluation."""
-        rate, rate_v = self.closure.gradient_rate, self.model.eta_v or np.inf
-        return self.A / rate, self.B / rate, self.dv / rate_v
+        """Minus the gradient of eps_g by S and the second layers at the last evaluation, times rates that follow."""
+        return self.A, self.B, self.dv, self.closure.gradient_rate, self.model.eta_v or np.inf
 
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.
@@ -224,14 +217,13 @@ class System:
         d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v. 0 where A, B are no
         gradient of eps_g.
         """
-        _, K, M = self.shape
-        model, rate = self.model, self.closure.gradient_rate
-        if rate == np.inf:
+        if self.closure.gradient_rate == np.inf:
             return 0.0
-        gather_groups(dy, self.s, self.p, K, M, model.trains_v, self.dS, self.dw)
-        A, B, dS = (x.reshape(self.groups, -1, x.shape[1]) for x in (self.A, self.B, self.dS))
+        self._gather(dy, self.dS, self.dw)
+        K, (*slopes, of_layers, rate, rate_v) = self.shape[1], self.slopes
+        A, B, dS = (x.reshape(self.groups, -1, x.shape[1]) for x in (*slopes, self.dS))
         change = -(np.sum(A * dS[:, :K, :K]) / 2 + np.sum(B * dS[:, :K, K:])) / rate
-        return change - self.dv @ self.dw[:K] / model.eta_v if model.trains_v else change
+        return change - of_layers @ self.dw[: of_layers.size] / rate_v if self.model.trains_v else change
 
     def tightening(self, y):
         """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""

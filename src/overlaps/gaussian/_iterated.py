@@ -60,11 +60,11 @@ def turn(x, rows, e):
     if size < 1e-300:
         return
     for i in range(rows):
-        along = 0.0
+        product = 0.0
         for j in range(d):
-            along += x[i, j] * v[j]
+            product += x[i, j] * v[j]
         for j in range(d):
-            x[i, j] -= 2.0 * along / size * v[j]
+            x[i, j] -= 2.0 * product / size * v[j]
 
 
 @jit
@@ -97,11 +97,11 @@ def levels(planes, offsets, outermost):
     Row i belongs to variable j where ``starts[j]`` <= i < ``starts[j] + counts[j]``: u_j = breaks[i, :j] . u + at[i].
     """
     m, d = planes.shape
-    room, size = 0, m
+    most, size = 0, m
     for _ in range(d - outermost):
-        room += size
+        most += size
         size += size * (size - 1) // 2
-    breaks, at = np.zeros((room, d)), np.zeros(room)
+    breaks, at = np.zeros((most, d)), np.zeros(most)
     starts, counts = np.zeros(d, np.int64), np.zeros(d, np.int64)
     R = np.eye(d)
     a, t, m = np.zeros((max(m, 1), d)), np.zeros(max(m, 1)), 0
@@ -116,7 +116,7 @@ def levels(planes, offsets, outermost):
         turn(columns, d, e)
         R = columns.T.copy()
         later, later_t, more = np.zeros((m + m * (m - 1) // 2 + 1, d)), np.zeros(m + m * (m - 1) // 2 + 1), 0
-        own, own_t, n = breaks[used:], at[used:], 0
+        present, present_t, n = breaks[used:], at[used:], 0
         row = np.zeros(d)
         for i in range(m):
             # a plane along this variable breaks a later one only
@@ -125,14 +125,14 @@ def levels(planes, offsets, outermost):
             else:
                 for l in range(j):
                     row[l] = -a[i, l] / a[i, j]
-                n = insert(own, own_t, n, row, t[i] / a[i, j], j, False)
+                n = insert(present, present_t, n, row, t[i] / a[i, j], j, False)
         for i in range(n):
             for k in range(i):
                 for l in range(j):
                     # where two breaks of this variable meet, the panels between them vanish: a break of the variables
                     # outside
-                    row[l] = own[i, l] - own[k, l]
-                more = insert(later, later_t, more, row, own_t[k] - own_t[i], j, True)
+                    row[l] = present[i, l] - present[k, l]
+                more = insert(later, later_t, more, row, present_t[k] - present_t[i], j, True)
         starts[j], counts[j] = used, n
         used += n
         a, t, m = later, later_t, more
@@ -186,10 +186,10 @@ def panels(edges, n, width, fine):
 def continued(points, weights, j, breaks, at, width, x, p):
     """Every point (u_0, ..., u_j-1) with all nodes of u_j: the rule (x, p) on [0, 1] in each of the ``panels``."""
     d, q = points.shape[1], x.size
-    room = int(2 * REACH / width) + 2 + len(at) if width > 0.0 else 2 * (LAYERS + 1) * (len(at) + 1)
-    most = len(points) * room * q
+    most_cells = int(2 * REACH / width) + 2 + len(at) if width > 0.0 else 2 * (LAYERS + 1) * (len(at) + 1)
+    most = len(points) * most_cells * q
     more, their, n = np.empty((most, d)), np.empty(most), 0
-    edges, fine = np.empty(len(at) + 2), np.empty(room + 1)
+    edges, fine = np.empty(len(at) + 2), np.empty(most_cells + 1)
     for i in range(len(points)):
         count = cut(points[i], j, breaks, at, -REACH, REACH, edges)
         for k in range(panels(edges, count, width, fine) - 1):
@@ -219,6 +219,6 @@ def nodes(planes, offsets, points, weights, given, width, x, p):
         return points, weights, np.eye(d)
     breaks, at, starts, counts, R = levels(planes, offsets, given)
     for j in range(given, d):
-        own = slice(starts[j], starts[j] + counts[j])
-        points, weights = continued(points, weights, j, breaks[own], at[own], width, x, p)
+        level = slice(starts[j], starts[j] + counts[j])
+        points, weights = continued(points, weights, j, breaks[level], at[level], width, x, p)
     return points, weights, R

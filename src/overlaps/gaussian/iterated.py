@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from ._iterated import FAINT, cut, nodes
-from .rules import gauss_hermite, legendre, sobol
+from .rules import gauss_hermite, legendre, sobol, tensor
 
-__all__ = ["GRADED", "MOST", "cut", "discrepancy", "nodes", "rules", "settle"]
+__all__ = ["GRADED", "MOST", "cut", "discrepancy", "nodes", "rules", "settled_size"]
 
 ITERATED = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (16, 1.5), (16, 0.75))  # nodes and widths of panels
 GRADED = tuple((q, 0.0) for q in (10, 16, 20))  # shrinking to the breaks of two variables: forces may have layers
@@ -89,13 +89,11 @@ def _lattice(d, shortest, reach):
 
 def _tensor(d, n):
     """Gauss-Hermite nodes (P, d) and weights (P,) in d directions."""
-    u, p = gauss_hermite(n)
-    weights = np.prod(np.meshgrid(*[p] * d, indexing="ij"), axis=0).ravel()
-    points = np.stack(np.meshgrid(*[u] * d, indexing="ij"), axis=-1).reshape(-1, d)
-    return np.ascontiguousarray(points[weights > FAINT]), weights[weights > FAINT]
+    points, weights = tensor(gauss_hermite(n), d)
+    return np.ascontiguousarray(points.T[weights > FAINT]), weights[weights > FAINT]
 
 
-def settle(evaluate, count, first, goals, rounding=0.0):
+def settled_size(evaluate, count, first, goals, rounding=0.0):
     """(Size from ``first`` on that agrees with the next to the goals, or None; the discrepancies of each array).
 
     ``evaluate(size)`` gives arrays, compared relative to the largest entry of each; ``rounding`` is no difference.

@@ -24,6 +24,12 @@ def gauss_hermite(n):
     return u, p / p.sum()
 
 
+def tensor(rule, d):
+    """Nodes (d, P) and weights (P,) of a rule, (nodes, weights), in d directions at once."""
+    nodes, weights = (np.array(np.meshgrid(*[x] * d, indexing="ij")).reshape(d, -1) for x in rule)
+    return nodes, np.prod(weights, axis=0)
+
+
 def hermite(u, modes):
     """Orthonormal Hermite polynomials he_r(u), r < modes; shape (len(u), modes)."""
     he = np.ones((len(u), modes))

@@ -121,11 +121,11 @@ def one_point(f, mu, s):
 
 
 @jit(inline=True)
-def _given_zero(mu_a, mu_b, s_a, s_b, c):
-    """(standardised mean, standard deviation) of b given a = 0, fields with variances s and covariance c."""
-    # for parallel fields the variance left is 0 up to rounding; without this floor its sign is random
-    root = math.sqrt(max(s_b - c * c / max(s_a, TINY), (1.0 - PARALLEL * PARALLEL) * s_b, TINY))
-    return (mu_b - c * mu_a / max(s_a, TINY)) / root, root
+def _given_zero(h, k, r):
+    """Standardised mean of b given a = 0, fields of unit variance, means h and k and correlation r."""
+    # k - r h, where nearly parallel fields of equal means, or of opposite ones, lose no digits
+    left = (k - h) + h * (1.0 - r) if r > 0.0 else (k + h) - h * (1.0 + r)
+    return left / math.sqrt((1.0 - r) * (1.0 + r))
 
 
 @jit(bare=True)
@@ -151,13 +151,15 @@ def _steps(f, h, mu_a, mu_b, saa, sbb, sab):
     da, Pa, ra = at_zero(mu_a, sa)
     db, Pb, rb = at_zero(mu_b, sb)
     scale = math.sqrt(sa * sb)
-    r = min(max(sab / scale, -PARALLEL), PARALLEL) if scale > 0.0 else 0.0
     if scale > 0.0:
-        P, covariance = both(mu_a / math.sqrt(sa), mu_b / math.sqrt(sb), r)
+        # one correlation for all terms: they cancel where fields are parallel, to 1e-16 if it is the same for all
+        r, x, y = min(max(sab / scale, -PARALLEL), PARALLEL), mu_a / math.sqrt(sa), mu_b / math.sqrt(sb)
+        sab, rest = r * scale, math.sqrt((1.0 - r) * (1.0 + r))
+        P, covariance = both(x, y, r)
+        ub, root_b, ua, root_a = _given_zero(x, y, r), rest * math.sqrt(sb), _given_zero(y, x, r), rest * math.sqrt(sa)
     else:
-        P, covariance = Pa * Pb, 0.0
-    ub, root_b = _given_zero(mu_a, mu_b, sa, sb, sab)  # of b given a = 0
-    ua, root_a = _given_zero(mu_b, mu_a, sb, sa, sab)
+        P, covariance, root_b, root_a = Pa * Pb, 0.0, math.sqrt(max(sb, TINY)), math.sqrt(max(sa, TINY))
+        ub, ua = mu_b / root_b, mu_a / root_a
     Qb, Qa, eb, ea = Phi(ub), Phi(ua), phi(ub), phi(ua)
     ca, cb = sab / max(sa, TINY), sab / max(sb, TINY)
     if f == ERF and h == ERF:

@@ -125,9 +125,9 @@ def _ordered(f, h, saa, sbb, sab):
         if saa <= 0.0:
             return 0.0, 0.0, 0.0, 0.0
         root = math.sqrt(saa)
-        along = sab * sab / saa
+        explained = sab * sab / saa
         c = 1.0 / SQRT_2PI
-        return c * root * (sbb + along), 2 * c * sab / root, c * (sbb - along) / root, 2 * c * root
+        return c * root * (sbb + explained), 2 * c * sab / root, c * (sbb - explained) / root, 2 * c * root
     if f == QUADRATIC:
         if h == QUADRATIC:
             return saa * sbb + 2 * sab * sab, 4 * sab, 2 * sbb, 2 * saa

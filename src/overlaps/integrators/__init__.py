@@ -4,6 +4,6 @@
 onto the output times. ``dop853``, ``bdf`` and ``exponential`` are solver classes: a new integrator is one more class
 with the interface of ``scipy.integrate.OdeSolver``, and enters ``methods``. It may say ``interpolates = True`` (dense
 output as good as its steps), ``one_step = True`` (``h_abs`` and ``t_bound`` may change between steps), ``by_blocks =
-True`` (needs the spectral basis), ``own`` (options that are not the user's), ``follower`` (the solver for late times)
-and ``kernel`` (a compiled closure: ``burst`` makes the steps of DOP853).
+True`` (needs the spectral basis), ``internal`` (options that are not the user's), ``follower`` (the solver for late
+times) and ``kernel`` (a compiled closure: ``burst`` makes the steps of DOP853).
 """

@@ -39,24 +39,10 @@ from numba import types
 
 from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..flow import clear, copy, correct, factorise, mix, tightening
-from ..flow.newton import Equations
+from ..flow.jacobian import Equations
 from ..flow.velocity import SYSTEM, change_of_eps_g, close, velocity
 from ..models import factors
-from ._steps import (
-    ACCOUNT,
-    BEFORE,
-    EVALUATIONS,
-    LOOK,
-    OUTPUT,
-    PLAIN,
-    RECORDED,
-    VANISHED,
-    Control,
-    H,
-    T,
-    largest,
-    notable,
-)  # fmt: skip
+from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, largest, notable
 
 NEW_JACOBIAN, ACCEPTED = 3, 4  # how a trial ends, beside VANISHED; a march returns the first of them
 # The order: above 5 these formulas are unstable.  Newton's iterations: a fifth gains less than a shorter step.
@@ -153,9 +139,9 @@ def rescale(D, order, factor):
 def predict(D, order, atol, rtol, rows):
     """Fill the prediction NEW for the end of a step, PSI, and SCALE, one over the tolerances at the prediction."""
     n, whole = D.shape[1], D.reshape(D.size)
-    each, along, at = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1, np.int64)
+    each, weights, at = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1, np.int64)
     for i in range(order + 1):
-        each[i], along[i] = 1.0, GAMMA[i] / ALPHA[order]
+        each[i], weights[i] = 1.0, GAMMA[i] / ALPHA[order]
     for first in range(0, n, TILE):
         last = min(first + TILE, n)
         for i in range(order + 1):
@@ -165,7 +151,7 @@ def predict(D, order, atol, rtol, rows):
         clear(new)
         clear(psi)
         mix(each, whole, at, new)
-        mix(along, whole, at, psi)
+        mix(weights, whole, at, psi)
         for l in range(last - first):
             scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
 
@@ -211,7 +197,7 @@ def newton_iteration(flow, closure, constants, drive, work, equations, tolerance
     rounded = tolerances.rounding * largest(x)
     for k in range(ITERATIONS):
         velocity(flow, closure, constants, drive, work, min(t_new, clock[EDGE]), new, b)
-        steps.place[EVALUATIONS] += 1
+        steps.place[SPENT] += 1
         bad = 0.0
         for l in range(n):
             # 0 for finite numbers, nan else: a test without a branch, so that the loop stays vector instructions
@@ -375,9 +361,7 @@ def record(times, every_step, pause, steps):
     n, later, due = y.size, clock[T], place[OUTPUT]
     while due < times.size and times[due] <= later:
         due += 1
-    # with every step recorded an output time that is a step's end is one record, not two
-    on_time = due > 0 and times[due - 1] == later
-    rows = due + (every_step and not on_time)
+    rows = due + every_step  # with every step recorded an output time that is a step's end is a bound: a pause
     if pause or place[RECORDED] + rows - place[OUTPUT] > len(out):
         place[OUTPUT] = due
         return False
@@ -405,7 +389,7 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
     """
     rows, clock, place = steps.rows, steps.clock, steps.place
     y, d, scale = rows[Y], rows[D0], rows[SCALE]
-    finish = place[EVALUATIONS] + budget
+    finish = place[SPENT] + budget
     eps_g = close(closure, constants, work, 1.0, y)
     # whether students are nearly parallel before the first step: leaving that state is worth a look, too
     near = notable(constants, work, control, y, eps_g)[1]
@@ -445,6 +429,6 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
         was = near
         unusual, near = notable(constants, work, control, y, eps_g)
         look = unusual or was or near
-        pause = look or clock[T] >= clock[BOUND] or place[EVALUATIONS] >= finish
+        pause = look or clock[T] >= clock[BOUND] or place[SPENT] >= finish
         if not record(times, every_step, pause, steps):
             return LOOK if look else PLAIN

@@ -29,21 +29,7 @@ from .._base.tiers import small
 from ..flow import copy, gather_groups
 from ..flow.velocity import SYSTEM, change_of_eps_g, velocity
 from ..models import reached
-from ._steps import (
-    ACCOUNT,
-    BEFORE,
-    EVALUATIONS,
-    LOOK,
-    OUTPUT,
-    PLAIN,
-    RECORDED,
-    VANISHED,
-    Control,
-    H,
-    T,
-    nearly_parallel,
-    notable,
-)  # fmt: skip
+from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, notable, parallel
 
 
 @typed
@@ -55,7 +41,7 @@ class Steps(NamedTuple):
     new: VECTOR  # room: the argument of a stage, and the end of the step that is tried
     k: MATRIX  # (ROWS, n): velocities of the stages, of which k[0] is that at y, and what estimates the error
     clock: VECTOR  # T, H, ACCOUNT, BEFORE
-    place: INTS  # OUTPUT, RECORDED, EVALUATIONS
+    place: INTS  # OUTPUT, RECORDED, SPENT
     out: MATRIX  # records
 
 
@@ -182,14 +168,14 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
     """
     y, new, k, clock, place, out = steps.y, steps.new, steps.k, steps.clock, steps.place, steps.out
     rtol, atol, knots = control.rtol, control.atol, drive.pieces.knots
-    n, end, err5, err3, zero = y.size, place[EVALUATIONS] + budget, k[FIFTH], k[THIRD], k[ZERO]
-    near = control.kinks and nearly_parallel(work.S, constants.K)
+    n, end, err5, err3, zero = y.size, place[SPENT] + budget, k[FIFTH], k[THIRD], k[ZERO]
+    near = control.kinks and parallel(work.S, constants.K)
     while True:
         t, proposed, bound = clock[T], clock[H], times[place[OUTPUT]]
         least = 10 * (np.nextafter(t, inf) - t)
         h_abs = max(min(proposed, control.max_step), least)
         rejected = False
-        edge, first = inf, 1 if place[EVALUATIONS] > 0 else 0
+        edge, first = inf, 1 if place[SPENT] > 0 else 0
         if knots.size > 0:
             edge = before_knot(knots, t)
             passed = reached(knots, t)
@@ -205,7 +191,7 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
                 at = t + NODES[i] * h if i < 12 else later
                 combine(y, h, STAGES[i], k, i, new)
                 eps_g = velocity(flow, closure, constants, drive, work, min(at, edge), new, k[i])
-            place[EVALUATIONS] += 13 - first
+            place[SPENT] += 13 - first
             first = 1
             combine(zero, 1.0, E5, k, VELOCITIES, err5)
             combine(zero, 1.0, E3, k, VELOCITIES, err3)
@@ -216,7 +202,7 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
                 third += (err3[a] / scale) ** 2
             error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
             e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-            judged, share = judge(e5, e3, h, drive.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
+            judged, left = judge(e5, e3, h, drive.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
             error = max(error, judged)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
@@ -229,13 +215,13 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
         copy(k[12], k[0])
         landed = later == bound
         clock[T], clock[H], clock[BEFORE] = later, (max(h_abs, proposed) if landed else h_abs), t
-        clock[ACCOUNT] += share
+        clock[ACCOUNT] += left
         place[OUTPUT] += landed
         was = near
         unusual, near = notable(constants, work, control, y, eps_g)
         if unusual or was or near:
             return LOOK
-        if place[OUTPUT] == times.size or place[EVALUATIONS] >= end or place[RECORDED] == len(out):
+        if place[OUTPUT] == times.size or place[SPENT] >= end or place[RECORDED] == len(out):
             return PLAIN
         if landed or every_step:
             row = out[place[RECORDED]]

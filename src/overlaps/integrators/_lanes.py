@@ -13,7 +13,7 @@ from numba import types
 
 from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..activations.bound import LANES, SIDE_BY_SIDE
-from ..flow import copy
+from ..flow import clear, copy
 from ..flow.lanes import NUMBERS, LaneWork, change_of_eps_g, flow, gather, terms_of_eps_g
 from ..flow.velocity import Pieces
 from ..models import factors, reached
@@ -96,8 +96,7 @@ def velocity(closure, queue, pieces, work, x, y, dy):
 def add_stages(a, k, count, new):
     """Fill ``new`` = sum_j a_j k_j, j < count."""
     total = new.reshape(new.size)
-    for i in range(total.size):
-        total[i] = 0.0
+    clear(total)
     for j in range(count):
         if a[j] != 0.0:
             c, stage = a[j], k[j].reshape(total.size)
@@ -117,8 +116,7 @@ def advance(x):
 @jit(fast=True, bare=True)
 def squares(z, less, y, new, control, out):
     """Sums of the squares of z - less in units of the tolerances at y and new."""
-    for l in range(LANES):
-        out[l] = 0.0
+    clear(out)
     for i in range(len(y)):
         for l in range(LANES):
             scale = control.atol + control.rtol * max(abs(y[i, l]), abs(new[i, l]))
@@ -129,8 +127,7 @@ def squares(z, less, y, new, control, out):
 def positive(S, slack, c, sound):
     """Clear ``sound`` where S + slack tr(S) is not positive definite, by Cholesky's decomposition c."""
     n, shift = len(S), c[0, -1]  # above the diagonal there is room
-    for l in range(LANES):
-        shift[l] = 0.0
+    clear(shift)
     for i in range(n):
         for l in range(LANES):
             shift[l] += slack * S[i, i, l]

@@ -14,7 +14,7 @@ from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..flow import copy
 from ..flow.velocity import FUNCTIONS, Constants, Drive, Pieces, Work
 from ._dop853 import BEGIN, ROWS, SIGNATURE, Steps, begin, march
-from ._steps import ACCOUNT, BEFORE, EVALUATIONS, LARGEST, LOOK, OUTPUT, PLAIN, RECORDED, Control, H, T, largest, ready
+from ._steps import ACCOUNT, BEFORE, LARGEST, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, Control, H, T, largest, ready
 
 
 @typed
@@ -79,17 +79,17 @@ def march_all(begin, march, flow, closure, problems, pieces, control, first, blo
             control.rtol, control.atol, control.max_step, most, control.kinks, control.level, control.slack
         )
         clock[T], clock[H], clock[ACCOUNT], clock[BEFORE] = stops[0], first, 0.0, stops[0]
-        place[OUTPUT], place[RECORDED], place[EVALUATIONS] = 1, 1, 0
+        place[OUTPUT], place[RECORDED], place[SPENT] = 1, 1, 0
         copy(y[b], out[0, :n])
         out[0, n] = 0.0
         eps_g = closure(work.S, work.w, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = PLAIN if eps_g > control.level else LOOK
         if code == PLAIN and first == 0.0:
             clock[H] = begin(flow, closure, constants, drive, work, limits, stops[-1] - stops[0], steps)
-            place[EVALUATIONS] = 2
+            place[SPENT] = 2
         while code == PLAIN and place[OUTPUT] < stops.size and halt[0] == 0:
             code = march(flow, closure, constants, drive, work, limits, stops, False, LARGEST, steps)
-        outcome.nfev[b] = place[EVALUATIONS]
+        outcome.nfev[b] = place[SPENT]
         if code != PLAIN:
             outcome.state[b] = BY_PYTHON
         elif place[OUTPUT] == stops.size:

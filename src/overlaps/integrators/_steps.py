@@ -6,8 +6,8 @@ arrays hold what is kept between calls, under names instead of numbers:
 
 ``clock`` (reals): T, the time of the last accepted step; H, the length of the next one; ACCOUNT, the sum of the errors
 of eps_g that steps have left, relative to it; BEFORE, the time before the last step.
-``place`` (integers): OUTPUT, the index of the next output time; RECORDED, rows of ``out`` that are filled;
-EVALUATIONS of the right-hand side so far.
+``place`` (integers): OUTPUT, the index of the next output time; RECORDED, rows of ``out`` that are filled; SPENT,
+evaluations of the right-hand side so far.
 
 Each solver appends slots of its own.  ``out`` is the room for records: a row is (y, account, t).  Python empties it
 whenever a march comes back, and sets RECORDED to 0.
@@ -31,7 +31,7 @@ from ..activations.bound import CLOSURE
 from ..flow import FLOW
 
 T, H, ACCOUNT, BEFORE = range(4)  # of ``clock``
-OUTPUT, RECORDED, EVALUATIONS = range(3)  # of ``place``
+OUTPUT, RECORDED, SPENT = range(3)  # of ``place``
 VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back
 # Evaluations between two looks at most: more, and Ctrl-C is late; fewer, and Python shows in the time of small
 # closures.
@@ -75,7 +75,7 @@ def positive(S, shift, c):
 
 
 @jit(bare=True)
-def nearly_parallel(S, K):
+def parallel(S, K):
     """Whether two students are parallel up to an angle whose sine^2 is NEAR, in some group of blocks."""
     for at in range(0, S.shape[0], S.shape[1]):
         for i in range(K):
@@ -110,7 +110,7 @@ def notable(constants, work, control, y, eps_g):
             stop = stop or (kinks and i < K and part[i, i] < 2 * atol)
             stop = stop or (ruled and i < K and part[i, i] < UNRESOLVED * atol)
         stop = stop or not positive(part, control.slack * trace, work.dS)
-    return stop, kinks and nearly_parallel(S, K)
+    return stop, kinks and parallel(S, K)
 
 
 @cache

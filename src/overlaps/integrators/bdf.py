@@ -81,7 +81,7 @@ class StructuredBDF(BDF):
     # test: tests/integrators/test_bdf.py::test_linear_units_keep_rtol_at_any_number_of_eigenvalues
 
     interpolates = True  # its dense output is the polynomial that it steps with
-    own = ("jac", "jac_sparsity")  # options of BDF that are not the user's
+    internal = ("jac", "jac_sparsity")  # options of BDF that are not the user's
     by_blocks = True
     burst = Backward
     newton_tol: float
@@ -98,8 +98,7 @@ class StructuredBDF(BDF):
         # order 5 with a local error of tol per step has a global error of order tol^(5/6)
         rtol, atol = max((SHARE * rtol) ** 1.2, LEAST_RTOL), max(atol * rtol**0.2, LEAST_ATOL)
         # an empty sparse Jacobian keeps BDF from allocating a dense identity matrix; ours takes its place below
-        empty = csc_matrix((len(y0), len(y0)))
-        super().__init__(fun, t0, y0, t_bound, rtol=rtol, atol=atol, jac=empty, **options)
+        super().__init__(fun, t0, y0, t_bound, rtol=rtol, atol=atol, jac=csc_matrix((len(y0), len(y0))), **options)
         self.newton_tol = max(self.newton_tol, NEWTON_TOLERANCE)
         # BDF's step passes ``I - c * J`` to ``lu``.  Jacobian answers to this expression, with the number 1 for I:
         # the alternative is a copy of SciPy's step method, which would not follow its corrections.
@@ -109,8 +108,7 @@ class StructuredBDF(BDF):
         self.fun = self._timed(self.fun)
         self.I, self.J = 1.0, self.jac(self.t, self.y)
         self.rtol_start, self.atol_start = self.rtol, float(self.atol)
-        tightest = TIGHTEST_POLYNOMIAL if self.system.polynomial else TIGHTEST
-        self.least_factor = min(tightest / self.rtol_start, 1.0)
+        self.least_factor = min((TIGHTEST_POLYNOMIAL if self.system.polynomial else TIGHTEST) / self.rtol_start, 1.0)
         self.D, self.atol = self.D.view(_Serial), (self.atol_start * self.shares).view(_Serial)
         # of eps_g, relative to it: the sum of what the steps leave, and the last of them
         self.error = self._share = 0.0

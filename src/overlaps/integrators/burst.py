@@ -24,10 +24,10 @@ from .._base.calls import undisturbed
 from .._base.tiers import at_hand, spent
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
-from ..flow.newton import Equations
+from ..flow.jacobian import Equations
 from ..flow.velocity import drive_of
 from . import _bdf, _dop853
-from ._steps import ACCOUNT, BEFORE, EVALUATIONS, LARGEST, RECORDED, VANISHED, Control, H, T, ready
+from ._steps import ACCOUNT, BEFORE, LARGEST, RECORDED, SPENT, VANISHED, Control, H, T, ready
 from .run import excused
 
 # Evaluations to the first look, and seconds to any other.  Fewer cost time in Python, more let Ctrl-C wait.
@@ -82,7 +82,7 @@ class Burst:
     def step(self):
         """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""
         solver, clock, place = self.solver, self.clock, self.place
-        began, spent = perf_counter(), place[EVALUATIONS]
+        began, spent = perf_counter(), place[SPENT]
         try:
             code = undisturbed(self.march)
         finally:  # an interruption arrives here
@@ -91,7 +91,7 @@ class Burst:
                     self.run.record(row[-1], row[:-2], row[-2])
             place[RECORDED] = 0
             solver.t, solver.t_old = float(clock[T]), float(clock[BEFORE])
-            solver.error, solver.nfev = float(clock[ACCOUNT]), int(place[EVALUATIONS])
+            solver.error, solver.nfev = float(clock[ACCOUNT]), int(place[SPENT])
             solver.y = self.y.copy()
         speed = (solver.nfev - spent) / max(perf_counter() - began, 1e-9)
         self.budget = self.pause(int(np.clip(PATIENCE * speed, 12, LARGEST)))
@@ -144,7 +144,7 @@ class RungeKutta(Burst):
             ready(*kernels, _dop853.begin, _dop853.BEGIN)
             span = self.run.times[-1] - solver.t
             self.clock[H] = _dop853.begin(*self.system, solver.system.work, self.control, span, self.steps)
-            self.place[EVALUATIONS] = 2
+            self.place[SPENT] = 2
 
     def march(self):
         """Steps until one is worth a look; how they came back."""
@@ -174,7 +174,7 @@ class Backward(Burst):
         due = np.searchsorted(self.stops[0], solver.t, side="right")
         self.place = np.array([due, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
         self.steps = _bdf.Steps(rows, np.array(solver.D), self.clock, self.place, self.out)
-        self.room, self.tolerances = solver.J.rotated.workspace(), _bdf.Tolerances(*solver.tolerances)
+        self.workspace, self.tolerances = solver.J.rotated.workspace(), _bdf.Tolerances(*solver.tolerances)
 
     def march(self):
         """Steps until one is worth a look; how they came back."""
@@ -183,7 +183,7 @@ class Backward(Burst):
             rotated, clock[_bdf.BOUND :] = solver.J.rotated, (solver.t_bound, solver.system.edge, *solver.paced)
             code = _bdf.march(
                 _bdf.newton_iteration, *self.system, solver.system.work, self.control,
-                Equations(rotated.frozen, rotated.spaces, *self.room), self.tolerances, *self.stops, self.budget,
+                Equations(rotated.frozen, rotated.spaces, *self.workspace), self.tolerances, *self.stops, self.budget,
                 self.steps,
             )  # fmt: skip
             solver.h_abs, solver.order = float(clock[H]), int(place[_bdf.ORDER])

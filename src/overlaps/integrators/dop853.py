@@ -40,9 +40,8 @@ class DOP853(integrate.DOP853):
         super().__init__(fun, t0, y0, t_bound, **options)
         owner = getattr(fun, "__self__", None)
         self.system = owner if isinstance(owner, System) else None
-        self.error = self._share = (
-            0.0  # of eps_g, relative to it: the sum of what the steps leave, and the last of them
-        )
+        # of eps_g, relative to it: the sum of what the steps leave, and the last of them
+        self.error = self._share = 0.0
 
     burst = RungeKutta
 

@@ -87,12 +87,8 @@ class ExponentialMidpoint(OdeSolver):
         self, fun, t0, y0, t_bound, *, rtol=1e-4, atol=1e-8, max_step=np.inf, first_step=None, vectorized=False
     ):
         super().__init__(fun, t0, y0, t_bound, vectorized)
-        self.system = system_of(fun)
-        for name, value in (("max_step", max_step), ("first_step", first_step)):
-            if value is not None and not value > 0:
-                raise ValueError(f"{name} = {value!r}; expected a positive number.")
+        self.system, self.h_abs = system_of(fun), first_step
         self.rtol, self.atol, self.max_step = SHARE * rtol, SHARE * atol, max_step
-        self.h_abs = first_step
         self._frozen = None
         self.error = 0.0  # of eps_g, relative to it: the sum of what the steps leave
         if first_step is None:
@@ -158,8 +154,7 @@ class FrozenFlow:
         self.system = system
         self.eps_g = system.close(y)
         finite = np.isfinite(self.eps_g) and np.all(np.isfinite(system.A))
-        A = system.A if finite else np.eye(len(system.A))
-        self.a, self.V = np.linalg.eigh(A)
+        self.a, self.V = np.linalg.eigh(system.A if finite else np.eye(len(system.A)))
         self.a *= 1.0 if finite else np.nan  # the step is then rejected
         self.B = self.V.T @ system.B
         self.C = self.V.T @ system.C @ self.V

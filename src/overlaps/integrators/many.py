@@ -36,8 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.progress import bar
+from .._base import bar, check
 from .._base.tiers import settle
 from .._base.workers import run_all
 from ..activations.bound import KernelClosure, outputs
@@ -47,15 +46,14 @@ from ..flow.cone import far_from_singular, singular
 from ..flow.system import System, blocks_last, fastest_rate, fastest_rates, rates, weights_of
 from ..flow.velocity import pieces_of
 from ..models.schedule import Pace
-from ..models.start import all_fit, checked_start, output_times
-from ..models.twins import twins
+from ..models.start import all_fit, checked_start, output_times, twins
 from ._many import FINISHED, Outcome, Problems, march_all, ready_all
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import check_blocks, checked_controls, closure_note, evolve
 from .lanes import DIVERGENT, STOPPED, closure_in_lanes, side_by_side
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
-from .run import DIVERGED, diverged, excused, reached
+from .run import DIVERGED, diverged, end_sentence, excused
 
 # Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
 # progress bar stands still and threads wait for the last one.
@@ -180,30 +178,29 @@ class _Jobs:
                 check_model(self.solver, model, f"models[{i}]")
         bound = bind(models[0])
         self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
-        watched = self.kernel is None or bound.period > 0  # by Python, now and then
-        by_python = watched or callable(stop) or self.solver not in (None, DOP853)
+        # a closure with a period is watched by Python, now and then
+        by_python = self.kernel is None or bound.period > 0 or callable(stop) or self.solver not in (None, DOP853)
         every = self.kernel is None or models[0].C > 0
         pairs = {_key(*pair): pair for pair in zip(models, self.starts, strict=True)}
-        self.seen = {key: model.field_covariance(start) for key, (model, start) in pairs.items()}
-        checked = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
-        for model, start in checked.values():
-            check_domain(model, self.seen[_key(model, start)], start.v)
+        self.covariances = {key: model.field_covariance(start) for key, (model, start) in pairs.items()}
+        to_check = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
+        for model, start in to_check.values():
+            check_domain(model, self.covariances[_key(model, start)], start.v)
         self.lanes = closure_in_lanes(lanes, models, bound, times)
         if self.kernel is not None:
             check_options(DOP853, options, times[-1] - times[0] or np.inf)
             for n in {len(model.groups) for model in models if self.lanes is None or model.spherical}:
                 self.compiled(n)
         self.why = [None] * len(models) if by_python else self._methods()
-        free = [False] * len(pairs) if models[0].C else far_from_singular(np.array([*self.seen.values()]))
+        free = [False] * len(pairs) if models[0].C else far_from_singular(np.array([*self.covariances.values()]))
         apart = {
-            key: not alone and (twins(*pair) is not None or singular(self.seen[key], models[0].K))
+            key: not alone and (twins(*pair) is not None or singular(self.covariances[key], models[0].K))
             for (key, pair), alone in zip(pairs.items(), free, strict=True)
         }
-        self.why = [
-            None if apart[_key(*pair)] else why for *pair, why in zip(models, self.starts, self.why, strict=True)
-        ]
         calls_python = {key for key, (pace, _) in self.paces.items() if pace is not None and pace.program.functions}
-        self.why = [None if id(f) in calls_python else why for f, why in zip(schedules, self.why, strict=True)]
+        for i, pair in enumerate(zip(models, self.starts, strict=True)):
+            if apart[_key(*pair)] or id(schedules[i]) in calls_python:
+                self.why[i] = None
         self.halt = np.zeros(1, np.int64)
 
     def compiled(self, groups):
@@ -221,14 +218,12 @@ class _Jobs:
         span, systems, reasons = self.times[-1] - self.times[0], {}, []
         decays = [max(rates(model)[3], 0.0) + model.drift for model in self.models]
         # the fastest rate is 2 (eta h + decays) with h of the start, the spectrum and the teacher's second layer
-        keys = [
-            (_key(model, start), id(model.spectrum), model.v_star.tobytes())
-            for model, start in zip(self.models, self.starts, strict=True)
-        ]
+        pairs = zip(self.models, self.starts, strict=True)
+        keys = [(_key(model, start), id(model.spectrum), model.v_star.tobytes()) for model, start in pairs]
         first = dict(zip(reversed(keys), reversed(range(len(keys))), strict=True))
         models, starts = ([x[i] for i in first.values()] for x in (self.models, self.starts))
         if self.lanes is not None:
-            S = [self.seen[_key(*pair)] for pair in zip(models, starts, strict=True)]
+            S = [self.covariances[_key(*pair)] for pair in zip(models, starts, strict=True)]
             h = fastest_rates(models, starts, S) / 2
         else:
             of = [fastest_rate(System(*pair)) / 2 for pair in zip(models, starts, strict=True)]
@@ -305,13 +300,13 @@ class _Jobs:
             # a sweep over eta has one start for thousands of models: packed once
             if _key(model, x) not in packed:
                 y = self.packing.pack(x.q, model.rows(x), x.v)
-                packed[_key(model, x)] = y, blocks_last(model.source(x)), self.seen[_key(model, x)]
+                packed[_key(model, x)] = y, blocks_last(model.source(x)), self.covariances[_key(model, x)]
         y, tau, S = (np.array(x) for x in zip(*(packed[_key(*pair)] for pair in pairs), strict=True))
         closures = [*map(bind, models)] if first.C else [bind(first)] * len(indices)  # numbers behind w
         w = np.array([f.extended([*x.v, *model.second_layers]) for f, (model, x) in zip(closures, pairs, strict=True)])
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
-        max_step, first_step = (float(self.options.get(x) or free) for x, free in FREE.items())
+        max_step, first_step = (float(self.options.get(x) or y) for x, y in (("max_step", np.inf), ("first_step", 0)))
         # below, SciPy raises rtol with a warning; here without a word for each of thousands
         rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
         control = Control(rtol, self.atol, max_step, DIVERGED, closures[0].kinked, level, excused(rtol))
@@ -332,7 +327,7 @@ class _Jobs:
                 kept, (end, *trouble) = np.split(last[row], [records.shape[2]])
                 said = f"stop condition met at alpha = {end:.6g}."
                 if state[row] == FINISHED:
-                    said = reached(self.times) + self._note(models[row], S[row], w[row])
+                    said = end_sentence(self.times) + self._note(models[row], S[row], w[row])
                 elif state[row] == DIVERGENT:
                     said = f"stopped at alpha = {trouble[0]:.6g}: {diverged(trouble[1], models[row].eta)}"
                 self._keep(i, records[row], kept, end, nfev[row], state[row] != DIVERGENT, said)
@@ -396,9 +391,6 @@ class _Jobs:
         )  # fmt: skip
 
 
-FREE = {"max_step": np.inf, "first_step": 0.0}
-
-
 def _key(model, start):
     """Differences of problems that were prepared once for many: the start, and the model where it has classes.
 
@@ -407,12 +399,12 @@ def _key(model, start):
     return id(start), id(model) if model.C else None
 
 
-def _once(checked, i, model, start):
+def _once(starts, i, model, start):
     """The start on its model; each pair of a start and a spectrum, or a model with classes, is checked once."""
     key = _key(model, start), id(model.spectrum), type(model)
-    if key not in checked:
+    if key not in starts:
         try:
-            checked[key] = checked_start(model, start)
+            starts[key] = checked_start(model, start)
         except ValueError as error:
             raise ValueError(f"starts[{i}]: {str(error).removeprefix('start: ')}") from None
-    return checked[key]
+    return starts[key]

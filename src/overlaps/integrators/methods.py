@@ -31,7 +31,7 @@ def check_options(method, options, span=np.inf):
         return  # a user's class knows its own
     inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
     fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}
-    fixed |= {"support_complex", *getattr(method, "own", ())}
+    fixed |= {"support_complex", *getattr(method, "internal", ())}
     known = sorted({name for init in inits for name in init} - fixed)
     wrong = [name for name in options if name not in known]
     if wrong:
@@ -50,9 +50,9 @@ def check_options(method, options, span=np.inf):
 
 def check_model(method, model, name="model"):
     """Refuse a model that a solver of this library does not know."""
-    for own, cls in OWN.items():
+    for known, cls in OWN.items():
         if issubclass(method, cls):
-            check.needs(model, f"method = {own!r}", name)
+            check.needs(model, f"method = {known!r}", name)
 
 
 def solver_class(method):

@@ -1,6 +1,7 @@
 """Stepping a SciPy ODE solver: exact output times, stop conditions, divergence, interruption."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ RESTED = 1e-6
 # Sine^2 of the angle of two kinked students: a run that comes below is repeated from norms moved by rtol, and a start
 # that is below takes a short first step; above, steps of the usual length see the angle.
 PARALLEL = 1e-5
-SHRUNK = 1e-8  # norm of a kinked student, relative to teachers, that explains why a step vanished; above, it does not
+# Q_kk of a kinked student, relative to teachers, below which it explains why a step vanished, and Q_kk where it falls:
+# implicit methods stop at up to a thousandth of the teachers' norm. Above, students may be small for other reasons.
+SHRUNK, FALLING = 1e-8, 1e-6
 LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
@@ -151,11 +154,8 @@ def _drive(run, system, y, method, options, crossing, leave):
                 _put(solver, burst, system.cone.nearest(solver.y))
             _watch(run, system, solver.t, solver.y)
             if crossing is not None and crossing.passed(solver.t, solver.y):
-
-                def at_time(t, t0=before, y0=y_before):
-                    return _advance(system, method, options, t0, y0, t)
-
-                at_time = solver.dense_output() if interpolates else at_time
+                exact = partial(_advance, system, method, options, before, y_before)
+                at_time = solver.dense_output() if interpolates else exact
                 at = crossing.locate(before, solver.t, at_time)
                 run.record_until(at, at_time, own_error(solver), end=True)
                 run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
@@ -173,26 +173,24 @@ def _drive(run, system, y, method, options, crossing, leave):
         if one_step:
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
-    run.success, run.message = True, reached(times)
+    run.success, run.message = True, end_sentence(times)
 
 
 def _burst_of(solver, run, options, limits):
     """Compiled steps of a solver, where it has them and they pay, or None."""
     if getattr(solver, "kernel", None) is None or not solver.burst.pays(solver):
         return None
-    first = options.get("first_step") if solver.t == run.times[0] else solver.h_abs
-    return solver.burst(solver, run, *limits, first)
+    return solver.burst(solver, run, *limits, options.get("first_step") if solver.t == run.times[0] else solver.h_abs)
 
 
 def _renewed(system, method, old, bound, run, options, limits):
     """A solver without history where the old one stands, with its account of errors, and compiled steps or None."""
     solver = _solver(system, method, old.t, old.y, bound, options)
-    if own_error(old):
-        solver.error = own_error(old)
+    solver.error = own_error(old)
     return solver, _burst_of(solver, run, options, limits)
 
 
-def reached(times):
+def end_sentence(times):
     """The sentence about a run that came to its end."""
     return f"reached alpha = {times[-1]:g}."
 
@@ -208,8 +206,7 @@ def _watch(run, system, alpha, y):
     if K < 2 or not system.closure.kinked:
         return
     Q, (i, j) = _field_covariance(system), np.triu_indices(K, 1)
-    norms = np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny)
-    sines = np.abs(1 - Q[i, j] ** 2 / norms)
+    sines = np.abs(1 - Q[i, j] ** 2 / np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny))
     if system.twins is not None:  # they stay parallel, whatever rounding says
         sines[system.twins.first[i] == system.twins.first[j]] = 0.0
     # students whose overlaps are equal digit by digit may stay so, unless rounding parts them
@@ -247,7 +244,7 @@ def _trouble(system, solver, failure, largest, options):
     if not size <= largest or (failure and growing):
         return diverged(size, eta)
     system.close(solver.y)
-    lost = _lost_direction(system, *((np.inf, SHRUNK) if failure else (options.get("atol", np.inf), check.ZERO_NORM)))
+    lost, norm = _lost_direction(system, solver, failure, options.get("atol", np.inf))
     if failure and lost is None:
         vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
         obstacle = system.obstacle()
@@ -257,9 +254,8 @@ def _trouble(system, solver, failure, largest, options):
         advice = stiff if isinstance(solver, ONE_STEP) else ": try a smaller eta"
         return f"{vanished} They may blow up in finite time (eta = {eta:g} too large){advice}."
     if lost is not None:
-        norm = _field_covariance(system)[lost, lost]
         return (
-            f"student {lost} has shrunk to norm zero (Q_kk = {norm:.3g}). The gradient of a unit "
+            f"student {lost} has shrunk to norm zero ({norm}). The gradient of a unit "
             "with a kink at the origin has no direction there, so the flow cannot be continued. Leave this student out "
             "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
         )
@@ -309,19 +305,24 @@ def diverged(size, eta):
     )
 
 
-def _lost_direction(system, atol, fraction):
-    """Index of a kinked student whose norm a gradient flow has driven to zero, as far as atol can tell, or None.
+def _lost_direction(system, solver, failure, atol):
+    """Index of a kinked student whose norm a gradient flow has driven to zero, or None; and a phrase about its norm.
 
     Its norm falls at a finite speed, |w|' = -c, and the direction of the force c turns with w: at |w| = 0 the velocity
     jumps, and any solver would shorten its steps for ever to see where to.  SGD has no such point: Q_kk' contains
-    C_kk > 0.
+    C_kk > 0.  Without a ``failure`` zero is what atol cannot tell from it.
     """
-    model = system.model
     if system.second_order > 0 or not system.closure.kinked:
-        return None
-    norms = np.diag(_field_covariance(system))
-    k = int(np.argmin(norms[: model.K]))
-    return k if norms[k] <= min(atol, fraction * max(norms[model.K :].max(), 1.0)) else None
+        return None, ""
+    K, norms, fraction = system.model.K, np.diag(_field_covariance(system)), check.ZERO_NORM
+    k = int(np.argmin(norms[:K]))
+    said = f"Q_kk = {norms[k]:.3g}"
+    if failure:
+        system._gather(system.rhs(solver.t, solver.y), system.dS, system.dw)
+        speed = system.dS.reshape(-1, *2 * norms.shape)[:, k, k].sum()
+        atol, fraction = np.inf, FALLING if speed < 0 else SHRUNK
+        said += f", 0 near alpha = {solver.t - 2 * norms[k] / speed:.6g}" if speed < 0 else ""
+    return k if norms[k] <= min(atol, fraction * max(norms[K:].max(), 1.0)) else None, said
 
 
 def _field_covariance(system):
@@ -330,7 +331,6 @@ def _field_covariance(system):
 
 
 def _advance(system, method, options, t, y, target):
-    system.enter(t)
     solver = _solver(system, method, t, y, target, options)
     while solver.status == "running":
         _step(system, solver)

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.types import ArrayLike
+from .._base import ArrayLike, check
 from ..activations.bound import Numbers, outputs
 from ..activations.certified import RuleClosure
 from ..activations.rule import Rule
@@ -59,14 +58,14 @@ def average(
     array([0.5   , 0.3479])
     """
     if model is None and not hasattr(states, "model"):
-        raise ValueError(f"states = {check.shown(states)}; expected a Trajectory, or a State and model=.")
+        raise check.refused("states", states, "a Trajectory, or a State and model=.")
     model = check.model(states.model if model is None else model)
     if model.C or getattr(states, "is_ensemble", False):
         raise ValueError(
             "states are those of classes or runs; expected a Trajectory, or a State of a model without classes."
         )
     if not callable(f):
-        raise ValueError(f"f = {check.shown(f)}; expected a function f(lam, nu, theta).")
+        raise check.refused("f", f, "a function f(lam, nu, theta).")
     v = np.atleast_2d(states.v)
     S = np.array(states.S).reshape(len(v), *(2 * (model.K + model.M,)))
     rule = Rule(_idle, K=model.K, M=model.M, error=f, breaks=breaks, name=getattr(f, "__name__", "f"))

@@ -6,14 +6,12 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats, Numbers
+from .._base import ArrayLike, Floats, Numbers, Record, check
 from ..activations.bound import outputs
 from ..flow.closure import bind, check_domain
 from ..models.model import Model
 from ..models.state import State, gram
-from ..results.trajectory import Trajectory
+from ..results import Trajectory, plotting
 from ..stability.linear import check_dense
 
 # Share of the largest eigenvalue below which others count as zero: they belong to directions that the error does not
@@ -130,14 +128,7 @@ class HessianSpectrum(Record):
         peaks = np.exp(-0.5 * ((x[..., None] - values) / width) ** 2) / (np.sqrt(2 * np.pi) * width)
         return peaks @ (weights / weights.sum())
 
-    def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw outliers (lines) and bulk (bands) against alpha, or of one state along one axis.
-
-        ``style`` goes to matplotlib; for ``ax`` and the rest see :func:`overlaps.results.plotting.eigenvalues`.
-        """
-        from ..results.plotting import eigenvalues
-
-        return eigenvalues(self, ax, **style)
+    plot = plotting.eigenvalues
 
     def __repr__(self):
         records = f"{len(self)} records, " if self.outliers.ndim > 1 else ""
@@ -218,8 +209,7 @@ def _at(model, state, alpha):
     V = _reading(state).reshape(-1, size)
     V = block_diag(V, np.eye(K)) if model.trains_v else V
     block = V.T @ curvature @ V
-    inside = np.einsum("l,jk,ab,lm->ljamkb", state.s, H, np.eye(K + M), np.eye(L)).reshape(size, size)
-    block[:size, :size] += inside
+    block[:size, :size] += np.einsum("l,jk,ab,lm->ljamkb", state.s, H, np.eye(K + M), np.eye(L)).reshape(size, size)
     values, vectors = np.linalg.eigh((block + block.T) / 2)
     du = (V @ vectors).T
     rows, columns = np.triu_indices(K)
@@ -255,5 +245,4 @@ def _reading(state):
     X = frame * np.sqrt(values)[:, None]  # rows are students and c in an orthonormal frame, X X^T = gram
     one, pairs, students = np.eye(K), np.triu_indices(K), state.s[:, None, None] * X[:, :K]
     of_Q = sum(np.einsum("dk,lda->dlka", one[i], students[:, j]) for i, j in (pairs, pairs[::-1]))
-    of_R = np.einsum("jk,lma->jmlka", one, X[:, K:]).reshape(-1, L, K, K + M)
-    return np.concatenate([of_Q, of_R])
+    return np.concatenate([of_Q, np.einsum("jk,lma->jmlka", one, X[:, K:]).reshape(-1, L, K, K + M)])

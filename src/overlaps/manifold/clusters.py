@@ -7,13 +7,12 @@ import numpy as np
 
 from .._base import check
 from ..gaussian import rules
+from ..models import Model, State
 from ..models.mixture import GaussianMixture
-from ..models.model import Model
 from ..models.spectrum import MERGE, Spectrum
-from ..models.state import State
 from .joint import on_modes
 from .latents import Mixture
-from .realisation import check_ratio, normalise_feature_rows
+from .realisation import checked_weights
 
 __all__ = ["class_moments", "realise_clusters"]
 
@@ -62,11 +61,8 @@ def realise_clusters(model, *, W, W_star, F, latents, v=None):
             "and standardise = 'none' or 'population'. Where components are drawn for each coordinate the Gaussian "
             "theory holds: use realisation."
         )
-    F = check.array("F", F, ("N", "D"))
+    W, W_star, F = checked_weights(model, W, W_star, F)
     N, D = F.shape
-    W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
-    check_ratio(model, F)
-    F = normalise_feature_rows(F)
     shift, s = np.reshape(latents.means, (len(latents.weights), -1)), 1.0
     if latents.standardise == "population":
         shift, s = (shift - latents.mean) / np.sqrt(latents.variance), 1 / np.sqrt(latents.variance)

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats
+from .._base import ArrayLike, Floats, Record, check, door
 
 __all__ = ["from_data", "gaussian", "rows"]
+__dir__ = door(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,12 +123,19 @@ def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> JointGaussian:
     >>> np.allclose(X, 2 * C)  # of correlation one
     True
     """
-    Omega = check.array("Omega", Omega, ("N", "N"))
-    Phi = check.array("Phi", Phi, (len(Omega), "D"))
-    Psi = check.array("Psi", Psi, (Phi.shape[1], Phi.shape[1]))
+    Omega, Phi, Psi = checked_blocks(Omega, Phi, Psi)
     values, vectors = np.linalg.eigh(np.block([[Omega, Phi], [Phi.T, Psi]]))
     kept = values > 1e-15 * values[-1]
     return JointGaussian(vectors[:, kept] * np.sqrt(values[kept]), len(Omega))
+
+
+def checked_blocks(Omega, Phi, Psi):
+    """Arrays of the joint covariance of inputs and latents, of shapes that fit."""
+    Omega = check.array("Omega", Omega, ("N", "N"))
+    if Omega.shape[0] != Omega.shape[1] or not Omega.size:
+        raise ValueError(f"Omega has shape {Omega.shape}; expected a square matrix.")
+    Phi = check.array("Phi", Phi, (len(Omega), "D"), f"Omega has shape {Omega.shape}.", filled=True)
+    return Omega, Phi, check.array("Psi", Psi, (Phi.shape[1],) * 2, f"Phi has shape {Phi.shape}.")
 
 
 def _centred(X, C, centre):

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from .._base import check
-from ..models.model import Model
-from ..models.state import State
+from ..models import Model, State
 from ..results.curves import Runs
 
 

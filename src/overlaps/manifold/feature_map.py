@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
+from .._base import Record, check
+from .._base.jit import jit
 from ..activations import library as activations
 from ..activations.activation import check_vectorised
 from ..gaussian.rules import adaptive, trapezoid
-from ..gaussian.two_point import ERF, LINEAR, RELU
-from ._two_point import table
+from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point
 
 __all__ = ["FeatureMap", "FeatureStatistics", "feature_map", "statistics"]
 
@@ -45,6 +44,20 @@ class FeatureStatistics(_Averages):
         rest = self.variance - self.b**2
         unseen = 10 * PRECISION + 100 * EPS * abs(self.a) / math.sqrt(self.variance or 1.0)  # integrals, rounding of f
         return float(rest) if rest > unseen * self.variance else 0.0
+
+
+@jit
+def table(code, S):
+    """E[f(U_i) f(U_j)] (N, N), E[f(U_i)], E[f'(U_i)] (N,), E[f'(U_i) f'(U_j)] for U ~ N(0, S) and the f of a code."""
+    N = len(S)
+    ff, mean, slope, dd = np.empty((N, N)), np.empty(N), np.empty(N), np.empty((N, N))
+    for i in range(N):
+        for j in range(i + 1):
+            ff[i, j], dd[i, j], _, _ = two_point(code, code, S[i, i], S[j, j], S[i, j])
+            ff[j, i], dd[j, i] = ff[i, j], dd[i, j]
+        mean[i] = 0.5 * two_point(code, QUADRATIC, S[i, i], 1.0, 0.0)[3]  # the second derivative of x^2 is 2
+        slope[i] = two_point(code, LINEAR, S[i, i], 1.0, 0.0)[1]
+    return ff, mean, slope, dd
 
 
 # Moments of the named maps: covariance S (N, N) of U -> E[f(U_i) f(U_j)] (N, N), E[f(U_i)] and E[f'(U_i)] (N,).

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from .._base import check
-from .._base.quiet import warn
+from .._base import check, warn
 from .realisation import input_means
 
 SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # warn of moments above 5 standard errors and 5 %, of errors above 10 %

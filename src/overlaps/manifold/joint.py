@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.types import ArrayLike
+from .._base import ArrayLike, check
 from ..compression import compress
-from ..models.model import Model, committee_machine
+from ..models import Model, State, committee_machine
 from ..models.spectrum import Spectrum, block_edges
-from ..models.state import State
+from .covariates import checked_blocks
 from .ensemble import CovariatesEnsemble
 
 NEGATIVE = 1e-9  # if the lowest eigenvalue of a joint covariance is below minus this share of the trace, it is refused
@@ -32,16 +31,10 @@ class GaussianCovariates(Model):
     latent_teacher = True
     only_random = "start(W_star=...) fixes the teacher.", "start(W=...) fixes the students."
 
-    @property
-    def record(self) -> type[CovariatesEnsemble]:
-        """Record of its runs."""
-        return CovariatesEnsemble
+    record = CovariatesEnsemble
 
     def __post_init__(self):
-        Omega = check.array("Omega", self.Omega, ("N", "N"))
-        Phi = check.array("Phi", self.Phi, (len(Omega), "D"), f"Omega has shape {Omega.shape}.")
-        Psi = check.array("Psi", self.Psi, (Phi.shape[1],) * 2, f"Phi has shape {Phi.shape}.")
-        self.settle(Omega=Omega, Phi=Phi, Psi=Psi)
+        self.settle(**dict(zip(("Omega", "Phi", "Psi"), checked_blocks(self.Omega, self.Phi, self.Psi), strict=True)))
         super().__post_init__()
 
     def start(
@@ -158,32 +151,23 @@ def gaussian_covariates(
     """
     for name in ("spectrum", "drift"):
         if name in learning:
-            raise ValueError(
-                f"{name} = {check.shown(learning[name])}; expected none: the inputs are those of Omega, and the "
-                "teacher stays on its latents."
+            raise check.refused(
+                name, learning[name], "none: the inputs are those of Omega, and the teacher stays on its latents."
             )
     network = committee_machine(K, M, eta=eta, **learning)
-    Omega = check.array("Omega", Omega, ("N", "N"))
-    spectrum = Spectrum.from_covariance(_checked_square("Omega", Omega))
-    Phi = check.array("Phi", Phi, (len(Omega), "D"), f"Omega has shape {Omega.shape}.")
-    Psi = _checked_square("Psi", check.array("Psi", Psi, (Phi.shape[1],) * 2, f"Phi has shape {Phi.shape}."))
+    Omega, Phi, Psi = checked_blocks(Omega, Phi, Psi)
     _check_joint(Omega, Phi, Psi)
+    spectrum = Spectrum.from_covariance(Omega)
     common = {f.name: getattr(network, f.name) for f in fields(network)}
     common["spectrum"] = replace(spectrum, name=f"gaussian_covariates(N={Phi.shape[0]}, D={Phi.shape[1]})")
     model = GaussianCovariates(**common, Omega=Omega, Phi=Phi, Psi=Psi)
     return model, model.start
 
 
-def _checked_square(name, matrix):
-    """A square, symmetric matrix."""
-    if matrix.shape[0] != matrix.shape[1] or not matrix.size:
-        raise ValueError(f"{name} has shape {matrix.shape}; expected a square matrix.")
-    check.symmetric(name, matrix)
-    return matrix
-
-
 def _check_joint(Omega, Phi, Psi):
     """Refuse what is no covariance of anything."""
+    check.symmetric("Omega", Omega)
+    check.symmetric("Psi", Psi)
     joint = np.block([[Omega, Phi], [Phi.T, Psi]])
     lowest = np.linalg.eigvalsh(joint)[0]
     if lowest < -NEGATIVE * np.trace(joint):

@@ -4,20 +4,19 @@ A sampler is any callable ``(rng, n, D) -> array (n, D)``; those below are recor
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy.special import logsumexp
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats, Rng
+from .._base import ArrayLike, Floats, Record, Rng, check, door, read_only
 from ..gaussian.rules import midpoint
 
 __all__ = ["gaussian", "kl_divergence", "kl_monte_carlo", "mixture", "paper", "uniform_means"]
+__dir__ = door(__name__)
 
-KINDS = ("elementwise", "shared", "shared_vector")
-STANDARDISE = ("none", "population", "sample")
+Kind: TypeAlias = Literal["elementwise", "shared", "shared_vector"]
+Standardise: TypeAlias = Literal["none", "population", "sample"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +90,7 @@ def gaussian(scale: float = 1.0) -> Any:
 
 
 def mixture(
-    *,
-    kind: Literal["elementwise", "shared", "shared_vector"],
-    means: ArrayLike,
-    weights: ArrayLike | None = None,
-    standardise: Literal["none", "population", "sample"] = "none",
+    *, kind: Kind, means: ArrayLike, weights: ArrayLike | None = None, standardise: Standardise = "none"
 ) -> "Mixture":
     r"""Mixture of Gaussians with unit covariances, c = mu_k + z with z ~ N(0, I) and k drawn with probability p_k.
 
@@ -146,8 +141,8 @@ def mixture(
     >>> bool(np.allclose(c.mean(axis=1), 0) and np.allclose(c.var(axis=1), 1))
     True
     """
-    check.choice("kind", kind, KINDS)
-    check.choice("standardise", standardise, STANDARDISE)
+    check.choice("kind", kind, get_args(Kind))
+    check.choice("standardise", standardise, get_args(Standardise))
     shape = ("m", "D") if kind == "shared_vector" else ("m",)
     means = check.array("means", means, shape, f"One row or number per component of kind {kind!r}.")
     return Mixture(kind, means, _probabilities(weights, len(means)), standardise)
@@ -185,8 +180,7 @@ def uniform_means(A: float, m: int, *, rng: Rng, D: int | None = None) -> Floats
     ((2,), (2, 500))
     """
     A, m = check.number("A", A, least=0), check.count("m", m)
-    shape = (m,) if D is None else (m, check.count("D", D))
-    return check.generator(rng).uniform(-A, A, shape)
+    return check.generator(rng).uniform(-A, A, m if D is None else (m, check.count("D", D)))
 
 
 def kl_divergence(
@@ -309,5 +303,4 @@ def _probabilities(weights, m):
             f"weights = {weights}, with sum {weights.sum():.12g}; expected probabilities >= 0 that sum to one. "
             "Try weights / sum(weights)."
         )
-    weights.setflags(write=False)
-    return weights
+    return read_only(weights)

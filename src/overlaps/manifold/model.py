@@ -19,14 +19,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import check
-from .._base.quiet import warn
-from .._base.types import ArrayLike, Function
+from .._base import ArrayLike, Function, check, warn
+from ..models import Model, Spectrum, State, committee_machine
 from ..models.mixture import GaussianMixture
-from ..models.model import Model, committee_machine
-from ..models.spectrum import Spectrum
 from ..models.start import bartlett_factor
-from ..models.state import State
 from .clusters import realise_clusters
 from .ensemble import ManifoldEnsemble
 from .feature_map import feature_map
@@ -70,10 +66,7 @@ class HiddenManifold(Model):
     latent_teacher = True
     only_random = "limit_start(T=...) fixes the teacher.", "limit_start(P=...) fixes the students."
 
-    @property
-    def record(self) -> type[ManifoldEnsemble]:
-        """Record of its runs."""
-        return ManifoldEnsemble
+    record = ManifoldEnsemble
 
     def __post_init__(self):
         scale = check.number("latent_scale", self.latent_scale, above=0)
@@ -168,68 +161,7 @@ class HiddenManifold(Model):
         q, r, tau = student**2 * joint[:, M:, M:], student * image * joint[:, M:, :M], image**2 * joint[:, :M, :M]
         return State(q=q, r=r, tau=tau, T=T, v=self.v).on(self)
 
-    def realisation(
-        self,
-        *,
-        W: ArrayLike,
-        W_star: ArrayLike,
-        F: ArrayLike,
-        moments: str = "ge",
-        normalise_rows: bool = True,
-        nodes: int | None = None,
-        v: ArrayLike | None = None,
-    ) -> "tuple[HiddenManifold, State]":
-        r"""Model and state of explicit weights, teachers and features: what a single run is compared with.
-
-        With the eigenvectors :math:`U_l` of the input covariance :math:`\Omega`, :math:`\Phi = E[x c^T]`,
-
-        .. math:: q^l = a_l a_l^T, \quad r^l = a_l h_l^T, \quad \tau^l = h_l h_l^T, \qquad
-                  a_l = W U_l/\sqrt N, \quad h_l = W_* \Phi^T U_l/\sqrt D
-
-        and equal eigenvalues merged, as the N - D of the directions that no latent reaches. Exact overlaps. The inputs
-        are taken as Gaussian with these second moments, *asymptotic* in D.
-
-        Parameters
-        ----------
-        W : array_like, shape (K, N)
-            Student weights.
-        W_star : array_like, shape (M, D)
-            Teacher weights on the latents.
-        F : array_like, shape (N, D)
-            Feature matrix, D / N near the model's ``ratio``.
-        moments : {"ge", "exact"}
-            Second moments of the inputs, see :func:`overlaps.manifold.realisation.second_moments`.
-        normalise_rows : bool
-            Scale the rows of F to squared length D first, as the theory assumes (and the simulation must do).
-        nodes : int, optional
-            Compress the spectrum to this many eigenvalues by :func:`overlaps.compress`; 60 leave an error of 1e-8 for
-            K = M = 2 and alpha <= 100.
-        v : array_like, shape (K,), optional
-            Second layer; the model's by default.
-
-        Returns
-        -------
-        model : HiddenManifold
-            The same with the spectrum and ratio of this realisation.
-        state : State
-            The overlaps of the weights.
-
-        Raises
-        ------
-        ValueError
-            Shapes that do not fit together or to the model, rows of F that are not normalised where they must be.
-
-        Examples
-        --------
-        >>> import numpy as np, overlaps as ov
-        >>> rng = np.random.default_rng(1)
-        >>> model = ov.hidden_manifold(2, 1, features="erf", ratio=0.5, eta=0.2)
-        >>> W, W_star, F = (rng.standard_normal(shape) for shape in ((2, 60), (1, 30), (60, 30)))
-        >>> one, start = model.realisation(W=W, W_star=W_star, F=F)
-        >>> one.spectrum, start
-        (realisation(erf, N=60, D=30, ge), State(L=31, K=2, M=1, ...))
-        """
-        return realise(self, W=W, W_star=W_star, F=F, moments=moments, normalise_rows=normalise_rows, nodes=nodes, v=v)
+    realisation = realise
 
     def cluster_realisation(
         self, *, W: ArrayLike, W_star: ArrayLike, F: ArrayLike, latents: Any, v: ArrayLike | None = None
@@ -392,9 +324,8 @@ def _warn_matched(state):
         swap = np.arange(state.K)
         swap[[j, k]] = k, j
         swapped = state.q[:, swap][:, :, swap], state.r[:, swap], state.v[swap]
-        if all(
-            np.allclose(a, b, rtol=0, atol=MATCHED) for a, b in zip(swapped, (state.q, state.r, state.v), strict=True)
-        ):
+        pairs = zip(swapped, (state.q, state.r, state.v), strict=True)
+        if all(np.allclose(a, b, rtol=0, atol=MATCHED) for a, b in pairs):
             warn(
                 f"students {j} and {k} are exchanged by a symmetry of this start (equal P, alignment and v): they stay "
                 "equivalent and never specialise. Set them apart, or use random_start or realisation."

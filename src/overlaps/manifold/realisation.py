@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from math import factorial
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import hermite_e
 
-from .._base import check
+from .._base import ArrayLike, check
 from ..compression import compress
 from ..models.spectrum import MERGE, Spectrum
 from ..models.state import State
@@ -95,14 +96,23 @@ def second_moments(features, F, moments="ge", latent_scale=None):
     return Omega, scale**2 * np.reshape(slope, (-1, 1)) * F / np.sqrt(D)  # Stein: E[f(U) c] = E[f'(U)] E[U c]
 
 
-def check_ratio(model, F):
-    """Refuse features F (N, D) of another shape than the model's."""
+def checked_features(model, F, normalise_rows, N="N"):
+    """Features (N, D) of a shape that fits the model, with normalised rows where they are asked for."""
+    F = check.array("F", F, (N, "D"))
     N, D = F.shape
     if abs(D - model.ratio * N) >= 1:
         raise ValueError(
             f"F has shape (N, D) = {(N, D)}; expected D near ratio N = {model.ratio * N:g}. "
             f"Use hidden_manifold(..., ratio={D / N:g})."
         )
+    return normalise_feature_rows(F) if check.flag("normalise_rows", normalise_rows) else F
+
+
+def checked_weights(model, W, W_star, F, normalise_rows=True):
+    """Students, teachers and features of shapes that fit each other and the model."""
+    N, D = check.array("F", F, ("N", "D")).shape
+    W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
+    return W, W_star, checked_features(model, F, normalise_rows)
 
 
 def input_means(features, F):
@@ -122,17 +132,15 @@ def _by_equivalence(features, F, moments):
     if features.zeta == 0:
         return True  # linear maps need no equivalence, and no normalised rows
     if moments == "ge" or not features.named:
-        _check_unit_rows(np.mean(np.square(F), axis=1))
+        squares = np.mean(np.square(F), axis=1)
+        worst = np.argmax(np.abs(squares - 1))
+        if abs(squares[worst] - 1) > UNIT_ROWS:
+            raise ValueError(
+                f"row {worst} of F has squared length {squares[worst]:.6g} D; expected rows normalised to D, which "
+                "the Gaussian equivalence assumes. Use normalise_rows=True, or moments='exact' with a named feature "
+                "map."
+            )
     return moments == "ge"
-
-
-def _check_unit_rows(squares):
-    worst = np.argmax(np.abs(squares - 1))
-    if abs(squares[worst] - 1) > UNIT_ROWS:
-        raise ValueError(
-            f"row {worst} of F has squared length {squares[worst]:.6g} D; expected rows normalised to D, which the "
-            "Gaussian equivalence assumes. Use normalise_rows=True, or moments='exact' with a named feature map."
-        )
 
 
 def _hermite_series(features, G):
@@ -154,13 +162,62 @@ def _hermite_series(features, G):
     return Omega, features.b / features.scale
 
 
-def realise(model, *, W, W_star, F, moments="ge", normalise_rows=True, nodes=None, v=None):
-    """Model and state of explicit weights; see :meth:`overlaps.HiddenManifold.realisation`."""
-    F = check.array("F", F, ("N", "D"))
+def realise(
+    model: Any, *, W: ArrayLike, W_star: ArrayLike, F: ArrayLike, moments: str = "ge", normalise_rows: bool = True,
+    nodes: int | None = None, v: ArrayLike | None = None,
+) -> tuple[Any, State]:  # fmt: skip
+    r"""Model and state of explicit weights, teachers and features: what a single run is compared with.
+
+    With the eigenvectors :math:`U_l` of the input covariance :math:`\Omega`, :math:`\Phi = E[x c^T]`,
+
+    .. math:: q^l = a_l a_l^T, \quad r^l = a_l h_l^T, \quad \tau^l = h_l h_l^T, \qquad
+              a_l = W U_l/\sqrt N, \quad h_l = W_* \Phi^T U_l/\sqrt D
+
+    and equal eigenvalues merged, as the N - D of the directions that no latent reaches. Exact overlaps. The inputs
+    are taken as Gaussian with these second moments, *asymptotic* in D.
+
+    Parameters
+    ----------
+    W : array_like, shape (K, N)
+        Student weights.
+    W_star : array_like, shape (M, D)
+        Teacher weights on the latents.
+    F : array_like, shape (N, D)
+        Feature matrix, D / N near the model's ``ratio``.
+    moments : {"ge", "exact"}
+        Second moments of the inputs, see :func:`overlaps.manifold.realisation.second_moments`.
+    normalise_rows : bool
+        Scale the rows of F to squared length D first, as the theory assumes (and the simulation must do).
+    nodes : int, optional
+        Compress the spectrum to this many eigenvalues by :func:`overlaps.compress`; 60 leave an error of 1e-8 for
+        K = M = 2 and alpha <= 100.
+    v : array_like, shape (K,), optional
+        Second layer; the model's by default.
+
+    Returns
+    -------
+    model : HiddenManifold
+        The same with the spectrum and ratio of this realisation.
+    state : State
+        The overlaps of the weights.
+
+    Raises
+    ------
+    ValueError
+        Shapes that do not fit together or to the model, rows of F that are not normalised where they must be.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> rng = np.random.default_rng(1)
+    >>> model = ov.hidden_manifold(2, 1, features="erf", ratio=0.5, eta=0.2)
+    >>> W, W_star, F = (rng.standard_normal(shape) for shape in ((2, 60), (1, 30), (60, 30)))
+    >>> one, start = model.realisation(W=W, W_star=W_star, F=F)
+    >>> one.spectrum, start
+    (realisation(erf, N=60, D=30, ge), State(L=31, K=2, M=1, ...))
+    """
+    W, W_star, F = checked_weights(model, W, W_star, F, normalise_rows)
     N, D = F.shape
-    W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
-    check_ratio(model, F)
-    F = normalise_feature_rows(F) if check.flag("normalise_rows", normalise_rows) else F
     s, U, Phi, rest = _eigenmodes(model.features, F, moments)
     s, p, q, r, tau = on_modes(s, U, rest, W, W_star @ Phi.T * np.sqrt(N / D))
     spectrum = Spectrum(s, p, f"realisation({model.features}, N={N}, D={D}, {moments})")

@@ -9,9 +9,8 @@ from .._base import check
 from ..models.state import gram
 from ..simulators.direct import advance, kept_norms
 from ..simulators.plan import Plan, ensemble, plan, starts_of
-from ..simulators.rates import Rates
-from ..simulators.records import Blocks, follow, largest, sound, stacked
 from ..simulators.reduced import reduced_run
+from ..simulators.steps import Blocks, Rates, follow, largest, sound, stacked
 from .covariates import gaussian as joint_gaussian
 from .fresh import feature_samples, field_deviation, paired_samples, sample_error, warn_of_errors, warn_of_moments
 from .joint import GaussianCovariates, drawn_weights
@@ -65,25 +64,9 @@ class DataLaw(NamedTuple):
 
 @plan.register
 def manifold_plan(
-    model: HiddenManifold,
-    N,
-    children,
-    start,
-    method,
-    student_scale,
-    dtype,
-    pace=None,
-    *,
-    weights=None,
-    latents=None,
-    center=True,
-    block=1024,
-    moments="ge",
-    normalise_rows=True,
-    share_features=False,
-    test=None,
-    keep_weights=False,
-):
+    model: HiddenManifold, N, children, start, method, student_scale, dtype, pace=None, *, weights=None, latents=None,
+    center=True, block=1024, moments="ge", normalise_rows=True, share_features=False, test=None, keep_weights=False,
+):  # fmt: skip
     """The Plan of a hidden manifold: each run has weights, hence a spectrum, of its own.
 
     "reduced" is the Gaussian law with the eigenvalues of the limit, from States: no weights, and no features.
@@ -118,26 +101,14 @@ def manifold_plan(
 
 @plan.register
 def covariates_plan(
-    model: GaussianCovariates,
-    N,
-    children,
-    start,
-    method,
-    student_scale,
-    dtype,
-    pace=None,
-    *,
-    weights=None,
-    samples=None,
-    block=1024,
-    test=None,
-    keep_weights=False,
-):
+    model: GaussianCovariates, N, children, start, method, student_scale, dtype, pace=None, *, weights=None,
+    samples=None, block=1024, test=None, keep_weights=False,
+):  # fmt: skip
     """The Plan of given covariances: weights of each run, and one sampler for all."""
     if start is not None:
         raise ValueError("start= gives overlaps without the weights; expected weights=(W, W_star), or neither.")
     if method not in ("auto", "direct"):
-        raise ValueError(f"method = {check.shown(method)}; expected 'auto' or 'direct' for given covariances.")
+        raise check.refused("method", method, "'auto' or 'direct' for given covariances.")
     model.spectrum.block_sizes(N)  # refuses another N
     check.count("block", block)
     if weights is None:
@@ -145,9 +116,7 @@ def covariates_plan(
     else:
         starts = given_weights(model, N, weights, len(children))
     if samples is not None and not callable(samples):
-        raise ValueError(
-            f"samples = {check.shown(samples)}; expected a callable (rng, n) -> (X, C) such as covariates.rows(X, C)."
-        )
+        raise check.refused("samples", samples, "a callable (rng, n) -> (X, C) such as covariates.rows(X, C).")
     law = DataLaw(joint_gaussian(model.Omega, model.Phi, model.Psi) if samples is None else samples)
     named = None if samples is None else f"the samples {samples!r}"
     options = {"block": block, "dtype": dtype or "float64", "pace": pace, "keep": keep_weights}

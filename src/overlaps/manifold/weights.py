@@ -4,11 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from .._base import check
-from .._base.quiet import warn
+from .._base import check, warn
 from .ensemble import Weights
 from .fresh import drawn
-from .realisation import check_ratio, normalise_feature_rows
+from .realisation import checked_features, normalise_feature_rows
 
 __all__ = ["Weights", "random_weights"]
 
@@ -49,14 +48,11 @@ def random_weights(model, *, N, rng, student_scale=1.0, F=None):
     """
     N, scale = check.count("N", N), check.number("student_scale", student_scale, least=0)
     if not hasattr(model, "ratio"):
-        raise ValueError(f"model = {check.shown(model)}; expected one made by ov.hidden_manifold.")
+        raise check.refused("model", model, "one made by ov.hidden_manifold.")
     rng = check.generator(rng)
     D = _latent_dimension(N, model.ratio)
-    return Weights(
-        scale * rng.standard_normal((model.K, N)),
-        rng.standard_normal((model.M, D)),
-        normalise_feature_rows(rng.standard_normal((N, D))) if F is None else F,
-    )
+    W, W_star = scale * rng.standard_normal((model.K, N)), rng.standard_normal((model.M, D))
+    return Weights(W, W_star, normalise_feature_rows(rng.standard_normal((N, D))) if F is None else F)
 
 
 def _latent_dimension(N, ratio):
@@ -80,14 +76,12 @@ def given_weights(model, N, weights, runs, normalise_rows=True):
                 f"weights has {len(weights)} tuples ({', '.join(names)}); expected one, or runs = {runs} of them."
             )
         known: dict = {}  # runs that are given one F keep one
-        checked = [_checked_weights(model, N, w, normalise_rows, known) for w in weights]
-        if len(names) == 3 and len({w.F.shape for w in checked}) > 1:
-            raise ValueError(f"the F in weights differ in shape: {[w.F.shape for w in checked]}; expected one D.")
-        return checked
+        tuples = [_checked_weights(model, N, w, normalise_rows, known) for w in weights]
+        if len(names) == 3 and len({w.F.shape for w in tuples}) > 1:
+            raise ValueError(f"the F in weights differ in shape: {[w.F.shape for w in tuples]}; expected one D.")
+        return tuples
     if not sequence or len(weights) != len(names):
-        raise ValueError(
-            f"weights = {check.shown(weights)}; expected ({', '.join(names)}), or a list of one such tuple per run."
-        )
+        raise check.refused("weights", weights, f"({', '.join(names)}), or a list of one such tuple per run.")
     return [_checked_weights(model, N, weights, normalise_rows, {})] * runs
 
 
@@ -97,9 +91,7 @@ def _checked_weights(model, N, weights, normalise_rows, known):
     if len(weights) == 2:
         return Weights(W, check.array("W_star", weights[1], (model.M, model.Phi.shape[1])))
     if id(weights[2]) not in known:
-        F = check.array("F", weights[2], (N, "D"))
-        check_ratio(model, F)
-        known[id(weights[2])] = normalise_feature_rows(F) if normalise_rows else F
+        known[id(weights[2])] = checked_features(model, weights[2], normalise_rows, N)
     F = known[id(weights[2])]
     return Weights(W, check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}."), F)
 
@@ -108,9 +100,7 @@ def check_inputs(model, D, latents, center, block):
     """Refuse, before any run, what would end one."""
     check.count("block", block)
     if not callable(latents):
-        raise ValueError(
-            f"latents = {check.shown(latents)}; expected a callable (rng, n, D) such as overlaps.latents.gaussian()."
-        )
+        raise check.refused("latents", latents, "a callable (rng, n, D) such as overlaps.latents.gaussian().")
     drawn(latents, np.random.default_rng(0), 2, D)
     if not check.flag("center", center) and model.features.a != 0:
         warn(

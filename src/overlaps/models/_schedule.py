@@ -40,10 +40,10 @@ def factor(code, x, t):
     i = reached(knots, t) - 1
     if code == CONSTANT:
         return values[i]
-    share = (t - knots[i]) / (knots[i + 1] - knots[i])
+    fraction = (t - knots[i]) / (knots[i + 1] - knots[i])
     if code == COSINE:
-        share = (1.0 - math.cos(math.pi * share)) / 2
-    return values[i] + share * (values[i + 1] - values[i])
+        fraction = (1.0 - math.cos(math.pi * fraction)) / 2
+    return values[i] + fraction * (values[i + 1] - values[i])
 
 
 @jit(bare=True)

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike
+from .._base import ArrayLike, Record, check
 from ..activations.library import sign
 from .model import Model
 from .start import checked_start
@@ -43,7 +41,7 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
     state : State
         A record of the student that teaches: any of a trajectory of committee machines with these teachers.
     Q : array_like, shape (K, K) or (L, K, K), or "copy", optional
-        The new student's start: covariance of its fields, for weights that know nothing of the eigenspaces, or plain
+        The new student's start: covariance of its fields, for weights independent of the eigenspaces, or plain
         block overlaps; its second layer is the model's. By default fresh units of weight variance 1, without overlaps.
         "copy" starts from the frozen weights and second layer.
     weight : float
@@ -80,10 +78,8 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
     ((2, 3, 4), array([0.5557, 0.0499]))
     """
     check.needs(model, "taught")
-    state, a = check.state(state, "state"), check.number("weight", weight, least=0)
+    state, a = check.state(state, "state"), check.number("weight", weight, least=0, most=1)
     L, K, M, K1 = model.spectrum.L, model.K, model.M, state.K
-    if a > 1:
-        raise ValueError(f"weight = {a:g}; expected a share between 0 and 1.")
     if (state.L, state.M) != (L, M) or state.m is not None or state.v.ndim > 1:
         raise ValueError(f"state = {state}; expected one with L = {L} and M = {M}, the teachers of the model.")
     hard = model.teacher_activation == sign
@@ -123,10 +119,10 @@ def turned(models: Any, teacher: Any, students: Any) -> tuple:
     arguments = (("teacher", teacher, "None or ov.previous"), ("students", students, "None, 'copy' or Q (K, K)"))
     for name, value, expected in arguments:
         if value is not None and not (isinstance(value, list | tuple) and len(value) == n):
-            raise ValueError(f"{name} = {check.shown(value)}; expected {expected} for each of {n} stages.")
+            raise check.refused(name, value, f"{expected} for each of {n} stages.")
     teacher, students = ((None,) * n if x is None else tuple(x) for x in (teacher, students))
     if any(x is not None and x is not previous for x in teacher):
-        raise ValueError(f"teacher = {check.shown(teacher)}; expected None or ov.previous for each of {n} stages.")
+        raise check.refused("teacher", teacher, f"None or ov.previous for each of {n} stages.")
     for i, (label, begins) in enumerate(zip(teacher, students, strict=True)):
         if (label is None) != (begins is None) or (i == 0 and label is not None):
             raise ValueError(
@@ -136,10 +132,9 @@ def turned(models: Any, teacher: Any, students: Any) -> tuple:
         if label is not None:
             check.needs(models[i], "taught", f"models[{i}]")
     K = models[0].K
-    checked = (
+    return teacher, tuple(
         x if isinstance(x, str | None) else check.array(f"students[{i}]", x, (K, K)) for i, x in enumerate(students)
     )
-    return teacher, tuple(checked)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,6 +155,8 @@ class LowRank(Record):
     rank: int
     eta_a: float
 
+    shows = "{0.model}, rank={0.rank}, eta_a={0.eta_a:g}"
+
     def __getattr__(self, name):
         if name.startswith("_") or "model" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -169,8 +166,7 @@ class LowRank(Record):
     def flow(self) -> Model:
         """The model whose students are the directions and whose static rows are frozen students, then teachers."""
         base = self.model
-        v_star = np.concatenate([-base.v, base.v_star])
-        return replace(base, v=np.ones(self.rank), v_star=v_star, eta_v=self.eta_a)
+        return replace(base, v=np.ones(self.rank), v_star=np.concatenate([-base.v, base.v_star]), eta_v=self.eta_a)
 
     def enter(self, start: State) -> State:
         """The start, checked; its v are the amplitudes (K, rank)."""
@@ -185,9 +181,6 @@ class LowRank(Record):
         rest = np.broadcast_to(np.eye(n), (*a.shape[:-2], n, n))
         still = np.zeros((*a.shape[:-2], self.model.M, self.rank))
         return np.concatenate([np.concatenate([a, still], axis=-2), rest], axis=-1)
-
-    def __repr__(self):
-        return f"LowRank({self.model}, rank={self.rank}, eta_a={self.eta_a:g})"
 
 
 def low_rank(
@@ -214,7 +207,7 @@ def low_rank(
     a : array_like, shape (K, rank)
         Amplitudes at the start.
     X : array_like, shape (rank, rank) or (L, rank, rank)
-        Covariance of the directions' fields, for directions that know nothing of the eigenspaces; or plain overlaps.
+        Covariance of the directions' fields, for directions independent of the eigenspaces; or plain overlaps.
     G : array_like, shape (rank, K + M) or (L, rank, K + M), optional
         The same of directions with frozen students and teachers; zeros by default. For L > 1 plain overlaps.
     eta_a : float

@@ -5,11 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._base import check
-from .._base.types import ArrayLike, Floats
+from .._base import ArrayLike, Floats, check
 from ..activations.rule import Rule
-from .model import Model
-from .spectrum import Spectrum, isotropic
+from .model import Model, of_units
+from .spectrum import Spectrum
 from .state import gram
 
 
@@ -50,8 +49,7 @@ class Learner(Model):
         return np.concatenate([gram(Q, R, np.expand_dims(T, late)) for _, Q, R, T in self.of_groups(record)], axis=-2)
 
     def __repr__(self):
-        text = super().__repr__()
-        return text.replace(f"{self.activation.name}/{self.activation.name}", self.activation.name, 1)
+        return super().__repr__().replace(f"{self.activation.name}/{self.activation.name}", self.activation.name, 1)
 
 
 def learner(
@@ -79,9 +77,8 @@ def learner(
     rule : Rule
         One of :mod:`overlaps.rules`, or ``ov.Rule(force, K=, M=)``.
     theta : array_like, shape (K,), optional
-        Initial parameters of the rule, zeros if it knows no others: a second layer, offsets, or a rate that sees
-        the gradients.
-        They are ``State.v`` and ``traj.v``.
+        Initial parameters of the rule, by default its own or zeros: a second layer, offsets, or a rate that adapts to
+        the gradients. They are ``State.v`` and ``traj.v``.
     eta, eta_theta : float
         Rates of weights and parameters.
     spectrum : Spectrum
@@ -113,17 +110,9 @@ def learner(
     0.03969
     """
     check.kind("rule", rule, Rule, "ov.rules.perceptron(), or ov.Rule(force, K=1, M=1)")
-    return Learner(
-        activation=rule.activation,
-        teacher_activation=rule.activation,
-        spectrum=isotropic() if spectrum is None else spectrum,
-        v=check.array("theta", (rule.theta or np.zeros(rule.K)) if theta is None else theta, (rule.K,)),
-        v_star=np.ones(rule.M),
-        eta=eta,
-        eta_v=check.number("eta_theta", eta_theta, least=0),
-        weight_decay=weight_decay,  # type: ignore[arg-type]  # a pair once it is checked
-        batch_size=batch_size,
-        gradient_flow=gradient_flow,
-        constraint=constraint,
-        drift=drift,
-    )
+    theta = check.array("theta", (rule.theta or np.zeros(rule.K)) if theta is None else theta, (rule.K,))
+    return of_units(
+        Learner, rule.K, rule.M, rule.activation, None, spectrum, theta, None, eta=eta,
+        eta_v=check.number("eta_theta", eta_theta, least=0), weight_decay=weight_decay, batch_size=batch_size,
+        gradient_flow=gradient_flow, constraint=constraint, drift=drift,
+    )  # fmt: skip

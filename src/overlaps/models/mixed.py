@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats
+from .._base import ArrayLike, Floats, Record, check
 from .model import Model
 from .schedule import PROBES, Schedule
 from .start import checked_start
@@ -19,7 +17,7 @@ SUM = 1e-12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixed(Record):
-    r"""Tasks of which every sample is one: replay, interleaving, several tasks at once, imbalance.
+    r"""Several tasks, from which every sample draws one: replay, interleaving, imbalance.
 
     A sample is of task i with probability :math:`\pi_i`, whatever its input. As in :class:`Stages`, the teachers of all
     tasks are the M units of one state, and task i reads its own with ``v_star``. Tasks may differ in ``v_star``, the
@@ -36,8 +34,8 @@ class Mixed(Record):
         The tasks, of equal K, M, activation of the students, p and basis of the spectrum, weight decay, drift and batch
         size.
     shares : array_like or sequence of Schedule
-        Their probabilities, n numbers >= 0 that sum to 1, or n schedules; of two tasks, one Schedule is the share of
-        the first.
+        Their probabilities: n numbers >= 0 that sum to 1, or n schedules. For two tasks one Schedule suffices, the
+        share of the first.
     heads : array_like, shape (n, K), optional
         A second layer of its own for every task, which moves in its own samples: v is then (n, K) in states, and
         (times, n, K) in results. By default one readout serves all tasks, the start's.
@@ -76,7 +74,7 @@ class Mixed(Record):
 
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or len(list(self.models)) < 2:
-            raise ValueError(f"models = {check.shown(self.models)}; expected two models or more, one for each task.")
+            raise check.refused("models", self.models, "two models or more, one for each task.")
         models = tuple(check.needs(model, "Mixed", f"models[{i}]") for i, model in enumerate(self.models))
         for i, model in enumerate(models):
             check_alike(models[0], model, i, ("weight_decay", "batch_size", "gradient_flow"))
@@ -107,6 +105,11 @@ class Mixed(Record):
         if name.startswith("_") or "models" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.models[0], name)
+
+    @property
+    def tasks(self) -> tuple:
+        """The models, by the name that they have in every model."""
+        return self.models
 
     @property
     def v(self) -> Floats:

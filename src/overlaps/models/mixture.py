@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.types import ArrayLike, Floats
-from ..activations.activation import Activation
+from .._base import ArrayLike, Floats, check
+from ..activations import Activation, erf
 from ..activations.classes import Classes
-from ..activations.library import erf
-from .model import Model
-from .spectrum import Spectrum, isotropic
+from .model import Model, of_units
+from .spectrum import Spectrum
 from .start import bartlett_factor, overlap_factor
-from .state import State, gram
+from .state import State, gram, reciprocal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,13 +59,13 @@ class GaussianMixture(Model):
         weights = check.array("weights", self.weights, ("C",))
         C, L = weights.size, self.spectrum.L
         if C == 0 or np.any(weights < 0) or abs(weights.sum() - 1) > 1e-10:
-            raise ValueError(f"weights = {check.shown(weights.tolist())}; expected probabilities, whose sum is 1.")
+            raise check.refused("weights", weights.tolist(), "probabilities, whose sum is 1.")
         ratios = np.ones((C, 1)) if self.ratios is None else check.floats("ratios", self.ratios, "shape (C, L)")
         if ratios.shape == (C, 1):
             ratios = np.repeat(ratios, L, axis=1)
         ratios = check.array("ratios", ratios, (C, L), "Variances of each class relative to the spectrum, or (C, 1).")
         if np.any(ratios < 0):
-            raise ValueError(f"ratios = {check.shown(ratios.tolist())}; expected numbers >= 0.")
+            raise check.refused("ratios", ratios.tolist(), "numbers >= 0.")
         self.settle(
             weights=weights,
             labels=check.array("labels", self.labels, (C,), "One for each class; zeros if there is only a teacher."),
@@ -101,8 +99,7 @@ class GaussianMixture(Model):
         with_variance = self.spectrum.s > 0
         ratios = np.where(with_variance, self.ratios, self.ratios[:, [np.argmax(with_variance)]])
         _, first, group = np.unique(ratios, axis=1, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        return [np.flatnonzero(np.ravel(group) == g) for g in order]
+        return [np.flatnonzero(np.ravel(group) == g) for g in np.argsort(first)]
 
     @cached_property
     def classes(self) -> Classes:  # computed once
@@ -133,7 +130,7 @@ class GaussianMixture(Model):
         the centroids, the means.  The corner is what makes it a Gram matrix.
         """
         s, parts = self.spectrum.s, []
-        inverse, bounded = np.where(s > 0, 1 / np.where(s > 0, s, 1.0), 0.0), np.maximum(s, 1e-9 * s.max())
+        inverse, bounded = reciprocal(s), np.maximum(s, 1e-9 * s.max())
         of_teachers = inverse[:, None, None] * record.h
         # where inputs do not vary; means add up, so that any group may have it
         hidden = record.nu - of_teachers.sum(axis=-3)
@@ -313,21 +310,8 @@ def gaussian_mixture(
         raise ValueError(
             f"got {'neither' if gram is None else 'both'}; expected either means= or gram=, their overlaps."
         )
-    return GaussianMixture(
-        activation=activation,  # type: ignore[arg-type]  # an Activation once it is looked up
-        teacher_activation=activation if teacher_activation is None else teacher_activation,  # type: ignore[arg-type]
-        spectrum=isotropic() if spectrum is None else spectrum,
-        v=check.array("v", np.ones(K) if v is None else v, (K,)),
-        v_star=check.array("v_star", np.ones(M) if v_star is None else v_star, (M,)),
-        eta=eta,
-        eta_v=eta_v,
-        noise=noise,
-        weight_decay=weight_decay,  # type: ignore[arg-type]  # a pair once it is checked
-        batch_size=batch_size,
-        gradient_flow=gradient_flow,
-        weights=weights,
-        labels=labels,
-        gram=gram,
-        means=means,
-        ratios=ratios,
-    )
+    return of_units(
+        GaussianMixture, K, M, activation, teacher_activation, spectrum, v, v_star, eta=eta, eta_v=eta_v, noise=noise,
+        weight_decay=weight_decay, batch_size=batch_size, gradient_flow=gradient_flow, weights=weights, labels=labels,
+        gram=gram, means=means, ratios=ratios,
+    )  # fmt: skip

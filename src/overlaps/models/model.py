@@ -5,17 +5,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .._base import check, html
-from .._base.calls import by_name
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats, Rng
+from .._base import ArrayLike, Floats, Record, Rng, by_name, check, html
 from ..activations.activation import Activation
 from ..activations.binding import NONE as NO_CLASSES
 from ..activations.classes import Classes
 from ..activations.library import erf, named, quadratic, sign
 from .spectrum import Spectrum, isotropic
 from .start import random_start, warn_coarse_step
-from .state import State, gram
+from .state import State, gram, reciprocal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +52,7 @@ class Model(Record):
         decay = self.weight_decay
         pair = tuple(decay) if check.axes("weight_decay", decay) else (decay, decay)
         if len(pair) != 2:
-            raise ValueError(f"weight_decay = {check.shown(decay)}; expected one number or a pair (kappa, kappa_v).")
+            raise check.refused("weight_decay", decay, "one number or a pair (kappa, kappa_v).")
         self.settle(
             v=check.array("v", self.v, ("K",)),
             v_star=check.array("v_star", self.v_star, ("M",)),
@@ -143,10 +140,9 @@ class Model(Record):
         """Overlaps (..., L, M + C, M + C) of static rows with each other in ``record``."""
         return record.tau
 
-    def plain(self, state: State) -> Floats:
+    def plain_overlaps(self, state: State) -> Floats:
         """Plain overlaps (L, K + M + C, K + M + C) of students and static rows in each block of ``state``."""
-        with np.errstate(divide="ignore"):
-            inverse = np.where(self.carried > 0, 1 / self.carried, 0.0)[:, None]
+        inverse = reciprocal(self.carried)[:, None]
         return gram(state.q, self.rows(state) * inverse, self.source(state) * inverse * inverse.swapaxes(1, 2))
 
     def field_covariance(self, record: Any) -> Floats:
@@ -155,12 +151,16 @@ class Model(Record):
 
     def of_groups(self, record: Any) -> Any:
         """(Blocks, Q, R, T) of ``record`` in each of ``groups``: sums over its blocks alone."""
-        s = self.spectrum.s
-        inverse = np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
+        s, inverse = self.spectrum.s, reciprocal(self.spectrum.s)
         for blocks in self.groups:
             Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
             T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
             yield blocks, Q, record.r[..., blocks, :, :].sum(axis=-3), T
+
+    @property
+    def tasks(self) -> tuple:
+        """The models of which every sample is one: this alone, or those of :class:`overlaps.Mixed`."""
+        return (self,)
 
     @property
     def trains_v(self) -> bool:
@@ -213,15 +213,24 @@ class Model(Record):
         pair = self.activation.name
         if self.teacher_activation != self.activation:
             pair += f"/{self.teacher_activation.name}"
-        parts = [f"K={self.K}, M={self.M}, {pair}, {self.spectrum}, eta={self.eta:g}"]
-        parts += [f"eta_v={self.eta_v:g}"] if self.eta_v else []
-        parts += [f"noise={self.noise:g}"] if self.noise else []
-        parts += [f"weight_decay={self.weight_decay}"] if any(self.weight_decay) else []
-        parts += [f"batch_size={self.batch_size}"] if self.batch_size > 1 else []
-        parts += ["gradient_flow"] if self.gradient_flow else []
-        parts += [self.constraint] if self.constraint else []
-        parts += [f"drift={self.drift:g}"] if self.drift else []
-        return f"{type(self).__name__}({', '.join(parts)})"
+        parts = {
+            f"K={self.K}, M={self.M}, {pair}, {self.spectrum}, eta={self.eta:g}": True,
+            f"eta_v={self.eta_v:g}": self.eta_v, f"noise={self.noise:g}": self.noise,
+            f"weight_decay={self.weight_decay}": any(self.weight_decay),
+            f"batch_size={self.batch_size}": self.batch_size > 1, "gradient_flow": self.gradient_flow,
+            f"{self.constraint}": self.constraint, f"drift={self.drift:g}": self.drift,
+        }  # fmt: skip
+        return f"{type(self).__name__}({', '.join(text for text, shown in parts.items() if shown)})"
+
+
+def of_units(kind, K, M, activation, teacher_activation, spectrum, v, v_star, **numbers):
+    """A model of this kind; teachers like students, isotropic inputs, second layers of ones where nothing is said."""
+    return kind(
+        activation=activation, teacher_activation=activation if teacher_activation is None else teacher_activation,
+        spectrum=isotropic() if spectrum is None else spectrum,
+        v=check.array("v", np.ones(K) if v is None else v, (K,)),
+        v_star=check.array("v_star", np.ones(M) if v_star is None else v_star, (M,)), **numbers,
+    )  # fmt: skip
 
 
 @by_name("ov.committee_machine(2, 2, activation=ov.erf, eta=0.5)")
@@ -323,25 +332,13 @@ def committee_machine(
     K, M = check.count("K", K), check.count("M", M)
     if check.flag("normalised", normalised) and not (v is None and v_star is None):
         raise ValueError("normalised=True sets v and v_star; expected both to be left out.")
-    if v is None:
-        v = np.full(K, np.sqrt(M) / K if normalised else 1.0)
-    if v_star is None:
-        v_star = np.full(M, 1 / np.sqrt(M) if normalised else 1.0)
-    return Model(
-        activation=activation,  # type: ignore[arg-type]  # an Activation once it is looked up
-        teacher_activation=activation if teacher_activation is None else teacher_activation,  # type: ignore[arg-type]
-        spectrum=isotropic() if spectrum is None else spectrum,
-        v=check.array("v", v, (K,)),
-        v_star=check.array("v_star", v_star, (M,)),
-        eta=eta,
-        eta_v=eta_v,
-        noise=noise,
-        weight_decay=weight_decay,  # type: ignore[arg-type]  # a pair once it is checked
-        batch_size=batch_size,
-        gradient_flow=gradient_flow,
-        constraint=constraint,
+    if normalised:
+        v, v_star = np.full(K, np.sqrt(M) / K), np.full(M, 1 / np.sqrt(M))
+    return of_units(
+        Model, K, M, activation, teacher_activation, spectrum, v, v_star, eta=eta, eta_v=eta_v, noise=noise,
+        weight_decay=weight_decay, batch_size=batch_size, gradient_flow=gradient_flow, constraint=constraint,
         drift=drift,
-    )
+    )  # fmt: skip
 
 
 @by_name("ov.quadratic_network(3, 3, eta=0.2)")

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats, Numbers
+from .._base import ArrayLike, Floats, Numbers, Record, check
 from . import _schedule
 
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
 CHANGED = (*NAMES, "s")  # what a schedule may name: numbers, and the eigenvalues
-CODES = {"constant": _schedule.CONSTANT, "linear": _schedule.LINEAR, "cosine": _schedule.COSINE}
-KINDS = tuple(CODES)
+KINDS = "constant", "linear", "cosine"
 MADE: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 2), "product": None, "function": None}  # sizes of the parts
-CODES |= {"power": _schedule.POWER, "polynomial": _schedule.POLYNOMIAL}
+CODES = {kind: getattr(_schedule, kind.upper()) for kind in (*KINDS, "power", "polynomial")}
 PROBES = 200  # times at which factors are looked at before a run, beside knots and ends
 
 
@@ -76,12 +73,12 @@ class Schedule(Record):
         if not isinstance(self.kind, str) or self.kind not in MADE or not self._is_complete(knots, values):
             check.choice("kind", self.kind, KINDS, "Schedule.power, .polynomial, .from_function and * make others.")
         if np.any(np.diff(knots) <= 0):
-            raise ValueError(f"knots = {check.shown(knots.tolist())}; expected increasing times.")
+            raise check.refused("knots", knots.tolist(), "increasing times.")
         if self.kind in KINDS:
             if values.size != knots.size or not knots.size:
                 raise ValueError(f"values has {values.size} entries; expected one for each of the {knots.size} knots.")
             if values.min() < 0:
-                raise ValueError(f"values = {check.shown(values.tolist())}; expected factors >= 0.")
+                raise check.refused("values", values.tolist(), "factors >= 0.")
         self.settle(knots=knots, values=values, factors=tuple(self.factors))
 
     def _is_complete(self, knots, values):
@@ -136,7 +133,7 @@ class Schedule(Record):
         Files do not hold functions: ``load(path, schedule=)`` supplies them. Integrations run in Python throughout.
         """
         if not callable(f):
-            raise ValueError(f"f = {check.shown(f)}; expected a function of alpha that returns a factor >= 0.")
+            raise check.refused("f", f, "a function of alpha that returns a factor >= 0.")
         return cls(np.atleast_1d(check.floats("knots", knots)), [], "function", function=f)
 
     def __mul__(self, other):
@@ -265,14 +262,14 @@ class Pace:
     def probe(self, begin, end):
         """Largest factors (5,) on [begin, end]; ``ValueError`` where one is no factor."""
         times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.inside(begin, end)])
-        factors = np.array([self.factors(t) for t in times])
+        factors = self.program.table(times)
         if self.variances is not None:
             u = self.variances(times)
             if not np.all(np.isfinite(u) & (u >= 0)):
                 raise ValueError(f"schedule: the least factor of s is {np.min(u):g}; expected finite numbers >= 0.")
         if hasattr(self.model, "schedules"):
             self.model.probe(begin, end)
-        for name, row in zip(NAMES, factors.T, strict=True):
+        for name, row in zip(NAMES, factors, strict=True):
             bad = np.flatnonzero(~(np.isfinite(row) & (row >= 0) & ((row > 0) | (name != "batch_size"))))
             if bad.size:
                 least = "> 0" if name == "batch_size" else ">= 0"
@@ -280,7 +277,7 @@ class Pace:
                     f"schedule: the factor of {name} is {row[bad[0]]:g} at alpha = {times[bad[0]]:g}; expected a "
                     f"finite number {least}."
                 )
-        return factors.max(axis=0)
+        return factors.max(axis=1)
 
 
 def in_model(model, name):
@@ -288,8 +285,7 @@ def in_model(model, name):
     check.choice("schedule", name, CHANGED)
     if name == "s":
         return model.spectrum.mean
-    numbers = [getattr(task, name) for task in getattr(model, "models", (model,))]
-    return np.max(numbers)
+    return np.max([getattr(task, name) for task in model.tasks])
 
 
 def _numbers_named(model, schedule):
@@ -331,7 +327,7 @@ def _on_variances(model, factors):
     # one for all has nothing to multiply where there is no variance
     each = tuple(factors if x > 0 else None for x in s) if isinstance(factors, Schedule) else factors
     if not isinstance(each, tuple | list) or len(each) != L:
-        raise ValueError(f"schedule['s'] = {check.shown(factors)}; expected a Schedule, or a tuple of L = {L} of them.")
+        raise check.refused("schedule['s']", factors, f"a Schedule, or a tuple of L = {L} of them.")
     for l, f in enumerate(each):
         if f is not None:
             check.kind(f"schedule['s'][{l}]", f, Schedule, "ov.Schedule.step([4.0], [1.5]), or None for 1")

@@ -7,10 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import check
-from .._base.calls import by_name
-from .._base.record import Record
-from .._base.types import ArrayLike, Integers
+from .._base import ArrayLike, Integers, Record, by_name, check
 
 # Eigenvalues closer than this, relative to the largest, are one: eigh knows them to about N 1e-16. Distinct eigenvalues
 # of a model lie further apart.
@@ -77,7 +74,7 @@ class Spectrum(Record):
         if abs(p.sum() - 1) > 1e-10:
             raise ValueError(f"the weights p sum to {p.sum():.12g}; expected 1. Try p / p.sum().")
         if not isinstance(self.name, str):
-            raise ValueError(f"name = {check.shown(self.name)}; expected a string, shown in place of the eigenvalues.")
+            raise check.refused("name", self.name, "a string, shown in place of the eigenvalues.")
         self.settle(s=s, p=p)
         if self.basis is not None:
             basis = check.array("basis", self.basis, ("N", "N"))
@@ -148,9 +145,7 @@ class Spectrum(Record):
         if Sigma.shape[0] != N or N == 0:
             raise ValueError(f"Sigma has shape {Sigma.shape}; expected a square matrix. Samples as rows go to data=.")
         check.symmetric("Sigma", Sigma)
-        shrinkage = check.number("shrinkage", shrinkage, least=0)
-        if shrinkage > 1:
-            raise ValueError(f"shrinkage = {shrinkage:g}; expected a number in [0, 1].")
+        shrinkage = check.number("shrinkage", shrinkage, least=0, most=1)
         rank = N if rank is None else check.count("rank", rank, least=0)
         values, vectors = np.linalg.eigh((Sigma + Sigma.T) / 2)
         values, vectors = values[::-1], vectors[:, ::-1]
@@ -216,11 +211,7 @@ def _covariance(data, centre):
 
 def block_edges(values):
     """First index of each group of equal entries in a descending array."""
-    edges = [0]
-    for i, value in enumerate(values):
-        if values[edges[-1]] - value > MERGE * values[0]:
-            edges.append(i)
-    return edges
+    return [0, *(1 + np.flatnonzero(-np.diff(values) > MERGE * values[0])).tolist()]
 
 
 def isotropic() -> "Spectrum":

@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats, Function
+from .._base import ArrayLike, Floats, Function, Record, check
 from .frozen import taught, turned, without_frozen
 from .mixed import Mixed, check_alike
 from .model import Model
 from .schedule import in_model
+from .state import reciprocal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stages(Record):
-    r"""Models in whose order one network learns: curricula, continual learning.
+    r"""Several models that one network learns one after the other: curricula, continual learning.
 
     Several tasks are **one** state. The teachers of all tasks are its M units, and stage i reads its own with
     ``v_star`` (zeros elsewhere). Every task's error is then a function of the same overlaps, at all times. Stages may
@@ -35,8 +34,8 @@ class Stages(Record):
         Increasing times at which the stages end; the first one begins at 0. A time of a switch belongs to the stage
         that begins there, the last time to the last stage.
     heads : array_like, shape (n, K), optional
-        A second layer of its own for every task: at the beginning of stage i the state's becomes ``heads[i]``,
-        and is trained further if the model trains it; the others stay. By default one readout serves all tasks.
+        A second layer for every task: stage i begins with ``heads[i]``, and trains it further if the model trains its
+        second layer; the others stay. By default one readout serves all tasks.
     teacher : sequence of None or ``ov.previous``, optional
         Stages whose labels are the output of the student at the end of the stage before, frozen (:func:`taught`).
     students : sequence of None, "copy" or array_like (K, K), optional
@@ -77,14 +76,14 @@ class Stages(Record):
 
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or not list(self.models):
-            raise ValueError(f"models = {check.shown(self.models)}; expected a sequence of models, one for each stage.")
+            raise check.refused("models", self.models, "a sequence of models, one for each stage.")
         models = tuple(
             model if isinstance(model, Mixed) else check.needs(model, "Stages", f"models[{i}]")
             for i, model in enumerate(self.models)
         )
         until = check.array("until", self.until, (len(models),), "One end for each of the models.")
         if until[0] <= 0 or np.any(np.diff(until) <= 0):
-            raise ValueError(f"until = {check.shown(until.tolist())}; expected increasing times > 0.")
+            raise check.refused("until", until.tolist(), "increasing times > 0.")
         for i, model in enumerate(models):
             _check_goes_on(models[0], model, i)
         if self.heads is not None and any(isinstance(model, Mixed) for model in models):
@@ -180,7 +179,7 @@ class Stages(Record):
             return r, tau, T
         ratio = np.divide(new, old, out=np.ones_like(old), where=old > 0)[:, None, None]
         tau = ratio**2 * tau
-        return ratio * r, tau, np.tensordot(np.divide(1.0, new, out=np.zeros_like(new), where=new > 0), tau, (0, -3))
+        return ratio * r, tau, np.tensordot(reciprocal(new), tau, (0, -3))
 
     def enter(self, i: int, state: Any) -> Any:
         """The state at the end of stage i - 1, or one of stage i itself, as stage i takes it up; None stays None."""
@@ -201,7 +200,7 @@ class Stages(Record):
 
 def _check_goes_on(first, model, i):
     """Refuse a model that cannot go on from where the first one ends."""
-    (one, s), (other, other_s) = ((getattr(x, "models", [x])[0], x.spectrum.s) for x in (first, model))
+    (one, s), (other, other_s) = ((x.tasks[0], x.spectrum.s) for x in (first, model))
     kind = type(one) is not type(other) or (one.latent_teacher and not np.array_equal(s, other_s))
     check_alike(first, model, i, differ={"heads": first.v.shape != model.v.shape, "kind of data": kind})
     if not np.array_equal(s > 0, other_s > 0):

@@ -5,10 +5,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from .._base import check, html
-from .._base.calls import by_name
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats
+from .._base import ArrayLike, Floats, Record, by_name, check, html
 
 __all__ = ["State"]
 
@@ -120,7 +117,7 @@ class State(Record):
         if 0 in r.shape[:2] or (M == 0 and self.m is None):
             raise ValueError(f"r has shape {r.shape}; expected (L, K, M) with at least one block, student and teacher.")
         if self.s is not None and self.s.min() < 0:
-            raise ValueError(f"s = {check.shown(self.s.tolist())}; expected eigenvalues >= 0.")
+            raise check.refused("s", self.s.tolist(), "eigenvalues >= 0.")
 
     def _settle_classes(self, L, K, M):
         m = check.array("m", self.m, (L, K, "C"))
@@ -174,8 +171,7 @@ class State(Record):
     def plain(self) -> tuple[Floats, Floats, Floats]:
         """Plain block overlaps (q, r, t) = W P_l W^T/N, W P_l W*^T/N, W* P_l W*^T/N; zero where s_l = 0 hides them."""
         s = self._eigenvalues
-        with np.errstate(divide="ignore"):
-            inverse = np.where(s > 0, 1 / s, 0.0)[:, None, None]
+        inverse = reciprocal(s)[:, None, None]
         return self.q, self.r * inverse, self.tau * inverse**2
 
     @property
@@ -282,9 +278,8 @@ class State(Record):
             )
         given, C = (("m", m, K), ("n", n, M)), model.C or "C"
         means = _means(model, *(x if x is None else check.array(name, x, (k, C))[None] for name, x, k in given))
-        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=_second_layer(model, v), alpha=alpha, **means).on(
-            model
-        )
+        v = _second_layer(model, v)
+        return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=v, alpha=alpha, **means).on(model)
 
     @classmethod
     @by_name("ov.State.from_blocks(model, q=q, r=r, t=t)")
@@ -391,8 +386,7 @@ class State(Record):
             raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
         sizes, basis, M, static = model.spectrum.block_sizes(W.shape[1]), model.spectrum.basis, model.M, W_star
         if model.C:
-            means_at = model.means_at  # type: ignore[attr-defined]  # a model with classes
-            static = np.concatenate([W_star, np.sqrt(W.shape[1]) * means_at(W.shape[1])])
+            static = np.concatenate([W_star, np.sqrt(W.shape[1]) * model.means_at(W.shape[1])])  # type: ignore[attr-defined]  # with classes
         if basis is not None:
             W, static = W @ basis, static @ basis
         q, r, t = block_overlaps(W, static, sizes)
@@ -436,9 +430,7 @@ def _check_teacher(model):
 
 def _teacher(model, **parts):
     """Checked overlaps with teachers, given as (array, shape) by name; without a teacher there need be none."""
-    if model.M and (
-        missing := [f"{name}, of shape {shape}" for name, (value, shape) in parts.items() if value is None]
-    ):
+    if model.M and (missing := [f"{name}, of shape {shape}" for name, (x, shape) in parts.items() if x is None]):
         raise TypeError(f"missing {' and '.join(missing)}: the model has a teacher, M = {model.M}")
     return tuple(
         check.array(name, np.zeros(shape) if value is None and model.M == 0 else value, shape)
@@ -460,6 +452,11 @@ def _means(model, m, n):
 
 def _second_layer(model, v):
     return model.v if v is None else check.array("v", v, (model.K,))
+
+
+def reciprocal(s):
+    """1/s, and 0 where s = 0: there is no variance, nothing is learned and nothing seen."""
+    return np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
 
 
 def gram(q, r, t):

@@ -161,9 +161,8 @@ def backward(flow, closure, derivatives, constants, work, knots, u, per, states,
     The objective is ``weight`` times the integral of eps_g, plus eps_g at the end if ``final``, plus what comes later,
     with the gradient ``lam`` by the last state; ``lam`` becomes the gradient by the first one.
     """
-    K, s, trains_v, drift, second_order = (
-        constants.K, constants.s, constants.trains_v, constants.drift, constants.second_order,
-    )  # fmt: skip
+    K, s, trains_v = constants.K, constants.s, constants.trains_v
+    drift, second_order = constants.drift, constants.second_order
     M, n = work.B.shape[1], states.shape[1]
     d = K * (K + 1) // 2 + K * M + K
     dA, dB, dC, ddv = np.empty((d, K, K)), np.empty((d, K, M)), np.empty((d, K, K)), np.empty((d, K))

@@ -35,6 +35,13 @@ def solve(s, p, rate, second, h, back, x, scratch):
 
 
 @jit
+def stage(step, i, per, first, last, eta):
+    """(Place of stage i of a step in its interval, the rate there)."""
+    place = (step + (GAMMA if i == 0 else 1.0)) / per
+    return place, eta * (first + place * (last - first))
+
+
+@jit
 def advance(s, p, rate, second, noise2, h, i, m, y, scratch):
     """Stage i of a step from m in place of y: from m itself, or from what the first stage left there."""
     for l in range(s.size):
@@ -53,10 +60,8 @@ def forward(constants, knots, u, per, states, values):
         h = (knots[k + 1] - knots[k]) / per[k]
         for step in range(per[k]):
             for i in range(2):
-                place = (step + (GAMMA if i == 0 else 1.0)) / per[k]
-                rate = eta * (u[k] + place * (u[k + 1] - u[k]))
-                second = weight * rate**2
-                advance(s, p, rate, second, noise2, h, i, m, y, scratch)
+                place, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
+                advance(s, p, rate, weight * rate**2, noise2, h, i, m, y, scratch)
                 values[1] += h * ((1 - GAMMA) if i == 0 else GAMMA) * np.sum(s * y) / 2
             copy(y, m)
         copy(m, states[k + 1])
@@ -75,23 +80,19 @@ def backward(constants, knots, u, per, states, final, mean, gradient):
         Y = np.empty((per[k], 2, s.size))
         for step in range(per[k]):
             for i in range(2):
-                place = (step + (GAMMA if i == 0 else 1.0)) / per[k]
-                rate = eta * (u[k] + place * (u[k + 1] - u[k]))
-                second = weight * rate**2
+                place, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
                 if i == 1:
                     copy(Y[step, 0], Y[step, 1])
-                advance(s, p, rate, second, noise2, h, i, m, Y[step, i], scratch)
+                advance(s, p, rate, weight * rate**2, noise2, h, i, m, Y[step, i], scratch)
             m = Y[step, 1].copy()
         for step in range(per[k] - 1, -1, -1):
             before = np.zeros(s.size)
             for i in range(1, -1, -1):
-                place = (step + (GAMMA if i == 0 else 1.0)) / per[k]
-                rate = eta * (u[k] + place * (u[k + 1] - u[k]))
-                second = weight * rate**2
+                place, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
                 weight_of_eps = mean * h * ((1 - GAMMA) if i == 0 else GAMMA) / 2
                 for l in range(s.size):
                     mu[l] = (lam[l] if i == 1 else AHEAD * mu[l]) + weight_of_eps * s[l]
-                solve(s, p, rate, second, h, True, mu, scratch)
+                solve(s, p, rate, weight * rate**2, h, True, mu, scratch)
                 before += (1 - AHEAD) * mu if i == 1 else mu
                 y = Y[step, i]
                 slope = -2 * np.sum(mu * s * y) + 2 * weight * rate * np.sum(mu * s * p) * (np.sum(s * y) + noise2)

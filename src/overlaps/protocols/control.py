@@ -1,23 +1,18 @@
 """An objective as a function of the learning rate at knots, with its exact gradient."""
 
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from .._base import check
-from .._base.quiet import warn
-from .._base.types import Floats
+from .._base import Floats, check, warn
 from ..flow.system import System, fastest_rate, rates
 from ..gaussian.two_point import LINEAR
-from ..models import Stages
-from ..models.model import Model
-from ..models.schedule import Schedule
+from ..models import Model, Schedule, Stages, State
 from ..models.start import checked_start
-from ..models.state import State
 from . import _adjoint, _implicit
 
-OBJECTIVES = "final", "mean"
+Objective: TypeAlias = Literal["final", "mean"]
 # Length of a step times the fastest rate. Above, the explicit formula of order 8 is unstable; far below, steps are
 # wasted.
 STIFFNESS = 1.5
@@ -131,9 +126,8 @@ def checked_knots(horizon, knots):
     knots = np.array(check.array("knots", knots, ("n",)))
     inside = knots.size > 1 and np.all(np.diff(knots) > 0)
     if not inside or knots[0] != 0 or abs(knots[-1] - horizon) > 1e-12 * horizon:
-        raise ValueError(
-            f"knots = {check.shown(knots.tolist())}; expected at least two increasing times from 0 to "
-            f"horizon = {horizon:g}, or their number."
+        raise check.refused(
+            "knots", knots.tolist(), f"at least two increasing times from 0 to horizon = {horizon:g}, or their number."
         )
     return horizon, knots
 
@@ -148,7 +142,7 @@ class ControlProblem:
         self.stages: Any = model if isinstance(model, Stages) else None
         self.model = check.needs(model.models[0] if self.stages else model, "optimal_schedule")
         self.start = check.state(start)
-        self.mean = check.choice("objective", objective, OBJECTIVES) == "mean"
+        self.mean = check.choice("objective", objective, get_args(Objective)) == "mean"
         self.horizon, self.knots = checked_knots(horizon, knots)
         self.legs = self._legs()
         self.system, self.fastest_rate = self.legs[0].system, max(leg.fastest_rate for leg in self.legs)
@@ -181,8 +175,7 @@ class ControlProblem:
 
     def enter(self, k, y):
         """State y at the end of leg k - 1 as leg k takes it up."""
-        state = self.legs[k - 1].system.state(y)
-        return self.legs[k].system.pack(self.stages.enter(self.first + k, state))
+        return self.legs[k].system.pack(self.stages.enter(self.first + k, self.legs[k - 1].system.state(y)))
 
     def _enter_back(self, k, lam):
         """The transpose of that: the gradient by the end of leg k - 1 from that by the start of leg k."""
@@ -232,12 +225,7 @@ class ControlProblem:
 
 
 def schedule_gradient(
-    model: Model | Stages,
-    start: State,
-    schedule: Schedule,
-    horizon: float,
-    *,
-    objective: Literal["final", "mean"] = "final",
+    model: Model | Stages, start: State, schedule: Schedule, horizon: float, *, objective: Objective = "final"
 ) -> tuple[float, Floats]:
     r"""Value and gradient of the generalisation error by the learning rate at the knots of a schedule.
 

@@ -1,27 +1,18 @@
 """The best learning rate as a function of time: a search along exact gradients, and the greedy rule."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
-from .._base import check
-from .._base.progress import bar
-from .._base.quiet import warn
-from .._base.record import Record
-from .._base.search import minimum
-from .._base.types import ArrayLike
-from ..integrators.evolve import evolve
-from ..models import Mixed, Stages
-from ..models.model import Model
-from ..models.schedule import Schedule
-from ..models.state import State
-from ..results.staged import StagedTrajectory, shown
-from ..results.trajectory import Trajectory
-from .control import MOST_STEPS, OBJECTIVES, STIFFNESS, ControlProblem, checked_knots
-from .shares import OptimalShares, optimal_shares
+from .._base import ArrayLike, bar, check, minimum, quietly, warn
+from ..dynamics import solve
+from ..models import Mixed, Model, Schedule, Stages, State
+from ..results import StagedTrajectory, Trajectory, plotting
+from .control import MOST_STEPS, STIFFNESS, ControlProblem, Objective, checked_knots
+from .shares import LOOSE, OptimalShares, Optimum, optimal_shares
 
 SCAN = 40  # constant rates, log-spaced
 # eps_g of a trial. Above, it counts as this, with no slope, so that the line search turns back.
@@ -30,13 +21,10 @@ DIVERGED = 1e6
 # above, it is made finer and the search goes on.
 AGREEMENT = 1e-6
 ROOM = 1.5  # steps of the grid suit factors up to this multiple of the first ones; beyond it the grid is made anew
-# Stationarity, in units of tol, that still counts as found where the iterations ended; above, the result says that it
-# was not.
-LOOSE = 100
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OptimalSchedule(Record):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class OptimalSchedule(Optimum):
     """The schedule that was found, and what it beats; made by :func:`overlaps.optimal_schedule`.
 
     Attributes
@@ -59,26 +47,11 @@ class OptimalSchedule(Record):
     """
 
     schedule: Schedule
-    knots: np.ndarray
     eta: np.ndarray
-    value: float
-    gradient: np.ndarray
-    stationarity: float
     trajectory: Trajectory | StagedTrajectory
     history: np.ndarray
-    constant: tuple
-    success: bool
-    message: str
 
-    def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw eta against the learning time; see :func:`overlaps.results.plotting.schedule`."""
-        from ..results.plotting import schedule
-
-        return schedule(self, ax=ax, **style)
-
-    def __repr__(self):
-        state = "success" if self.success else "FAILED"
-        return f"OptimalSchedule({self.value:.6g}, best constant {self.constant[1]:.6g}, n={self.eta.size}, {state})"
+    plot = plotting.schedule
 
 
 def _bounds(control, bounds):
@@ -87,9 +60,7 @@ def _bounds(control, bounds):
     try:
         low, high = bounds
     except (TypeError, ValueError):
-        raise ValueError(
-            f"bounds = {check.shown(bounds)}; expected a pair (lowest eta, highest eta or None)."
-        ) from None
+        raise check.refused("bounds", bounds, "a pair (lowest eta, highest eta or None).") from None
     low = check.number("bounds[0]", low, least=0)
     if high is None:
         if any(leg.model.gradient_flow for leg in control.legs):
@@ -99,7 +70,7 @@ def _bounds(control, bounds):
             )
         return low / model.eta, np.inf
     if not check.number("bounds[1]", high, above=0) > low:
-        raise ValueError(f"bounds = {check.shown(bounds)}; expected lowest < highest.")
+        raise check.refused("bounds", bounds, "lowest < highest.")
     return low / model.eta, high / model.eta
 
 
@@ -165,7 +136,7 @@ def optimal_schedule(
     control: Literal["eta", "shares"] = "eta",
     knots: int | ArrayLike = 41,
     bounds: tuple[float, float | None] = (0.0, None),
-    objective: Literal["final", "mean"] = "final",
+    objective: Objective = "final",
     initial: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     tol: float = 1e-6,
@@ -174,9 +145,9 @@ def optimal_schedule(
 ) -> "OptimalSchedule | OptimalShares":
     r"""Learning rate eta(alpha), piecewise linear on knots, that minimises the generalisation error.
 
-    Minimised is eps_g at the horizon ("final") or its mean up to there ("mean"), by L-BFGS-B on its logarithm with the
-    exact gradient of :func:`schedule_gradient`, from the best constant rate and from ``initial``. At an optimum inside
-    the bounds, with the adjoint p,
+    The objective is eps_g at the horizon ("final") or its mean up to there ("mean"). L-BFGS-B minimises its logarithm
+    with the exact gradient of :func:`schedule_gradient`, from the best constant rate and from ``initial``. At an
+    optimum inside the bounds, with the adjoint p,
 
     .. math:: u = - \frac{p \cdot f_1}{2\, p \cdot f_2}
 
@@ -191,12 +162,12 @@ def optimal_schedule(
     horizon : float
         Length of the learning time, from start.alpha.
     control : {"eta", "shares"}
-        Sought: the learning rate, or the shares of tasks that are :class:`Mixed`, between 0 and 1. The flow is
-        linear in them: optima are pieces of 0 and 1, and arcs between on which exchanging samples gains nothing.
+        The learning rate, or the shares of :class:`Mixed` tasks, between 0 and 1. The flow is linear in the shares:
+        the best ones are 0 or 1 for some time, with arcs between on which exchanging samples gains nothing.
     knots : int or array_like
         Number of equidistant knots, or increasing times from 0 to the horizon.
     bounds : (float, float or None)
-        Of eta.
+        Smallest and largest eta.
     objective : {"final", "mean"}
         eps_g at the end, or its mean over the horizon.
     initial : float or array_like, optional
@@ -254,55 +225,43 @@ def optimal_schedule(
             f"control = {control!r} with a {type(model).__name__}; expected 'shares' for ov.Mixed, 'eta' otherwise."
         )
     if sought == "shares":
-        check.choice("objective", objective, OBJECTIVES)
+        check.choice("objective", objective, get_args(Objective))
         horizon, times = checked_knots(horizon, knots)
         return optimal_shares(model, check.state(start), times, objective, initial, weights, tol, maxiter, progress)
-    return _optimal_rate(model, start, horizon, knots, bounds, objective, initial, tol, maxiter, progress)
-
-
-def _optimal_rate(model, start, horizon, knots, bounds, objective, initial, tol, maxiter, progress):
-    control = ControlProblem(model, start, horizon, knots, objective)
-    limits, model = _bounds(control, bounds), control.model
-    initial = check.floats("initial", model.eta if initial is None else initial, "learning rates >= 0")
-    initial = np.full(control.knots.size, initial) if initial.ndim == 0 else initial
-    initial = check.array("initial", initial, (control.knots.size,)) / model.eta
+    problem = ControlProblem(model, start, horizon, knots, objective)
+    limits, unit = _bounds(problem, bounds), problem.model.eta
+    initial = check.floats("initial", unit if initial is None else initial, "learning rates >= 0")
+    initial = np.full(problem.knots.size, initial) if initial.ndim == 0 else initial
+    initial = check.array("initial", initial, (problem.knots.size,)) / unit
     if initial.min() < 0:
-        raise ValueError(f"initial = {check.shown((initial * model.eta).tolist())}; expected learning rates >= 0.")
-    control.steps(np.clip(ROOM * initial, *limits).max())  # too many steps are refused before the first one
+        raise check.refused("initial", (initial * unit).tolist(), "learning rates >= 0.")
+    problem.steps(np.clip(ROOM * initial, *limits).max())  # too many steps are refused before the first one
     starts: list[Any] = []
     gap = 0.0
     with bar(progress, 2 * maxiter, "iterations") as tick:
         for fine in (1, 2, 4):
-            search = _Search(control, limits, fine)
+            search = _Search(problem, limits, fine)
             constant = search.constant()
             starts = starts or [np.clip(np.full(initial.size, constant[0]), *limits), np.clip(initial, *limits)]
             ends = [search.descend(u, tol, maxiter, tick) for u in starts]
             optimum = min((end for end in ends if end is not None), key=lambda end: end[0], default=None)
             if optimum is None:
                 break
-            traj = _adaptive_solution(control, _schedule(control, optimum[1]))
-            reached = (
-                traj.eps_g[-1] if not control.mean else control.value(optimum[1], control.steps(optimum[1].max(), 4))[0]
-            )
+            if problem.mean:
+                reached = problem.value(optimum[1], problem.steps(optimum[1].max(), 4))[0]
+            else:
+                reached = _solution(problem, optimum[1])[1].eps_g[-1]
             gap, starts = abs(reached / optimum[0] - 1), [optimum[1]]
             if gap < AGREEMENT:
                 break
-    return _result(control, limits, optimum, constant, tol, maxiter, gap)
+    return _result(problem, limits, optimum, constant, tol, maxiter, gap)
 
 
-def _schedule(control, u):
-    return Schedule(control.start.alpha + control.knots, np.maximum(u, 0.0))
-
-
-def _adaptive_solution(control, schedule):
-    """The adaptive solution along a schedule, recorded at the knots."""
-    times = schedule.knots
-    if control.stages is None:
-        return Trajectory(**vars(evolve(control.model, control.start, times, schedule=schedule)))
-    parts: list[Any] = []
-    for model, start, alpha, paced in control.stages.in_turn(control.start, times, times, schedule, parts):
-        parts.append(Trajectory(**vars(evolve(model, start, alpha, schedule=paced))))
-    return StagedTrajectory(model=control.stages, alpha=shown(parts, times), parts=tuple(parts))
+def _solution(control, u):
+    """The schedule with the factors u at the knots, and the adaptive solution along it, recorded at the knots."""
+    schedule = Schedule(control.start.alpha + control.knots, np.maximum(u, 0.0))
+    with quietly():  # a solution that ends early shows in the value
+        return schedule, solve(control.stages or control.model, control.start, schedule.knots, schedule=schedule)
 
 
 def _result(control, limits, end, constant, tol, maxiter, gap):
@@ -327,12 +286,11 @@ def _result(control, limits, end, constant, tol, maxiter, gap):
     message = trouble or f"stationary to {stationarity:.1e} after {history.size} iterations."
     if trouble:
         warn(message + check.see("protocols", "The best schedule"))
-    schedule = _schedule(control, u)
-    traj = _adaptive_solution(control, schedule)
+    schedule, traj = _solution(control, u)
     best = constant[0] * model.eta, constant[1]
     return OptimalSchedule(
-        schedule, control.knots, model.eta * u, value, gradient, stationarity, traj, history, best, not trouble,
-        message,
+        schedule=schedule, knots=control.knots, eta=model.eta * u, value=value, gradient=gradient, history=history,
+        stationarity=stationarity, trajectory=traj, constant=best, success=not trouble, message=message,
     )  # fmt: skip
 
 

@@ -6,16 +6,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 
-from .._base import check
-from .._base.progress import bar
-from .._base.quiet import warn
-from .._base.record import Record
+from .._base import Record, bar, check, warn
+from ..dynamics import solve
 from ..flow.jacobian import jacobian_of
 from ..flow.mixed import MixedSystem
 from ..flow.system import fastest_rate
-from ..integrators.evolve import evolve
-from ..models.mixed import Mixed
-from ..models.schedule import Schedule
+from ..models import Mixed, Schedule
 from ..results.composed import MixedTrajectory
 from ._adjoint import NODES, STAGES, A, B
 
@@ -24,11 +20,31 @@ __all__ = ["OptimalShares", "optimal_shares"]
 # Rate times the length of a step. Above, the explicit method is unstable.
 STIFFNESS = 2.0
 SCAN = 21  # constant shares of two tasks
-LOOSE = 100  # tol: stationarity that still counts as found where the iterations ended
+# Stationarity, in units of tol, that still counts as found where the iterations ended; above, the result says that it
+# was not.
+LOOSE = 100
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class OptimalShares(Record):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Optimum(Record):
+    """The result of a search over schedules, beside the best constant."""
+
+    knots: np.ndarray
+    value: float
+    gradient: np.ndarray
+    stationarity: float
+    constant: tuple
+    success: bool
+    message: str
+
+    def __repr__(self):
+        state = "success" if self.success else "FAILED"
+        numbers = f"{self.value:.6g}, best constant {self.constant[1]:.6g}, n={self.knots.size}"
+        return f"{type(self).__name__}({numbers}, {state})"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class OptimalShares(Optimum):
     """The shares of mixed tasks that were found; made by ``optimal_schedule(mixed, ..., control="shares")``.
 
     Attributes
@@ -49,17 +65,8 @@ class OptimalShares(Record):
     """
 
     schedule: Any
-    knots: np.ndarray
     shares: np.ndarray
-    value: float
-    gradient: np.ndarray
-    stationarity: float
     trajectory: MixedTrajectory
-    constant: tuple
-    success: bool
-    message: str
-
-    shows = "{0.value:.6g}, best constant {0.constant[1]:.6g}, n={0.knots.size}, success={0.success}"
 
 
 class Search:
@@ -168,5 +175,8 @@ def optimal_shares(mixed, start, knots, objective, initial, weights, tol, maxite
         warn(message + check.see("protocols", "Tasks mixed in one step"))
     each = tuple(Schedule(begin, x) for x in shares.T)
     schedule: Any = each[0] if n == 2 else each
-    traj = MixedTrajectory(**vars(evolve(Mixed(mixed.models, schedule, mixed.heads), start, begin)))
-    return OptimalShares(schedule, knots, shares, value, gradient, stationarity, traj, constant, success, message)
+    traj = solve(Mixed(mixed.models, schedule, mixed.heads), start, begin)
+    return OptimalShares(
+        schedule=schedule, knots=knots, shares=shares, value=value, gradient=gradient, stationarity=stationarity,
+        trajectory=traj, constant=constant, success=success, message=message,
+    )  # fmt: skip

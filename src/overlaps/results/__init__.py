@@ -5,11 +5,10 @@ the record. matplotlib is imported by ``plotting`` only, at the first picture.
 """
 
 from .batch import Batch
-from .composed import MixedEnsemble, MixedTrajectory
+from .composed import MixedEnsemble, MixedTrajectory, StagedEnsemble, StagedTrajectory
 from .discrepancy import Discrepancy, tlog_rmse
 from .ensemble import Ensemble
 from .files import load
-from .staged import StagedEnsemble, StagedTrajectory
 from .trajectory import SummedTrajectory, Trajectory
 
 __all__ = [

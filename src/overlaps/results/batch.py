@@ -6,14 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record, read_only
-from .._base.types import ArrayLike, Floats, PathLike
+from .._base import ArrayLike, Floats, Record, check, read_only
 from ..flow.closure import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
 from ..models.state import gram
 from ..stability.plateaus import Plateau
+from . import files, labelled, plotting
 from .trajectory import SummedTrajectory, Trajectory
 
 AT_ONCE = 10**5  # numbers in the covariances of which eps_g is taken at a time
@@ -223,26 +222,12 @@ class Batch(Record):
             return Trajectory(q=q, tau=self.tau[i], **model.split_rows(r), **common)
         return SummedTrajectory(Q=q[:, 0], R=r[:, 0], **common)
 
-    def save(self, path: PathLike) -> None:
-        """Write one ``.npz`` file with the arrays and the parameters of all models to ``path``.
-
-        :func:`overlaps.load` reads it. The file appears complete, or not at all.
-        """
-        from .files import save
-
-        save(self, path)
+    save = files.save
+    plot = plotting.plot_batch
 
     def to_xarray(self, **coords: ArrayLike) -> Any:
         """Label the arrays; see :func:`overlaps.results.labelled.from_batch`."""
-        from .labelled import from_batch
-
-        return from_batch(self, coords)
-
-    def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw eps_g of all trajectories; see :func:`overlaps.results.plotting.plot_batch`."""
-        from .plotting import plot_batch
-
-        return plot_batch(self, ax=ax, **style)
+        return labelled.from_batch(self, coords)
 
     def __repr__(self):
         n = int(np.sum(self.success))

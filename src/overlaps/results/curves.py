@@ -7,23 +7,27 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from .._base import check, html
-from .._base.record import Record, read_only
-from .._base.types import ArrayLike, Floats, PathLike
+from .._base import ArrayLike, Floats, Record, check, html, read_only
 from ..activations.classification import misclassified
 from ..flow.closure import bind, generalisation_error
-from ..models.mixed import Mixed
-from ..models.model import Model
+from ..models import Mixed, Model
 from ..models.schedule import Schedule, factors_on_s
 from ..models.start import OVERFLOW
 from ..models.state import gram
+from . import files, labelled, plotting
 
 
 class Views(Record):
     """Results for keeping and looking: a file, labelled arrays, a table, a picture."""
 
-    _labels: ClassVar[str] = "from_curves"  # which of the functions in ``labelled`` and ``plotting``
-    _picture: ClassVar[str] = "plot"
+    save = files.save
+    to_xarray = labelled.from_curves
+    to_pandas = labelled.frame
+    plot = plotting.plot
+    animate = plotting.animate
+
+    def __len__(self: Any) -> int:
+        return self.alpha.size
 
     def _covered(self: Any, alpha: float) -> float:
         """The time alpha, which lies between the first and the last record."""
@@ -33,69 +37,12 @@ class Views(Record):
             raise ValueError(f"alpha = {alpha:g}; this trajectory covers {covered}. Solve again up to a later time.")
         return alpha
 
-    def save(self, path: PathLike) -> None:
-        """Write one ``.npz`` file with the arrays, the model's parameters and the version.
-
-        :func:`overlaps.load` reads it. The file appears complete at ``path``, or not at all.
-        """
-        from .files import save
-
-        save(self, path)
-
-    def to_xarray(self) -> Any:
-        """Label the arrays by alpha, run and units; see :func:`overlaps.results.labelled.from_curves`.
-
-        Needs the extra ``overlaps[xarray]``.
-        """
-        from . import labelled
-
-        return getattr(labelled, self._labels)(self)
-
-    def to_pandas(self) -> Any:
-        """One row for each record (and run); see :func:`overlaps.results.labelled.frame`.
-
-        Needs the extra ``overlaps[pandas]``.
-        """
-        from .labelled import frame
-
-        return frame(self)
-
-    def plot(self, ax: Any = None, **style: Any) -> Any:
-        """Draw eps_g and the overlaps against alpha; see :func:`overlaps.results.plotting.plot`.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, or pair of Axes, optional
-            Where to draw: a pair for eps_g and overlaps, or one Axes for eps_g only.
-        **style
-            Passed to matplotlib, e.g. ``marker="o"``; ``plateaus=True`` marks plateaus, ``xscale="log"`` scales alpha.
-
-        Returns
-        -------
-        The axes, so that another result can be drawn on top: ``ax = traj.plot(); runs.plot(ax=ax)``.
-        """
-        from . import plotting
-
-        return getattr(plotting, self._picture)(self, ax=ax, **style)
-
-    def animate(self, frames: int = 100, xscale: str | None = None) -> Any:
-        """Animate the matrices Q, R beside the error; see :func:`overlaps.results.plotting.animate`.
-
-        Parameters
-        ----------
-        frames : int
-            Number of pictures, at twenty a second.
-        xscale : {"linear", "log"}, optional
-            Scale of alpha, along which the frames are equidistant.
-
-        Returns
-        -------
-        matplotlib.animation.FuncAnimation
-            ``.save("plateau.gif")`` or ``.save("plateau.mp4")``; a notebook shows it with buttons.
-        """
-        from .plotting import animate
-
-        return animate(self, frames, xscale)
+    def __repr__(self: Any):
+        state = "success" if self.success else "FAILED"
+        return (
+            f"{type(self).__name__}({self.model}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, n={len(self)}, "
+            f"eps_g {self.eps_g[0]:.3g} -> {self.eps_g[-1]:.3g}, {state}, {self.method})"
+        )
 
 
 def first_below(alpha: Floats, curve: Floats, level: float) -> float:
@@ -148,17 +95,13 @@ class _Curves(Views):
         """Whether a schedule changes the variances of the inputs, and so T at the records (..., n, M, M)."""
         return isinstance(self.schedule, dict) and "s" in self.schedule
 
-    @property
+    @cached_property
     def eps_g(self: Any) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise, (..., n), computed from the overlaps.
 
         Never negative: where the closed form, a difference of numbers of order one, comes out below zero, its true
         value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
         """
-        return self._errors
-
-    @cached_property
-    def _errors(self: Any):
         if isinstance(self.model, Mixed):
             return read_only(sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha))))
         return read_only(_error(self.model, self.model.field_covariance(self), self.v))
@@ -239,14 +182,10 @@ class _Blocks(_Curves):
 
     def _of_inputs(self, s):
         """Covariance of all fields on inputs with other variances s (L,)."""
-        learned, s = (
-            self.model.spectrum.s,
-            check.array("s", s, (self.model.spectrum.L,), "One variance for each block."),
-        )
+        learned = self.model.spectrum.s
+        s = check.array("s", s, learned.shape, "One variance for each block.")
         if self.model.latent_teacher or np.any(s < 0) or np.any((learned == 0) & (s > 0)):
-            raise ValueError(
-                f"s = {check.shown(s.tolist())}; expected variances >= 0 of inputs that were learned from."
-            )
+            raise check.refused("s", s.tolist(), "variances >= 0 of inputs that were learned from.")
         return self._scaled_covariance(np.divide(s, learned, out=np.zeros_like(learned), where=learned > 0))
 
     def _scaled_covariance(self, u):
@@ -263,8 +202,7 @@ class _Blocks(_Curves):
     def _task(self: Any, i):
         """Covariance of all fields (..., n, K + M, K + M) and second layer (..., n, K) of task i."""
         ratio, u = self.model.ratios[i], self._factors
-        S = self.S if np.all(ratio == 1) else self._scaled_covariance(u * ratio)
-        return S, self.model.of(i, self.v)
+        return self.S if np.all(ratio == 1) else self._scaled_covariance(u * ratio), self.model.of(i, self.v)
 
     def _of_task(self: Any, i):
         return _error(self.model.models[i], *self._task(i))
@@ -329,7 +267,7 @@ class Statistics:
         """Quantiles over runs of the curve ``name`` at levels q, e.g. ``runs.quantile("eps_g", [0.16, 0.84])``."""
         levels = check.array("q", q, (...,), filled=True)
         if np.any((levels < 0) | (levels > 1)):
-            raise ValueError(f"q = {check.shown(q)}; expected levels between 0 and 1.")
+            raise check.refused("q", q, "levels between 0 and 1.")
         return np.quantile(self._curve(name), levels, axis=0)
 
     def _curve(self, name):

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
+from .._base import Record, check
 from ..activations import Activation
 from ..activations import library as activations
 from ..activations.rule import again
@@ -27,13 +26,13 @@ class Refused(Exception):
 def described(model):
     """Record of a model for a file, or of mixed tasks: (entries of the header, arrays)."""
     if isinstance(model, Mixed):
-        heads, parts = zip(*map(described, model.models), strict=True)
+        headers, parts = zip(*map(described, model.models), strict=True)
         arrays = {f"task{i}/{name}": x for i, part in enumerate(parts) for name, x in part.items()}
         shares = schedule_recipe(model.shares) if model.schedules else model.shares.tolist()
-        return {"mixed": list(heads), "shares": shares, "readouts": _listed(model.heads)}, arrays
+        return {"mixed": list(headers), "shares": shares, "readouts": _listed(model.heads)}, arrays
     if isinstance(model, LowRank):
-        head, arrays = described(model.model)
-        return head | {"low_rank": [model.rank, model.eta_a]}, arrays
+        header, arrays = described(model.model)
+        return header | {"low_rank": [model.rank, model.eta_a]}, arrays
     spectrum = model.spectrum
     values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in PARTS}
     arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
@@ -45,7 +44,7 @@ def described(model):
     numbers = {name: x for name, x in values.items() if x is not None and not isinstance(x, np.ndarray)}
     if not model.drift:
         del numbers["drift"]  # which early files do not know
-    head = {
+    header = {
         "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
         "model": {x: number for x, number in numbers.items() if x in common}
         | {role: _label(getattr(model, role)) for role in ROLES},
@@ -54,25 +53,25 @@ def described(model):
         "spectrum": spectrum.name,
     }
     if special := {x: number for x, number in numbers.items() if x not in common}:
-        head["manifold"] = special
+        header["manifold"] = special
     if hasattr(model, "features"):
-        head["features"] = model.features.name if model.features.named else f"function {model.features.name}"
-    return head, arrays
+        header["features"] = model.features.name if model.features.named else f"function {model.features.name}"
+    return header, arrays
 
 
 def model_text(model):
     """All that a file keeps of a model, as JSON: for the attributes of a data set."""
-    head, arrays = described(model)
-    return json.dumps({"format": FORMAT, **head, "arrays": {name: x.tolist() for name, x in arrays.items()}})
+    header, arrays = described(model)
+    return json.dumps({"format": FORMAT, **header, "arrays": {name: x.tolist() for name, x in arrays.items()}})
 
 
 def model_from_text(text):
     """The model of :func:`model_text`; refuses user functions, which a text cannot hold."""
-    head = json.loads(text)
+    header = json.loads(text)
     try:
-        return model_from_head(head, {name: np.array(x) for name, x in head["arrays"].items()})
+        return model_from_header(header, {name: np.array(x) for name, x in header["arrays"].items()})
     except Refused:
-        first = head.get("mixed", [head])[0]
+        first = header.get("mixed", [header])[0]
         name = first["features"] if "features" in first else first["model"]["activation"]
         raise ValueError(
             f"the model has a function of the user ({name} or its partner), which a text cannot hold; make the model "
@@ -80,72 +79,72 @@ def model_from_text(text):
         ) from None
 
 
-def model_from_head(head, data):
+def model_from_header(header, data):
     """The model that a header and arrays describe."""
-    if "mixed" in head:
-        models = [model_from_head(task, inside(data, f"task{i}/")) for i, task in enumerate(head["mixed"])]
-        shares = head["shares"]
-        return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, head["readouts"])
-    if "low_rank" in head:
-        return LowRank(model_from_head(_network(head), data), *head["low_rank"])
-    options = dict(head["model"])
+    if "mixed" in header:
+        models = [model_from_header(task, inside(data, f"task{i}/")) for i, task in enumerate(header["mixed"])]
+        shares = header["shares"]
+        return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, header["readouts"])
+    if "low_rank" in header:
+        return LowRank(model_from_header(_network(header), data), *header["low_rank"])
+    options = dict(header["model"])
     for role in ROLES:
-        maker, parameter = head.get("recipes", {}).get(role, (None, None))  # not in early files
+        maker, parameter = header.get("recipes", {}).get(role, (None, None))  # not in early files
         if maker == "rule":
             options[role] = again(*parameter).activation
             continue
         options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
-    kinds = {part: Record.kinds[name] for part, name in _kinds(head).items()}
-    spectrum = data["spectrum.s"], data["spectrum.p"], head["spectrum"], data.get("spectrum.basis")
+    kinds = {part: Record.kinds[name] for part, name in _kinds(header).items()}
+    spectrum = data["spectrum.s"], data["spectrum.p"], header["spectrum"], data.get("spectrum.basis")
     options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
     options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
-    if head.get("features", "").startswith("function "):
+    if header.get("features", "").startswith("function "):
         where = check.see("howto/share", "Files")
-        raise Refused(f"the file names the features {head['features']!r}; pass load(path, model=...).{where}")
-    options |= {"features": head["features"]} if "features" in head else {}
-    return kinds["model"](**options, **head.get("manifold", {}))
+        raise Refused(f"the file names the features {header['features']!r}; pass load(path, model=...).{where}")
+    options |= {"features": header["features"]} if "features" in header else {}
+    return kinds["model"](**options, **header.get("manifold", {}))
 
 
-def models_of(head, data, models):
+def models_of(header, data, models):
     """The models of a Batch; spectra that are equal become one."""
-    heads: list = head["models"]
+    headers: list = header["models"]
     known: dict[bytes, Any] = {}
-    if models is not None and (not isinstance(models, list | tuple) or len(models) != len(heads)):
-        raise Refused(f"model = {check.shown(models)}; expected the {len(heads)} models of the batch, as a sequence.")
+    if models is not None and (not isinstance(models, list | tuple) or len(models) != len(headers)):
+        raise Refused(f"model = {check.shown(models)}; expected the {len(headers)} models of the batch, as a sequence.")
     restored = []
-    for i, entry in enumerate(heads):
+    for i, entry in enumerate(headers):
         arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
-        model = model_from_head(entry, arrays) if models is None else models[i]
-        check_model(model, entry, arrays)
+        model = model_from_header(entry, arrays) if models is None else models[i]
+        check_same(model, entry, arrays)
         # batches share spectra: one object for all models with the same eigenvalues, as it was before the file
         restored.append(replace(model, spectrum=known.setdefault(arrays["spectrum.s"].tobytes(), model.spectrum)))
     return tuple(restored)
 
 
-def check_model(model, head, data):
+def check_same(model, header, data):
     """Refuse a model that differs in anything the file knows of it."""
-    if "mixed" in head:
-        same = isinstance(model, Mixed) and len(model) == len(head["mixed"])
-        if not same or any(head[x] != described(model)[0][x] for x in ("shares", "readouts")):
+    if "mixed" in header:
+        same = isinstance(model, Mixed) and len(model) == len(header["mixed"])
+        if not same or any(header[x] != described(model)[0][x] for x in ("shares", "readouts")):
             raise Refused(f"model = {check.shown(model)}; expected the Mixed that was saved.")
-        for i, (task, part) in enumerate(zip(model.models, head["mixed"], strict=True)):
-            check_model(task, part, inside(data, f"task{i}/"))
+        for i, (task, part) in enumerate(zip(model.models, header["mixed"], strict=True)):
+            check_same(task, part, inside(data, f"task{i}/"))
         return
-    if "low_rank" in head:
-        if not isinstance(model, LowRank) or [model.rank, model.eta_a] != head["low_rank"]:
+    if "low_rank" in header:
+        if not isinstance(model, LowRank) or [model.rank, model.eta_a] != header["low_rank"]:
             raise Refused(f"model = {check.shown(model)}; expected the LowRank that was saved.")
-        check_model(model.model, _network(head), data)
+        check_same(model.model, _network(header), data)
         return
     given, arrays = described(model)
     given = json.loads(json.dumps(given))
-    kind = _kinds(head)["model"]
+    kind = _kinds(header)["model"]
     if kind != type(model).__name__:
         raise Refused(f"model = {check.shown(model)}; expected the {kind} that was saved.")
     for part in ("model", "recipes", "manifold", "features", "kinds", "probes"):
-        if part not in head or part not in given:  # early files
+        if part not in header or part not in given:  # early files
             continue
-        old, new = head[part], given[part]
+        old, new = header[part], given[part]
         if part != "probes" and old != new:
             differ = [x for x in {**old, **new} if old.get(x) != new.get(x)] if isinstance(old, dict) else [part]
             one, other = ((x[differ[0]] if isinstance(x, dict) else x) for x in (old, new))
@@ -164,9 +163,9 @@ def check_model(model, head, data):
             )
 
 
-def _network(head):
+def _network(header):
     """The header of the network of a LowRank."""
-    return {name: x for name, x in head.items() if name != "low_rank"}
+    return {name: x for name, x in header.items() if name != "low_rank"}
 
 
 def _listed(heads):
@@ -178,12 +177,12 @@ def inside(data, folder):
     return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
 
 
-def _kinds(head):
+def _kinds(header):
     """Names of the records that model and spectrum are; early files tell by what they hold, and by a name."""
-    if "kinds" in head:
-        return head["kinds"]
-    limit = head.get("limit", head["spectrum"].startswith("hidden_manifold("))
-    model = "HiddenManifold" if "manifold" in head else "Model"
+    if "kinds" in header:
+        return header["kinds"]
+    limit = header.get("limit", header["spectrum"].startswith("hidden_manifold("))
+    model = "HiddenManifold" if "manifold" in header else "Model"
     return {"model": model, "spectrum": "LimitSpectrum" if limit else "Spectrum"}
 
 

@@ -5,9 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import ArrayLike, Floats
+from .._base import ArrayLike, Floats, Record, check
 from .trajectory import SummedTrajectory, Trajectory
 
 POINTS, FIRST = 60, 0.1  # of the logarithmic grid
@@ -103,7 +101,7 @@ def tlog_rmse(
     """
     check.choice("variant", variant, ("rmse", "printed_abs"))
     if not getattr(simulation, "is_ensemble", False):
-        raise ValueError(f"simulation = {check.shown(simulation)}; expected the runs that overlaps.simulate made.")
+        raise check.refused("simulation", simulation, "the runs that overlaps.simulate made.")
     theories = list(theory) if isinstance(theory, list | tuple) else [theory]
     for t in theories:
         if isinstance(t, SummedTrajectory):

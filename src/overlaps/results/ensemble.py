@@ -5,8 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._base import check
-from .._base.types import Floats
+from .._base import Floats, check
 from ..models.state import State
 from ..stability.plateaus import Plateau, find
 from .curves import Runs, _Blocks, first_below
@@ -66,7 +65,7 @@ class Ensemble(Runs, _Blocks):
         if self.schedule is not None:
             raise ValueError("plateaus() of runs under a schedule, whose fixed points move; simulate without one.")
         mean, rounding = self.mean("eps_g"), np.finfo(float).eps * np.ones(self.alpha.size)
-        return find(self.model, self.alpha, mean, rounding, self._mean_state)
+        return find(self.model, self.alpha, mean, rounding, lambda i: self._state(i, lambda x: x.mean(axis=0)))
 
     def escape(self, level: float | None = None) -> Floats:
         """Times (runs,) at which eps_g of each run first falls below a level; nan where it did not.
@@ -92,13 +91,11 @@ class Ensemble(Runs, _Blocks):
         level = check.number("level", level, above=0)
         return np.array([first_below(self.alpha, run, level) for run in self.eps_g])
 
-    def _mean_state(self, i):
-        names = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": ..., "h": ..., "nu": ...}
-        parts = {name: getattr(self, name)[:, at].mean(axis=0) for name, at in names.items() if self._has(name)}
+    def _state(self, i, of_runs):
+        """The state at record i that has ``of_runs`` of the overlaps of all runs (runs, ...)."""
+        places = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": ..., "h": ..., "nu": ...}
+        parts = {name: of_runs(x[:, at]) for name, at in places.items() if (x := getattr(self, name)) is not None}
         return State(**parts, s=self.model.spectrum.s, alpha=self.alpha[i])
-
-    def _has(self, name):
-        return getattr(self, name) is not None
 
     def start(self, run: int = 0) -> State:
         """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
@@ -107,7 +104,4 @@ class Ensemble(Runs, _Blocks):
     def state(self, run: int, i: int) -> State:
         """State of run number ``run`` at record ``i``."""
         run, i = check.index("run", run, len(self)), check.index("i", i, self.alpha.size)
-        moving, constant = ("q", "r", "v", "m"), ("tau", "T", "h", "nu")
-        parts = {name: x[run, i] for name in moving if (x := getattr(self, name)) is not None}
-        parts |= {name: x[run] for name in constant if (x := getattr(self, name)) is not None}
-        return State(**parts, s=self.model.spectrum.s, alpha=self.alpha[i])
+        return self._state(i, lambda x: x[run])

@@ -10,19 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import PathLike
+from .._base import PathLike, Record, check
 from .._base.version import __version__
 from ..integrators.methods import solver_class
 from ..models import LowRank, Stages, previous
 from .descriptions import (
     FORMAT,
     Refused,
-    check_model,
+    check_same,
     described,
     inside,
-    model_from_head,
+    model_from_header,
     models_of,
     schedule_of,
     schedule_recipe,
@@ -62,19 +60,16 @@ def save(result: Any, path: PathLike) -> None:
     True
     """
     if not has_file(result):
-        raise ValueError(
-            f"result = {check.shown(result)}; expected a Trajectory, a Batch, an Ensemble, a Sweep, a State or a "
-            "FixedPoint."
-        )
+        raise check.refused("result", result, "a Trajectory, a Batch, an Ensemble, a Sweep, a State or a FixedPoint.")
     path = _path(path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path = {path}: there is no folder {path.parent}. Make it first, or choose another.")
-    head, arrays = contents(result)
+    header, arrays = contents(result)
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         with open(temporary, "xb") as file:  # with the permissions that any new file gets
-            np.savez_compressed(file, header=json.dumps(head), **arrays)
+            np.savez_compressed(file, header=json.dumps(header), **arrays)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -98,45 +93,44 @@ def contents(result):
         entry, inner = result._to_file()
         return {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": entry}, inner
     arrays: dict[str, Any] = {}
-    header: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for f in fields(result):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
             # weights that all runs share are one array broadcast over the runs: stride 0
-            shared = f.name in WEIGHTS and value.strides[0] == 0  # one copy of what all runs share
-            arrays[f.name] = value[:1] if shared else value
+            arrays[f.name] = value[:1] if f.name in WEIGHTS and value.strides[0] == 0 else value
         elif f.name not in ("model", "models", "solver", "schedule", "parts", "state") and (f.compare or _bare(result)):
-            header[f.name] = value
-    head: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": header}
+            values[f.name] = value
+    header: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": values}
     if _bare(result):
         if hasattr(result, "state"):
-            head["state"], inner = contents(result.state)
+            header["state"], inner = contents(result.state)
             arrays |= {f"state/{x}": value for x, value in inner.items()}
-        return head, arrays
+        return header, arrays
     if hasattr(result, "parts"):
         stages = result.model
-        head |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
+        header |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
         if any(stages.teacher):
-            head["students"] = [x if isinstance(x, str | None) else x.tolist() for x in stages.students]
+            header["students"] = [x if isinstance(x, str | None) else x.tolist() for x in stages.students]
         for role, items in (("stages", map(described, stages.models)), ("parts", map(contents, result.parts))):
-            head[role], named = zip(*items, strict=True)
+            header[role], named = zip(*items, strict=True)
             arrays |= {f"{role}{i}/{x}": value for i, entry in enumerate(named) for x, value in entry.items()}
-        return head, arrays
+        return header, arrays
     if getattr(result, "schedule", None) is not None:
-        head["schedule"] = schedule_recipe(result.schedule)
+        header["schedule"] = schedule_recipe(result.schedule)
     models = getattr(result, "models", None)
     if models is None:
         entry, of_model = described(result.model)
-        head |= entry
+        header |= entry
     else:
         entry, parts = zip(*map(described, models), strict=True)
-        head["models"], of_model = entry, {x: np.array([part[x] for part in parts]) for x in parts[0]}
+        header["models"], of_model = entry, {x: np.array([part[x] for part in parts]) for x in parts[0]}
     solver = getattr(result, "solver", None)
     if isinstance(solver, tuple):
-        head["solver"] = [_solver_name(x) for x in solver]
+        header["solver"] = [_solver_name(x) for x in solver]
     elif hasattr(result, "solver"):
-        head["solver"] = _solver_name(solver)
-    return head, arrays | of_model
+        header["solver"] = _solver_name(solver)
+    return header, arrays | of_model
 
 
 def _solver_name(solver):
@@ -158,7 +152,7 @@ def _path(path):
     except TypeError:
         parsed = Path()
     if not parsed.name:
-        raise ValueError(f"path = {check.shown(path)}; expected a path, such as 'run.npz'.")
+        raise check.refused("path", path, "a path, such as 'run.npz'.")
     return parsed
 
 
@@ -206,8 +200,8 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
         check.model(one)
     data = _arrays(path)
     try:
-        head = json.loads(str(data.pop("header")))
-        written = int(head["format"]), str(head["version"])
+        header = json.loads(str(data.pop("header")))
+        written = int(header["format"]), str(header["version"])
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} was not written by overlaps, or its header is damaged ({_reason(error)}).") from error
     # newer files may mean something else by the same names; older ones are read, entry by entry where they lack some
@@ -217,58 +211,58 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
             "Upgrade overlaps."
         )
     try:
-        return restored(head, data, model, schedule)
+        return restored(header, data, model, schedule)
     except Refused as refused:
         raise ValueError(f"{path}: {refused}") from None
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {_reason(error)}.") from error
 
 
-def restored(head, data, model=None, schedule=None):
+def restored(header, data, model=None, schedule=None):
     """The result that a header and arrays describe."""
-    kind = Record.kinds[head["kind"]]
+    kind = Record.kinds[header["kind"]]
     if hasattr(kind, "_from_file"):
-        return kind._from_file(head["result"], data)
+        return kind._from_file(header["result"], data)
     names = {f.name for f in fields(kind)}
-    values = head["result"] | {name: data[name] for name in names & data.keys()}
-    if head["kind"] in BARE:
+    values = header["result"] | {name: data[name] for name in names & data.keys()}
+    if header["kind"] in BARE:
         if "state" in names:
-            values["state"] = restored(head["state"], inside(data, "state/"), None, None)
+            values["state"] = restored(header["state"], inside(data, "state/"), None, None)
         return kind(**values)
     if "parts" in names:
-        return _staged(kind, head, data, model, schedule)
+        return _staged(kind, header, data, model, schedule)
     if "schedule" in names:
-        values["schedule"] = schedule_of(head.get("schedule"), schedule)
+        values["schedule"] = schedule_of(header.get("schedule"), schedule)
     if "models" in names:
         values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
-        values |= {"models": models_of(head, data, model), "solver": tuple(map(_known_solver, head["solver"]))}
+        values |= {"models": models_of(header, data, model), "solver": tuple(map(_known_solver, header["solver"]))}
     else:
         if isinstance(model, list | tuple):
             raise Refused(f"model = {check.shown(model)}; expected one Model.")
-        values["model"] = model_from_head(head, data) if model is None else model
-        check_model(values["model"], head, data)
+        values["model"] = model_from_header(header, data) if model is None else model
+        check_same(values["model"], header, data)
         if "solver" in names:  # early files have its name in a sentence only
-            values["solver"] = _known_solver(head.get("solver", values["method"].split(" ")[0]))
+            values["solver"] = _known_solver(header.get("solver", values["method"].split(" ")[0]))
     result = kind(**values)
     _check_result(result)
     return result
 
 
-def _staged(kind, head, data, stages, schedule):
+def _staged(kind, header, data, stages, schedule):
     """A result through Stages: its models and its parts, each as if it stood alone."""
-    if stages is not None and not (isinstance(stages, Stages) and len(stages) == len(head["stages"])):
+    if stages is not None and not (isinstance(stages, Stages) and len(stages) == len(header["stages"])):
         raise Refused(f"model = {check.shown(stages)}; expected the Stages that were saved.")
     models = []
-    for i, entry in enumerate(head["stages"]):
+    for i, entry in enumerate(header["stages"]):
         arrays = inside(data, f"stages{i}/")
-        models.append(model_from_head(entry, arrays) if stages is None else stages.models[i])
-        check_model(models[-1], entry, arrays)
-    students = head.get("students")
+        models.append(model_from_header(entry, arrays) if stages is None else stages.models[i])
+        check_same(models[-1], entry, arrays)
+    students = header.get("students")
     teacher = None if students is None else [None if x is None else previous for x in students]
-    stages = Stages(models, head["until"], head["heads"], teacher, students)
+    stages = Stages(models, header["until"], header["heads"], teacher, students)
     first = stages.index(inside(data, "parts0/")["alpha"][0])
     parts = []
-    for k, part in enumerate(head["parts"]):
+    for k, part in enumerate(header["parts"]):
         given = None if schedule is None else stages.paced(first + k, schedule)
         entry = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
         parts.append(restored(part, inside(data, f"parts{k}/"), entry, given))

@@ -7,6 +7,7 @@ first call.
 
 import json
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def _package(name):
         raise ImportError(f'to_{name} needs the package {name}: pip install "overlaps[{name}]"') from error
 
 
-def from_curves(result):
+def from_curves(result: Any) -> Any:
     """Dataset of a Trajectory or an Ensemble.
 
     Parameters
@@ -64,9 +65,6 @@ def from_curves(result):
     names = ADAPTED if isinstance(result.model, LowRank) else LABELLED
     known = {name: x for name in names if (x := getattr(result, name, None)) is not None}
     variables = {name: (dims(name, *runs, value=x), x) for name, x in known.items()}
-    if isinstance(result.model, Mixed):
-        errors = np.array([result.error(i) for i in range(len(result.model))])
-        variables["error"] = (("task", *runs, "alpha"), errors)
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
@@ -81,13 +79,16 @@ def _dataset(result, variables, coords, of_model):
     attributes |= {"success": int(result.success), "version": __version__}  # netCDF knows no bool
     if result.is_ensemble:
         attributes["N"] = result.N
+    if hasattr(result.model, "models"):  # several tasks
+        errors = np.array([result.error(i) for i in range(len(result.model))])
+        variables["error"] = ("task", *["run"] * result.is_ensemble, "alpha"), errors
     data = _package("xarray").Dataset(variables, coords, attributes)
     for name in data.variables:
         data[name].attrs["long_name"] = FIELDS[name].words
     return data
 
 
-def from_stages(result):
+def from_stages(result: Any) -> Any:
     """Dataset of a solution or of runs through several tasks.
 
     Parameters
@@ -120,8 +121,7 @@ def from_stages(result):
     """
     runs, stages = ("run",) if result.is_ensemble else (), result.model
     variables = {name: (dims(name, *runs), getattr(result, name)) for name in ("eps_g", "Q", "R", "v")}
-    errors = np.array([result.error(i) for i in range(len(stages))])
-    variables |= {"error": (("task", *runs, "alpha"), errors), "eta": (("alpha",), result.eta)}
+    variables["eta"] = ("alpha",), result.eta
     coords = {"alpha": result.alpha, "stage": ("alpha", result.stage), "task": np.arange(len(stages))}
     heads = None if stages.heads is None else stages.heads.tolist()
     texts = {"models": [model_text(model) for model in stages.models], "until": stages.until.tolist(), "heads": heads}
@@ -162,7 +162,7 @@ def model_of(data):
     return model_from_text(data.attrs["model_json"])
 
 
-def frame(result):
+def frame(result: Any) -> Any:
     """Table of a result (through Stages, too), one row for each record (and run), one column for each number.
 
     Parameters
@@ -196,7 +196,7 @@ def frame(result):
     columns |= _columns(result.model, lambda name: getattr(result, name))
     if hasattr(result, "stage"):
         columns["stage"] = np.tile(result.stage, runs)
-    if hasattr(result, "stage") or isinstance(result.model, Mixed):
+    if hasattr(result.model, "models"):
         columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
     return _package("pandas").DataFrame(columns)
 
@@ -220,7 +220,7 @@ def _columns(model, curve, end=""):
     return columns | entries("v", curve("v"), (K,))
 
 
-def frame_of_fluctuations(result):
+def frame_of_fluctuations(result: Any) -> Any:
     """Table of a Fluctuations, one row for each record: its trajectory's, then means and standard deviations.
 
     Parameters
@@ -251,7 +251,7 @@ def frame_of_fluctuations(result):
     return frame(result.trajectory).assign(**columns)
 
 
-def frame_of_sweep(result):
+def frame_of_sweep(result: Any) -> Any:
     """Table of a sweep: the parameters of each point, and what the function returned there.
 
     Parameters
@@ -367,7 +367,7 @@ def from_batch(batch, coords=None):
     return xr.Dataset(variables, labels, {"models": f"{b} x {batch.models[0]}", "version": __version__})
 
 
-def from_sweep(result):
+def from_sweep(result: Any) -> Any:
     """Dataset of a sweep: the values' own variables and dimensions, after those of the grid.
 
     Parameters
@@ -461,9 +461,7 @@ def _stacked(result, parts, name):
 
 def _labels(values):
     """Coordinate of one parameter: numbers and strings as they are, the text of anything else."""
-    kinds = {bool: bool, str: str}
-    if all(isinstance(x, int | float | str | np.number) for x in values) and (
-        len({kinds.get(type(x), float) for x in values}) == 1
-    ):
+    kinds = {x if x in (bool, str) else float for x in map(type, values)}
+    if len(kinds) == 1 and all(isinstance(x, int | float | str | np.number) for x in values):
         return np.array(values)
     return np.array([str(x) for x in values])

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import Floats
+from .._base import Floats, Record, check
 from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.state import State
@@ -17,6 +15,9 @@ from .curves import _Blocks, _Curves
 EARLY = 1e-4  # of the time covered: a plateau that ends before lasts too short to be seen on the curve
 # Overlaps kept in a search for plateaus: with many blocks it looks at fewer times, within these bounds.
 NUMBERS, COUNTS = 2e7, (200, 1000)
+# Rounding of eps_g by one evaluation's overlaps, in units of that of its terms: half a digit in some of them.
+# It adds up like a walk at random. Below, runs differ by more than they say; above, they say more than is lost.
+WALK = 0.2
 
 
 class Errors(NamedTuple):
@@ -55,9 +56,6 @@ class Solved(_Curves):
     error_eps_g: np.ndarray | None = None
     error_mean_fields: np.ndarray | None = None
 
-    def __len__(self) -> int:
-        return self.alpha.size
-
     @property
     def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (n,); ``eps_floor`` is what it resolves."""
@@ -68,8 +66,9 @@ class Solved(_Curves):
     def eps_floor(self) -> Floats:
         """Size (n,) of the errors of eps_g: rounding, or what the integrator has left, whichever is larger.
 
-        Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*). Where ``late`` took
-        over, the differences of students and teachers stand in place of the g_c, and nothing is added.
+        Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*), and times the root of
+        ``nfev`` over 5, if that is larger: roundings of overlaps add up along a run. Where ``late`` took over, the
+        differences of students and teachers stand in place of the g_c, and nothing is added.
         Integration: eps_g times ``eps_error``, the sum over the steps of the first-order change of eps_g by each step's
         error estimate, relative to eps_g. Kept by the three methods of this library; 0 for those of SciPy. Where
         students with a kink are nearly parallel, the change of eps_g by a change of their norms by rtol is added.
@@ -77,10 +76,14 @@ class Solved(_Curves):
         An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
         the escape from a plateau is not in it.
         """
-        floor = rounding_floor(self.model, self.model.field_covariance(self), self.v)
-        if self.eps_error is not None:
-            floor = np.maximum(floor, self.eps_error * np.maximum(super().eps_g, floor))
+        floor = self._floor(rounding_floor(self.model, self.model.field_covariance(self), self.v))
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    def _floor(self, rounding):
+        """Size (n,) of the errors of eps_g, given the rounding of one evaluation."""
+        # test: tests/results/test_trajectory.py::test_two_methods_differ_by_no_more_than_their_floors
+        total = rounding * max(1.0, WALK * np.sqrt(self.nfev))
+        return total if self.eps_error is None else np.maximum(total, self.eps_error * np.maximum(self.eps_g, rounding))
 
     @property
     def error(self) -> "Errors | ClassErrors | None":
@@ -96,13 +99,6 @@ class Solved(_Curves):
         if self.error_mean_fields is not None:
             return ClassErrors(*parts, self.error_mean_fields)
         return None if self.error_Q is None else Errors(*parts)
-
-    def __repr__(self):
-        state = "success" if self.success else "FAILED"
-        return (
-            f"{type(self).__name__}({self.model}, alpha {self.alpha[0]:g}..{self.alpha[-1]:g}, n={len(self)}, "
-            f"eps_g {self.eps_g[0]:.3g} -> {self.eps_g[-1]:.3g}, {state}, {self.method})"
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -230,8 +226,7 @@ class Trajectory(Solved, _Blocks):
         count = int(np.clip(NUMBERS / (model.spectrum.L * model.K * (model.K + model.M)), *COUNTS))
         times = self.alpha[0] + since * np.append(0.0, np.geomspace(EARLY, 1.0, count))
         times[-1] = self.alpha[-1]
-        fine = evolve(model, self[0], times, method=self.solver, rtol=self.rtol, atol=self.atol)
-        curve = Trajectory(**vars(fine))
+        curve = Trajectory(**vars(evolve(model, self[0], times, method=self.solver, rtol=self.rtol, atol=self.atol)))
         return find(model, curve.alpha, curve.eps_g, curve.eps_floor, curve.__getitem__)
 
     def _state(self, alpha, record, i):

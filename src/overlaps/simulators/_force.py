@@ -36,9 +36,9 @@ def ruled_samples(rule, lam, nu, xi, eta, eta_v, F, dv):
     """The same of all samples of a step, row by row of xi and dv; T rows of lam, nu and F belong to each."""
     T = lam.shape[0] // xi.size
     for i in range(xi.size):
-        own, its = lam[i * T : (i + 1) * T], F[i * T : (i + 1) * T]
-        seen = nu[i * T : (i + 1) * T]
-        ruled(rule, own.reshape(own.size), seen.reshape(seen.size), xi[i], eta, eta_v, its.reshape(its.size), dv[i])
+        lam_i, F_i = lam[i * T : (i + 1) * T], F[i * T : (i + 1) * T]
+        nu_i = nu[i * T : (i + 1) * T]
+        ruled(rule, lam_i.reshape(lam_i.size), nu_i.reshape(nu_i.size), xi[i], eta, eta_v, F_i.reshape(F_i.size), dv[i])
 
 
 @jit(bare=True)
@@ -74,27 +74,15 @@ def weigh_frame(rule, teachers, students, root_s):
             S[a, b] = S[b, a] = total
 
 
-def overlaps_of(student, W, factor, W_star):
-    """Nothing, for an activation."""
+def overlaps_of(student, x, y, z):
+    """Of a rule, by weights (W, factor, W_star) or frames (teachers, students, root_s); nothing for an activation."""
     if isinstance(student, tuple):
-        weigh(student, W, factor, W_star)
+        (weigh if x.ndim == 2 else weigh_frame)(student, x, y, z)
 
 
 @overload(overlaps_of, jit_options={"_nrt": False})
-def _overlaps_of(student, W, factor, W_star):
+def _overlaps_of(student, x, y, z):
+    kind = weigh if x.ndim == 2 else weigh_frame
     if isinstance(student, types.BaseTuple):
-        return lambda student, W, factor, W_star: weigh(student, W, factor, W_star)
-    return lambda student, W, factor, W_star: None
-
-
-def overlaps_of_frame(student, teachers, students, root_s):
-    """Nothing, for an activation."""
-    if isinstance(student, tuple):
-        weigh_frame(student, teachers, students, root_s)
-
-
-@overload(overlaps_of_frame, jit_options={"_nrt": False})
-def _overlaps_of_frame(student, teachers, students, root_s):
-    if isinstance(student, types.BaseTuple):
-        return lambda student, teachers, students, root_s: weigh_frame(student, teachers, students, root_s)
-    return lambda student, teachers, students, root_s: None
+        return lambda student, x, y, z: kind(student, x, y, z)
+    return lambda student, x, y, z: None

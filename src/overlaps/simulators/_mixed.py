@@ -25,16 +25,16 @@ def mean_rate(rates, which, t, column):
 
 
 @jit
-def task_forces(task, V, lam, nu, xi, t, N, scale, F, room):
+def task_forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
     """Forces F (b, K) of step t, times ``scale``; then V moves, and a head of its own forgets in its own samples.
 
     Returns the weight decay of the step.
     """
-    (which, v_star, student, teachers, rates), (dv,), (batch, K) = task, room, F.shape
+    (which, v_star, student, teachers, rates), (dv,), (batch, K) = task, scratch, F.shape
     for b in range(batch):
         i = which[t, b]
-        own, eta, eta_v = V[i if len(V) > 1 else 0], scale * rates[i, t, 0], rates[i, t, 1] / (batch * N)
-        errors(lam[b], nu[b], own, v_star[i], student, teachers[i], xi[b], eta, eta_v, F[b], dv[b])
+        v, eta, eta_v = V[i if len(V) > 1 else 0], scale * rates[i, t, 0], rates[i, t, 1] / (batch * N)
+        errors(lam[b], nu[b], v, v_star[i], student, teachers[i], xi[b], eta, eta_v, F[b], dv[b])
     for i in range(len(V)):
         decay = mean_rate(rates, which, t, 3)
         if len(V) > 1:
@@ -50,10 +50,10 @@ def task_forces(task, V, lam, nu, xi, t, N, scale, F, room):
 
 
 @jit
-def low_rank_forces(task, a, mu, nu, xi, t, N, scale, to_u, room):
+def low_rank_forces(task, a, mu, nu, xi, t, N, scale, to_u, scratch):
     """Forces to_u = eta a^T F (b, rank) of a network with fields nu + a mu, times ``scale``; then a moves."""
     v, v_star, student, teacher, rates = task
-    (lam, dv, F), (K, rank), batch = room, a.shape, len(to_u)
+    (lam, dv, F), (K, rank), batch = scratch, a.shape, len(to_u)
     for b in range(batch):
         for k in range(K):
             lam[k] = nu[b, k]
@@ -72,20 +72,20 @@ def low_rank_forces(task, a, mu, nu, xi, t, N, scale, to_u, room):
     return rates[t, 2]
 
 
-def forces(task, V, lam, nu, xi, t, N, scale, F, room):
+def forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
     """Either of the two."""
     kind = task_forces if task[0].ndim == 2 else low_rank_forces
-    return kind(task, V, lam, nu, xi, t, N, scale, F, room)
+    return kind(task, V, lam, nu, xi, t, N, scale, F, scratch)
 
 
 @overload(forces)
-def _forces(task, V, lam, nu, xi, t, N, scale, F, room):
+def _forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
     kind = task_forces if task[0].ndim == 2 else low_rank_forces
-    return lambda task, V, lam, nu, xi, t, N, scale, F, room: kind(task, V, lam, nu, xi, t, N, scale, F, room)
+    return lambda task, V, lam, nu, xi, t, N, scale, F, scratch: kind(task, V, lam, nu, xi, t, N, scale, F, scratch)
 
 
 @jit
-def direct_steps(W, factor, W_star, X, xi, V, task, work, room):
+def direct_steps(W, factor, W_star, X, xi, V, task, work, scratch):
     """As ``_sgd.direct_steps``; ``work`` = nu, lam and F, row by row of a batch."""
     nu, lam, F = work
     steps, batch, N = X.shape
@@ -93,16 +93,16 @@ def direct_steps(W, factor, W_star, X, xi, V, task, work, room):
         for b in range(batch):
             fields(W_star, X[t, b], 1.0, nu[b])
             fields(W, X[t, b], factor[0], lam[b])
-        decay = forces(task, V, lam, nu, xi[t], t, N, 1.0, F, room)
+        decay = forces(task, V, lam, nu, xi[t], t, N, 1.0, F, scratch)
         apply_step(W, factor, V[0], X[t], F, F, False, decay, 0.0)
 
 
 @jit
-def frame_steps(frame, root_s, x, xi, first, last, N, V, task, work, room):
+def frame_steps(frame, root_s, x, xi, first, last, N, V, task, work, scratch):
     """As ``_reduced.run``."""
     (nu, lam, F), (taught, students) = work, frame
     scale = 1 / (len(F) * N)
     for t in range(first, last):
         _reduced.fields(taught, students, root_s, x, t, nu, lam)
-        decay = forces(task, V, lam, nu, xi[t], t - first, N, scale, F, room)
+        decay = forces(task, V, lam, nu, xi[t], t - first, N, scale, F, scratch)
         _reduced.update(students, root_s, x, t, taught.shape[1], F, 1 - decay / N)

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ._force import overlaps_of_frame
+from ._force import overlaps_of
 from ._sgd import samples
 
 
@@ -134,7 +134,7 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
         row = rates[t - first]
         eta, eta_v, decay, decay_v = row[0] / (batch * N), row[1] / (batch * N), 1 - row[2] / N, 1 - row[3] / N
         fields(teachers, students, root_s, x, t, nu, lam)
-        overlaps_of_frame(student, teachers, students, root_s)
+        overlaps_of(student, teachers, students, root_s)
         samples(lam, nu, v, v_star, student, teacher, noise[t], eta, eta_v, F, dv)
         for k in range(K):
             v[k] *= decay_v

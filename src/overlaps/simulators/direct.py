@@ -6,8 +6,7 @@ from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
 from .mixed import Draws, Samples
-from .rates import Rates
-from .records import Blocks, follow, sound, stacked
+from .steps import Blocks, Rates, follow, sound, stacked
 
 RANK = 1e-10  # of class means: singular values, relative to the largest, that are rounding
 BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
@@ -46,7 +45,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     """
     sizes = model.spectrum.block_sizes(N)
     K, M = model.K, model.M
-    joint = model.plain(start)
+    joint = model.plain_overlaps(start)
     means, basis = model.means_at(N) if model.C and model.means is not None else None, model.spectrum.basis
     means = means if means is None or basis is None else means @ basis  # kept weights lie as they should beside them
     W, static = weights_with_overlaps(start, sizes, rng, joint, means)
@@ -63,12 +62,9 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     def step(limit):
         limit, changed = rates.left(limit)
         X, xi, labels = inputs.take(limit, changed, rates.batch)
-        rows, noise = rates.take(len(X))
-        which, scales = samples.take(len(X), X.shape[1])
+        rows, which, scales, noises = samples.of_steps(rates, xi, labels, X.shape[1])
         if scales is not None:
             X = X * np.repeat(scales, sizes, axis=2).astype(dtype)
-        xi = samples.noise(which, xi) if samples.mixed else xi
-        noises = labels + (xi if noise is None else noise[:, None] * xi)
         if samples.steps_of_their_own:
             samples.direct(W, factor, W_star, v, X, noises, which, rows)
             return len(X)
@@ -158,8 +154,7 @@ def correlated(x, root):
     if root.ndim == 2 and np.array_equal(root, np.eye(len(root))):
         return x
     root = root if root.ndim == 2 else root[:, None]
-    parts = root.astype(x.dtype) @ x.reshape(*x.shape[:-2], -1, root.shape[-1], x.shape[-1])
-    return parts.reshape(x.shape)
+    return (root.astype(x.dtype) @ x.reshape(*x.shape[:-2], -1, root.shape[-1], x.shape[-1])).reshape(x.shape)
 
 
 def kept_norms(model, W):

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..models import LowRank, Mixed
 from . import _mixed
-from .rates import Rates
+from .steps import Rates
 
 __all__ = ["Samples"]
 
@@ -19,16 +19,15 @@ class Samples:
     def __init__(self, model, rng, N, first, pace):
         self.model, self.N, self.pace, self.step = model, N, pace, int(first)
         self.mixed, self.adapts = isinstance(model, Mixed), isinstance(model, LowRank)
-        self.tasks = model.models if self.mixed else (model,)
-        self.noises = np.array([task.noise for task in self.tasks])
+        self.noises = np.array([task.noise for task in model.tasks])
         self.ratios = model.ratios if self.mixed else np.ones((1, model.spectrum.L))
         self.scaled = np.any(self.ratios != 1) or (pace is not None and pace.variances is not None)
         if not self.mixed:
             return
         self.rng = rng.spawn(1)[0]
-        self.rates = [Rates(task, N, first, pace) for task in self.tasks]
-        self.v_star = np.array([task.v_star for task in self.tasks])
-        self.teachers = tuple(task.teacher_activation.compiled for task in self.tasks)
+        self.rates = [Rates(task, N, first, pace) for task in model.tasks]
+        self.v_star = np.array([task.v_star for task in model.tasks])
+        self.teachers = tuple(task.teacher_activation.compiled for task in model.tasks)
         if len({type(x) for x in self.teachers}) > 1:
             raise ValueError(
                 "teachers of mixed tasks have closed forms in some only; expected all or none to simulate."
@@ -48,11 +47,16 @@ class Samples:
             u = u * self.pace.variances(steps / self.N)[:, None]
         return which, np.sqrt(u)
 
-    def noise(self, which, normals):
-        """Label noise (n, batch) from normals, or from own ones where the first task has none."""
-        if self.noises[0] == 0 and np.any(self.noises):
-            normals = self.rng.standard_normal(which.shape)
-        return self.noises[which] * normals
+    def of_steps(self, rates, xi, labels, rows):
+        """(rates, tasks, factors on ``rows`` inputs, deviations of the labels) of steps with the noise xi (n, batch).
+
+        Tasks scale noise that comes as normals, or own normals where the first task has no noise.
+        """
+        (numbers, factor), (which, scales) = rates.take(len(xi)), self.take(len(xi), rows)
+        if self.mixed:
+            silent = self.noises[0] == 0 and np.any(self.noises)
+            xi = self.noises[which] * (self.rng.standard_normal(which.shape) if silent else xi)
+        return numbers, which, scales, labels + (xi if factor is None else factor[:, None] * xi)
 
     @property
     def steps_of_their_own(self):
@@ -69,18 +73,18 @@ class Samples:
         _mixed.frame_steps(frame, root_s, x, xi, first, first + len(which), self.N, *arguments)
 
     def _arguments(self, V, which, rows):
-        """(V, task, work, room) as the steps take them; ``rows`` are the rates of the steps of a single task."""
+        """(V, task, work, scratch) as the steps take them; ``rows`` are the rates of the steps of a single task."""
         (n, b), (K, width) = which.shape, V.shape
         if self.adapts:
             base = self.model.model
             functions = base.activation.compiled, base.teacher_activation.compiled
             task = np.array(base.v), np.array(base.v_star), *functions, rows
-            static, room = base.K + base.M, (np.empty(K), np.empty(K), np.empty((b, K)))
+            static, scratch = base.K + base.M, (np.empty(K), np.empty(K), np.empty((b, K)))
         else:
             rates = np.array([rates.take(n)[0] for rates in self.rates])
             task = which, self.v_star, self.model.activation.compiled, self.teachers, rates
-            static, room = self.v_star.shape[1], (np.empty((b, width)),)
-        return V, task, (np.empty((b, static)), np.empty((b, width)), np.empty((b, width))), room
+            static, scratch = self.v_star.shape[1], (np.empty((b, width)),)
+        return V, task, (np.empty((b, static)), np.empty((b, width)), np.empty((b, width))), scratch
 
 
 class Draws:
@@ -92,8 +96,7 @@ class Draws:
     def __init__(self, model, rng, centroids, block):
         self.rng, self.edges = rng, np.cumsum(model.weights)[:-1]
         self.labels, self.centroids = model.labels, centroids
-        scaled = np.any(model.ratios != 1)
-        self.roots = np.sqrt(model.ratios)[:, block] if scaled else None
+        self.roots = np.sqrt(model.ratios)[:, block] if np.any(model.ratios != 1) else None
 
     def enter_frame(self, x, s):
         """The same for coordinates x (steps, L, b, d) in frames: centroids lie in the first of each block.

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import check
-from .._base.quiet import quietly
-from .._base.record import Record
+from .._base import Record, check, quietly
 from ..models import LowRank, Mixed
 from ..models.schedule import teachers_at
 from ..results.composed import LowRankEnsemble, MixedEnsemble
@@ -46,7 +44,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     if model.C:
         model.check_size(N)
     if method == "reduced":
-        check.needs(getattr(model, "models", (getattr(model, "flow", model),))[0], "method = 'reduced'")
+        check.needs(model.tasks[0], "method = 'reduced'")
     if method == "auto":
         smallest, units = sizes[sizes > 0].min(), model.K + model.second_layers.size
         fits = not (model.drift or keep_weights or dtype == "float32") and smallest > units
@@ -92,8 +90,7 @@ def starts_of(model, start, N, children, student_scale):
     if isinstance(model, LowRank) and start is None:
         raise ValueError("start is None; expected the start that ov.low_rank returns beside the model.")
     if isinstance(model, Mixed | LowRank):
-        first = model.models[0] if isinstance(model, Mixed) else model.flow
-        return [model.enter(x) for x in starts_of(first, start, N, children, student_scale)]
+        return [model.enter(x) for x in starts_of(model.tasks[0], start, N, children, student_scale)]
     if start is None:
         with quietly():  # of a coarse step, which simulate gives once
             return [model.random_start(N=N, rng=child, student_scale=student_scale) for child in children]

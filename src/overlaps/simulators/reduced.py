@@ -13,8 +13,7 @@ from ..models.state import gram
 from . import _reduced
 from .direct import correlated, in_steps, tokens_of
 from .mixed import Draws, Samples
-from .rates import Rates
-from .records import follow, stacked
+from .steps import Rates, follow, stacked
 
 UNSEEN = 1e-20  # eigenvalue of inputs that students neither see nor learn: 1e-10 of rounding
 # Random numbers drawn at once. Fewer, and calls of the generator show; more, and they leave the cache before they are
@@ -55,7 +54,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         No weights in this dimension have the overlaps of ``start``.
     """
     s = np.array(model.spectrum.s, dtype=float)
-    sizes, joint, carried, M = _sizes(model, N), model.plain(start), model.carried, model.M
+    sizes, joint, carried, M = _sizes(model, N), model.plain_overlaps(start), model.carried, model.M
     static, L = carried.shape[1], len(s)
     if model.latent_teacher:
         s, sizes, joint = _with_unseen(start, s, sizes, joint)
@@ -84,15 +83,10 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
                 x, noise = correlated(x, tokens), model.rule.draw(rng, (len(x), rates.batch))
             labels, position = (0.0 * noise if classes is None else classes.enter_frame(x, s)), 0
         first, position = position, min(len(x), position + limit)
-        rows, factor = rates.take(position - first)
-        which, scales = samples.take(position - first, x.shape[2])
+        taken = slice(first, position)
+        rows, which, scales, noise[taken] = samples.of_steps(rates, noise[taken], labels[taken], x.shape[2])
         if scales is not None:
-            x[first:position] *= scales.swapaxes(1, 2)[..., None]
-        if samples.mixed:
-            noise[first:position] = samples.noise(which, noise[first:position])
-        if factor is not None:
-            noise[first:position] *= factor[:, None]
-        noise[first:position] += labels[first:position]
+            x[taken] *= scales.swapaxes(1, 2)[..., None]
         if samples.steps_of_their_own:
             samples.reduced((teachers, students), v, np.sqrt(s), x, noise, which, rows, first)
         else:
@@ -101,8 +95,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
 
     def record():
         parts = *frame_overlaps(teachers[:L], students[:L], carried), v.copy()
-        sound = all(np.isfinite(part).all() for part in parts)
-        return parts if sound else tuple(part * np.nan for part in parts)
+        return parts if all(np.isfinite(part).all() for part in parts) else tuple(part * np.nan for part in parts)
 
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan
         records = follow(steps, step, record, tick)
@@ -143,8 +136,7 @@ def draw(rng, length, normal, dof, noise):
     shape = dof / 2 if dof.size > 1 else dof.item() / 2
     i = np.arange(b)
     x[:, :, i, width - b + i] = np.sqrt(2 * rng.standard_gamma(shape, (length, L, b)))
-    xi = noise * rng.standard_normal((length, b)) if noise > 0 else np.zeros((length, b))
-    return x, xi
+    return x, noise * rng.standard_normal((length, b)) if noise > 0 else np.zeros((length, b))
 
 
 def _random_parts(sizes, K, M, b):

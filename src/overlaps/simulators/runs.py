@@ -7,29 +7,21 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
-from .._base import check
-from .._base.calls import by_name
-from .._base.progress import bar
-from .._base.quiet import warn
-from .._base.types import ArrayLike, Function, Rng
+from .._base import ArrayLike, Function, Rng, bar, by_name, check, warn
 from .._base.workers import run_all, worded
-from ..models import LowRank, Mixed, Stages
-from ..models.model import Model
-from ..models.schedule import Pace, Schedule
+from ..models import LowRank, Mixed, Model, Pace, Schedule, Stages, State
 from ..models.start import output_times, warn_coarse_step
-from ..models.state import State
-from ..results.composed import LowRankEnsemble, MixedEnsemble
+from ..results.composed import LowRankEnsemble, MixedEnsemble, StagedEnsemble, shown_times
 from ..results.ensemble import Ensemble
-from ..results.staged import StagedEnsemble, shown
 from .plan import SIMULATORS, plan_for
-from .rates import check_batches, first_step
+from .steps import check_batches, first_step
 
 __all__ = ["simulate"]
 
 POINTS = 200  # records of an interval
 
 
-class Options(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """Keywords of ``simulate`` that every model has, for type checkers."""
 
     start: State | Sequence[State] | None
@@ -43,7 +35,7 @@ class Options(TypedDict, total=False):
     keep_weights: bool
 
 
-class LatentOptions(Options, total=False):
+class LatentOptions(RunOptions, total=False):
     """Keywords of models whose teachers see latents beside the inputs: given covariances, or a hidden manifold."""
 
     weights: Any
@@ -69,15 +61,15 @@ class Recorded(Protocol[Runs]):
 
 
 @overload
-def simulate(model: Stages, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> StagedEnsemble: ...
+def simulate(model: Stages, *, N: int, alpha: Times, rng: Rng, **options: Unpack[RunOptions]) -> StagedEnsemble: ...
 @overload
-def simulate(model: LowRank, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> LowRankEnsemble: ...
+def simulate(model: LowRank, *, N: int, alpha: Times, rng: Rng, **options: Unpack[RunOptions]) -> LowRankEnsemble: ...
 @overload
-def simulate(model: Mixed, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> MixedEnsemble: ...
+def simulate(model: Mixed, *, N: int, alpha: Times, rng: Rng, **options: Unpack[RunOptions]) -> MixedEnsemble: ...
 @overload
 def simulate(model: Recorded[Runs], *, N: int, alpha: Times, rng: Rng, **options: Unpack[LatentOptions]) -> Runs: ...
 @overload
-def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[Options]) -> Ensemble: ...
+def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[RunOptions]) -> Ensemble: ...
 
 
 @by_name("ov.simulate(model, N=1000, alpha=[0.0, 1.0], rng=1)")  # type: ignore[misc]  # what is Recorded is a Model
@@ -215,16 +207,14 @@ def simulate(
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
         return _through(model, N, alpha, rng, start, schedule, options | data)
-    tasks = getattr(model, "models", None) or (check.model(getattr(model, "flow", model)),)
-    if not isinstance(method, str) or method not in ("auto", *SIMULATORS):
-        raise ValueError(f"method = {check.shown(method)}; expected 'auto' or one of {sorted(SIMULATORS)}.")
-    if dtype is not None and not (isinstance(dtype, str) and dtype in ("float64", "float32")):
-        raise ValueError(f"dtype = {check.shown(dtype)}; expected 'float64' or 'float32'.")
-    if dtype == "float32" and method == "reduced":
-        raise ValueError("dtype = 'float32' with method = 'reduced', which has no weights; expected method='direct'.")
-    if check.flag("keep_weights", keep_weights):
-        if method == "reduced":
-            raise ValueError("keep_weights=True with method = 'reduced', which has no weights; expected 'direct'.")
+    tasks = (model if isinstance(model, Mixed | LowRank) else check.model(model)).tasks
+    check.choice("method", method, ("auto", *SIMULATORS))
+    if dtype is not None:
+        check.choice("dtype", dtype, ("float64", "float32"))
+    kept = check.flag("keep_weights", keep_weights)
+    if method == "reduced" and (kept or dtype == "float32"):
+        asked = "keep_weights=True" if kept else "dtype = 'float32'"
+        raise ValueError(f"{asked} with method = 'reduced', which has no weights; expected method='direct'.")
     check.executor(executor)
     check.number("student_scale", student_scale, least=0)
     begin, steps = recorded_steps(alpha, N, _common_time(start))
@@ -262,7 +252,7 @@ def _through(stages, N, alpha, rng, start, schedule, options):
     for leg in stages.in_turn(start, np.r_[time, wanted[wanted > time]], wanted, schedule, parts, land):
         model, start, times, paced = leg
         parts.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=paced, **options))
-    return StagedEnsemble(model=stages, alpha=shown(parts, wanted), parts=tuple(parts))
+    return StagedEnsemble(model=stages, alpha=shown_times(parts, wanted), parts=tuple(parts))
 
 
 def recorded_steps(alpha, N, begin=0.0):
@@ -275,8 +265,7 @@ def recorded_steps(alpha, N, begin=0.0):
     first = np.rint(begin * N).astype(np.int64)
     if interval:
         return first, np.unique(np.rint(np.linspace(times[0], times[1], POINTS + 1) * N).astype(np.int64)) - first
-    wanted = times if np.ravel(alpha)[0] == begin else times[1:]
-    steps = np.rint(wanted * N).astype(np.int64) - first
+    steps = np.rint((times if np.ravel(alpha)[0] == begin else times[1:]) * N).astype(np.int64) - first
     if np.any(np.diff(steps) <= 0):
         raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
     return first, steps
@@ -301,10 +290,8 @@ def _map_runs(simulator, model, starts, N, steps, children, tick, executor):
     def ticker(i):  # what a run tells while it is under way, here only
         return None if tick is None or executor is not None else lambda n: tick(i * last + n)
 
-    jobs = {
-        i: partial(simulator, model, start, N, steps, child, ticker(i))
-        for i, (start, child) in enumerate(zip(starts, children, strict=True))
-    }
+    pairs = enumerate(zip(starts, children, strict=True))
+    jobs = {i: partial(simulator, model, start, N, steps, child, ticker(i)) for i, (start, child) in pairs}
     finished = tick and (lambda done: tick(done * last))
     return run_all(jobs, executor, finished, cut=partial(_interrupted, n=len(steps)), needed=True)
 
@@ -328,8 +315,7 @@ def _outcome(model, results, errors, alpha, runs):
         )
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
-        kept = " What they did not reach is nan." + check.see("start", "When something is wrong")
-        warn(message + kept)
+        warn(message + " What they did not reach is nan." + check.see("start", "When something is wrong"))
     records = [np.stack([_padded(part, max(map(len, parts))) for part in parts]) for parts in zip(*rows, strict=True)]
     return records, {"success": not (diverged or cut or errors), "message": message}
 

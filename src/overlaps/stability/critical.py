@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq
 
-from .._base import check
-from .._base.quiet import quietly
+from .._base import check, quietly
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
-from ..models.model import Model
-from ..models.state import State
+from ..models import Model, State
 from .fixed_points import fixed_point
 from .kinked import Differences, learned
 from .linear import SECOND, ZERO, Linearisation, bound, check_dense, linearise
@@ -81,13 +79,15 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
 
     .. math:: \max_{\lambda \ne 0} \mathrm{Re}\, \lambda(J(\eta_c)) = 0
 
-    The noise of SGD, the term C of order eta^2, destabilises what gradient flow would reach. From ``model.eta`` on the
-    learning rate is raised while the fixed point is stable, or lowered while it is not, until that changes. Exact up to
-    rounding. Eigenvalues that vanish at every eta belong to manifolds of fixed points and conserved directions and are
-    left out; a fixed point that is unstable only by nonlinear terms along them counts as stable. A fixed point that
-    merges with another one and hands its stability on (a pitchfork: much noise erases what was specialised) is followed
-    onto the other one. The least label noise turns the crossing of perfect learning into a bend, at which the fixed
-    point leaves its place fast, but stable: the limit without noise is what matters there.
+    The noise of SGD, the term C of order eta^2, destabilises points that gradient flow would reach. From ``model.eta``
+    on the learning rate is raised while the fixed point is stable, or lowered while it is not, until that changes. The
+    result is exact up to rounding.
+
+    Eigenvalues that vanish at every eta belong to manifolds of fixed points and conserved directions and are left out;
+    a fixed point that is unstable only by nonlinear terms along them counts as stable. A fixed point that merges with
+    another one and hands its stability on (a pitchfork, where much noise erases specialisation) is followed onto the
+    other one. With label noise there is no bifurcation of perfect learning: the fixed point moves away from it and
+    stays stable. Take the limit without noise there.
 
     Relu, leaky relu and ``|x|`` that have learned all teachers are served in closed form, to leading order in their
     distance from the teachers (:func:`linearise`); eta_c = 3 - sqrt(3) for two orthonormal relu units. Label noise
@@ -145,8 +145,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
         return _of_differences(system, y, low, high)
     branch = _Branch(model, system.start)
     sides = max(low, model.eta / NEAR), min(high, model.eta * NEAR)
-    rates = np.array([branch.rate(eta) for eta in sides])
-    if np.prod(rates) < 0:
+    if np.prod([branch.rate(eta) for eta in sides]) < 0:
         return branch.crossing(*sides)
     stable = branch.rate(model.eta) <= 0
     before, factor, last = model.eta, FACTOR if stable else 1 / FACTOR, high if stable else low
@@ -308,5 +307,4 @@ class _Branch:
         one = {name: getattr(modes, name)[i : i + 1] for name in names}
         if not one["eigenvalues"].imag.any():
             one = {name: value.real for name, value in one.items()}
-        mode = replace(modes, **one)
-        return CriticalEta(float(eta), kind, system.start, float(system.close(y)), mode, message)
+        return CriticalEta(float(eta), kind, system.start, float(system.close(y)), replace(modes, **one), message)

@@ -5,15 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lstsq
 
-from .._base import check
-from .._base.quiet import warn
-from .._base.record import Record
+from .._base import Record, check, warn
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
-from ..models.model import Model
-from ..models.state import State
+from ..models import Model, State
 from .linear import ZERO, bound, check_dense, linearise
-from .symmetry import described
+from .symmetry import in_words
 
 # Relative difference of students. Below, they are taken for equal; above, they are students of their own.
 SAME = 1e-12
@@ -129,18 +126,16 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     else:
         try:
             state = state.on(model)
-            check_domain(
-                model, model.field_covariance(state), state.v
-            )  # kinked students that vanish move no more, and have no flow
+            # kinked students that vanish move no more, and have no flow
+            check_domain(model, model.field_covariance(state), state.v)
         except ValueError as refusal:
             converged, message = False, message + f", at overlaps that no students have: {refusal}"
     if converged:
-        message += f"; {described(state)}{_growing_modes(model, state, y.size)}"
+        message += f"; {in_words(state)}{_growing_modes(model, state, y.size)}"
     elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
     message += elsewhere
     if not converged or elsewhere:
-        where = check.see("integration", "Fixed points and stability")
-        warn(f"fixed_point: {message.rstrip('.')}.{where}")
+        warn(f"fixed_point: {message.rstrip('.')}." + check.see("integration", "Fixed points and stability"))
     return FixedPoint(state, residual, converged, iterations, message)
 
 

@@ -77,17 +77,15 @@ class Differences:
         """Eigenvalues (n,) and modes (n, L, K, K) of the flow at this learning rate, largest first."""
         K, L = self.model.K, self.s.size
         upper = np.triu_indices(K)
-        unknowns, columns = upper[0].size * L, []
-        for column in np.eye(unknowns).reshape(unknowns, L, -1):
-            P = np.zeros((L, K, K))
-            P[:, *upper] = column
-            P = np.maximum(P, P.transpose(0, 2, 1))
-            rate = -eta * self.s[:, None, None] * (self.G @ P + P @ self.G)
-            if not self.model.gradient_flow:
-                noise = np.tensordot(self.four, np.tensordot(self.s, P, 1))
-                rate += eta**2 / self.model.batch_size * np.multiply.outer(self.s * self.p, noise)
-            columns.append(rate[:, *upper].ravel())
-        values, vectors = np.linalg.eig(np.array(columns).T)
+        unknowns = upper[0].size * L
+        P = np.zeros((unknowns, L, K, K))  # one change after the other
+        P[:, :, *upper] = np.eye(unknowns).reshape(unknowns, L, -1)
+        P = np.maximum(P, P.swapaxes(2, 3))
+        rate = -eta * self.s[:, None, None] * (self.G @ P + P @ self.G)
+        if not self.model.gradient_flow:
+            noise = np.einsum("abij,nlij,l->nab", self.four, P, self.s, optimize=True)
+            rate += eta**2 / self.model.batch_size * (self.s * self.p)[:, None, None] * noise[:, None]
+        values, vectors = np.linalg.eig(rate[:, :, *upper].reshape(unknowns, -1).T)
         order = np.lexsort((-values.imag, -values.real))
         matrices = np.zeros((unknowns, L, K, K), dtype=vectors.dtype)
         matrices[:, :, *upper] = vectors.T[order].reshape(unknowns, L, -1)

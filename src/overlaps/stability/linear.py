@@ -6,14 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
-from .._base import check
-from .._base.record import Record
-from .._base.types import Floats
+from .._base import Floats, Record, check
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
-from ..models.model import Model
-from ..models.state import State
+from ..models import Model, State
 from .kinked import Differences, learned
 
 # Dimension up to which all eigenvalues are computed, in seconds; beyond, the Arnoldi method finds the leading ones.
@@ -190,6 +187,18 @@ def _of_differences(system, y, count):
     residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * np.max(np.abs(values)))
     dr, dv = np.zeros((count, *start.r.shape)), np.zeros((count, model.K))
     return Linearisation(model, start, values[:count], dq[:count], dr, dv, residual, floor, n, message=SECOND)
+
+
+def growing_rates(model, state, least):
+    """Rates above ``least`` of the fastest, or nan where there are none: kinked students aligned with another unit."""
+    try:
+        modes = linearise(model, state)
+    except ValueError:
+        return np.array([np.nan])
+    if modes.message:  # at perfect learning of kinked units the modes belong to differences, not to overlaps
+        return np.array([np.nan])
+    values = modes.eigenvalues
+    return np.array(values.real[values.real > least * np.max(np.abs(values))])
 
 
 def _matrices(system, vectors):

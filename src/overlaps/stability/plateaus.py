@@ -12,15 +12,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from .._base.quiet import quietly
-from .._base.record import Record
-from .._base.types import Floats
+from .._base import Floats, Record, quietly
 from ..flow.closure import generalisation_error
-from ..models.model import Model
-from ..models.state import State
+from ..models import Model, State
 from .fixed_points import fixed_point
-from .linear import linearise
-from .symmetry import averaged, described, partitions
+from .linear import growing_rates
+from .symmetry import averaged, in_words, partitions
 
 SLOW = 0.5  # |d ln eps_g / d ln alpha| below which a curve may be waiting; above, it follows at least a square root
 NEAR = 0.2  # eps_g, relative to the saddle's, up to which a record is on the plateau; further away it passes by
@@ -64,11 +61,10 @@ class Plateau(Record):
 
     def __repr__(self):
         when = "" if np.isnan(self.alpha[0]) else f" from alpha = {self.alpha[0]:.4g} to {self.alpha[1]:.4g}"
-        modes = "aligned units: rates unknown" if self.growing < 0 else f"{self.growing} growing modes"
-        if self.growing == 1:
-            modes = "1 growing mode"
+        counted = f"{self.growing} growing mode{'s' * (self.growing != 1)}"
+        modes = "aligned units: rates unknown" if self.growing < 0 else counted
         rate = "" if self.growing < 0 else f", the fastest at rate {self.rates[0]:.4g}"
-        return f"plateau at eps_g = {self.height:.6g}{when}: {described(self.state)}; {modes}{rate}"
+        return f"plateau at eps_g = {self.height:.6g}{when}: {in_words(self.state)}; {modes}{rate}"
 
 
 def saddle(model: Model, state: State, lowest: float, highest: float) -> "Plateau | None":
@@ -79,7 +75,7 @@ def saddle(model: Model, state: State, lowest: float, highest: float) -> "Platea
     Where the noise of SGD lets differences of students grow slowly, saddles of lower symmetry lie beside the symmetric
     one, as far from the curve.
     """
-    candidates = []
+    candidates, given = [], model.field_covariance(state)
     for guess in [*(averaged(model, state, groups) for groups in partitions(state)), state]:
         with quietly():  # no convergence is an answer here
             try:
@@ -90,25 +86,14 @@ def saddle(model: Model, state: State, lowest: float, highest: float) -> "Platea
             fields = model.field_covariance(point.state)
             height = float(generalisation_error(model, fields[None], point.state.v[None])[0])
             if lowest - NEAR * height <= height <= highest + NEAR * height:
-                distance = np.linalg.norm(fields - model.field_covariance(state)) + np.linalg.norm(
-                    point.state.v - state.v
-                )
+                distance = np.linalg.norm(fields - given) + np.linalg.norm(point.state.v - state.v)
                 candidates.append((distance, height, point.state))
     if not candidates:
         return None
     nearest = min(distance for distance, _, _ in candidates)
     _, height, state_there = next(x for x in candidates if x[0] <= (1 + ALIKE) * nearest)
-    rates = _growing(model, state_there)
+    rates = growing_rates(model, state_there, GROWING)
     return Plateau((np.nan, np.nan), height, state_there, rates) if rates.size else None
-
-
-def _growing(model, state):
-    try:
-        modes = linearise(model, state)
-    except ValueError:  # aligned kinked units
-        return np.array([np.nan])
-    values = modes.eigenvalues
-    return np.array(values.real[values.real > GROWING * np.max(np.abs(values))])
 
 
 def find(
@@ -141,8 +126,7 @@ def find(
         if not passages or not _same_saddle(passage, passages[-1]):
             starts.append(low)
             passages.append(passage)
-    ends = [*starts, alpha.size - 1][1:]
-    for plateau, low, high in zip(passages, starts, ends, strict=True):
+    for plateau, low, high in zip(passages, starts, [*starts, alpha.size - 1][1:], strict=True):
         if plateau is None:
             continue
         near = np.flatnonzero(np.abs(eps_g[low : high + 1] - plateau.height) <= NEAR * plateau.height) + low

@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 
+from ..models.start import has_parity
+
 SAME = 1e-8  # relative difference of overlaps that are one; fixed points are known to about 1e-12
-PARITY = np.array([0.1, 0.7, 1.9, 4.3])  # where it is read off whether an activation is even
 
 
-def readouts(v):
+def equal_readouts(v):
     """Labels (K,) of the students: equal where the second layers are."""
     return np.unique(np.round(v / max(np.max(np.abs(v)), 1e-300), 12), return_inverse=True)[1]
 
 
 def is_even(model):
     """Whether units ignore the sign of their field; of a rule nothing is known."""
-    g = model.activation.g
-    return model.rule is None and np.allclose(g(PARITY), g(-PARITY), rtol=1e-14, atol=0)
+    return model.rule is None and has_parity(model.activation.g, 1.0)
 
 
 def averaged(model, state, groups):
@@ -56,12 +56,11 @@ def mean_overlaps(q, r, kinds, mirrored):
 
 def partitions(state):
     """Labels (K,) of groups of students, from all in one to each for itself, by the distance of their overlaps."""
-    labels = readouts(state.v)
+    labels = equal_readouts(state.v)
     cuts = [labels]
     if len(labels) > 2:
-        features = np.column_stack([np.diag(state.Q), state.R])
         # students that have begun to differ form a tree: cut at every height it gives all symmetries they may have had
-        tree = linkage(features, method="single")
+        tree = linkage(np.column_stack([np.diag(state.Q), state.R]), method="single")
         for count in range(2, len(labels)):
             cut = fcluster(tree, count, criterion="maxclust")
             cuts.append(np.unique(np.column_stack([labels, cut]), axis=0, return_inverse=True)[1].ravel())
@@ -90,7 +89,7 @@ def _exchange(state, i, j):
     return bool(same and abs(state.v[i] - state.v[j]) <= SAME * np.max(np.abs(state.v)))
 
 
-def described(state):
+def in_words(state):
     """A phrase about the symmetry of the students: who is equal, who is merely equivalent."""
     parts = []
     for group in equivalent(state):

@@ -1,5 +1,6 @@
 """Static theories: what a given amount of data determines, whatever the algorithm (fixed points, no dynamics)."""
 
+from .._base import door
 from .bayes.equal import EqualReadouts
 from .bayes.posterior import sample_posterior
 from .bayes.power_law import PowerLawLimit
@@ -18,3 +19,4 @@ __all__ = [
     "SubcriticalPowerLaw", "best_step", "bounds_over_rate", "finite_batch_network", "gaussian_rows",
     "large_batch_network", "sample_posterior", "simulate_one_step", "simulate_srf", "train_student",
 ]  # fmt: skip
+__dir__ = door(__name__)

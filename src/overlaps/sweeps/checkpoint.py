@@ -22,9 +22,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from .._base import check
-from .._base.quiet import warn
-from .._base.record import Record
+from .._base import Record, check, warn
 
 try:
     import fcntl
@@ -65,13 +63,13 @@ def open_checkpoint(path, function, rng, points, seeds):
         yield {}, lambda index, value: None
         return
     if not isinstance(path, str | bytes | os.PathLike):  # open() takes an integer for a file that is already open
-        raise ValueError(f"checkpoint = {check.shown(path)}; expected the path of a file.")
+        raise check.refused("checkpoint", path, "the path of a file.")
     try:
         sweep = {"overlaps sweep": FORMAT, "function": _described(function), "rng": _described(rng)}
-        places = ({"point": _plain(point), "seed": seed} for point, seed in zip(points, seeds, strict=True))
+        places = ({"point": _described_items(point), "seed": seed} for point, seed in zip(points, seeds, strict=True))
         # every line names its sweep and its point: a file can be resumed after any interruption, whatever the order of
         # points
-        heads = [sweep | place for place in places]
+        entries = [sweep | place for place in places]
     except Exception as error:  # pickle raises PicklingError, TypeError or AttributeError
         raise ValueError(
             f"checkpoint = {str(path)!r}, but the grid or the function's fixed arguments cannot be pickled ({error}); "
@@ -79,33 +77,32 @@ def open_checkpoint(path, function, rng, points, seeds):
         ) from error
     with open(path, "a+b", buffering=0) as file:
         _lock(file, path)
-        finished = _finished(file, path, sweep, [_place(head) for head in heads])
-        yield finished, _Appender(file, path, heads)
+        yield _finished(file, path, sweep, [_place(entry) for entry in entries]), _Appender(file, path, entries)
 
 
 class _Appender:
     """Write finished points; what cannot be written is said once and is the caller's to keep."""
 
-    def __init__(self, file, path, heads):
-        self.file, self.path, self.heads = file, path, heads
+    def __init__(self, file, path, entries):
+        self.file, self.path, self.entries = file, path, entries
         self.stopped = self.warned = False
 
     def __call__(self, index, value):
         if self.stopped:
             return
         try:
-            line = _line(self.heads[index], value)
+            line = _line(self.entries[index], value)
         except Exception as error:  # whatever an object raises that does not pickle
             if not self.warned:
                 self.warned = True
-                self._warn(f"the value at {self.heads[index]['point']} cannot be pickled ({error}); it and its like")
+                self._warn(f"the value at {self.entries[index]['point']} cannot be pickled ({error}); it and its like")
             return
         try:
             _write(self.file, line)
         except OSError as error:
             # a full disk does not become empty between two points: no more attempts, one warning
             self.stopped = True
-            self._warn(f"writing stopped ({error}); values from that at {self.heads[index]['point']} on")
+            self._warn(f"writing stopped ({error}); values from that at {self.entries[index]['point']} on")
 
     def _warn(self, what):
         warn(
@@ -117,8 +114,8 @@ class _Appender:
 # --- lines -----------------------------------------------------------------------------------------------------------
 
 
-def _line(head, value):
-    body = json.dumps(head | {"value": base64.b64encode(pickle.dumps(value)).decode()})[:-1].encode()
+def _line(entry, value):
+    body = json.dumps(entry | {"value": base64.b64encode(pickle.dumps(value)).decode()})[:-1].encode()
     return body + CHECK + b"%d}\n" % zlib.crc32(body)
 
 
@@ -229,7 +226,7 @@ def _lock(file, path):
 # --- what tells points apart -----------------------------------------------------------------------------------------
 
 
-def _plain(items):
+def _described_items(items):
     return {name: _described(items[name]) for name in sorted(items)}
 
 
@@ -244,7 +241,7 @@ def _described(value):
     if isinstance(value, tuple):
         return {"tuple": [_described(x) for x in value]}
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {"dict": _plain(value)}
+        return {"dict": _described_items(value)}
     if isinstance(value, set | frozenset):
         return {"set": sorted(json.dumps(_described(x)) for x in value)}
     name = getattr(value, "__qualname__", type(value).__qualname__)

@@ -12,7 +12,7 @@ PLAIN = str, int, float, bool, type(None)  # JSON gives these back as they were
 COLLECTIONS: dict[str, Any] = {"list": list, "tuple": tuple}
 
 
-def described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+def item_of(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
     """JSON for a value at the place ``name``; its arrays join ``arrays``, under numbers: keys may hold any sign."""
     if type(value) in PLAIN:
         return {"plain": value}
@@ -21,14 +21,14 @@ def described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"array" if isinstance(value, np.ndarray) else "scalar": number}
     for kind, maker in COLLECTIONS.items():
         if type(value) is maker:
-            return {kind: [described(x, f"{name}.{i}", arrays) for i, x in enumerate(value)]}
+            return {kind: [item_of(x, f"{name}.{i}", arrays) for i, x in enumerate(value)]}
     if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {"dict": {key: described(x, f"{name}.{key}", arrays) for key, x in value.items()}}
+        return {"dict": {key: item_of(x, f"{name}.{key}", arrays) for key, x in value.items()}}
     if has_file(value):
-        head, content = contents(value)
+        header, content = contents(value)
         folder = f"{len(arrays)}/"
         arrays |= {folder + key: x for key, x in content.items()}
-        return {"record": head, "at": folder}
+        return {"record": header, "at": folder}
     raise ValueError(
         f"{name} = {check.shown(value)}; expected results that have a file of their own, numbers, arrays, texts, and "
         "lists or dicts of them. Pickle anything else, or sweep with checkpoint=."
@@ -36,7 +36,7 @@ def described(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def value_of(item: Any, data: dict[str, np.ndarray]) -> Any:
-    """The value that :func:`described` put down."""
+    """The value that :func:`item_of` put down."""
     ((kind, what), *_) = item.items()
     if kind == "plain":
         return what

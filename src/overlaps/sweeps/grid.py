@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base import check
-from .._base.progress import bar
-from .._base.quiet import warn
-from .._base.record import Record
+from .._base import Function, PathLike, Record, Rng, bar, check, warn
 from .._base.tiers import settle
-from .._base.types import Function, PathLike, Rng
 from .._base.workers import run_all, worded
+from ..results import labelled
 from ..results.files import save
 from .checkpoint import open_checkpoint
-from .files import described, value_of
+from .files import item_of, value_of
 
 # Points of a product: they are listed before the first one is computed.
 MOST = 10**6
@@ -114,9 +111,7 @@ class Sweep(Record):
             The values are no numbers, or differ in shape.
         """
         if not (getter is None or isinstance(getter, str) or callable(getter)):
-            raise ValueError(
-                f"getter = {check.shown(getter)}; expected a function of a value, or the name of its attribute."
-            )
+            raise check.refused("getter", getter, "a function of a value, or the name of its attribute.")
         get = operator.attrgetter(getter) if isinstance(getter, str) else getter or (lambda value: value)
         lost = {*self.errors, *self.missing}
         arrays = {i: np.asarray(get(value)) for i, value in enumerate(self.values) if i not in lost}
@@ -144,17 +139,8 @@ class Sweep(Record):
             result[i] = a
         return result.reshape(self.shape + shape)
 
-    def to_xarray(self) -> Any:
-        """Label the values by the parameters; see :func:`overlaps.results.labelled.from_sweep`."""
-        from ..results.labelled import from_sweep
-
-        return from_sweep(self)
-
-    def to_pandas(self) -> Any:
-        """One row for each point, or for each record at each; see :func:`overlaps.results.labelled.frame_of_sweep`."""
-        from ..results.labelled import frame_of_sweep
-
-        return frame_of_sweep(self)
+    to_xarray = labelled.from_sweep
+    to_pandas = labelled.frame_of_sweep
 
     def save(self, path: PathLike) -> None:
         """Write it to one ``.npz`` file; see :func:`overlaps.save`.
@@ -191,23 +177,21 @@ class Sweep(Record):
         arrays: dict[str, NDArray] = {}
         lost = {*self.errors, *self.missing}
         values = [None if i in lost else value for i, value in enumerate(self.values)]
-        head = {
-            "function": self.function,
-            "dims": list(self.dims),
-            "grid": described(self.grid, "grid", arrays),
-            "values": [described(value, f"values[{i}]", arrays) for i, value in enumerate(values)],
+        header = {
+            "function": self.function, "dims": list(self.dims), "grid": item_of(self.grid, "grid", arrays),
+            "values": [item_of(value, f"values[{i}]", arrays) for i, value in enumerate(values)],
             "errors": {i: f"{type(error).__name__}: {error}" for i, error in self.errors.items()},
             "missing": self.missing,
-        }
-        return head, arrays
+        }  # fmt: skip
+        return header, arrays
 
     @classmethod
-    def _from_file(cls, head: dict, data: dict) -> "Sweep":
+    def _from_file(cls, header: dict, data: dict) -> "Sweep":
         """The sweep of :meth:`_to_file`."""
-        grid, dims = value_of(head["grid"], data), tuple(head["dims"])
-        errors: dict[int, BaseException] = {int(i): RuntimeError(said) for i, said in head["errors"].items()}
-        values = [errors.get(i, value_of(item, data)) for i, item in enumerate(head["values"])]
-        return cls(head["function"], grid, dims, _points(grid, dims != ("point",)), values, errors, head["missing"])
+        grid, dims = value_of(header["grid"], data), tuple(header["dims"])
+        errors: dict[int, BaseException] = {int(i): RuntimeError(said) for i, said in header["errors"].items()}
+        values = [errors.get(i, value_of(item, data)) for i, item in enumerate(header["values"])]
+        return cls(header["function"], grid, dims, _points(grid, dims != ("point",)), values, errors, header["missing"])
 
     def __repr__(self):
         axes = " x ".join(f"{name}[{n}]" for name, n in zip(self.dims, self.shape, strict=True))
@@ -285,7 +269,7 @@ def sweep(
     ({'eta': 0.2, 'K': 2}, True)
     """
     if not callable(function):
-        raise ValueError(f"function = {check.shown(function)}; expected a callable, called as function(**point).")
+        raise check.refused("function", function, "a callable, called as function(**point).")
     columns, product = _columns(grid)
     _check_size(columns, product)
     points = _points(columns, product)
@@ -306,14 +290,10 @@ def sweep(
         added, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, finished, keep=append)
     values = {**values, **added}
     result = Sweep(
-        function=_name(function),
-        grid=columns,
-        dims=tuple(columns) if product else ("point",),
-        points=points,
-        values=[values.get(i, errors.get(i)) for i in range(len(points))],
-        errors=dict(sorted(errors.items())),
+        function=_name(function), grid=columns, dims=tuple(columns) if product else ("point",), points=points,
+        values=[values.get(i, errors.get(i)) for i in range(len(points))], errors=dict(sorted(errors.items())),
         missing=[i for i in range(len(points)) if i not in values and i not in errors],
-    )
+    )  # fmt: skip
     if not result.success:
         warn(result.message + check.see("howto/cluster", "Interrupted and resumed"))
     return result

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .._base import door
+
 if TYPE_CHECKING:
     from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, rules, scaling
     from .escape_time import escape
@@ -12,6 +14,7 @@ __all__ = [
     "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "rules",
     "scaling", "stationary_points",
 ]  # fmt: skip
+__dir__ = door(__name__)
 FUNCTIONS = {"escape": ".escape_time", "stationary_points": ".stationary"}  # the other names are modules
 
 
@@ -21,7 +24,3 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}.")
-
-
-def __dir__() -> list[str]:
-    return __all__

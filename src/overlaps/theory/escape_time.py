@@ -13,21 +13,16 @@ from scipy.linalg import expm, schur, solve_continuous_lyapunov
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from .._base import check
-from .._base.quiet import quietly
-from .._base.record import Record
-from .._base.types import Rng
+from .._base import Record, Rng, check, quietly
+from ..dynamics import solve, solve_many
 from ..finite_size.expansion import PathCoefficients, checked_size, start_covariance
 from ..finite_size.noise import FieldPoints
 from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
-from ..models.model import Model
-from ..models.state import State
+from ..models import Model, State
 from ..results.curves import first_below
-from ..solve import solve
-from ..solve_many import solve_many
 from ..stability.fixed_points import fixed_point
 from ..stability.symmetry import is_even, mean_overlaps
 from ..symmetric_path import random_mean
@@ -202,8 +197,7 @@ def escape(
     else:
         z = ndtri(qmc.Sobol(modes, seed=rng).random(SEVERAL))
         exits = times(shift + z @ root.T)
-    unit = float(np.trace(kappa) / np.trace(c0))
-    return EscapeLaw(N, level, rate, modes, unit, error, np.sort(exits))
+    return EscapeLaw(N, level, rate, modes, float(np.trace(kappa) / np.trace(c0)), error, np.sort(exits))
 
 
 def _symmetric(model, state):

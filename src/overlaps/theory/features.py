@@ -13,14 +13,14 @@ Worschech and Rosenow (2024), arXiv:2410.09005, called [WR] below, Sec. 4 and Ap
 import numpy as np
 from scipy.optimize import brentq
 
-from .._base import check
-from .._base.types import ArrayLike, Floats
+from .._base import ArrayLike, Floats, check, door
 from ..models.spectrum import MERGE, Spectrum
 from ..models.start import warn_coarse_step
-from .linear.eigenmodes import checked_spectrum, model_of
+from .linear.eigenmodes import checked_spectrum, linear_unit
 from .linear.flow import decay_sum, integral_error, power_law_units
 
 __all__ = ["asymptote", "error", "error_covariance", "error_haar", "exponent", "haar_ratio", "power_law_error"]
+__dir__ = door(__name__)
 
 
 def error(
@@ -31,7 +31,8 @@ def error(
     .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N}
        \Big[\sum_{k \le N_l} s_k e^{-2\eta s_k\alpha} + \sum_{k > N_l} s_k\Big]
 
-    *Asymptotic* in eta: terms of order eta^2 are dropped. Exact in N and N_l. Source: [WR], Eq. (10) = (78), from the
+    *Asymptotic* in eta: terms of order eta^2 are dropped, and where eta max(s) / N > 0.05 a ``RuntimeWarning`` says
+    that SGD at finite N is not close to gradient flow. Exact in N and N_l. Source: [WR], Eq. (10) = (78), from the
     overlaps (76), (77); at alpha = inf (71), from (69), (70). The sums of (71) and (78) start at N_l + 1.
 
     Parameters
@@ -49,11 +50,6 @@ def error(
     student_scale : float
         Standard deviation of the initial weights.
 
-    Warns
-    -----
-    RuntimeWarning
-        When eta max(s) / N > 0.05: finite-N SGD is then not close to gradient flow.
-
     Examples
     --------
     >>> import numpy as np, overlaps as ov
@@ -62,7 +58,7 @@ def error(
     array([0.50005  , 0.0048468, 0.0048458])
     """
     alpha = check.times("alpha", alpha)
-    model = model_of(spectrum, eta)
+    model = linear_unit(spectrum, eta)
     s = np.sort(np.repeat(spectrum.s, spectrum.block_sizes(spectrum.L if N is None else N)))[::-1]
     N_l = trained(N_l, s.size)
     scale = check.number("student_scale", student_scale, least=0)
@@ -80,22 +76,15 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
        \Sigma = \begin{pmatrix} \tilde\Sigma & \Sigma_\times \\ \Sigma_\times^T & \hat\Sigma \end{pmatrix}
 
     The trained weights also learn what the frozen ones contribute along the trained inputs. *Asymptotic* in eta, exact
-    otherwise. The time dependence is derived here; alpha = inf is the printed asymptote. Source: [WR], the blocks (82),
-    the solution (84) with its limit (85), and the asymptote (88) from (86), (87).
+    otherwise; it warns as :func:`error`. The time dependence is derived here; alpha = inf is the printed asymptote.
+    Source: [WR], the blocks (82), the solution (84) with its limit (85), and the asymptote (88) from (86), (87).
 
     Parameters
     ----------
     Sigma : array_like, shape (N, N)
         Covariance of the inputs, positive semi-definite.
-    eta, alpha, student_scale
+    eta, alpha, N_l, student_scale
         As in :func:`error`.
-    N_l : int
-        Number of trained coordinates, 1 to N.
-
-    Warns
-    -----
-    RuntimeWarning
-        When eta max(s) / N > 0.05.
 
     Examples
     --------
@@ -108,7 +97,7 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
     Sigma = np.asarray(Sigma, dtype=float)
     N = len(Sigma)
     N_l, scale = trained(N_l, N), check.number("student_scale", student_scale, least=0)
-    model = model_of(spectrum, eta)
+    model = linear_unit(spectrum, eta)
     warn_coarse_step(model, N)
     d, V = np.linalg.eigh(Sigma[:N_l, :N_l])
     g = np.sum((V.T @ Sigma[:N_l, N_l:]) ** 2, axis=1)
@@ -131,11 +120,7 @@ def error_haar(spectrum: Spectrum, *, N_l: int, N: int | None = None, student_sc
 
     Parameters
     ----------
-    spectrum : Spectrum
-        Eigenvalues and weights of the inputs.
-    N_l
-        As in :func:`error_covariance`.
-    N, student_scale
+    spectrum, N_l, N, student_scale
         As in :func:`error`.
 
     Examples
@@ -167,10 +152,8 @@ def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0
         Exponent of the spectrum, > 0.
     N : int
         Input dimension = number of eigenvalues.
-    N_l : int or array_like of int
-        Trained components, 1 to N.
-    student_scale : float
-        Standard deviation of the initial weights.
+    N_l, student_scale
+        As in :func:`error`; several N_l at once, too.
     half_integer : bool
         False: the printed limits N_l and N, whose sum would begin with half of the term N_l.
 

@@ -17,27 +17,15 @@ import numpy as np
 from scipy.linalg import eigvals
 from scipy.optimize import linear_sum_assignment
 
-from .._base import check
-from .._base.types import ArrayLike, Floats
-from ..models.spectrum import Spectrum, isotropic
-from ..models.state import State
+from .._base import ArrayLike, Floats, check, door
+from ..models import Spectrum, State, isotropic
 from .linear.flow import decay_sum, exponent
 
 __all__ = [
-    "Matrices",
-    "Window",
-    "critical_eta",
-    "differences",
-    "exponent",
-    "first_order",
-    "generator",
-    "local_slope",
-    "matrices",
-    "noise_floor",
-    "relaxation_rates",
-    "second_order",
-    "windows",
-]
+    "Matrices", "Window", "critical_eta", "differences", "exponent", "first_order", "generator", "local_slope",
+    "matrices", "noise_floor", "relaxation_rates", "second_order", "windows",
+]  # fmt: skip
+__dir__ = door(__name__)
 
 W = np.sqrt(3.0)
 
@@ -236,18 +224,13 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
        - \frac{4\eta^2}{\pi^2M^2} \begin{pmatrix} f_1 & f_2 \\ f_3 & f_4 \end{pmatrix} \Big] = 0
 
     with the noise :math:`f_i` that stands in the matrix F of :func:`matrices`. Exact for N -> infinity and the same for
-    every spectrum of mean one; derived here. At finite N expect it to drop where the largest eigenvalue is not small
-    against N.
+    every spectrum of mean one: pi sqrt(5/3) for M = 1, pi sqrt(3) for M -> infinity; derived here. At finite N expect
+    it to drop where the largest eigenvalue is not small against N.
 
     Parameters
     ----------
     M, v, v_star
         As in :func:`matrices`; also M = 1. With v = v* = 1 the result is M times smaller.
-
-    Returns
-    -------
-    float
-        pi sqrt(5/3) for M = 1, to pi sqrt(3) for M -> infinity.
 
     Examples
     --------
@@ -271,13 +254,14 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
        \begin{pmatrix} X\\ Y \end{pmatrix} = \frac{2\eta^2\sigma^2}{\pi M v^2 M}
        \begin{pmatrix} 1/w\\ 1/2 \end{pmatrix}
 
-    with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta for v = 1/sqrt(M). Exact to first
-    order in sigma^2, at any eta and for every spectrum of mean one; derived here. The spectrum drops out for any
-    activation, K and M: a fixed point with s_l > 0 and invertible A has :math:`r^l = -A^{-1}Bt^l` (plain) and
-    :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are the isotropic equations with T = sum_l
-    s_l t^l and <s> C in place of C. So every fixed point depends on the spectrum through T and <s> alone; rates of
-    escape and of approach do not. With K > M superfluous students matter: see "Late times" on the page Power-law
-    spectra. Source: Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small eta.
+    with X = sum_l s_l x_l, Y = sum_l s_l y_l, the f_i of :func:`matrices` and eta for v = 1/sqrt(M); for small eta
+    eta sigma^2 M v^2/(2 pi sqrt 3). Exact to first order in sigma^2, at any eta and for every spectrum of mean one;
+    derived here. The spectrum drops out for any activation, K and M: a fixed point with s_l > 0 and invertible A has
+    :math:`r^l = -A^{-1}Bt^l` (plain) and :math:`Aq^l + q^lA + Br^{lT} + r^lB^T + p_lC = 0`; summed with s_l these are
+    the isotropic equations with T = sum_l s_l t^l and <s> C in place of C. So every fixed point depends on the spectrum
+    through T and <s> alone; rates of escape and of approach do not. With K > M superfluous students matter: see "Late
+    times" on the page Power-law spectra. Source: Goldt et al. (2020), arXiv:1906.08632, for isotropic inputs and small
+    eta.
 
     Parameters
     ----------
@@ -285,11 +269,6 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
         As in :func:`matrices`; also M = 1, and eta < :func:`critical_eta`, where the floor diverges (``ValueError``).
     noise : float
         Standard deviation of the label noise.
-
-    Returns
-    -------
-    float
-        eta sigma^2 M v^2/(2 pi sqrt 3) for small eta.
 
     Examples
     --------
@@ -333,8 +312,7 @@ def differences(state: State) -> tuple[Floats, Floats]:
     q, r = q[:, order][:, :, order], r[:, order]
     m = q - r - r.swapaxes(1, 2) + t
     x = np.trace(m, axis1=1, axis2=2) / M
-    y = (m.sum(axis=(1, 2)) / M - x) / (M - 1) if M > 1 else np.zeros_like(x)
-    return x, y
+    return x, (m.sum(axis=(1, 2)) / M - x) / (M - 1) if M > 1 else np.zeros_like(x)
 
 
 def first_order(

@@ -22,37 +22,23 @@ import numpy as np
 from scipy.optimize import brentq, root
 from scipy.special import zeta
 
-from .._base import check
-from .._base.quiet import warn
-from .._base.types import ArrayLike, Floats
+from .._base import ArrayLike, Floats, check, door, warn
 from ..activations.library import erf
 from ..flow.closure import closure
-from ..models.model import Model, committee_machine
-from ..models.state import State
+from ..models import Model, State, committee_machine
 from .cayley_hamilton.bases import order_parameters
 
 __all__ = [
-    "Plateau",
-    "curvature",
-    "descent_time",
-    "escape_matrix",
-    "escape_rates",
-    "escape_time",
-    "length",
-    "moments",
-    "plateau",
-    "plateau_state",
-    "row_averages",
-    "second_moment",
-    "symmetric_plateau",
-    "teacher_moments",
+    "Heights", "curvature", "descent_time", "escape_matrix", "escape_rates", "escape_time", "length", "moments",
+    "plateau", "plateau_state", "row_averages", "second_moment", "symmetric_plateau", "teacher_moments",
     "wide_escape_time",
-]
+]  # fmt: skip
+__dir__ = door(__name__)
 
 RESIDUAL = 1e-12  # if the fixed-point equations are violated by more of their terms, there is no plateau
 
 
-class Plateau(NamedTuple):
+class Heights(NamedTuple):
     """Heights of the symmetric plateau; made by :func:`plateau` and :func:`symmetric_plateau`.
 
     Attributes
@@ -118,35 +104,31 @@ class Committee(NamedTuple):
                 f"({' '.join(end.message.split())}). Expected teachers with output weights of one sign; check T and "
                 "v_star."
             )
-        return Plateau(c, float(Q), R, max(f.eps_g, 0.0))  # a difference, which rounding may make negative
+        return Heights(c, float(Q), R, max(f.eps_g, 0.0))  # a difference, which rounding may make negative
 
 
 # heights --------------------------------------------------------------------------------------------------------------
 
 
-def plateau(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: ArrayLike | None = None) -> Plateau:
+def plateau(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_star: ArrayLike | None = None) -> Heights:
     r"""Heights of the plateau for any teacher.
 
     .. math:: c\, A(Q, R) + B(Q, R) = 0, \qquad Q = c^T T c, \quad R = T c
 
     with the closure A (a number), B (M,) of one student that stands for all: its weight is K v. Exact for any blocks
-    t^l with this T. Replaces the approximations (95), (96) of [WR]; derived here.
+    t^l with this T; a search that finds none from the symmetric start is a ``ValueError``. Replaces the approximations
+    (95), (96) of [WR]; derived here.
 
     Parameters
     ----------
     T : array_like, shape (M, M)
-        Covariance of the teacher fields.
+        Covariance of the teacher fields, symmetric and positive semi-definite.
     K : int, optional
         Number of students; M by default.
     v : float, optional
         Output weight of every student, > 0; sqrt(M)/K by default.
     v_star : float or array_like, shape (M,), optional
         Output weights of the teacher; 1/sqrt(M) by default.
-
-    Raises
-    ------
-    ValueError
-        T is not symmetric or not positive semi-definite, shapes differ, no plateau was found from the symmetric start.
 
     Examples
     --------
@@ -161,7 +143,7 @@ def plateau(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_sta
 def symmetric_plateau(
     M: int, *, T1: float = 1.0, D1: float = 0.0, K: int | None = None, v: float | None = None,
     v_star: float | None = None,
-) -> "Plateau":  # fmt: skip
+) -> "Heights":  # fmt: skip
     r"""Heights of the plateau for a symmetric teacher, in closed form.
 
     .. math:: Q = \frac{T_1 + D_1}{M(1 + T_1) - T_1 - D_1}, \qquad R = \sqrt{(T_1 + D_1)\,Q/M}, \qquad
@@ -175,14 +157,9 @@ def symmetric_plateau(
     M : int
         Number of teachers.
     T1, D1 : float
-        Diagonal entry of T, and sum of the others in a row.
+        Diagonal entry of T, and sum of the others in a row; -T1 < D1 <= (M - 1) T1, else no such teacher exists.
     K, v, v_star : optional
         As in :func:`plateau`, numbers; their products must balance, K v = M v*, as they do by default.
-
-    Raises
-    ------
-    ValueError
-        No such teacher exists (T is not positive semi-definite), or K v differs from M v*.
 
     Examples
     --------
@@ -197,7 +174,7 @@ def symmetric_plateau(
     others = (M - 1) * np.arcsin(D1 / ((M - 1) * (1 + T1))) if M > 1 else 0.0
     angles = np.arcsin(T1 / (1 + T1)) + others - M * np.arcsin((T1 + D1) / (M * (1 + T1)))
     Q = (T1 + D1) / (M * (1 + T1) - T1 - D1)
-    return Plateau(np.full(M, c), float(Q), np.full(M, (T1 + D1) * c), float(M * v_star**2 * angles / np.pi))
+    return Heights(np.full(M, c), float(Q), np.full(M, (T1 + D1) * c), float(M * v_star**2 * angles / np.pi))
 
 
 def moments(c: ArrayLike, T: ArrayLike) -> tuple[Floats, Floats]:
@@ -507,8 +484,9 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
 
     Heuristic ([WR] (12), (117)): differences grow from their initial size student_scale/sqrt(N) to order one at the
     rate gamma. D is -2 to 1 for L << N, up to eps_g = 0.9 of the plateau; for L ~ N it is no number of order one, and
-    often the descent is longer than the plateau (see the page Power-law spectra). The worked example of [WR] halves the
-    escape time, which D = 2.47 makes up for.
+    often the descent is longer than the plateau (see the page Power-law spectra). Then the two merge, eps_g is nowhere
+    flat, and a given ``descent`` is a ``RuntimeWarning``. The worked example of [WR] halves the escape time, which
+    D = 2.47 makes up for.
 
     Parameters
     ----------
@@ -522,11 +500,6 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
         A number that depends on what counts as the end, and on the draw.
     descent : float, optional
         Duration of the descent to the plateau, :func:`descent_time`, to be compared with its length.
-
-    Warns
-    -----
-    RuntimeWarning
-        The descent takes longer than the plateau would last: it merges with the escape, and eps_g is nowhere flat.
 
     Examples
     --------
@@ -574,10 +547,8 @@ def second_moment(*, beta: float, L: int) -> float:
 
     Parameters
     ----------
-    beta : float
-        Exponent of the spectrum, > 0.
-    L : int
-        Number of eigenvalues.
+    beta, L : float, int
+        Exponent > 0 and size of the spectrum, :func:`overlaps.power_law`.
 
     Examples
     --------

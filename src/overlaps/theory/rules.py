@@ -1,6 +1,7 @@
 """Laws of learning by rules: late errors of perceptrons, robust regression, clipping, single indices on the sphere.
 
-Isotropic inputs, one student and one teacher, alpha = steps / N.
+Isotropic inputs, one student and one teacher, alpha = steps / N. Numbers out of their range, rules without such a law
+and rates at which nothing converges are a ``ValueError`` that names them.
 """
 
 from typing import Any, NamedTuple
@@ -10,8 +11,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from .._base import check
-from .._base.types import ArrayLike, Numbers
+from .._base import ArrayLike, Numbers, check, door
 from ..activations.rule import Rule
 from ..activations.rules import residual
 from ..flow.closure import closure
@@ -20,15 +20,16 @@ from ..models.state import State
 from ..stability.linear import linearise
 
 __all__ = [
-    "Law", "StationaryAngle", "clipping_gain", "episode_points", "escape", "hebb", "huber_variance", "law",
+    "LateLaw", "StationaryAngle", "clipping_gain", "episode_points", "escape", "hebb", "huber_variance", "law",
     "stationary_error",
 ]  # fmt: skip
+__dir__ = door(__name__)
 
 ANGLES = 400  # between which a change of sign of the velocity is looked for
 FARTHEST = 60.0  # of an integral over the logistic function in x, where it is e^-x
 
 
-class Law(NamedTuple):
+class LateLaw(NamedTuple):
     """Late 0/1 error of a rule, limit + coefficient alpha^exponent, made by :func:`law`.
 
     Attributes
@@ -54,7 +55,7 @@ def hebb(alpha: ArrayLike, flip: float = 0.0) -> Numbers:
 
     .. math:: \epsilon = \frac1\pi \arctan\Big(\frac1m \sqrt{\frac{\pi}{2\alpha}}\Big), \qquad m = 1 - 2\,\mathrm{flip}
 
-    Exact, whatever eta.
+    Exact, whatever eta. Source: Biehl and Riegler (1994), Europhys. Lett. 28, 525.
 
     Parameters
     ----------
@@ -62,15 +63,6 @@ def hebb(alpha: ArrayLike, flip: float = 0.0) -> Numbers:
         Times > 0.
     flip : float
         Probability of a wrong label.
-
-    Raises
-    ------
-    ValueError
-        Times that are negative.
-
-    References
-    ----------
-    Biehl and Riegler (1994), Europhys. Lett. 28, 525: the exponents 1/2, 1/3, 1 of Hebb, perceptron, AdaTron.
 
     Examples
     --------
@@ -82,37 +74,23 @@ def hebb(alpha: ArrayLike, flip: float = 0.0) -> Numbers:
     return np.arctan(np.sqrt(np.pi / (2 * check.times("alpha", alpha))) / m) / np.pi
 
 
-def law(rule: Rule, eta: float = 1.0) -> Law:
+def law(rule: Rule, eta: float = 1.0) -> LateLaw:
     r"""Late 0/1 error of a rule in closed form.
+
+    *Asymptotic*: the leading term for late times where labels are clean, and the limit where they are not. Without
+    flips: Hebb :math:`(2\pi\alpha)^{-1/2}`; perceptron :math:`\frac1\pi (2/3)^{1/3} \alpha^{-1/3}`; AdaTron
+    :math:`1/(\eta (1 - \eta/3)\alpha)`, least at eta = 3/2; optimal 0.8834/alpha. Margins and logistic losses make the
+    norm J grow like :math:`\alpha^{1/3}` while J theta tends to t, the root of an equation in eta. Noisy perceptrons
+    end at :math:`\rho = 1 - 2p`, whatever eta. Derived from the flow. Sources: Biehl and Riegler (1994), Europhys.
+    Lett. 28, 525, for the exponents of Hebb, perceptron, AdaTron; Kinouchi and Caticha (1992), J. Phys. A 25, 6243;
+    Barkai, Seung and Sompolinsky (1995), NIPS 7.
 
     Parameters
     ----------
     rule : Rule
         hebb, perceptron, adatron, least_squares (with flips), hinge, logistic() or optimal() of :mod:`overlaps.rules`.
     eta : float
-        Learning rate.
-
-    Returns
-    -------
-    Law
-        Asymptotic: the leading term for late times where labels are clean, and the limit where they are not.
-
-    Raises
-    ------
-    ValueError
-        A rule without a law, and rates at which it does not converge.
-
-    Notes
-    -----
-    Without flips: Hebb :math:`(2\pi\alpha)^{-1/2}`; perceptron :math:`\frac1\pi (2/3)^{1/3} \alpha^{-1/3}`, AdaTron
-    :math:`1/(\eta (1 - \eta/3)\alpha)`, least at eta = 3/2; optimal 0.8834/alpha. Margins and logistic losses make the
-    norm J grow like :math:`\alpha^{1/3}` while J theta tends to t, the root of an equation in eta. Noisy perceptrons
-    end at :math:`\rho = 1 - 2p`, whatever eta. Derived from the flow.
-
-    References
-    ----------
-    Biehl and Riegler (1994), Europhys. Lett. 28, 525; Kinouchi and Caticha (1992), J. Phys. A 25, 6243; Barkai, Seung
-    and Sompolinsky (1995), NIPS 7.
+        Learning rate; below 3 for AdaTron, 2 for least squares.
 
     Examples
     --------
@@ -125,22 +103,22 @@ def law(rule: Rule, eta: float = 1.0) -> Law:
     p = numbers[0] if name in ("hebb", "perceptron", "adatron", "least_squares") else 0.0
     m = 1 - 2 * p
     if name == "hebb":
-        return Law(0.0, 1 / (m * np.sqrt(2 * np.pi)), -0.5)
+        return LateLaw(0.0, 1 / (m * np.sqrt(2 * np.pi)), -0.5)
     if name == "perceptron":
-        return Law(float(np.arccos(m) / np.pi), 0.0, 0.0) if p else Law(0.0, (2 / 3) ** (1 / 3) / np.pi, -1 / 3)
+        return LateLaw(float(np.arccos(m) / np.pi), 0.0, 0.0) if p else LateLaw(0.0, (2 / 3) ** (1 / 3) / np.pi, -1 / 3)
     if name == "adatron":
         if not eta < 3:
             raise ValueError(f"eta = {eta:g}; expected below 3, where AdaTron no longer converges.")
-        return Law(_noisy_adatron(p, m, eta), 0.0, 0.0) if p else Law(0.0, 1 / (eta * (1 - eta / 3)), -1.0)
+        return LateLaw(_noisy_adatron(p, m, eta), 0.0, 0.0) if p else LateLaw(0.0, 1 / (eta * (1 - eta / 3)), -1.0)
     if name == "least_squares":
         if not eta < 2:
             raise ValueError(f"eta = {eta:g}; expected below 2, where the norm no longer converges.")
         b = m * np.sqrt(2 / np.pi)
         Q = (2 * b * b + eta * (1 - 2 * b * b)) / (2 - eta)
-        return Law(float(np.arccos(b / np.sqrt(Q)) / np.pi), 0.0, 0.0)
+        return LateLaw(float(np.arccos(b / np.sqrt(Q)) / np.pi), 0.0, 0.0)
     if name == "optimal":
         mean = quad(lambda x: np.exp(-x * x - log_ndtr(x)) / (2 * np.pi), -40, 40, epsabs=1e-14)[0]
-        return Law(0.0, np.sqrt(2 / np.pi) / mean, -1.0)
+        return LateLaw(0.0, np.sqrt(2 / np.pi) / mean, -1.0)
     if name == "hinge":
         return _with_margin(numbers[0], eta)
     if name == "logistic" and not numbers:
@@ -167,7 +145,7 @@ def _with_margin(k, eta):
 
     t = brentq(lambda t: 2 * t * t - eta * (k + t * h(k / t)), 1e-9, 10 * (eta + np.sqrt(eta * k) + 1), xtol=1e-15)
     growth = ndtr(k / t) * (t * t + k * k) + k * t * np.exp(-((k / t) ** 2) / 2) / np.sqrt(2 * np.pi)
-    return Law(0.0, t / np.pi * (np.sqrt(2 * np.pi) / (3 * eta * growth)) ** (1 / 3), -1 / 3)
+    return LateLaw(0.0, t / np.pi * (np.sqrt(2 * np.pi) / (3 * eta * growth)) ** (1 / 3), -1 / 3)
 
 
 def _logistic(eta):
@@ -177,7 +155,7 @@ def _logistic(eta):
         return 2 * quad(lambda x: ndtr(x / t) / (1 + np.exp(x)) ** 2, -FARTHEST, FARTHEST, epsabs=1e-13, limit=200)[0]
 
     t = brentq(lambda t: 2 * t * t - eta * c(t), 1e-3, 10 * (eta + 1), xtol=1e-14)
-    return Law(0.0, t / np.pi * (np.sqrt(2 * np.pi) / (3 * eta * (t * t / 2 + np.pi**2 / 6))) ** (1 / 3), -1 / 3)
+    return LateLaw(0.0, t / np.pi * (np.sqrt(2 * np.pi) / (3 * eta * (t * t / 2 + np.pi**2 / 6))) ** (1 / 3), -1 / 3)
 
 
 def _moments(law, clip, s):
@@ -189,26 +167,14 @@ def _moments(law, clip, s):
 def huber_variance(law: Any, clip: float = 0.0) -> float:
     r"""Huber's asymptotic variance of robust regression, :math:`V = E[\psi^2]/a^2` at s = 0.
 
+    *Asymptotic*: the limit of alpha s^2 at rates 1/(a(0) alpha). Source: Huber (1964), Ann. Math. Statist. 35, 73.
+
     Parameters
     ----------
     law : frozen continuous distribution of scipy.stats
         Of the label noise, symmetric.
     clip : float
-        Where residuals are clipped; 0 for their sign, V = 1/(4 density(0)^2).
-
-    Returns
-    -------
-    float
-        Limit of alpha s^2 at rates 1/(a(0) alpha). Asymptotic.
-
-    Raises
-    ------
-    ValueError
-        As :func:`overlaps.rules.residual`.
-
-    References
-    ----------
-    Huber (1964), Ann. Math. Statist. 35, 73.
+        Where residuals are clipped (:func:`overlaps.rules.residual`); 0 for their sign, V = 1/(4 density(0)^2).
 
     Examples
     --------
@@ -233,11 +199,6 @@ def stationary_error(law: Any, clip: float = 0.0, *, eta: float) -> float:
     eta : float
         Learning rate.
 
-    Raises
-    ------
-    ValueError
-        A rate that is not positive; as :func:`overlaps.rules.residual`.
-
     Examples
     --------
     >>> import overlaps as ov
@@ -257,28 +218,15 @@ def stationary_error(law: Any, clip: float = 0.0, *, eta: float) -> float:
 def clipping_gain(law: Any, clip: float, s: float) -> float:
     r"""How much faster the error can fall with residuals clipped than without, :math:`a^2 E[\Delta^2]/E[\psi^2]`.
 
+    Ratio of the largest decreases at the best rates, exact; at most 1 for normal noise. Source: Marshall et al. (2025),
+    arXiv:2406.11733.
+
     Parameters
     ----------
-    law : frozen continuous distribution of scipy.stats
-        Of the label noise, symmetric, with a variance.
-    clip : float
-        Where residuals are clipped.
+    law, clip
+        As in :func:`huber_variance`; the law has a variance.
     s : float
         Standard deviation of lambda - nu: eps_g = s^2/2.
-
-    Returns
-    -------
-    float
-        Ratio of the largest decreases at the best rates, exact; at most 1 for normal noise.
-
-    Raises
-    ------
-    ValueError
-        A law without a variance.
-
-    References
-    ----------
-    Marshall et al. (2025), arXiv:2406.11733.
 
     Examples
     --------
@@ -299,30 +247,17 @@ def escape(k: int, eta: float, rho0: float) -> float:
 
     .. math:: \dot\rho = \eta k \rho^{k-1}(1 - \rho^2) - \tfrac12 \eta^2 \rho C
 
-    with links he_k, orthonormal Hermite polynomials, F = he_k(nu) he_k'(lambda). For k = 2 the overlap grows at the
-    rate 2 eta - eta^2; for k = 3 it falls back below :math:`\rho_c = \eta/2`.
+    with links he_k, orthonormal Hermite polynomials, F = he_k(nu) he_k'(lambda). *Asymptotic* for small rho0. For k = 2
+    the overlap grows at the rate 2 eta - eta^2, and the time is ln(1/rho0)/(2 eta - eta^2) up to a constant; for k = 3
+    the time is :math:`(2/(3\eta^2)) \ln(1/(1 - \eta/(2\rho_0)))`, inf below :math:`\rho_c = \eta/2`, where the overlap
+    falls back. Source: Ben Arous, Gheissari and Jagannath (2021), JMLR 22, for the information exponent.
 
     Parameters
     ----------
     k : int
         Information exponent, 2 or 3.
     eta, rho0 : float
-        Learning rate; overlap at the start, of order N^(-1/2) for random weights.
-
-    Returns
-    -------
-    float
-        Asymptotic for small rho0: ln(1/rho0)/(2 eta - eta^2), up to a constant; or
-        :math:`(2/(3\eta^2)) \ln(1/(1 - \eta/(2\rho_0)))`, inf below rho_c.
-
-    Raises
-    ------
-    ValueError
-        Another k, rates at which nothing grows.
-
-    References
-    ----------
-    Ben Arous, Gheissari and Jagannath (2021), JMLR 22 (information exponent).
+        Learning rate, below 2 for k = 2; overlap at the start, of order N^(-1/2) for random weights.
 
     Examples
     --------
@@ -332,7 +267,7 @@ def escape(k: int, eta: float, rho0: float) -> float:
     """
     eta, rho0 = check.number("eta", eta, above=0), check.number("rho0", rho0, above=0)
     if check.count("k", k) not in (2, 3):
-        raise ValueError(f"k = {check.shown(k)}; expected 2 or 3.")
+        raise check.refused("k", k, "2 or 3.")
     if k == 2:
         if not eta < 2:
             raise ValueError(f"eta = {eta:g}; expected below 2, where the overlap no longer grows.")
@@ -371,7 +306,9 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
               \dot J = \eta(A + \rho B) + \frac{\eta^2 C}{2J}, \qquad J = \sqrt Q
 
     with A, B, C of :func:`overlaps.rules.episode` at Q = T* = 1. Free students rest where :math:`\rho A + B = 0`
-    and A < 0, whatever eta, at a length proportional to it; without penalty they do not.
+    and A < 0, whatever eta, at a length proportional to it; without penalty they do not. The points come by ascending
+    rho; exact, but for pairs within a hundredth of the angle that merge. Where a stable one lies below an unstable one,
+    an uninformed student is trapped: the hard phase. Source: Patel et al. (2023), arXiv:2306.10404.
 
     Parameters
     ----------
@@ -381,21 +318,6 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
         Learning rate.
     Q : float, optional
         Squared length of the students of ``constraint="sphere"``; free by default.
-
-    Returns
-    -------
-    list of StationaryAngle
-        By ascending rho; exact, but for pairs within a hundredth of the angle that merge. Where a stable one lies below
-        an unstable one, an uninformed student is trapped: the hard phase.
-
-    Raises
-    ------
-    ValueError
-        Another rule.
-
-    References
-    ----------
-    Patel et al. (2023), arXiv:2306.10404 (phases of learning with penalties).
 
     Examples
     --------

@@ -5,19 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._base import check
-from .._base.quiet import quietly
-from .._base.record import Record
-from .._base.types import ArrayLike, Rng
+from .._base import ArrayLike, Record, Rng, check, quietly
+from ..dynamics import solve
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..flow.system import System
 from ..landscape.curvature import HessianSpectrum, hessian
-from ..models.model import Model
-from ..models.state import State
-from ..solve import solve
+from ..models import Model, State
 from ..stability.fixed_points import fixed_point, possible
-from ..stability.linear import linearise
+from ..stability.linear import growing_rates
 
 __all__ = ["StationaryPoint", "stationary_points"]
 
@@ -35,6 +31,9 @@ TURN = 1e-4
 # Step along a mode of rate zero, relative to the overlaps. Smaller, the search falls back to the same point; larger, it
 # may meet another family.
 MOVE = 1e-2
+# Share of a step along a mode that its neighbour keeps. Below, it lies beside the family, up to .07 by the curvature;
+# larger, where overlaps end on one side, modes that were found together hide each other.
+ALONG = 0.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,7 +159,8 @@ def stationary_points(
     else:
         rng = check.generator(rng)
         starts = [_start(model, T, rng) for _ in range(check.count("starts", starts))]
-        starts[::4] = [_later(model, start) for start in starts[::4]]
+        with quietly():  # attractors have small basins of Newton's method, and large ones of the flow
+            starts[::4] = [solve(model, start, [0.0, LATER / model.eta])[-1] for start in starts[::4]]
     states = [state for state in (_search(model, guess) for guess in starts) if state is not None]
     return [_point(model, kind, count) for kind, count in _distinct(model, T, states)]
 
@@ -182,12 +182,6 @@ def _start(model, T, rng):
     if rng.random() < 0.3 and not model.activation.kinks:
         W[rng.random(K) < 0.4] = 0.0
     return _state(model, W, root, rng)
-
-
-def _later(model, start):
-    """Where the flow takes a start: attractors have small basins of Newton's method, and large ones of the flow."""
-    with quietly():  # a run that ends early is a start like any other
-        return solve(model, start, [0.0, LATER / model.eta])[-1]
 
 
 def _state(model, W, root, rng):
@@ -227,7 +221,7 @@ def _distinct(model, T, states):
     errors = generalisation_error(model, S, v) if states else np.zeros(0)
     kinds: list[list] = []  # (eps_g, growing modes, states)
     for i in np.argsort(errors):
-        growing = len(_growing(model, states[i]))
+        growing = len(growing_rates(model, states[i], FLAT))
         for eps_g, modes, members in kinds:
             if abs(eps_g - errors[i]) <= tolerance and modes == growing:
                 members.append(states[i])
@@ -237,22 +231,10 @@ def _distinct(model, T, states):
     return [(min(members, key=lambda x: np.trace(x.Q)), len(members)) for _, _, members in kinds]
 
 
-def _growing(model, state):
-    """Growing rates, or nan where the closure has no derivative: kinked students aligned with another unit."""
-    try:
-        modes = linearise(model, state)
-    except ValueError:
-        return np.array([np.nan])
-    if modes.message:  # at perfect learning of kinked units the modes belong to differences, not to overlaps
-        return np.array([np.nan])
-    values = modes.eigenvalues
-    return values.real[values.real > FLAT * np.max(np.abs(values))]
-
-
 def _point(model, state, count):
     """The record of a fixed point."""
     eps_g = float(max(generalisation_error(model, state.S[None], state.v[None])[0], 0.0))
-    rates = _growing(model, state)
+    rates = growing_rates(model, state, FLAT)
     if np.any(np.isnan(rates)):
         return StationaryPoint(state, eps_g, rates, -1, -1, _beside(model, state), count)
     flat, dimension = _manifold(model, state)
@@ -280,5 +262,5 @@ def _manifold(model, state):
         if neighbour is not None and step > 0:
             moves.append(modes @ (system.pack(neighbour) - y) / step)
     norms = model.K if model.spherical else 0  # other spheres, other points: no modes of one problem
-    rank = int(np.linalg.matrix_rank(np.array(moves), tol=0.5)) if len(modes) else 0
+    rank = int(np.linalg.matrix_rank(np.array(moves), tol=ALONG)) if len(modes) else 0
     return len(modes) - norms, max(rank - norms, 0)

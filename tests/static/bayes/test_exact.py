@@ -5,10 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from overlaps.static import HierarchicalTeacher
-from overlaps.static.bayes.exact import ExactPoints
+from overlaps.static.bayes.exact import ExactPoints, standard_error
 from overlaps.static.bayes.labels import INTEGRATED, LabelLaw, waves
+from overlaps.static.bayes.solutions import BayesSolution
 
 HE3 = {3: 1.0}
 DELTA = 0.5
@@ -242,6 +244,30 @@ def test_bad_calls():
         HierarchicalTeacher(beta=1.0, k=201, noise=1.0, activation=HE3, channel="exact").information(np.zeros(201))
 
 
+def test_a_cut_keeps_what_is_known_of_the_strongest_features():
+    """He_3 has g(q) = q^3: overlaps of 0.5, 0.8 leave 1 - q^3 unknown; the weaker feature comes first here."""
+    teacher = HierarchicalTeacher(v2=[0.3, 0.7], noise=1.0, activation=HE3, channel="exact")
+    known = BayesSolution(teacher, 9.0, 0.6, np.array([0.5, 0.8]), 2, 5.0, 0.1, (), 0, True, 0.0, channel="exact")
+    weak, strong = 0.3 * (1 - 0.5**3), 0.7 * (1 - 0.8**3)
+    np.testing.assert_allclose(known.cut([0, 1, 2]), [1.0, strong + 0.3, strong + weak], rtol=1e-12)
+
+
+def test_errors_of_few_replicas_are_those_of_student(rng):
+    """Half of the interval that holds the mean with the probability of one standard deviation."""
+    x = rng.standard_normal((4, 3))
+    low, high = stats.t.interval(stats.norm.cdf(1) - stats.norm.cdf(-1), 3, scale=stats.sem(x))
+    np.testing.assert_allclose(standard_error(x), (high - low) / 2, rtol=1e-12)
+
+
+def test_potential_of_two_equal_readouts_counts_both(rng, monkeypatch):
+    """Phi = 2 (q + ln(1 - q)) - nu ln(power), here at overlaps that solve nothing."""
+    points, x = ExactPoints(equal(2), [0.5, 0.5], 2, rng), np.array([0.7])
+    monkeypatch.setattr(points, "_settle", lambda nu, start, replica: (start, 0.0))
+    found = points._describe(0.4, x)
+    assert found.phi + 0.4 * np.log(found.power) == pytest.approx(2 * (1 - np.exp(-0.7) - 0.7), rel=1e-12)
+
+
+@pytest.mark.slow
 def test_potential_of_equal_readouts_counts_each_of_them():
     """Phi = sum_i q_i + ln(1 - q_i) - nu ln(power); both tables, made for other overlaps, are known to 1e-4."""
     teacher = HierarchicalTeacher(v2=[0.4, 0.3, 0.3], noise=1.7, activation={3: 1.0}, channel="exact")

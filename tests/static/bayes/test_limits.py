@@ -3,6 +3,7 @@
 import mpmath
 import numpy as np
 import pytest
+from helpers import few
 from scipy.integrate import quad
 from scipy.special import zeta
 
@@ -95,10 +96,11 @@ def test_leading_and_refined_laws_against_the_fixed_point(beta):
         assert e / found.eps == pytest.approx(1, abs=0.7 / found.k_c)
 
 
-@pytest.mark.parametrize(
+@few(
     "activation, Delta",
     [({2: 0.5, 3: 0.5}, 0.5), ({3: 0.5, 4: 0.3, 5: 0.2}, 0.5), ({2: 0.5, 20: 0.5}, 0.5), (ov.relu, 0.5 * 0.011267585)],
     ids=str,
+    quick=2,
 )
 def test_refined_law_of_other_activations(activation, Delta):
     """Noise in proportion to g(1): with Delta = 1/2, relu (g(1) = 0.011) has learned 48 features and 1/k_c = 2e-2."""
@@ -284,7 +286,7 @@ def test_spinodals_and_maxwell_point(beta, Delta, spinodals, maxwell):
     assert law.solve(0.99 * maxwell).width < 1 and law.solve(1.01 * maxwell).width == 1
 
 
-@pytest.mark.parametrize("beta, Delta", [(0.1, 0.1), (0.25, 0.05)])
+@few("beta, Delta", [(0.1, 0.1), (0.25, 0.05)], quick=1)
 @pytest.mark.parametrize("k", [300, pytest.param(3000, marks=pytest.mark.slow)])
 def test_selection_flips_at_the_maxwell_point(beta, Delta, k):
     """Finite k: readouts come from the continuum, v_i^2 ~ the mean of x^(-2 beta) over the cell of feature i."""
@@ -376,11 +378,11 @@ def test_two_transitions_one_after_the_other():
     assert len(law.transitions) == 2 and law.maxwell == law.transitions[1]
     edges = np.linspace(0, 1, k + 1) ** 0.96
     here = HierarchicalTeacher(v2=np.diff(edges), noise=1.0, activation=TWO, normalise=True)
-    for few, many in law.transitions:
-        assert few.alpha == pytest.approx(many.alpha, rel=1e-12) and few.lam < many.lam
-        for factor, phase in ((0.98, few), (1.02, many)):  # nu = alpha d and k = 2 d
-            assert here.solve(nu=factor * few.alpha * k / 2).eps == pytest.approx(phase.eps, abs=0.05)
-            assert law.solve(factor * few.alpha).eps == pytest.approx(phase.eps, abs=0.05)
+    for less, more in law.transitions:
+        assert less.alpha == pytest.approx(more.alpha, rel=1e-12) and less.lam < more.lam
+        for factor, phase in ((0.98, less), (1.02, more)):  # nu = alpha d and k = 2 d
+            assert here.solve(nu=factor * less.alpha * k / 2).eps == pytest.approx(phase.eps, abs=0.05)
+            assert law.solve(factor * less.alpha).eps == pytest.approx(phase.eps, abs=0.05)
 
 
 @pytest.mark.slow

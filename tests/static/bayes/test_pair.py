@@ -9,7 +9,7 @@ from scipy.linalg import logm
 
 from overlaps.static import HierarchicalTeacher
 from overlaps.static.bayes.pair import Pair
-from overlaps.static.bayes.posterior import Chain, Problem, draw
+from overlaps.static.bayes.posterior import Chain, Problem, data_set
 
 HE3 = {3: 1.0}
 
@@ -78,7 +78,7 @@ def test_overlaps_between_features_are_there():
     teacher, rows = dataclasses.replace(equal(), channel="gaussian"), []
     for seed in range(24):
         rng = np.random.default_rng(seed)
-        problem = Problem(teacher, *draw(teacher, 50, 100, rng))
+        problem = Problem(teacher, *data_set(teacher, 50, 100, rng))
         chain, overlaps = Chain(problem, "teacher", rng), []
         for t in range(240):
             chain.step(20, t if t < 40 else None)

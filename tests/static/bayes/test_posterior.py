@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 
 from overlaps.static import HierarchicalTeacher, sample_posterior
 from overlaps.static.bayes.exact import standard_error
-from overlaps.static.bayes.posterior import Chain, Problem, _result, chains_agree, draw, leap
+from overlaps.static.bayes.posterior import Chain, Problem, _result, chains_agree, data_set, leap
 
 HE3 = {3: 1.0}
 
@@ -19,7 +19,7 @@ def equal(k, Delta=0.5, **options):
 
 def problem(seed=1):
     teacher = HierarchicalTeacher(v2=[0.7, 0.3], noise=1.3, activation={3: 0.5, 4: 0.5})
-    return Problem(teacher, *draw(teacher, 5, 40, np.random.default_rng(seed)))
+    return Problem(teacher, *data_set(teacher, 5, 40, np.random.default_rng(seed)))
 
 
 def test_gradient():
@@ -60,7 +60,7 @@ def test_measured_error_is_half_a_squared_distance():
 def test_against_quadrature_in_two_dimensions():
     """One feature at d = 2 is an angle, whose posterior is a sum; this data set has no two distant modes."""
     teacher, rng = equal(1, 1.0), np.random.default_rng(2)
-    X, y, star = draw(teacher, 2, 12, rng)
+    X, y, star = data_set(teacher, 2, 12, rng)
     angle = np.linspace(0, 2 * math.pi, 4001)[:-1]
     u = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     z = X @ u.T

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from overlaps.static import HierarchicalTeacher, sample_posterior
-from overlaps.static.bayes._adam import train
+from overlaps.static.bayes._polynomial import train
 from overlaps.static.bayes.student import error_of_student, train_student
 
 HE3 = {3: 1.0}
@@ -174,3 +174,10 @@ def test_student_needs_a_polynomial():
     here = HierarchicalTeacher(beta=1.0, k=3, noise=0.3, activation=np.tanh)
     with pytest.raises(ValueError, match=r"expected a HierarchicalTeacher whose activation is a dictionary"):
         train_student(here, d=8, n=100, width=3, rng=1)
+
+
+def test_untrained_students_are_as_wrong_as_a_second_teacher():
+    """In 500 dimensions features overlap by 1/22, whose cube is nothing: g(1) (sum v_i^2 + sum a_j^2) = 2 is left."""
+    teacher = HierarchicalTeacher(v2=[0.7, 0.3], noise=0.5, activation={3: 1.0})
+    run = train_student(teacher, d=500, n=20, width=5, rng=1, steps=1)
+    assert run.eps[0] == pytest.approx(2.0, abs=1e-2)

@@ -8,6 +8,7 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
+from helpers import few
 from scipy.integrate import quad
 
 import overlaps as ov
@@ -255,6 +256,7 @@ def test_golden_errors(beta, k, nu, Delta, eps, k_c, solutions):
     assert result.converged and result.residual < 1e-13
 
 
+@pytest.mark.slow
 def test_golden_other_solutions():
     two = teacher(0.3, 400, 0.5).solve(nu=900)
     assert [x.k_c for x in two.solutions] == [210, 211]
@@ -488,7 +490,7 @@ def test_hundred_points_at_ten_thousand_features():
     assert curve.k_c[0] == 0 and curve.k_c[-1] == 10_000
 
 
-@pytest.mark.parametrize("interval", [(1, 1e9), (10, 1e10)])
+@few("interval", [(1, 1e9), (10, 1e10)], quick=1)
 def test_a_curve_costs_few_sums_over_features(monkeypatch, interval):
     """Whether a point is optimal is seen from its neighbours and the next transitions, without all solutions there."""
     here = teacher(1.0, 10_000, 0.5)
@@ -524,7 +526,7 @@ def test_continuous_onset_bends_the_error_down():
 
 
 @pytest.mark.parametrize("points", [30, 193, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("beta, k, Delta, interval", [(1.0, 20, 0.3, (2, 300)), (0.15, 30, 0.1, (10, 75))])
+@few("beta, k, Delta, interval", [(1.0, 20, 0.3, (2, 300)), (0.15, 30, 0.1, (10, 75))], quick=1)
 def test_optimal_is_a_property_of_the_point(beta, k, Delta, interval, points):
     here = teacher(beta, k, Delta)
     curve = here.curve(interval, points=points)
@@ -653,3 +655,17 @@ def test_data_without_end():
     teacher = HierarchicalTeacher(v2=[0.7, 0.25, 0.05], noise=0.3, activation=HE3)
     for nu in (1e12, 1e300):
         assert teacher.solve(nu=nu).eps == pytest.approx(3 * 0.09 / nu, rel=1e-9, abs=0)
+
+
+def test_labels_in_other_units_have_errors_in_these():
+    """Feature and noise times sqrt(a): the same overlaps; a student without features knows nothing."""
+    a, v2, nu = 1.7, [0.5, 0.2, 0.3], np.array([2.0, 5.0, 9.0])
+    one, other = (
+        HierarchicalTeacher(v2=v2, noise=0.6 * np.sqrt(b), activation={3: 0.4 * b, 4: 0.6 * b}) for b in (1.0, a)
+    )
+    for x in nu:
+        f, g = one.solve(nu=x), other.solve(nu=x)
+        np.testing.assert_allclose(g.q, f.q, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(g.eps, a * f.eps, rtol=1e-9)
+        np.testing.assert_allclose(g.cut(np.arange(4)), a * f.cut(np.arange(4)), rtol=1e-9)
+        assert g.cut(0) == pytest.approx(a, rel=1e-12) and g.cut(3) == pytest.approx(g.eps, rel=1e-9)

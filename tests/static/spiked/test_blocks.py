@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers import agrees
+from helpers import agrees, few
 from oracles import ridge_draw
 
 from overlaps.static import SpikedRandomFeatures
@@ -162,7 +162,7 @@ def test_derivatives_of_the_response(rng, rows):
         assert np.allclose(here.dT[j], (up.T - down.T) / (2 * h), atol=1e-8 * max(np.max(np.abs(here.dT)), 1.0)), j
 
 
-@pytest.mark.parametrize("rows, p", [("iid", 1200), ("iid", 500), ("orthonormal", 500), ("bulk", 800)])
+@few("rows, p", [("iid", 1200), ("iid", 500), ("orthonormal", 500), ("bulk", 800)], quick=1)
 def test_response_is_the_trace_of_a_resolvent(rng, rows, p):
     """The traces V2 and V1 of an actual matrix lam + diag(Vh2) + sum_bc Vh1_bc B_b B_c^T."""
     d, lam, B = 1000, 0.3, 2
@@ -367,7 +367,7 @@ def test_given_rows_of_several_blocks_against_draws(d, draws):
 
 
 @pytest.mark.parametrize("d, draws", [(100, 30), pytest.param(300, 12, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("bulk, beta", [((0.2, 1.8), 0.8), ((0.0, 0.5, 2.5), 1.5)])
+@few("bulk, beta", [((0.2, 1.8), 0.8), ((0.0, 0.5, 2.5), 1.5)], quick=1)
 def test_given_rows_against_draws(bulk, beta, d, draws):
     """4 standard errors and 3 % for terms of order 1/d; neither kind of rows that is known is as close."""
     model = given(bulk, beta)

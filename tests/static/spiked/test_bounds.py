@@ -42,24 +42,34 @@ def test_errors_at_the_best_ridge_lie_between_the_bounds(alpha, beta):
         assert low > 0.09  # the label noise cannot be predicted
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("d", [np.inf, 37])
 @pytest.mark.parametrize("gamma", [1.0, 0.8])
-def test_bounds_are_residuals_of_least_squares(gamma):
-    """Features mu0(k) and k mu1(k), mu1(k) s in closed form (sin), fitted to labels at the nodes of a product rule."""
-    r, c, noise = 1.3, 1.2, 0.2
+def test_bounds_are_residuals_of_least_squares(gamma, d, bias):
+    """Features mu0(k) and k mu1(k), mu1(k) s in closed form (sin), fitted to labels at the nodes of a product rule.
+
+    Of p neurons mu0 is seen in a mean that keeps 1/p of what they do on their own: a ridge on mu0 alone.
+    """
+    r, c, noise, beta, shift = 1.3, 1.2, 0.2, 1.7, 0.3 * bias
     z, w = np.polynomial.hermite_e.hermegauss(60)
     k, s = (x.ravel() for x in np.meshgrid(z, z, indexing="ij"))
     root = np.sqrt(np.outer(w, w).ravel() / w.sum() ** 2)
-    y = np.tanh(gamma * k + np.sqrt(1 - gamma**2) * s)
+    y = np.tanh(gamma * k + np.sqrt(1 - gamma**2) * s) + shift
     mu0, mu1 = np.exp(-c / 2) * np.sin(r * k), np.exp(-c / 2) * np.cos(r * k)
-    found = features(r, c, gamma, np.sin, np.tanh, noise=noise).bounds()
-    for bound, basis in [
-        (found.upper, [mu0]),
-        (found.lower, [mu0, k * mu1, mu1 * s]),
-        (found.linear, [gamma * k + np.sqrt(1 - gamma**2) * s]),
+    variance = (1 - np.exp(-2 * c) * np.cos(2 * r * k)) / 2 - mu0**2
+    cost, least = (x @ root**2 / (beta * d) for x in (variance, variance - c * mu1**2))
+    model = features(r, c, gamma, np.sin, lambda x: np.tanh(x) + shift, beta, noise=noise, bias=bias)
+    found, one = model.bounds(d=d), [np.ones_like(k)] * bias
+    for bound, basis, own in [
+        (found.upper, [mu0, *one], cost),
+        (found.lower, [mu0, *one, k * mu1, mu1 * s], least),
+        (found.linear, [gamma * k + np.sqrt(1 - gamma**2) * s, *one], 0.0),
     ]:
         F = np.transpose(basis) * root[:, None]
-        rest = root * y - F @ np.linalg.lstsq(F, root * y, rcond=None)[0]
-        assert_allclose(bound, rest @ rest + noise**2, rtol=1e-6)  # 60 Gauss-Hermite nodes for tanh
+        G, b = F.T @ F, F.T @ (root * y)
+        G[0, 0] += own
+        rest = root @ (root * y**2) - b @ np.linalg.lstsq(G, b, rcond=None)[0]
+        assert_allclose(bound, rest + noise**2, rtol=1e-6)  # 60 Gauss-Hermite nodes for tanh
 
 
 def test_more_letters_span_more():

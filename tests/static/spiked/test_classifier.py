@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.integrate import quad
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
@@ -77,7 +78,7 @@ def test_wrong_signs_without_a_spike(loss):
     assert found.wrong == pytest.approx(math.acos(along) / math.pi, rel=1e-7)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@few("loss", ["logistic", "hinge"], quick=1)
 @pytest.mark.parametrize(
     "model, alpha, lam, d, draws",
     [
@@ -126,6 +127,7 @@ def test_minimiser_of_the_hinge(rng, bias):
     assert -found.fun <= value <= -found.fun * (1 + 2e-3)  # smoothed over 1e-3
 
 
+@pytest.mark.slow
 def test_labels_that_the_mean_activation_tells():
     """An aligned spike: no finite m as d -> infinity, an error that falls with d before."""
     model = SpikedRandomFeatures(np.tanh, np.sign, r=3.0, c=1.5, gamma=1.0, beta=2.0)

@@ -17,7 +17,7 @@ from scipy.stats import norm
 import overlaps as ov
 from overlaps.static import SpikedRandomFeatures
 from overlaps.static.spiked import ridge as _ridge
-from overlaps.static.spiked.averages import moments
+from overlaps.static.spiked.averages import hermite_moments
 from overlaps.static.spiked.conditional import conditional
 from overlaps.static.spiked.one_step import one_step, student_moments
 
@@ -68,7 +68,7 @@ def test_moments_of_activations():
     clip = ov.Activation("clip", lambda x: np.clip(x, -1, 1), lambda x: (np.abs(x) < 1).astype(float))
     p = 2 * norm.cdf(1) - 1
     assert np.allclose(student_moments(clip, (-1, 1)), [p, p * (1 - p)], rtol=1e-13)
-    values = moments(np.sign, "target", (0.0,))
+    values = hermite_moments(np.sign, "target", (0.0,))
     assert np.allclose(values, [0, math.sqrt(2 / math.pi), 0, 1], atol=1e-14)
 
 
@@ -506,6 +506,25 @@ def test_label_noise():
     errors = [model(noise=x).solve(alpha=1.3, lam=0.05).mse for x in (0.0, 1.0, math.sqrt(2))]
     assert errors[2] - errors[1] == pytest.approx(errors[1] - errors[0], rel=1e-11)
     assert noisy.solve(alpha=1.3, lam=1e10).mse == pytest.approx(clean.solve(alpha=1.3, lam=1e10).mse + 0.25, rel=1e-8)
+
+
+@pytest.mark.parametrize("d", [np.inf, 90.0])
+def test_a_constant_beside_the_target_moves_the_bias_alone(d):
+    bump = lambda x: x + 0.5 * (x * x - 1)  # noqa: E731
+    here, there = (
+        model(np.tanh, lambda x, a=a: bump(x) + a, bias=True, noise=0.3).solve(alpha=1.7, lam=0.2, d=d)
+        for a in (0.0, 0.7)
+    )
+    k = np.array([-1.2, 0.3, 2.1])
+    np.testing.assert_allclose(there.C(k), here.C(k) + 0.7, rtol=1e-9)
+    assert there.b0 == pytest.approx(here.b0 + 0.7, rel=1e-9) and there.mse == pytest.approx(here.mse, rel=1e-9)
+
+
+def test_what_odd_features_cannot_see_is_left_to_the_bias():
+    """An even target beside features without a spike: at any penalty its variance and that of the noise are left."""
+    blind = model(np.tanh, lambda x: 0.5 * (x * x - 1) + 0.7, r=0.0, bias=True, noise=0.3)
+    best = blind.optimal_lam(1.7, d=90)
+    assert best.lam == math.inf and best.mse == pytest.approx(0.5 + 0.09, rel=1e-9)
 
 
 def test_bias_absorbs_the_mean_of_the_target():

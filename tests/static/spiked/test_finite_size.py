@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers import few
 
 from overlaps.static import SpikedRandomFeatures, finite_batch_network, gaussian_rows
 from overlaps.static.spiked import ridge
@@ -33,7 +34,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case, d", [(case, 100) for case in CASES])
+@few("case, d", [(case, 100) for case in CASES], quick=2)
 def test_small_draws(case, d):
     agree_with_draws(case, d, 30)
 

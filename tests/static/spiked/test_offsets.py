@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.optimize import minimize_scalar
 
 from overlaps.static import SpikedRandomFeatures
@@ -123,7 +124,7 @@ def test_learned_biases_of_classifiers():
     assert s.model.offset == found.offset and found.objective <= np.nanmin(found.objectives)
 
 
-@pytest.mark.parametrize("loss, share", [(None, 1.0), ("logistic", 0.5)])
+@few("loss, share", [(None, 1.0), ("logistic", 0.5)], quick=1)
 def test_objectives_of_biases_are_those_of_their_solutions(loss, share):
     """Training error, or loss, of n samples and the penalty of p weights; the loss has its least at an end."""
     model = SpikedRandomFeatures(np.tanh, target, r=1.2, gamma=0.9, beta=0.6)
@@ -139,3 +140,12 @@ def test_learned_biases_that_cannot_be():
     assert "still falls" in model.learn_offset(alpha=3.0, lam=0.3, offsets=[-0.3, -0.2, -0.1]).message
     with pytest.raises(ValueError, match="at least 3 biases"):
         model.learn_offset(alpha=2.0, lam=0.1, offsets=[0.0, 1.0])
+
+
+def test_the_objective_of_a_learned_bias_of_classifiers():
+    """The mean loss of the samples for each neuron, and half the ridge penalty of the readout."""
+    target = lambda x: x + 0.5 * (x * x - 1)  # noqa: E731
+    model = SpikedRandomFeatures(np.tanh, target, r=1.2, c=1.1, gamma=0.9, beta=0.8)
+    found = model.learn_offset(alpha=1.7, lam=0.6, loss="logistic", offsets=[-0.6, 0.1, 0.5])
+    wanted = 1.7 / 0.8 * found.solution.train_loss + 0.3 * np.sum(found.solution.q2)
+    assert found.objective == pytest.approx(wanted, rel=1e-12)

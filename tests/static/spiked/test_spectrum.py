@@ -35,6 +35,21 @@ CASES = [  # r, c, alpha, beta, upper edge printed, mean and sd of the top eigen
 ]
 
 
+@pytest.mark.parametrize("alpha", [1.5, 0.5])
+def test_mean_eigenvalue_is_the_variance_of_the_features_given_k(alpha):
+    """By Gauss-Hermite in k and in the bulk; masses and distributions on bulks above zero and down to it."""
+    r, c, beta = 1.2, 1.1, 0.8
+    z, p = np.polynomial.hermite_e.hermegauss(80)
+    p = p / p.sum()
+    values = np.tanh(r * z[:, None] + np.sqrt(c) * z)
+    found = SpikedRandomFeatures(np.tanh, np.sin, r=r, gamma=0.9, c=c, beta=beta).spectrum(alpha=alpha, points=100)
+    mean = alpha / beta * p @ (values**2 @ p - (values @ p) ** 2)
+    assert found.weight @ found.x == pytest.approx(mean, rel=1e-5)  # small eigenvalues, where n < p, weigh little
+    assert found.mass == pytest.approx(1, abs=1e-3) and found.atom == max(0.0, 1 - alpha / beta)
+    assert found.cdf_at(found.x) == pytest.approx(found.cdf, abs=1e-12)
+    assert found.density_at(found.x[::9]) == pytest.approx(found.density[::9], rel=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("r, c, alpha, beta, edge, mean, sd", CASES)
 def test_published_numbers(r, c, alpha, beta, edge, mean, sd):

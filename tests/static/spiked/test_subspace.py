@@ -127,6 +127,7 @@ def test_splines_where_points_are_many(monkeypatch):
     assert_allclose(coarse[:2, :, ::7], [table.mu0[:, ::7], table.mu1[:, ::7] * np.sqrt(model.c)[:, None]], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_learned_function_and_bounds():
     model = two()
     solution, table = model.solve(**POINT), model.coefficients
@@ -180,8 +181,7 @@ def networks(rates, alpha0, t, fractions, noise, d, draws):
     setup = finite.Setup(np.tanh, f, noise, d, d, "sphere", (1,), (1.0,), 1, letter)
     found = []
     for seed in range(draws):
-        weights, directions, data, *_ = finite.streams(np.random.default_rng(seed))
-        W0 = finite.initial_rows("sphere", d, d, weights)
+        W0, directions, data, *_ = finite.streams(setup, np.random.default_rng(seed))
         theta, W = np.linalg.qr(directions.standard_normal((d, 2)))[0], W0
         for rate in rates:
             W = finite.gradient_step(setup, finite.Step(round(alpha0 * d), rate, np.array(t)[letter]), W, theta, data)
@@ -191,6 +191,7 @@ def networks(rates, alpha0, t, fractions, noise, d, draws):
     return np.mean(found, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [(2.0, 2.0), pytest.param((2.0, 2.0, 1.5), marks=pytest.mark.slow)])
 def test_spikes_after_several_steps(rates):
     """Blocks of 240 and 360 rows: their mean holds 1/240 of the bulk; the rest fluctuates with 1/sqrt(d) of a draw."""
@@ -209,6 +210,21 @@ def test_spikes_after_several_steps(rates):
 # ridge regression -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rows", ["iid", "orthonormal"])
+def test_draws_scale_with_the_argument_of_the_student(rows):
+    """Spikes and bulk a times larger under a student of x / a: the same features, draw by draw."""
+    a, point, known = 1.6, {"alpha": 1.3, "lam": 0.05, "d": 40}, {"gamma": [[0.9, 0.1], [-0.1, 0.8]], "beta": 0.8}
+    r, c = np.array([[1.0, 0.3], [0.4, 1.1]]), np.array([1.0, 1.3])
+    one, other = (
+        SpikedSubspace(f, wave, r=b * r, c=tuple(b * b * c), fractions=(0.4, 0.6), noise=0.2, rows=rows, **known)
+        for f, b in ((np.tanh, 1.0), (lambda x: np.tanh(x / a), a))
+    )
+    x, y = (model.simulate(**point, rng=1, draws=2) for model in (one, other))
+    for name in ("mse", "train", "m", "q2"):
+        assert_allclose(y.mean(name), x.mean(name), rtol=1e-8)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["iid", "orthonormal"])
 @pytest.mark.parametrize(
     "d, draws",
@@ -251,9 +267,8 @@ def test_network_after_two_steps():
     setup = finite.Setup(np.tanh, f, 0.0, d, d, "sphere", (2 * d,), (0.1,), 4000, letter)
     errors = []
     for seed in range(8):
-        weights, directions, data, train, test = finite.streams(np.random.default_rng(seed))
+        W, directions, data, train, test = finite.streams(setup, np.random.default_rng(seed))
         theta = np.linalg.qr(directions.standard_normal((d, 2)))[0]
-        W = finite.initial_rows("sphere", d, d, weights)
         for _ in range(2):
             W = finite.gradient_step(setup, finite.Step(8 * d, 1.5, np.array(t)[letter]), W, theta, data)
         errors.append(finite.readouts(setup, W, theta, train, test)[1]["mse"][0])

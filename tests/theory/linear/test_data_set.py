@@ -80,21 +80,52 @@ def test_printed_numbers(case):
         np.testing.assert_allclose(getattr(curve, name), numbers, rtol=0, atol=3e-12)
 
 
+def sums(model, start, ratio, remaining):
+    """R, Q and the training error (3, n) of inputs of one variance as averages over one law.
+
+    ``remaining(x)`` is the share (n, nodes) of the start that is left where x is an eigenvalue with the penalty.
+    """
+    s, w = marchenko_pastur(ratio)
+    v, v_star, noise, variance = model.v[0], model.v_star[0], model.noise, model.spectrum.s[0]
+    q, r, t = (x[0, 0, 0] * y for x, y in zip(start.plain, (v**2, v * v_star, v_star**2), strict=True))
+    s = s * variance
+    x = s + model.weight_decay[0] / v**2
+    f = remaining(x)
+    g = (1 - f) / x
+    u = s * g
+    R = variance * ((f * r + u * t) @ w)
+    Q = variance * ((f**2 * q + 2 * f * u * r + u**2 * t + noise**2 / ratio * s * g**2) @ w)
+    rest = (s * (f**2 * q + 2 * f * (u - 1) * r + (u - 1) ** 2 * t)) @ w
+    train = (rest + noise**2 * (1 - 1 / ratio + (1 - u) ** 2 @ w / ratio)) / 2
+    return R / (v * v_star), Q / v**2, train
+
+
 @pytest.mark.parametrize("ratio", [0.37, 1.0, 2.6])
 def test_isotropic_inputs_follow_marchenko_and_pastur(ratio):
     """Everything is an average over one law; a = 1 has its edge at zero."""
-    eta, noise, kappa, alpha = 0.7, 0.4, 0.13, np.array([0.0, 0.9, 7.0, 40.0])
-    s, w = marchenko_pastur(ratio)
-    curve = linear.seen_again(*problem(ov.isotropic(), 0.6, 0.15, 1.3, eta=eta, noise=noise, kappa=kappa), ratio, alpha)
-    f = np.exp(-eta * np.multiply.outer(alpha, s + kappa))
-    g = (1 - f) / (s + kappa)
-    u = s * g
-    Q = (f**2 * 0.6 + 2 * f * u * 0.15 + u**2 * 1.3 + noise**2 / ratio * s * g**2) @ w
+    eta, alpha = 0.7, np.array([0.0, 0.9, 7.0, 40.0])
+    model, start = problem(ov.isotropic(), 0.6, 0.15, 1.3, eta=eta, noise=0.4, kappa=0.13)
+    curve = linear.seen_again(model, start, ratio, alpha)
+    R, Q, train = sums(model, start, ratio, lambda x: np.exp(-eta * np.multiply.outer(alpha, x)))
     np.testing.assert_allclose(curve.Q, Q, rtol=1e-12)
-    np.testing.assert_allclose(curve.R, (f * 0.15 + u * 1.3) @ w, rtol=1e-12)
-    rest = (s * (f**2 * 0.6 + 2 * f * (u - 1) * 0.15 + (u - 1) ** 2 * 1.3)) @ w
-    train = (rest + noise**2 * (1 - 1 / ratio + (1 - u) ** 2 @ w / ratio)) / 2
+    np.testing.assert_allclose(curve.R, R, rtol=1e-12)
     np.testing.assert_allclose(curve.train, train, rtol=1e-11)
+
+
+def test_descent_under_a_strong_penalty_follows_marchenko_and_pastur():
+    """Steps of nearly the largest size: powers decay slowly at the edge of the data, and explode right beyond it.
+
+    A contour that reaches further, by the penalty, loses all digits; this one leaves the 1e-10 that nodes aim at.
+    """
+    ratio, variance, kappa, v, counts = 2.6, 1.7, 4.7, 0.9, np.array([1, 40, 600])
+    model, start = problem(
+        ov.Spectrum([variance], [1.0]), 0.6, 0.15, 1.3, eta=0.8, noise=0.35, kappa=kappa, v=v, v_star=1.4
+    )
+    step = 0.999 * 2 / (variance * (1 + ratio**-0.5) ** 2 + kappa / v**2)
+    alpha = counts * step / (model.eta * v**2)
+    curve = linear.seen_again(model, start, ratio, alpha, method="descent", step=step)
+    known = sums(model, start, ratio, lambda x: (1 - step * x) ** counts[:, None])
+    np.testing.assert_allclose([curve.R, curve.Q, curve.train], known, rtol=1e-10)
 
 
 def test_sgd_with_replacement_is_one_pass_learning_on_the_spectrum_of_the_data():
@@ -182,6 +213,7 @@ def test_endless_data_is_one_pass_learning():
     np.testing.assert_allclose(sgd.train, sgd.eps_g + 0.3**2 / 2, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.floats(0.2, 5.0), st.sampled_from(["flow", "descent", "sgd"]), st.floats(0.0, 0.4))
 def test_invariances(ratio, method, kappa):
@@ -244,6 +276,16 @@ def test_companion_transform_and_edge_of_drawn_data():
 
 
 # bad input ------------------------------------------------------------------------------------------------------------
+
+
+def test_rates_of_batches_diverge_beyond_three_times_those_of_one_sample():
+    for share in (0.9, 1.001):
+        model, start = problem(STEEP, 0.6, 0.2, eta=share * 3 * 2.0 / STEEP.mean, batch_size=3)
+        if share > 1:
+            with pytest.raises(ValueError, match="eta = .*expected below"):
+                linear.seen_again(model, start, 2.0, [1.0], method="sgd")
+        else:
+            assert 0 < linear.seen_again(model, start, 2.0, [1.0], method="sgd", nodes=40).eps_g[0] < 10
 
 
 def test_problems_outside_this_theory_are_refused():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import library
+from helpers import few, library
 
 import overlaps as ov
 from overlaps.theory import quadratic
@@ -99,7 +99,7 @@ def test_amplitude_follows_the_norm_in_gradient_flow():
 
 
 @pytest.mark.parametrize("gradient_flow", [True, False])
-@pytest.mark.parametrize("q0", [None, 1.0])
+@few("q0", [None, 1.0], quick=1)
 def test_escape_law_averaged_over_starts(gradient_flow, q0):
     """[B] (13) from the plateau, with the factor q/q0 from Q = q0: mean over 20 starts with sum R^2 at its mean."""
     K, M, eta, eps = 3, 2, 0.3, 1e-4
@@ -185,7 +185,7 @@ def test_learning_at_eta_optimal_ends(K, M, alpha):
     assert errors[1] < min(errors[0], errors[2]) and errors[1] < 0.01 * errors[3]
 
 
-@pytest.mark.parametrize("K, M", [(3, 3), (6, 3)])
+@few("K, M", [(3, 3), (6, 3)], quick=1)
 def test_learning_at_eta_optimal_is_nearly_the_fastest(K, M):
     """Time to eps_g = 1e-3 from overlaps of 0.01: within 5 % of the shortest of a scan around it."""
     best, times = quadratic.eta_optimal(K, M), []

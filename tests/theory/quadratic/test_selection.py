@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.stats import ks_2samp
 
 import overlaps as ov
@@ -39,16 +40,16 @@ def test_amplitude_and_rate_are_those_of_the_plateau_and_of_the_equations():
     assert np.isclose(law.amplitude, quadratic.escape_amplitude(5, 2, eta=0.4, q0=0.7, noise=0.3), rtol=1e-9)
 
 
-@pytest.mark.parametrize("q0, noise, b", [(1.0, 0.0, 1), (0.5, 0.4, 2)])
-def test_kappa_is_the_covariance_of_the_general_theory(q0, noise, b):
+@few("K, q0, noise, b", [(2, 0.5, 0.4, 2), (3, 0.5, 0.4, 2), (3, 1.0, 0.0, 1)], quick=1)
+def test_kappa_is_the_covariance_of_the_general_theory(K, q0, noise, b):
     """From R = 0 the linear-noise covariance of R grows as kappa exp(2 rate alpha), once the norm has settled."""
-    model = ov.quadratic_network(3, 1, eta=0.5, noise=noise, batch_size=b)
-    start = ov.State.from_overlaps(model, Q=q0 * np.eye(3), R=np.zeros((3, 1)), T=[[1.0]])
-    law = quadratic.selected(3, 1, eta=0.5, q0=q0, noise=noise, batch_size=b)
+    model = ov.quadratic_network(K, 1, eta=0.5, noise=noise, batch_size=b)
+    start = ov.State.from_overlaps(model, Q=q0 * np.eye(K), R=np.zeros((K, 1)), T=[[1.0]])
+    law = quadratic.selected(K, 1, eta=0.5, q0=q0, noise=noise, batch_size=b)
     fluct = ov.fluctuations(ov.solve(model, start, [0.0, 20.0], rtol=1e-11), 10**15)
-    variance = fluct.covariance("R")[1].reshape(3, 3) * 1e15
+    variance = fluct.covariance("R")[1].reshape(K, K) * 1e15
     assert np.allclose(
-        variance, law.kappa * np.exp(2 * law.rate * 20.0) * np.eye(3), rtol=1e-5, atol=1e-5 * variance[0, 0]
+        variance, law.kappa * np.exp(2 * law.rate * 20.0) * np.eye(K), rtol=1e-5, atol=1e-5 * variance[0, 0]
     )
 
 

@@ -10,6 +10,7 @@ from scipy.special import gamma
 
 import overlaps as ov
 from overlaps.theory.scaling import Law
+from overlaps.theory.scaling.schedules import integrate
 
 LAW = Law(1.0, 0.3, L=64, eta=0.5, noise=0.1)
 
@@ -41,6 +42,17 @@ def test_against_another_integrator(N_l, batch_size):
             lsoda(law, T, lambda t: (1 + t / 0.3) ** -0.6, N_l),
         )
         np.testing.assert_allclose(found, other, rtol=1e-7)
+
+
+def test_series_of_slow_modes_meet_exponentials():
+    """One step on either side of where 2 h s = 1e-3: it moves by no more than the rate does."""
+    ends = []
+    for side in (-1e-9, 1e-9):
+        s, y = np.array([0.4, 1e-3 / 2.6 * (1 + side)]), np.array([0.7, 0.3])
+        s.flags.writeable = False  # as the eigenvalues of a law: another type is another kernel
+        args = np.array([0.9, 0.6]), y, np.array([1.3]), np.array([0.8, 0.5]), np.array([0.4, 0.6]), 0.2
+        ends.append([integrate(s, *args)[-1], *y])
+    np.testing.assert_allclose(*ends, rtol=1e-9)
 
 
 def test_any_schedule_is_that_of_solve():
@@ -86,6 +98,7 @@ def test_exponents_of_decays(source, power, expected):
         assert law.exponents.decayed == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power, expected", [(3.0, 0.5), pytest.param(0.5, 1 / 3, marks=pytest.mark.slow)])
 def test_exponents_of_annealing_at_a_fixed_rate(power, expected):
     """min(g, b, w/(1 + w)), beta = 1, source = 1/2."""

@@ -1,7 +1,7 @@
 """Pictures of results: the only room that draws; matplotlib is imported at the first picture.
 
 ``looks`` knows sizes, hues and axes, ``units`` how Q, R and v of many units become readable. A new picture of a record
-takes its Axes from ``looks.panels`` or ``looks.single_axes``, so that it follows the style of the user.
+takes its Axes from ``looks.pair_of_axes`` or ``looks.single_axes``, so that it follows the style of the user.
 """
 
 from .comparison import approach, compare, distance, fluctuations, plot_fluctuations

@@ -8,11 +8,11 @@ import numpy as np
 
 from ..._base import check
 from .curves import name, plot
-from .looks import ERROR, axis, grey, hues, legend, mark, panels, single_axes
+from .looks import ERROR, axis, grey, hues, legend, mark, pair_of_axes, single_axes
 from .units import draw_line, draw_overlaps, draw_runs, few, partners_of, units
 
 
-def plot_fluctuations(result, ax=None, band=2.0, **style):
+def plot_fluctuations(result: Any, ax: Any = None, band: float = 2.0, **style: Any) -> Any:
     r"""Draw the equations as lines, the means of SGD at finite N dashed, and bands of +- ``band`` standard deviations.
 
     Runs drawn on the same axes lie on their bands: ``ax = runs.plot(); fluct.plot(ax=ax)``.
@@ -106,7 +106,7 @@ def compare(
     >>> matplotlib.pyplot.close("all")
     """
     labels = _compared(results, labels)
-    ax, axes = panels(ax)
+    ax, axes = pair_of_axes(ax)
     at_N = [hasattr(result, "trajectory") for result in results]
     partners = partners_of(results[0].trajectory if at_N[0] else results[0])
     counts, colours = {True: 0, False: 0}, hues(axes[0])
@@ -135,7 +135,8 @@ def _compared(results, labels):
     if not results:
         raise ValueError("compare() came without results; expected trajectories, ensembles and fluctuations.")
     for i, x in enumerate(results):
-        if not hasattr(x, "trajectory") and (getattr(x, "_picture", None) != "plot" or hasattr(x, "models")):
+        curves = hasattr(x, "animate") and not hasattr(x.model, "models")
+        if not curves and not hasattr(x, "trajectory"):
             kinds = "a Trajectory, an Ensemble or Fluctuations"
             raise ValueError(f"results[{i}] is a {type(x).__name__}; expected {kinds} (of a Batch take batch[i]).")
         sizes = [(y.model.K, y.model.M) for y in (results[0], x)]
@@ -146,7 +147,7 @@ def _compared(results, labels):
         return [f"{x} ({names[: i + 1].count(x)})" if names.count(x) > 1 else x for i, x in enumerate(names)]
     texts = isinstance(labels, list | tuple) and all(isinstance(x, str) for x in labels)
     if not texts or len(labels) != len(results):
-        raise ValueError(f"labels = {check.shown(labels)}; expected {len(results)} of them, a text for each result.")
+        raise check.refused("labels", labels, f"{len(results)} of them, a text for each result.")
     return list(labels)
 
 
@@ -159,7 +160,7 @@ def _draw_expansion(axes, result, band, color, label, partners):
     for panel in axes[1:]:
         axis(panel, result.alpha, None, "overlaps")
         for mean, std in zip(units(panel, means, partners), units(panel, stds, partners), strict=True):
-            if mean.own or few(result.model):
+            if mean.matched or few(result.model):
                 _band(panel, result.alpha, mean.curve, band * std.curve, mean.look["color"])
 
 
@@ -218,7 +219,6 @@ def fluctuations(ensembles, ax=None):
         ax.errorbar(N, scaled, relative * scaled, label=entries[0].label, **look)
     ax.set(xscale="log", xlabel="input dimension $N$", ylabel=r"$N \times$ variance over runs")
     ax.set_ylim(bottom=0)
-    ax.grid(alpha=0.25)
     ax.legend(frameon=False, ncols=2, fontsize="small")
     return ax
 
@@ -269,7 +269,6 @@ def approach(ensembles, theory, ax=None, **style):
     guide = np.sqrt(np.exp(np.mean(np.log(gaps**2 * N))) / N)
     ax.loglog(N, guide, color=grey(ax, 0.4), linestyle="--", zorder=0, label=r"$\propto N^{-1/2}$")
     ax.set(xlabel="input dimension $N$", ylabel="rms distance of $Q$, $R$ from the ODE")
-    ax.grid(alpha=0.25)
     ax.legend(frameon=False)
     return ax
 

@@ -115,7 +115,7 @@ def single_axes(ax):
     return ax
 
 
-def panels(ax):
+def pair_of_axes(ax):
     """The return value, and the Axes to draw on: those given, or a new pair."""
     from matplotlib import pyplot as plt
 
@@ -129,9 +129,7 @@ def panels(ax):
             panel.grid(alpha=0.25)
     axes = np.array(ax, dtype=object, ndmin=1)
     if not axes.size or not all(hasattr(a, "plot") for a in axes):
-        raise ValueError(
-            f"ax = {check.shown(ax)}; expected matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1]."
-        )
+        raise check.refused("ax", ax, "matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
     return ax, axes
 
 

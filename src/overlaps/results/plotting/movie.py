@@ -12,7 +12,7 @@ from .units import partners_of
 PACE = 50  # milliseconds that a frame is shown
 
 
-def animate(result, frames=100, xscale=None):
+def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     r"""Animate the matrices Q, R of a solution or of runs beside the error, on which a point moves.
 
     Times of the frames are equidistant on the axis of alpha; between records overlaps are interpolated linearly. Of
@@ -116,9 +116,8 @@ def _teachers(result):
 
 def _frames(result, count, log_time, log_error):
     """Times, the error on the line that is drawn, and the matrices at these times."""
-    mean = {
-        x: getattr(result, x).mean(axis=0) if result.is_ensemble else getattr(result, x) for x in ("Q", "R", "eps_g")
-    }
+    curves = {x: getattr(result, x) for x in ("Q", "R", "eps_g")}
+    mean = {x: curve.mean(axis=0) if result.is_ensemble else curve for x, curve in curves.items()}
     begin = result.alpha[result.alpha > 0][0] if log_time else result.alpha[0]
     times = (np.geomspace if log_time else np.linspace)(begin, result.alpha[-1], count)
     scale = np.log if log_time else np.asarray

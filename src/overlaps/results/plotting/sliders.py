@@ -222,7 +222,7 @@ def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View
     """
     panels = check.count("panels", panels)
     if not callable(f):
-        raise ValueError(f"f = {check.shown(f)}; expected a function of the parameters that returns a result.")
+        raise check.refused("f", f, "a function of the parameters that returns a result.")
     if not ranges:
         raise ValueError("explore() came without parameters; expected some by name, such as eta=(0.1, 2.0).")
     sliders, params, known = {}, {}, inspect.signature(f).parameters
@@ -243,7 +243,7 @@ def _range(name, given):
     choices = check.array(name, given, ("choices",)) if isinstance(given, np.ndarray) else given
     if isinstance(choices, list | range | np.ndarray) and len(choices) > 1:
         return list(choices)
-    raise ValueError(f"{name} = {check.shown(given)}; expected numbers (low, high), or a list of two choices or more.")
+    raise check.refused(name, given, "numbers (low, high), or a list of two choices or more.")
 
 
 def _fits(values, value):

@@ -15,7 +15,7 @@ class Curve:
     """One curve: its kind (Q, R, m or v), whether it belongs to one student and its teacher, its label, its look."""
 
     kind: str
-    own: bool
+    matched: bool
     curve: np.ndarray
     label: str | None
     look: dict
@@ -43,9 +43,9 @@ def units(ax, result, partners=None):
     model, Q, R = result.model, result.Q, result.R
     K, M = R.shape[-2:]
     colours = [hues(ax)[k % len(hues(ax))] for k in range(K)]
-    own, apart = [{"color": x, "linestyle": "--", "markerfacecolor": "none"} for x in colours], {"color": grey(ax)}
+    hued, apart = [{"color": x, "linestyle": "--", "markerfacecolor": "none"} for x in colours], {"color": grey(ax)}
     curves = [
-        Curve("Q", i == j, curve, rf"$Q_{{{i + 1}{j + 1}}}$", own[i] if i == j else apart)
+        Curve("Q", i == j, curve, rf"$Q_{{{i + 1}{j + 1}}}$", hued[i] if i == j else apart)
         for i, j, curve in _entries(Q)
         if i <= j
     ]
@@ -77,13 +77,13 @@ def draw_overlaps(ax, result, xscale=None, partners=None, **style):
     style = {key: x for key, x in style.items() if key not in ("color", "c", "label")}  # markers sit on their lines
     for number, kind in enumerate(dict.fromkeys(entry.kind for entry in entries)):
         alike = [entry for entry in entries if entry.kind == kind]
-        own, others = ([x for x in alike if x.own is mine] for mine in (True, False))
+        matched, others = ([x for x in alike if x.matched is mine] for mine in (True, False))
         shared = len(others) > (1 if kind == "Q" else NAMED)  # the greys cannot be told apart
         texts = {"own": rf"${kind}$, own" if others else f"${kind}$", "others": rf"${kind}$, others"}
-        for entry in alike if single else own:
+        for entry in alike if single else matched:
             text = entry.label
-            if not single or (shared and not entry.own):
-                text = texts["own" if entry.own else "others"]
+            if not single or (shared and not entry.matched):
+                text = texts["own" if entry.matched else "others"]
             look = entry.look if single else entry.look | {"color": colours[number], "linewidth": 0.8}
             if result.is_ensemble:  # markers alone
                 look = {key: x for key, x in look.items() if key != "linestyle"}

@@ -7,8 +7,8 @@ import numpy as np
 
 from ..._base import check
 from ...activations.activation import Activation
+from ...activations.families import parts_of
 from ...gaussian.rules import trapezoid
-from ...gaussian.two_point import RELU as RELU_CODE
 from ._features import RELU, SERIES, correlation
 
 __all__ = ["Correlation", "correlation_of"]
@@ -122,9 +122,9 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
         removed = {0, 1, *degrees(() if remove is None else remove)}
     elif callable(activation):
         removed = {0, 1, *degrees((0, 1, 2) if remove is None else remove)}
-        scale = _relu_scale(activation)
-        if scale is not None:
-            return _piecewise_linear(activation, scale, removed, allow_degree2)
+        parts = parts_of(activation) if isinstance(activation, Activation) else None
+        if parts is not None and parts.kink:  # relu(x) = x / 2 + |x| / 2
+            return _piecewise_linear(activation, parts.kink, removed, allow_degree2)
         c = _hermite(activation.g if isinstance(activation, Activation) else activation)
     else:
         raise ValueError(f"activation = {activation!r}; expected an Activation, a function or a dictionary. {HINT}")
@@ -143,7 +143,7 @@ def degrees(remove):
     try:
         return tuple(check.count("remove", l, 0) for l in (remove if degrees_given else (remove,)))
     except ValueError:
-        raise ValueError(f"remove = {check.shown(remove)}; expected degrees >= 0. The default is (0, 1, 2).") from None
+        raise check.refused("remove", remove, "degrees >= 0. The default is (0, 1, 2).") from None
 
 
 def _degree2(activation, c2):
@@ -162,37 +162,21 @@ def _too_low(activation):
 
 
 def _from_dict(coefficients):
-    good = all(
-        isinstance(l, (int, np.integer))
-        and 0 <= l <= LARGEST
-        and isinstance(c, (int, float, np.number))
-        and np.isfinite(c)
-        and c >= 0
-        for l, c in coefficients.items()
-    )
-    if not good:
+    try:
+        known = {check.count("l", l, 0): check.number("c_l", x, least=0) for l, x in coefficients.items()}
+    except ValueError:
+        known = {LARGEST + 1: 0.0}
+    if max(known, default=0) > LARGEST:
         raise ValueError(
             f"activation = {coefficients!r}; expected {{l: c_l}} with degrees l from 0 to {LARGEST} and finite "
             "c_l >= 0. c_l is the square of the coefficient of He_l / sqrt(l!) in the activation."
         )
-    c = np.zeros(max(coefficients, default=0) + 1)
-    for l, x in coefficients.items():
-        c[l] = x
+    c = np.zeros(max(known, default=0) + 1)
+    c[list(known)] = list(known.values())
     return c
 
 
-def _relu_scale(activation):
-    """Share of relu in a piecewise-linear activation, above degree 1; None for others."""
-    mixture = activation.closed_sum if isinstance(activation, Activation) else None
-    if mixture is None or mixture.code != RELU_CODE:
-        return None
-    # relu(x) = x / 2 + |x| / 2, and |b x| = |b| |x|
-    return float(sum(a * abs(b) for a, b in zip(mixture.amplitudes, mixture.scales, strict=True)))
-
-
 def _piecewise_linear(activation, scale, removed, allow_degree2):
-    if scale == 0:
-        raise _too_low(activation)
     if removed - {0, 1, 2}:
         raise ValueError(
             f"remove = {tuple(sorted(removed))}; expected degrees 0, 1, 2 for a piecewise-linear activation, whose "

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import check
-from ..._base.search import minimum
-from ..._base.types import ArrayLike, Numbers
+from ..._base import ArrayLike, Numbers, check, minimum
 from .branches import Jump, transitions
 from .power_law import Limit
 
@@ -54,7 +52,7 @@ class EqualReadouts(Limit):
         r"""Data at which 0 < q < 1 is stationary, :math:`A(q) = \frac{q}{(1-q)\,g'(q)}\,(\Delta + g(1) - g(q))`."""
         q = check.times("q", q)
         if not np.all((q > 0) & (q < 1)):
-            raise ValueError(f"q = {check.shown(q)}; expected overlaps 0 < q < 1. q = 0 is a solution at every A.")
+            raise check.refused("q", q, "overlaps 0 < q < 1. q = 0 is a solution at every A.")
         t = q / (1 - q)
         return np.reshape([self._data(x) for x in t.ravel()], q.shape)[()]
 
@@ -62,9 +60,7 @@ class EqualReadouts(Limit):
         """Twice the free entropy per k d, q + ln(1 - q) - A ln(Delta + g(1) - g(q)), of the shape of 0 <= q < 1."""
         q, A = check.times("q", q), check.number("A", A, least=0)
         if not np.all((q >= 0) & (q < 1)):
-            raise ValueError(
-                f"q = {check.shown(q)}; expected overlaps 0 <= q < 1. The potential is -infinity at q = 1."
-            )
+            raise check.refused("q", q, "overlaps 0 <= q < 1. The potential is -infinity at q = 1.")
         return q + np.log1p(-q) - A * np.log(self.Delta + self.channel.total - self.channel.g(q))
 
     @property

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from ..._base import check
-from ..._base.quiet import warn
+from ..._base import check, warn
 from ._features import entropy
 from .branches import crossings
 from .labels import Information, LabelLaw

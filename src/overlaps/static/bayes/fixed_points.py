@@ -51,10 +51,8 @@ class FixedPoints:
 
     def solve(self, nu):
         """All solutions found, ascending in s; infinity is one whose error is zero, or below the least float."""
-        extent = self._extent(nu)
-        if extent is None or extent[0] == extent[1]:
-            return self._with_last(nu, [] if extent is None else [extent[0]])
-        return self._between(nu, extent, self._scan(*extent))
+        ends = self._ends(nu)
+        return self._with_last(nu, ends) if len(ends) < 2 else self._between(nu, ends, self._scan(*ends))
 
     def optimal(self, s, eps):
         """Whether each point of the curve, s ascending, is the solution of largest potential at its nu."""
@@ -92,11 +90,11 @@ class FixedPoints:
     def _best(self, nu):
         """The solution of largest potential at each of many nu; those whose solutions overlap share one scan."""
         result, shared = np.empty(len(nu)), []
-        for i, extent in enumerate(map(self._extent, nu)):
-            if extent is None or extent[0] == extent[1]:
-                result[i] = self._largest(nu[i], self._with_last(nu[i], [] if extent is None else [extent[0]]))
+        for i, ends in enumerate(map(self._ends, nu)):
+            if len(ends) < 2:
+                result[i] = self._largest(nu[i], self._with_last(nu[i], ends))
             else:
-                shared.append((*extent, i))
+                shared.append((*ends, i))
         for group in overlapping(sorted(shared)):
             low, high = group[0][0], max(b for _, b, _ in group)
             pieces = math.ceil(math.log(high / low) / max(math.log(b / a) for a, b, _ in group))
@@ -109,8 +107,8 @@ class FixedPoints:
         """(least nu of all solutions beyond s, largest nu of all before s), for a transition at s."""
         after, before = s * (1 + SIDE), s * (1 - SIDE)
         begin, end = self.nu(after), self.nu(before)
-        last = (self._extent(begin) or (0.0, self.far))[1]
-        first = (self._extent(end) or (self.far, 0.0))[0]
+        last = (self._ends(begin) or [self.far])[-1]
+        first = (self._ends(end) or [self.far])[0]
         begin = min(begin, self._extreme(after, last, 1.0)) if last > after else begin
         end = max(end, self._extreme(first, before, -1.0)) if first < before else end
         # without noise the perfect solution begins at k
@@ -133,18 +131,18 @@ class FixedPoints:
             s -= (self.nu(s) - nu) / self.Delta
         return merge(roots, [s])
 
-    def _extent(self, nu):
-        """Least and largest solution below ``far``, or bounds on them; equal if there is one; None if there is none."""
+    def _ends(self, nu):
+        """Least and largest solution below ``far``, or bounds on them; one if they are equal, none if there is none."""
         low, settled = self._climb(nu, nu / (self.Delta + self.channel.total))
         if low is None:
-            return None
+            return []
         if low == 0:  # by underflow
-            return low, low
+            return [low]
         above = self._above(nu, low)
         high, settled_above = (above, False) if self.nu(above) <= nu else self._climb(nu, above)
         if settled and settled_above and high <= low * (1 + 10 * SAME):
-            low = high = self._polish(nu, low)
-        return low, high
+            return [self._polish(nu, low)]
+        return sorted({low, high})
 
     def _climb(self, nu, s):
         """Limit of the monotone iteration, or where it stands when it is slow: a bound on all solutions either way."""

@@ -9,7 +9,7 @@ from scipy.fft import irfft, next_fast_len
 
 from ..._base import check
 from ...gaussian.rules import gauss_hermite, trapezoid
-from ._labels import FLOOR, fisher, label_entropy
+from ._polynomial import FLOOR, fisher, label_entropy
 
 __all__ = ["Information", "LabelLaw"]
 

@@ -7,7 +7,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from ..._base import check
 from ...gaussian.rules import trapezoid
-from ._labels import FLOOR, spread
+from ._polynomial import FLOOR, spread
 from .exact import SAME, ExactPoints, Solution
 from .labels import LARGEST
 

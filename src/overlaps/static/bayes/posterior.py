@@ -7,14 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._base import check
-from ..._base.progress import bar
-from ..._base.quiet import warn
-from ..._base.record import Record
-from ..._base.types import ArrayLike, Rng
+from ..._base import ArrayLike, Record, Rng, bar, check, warn
 from ..._base.workers import run_all, worded
-from ._adam import respond
+from ._polynomial import respond
 from .exact import standard_error
+from .student import check_polynomial, sphere
 from .teacher import HierarchicalTeacher
 
 __all__ = ["PosteriorSample", "sample_posterior"]
@@ -146,11 +143,7 @@ def sample_posterior(
     >>> found.draws.shape, bool(found.q[0] > 0.8)
     ((1, 1, 200), True)
     """
-    if not isinstance(teacher, HierarchicalTeacher) or not isinstance(teacher.activation, dict) or not teacher.noise:
-        raise ValueError(
-            f"teacher = {check.shown(teacher)}; expected a HierarchicalTeacher with noise > 0 whose activation is a "
-            "dictionary of Hermite components. Try activation={3: 1.0}."
-        )
+    check_polynomial(teacher, noisy=True)
     d, chains, runs = (check.count(name, x) for name, x in (("d", d), ("chains", chains), ("runs", runs)))
     steps, warmup = check.count("steps", steps, least=4), check.count("warmup", warmup, least=0)
     leapfrog = check.count("leapfrog", leapfrog)
@@ -166,7 +159,7 @@ def sample_posterior(
             """Fill record[i]; whether Ctrl-C ended it."""
             # a data set for each run, chains share it: between runs the spread of data sets is seen, between chains the
             # sampling
-            problem = Problem(teacher, *(data or draw(teacher, d, n, child)))
+            problem = Problem(teacher, *(data or data_set(teacher, d, n, child)))
             try:
                 walkers = [Chain(problem, start, x) for x in child.spawn(chains)]
                 for t in range(-warmup, steps):
@@ -205,11 +198,9 @@ def _data(data, k, d, runs):
     return X, y, features
 
 
-def draw(teacher, d, n, rng):
+def data_set(teacher, d, n, rng):
     """(X, y, features) of a teacher of dimension d."""
-    features = rng.normal(size=(teacher.k, d))
-    features /= np.linalg.norm(features, axis=1, keepdims=True)
-    X = rng.normal(size=(n, d))
+    features, X = sphere(rng, teacher.k, d), rng.normal(size=(n, d))
     clean = np.polynomial.polynomial.polyval(X @ features.T, teacher.g.polynomial) @ np.sqrt(teacher.v2)
     return X, clean + teacher.noise * rng.normal(size=n), features
 
@@ -222,7 +213,7 @@ class Problem:
         self.v, self.sigma, self.c = np.sqrt(teacher.v2), teacher.g.polynomial, np.array(teacher.g.c)
         # the curvature of U at the teacher, feature by feature: all directions then move at one speed
         self.mass = 1 + len(y) / X.shape[1] * teacher.v2 * teacher.feature.slope / self.Delta
-        self.own = self._product(features, features)
+        self.teacher_square = self._product(features, features)
 
     def potential(self, W):
         """(U, dU/dW, sum of squared residuals)."""
@@ -238,7 +229,7 @@ class Problem:
     def measure(self, W, squares):
         """(eps, mean squared residual, overlaps) of one draw."""
         u = W / np.linalg.norm(W, axis=1, keepdims=True)
-        eps = 0.5 * (self.own - 2 * self._product(self.features, u) + self._product(u, u))
+        eps = 0.5 * (self.teacher_square - 2 * self._product(self.features, u) + self._product(u, u))
         return np.concatenate([[eps, squares / self.y.size], np.sum(u * self.features, axis=1)])
 
     def _product(self, a, b):

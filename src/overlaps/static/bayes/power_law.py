@@ -9,18 +9,17 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import zeta
 
-from ..._base import check
-from ..._base.types import ArrayLike, Numbers
+from ..._base import ArrayLike, Numbers, check
 from ...gaussian.rules import legendre
 from .teacher import Teacher, power_law_readouts
 
-__all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "average", "continuum_gap"]
+__all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "continuum_gap", "rank_integral"]
 
 NODES, WEIGHTS = legendre(16)
 CUT = 45.0  # e^-CUT of the integrals is left out
 
 
-def average(channel, function, beta, lam):
+def rank_integral(channel, function, beta, lam):
     r"""The integral :math:`\int_0^1 f(x, \lambda x^{-2\beta}) dx`, by Gauss panels in z = -ln x.
 
     ``function(x, lam)`` is vectorised; lam >= the onset.
@@ -40,7 +39,7 @@ def continuum_gap(channel, beta, lam):
     """
     least = max(lam, channel.onset)
     edge = min(1.0, lam / channel.onset) ** (1 / (2 * beta))
-    learned = average(channel, lambda x, snr: x ** (-2 * beta) * channel.overlaps(snr)[1], beta, least)
+    learned = rank_integral(channel, lambda x, snr: x ** (-2 * beta) * channel.overlaps(snr)[1], beta, least)
     power = 1 - 2 * beta
     left = -math.log(edge) if power == 0 else -math.expm1(power * math.log(edge)) / power
     return edge**power * learned + channel.total * left
@@ -121,7 +120,7 @@ class PowerLawLimit(Limit):
         """
         x = check.times("x", x)
         if not np.all(x > 0):
-            raise ValueError(f"x = {check.shown(x)}; expected ranks x = i / k_c > 0. Start the grid above zero.")
+            raise check.refused("x", x, "ranks x = i / k_c > 0. Start the grid above zero.")
         return self.channel(self.channel.onset * x ** (-2 * self.beta))
 
     @cached_property

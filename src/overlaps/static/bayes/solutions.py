@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base import check
-from ..._base.record import Record
+from ..._base import Record, check
 
 __all__ = ["BayesCurve", "BayesSolution", "BayesPoint"]
 
@@ -115,7 +114,7 @@ class BayesSolution(Record):
         except ValueError:  # rows of different length
             widths = np.array("")
         if not np.issubdtype(widths.dtype, np.integer) or np.any(widths < 0) or np.any(widths > k):
-            raise ValueError(f"k_s = {check.shown(k_s)}; expected integers from 0 to k = {k}. Try np.arange({k + 1}).")
+            raise check.refused("k_s", k_s, f"integers from 0 to k = {k}. Try np.arange({k + 1}).")
         order, feature = np.argsort(-self.teacher.v2, kind="stable"), self.teacher.feature
         v2 = self.teacher.v2[order]
         if self.channel == "exact":

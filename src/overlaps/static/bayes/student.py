@@ -6,11 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..._base import check
-from ..._base.progress import bar
-from ..._base.record import Record
-from ..._base.types import Rng
-from ._adam import train
+from ..._base import Record, Rng, bar, check
+from ._polynomial import train
 from .teacher import HierarchicalTeacher
 
 __all__ = ["StudentRun", "train_student"]
@@ -108,11 +105,7 @@ def train_student(
     d, n, width = (check.count(name, x) for name, x in (("d", d), ("n", n), ("width", width)))
     steps, batch = check.count("steps", steps), check.count("batch", batch)
     rate = check.number("rate", rate, above=0)
-    if not isinstance(teacher, HierarchicalTeacher) or not isinstance(teacher.activation, dict):
-        raise ValueError(
-            f"teacher = {check.shown(teacher)}; expected a HierarchicalTeacher whose activation is a dictionary of "
-            "Hermite components. Try activation={3: 1.0}."
-        )
+    check_polynomial(teacher)
     check.choice("start", start, STARTS)
     check.choice("readouts", readouts, READOUTS)
     if (start, readouts) != ("random", "trained") and width > teacher.k:
@@ -145,6 +138,16 @@ def train_student(
                 tick(done)
     overlap = np.abs(U_star @ U.T).max(axis=1)
     return StudentRun(n, d, width, np.array(times), np.array(errors), U, a, overlap)
+
+
+def check_polynomial(teacher, noisy=False):
+    """Refuse what is no teacher with a polynomial for an activation, and, if it must, with noise."""
+    good = isinstance(teacher, HierarchicalTeacher) and isinstance(teacher.activation, dict)
+    if not good or (noisy and not teacher.noise):
+        raise ValueError(
+            f"teacher = {check.shown(teacher)}; expected a HierarchicalTeacher{' with noise > 0' * noisy} whose "
+            "activation is a dictionary of Hermite components. Try activation={3: 1.0}."
+        )
 
 
 def sphere(rng, count, d):

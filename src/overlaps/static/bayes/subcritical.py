@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from ..._base import check
-from ..._base.search import minimum
-from .power_law import Limit, average, continuum_gap
+from ..._base import check, minimum
+from .power_law import Limit, continuum_gap, rank_integral
 
 __all__ = ["SubcriticalPhase", "SubcriticalPowerLaw"]
 
@@ -98,7 +97,7 @@ class SubcriticalPowerLaw(Limit):
         .. math:: \int_0^1 s(q(x))\,dx - (\alpha/\gamma)\ln(\Delta+\epsilon)
         """
         least = max(phase.lam, self.channel.onset)
-        price = average(self.channel, lambda x, snr: self.channel.overlaps(snr)[2], self.beta, least)
+        price = rank_integral(self.channel, lambda x, snr: self.channel.overlaps(snr)[2], self.beta, least)
         return -phase.width * price - alpha / self.gamma * math.log(self.Delta + phase.eps)
 
     @cached_property
@@ -168,11 +167,8 @@ class SubcriticalPowerLaw(Limit):
         """Where the second branch of :attr:`maxwell` begins and the first ends: two phases, or None where unique."""
         if self.unique:
             return None
-        few, many = (self._branch_of(phase) for phase in self.maxwell)
+        few, many = (next(x for x in self._rising if x[0] <= phase.lam <= x[1]) for phase in self.maxwell)
         return self.phase(many[0]), self.phase(few[1])
-
-    def _branch_of(self, phase):
-        return next((low, high) for low, high in self._rising if low <= phase.lam <= high)
 
     @cached_property
     def transitions(self):
@@ -209,7 +205,6 @@ class SubcriticalPowerLaw(Limit):
 
     def solve(self, alpha: float) -> "SubcriticalPhase":
         """The Bayes-optimal phase at alpha = n/d^2 > 0: the solution of largest potential on all branches."""
-        alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
         return max(self.solutions(alpha), key=lambda phase: self.potential(phase, alpha))
 
     def solutions(self, alpha: float) -> "tuple[SubcriticalPhase, ...]":

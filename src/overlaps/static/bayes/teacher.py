@@ -3,13 +3,11 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from ..._base import check
-from ..._base.record import Record, read_only
-from ..._base.types import ArrayLike, Floats, Numbers, Rng
+from ..._base import ArrayLike, Floats, Numbers, Record, Rng, check, read_only
 from .channel import channel_of
 from .correlation import correlation_of, degrees
 from .exact import ExactPoints, exact_information, exact_solution
@@ -20,7 +18,8 @@ from .solutions import BayesCurve, BayesPoint, BayesSolution
 
 __all__ = ["HierarchicalTeacher", "power_law_readouts"]
 
-SELECTIONS: tuple[Literal["bayes", "uninformed", "informed"], ...] = ("bayes", "uninformed", "informed")
+Choice: TypeAlias = Literal["bayes", "uninformed", "informed"]
+Shape: TypeAlias = Literal["diagonal", "matrix"]
 
 
 class Teacher(Record):
@@ -171,9 +170,7 @@ class HierarchicalTeacher(Teacher):
                 f"v2 has {np.sum(v2 <= 0)} entries <= 0 among {v2.size}; expected v_i^2 > 0. Drop the zeros."
             )
         if self.k is not None and check.count("k", self.k) != v2.size:
-            raise ValueError(
-                f"k = {check.shown(self.k)}, but v2 has {v2.size} entries; expected k to be left out with v2."
-            )
+            raise check.refused("k", self.k, "k to be left out with v2.", after=f", but v2 has {v2.size} entries")
         if not check.flag("normalise", self.normalise) and abs(v2.sum() - 1) > 1e-10:
             raise ValueError(
                 f"v2 sums to {v2.sum():.12g}; expected 1. Try normalise=True (and check the noise's scale)."
@@ -208,8 +205,8 @@ class HierarchicalTeacher(Teacher):
         self,
         *,
         nu: float,
-        selection: Literal["bayes", "uninformed", "informed"] = "bayes",
-        overlaps: Literal["diagonal", "matrix"] = "diagonal",
+        selection: Choice = "bayes",
+        overlaps: Shape = "diagonal",
         samples: int = 64,
         rng: Rng = 0,
     ) -> BayesSolution:
@@ -251,8 +248,8 @@ class HierarchicalTeacher(Teacher):
         """
         hint = "nu is the number of samples over the input dimension, n/d."
         nu = check.number("nu", nu, above=0, below=np.inf, hint=hint)
-        check.choice("selection", selection, SELECTIONS, "Try 'bayes'.")
-        matrix = check.choice("overlaps", overlaps, ("diagonal", "matrix")) == "matrix"
+        check.choice("selection", selection, get_args(Choice), "Try 'bayes'.")
+        matrix = check.choice("overlaps", overlaps, get_args(Shape)) == "matrix"
         if matrix and (self.k, self.channel) != (2, "exact"):
             raise ValueError(
                 f"overlaps = 'matrix' with k = {self.k}, channel = {self.channel!r}; expected k = 2 and "
@@ -297,7 +294,7 @@ class HierarchicalTeacher(Teacher):
         """
         q = check.array("q", q, (self.k,))
         if np.any((q < 0) | (q >= 1)):
-            raise ValueError(f"q = {check.shown(q)}; expected overlaps 0 <= q < 1. At q = 1 there is nothing to learn.")
+            raise check.refused("q", q, "overlaps 0 <= q < 1. At q = 1 there is nothing to learn.")
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
             return exact_information(self, q, samples, rng)
@@ -373,15 +370,13 @@ class HierarchicalTeacher(Teacher):
     def _interval(self, nu, points):
         ends = check.array("nu", (1.0, 1.0) if nu is None else nu, (2,), hint="nu is an interval (from, to).")
         if not 0 < ends[0] < ends[1]:
-            raise ValueError(
-                f"nu = {check.shown(nu)}; expected an interval 0 < from < to of n/d, e.g. curve((1.0, 1e6)), or s=..."
-            )
+            raise check.refused("nu", nu, "an interval 0 < from < to of n/d, e.g. curve((1.0, 1e6)), or s=...")
         check.count("points", points, least=2)
         return ends
 
     def _grid(self, nu, points):
         ends = self._interval(nu, points)
-        low, high = (self.solve(nu=x, selection=side).s for x, side in zip(ends, SELECTIONS[1:], strict=True))
+        low, high = (self.solve(nu=x, selection=side).s for x, side in zip(ends, get_args(Choice)[1:], strict=True))
         if math.isinf(high):
             raise ValueError(
                 f"nu = {check.shown(nu)} reaches beyond k = {self.k} without noise, where eps = 0 exactly; expected "
@@ -411,9 +406,7 @@ class HierarchicalTeacher(Teacher):
             more where the windows of similar readouts merge.
         """
         if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < self.k:
-            raise ValueError(
-                f"feature = {check.shown(feature)}; expected an integer from 0 to {self.k - 1}, an index into v2."
-            )
+            raise check.refused("feature", feature, f"an integer from 0 to {self.k - 1}, an index into v2.")
         if self.channel == "exact":
             raise ValueError(
                 "channel = 'exact' has no window of a single feature: its transitions are smeared; expected "

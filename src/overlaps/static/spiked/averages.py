@@ -8,7 +8,7 @@ from ..._base import check
 from ...activations.activation import Activation, check_vectorised
 from ...gaussian.rules import RANGE, panels, trapezoid
 
-__all__ = ["function_of", "kinks_of", "moments"]
+__all__ = ["function_of", "hermite_moments", "kinks_of"]
 
 STEP = 0.25  # coarsest step; its error is 2e-14 for tanh of a unit Gaussian
 TOLERANCE = 1e-8  # two tables that differ by less are good: the finer is kept, its own error is far smaller
@@ -38,14 +38,14 @@ def kinks_of(f, given, name):
     """Sorted jumps and kinks: those given and those known."""
     values = np.atleast_1d(check.floats(name, given, "finite numbers, the jumps and kinks, e.g. (0.0,)"))
     if values.ndim != 1 or not np.all(np.isfinite(values)):
-        raise ValueError(f"{name} = {check.shown(given)}; expected finite numbers, the jumps and kinks, e.g. (0.0,).")
+        raise check.refused(name, given, "finite numbers, the jumps and kinks, e.g. (0.0,).")
     known = f.kinks if isinstance(f, Activation) else ()
     if any((f.g if isinstance(f, Activation) else f) is g for g in KINKED):
         known = (0.0,)
     return tuple(np.unique(np.concatenate([values, known])).tolist())
 
 
-def moments(f, role, points=()):
+def hermite_moments(f, role, points=()):
     """E[f], E[z f], E[(z^2 - 1) f] and E[f^2] of a function of z ~ N(0, 1); ``points`` are its jumps and kinks."""
     check_growth(role, f, 1.0)
     before = None

@@ -6,10 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._base import check
-from ..._base.record import Record
-from ..._base.search import minimum
-from ..._base.types import ArrayLike, Function
+from ..._base import ArrayLike, Function, Record, check, minimum
 from ...activations.activation import Activation
 from .features import SpikedRandomFeatures
 from .solving import dimension
@@ -115,7 +112,7 @@ def best_step(
         rates = np.geomspace(min(lowest, SPIKES[0]), SPIKES[1], POINTS) / unit
     rates = np.sort(check.array("rates", rates, ("n",)))
     if rates.size < 3 or rates[0] <= 0:
-        raise ValueError(f"rates = {check.shown(rates)}; expected at least 3 learning rates > 0.")
+        raise check.refused("rates", rates, "at least 3 learning rates > 0.")
     errors = np.array([error(x) for x in rates])
     rate, mse, i = minimum(error, rates, errors, rtol=1e-6, ends=False)
     message = "a minimum"

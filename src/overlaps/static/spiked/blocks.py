@@ -251,8 +251,5 @@ def shares(name, size, fractions):
         return np.full(size, 1 / size)
     parts = check.array("fractions", fractions, ("B",), hint="One for each block.")
     if parts.size != size or np.any(parts <= 0) or abs(parts.sum() - 1) > 1e-12:
-        raise ValueError(
-            f"fractions = {check.shown(fractions)}; expected {size} positive numbers of sum 1, one for each "
-            f"entry of {name}."
-        )
+        raise check.refused("fractions", fractions, f"{size} positive numbers of sum 1, one for each entry of {name}.")
     return parts / parts.sum()

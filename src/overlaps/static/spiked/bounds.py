@@ -1,13 +1,11 @@
 """Bounds on the test error of spiked random features, whatever the number of samples."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base import check
-from ..._base.search import minimum
-from ..._base.types import ArrayLike, Function
+from ..._base import ArrayLike, Function, check, minimum
 from ...activations.activation import Activation
 from .conditional import conditional
 from .one_step import student_moments, target_moments
@@ -43,7 +41,7 @@ class RateBounds(NamedTuple):
     message: str = "both are minima"
 
 
-def bounds(model, d=math.inf):
+def bounds(model: Any, d: float = math.inf) -> Bounds:
     r"""Bounds on the test error of spiked random features at their spike, for any number of samples.
 
     .. math::
@@ -95,7 +93,7 @@ def bounds(model, d=math.inf):
     least = features.S[features.packing.pairs :] @ table.weight / neurons
     linear = model.variances * (features.mu1**2 @ table.weight) / neurons
     upper, lower = basis_bounds(features, model.noise, model.bias, least + linear, least)
-    return Bounds(upper, lower, linear_error(table, model.gamma, model.noise, model.bias))
+    return Bounds(upper, lower, linear_error(table, model.noise, model.bias))
 
 
 def basis_bounds(features, noise, bias=False, cost=0.0, least=0.0):
@@ -109,11 +107,11 @@ def basis_bounds(features, noise, bias=False, cost=0.0, least=0.0):
     return strong_ridge(features, noise, bias, cost), max(rest, 0.0)
 
 
-def linear_error(table, gamma, noise, bias=False):
-    """Error of the best linear predictor, E[sigma_*^2] - E[z sigma_*]^2; with a bias the variance comes first."""
-    slope = gamma * (table.weight @ (table.k * table.h)) + math.sqrt(1 - gamma**2) * (table.weight @ table.h1)
+def linear_error(table, noise, bias=False):
+    """Error of the best linear predictor, E[sigma_*^2] - |E[z sigma_*]|^2; with a bias the variance comes first."""
+    slopes = np.concatenate([np.atleast_2d(table.k.T * table.h), np.atleast_2d(table.h1)]) @ table.weight
     mean = table.weight @ table.h if bias else 0.0
-    return float(table.weight @ table.hh - mean**2 - slope**2) + noise**2
+    return float(table.weight @ table.hh - mean**2 - slopes @ slopes) + noise**2
 
 
 def bounds_over_rate(
@@ -180,16 +178,15 @@ def bounds_over_rate(
 
 def _scanned(bounds_at):
     """Spikes and the two bounds there: wide enough to have both minima inside, or as wide as is allowed."""
-    grid = SPIKES
-    values = np.array([bounds_at(r) for r in grid])
+    known = {r: bounds_at(r) for r in SPIKES}
     while True:
-        lowest = np.argmin(values, axis=0)
-        factors = (grid[1] / grid[0]) ** np.arange(1, MORE + 1)
+        grid = np.sort([*known])
+        values = np.array([known[r] for r in grid])
+        lowest, factors = np.argmin(values, axis=0), (grid[1] / grid[0]) ** np.arange(1, MORE + 1)
         if 0 in lowest and grid[0] > LEAST:
-            more = grid[0] / factors[::-1]
-            grid, values = np.concatenate([more, grid]), np.concatenate([[bounds_at(r) for r in more], values])
+            more = grid[0] / factors
         elif len(grid) - 1 in lowest and grid[-1] < MOST:
             more = grid[-1] * factors
-            grid, values = np.concatenate([grid, more]), np.concatenate([values, [bounds_at(r) for r in more]])
         else:
             return grid, values
+        known |= {r: bounds_at(r) for r in more}

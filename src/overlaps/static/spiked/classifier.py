@@ -130,12 +130,7 @@ class Conditions:
             return float(np.einsum("k,yki,yki,yki->", self.features.weight, weight, chance, values))
 
         errors = mean(m0 < 0), mean(m < 0), mean(self.loss.value(m0)), mean(self.loss.value(m))
-        B = self.packing.B
-        means, b0 = np.zeros(B), float(free[-1]) if self.bias else 0.0
-        if len(theta) > B:
-            means, theta = theta[:B], theta[B:]
-        else:
-            means[self.features.spiked] = free[: len(free) - self.bias]
+        means, theta, b0 = ridge.by_blocks(self.features, free, theta, self.bias)
         fit = ridge.RidgeFit(math.nan, math.nan, means, theta, psi, b0, v, q, True, residual, count)
         return dict(zip(ERRORS, errors, strict=True)) | solving.parts(model, fit)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import check
-from ..._base.record import Record
+from ..._base import Record, check
 from ...gaussian.rules import RANGE, panels, trapezoid
 from . import averages
 from .averages import check_growth, function_of, hermite_parts, kinks_of, relative, spacing, unresolved
@@ -194,14 +193,14 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     for _ in range(averages.REFINEMENTS):
         step *= averages.FINER
         fine = spike.table(*spike.rule(step), step)
-        errors = differences(spike, coarse, fine)
+        errors = discrepancies(spike, coarse, fine)
         if max(errors.values()) <= averages.TOLERANCE:
             return fine
         coarse = fine
     raise unresolved(max(errors, key=errors.__getitem__), errors)
 
 
-def differences(spike, coarse, fine):
+def discrepancies(spike, coarse, fine):
     """Differences of two tables relative to the size of the functions, by the argument at fault."""
     probe = np.array([-2.71, -1.618, -0.577, 0.0113, 0.3181, 0.9159, 1.2021, 2.2360, 3.1416])
     tables = [(spike.table(probe, None, table.step), table) for table in (coarse, fine)]

@@ -123,7 +123,7 @@ def several_spikes(student, target, r, c, gamma):
     """The functions of a model as :class:`SeveralSpikes`, or refuse them."""
     kinks, f = kinks_of(student, (), "student"), function_of(student, "student")
     if not callable(target):
-        raise ValueError(f"target = {check.shown(target)}; expected a function of {len(gamma)} arrays.")
+        raise check.refused("target", target, f"a function of {len(gamma)} arrays.")
     for j in range(len(gamma)):
         check_growth("target", lambda x, j=j: target(*(x if i == j else 0.5 * x for i in range(len(gamma)))), 1.0)
     check_growth("student", f, math.sqrt(np.max(np.sum(r**2, axis=1) + c)))
@@ -156,12 +156,12 @@ class GiantSteps(NamedTuple):
         mu1, bend, _, left = spikes.of_neurons(derivative, table.k, table.step)  # bend is sqrt(c) E[sigma'']
         F = weight @ table.mu0
         e, square = table.h - F, table.hh - 2 * F * table.h + F**2 + noise**2
-        along, across = mu1 * table.weight @ (e[:, None] * table.k), mu1 * table.weight @ table.h1.T
+        on_spikes, beyond = mu1 * table.weight @ (e[:, None] * table.k), mu1 * table.weight @ table.h1.T
         H = spikes.beyond_spikes
         zeta = (H / np.sum(H**2, axis=0)).T @ (np.eye(m, basis.shape[1]) - basis[:, :m].T @ basis)
         common = np.linalg.eigh((mu1 * (table.weight * square)) @ mu1.T / alpha0)
         fresh = common[1] * np.sqrt(np.maximum(common[0], 0.0))
-        S = np.hstack([self.S + tau[:, None] * (along @ basis + across @ zeta), tau[:, None] * fresh])
+        S = np.hstack([self.S + tau[:, None] * (on_spikes @ basis + beyond @ zeta), tau[:, None] * fresh])
         bulk = (bend**2 + left) @ (table.weight * square) / alpha0
         grown = np.sqrt(self.c) * (1 + tau * (bend @ (table.weight * e)) / np.sqrt(self.c))
         return GiantSteps(S, grown**2 + tau**2 * bulk)

@@ -45,9 +45,10 @@ class Step(NamedTuple):
     continuous: bool = False  # letters of a law, each neuron its own: the spike is t_i times one vector
 
 
-def streams(child):
-    """Generators of weights, directions, data of the step, of the readout, of the test: the same whatever is drawn."""
-    return child.spawn(5)
+def streams(setup, child):
+    """Rows W0, generators of directions, data of the step, of the readout, of the test: the same whatever is drawn."""
+    weights, *others = child.spawn(5)
+    return initial_rows(setup.rows, setup.p, setup.d, weights), *others
 
 
 def initial_rows(kind, p, d, rng):
@@ -91,7 +92,7 @@ def unit(rng, d):
     return v / np.linalg.norm(v)
 
 
-def samples(setup, theta, n, rng):
+def in_chunks(setup, theta, n, rng):
     """Chunks (x, y) of n samples."""
     for start in range(0, n, CHUNK):
         m = min(CHUNK, n - start)
@@ -99,7 +100,7 @@ def samples(setup, theta, n, rng):
         yield x, np.asarray(setup.target(x @ theta), dtype=float) + setup.noise * rng.standard_normal(m)
 
 
-def slope(f):
+def derivative_of(f):
     """Derivative of the student: its own, or central differences (error 1e-10, far below sampling)."""
     return getattr(f, "dg", None) or (lambda z, h=1e-5: (f(z + h) - f(z - h)) / (2 * h))
 
@@ -108,8 +109,8 @@ def gradient_step(setup, step, W, theta, rng):
     """W + tau t_i (1/n0) sum_mu (y - f(x)) sigma'(w_i.x) x, with f(x) = (1/p) sum_i t_i sigma(w_i.x)."""
     if step.n0 == 0:
         return W + step.tau * step.t[:, None] * population_gradient(setup, step, W, theta)
-    gradient, derivative = np.zeros_like(W), slope(setup.student)
-    for x, y in samples(setup, theta, step.n0, rng):
+    gradient, derivative = np.zeros_like(W), derivative_of(setup.student)
+    for x, y in in_chunks(setup, theta, step.n0, rng):
         z = x @ W.T
         gap = y - setup.student(z) @ step.t / setup.p
         gradient += (gap[:, None] * derivative(z)).T @ x
@@ -121,7 +122,7 @@ def population_gradient(setup, step, W, theta):
     on_u, on_w = pair_gradient(setup.target, setup.student, W @ theta)
     of_rows, of_own = pair_gradient(setup.student, setup.student, W @ W.T)
     z, weight = midpoint(*GRID)
-    np.fill_diagonal(of_rows, weight @ (setup.student(z) * slope(setup.student)(z) * z))
+    np.fill_diagonal(of_rows, weight @ (setup.student(z) * derivative_of(setup.student)(z) * z))
     np.fill_diagonal(of_own, 0.0)
     return on_u[:, None] * theta + (on_w - of_own @ step.t / setup.p)[:, None] * W - (of_rows * step.t) @ W / setup.p
 
@@ -129,7 +130,7 @@ def population_gradient(setup, step, W, theta):
 def pair_gradient(f, student, s):
     """(a, b) in E[f(nu) sigma'(lam) x] = a u + b w for nu = u.x, lam = w.x, unit vectors with overlap s = u.w."""
     z, weight = midpoint(*GRID)
-    values, slopes = np.asarray(f(z), dtype=float), slope(student)(z)
+    values, slopes = np.asarray(f(z), dtype=float), derivative_of(student)(z)
 
     def mean(F, G):  # E[F(nu) G(lam)], Mehler's series
         modes = [np.polynomial.hermite_e.hermeval(z, np.eye(ORDERS)[n]) * weight for n in range(ORDERS)]
@@ -182,7 +183,7 @@ def readouts(setup, W, theta, train_rng, test_rng):
     """
     root = math.sqrt(setup.p)
     parts = [
-        (setup.student(x @ W.T + setup.offset) / root, y) for x, y in samples(setup, theta, max(setup.n), train_rng)
+        (setup.student(x @ W.T + setup.offset) / root, y) for x, y in in_chunks(setup, theta, max(setup.n), train_rng)
     ]
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     points = range(len(setup.n))
@@ -194,11 +195,11 @@ def readouts(setup, W, theta, train_rng, test_rng):
         mean_X, mean_y = (X[:n].mean(axis=0), y[:n].mean()) if setup.bias else (0.0, 0.0)
         A[i] = ridge(X[:n] - mean_X, y[:n] - mean_y, lam)
         b0[i] = mean_y - np.sum(mean_X * A[i])  # a bias without penalty centres features and labels
-    train = [errors(setup, y[:n], X[:n] @ a + b) / n for n, a, b in zip(setup.n, A, b0, strict=True)]
+    train = [error_sums(setup, y[:n], X[:n] @ a + b) / n for n, a, b in zip(setup.n, A, b0, strict=True)]
     test = np.zeros((len(A), 3 if setup.loss else 1))
-    for x, y in samples(setup, theta, setup.test, test_rng):
+    for x, y in in_chunks(setup, theta, setup.test, test_rng):
         predicted = b0 + setup.student(x @ W.T + setup.offset) @ A.T / root
-        test += [errors(setup, y, column) / setup.test for column in predicted.T]
+        test += [error_sums(setup, y, column) / setup.test for column in predicted.T]
     names = ("mse", "test_loss", "wrong")[: test.shape[1]], ("train", "train_loss", "train_wrong")
     pairs = [(name, np.array(values)[:, j]) for values, row in ((test, names[0]), (train, names[1]))
              for j, name in enumerate(row[: test.shape[1]])]  # fmt: skip
@@ -210,7 +211,7 @@ def signs(y):
     return np.where(y > 0, 1.0, -1.0)
 
 
-def errors(setup, y, predicted):
+def error_sums(setup, y, predicted):
     """Sums over samples of squared errors, and with a loss of its values and of wrong signs."""
     if not setup.loss:
         return np.array([np.sum((y - predicted) ** 2)])
@@ -218,22 +219,19 @@ def errors(setup, y, predicted):
     return np.array([np.sum((1 - margin) ** 2), np.sum(LOSSES[setup.loss].value(margin)), np.sum(margin < 0)])
 
 
-def order_parameters(A, spike, bulk, theta):
-    """m, theta, psi, q1, q2 of readouts A (m, p) on rows ``spike + bulk``; sums over all neurons."""
-    p, norm = len(bulk), np.linalg.norm(spike)
-    v = spike / norm if norm > 0 else theta
-    across = theta - (theta @ v) * v
-    size = np.linalg.norm(across)
-    b = bulk @ v
-    perpendicular = A @ (bulk - np.outer(b, v))
-    psi = perpendicular @ (across / size) if size > 1e-7 else np.zeros(len(A))  # gamma = 1: no direction, psi = 0
-    root = math.sqrt(p)
+def readout_overlaps(A, bulk, v, zeta):
+    """m, theta, psi, q1, q2 of readouts A (n, p) on rows of this bulk; sums over all neurons.
+
+    theta and psi are along the first of the directions v (R, d) of the spikes, and of the target's zeta (J, d) beyond.
+    """
+    root = math.sqrt(len(bulk))
+    readout = A @ bulk / root
     return {
         "m": A.sum(axis=1) / root,
-        "theta": A @ b / root,
-        "psi": psi / root,
-        "q1": np.sum(perpendicular**2, axis=1) / p,
-        "q2": np.sum(A**2, axis=1) / p,
+        "theta": readout @ v[0],
+        "psi": readout @ zeta[0] if len(zeta) else np.zeros(len(A)),
+        "q1": np.sum((readout - readout @ v.T @ v) ** 2, axis=1),
+        "q2": np.sum(A**2, axis=1) / len(bulk),
     }
 
 
@@ -267,8 +265,7 @@ def strongest_of(spikes):
 
 def network_draw(setup, step, paired, child):
     """One network; with ``paired`` also the sRF model of its measured spikes and c on the same rows and data."""
-    weights, directions, step_rng, train_rng, test_rng = streams(child)
-    W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
+    W0, directions, step_rng, train_rng, test_rng = streams(setup, child)
     theta = unit(directions, setup.d)
     W = gradient_step(setup, step, W0, theta, step_rng)
     spikes, bulk, variance, measured = measure(setup, step, W - W0, W, theta)
@@ -281,8 +278,7 @@ def network_draw(setup, step, paired, child):
 
 def srf_draw(setup, r, gamma, c, kap, child):
     """One draw of the sRF model with parameters r, c of each block (arrays) and gamma; |row|^2 = c + kap row.v."""
-    weights, directions, _, train_rng, test_rng = streams(child)
-    W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
+    W0, directions, _, train_rng, test_rng = streams(setup, child)
     v = unit(directions, setup.d)
     across = unit(directions, setup.d)
     across -= (across @ v) * v
@@ -296,21 +292,21 @@ def srf_draw(setup, r, gamma, c, kap, child):
 
 def subspace_draw(setup, r, gamma, c, H, child):
     """One draw of features with spikes r (B, R) along v, target directions gamma v + H zeta (m, d)."""
-    weights, directions, _, train_rng, test_rng = streams(child)
-    W0 = initial_rows(setup.rows, setup.p, setup.d, weights)
+    W0, directions, _, train_rng, test_rng = streams(setup, child)
     R = r.shape[1]
     axes = np.linalg.qr(directions.standard_normal((setup.d, R + H.shape[1])))[0].T
     v, zeta = axes[:R], axes[R:]
     bulk = np.sqrt(c)[setup.letter][:, None] * W0
     A, measured = readouts(setup, r[setup.letter] @ v + bulk, (gamma @ v + H @ zeta).T, train_rng, test_rng)
-    readout, root = A @ bulk / math.sqrt(setup.p), math.sqrt(setup.p)
-    psi = readout @ zeta[0] if len(zeta) else np.zeros(len(A))
-    order = {"m": A.sum(axis=1) / root, "theta": readout @ v[0], "psi": psi}
-    order["q1"] = np.sum((readout - readout @ v.T @ v) ** 2, axis=1)
-    return {"r": r, "gamma": gamma, "c": c} | measured | order | {"q2": np.sum(A**2, axis=1) / setup.p}, None
+    return {"r": r, "gamma": gamma, "c": c} | measured | readout_overlaps(A, bulk, v, zeta), None
 
 
 def _trained(setup, spikes, bulk, theta, train_rng, test_rng, v=None):
     A, measured = readouts(setup, spikes + bulk, theta, train_rng, test_rng)
     spike = strongest_of(spikes) if v is None else v
-    return measured | order_parameters(A, spike, bulk, theta)
+    norm = np.linalg.norm(spike)
+    v = spike / norm if norm > 0 else theta
+    across = theta - (theta @ v) * v
+    size = np.linalg.norm(across)
+    zeta = across[None] / size if size > 1e-7 else np.zeros((0, setup.d))  # gamma = 1: no direction, psi = 0
+    return measured | readout_overlaps(A, bulk, v[None], zeta)

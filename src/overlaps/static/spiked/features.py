@@ -2,24 +2,24 @@
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, overload
 
 import numpy as np
 
-from ..._base import check
-from ..._base.types import ArrayLike, Function, Rng
+from ..._base import ArrayLike, Function, check
 from ...activations.activation import Activation
 from . import blocks, classifier, solving
 from . import bounds as spiked_bounds
 from .averages import kinks_of
 from .conditional import conditional
-from .losses import SignLabels
+from .draws import srf_draw
+from .losses import LossName, SignLabels
 from .model import Levels
 from .one_step import one_step, target_moments
-from .simulation import OneStepRuns, simulate_srf
-from .solutions import LearnedOffset, SpikedClassifier, SpikedSolution
-from .spectrum import FeatureSpectrum, feature_spectrum
+from .simulation import letters_of_law, simulate_srf
+from .solutions import SpikedClassifier, SpikedSolution
+from .spectrum import feature_spectrum
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,9 +105,7 @@ class SpikedRandomFeatures(solving.Solvable):
             **self._neurons(),
         }
         if abs(settled["gamma"]) > 1:
-            raise ValueError(
-                f"gamma = {check.shown(self.gamma)}; expected -1 <= gamma <= 1, the overlap of two unit vectors."
-            )
+            raise check.refused("gamma", self.gamma, "-1 <= gamma <= 1, the overlap of two unit vectors.")
         self.settle(**settled)
         if not self.bias:
             target_moments(self.target, self.breakpoints)  # refuses one that is not centred
@@ -131,9 +129,7 @@ class SpikedRandomFeatures(solving.Solvable):
             law = {"bulk": bulk}
         if check.axes("r", self.r) == check.axes("c", self.c) == 0:
             if self.fractions is not None:
-                raise ValueError(
-                    f"fractions = {check.shown(self.fractions)} with a single block; expected r as a sequence."
-                )
+                raise check.refused("fractions", self.fractions, "r as a sequence.", after=" with a single block")
             one = {"r": check.number("r", self.r), "c": check.number("c", self.c, above=0, hint="c is a variance.")}
             return law | one | {"offset": check.number("offset", self.offset, hint="Several go with r as a sequence.")}
         r = check.array("r", self.r, ("B",), hint=f"One spike for each entry of c = {check.shown(self.c)}.")
@@ -218,23 +214,19 @@ class SpikedRandomFeatures(solving.Solvable):
                 "not odd, and its step leaves more than one spike. Give r, c, gamma and offset by hand."
                 + check.see("spiked", "Cases not covered")
             )
-        noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
-        step_noise = noise if step_noise is None else step_noise
-        step_noise = check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
+        if step_noise is not None:
+            check.number("step_noise", step_noise, least=0, hint="step_noise is a standard deviation.")
         rates = {"eta_tilde": eta_tilde, "alpha0": alpha0, "beta": beta, "scaling": scaling}
         points = {x: options.get(x, ()) for x in ("breakpoints", "student_breakpoints")}
-        step = one_step(student, target, noise=step_noise, **rates, **points)
+        step = one_step(student, target, noise=noise if step_noise is None else step_noise, **rates, **points)
         law = blocks.law_of(readout)
+        if fractions is not None and (readout is None or law is not None):
+            wrong = "without readout" if readout is None else "with a continuous law"
+            raise check.refused("fractions", fractions, "them with the letters readout=(t_1, ...).", after=f" {wrong}")
         if law is not None:
-            if fractions is not None:
-                raise ValueError(f"fractions = {check.shown(fractions)} with a continuous law; expected none.")
             t, rho = blocks.gauss_letters(law, check.count("letters", letters))
         else:
-            t, rho = (np.ones(1), np.ones(1)) if readout is None else blocks.letters(readout, fractions)
-        if readout is None and fractions is not None:
-            raise ValueError(
-                f"fractions = {check.shown(fractions)} without readout; expected the letters readout=(t_1, ...)."
-            )
+            t, rho = blocks.letters((1.0,) if readout is None else readout, fractions)
         r, c = t * step.r, 1 + t**2 * (step.c - 1)
         if step.r == 0 and step.c == 1:  # no step: all letters leave the same features
             r, c = r[:1], c[:1]
@@ -242,6 +234,15 @@ class SpikedRandomFeatures(solving.Solvable):
             r, c, rho = float(r[0]), float(c[0]), None
         spikes = {"r": r, "c": c, "gamma": step.gamma, "fractions": rho, "step": step, "law": law}
         return cls(student, target, beta=beta, noise=noise, **spikes, **options)
+
+    def _draw(self, setup):
+        """One draw of these features; the letters of a continuous law are those of single neurons."""
+        r, c = np.atleast_1d(self.r), self.variances
+        if self.law is not None:
+            t = letters_of_law(self.law, setup.p)
+            r, c = t * self.step.r, 1 + t**2 * (self.step.c - 1)
+            setup = setup._replace(letter=np.arange(setup.p))
+        return partial(srf_draw, setup, r, self.gamma, c, self.kap)
 
     @cached_property
     def coefficients(self):
@@ -266,23 +267,11 @@ class SpikedRandomFeatures(solving.Solvable):
 
     @overload
     def solve(
-        self,
-        *,
-        alpha: float,
-        lam: float,
-        d: float = math.inf,
-        loss: Literal["square", "logistic", "hinge"],
-        iterations: int = 100,
+        self, *, alpha: float, lam: float, d: float = math.inf, loss: LossName, iterations: int = 100
     ) -> SpikedClassifier: ...
 
     def solve(
-        self,
-        *,
-        alpha: float,
-        lam: float,
-        d: float = math.inf,
-        loss: Literal["square", "logistic", "hinge"] | None = None,
-        iterations: int = 100,
+        self, *, alpha: float, lam: float, d: float = math.inf, loss: LossName | None = None, iterations: int = 100
     ) -> SpikedSolution | SpikedClassifier:
         r"""Test and training error, and order parameters, of the trained readout.
 
@@ -328,37 +317,15 @@ class SpikedRandomFeatures(solving.Solvable):
         >>> model.solve(alpha=2.0, lam=0.1, loss="hinge")
         SpikedClassifier('hinge', alpha=2, lam=0.1, wrong=0.137924, train_wrong=0.0330922)
         """
+        if loss is None:
+            return super().solve(alpha=alpha, lam=lam, d=d, iterations=iterations)
         alpha, lam, d = solving.positive_alpha(alpha), solving.positive_lam(lam), solving.dimension(self, d)
-        if loss is not None:
-            return classifier.classify(self, alpha, lam, d, loss)
-        fit = solving.resolved(self, alpha, lam, d, iterations=check.count("iterations", iterations))
-        return solving.described(self, alpha, lam, d, fit)
+        return classifier.classify(self, alpha, lam, d, loss)
 
-    def learn_offset(
-        self,
-        *,
-        alpha: float,
-        lam: float,
-        d: float = math.inf,
-        loss: Literal["square", "logistic", "hinge"] | None = None,
-        offsets: ArrayLike | None = None,
-    ) -> LearnedOffset:
-        """Bias trained with the readout; see :func:`overlaps.static.spiked.solving.learn_offset`."""
-        return solving.learn_offset(self, alpha=alpha, lam=lam, d=d, loss=loss, offsets=offsets)
-
-    def bounds(self, d: float = math.inf) -> spiked_bounds.Bounds:
-        """Bounds on the test error at this spike; see :func:`overlaps.static.spiked.bounds.bounds`."""
-        return spiked_bounds.bounds(self, d)
-
-    def spectrum(self, *, alpha: float, points: int = 400) -> FeatureSpectrum:
-        """Eigenvalues of the features; see :func:`overlaps.static.spiked.spectrum.feature_spectrum`."""
-        return feature_spectrum(self, alpha=alpha, points=points)
-
-    def simulate(
-        self, *, alpha: float | ArrayLike, lam: float | ArrayLike, d: int, rng: Rng, **options: Any
-    ) -> OneStepRuns:
-        """Draws of these features at finite size; see :func:`overlaps.static.spiked.simulation.simulate_srf`."""
-        return simulate_srf(self, alpha=alpha, lam=lam, d=d, rng=rng, **options)
+    learn_offset = solving.learn_offset
+    bounds = spiked_bounds.bounds
+    spectrum = feature_spectrum
+    simulate = simulate_srf
 
     def __repr__(self):
         names = ", ".join(getattr(f, "__name__", str(f)) for f in (self.student, self.target))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.optimize import bisect
@@ -14,6 +14,7 @@ from .averages import function_of, kinks_of
 STEPS = 80  # most steps of Newton's method for a proximal map; it bisects where it would leave its bracket
 REACH, GRID = 9.0, 4000  # signs of a target are looked for in [-9, 9], at this many points
 SQRT_2PI = math.sqrt(2 * math.pi)
+LossName: TypeAlias = Literal["square", "logistic", "hinge"]
 
 
 class Loss(NamedTuple):

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import check
-from ..._base.record import Record
+from ..._base import Record, check
 from . import blocks, ridge
 from .averages import ODD, even_part, function_of
 
@@ -76,6 +75,10 @@ class Spiked(Record):
     def _levels(self):
         return Levels(self.coefficients)
 
+    def _draw(self, setup):
+        """One draw of these features at finite size: a function of its generator."""
+        raise NotImplementedError
+
     def response(self, lam):
         """Answer of the rows' resolvent to the data at the penalty ``lam``: a function Vh -> ``ridge.Response``."""
         c, fractions, rank = self.variances, self.shares, self.spikes.shape[1]
@@ -112,9 +115,7 @@ class Spiked(Record):
         """Checked width, rows that fit into it, noise, bias."""
         beta = check.number("beta", self.beta, above=0, hint="beta is the width, p/d.")
         if check.choice("rows", self.rows, ROWS) == "orthonormal" and beta > 1:
-            raise ValueError(
-                f"beta = {check.shown(beta)} with rows='orthonormal'; expected beta <= 1: p rows in d dimensions."
-            )
+            raise check.refused("beta", beta, "beta <= 1: p rows in d dimensions.", after=" with rows='orthonormal'")
         noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation.")
         return {"beta": beta, "noise": noise, "bias": check.flag("bias", self.bias)}
 

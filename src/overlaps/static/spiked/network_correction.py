@@ -11,7 +11,7 @@ from ..._base import check
 from ...gaussian.rules import gauss_hermite, piecewise
 from . import ridge as _ridge
 from .averages import STEP
-from .draws import slope
+from .draws import derivative_of
 from .features import SpikedRandomFeatures
 from .solving import positive_alpha, positive_lam
 
@@ -107,10 +107,10 @@ def gaussian_rows(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: f
     _single_block(model)
     tilt = np.array([1.0, model.kap])  # dc_i = kap b_i + what a Gaussian row adds
     K = model.c * np.outer(tilt, tilt) + np.diag([0.0, 2 * model.c**2])
-    return _enlarged(model, alpha, lam, d, correlated(model, lam, K))
+    return _enlarged(model, alpha, lam, d, correlated_rows(model, lam, K))
 
 
-def correlated(model, lam, K):
+def correlated_rows(model, lam, K):
     """Response of rows with the two features k mu1 and E[sigma'']/2, whose directions have the covariance K/d."""
     rows = _ridge.marchenko_pastur(model.c, model.beta, lam)
 
@@ -165,11 +165,6 @@ def finite_batch_network(
     (0.2731, 0.0242)
     """
     # test: tests/static/spiked/test_simulation.py::test_networks_of_finite_batches
-    _single_block(model)
-    if model.step is None:
-        raise ValueError(
-            f"model = {check.shown(model)} comes from no step; make it with SpikedRandomFeatures.after_one_step."
-        )
     return _enlarged(model, alpha, lam, d, StepRows(model, lam))
 
 
@@ -186,18 +181,11 @@ class StepRows:
     """
 
     def __init__(self, model, lam):
+        h3, step = _third(model), model.step
         self.beta, self.lam, self.gamma = model.beta, lam, model.gamma
-        step = model.step
-        self.A = step.r / (step.tau * step.h1)
-        self.b = (self.A**2 - step.h1_star**2) / step.h2_star
+        self.A, self.b, self.y, self.z, self.weight = _labels(model)
         self.h1, self.k0 = step.h1_star, step.tau**2 * step.vs * self.b
-        z, weight = piecewise(model.breakpoints, STEP / 8)
-        y = np.asarray(model.target(z), dtype=float)
-        noise = math.sqrt(max(step.h2_star - weight @ y**2, 0.0))
-        xi, chance = gauss_hermite(24) if noise > 1e-9 else (np.zeros(1), np.ones(1))
-        y, self.z = np.add.outer(y, noise * xi).ravel(), np.repeat(z, xi.size)
-        self.y, self.weight = y, np.outer(weight, chance).ravel()
-        self.kap = 2 * step.tau * self.A * _third(model)
+        self.kap = 2 * step.tau * self.A * h3
         self.rest = row_covariance(model)[1, 1] - self.kap**2  # of the norms, on their own
 
     def gap(self, n, Vh):
@@ -213,8 +201,8 @@ class StepRows:
         y, z, b, k0, A, gamma = self.y, self.z, self.b, self.k0, self.A, self.gamma
         a, e = b * k0 * n, w @ (y * z)
         trace = n * (1 + k0 * (w @ y**2))
-        own = 1 + k0 * (w @ (y * z) ** 2)
-        theta = own / (1 + x * own)
+        at_zero = 1 + k0 * (w @ (y * z) ** 2)
+        theta = at_zero / (1 + x * at_zero)
         less = a * (w @ (y**3 * z))
         vv = (b * (a * (w @ y**4) + trace * (w @ y**2)) + less * (self.h1 + e) + theta * e * e) / A**2
         vt, rho = (less + theta * e) / A, math.sqrt(max(1 - gamma**2, 0.0))
@@ -262,22 +250,28 @@ def row_covariance(model):
     """
     h3 = _third(model)
     step, c, gamma = model.step, model.c, model.gamma
-    A = step.r / (step.tau * step.h1)
-    batch = (A**2 - step.h1_star**2) / step.h2_star  # 1/alpha0
-    z, weight = piecewise(model.breakpoints, STEP / 8)
-    y = np.asarray(model.target(z), dtype=float)
-    s2 = max(step.h2_star - weight @ y**2, 0.0)  # variance of the label noise in the step
-    square = weight @ (y * z) ** 2 + s2
-    cubic = weight @ (y**3 * z) + 3 * s2 * (weight @ (y * z))
-    fourth = weight @ y**4 + 6 * s2 * (weight @ y**2) + 3 * s2**2
-    seen = gamma**2 * square + (1 - gamma**2) * step.h2_star + 2 * gamma * cubic * batch / A + fourth * (batch / A) ** 2
+    A, batch, y, z, weight = _labels(model)
+    square, cubic, fourth = weight @ (y * z) ** 2, weight @ (y**3 * z), weight @ y**4
+    h2 = gamma**2 * square + (1 - gamma**2) * step.h2_star + 2 * gamma * cubic * batch / A + fourth * (batch / A) ** 2
     z, weight = piecewise(model.student_breakpoints, STEP / 8)
-    s = slope(model.student)(z) - step.h1
+    s = derivative_of(model.student)(z) - step.h1
     kap, tau = 2 * step.tau * A * h3, step.tau
     norms = kap**2 + 4 * tau**2 * step.h2_star * batch * (weight @ (s * z) ** 2 - h3**2)
     norms += tau**4 * batch**2 * (fourth * batch * (weight @ s**4 - step.vs**2) + 2 * (step.h2_star * step.vs) ** 2)
     both = kap + tau**3 * batch**2 * (weight @ s**3) * (gamma * cubic + fourth * batch / A)
-    return np.array([[1 + (c - 1) * seen / step.h2_star, both], [both, norms]])
+    return np.array([[1 + (c - 1) * h2 / step.h2_star, both], [both, norms]])
+
+
+def _labels(model):
+    """A, 1/alpha0, and points of the noisy labels y of the step: y, the field z along the target, weights."""
+    step = model.step
+    A = step.r / (step.tau * step.h1)
+    z, weight = piecewise(model.breakpoints, STEP / 8)
+    y = np.asarray(model.target(z), dtype=float)
+    noise = math.sqrt(max(step.h2_star - weight @ y**2, 0.0))
+    xi, chance = gauss_hermite(24) if noise > 1e-9 else (np.zeros(1), np.ones(1))
+    y, z, weight = np.add.outer(y, noise * xi).ravel(), np.repeat(z, xi.size), np.outer(weight, chance).ravel()
+    return A, (A**2 - step.h1_star**2) / step.h2_star, y, z, weight
 
 
 def _single_block(model):
@@ -310,5 +304,4 @@ def _enlarged(model, alpha, lam, d, response):
     options = {"lam": lam, "kappa": alpha / model.beta, "beta": model.beta, "noise": model.noise, "bias": model.bias}
     base = model.solve(alpha=alpha, lam=lam, d=d)
     fit = _ridge.fit(features, response, **options, d=d)
-    theta = tuple(float(x) for x in fit.theta)
-    return CorrectedPoint(fit.mse, fit.train, fit.mse - base.mse, fit.train - base.train, theta)
+    return CorrectedPoint(fit.mse, fit.train, fit.mse - base.mse, fit.train - base.train, tuple(fit.theta.tolist()))

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._base import check
-from ..._base.record import Record
+from ..._base import Record, check
 from ...activations.activation import Activation
-from .averages import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of, kinks_of, moments
+from .averages import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of, hermite_moments, kinks_of
 
 __all__ = ["OneStep", "one_step"]
 
@@ -110,7 +109,7 @@ def one_step(
 def target_moments(target, breakpoints=()):
     """E[z sigma_*] and E[sigma_*^2] over N(0, 1) of a centred target."""
     points = kinks_of(target, breakpoints, "breakpoints")
-    mean, slope, _, second = moments(function_of(target, "target"), "target", points)
+    mean, slope, _, second = hermite_moments(function_of(target, "target"), "target", points)
     if abs(mean) > 1e-8 * math.sqrt(second):
         raise ValueError(
             f"target has the mean {mean:.6g} over N(0, 1); expected 0. Subtract it: lambda x: target(x) - {mean:.10g}."
@@ -130,7 +129,7 @@ def student_moments(student, student_breakpoints=()):
         )
     if points:
         return kinked_moments(student, f, points)
-    h1 = moments(f, "student")[1]
+    h1 = hermite_moments(f, "student")[1]
     return h1, square_of_derivative(f) - h1**2
 
 
@@ -144,7 +143,7 @@ def kinked_moments(student, f, points):
             f"student = {check.shown(student)} {fault}; expected a student with a derivative for the gradient step. "
             "Give ov.Activation(name, g, dg) of a continuous g, or r, c and gamma by hand."
         )
-    h1, _, _, square = moments(student.dg, "student", points)
+    h1, _, _, square = hermite_moments(student.dg, "student", points)
     return h1, square - h1**2
 
 

@@ -244,7 +244,7 @@ def mean_predictor(features, f, u, T, kappa, den, bias, psih):
     f are free: mu0 and 1, theta the readout along u = k mu1; at finite d the mu0 are the first of u.
     Only what f cannot express counts in u and h for theta: a linear student has u proportional to mu0.
     """
-    root, B, size = np.sqrt(features.weight * den), features.packing.B, len(u)
+    root, size = np.sqrt(features.weight * den), len(u)
     block, given = T[:size, :size], T[:size, size:] @ psih
     length = np.linalg.norm(f * root, axis=1)
     left, scale, right = orthonormal((f * root).T / length)
@@ -255,13 +255,17 @@ def mean_predictor(features, f, u, T, kappa, den, bias, psih):
     rest = features.h - theta @ u
     x = right.T @ (left.T @ (rest * root) / scale) / length  # the shortest, where blocks of a linear student share mu0
     C, thh = x @ f + theta @ u, kappa * across.T @ (h - across @ theta)
-    x, b0 = (x[:-1], float(x[-1])) if bias else (x, 0.0)
+    return C, *by_blocks(features, x, theta, bias), np.concatenate([thh, psih])
+
+
+def by_blocks(features, free, theta, bias):
+    """Means m (B,) of a readout, theta, bias; where means have a cost they come first in theta, else they are free."""
+    B, b0 = features.packing.B, float(free[-1]) if bias else 0.0
+    if len(theta) > len(features.u):
+        return theta[:B], theta[B:], b0
     m = np.zeros(B)
-    if size > len(features.u):
-        m, theta = theta[:B], theta[B:]
-    else:
-        m[features.spiked] = x
-    return C, m, theta, b0, np.concatenate([thh, psih])
+    m[features.spiked] = free[: len(free) - bias]
+    return m, theta, b0
 
 
 def strong_ridge(features, noise, bias=False, cost=0.0):

@@ -8,15 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._base import check
-from ..._base.progress import bar
-from ..._base.quiet import warn
-from ..._base.record import Record
-from ..._base.types import ArrayLike, Function, Rng
+from ..._base import ArrayLike, Function, Record, Rng, bar, check, warn
 from ..._base.workers import run_all, worded
 from .blocks import law_of, shares
-from .draws import ROWS, Setup, Step, network_draw, srf_draw
-from .losses import LOSSES
+from .draws import ROWS, Setup, Step, network_draw
+from .losses import LOSSES, LossName
 from .model import Spiked
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
@@ -111,7 +107,7 @@ def simulate_one_step(
     fractions: ArrayLike | None = None,
     rows: Literal["sphere", "gaussian", "orthonormal"] = "sphere",
     paired: bool = False,
-    loss: Literal["square", "logistic", "hinge"] | None = None,
+    loss: LossName | None = None,
     test: int | None = None,
     progress: bool = False,
     executor: Executor | None = None,
@@ -197,13 +193,13 @@ def simulate_one_step(
     parts = shares("readout", 1 if law else t.size, fractions)
     setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, parts, test, loss)
     n0 = 0 if alpha0 == math.inf else max(1, round(alpha0 * setup.d))
-    t = t[setup.letter] if law is None else letters_of(law, setup.p)
+    t = t[setup.letter] if law is None else letters_of_law(law, setup.p)
     step = Step(n0, eta_tilde / beta if scaling == "d" else eta_tilde, t, law is not None)
     return _runs(partial(network_draw, setup, step, paired), setup, shape, rng, draws, progress, executor)
 
 
 def simulate_srf(
-    model: Spiked,
+    model: Any,
     *,
     alpha: float | ArrayLike,
     lam: float | ArrayLike,
@@ -211,7 +207,7 @@ def simulate_srf(
     rng: Rng,
     draws: int = 5,
     rows: Literal["sphere", "gaussian", "orthonormal"] | None = None,
-    loss: Literal["square", "logistic", "hinge"] | None = None,
+    loss: LossName | None = None,
     test: int | None = None,
     progress: bool = False,
     executor: Executor | None = None,
@@ -226,8 +222,9 @@ def simulate_srf(
 
     Parameters
     ----------
-    model : SpikedRandomFeatures
-        Functions, r, gamma, c, beta, noise, bias, blocks and kap.
+    model : SpikedRandomFeatures or SpikedSubspace
+        Functions, r, gamma, c, beta, noise, bias, blocks and kap. With several directions ``theta`` and ``psi`` are
+        overlaps along the first of them.
     rows : {"sphere", "gaussian", "orthonormal"}, optional
         The model's own by default. The same seed gives the same data with any rows.
     alpha, lam, d, rng, draws, loss, test, progress, executor
@@ -245,23 +242,19 @@ def simulate_srf(
     >>> ov.static.simulate_srf(model, alpha=1.0, lam=0.1, d=60, rng=1).mse.shape
     (5,)
     """
-    check.record("model", model, "SpikedRandomFeatures")
-    r, c = (np.atleast_1d(np.asarray(x, dtype=float)) for x in (model.r, model.c))
-    parts = shares("r", r.size, model.fractions) if model.law is None else np.ones(1)
+    if not isinstance(model, Spiked):
+        check.record("model", model, "SpikedRandomFeatures")
+    parts = model.shares if model.law is None else np.ones(1)
     default = "orthonormal" if model.rows == "orthonormal" else "sphere"
     rows = default if rows is None else check.choice("rows", rows, ROWS)
     if model.bulk is not None:
         rows = model.bulk
     setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test, loss)
-    setup = setup._replace(bias=model.bias, offset=np.atleast_1d(model.offset)[setup.letter])
-    if model.law is not None:
-        t = letters_of(model.law, setup.p)
-        r, c = t * model.step.r, 1 + t**2 * (model.step.c - 1)  # type: ignore[attr-defined]
-        setup = setup._replace(letter=np.arange(setup.p))
-    return _runs(partial(srf_draw, setup, r, model.gamma, c, model.kap), setup, shape, rng, draws, progress, executor)
+    setup = setup._replace(bias=model.bias, offset=np.resize(model.offset, parts.shape)[setup.letter])
+    return _runs(model._draw(setup), setup, shape, rng, draws, progress, executor)
 
 
-def letters_of(law, p):
+def letters_of_law(law, p):
     """One letter for each of p neurons: the law's quantiles."""
     return law.ppf((np.arange(p) + 0.5) / p)
 
@@ -269,7 +262,7 @@ def letters_of(law, p):
 def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, loss):
     for name, f in (("student", student), ("target", target)):
         if not callable(f):
-            raise ValueError(f"{name} = {check.shown(f)}; expected a vectorised function such as np.tanh or ov.erf.")
+            raise check.refused(name, f, "a vectorised function such as np.tanh or ov.erf.")
     d = check.count("d", d, least=2)
     p = max(1, round(beta * d))
     if isinstance(rows, str) and rows == "orthonormal" and p > d:
@@ -288,7 +281,7 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, l
     if loss is not None:
         check.choice("loss", loss, LOSSES, "Without loss= the readout is ridge regression.")
         if noise:
-            raise ValueError(f"noise = {check.shown(noise)} with loss={loss!r}; expected 0: labels are sign(target).")
+            raise check.refused("noise", noise, "0: labels are sign(target).", after=f" with loss={loss!r}")
     sizes = d, p, rows, n, tuple(lam.ravel().tolist()), test, letter
     return Setup(student, target, noise, *sizes, loss=loss), alpha.shape
 
@@ -297,9 +290,7 @@ def _positive(name, value):
     """One or more finite numbers > 0, in any shape."""
     values = check.floats(name, value, "finite numbers > 0")
     if values.size == 0 or not np.all((values > 0) & (values < check.LARGEST)):
-        raise ValueError(
-            f"{name} = {check.shown(value)}; expected finite numbers > 0 and below {check.LARGEST:g}, at least one."
-        )
+        raise check.refused(name, value, f"finite numbers > 0 and below {check.LARGEST:g}, at least one.")
     return values
 
 

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
-from ..._base import check
-from ..._base.search import minimum
-from ..._base.types import ArrayLike
+from ..._base import ArrayLike, check, minimum
 from . import ridge
+from .losses import LossName
 from .model import Spiked
 from .solutions import LearnedOffset, OptimalLam, SpikedCurve, SpikedSolution
 
@@ -33,7 +33,7 @@ def resolved(model: Spiked, alpha, lam, d, start=None, iterations=100):
     return ridge.failed(levels[0].packing, misfit, fit.iterations)
 
 
-def continued(model, alpha, lam, d, start):
+def warm_started(model, alpha, lam, d, start):
     """The fixed point from that of a neighbour, or from afresh, and where the search for the next one begins."""
     fit = resolved(model, alpha, lam, d, start)
     if not fit.converged and start is not None:
@@ -55,7 +55,7 @@ def parts(model, fit):
     return order | ended
 
 
-def described(model, alpha, lam, d, fit):
+def solution_of(model, alpha, lam, d, fit):
     """A fit as the record that users hold."""
     return SpikedSolution(model, alpha, lam, d, mse=fit.mse, train=fit.train, **parts(model, fit))
 
@@ -76,7 +76,10 @@ def positive_lam(lam):
     return check.number("lam", lam, above=0, hint="lam is the ridge penalty of sum (y - yhat)^2 + lam |a|^2; try 1e-8.")
 
 
-def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
+def learn_offset(
+    model: Any, *, alpha: float, lam: float, d: float = math.inf,
+    loss: LossName | None = None, offsets: ArrayLike | None = None,
+) -> LearnedOffset:  # fmt: skip
     r"""A bias s in every neuron, sigma(w.x + s), trained together with the readout on the same samples.
 
     .. math:: \min_{s, a}\ \sum_\mu l(y_\mu, \hat y_\mu) + \frac\lambda2 |a|^2 = p\,\min_s e(s), \qquad
@@ -120,7 +123,7 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
     shifts = np.linspace(-REACH, REACH, POINTS) if offsets is None else check.array("offsets", offsets, ("n",))
     shifts = np.unique(shifts)
     if shifts.size < 3:
-        raise ValueError(f"offsets = {check.shown(offsets)}; expected at least 3 biases to look at.")
+        raise check.refused("offsets", offsets, "at least 3 biases to look at.")
 
     def solution(s):
         shifted = replace(model, offset=np.asarray(model.offset) + s)
@@ -150,6 +153,30 @@ def learn_offset(model, *, alpha, lam, d=math.inf, loss=None, offsets=None):
 
 class Solvable(Spiked):
     """A model with readouts along a curve and at the best penalty, whatever the directions of its spikes."""
+
+    def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> SpikedSolution:
+        """Test and training error, and order parameters, of ridge regression.
+
+        Parameters
+        ----------
+        alpha : float
+            Samples, n/d > 0.
+        lam : float
+            Ridge penalty > 0 of the objective ``sum (y - yhat)^2 + lam |a|^2`` (no factor 1/n).
+        d : float
+            Input dimension, as in :meth:`SpikedRandomFeatures.solve`.
+        iterations : int
+            Most Newton iterations.
+
+        Returns
+        -------
+        SpikedSolution
+            ``theta`` has shape (B, R), ``psi`` (B, J), or are numbers. With ``converged`` False and nan instead of
+            numbers where the iteration fails.
+        """
+        alpha, lam, d = positive_alpha(alpha), positive_lam(lam), dimension(self, d)
+        fit = resolved(self, alpha, lam, d, iterations=check.count("iterations", iterations))
+        return solution_of(self, alpha, lam, d, fit)
 
     def curve(self, alphas: ArrayLike, lam: ArrayLike, d: float = math.inf) -> SpikedCurve:
         """Solutions at several sample sizes, each started from the one before.
@@ -181,8 +208,8 @@ class Solvable(Spiked):
         d = dimension(self, d)
         start, points = None, []
         for alpha, one in zip(alphas.tolist(), lams.tolist(), strict=True):
-            fit, start = continued(self, positive_alpha(alpha), positive_lam(one), d, start)
-            points.append(described(self, alpha, one, d, fit))
+            fit, start = warm_started(self, positive_alpha(alpha), positive_lam(one), d, start)
+            points.append(solution_of(self, alpha, one, d, fit))
         stacked = {x.name: np.array([getattr(point, x.name) for point in points]) for x in fields(SpikedCurve)[1:]}
         return SpikedCurve(self, **stacked)
 
@@ -218,7 +245,7 @@ class Solvable(Spiked):
 
         def error(log_lam):
             nonlocal near
-            fit, near = continued(self, alpha, math.exp(log_lam), d, near)
+            fit, near = warm_started(self, alpha, math.exp(log_lam), d, near)
             return fit.mse if math.isfinite(fit.mse) else math.inf
 
         log_lam, mse, best = minimum(error, logs, xatol=1e-7, ends=False)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq, root
 
-from ..._base import check
-from ..._base.record import Record
+from ..._base import Record, check
 from ...gaussian.rules import trapezoid
 from .blocks import directions
 from .model import Spiked
@@ -162,7 +161,7 @@ class _Law:
     def __init__(self, model, alpha):
         self.model, self.kappa, self.c = model, alpha / model.beta, model.variances
         self.rho = model.shares
-        self.share = model.beta if model.rows == "iid" and model.bulk is None else 0.0
+        self.coupling = model.beta if model.rows == "iid" and model.bulk is None else 0.0
         k, weight = trapezoid(model.coefficients.source.spacing * model.coefficients.step * FINER)
         self.unbounded = grows_with_k(model.coefficients, self.c)
         keep = np.abs(k) < TAIL if self.unbounded else np.ones(k.size, bool)
@@ -212,7 +211,7 @@ class _Law:
             return self.of_given_rows(v, lam, Vh, change)
         V1, V2 = self.matrices(v)
         dVh1, dVh2 = np.einsum("mji,jbc->mibc", change, self.X1), np.einsum("mji,jb->mib", change, self.X2)
-        mixed, between_rows = Vh1 @ V1, self.share * self.c
+        mixed, between_rows = Vh1 @ V1, self.coupling * self.c
         F1 = V1 + between_rows[:, None] * V2[..., None] * mixed - self.c[:, None] * V2[..., None] * np.eye(self.c.size)
         dmixed = dVh1 @ V1[:, None] + Vh1[:, None] @ self.X1
         dF1 = self.X1 + between_rows[:, None] * (V2[:, None, :, None] * dmixed + self.X2[..., None] * mixed[:, None])
@@ -255,7 +254,7 @@ class _Law:
             shared = np.linalg.lstsq((f * np.sign(w)) @ f.T, f @ (u * root).T, rcond=1e-12)[0] if len(f) else 0.0
             left = (u * w) @ u.T - ((u * root) @ f.T @ shared if len(f) else 0.0)
             Gam = self.model.beta * (np.diag(self.c * g) if self.D is None else V)
-            within = 0.0 if self.share else Gam @ h  # b is a part of such rows, not independent
+            within = 0.0 if self.coupling else Gam @ h  # b is a part of such rows, not independent
             values.append(np.linalg.det(eye - within + self.kappa * Gam @ left))
         return np.array(values)
 

@@ -7,16 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._base import check
-from ..._base.types import ArrayLike, Function, Rng
+from ..._base import ArrayLike, Function, check
 from ...activations.activation import Activation
-from . import blocks, simulation, solving
+from . import blocks, solving
 from .averages import function_of, kinks_of
-from .bounds import Bounds, basis_bounds
+from .bounds import Bounds, bounds
 from .directions import RANK, GiantSteps, several_spikes
-from .draws import slope, subspace_draw
+from .draws import derivative_of, subspace_draw
 from .one_step import student_moments
-from .solutions import SpikedSolution
+from .simulation import simulate_srf
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,9 +150,7 @@ class SpikedSubspace(solving.Solvable):
             raise ValueError(f"indices = {m}; expected at most {RANK}.")
         student_moments(student)  # refuses one that is not odd
         if kinks_of(student, (), "student"):
-            raise ValueError(
-                f"student = {check.shown(student)} has kinks; expected a smooth one, e.g. np.tanh, ov.erf."
-            )
+            raise check.refused("student", student, "a smooth one, e.g. np.tanh, ov.erf.", after=" has kinks")
         if blocks.law_of(readout) is not None:
             raise ValueError(
                 f"readout = {check.shown(readout)}; expected letters t_b: a law has more than {RANK} spikes."
@@ -173,7 +170,7 @@ class SpikedSubspace(solving.Solvable):
             ) from None
         check.choice("scaling", scaling, ("d", "p"))
         beta = check.number("beta", beta, above=0, hint="beta is the width, p/d.")
-        f, derivative = function_of(student, "student"), slope(student)
+        f, derivative = function_of(student, "student"), derivative_of(student)
         state = GiantSteps(np.zeros((t.size, m)), np.ones(t.size))
         for rate, size in zip(rates, samples, strict=True):
             rate = check.number("eta_tilde", rate, least=0) / (beta if scaling == "d" else 1.0)
@@ -196,80 +193,19 @@ class SpikedSubspace(solving.Solvable):
         """
         return several_spikes(self.student, self.target, self.r, self.c, self.gamma).resolved()
 
-    def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> SpikedSolution:
-        """Test and training error, and order parameters, of ridge regression.
-
-        Parameters
-        ----------
-        alpha : float
-            Samples, n/d > 0.
-        lam : float
-            Ridge penalty > 0 of the objective ``sum (y - yhat)^2 + lam |a|^2`` (no factor 1/n).
-        d : float
-            Input dimension, as in :meth:`SpikedRandomFeatures.solve`.
-        iterations : int
-            Most Newton iterations.
-
-        Returns
-        -------
-        SpikedSolution
-            ``theta`` has shape (B, R), ``psi`` (B, J). With ``converged`` False and nan instead of numbers where the
-            iteration fails.
-        """
-        alpha, lam, d = solving.positive_alpha(alpha), solving.positive_lam(lam), solving.dimension(self, d)
-        fit = solving.resolved(self, alpha, lam, d, iterations=check.count("iterations", iterations))
-        return solving.described(self, alpha, lam, d, fit)
-
     def bounds(self) -> Bounds:
         """Bounds on the test error at these spikes, d -> infinity; see :func:`overlaps.static.spiked.bounds.bounds`."""
-        table, features = self.coefficients, self._levels[0]
-        slopes = [table.weight @ (x * table.h) for x in table.k.T] + [table.weight @ x for x in table.h1]
-        mean = table.weight @ table.h if self.bias else 0.0
-        linear = table.weight @ table.hh - mean**2 - np.sum(np.square(slopes)) + self.noise**2
-        upper, lower = basis_bounds(features, self.noise, self.bias)
-        return Bounds(upper, lower, float(linear))
+        return bounds(self)
 
-    def simulate(
-        self,
-        *,
-        alpha: float | ArrayLike,
-        lam: float | ArrayLike,
-        d: int,
-        rng: Rng,
-        draws: int = 5,
-        test: int | None = None,
-    ) -> simulation.OneStepRuns:
-        """Draws of these features at finite size, as :func:`overlaps.static.simulate_srf`.
+    simulate = simulate_srf
 
-        Parameters
-        ----------
-        alpha, lam : float or array_like
-            Samples n/d and ridge penalties, as there.
-        d : int
-            Input dimension.
-        rng : int or numpy.random.Generator
-            Seed or generator; draw i uses its i-th spawned child.
-        draws : int
-            Independent draws of features and data.
-        test : int, optional
-            Fresh samples that each draw is tested on.
-
-        Returns
-        -------
-        OneStepRuns
-            ``theta`` and ``psi`` are overlaps along the first of the directions.
-        """
-        rows = "orthonormal" if self.rows == "orthonormal" else "sphere"
-
-        def target(z):
-            return self.target(*np.moveaxis(z, -1, 0))
-
-        options = target, self.noise, d, self.beta, rows, alpha, lam, self.fractions, test, None
-        setup, shape = simulation._setup(function_of(self.student, "student"), *options)
-        setup = setup._replace(bias=self.bias)
+    def _draw(self, setup):
+        """One draw of these features."""
         H = several_spikes(self.student, self.target, self.r, self.c, self.gamma).beyond_spikes
-        draw = partial(subspace_draw, setup, self.r, self.gamma, self.c, H)
-        return simulation._runs(draw, setup, shape, rng, draws, False, None)
+        return partial(subspace_draw, setup._replace(target=self._labels), self.r, self.gamma, self.c, H)
+
+    def _labels(self, z):
+        return self.target(*np.moveaxis(z, -1, 0))
 
     def __repr__(self):
         r, gamma = np.round(self.r, 4).tolist(), np.round(self.gamma, 4).tolist()

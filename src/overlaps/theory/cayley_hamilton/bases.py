@@ -17,22 +17,13 @@ import numpy as np
 from numpy.polynomial import polynomial
 from scipy.linalg import hessenberg
 
-from ..._base import check
-from ..._base.record import Record
-from ..._base.types import ArrayLike, Floats
-from ...models.spectrum import Spectrum
-from ...models.state import State
+from ..._base import ArrayLike, Floats, Record, check
+from ...models import Spectrum, State
 
 __all__ = [
-    "Moments",
-    "OrderParameters",
-    "PolynomialBasis",
-    "characteristic_polynomial",
-    "companion_matrix",
-    "jacobi_matrix",
-    "order_parameters",
-    "polynomial_basis",
-]
+    "Moments", "OrderParameters", "PolynomialBasis", "characteristic_polynomial", "companion_matrix", "jacobi_matrix",
+    "order_parameters", "polynomial_basis",
+]  # fmt: skip
 
 BASES = ("monomial", "scaled", "orthonormal")
 
@@ -82,20 +73,14 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     .. math:: Q^{(j)} = \frac1N W \Sigma^j W^T = \sum_l s_l^j q^l, \qquad R^{(j)} = \frac1N W \Sigma^j W_*^T, \qquad
               T^{(j)} = \frac1N W_* \Sigma^j W_*^T
 
-    with the plain overlaps; Q, R, T of the library are the level j = 1. Exact. Source: [WR], section 3. ``Q, R, T``
-    have the shape of ``order`` in front.
+    with the plain overlaps; Q, R, T of the library are the level j = 1. Exact. Source: [WR], section 3.
 
     Parameters
     ----------
     state : State
-        With its eigenvalues (``state.on(model)``), of a teacher that acts on x.
+        With its eigenvalues (``state.on(model)``), of a teacher that acts on x and is not hidden by s = 0.
     order : int or array_like of int
         Levels j >= 0, of any size.
-
-    Raises
-    ------
-    ValueError
-        A level that is not an integer >= 0; a state without eigenvalues; a teacher hidden by s = 0.
 
     Examples
     --------
@@ -109,10 +94,9 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     check.axes("order", order)
     j = np.asarray(order)
     if j.dtype.kind not in "iu" or np.any(j < 0):
-        raise ValueError(f"order = {check.shown(order)}; expected an integer >= 0, or an array of them.")
+        raise check.refused("order", order, "an integer >= 0, or an array of them.")
     q, r, t = _plain_overlaps(state)
-    powers = state.s ** j[..., None]
-    return OrderParameters(*(np.tensordot(powers, x, axes=1) for x in (q, r, t)))
+    return OrderParameters(*(np.tensordot(state.s ** j[..., None], x, axes=1) for x in (q, r, t)))
 
 
 def _plain_overlaps(state):
@@ -181,9 +165,10 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     the Lanczos process without its loss of orthogonality. The leading (n, n) part belongs to the Gauss rule of p with n
     nodes. Evolving the first n moments with it truncates the hierarchy: an approximation, exact in the moments of p of
     degree below 2n. It knows nothing of overlaps that are not proportional to p_l; :func:`overlaps.compress` does, with
-    block Gauss rules of the overlaps themselves, and is the way to a reduced description.
-
-    Source: Golub and Meurant, Matrices, Moments and Quadrature (2010), chapter 3.
+    block Gauss rules of the overlaps themselves, and is the way to a reduced description. J (L, L), with a on the
+    diagonal and b > 0 beside it, has the eigenvalues s; the squared first components of its eigenvectors are p. With it
+    come the values phi_j(s_l) (L, L), in row j. Source: Golub and Meurant, Matrices, Moments and Quadrature (2010),
+    chapter 3.
 
     Parameters
     ----------
@@ -191,13 +176,6 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
         Distinct eigenvalues >= 0.
     p : array_like, shape (L,)
         Weights > 0 with sum one.
-
-    Returns
-    -------
-    J : ndarray, shape (L, L)
-        a on the diagonal, b > 0 beside it. Its eigenvalues are s, the squared first components of its eigenvectors p.
-    values : ndarray, shape (L, L)
-        phi_j(s_l) in row j.
 
     Examples
     --------
@@ -258,8 +236,7 @@ class PolynomialBasis(Record):
 
     def blocks(self, x: Floats) -> Floats:
         """Blocks x^l of moments (..., L, a, b): the inverse of :meth:`sums`, to about 1e-16 times ``condition``."""
-        flat = np.asarray(x).reshape(*x.shape[:-2], -1)
-        return np.linalg.solve(self.values, flat).reshape(x.shape)
+        return np.linalg.solve(self.values, np.asarray(x).reshape(*x.shape[:-2], -1)).reshape(x.shape)
 
     def moments(self, state: State) -> "Moments":
         """Moments of ``state``, a State; ValueError where its eigenvalues differ or s = 0 hides the teacher."""
@@ -297,11 +274,6 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
         Distinct eigenvalues; for "orthonormal" also p > 0.
     name : str
         One of the three.
-
-    Raises
-    ------
-    ValueError
-        Unknown name, equal eigenvalues, p = 0 where it matters.
 
     Examples
     --------

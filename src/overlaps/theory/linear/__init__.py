@@ -26,9 +26,11 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
 """
 
+from ..._base import door
 from . import data_set, eigenmodes, flow
 from .data_set import *
 from .eigenmodes import *
 from .flow import *
 
 __all__ = [*data_set.__all__, *flow.__all__, *eigenmodes.__all__]
+__dir__ = door(__name__)

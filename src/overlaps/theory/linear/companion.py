@@ -81,10 +81,9 @@ def _newton(s, p, c, z, m):
     return m, bool(np.all(good & (m.imag * z.imag >= 0) & np.isfinite(m)))
 
 
-def resolved(s, p, c, z):
+def resolvent(s, p, c, z):
     """Means (L, *z.shape) of 1/(S - z) in each eigenspace, on paths as :func:`companion` takes them."""
-    m = companion(s, p, c, z)
-    return -1 / (z * (1 + np.multiply.outer(s, m)))
+    return -1 / (z * (1 + np.multiply.outer(s, companion(s, p, c, z))))
 
 
 class Contour:
@@ -142,5 +141,4 @@ def from_laplace(times, n):
     shape = a * theta / np.tan(b * theta) - c + 1j * d * theta
     speed = a / np.tan(b * theta) - a * b * theta / np.sin(b * theta) ** 2 + 1j * d
     omega = np.multiply.outer(n * shape, 1 / times)
-    weight = np.multiply.outer(-2j * np.exp(n * shape) * speed, 1 / times)
-    return omega, weight
+    return omega, np.multiply.outer(-2j * np.exp(n * shape) * speed, 1 / times)

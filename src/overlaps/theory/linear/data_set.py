@@ -13,13 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._base import check
-from ..._base.record import Record
-from ..._base.types import ArrayLike, Floats
+from ..._base import ArrayLike, Floats, Record, check
 from ...activations.library import linear as linear_activation
-from ...models.model import Model
-from ...models.state import State
-from .companion import Contour, edge, from_laplace, resolved
+from ...models import Model, State
+from .companion import Contour, edge, from_laplace, resolvent
 
 __all__ = ["SeenAgain", "seen_again"]
 
@@ -136,8 +133,7 @@ def seen_again(
         (coarse, _), (train, excess) = (problem.sgd(times, train, n) for n in LAPLACE)
         Q, change = Q + 2 * excess, max(change, float(np.max(np.abs(train - coarse))))
     v, v_star = problem.v, problem.v_star
-    eps_g = (Q - 2 * R + problem.T) / 2
-    return SeenAgain(times, R / (v * v_star), Q / v**2, eps_g, train, change)
+    return SeenAgain(times, R / (v * v_star), Q / v**2, (Q - 2 * R + problem.T) / 2, train, change)
 
 
 class _Problem:
@@ -151,12 +147,8 @@ class _Problem:
         self.v, self.v_star = float(start.v[0]), float(model.v_star[0])
         if self.v == 0.0 or self.v_star == 0.0:
             raise ValueError(f"v = {self.v:g}, v_star = {self.v_star:g}; expected second layers that are not zero.")
-        q, r, t = start.plain
-        self.q0, self.r0, self.t = (
-            self.v**2 * q[:, 0, 0],
-            self.v * self.v_star * r[:, 0, 0],
-            self.v_star**2 * t[:, 0, 0],
-        )
+        q, r, t = (x[:, 0, 0] for x in start.plain)
+        self.q0, self.r0, self.t = self.v**2 * q, self.v * self.v_star * r, self.v_star**2 * t
         self.s, self.p, self.c = model.spectrum.s, model.spectrum.p, 1 / ratio
         self.eta, self.kappa = model.eta * self.v**2, model.weight_decay[0] / self.v**2
         self.noise, self.batch_size = model.noise, model.batch_size
@@ -209,7 +201,7 @@ class _Problem:
         """Refuse rates at which SGD with replacement diverges: where the Volterra kernel has an integral of one."""
         mean = self.p @ self.s
         if self.kappa > 1e-12 * self.edge:  # below, the last two terms are rounding
-            E = resolved(self.s, self.p, self.c, np.array([complex(-self.kappa)]))[:, 0].real
+            E = resolvent(self.s, self.p, self.c, np.array([complex(-self.kappa)]))[:, 0].real
             mean += -self.kappa + self.kappa**2 * (self.p @ E)
         limit = 2 * self.batch_size / mean
         if self.eta >= limit:
@@ -236,7 +228,7 @@ class _Problem:
         x1, x2 = -omega / eta, -omega / (2 * eta)
         z1, z2 = x1 - kappa, x2 - kappa
         # each function of s is rational; its poles lie at z1 (from f), z2 (from f^2), the one at -kappa cancels
-        E1, E2 = (np.moveaxis(resolved(self.s, p, c, z), 0, -1) for z in (z1, z2))
+        E1, E2 = (np.moveaxis(resolvent(self.s, p, c, z), 0, -1) for z in (z1, z2))
         flow = E2 @ self.q0 * z2 + 2 * (-2 * kappa * z1 / x1 * (E1 @ self.r0) - z2**2 / x2 * (E2 @ self.r0))
         flow += 4 * kappa * z1**2 / x1**2 * (E1 @ self.t) + z2**3 / x2**2 * (E2 @ self.t)
         flow += np.sum(self.q0 - 2 * self.r0 + self.t)

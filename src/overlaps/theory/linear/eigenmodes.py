@@ -16,13 +16,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import wrightomega
 
-from ..._base import check
-from ..._base.types import ArrayLike, Floats, Numbers
+from ..._base import ArrayLike, Floats, Numbers, check
 from ...activations.library import linear as linear_activation
-from ...models.model import Model, committee_machine
-from ...models.spectrum import Spectrum
+from ...models import Model, Spectrum, State, committee_machine
 from ...models.start import warn_coarse_step
-from ...models.state import State
 from . import _secular
 
 __all__ = [
@@ -73,7 +70,7 @@ def modes(spectrum: Spectrum, eta: float) -> "Modes":
     >>> mu.round(4), c.round(4)
     (array([1.4438, 0.4638, 0.2221]), array([0.4707, 0.3023, 0.227 ]))
     """
-    model = model_of(spectrum, eta)
+    model = linear_unit(spectrum, eta)
     D, w = _flow(model)
     delta, amplitudes, _ = _decompose(D, w, model.spectrum.s * model.spectrum.p)
     return Modes(delta[::-1] / (2 * model.eta), amplitudes[::-1])
@@ -118,7 +115,7 @@ def error(
     array([0.625     , 0.2910386 , 0.00276106])
     """
     alpha = check.times("alpha", alpha)
-    model = model_of(spectrum, eta, noise)
+    model = linear_unit(spectrum, eta, noise)
     start = model.spectrum.s * start_blocks(model.spectrum, student_scale, m0)
     D, w = _flow(model)
     delta, a, d = _decompose(D, w, start)
@@ -134,17 +131,8 @@ def limit_error(spectrum: Spectrum, eta: float, *, noise: float) -> float:
 
     Parameters
     ----------
-    spectrum : Spectrum
-        Its mean eigenvalue <s> is all that matters.
-    eta : float
-        Learning rate (effective one, see :func:`reduce`).
-    noise : float
-        Standard deviation of the label noise.
-
-    Raises
-    ------
-    ValueError
-        eta at or above :func:`eta_critical`: there is no limit.
+    spectrum, eta, noise
+        As in :func:`error`; eta below :func:`eta_critical`, else there is no limit (``ValueError``).
 
     Examples
     --------
@@ -203,11 +191,6 @@ def amplitude(spectrum: Spectrum, eta: float) -> float:
     spectrum, eta
         As in :func:`limit_error`.
 
-    Raises
-    ------
-    ValueError
-        eta at or above :func:`eta_critical`.
-
     Examples
     --------
     >>> import overlaps as ov
@@ -229,7 +212,7 @@ def sgd_mean(
 
     Diagonalised like :func:`error`, so that any number of steps costs the same. *Exact* at any N, L and eta (Wick's
     theorem for one Gaussian input); derived here. Needed wherever L ~ N, where the largest eigenvalue is a finite
-    fraction of N.
+    fraction of N: with eta max(s) / N > 0.05 a ``RuntimeWarning`` says that the ODE is not the limit of this mean.
 
     Parameters
     ----------
@@ -242,11 +225,6 @@ def sgd_mean(
     batch_size : int
         Samples B in one step.
 
-    Warns
-    -----
-    RuntimeWarning
-        When eta max(s) / N > 0.05: the ODE is then not the limit of this mean.
-
     Examples
     --------
     >>> import overlaps as ov
@@ -257,7 +235,7 @@ def sgd_mean(
     steps = check.times("steps", steps)
     if not np.all(steps == np.rint(steps)):
         raise ValueError("steps contains fractions; expected whole numbers of steps, alpha = steps / N.")
-    model = model_of(spectrum, eta, noise)
+    model = linear_unit(spectrum, eta, noise)
     model.spectrum.block_sizes(N)
     warn_coarse_step(model, N)
     s, p, rate = model.spectrum.s, model.spectrum.p, model.eta * model.spectrum.s / N
@@ -275,24 +253,15 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
            = v^T q^l v - 2 v^T r^l v^* + v^{*T} t^l v^*
 
     Only the sum of the students matters: it learns the sum of the teachers. With ``normalised=True`` the effective
-    learning rate is eta M/K; random weights have m_l = (sigma_J^2 sum v^2 + sum v*^2) p_l on average. *Exact*.
+    learning rate is eta M/K; random weights have m_l = (sigma_J^2 sum v^2 + sum v*^2) p_l on average. *Exact*. Both
+    are the ``eta`` and ``m0`` (L,) of :func:`error`, :func:`sgd_mean` and :func:`overlaps.theory.linear.flow_error`.
 
     Parameters
     ----------
     model : Model
-        Linear activations, fixed second layer, no weight decay, batch size 1.
+        Linear activations, fixed second layer, no weight decay, batch size 1; others are a ``ValueError``.
     start : State
         Initial overlaps.
-
-    Returns
-    -------
-    tuple of float and ndarray
-        ``eta`` and ``m0`` (L,) for :func:`error`, :func:`sgd_mean` and :func:`overlaps.theory.linear.flow_error`.
-
-    Raises
-    ------
-    ValueError
-        A model outside this theory.
 
     Examples
     --------
@@ -308,8 +277,8 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
         raise ValueError(f"{model} is not linear; expected activation=ov.linear for student and teacher.")
     q, r, t = start.plain
     v, v_star = start.v, model.v_star
-    m0 = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
-    return model.eta * float(v @ v), np.maximum(m0, 0.0)  # rounding of a learned block
+    # zero where rounding makes a learned block negative
+    return model.eta * float(v @ v), np.maximum(v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star, 0.0)
 
 
 # --- the best learning rate of a unit, and how far it stays behind a teacher that drifts -----------------------------
@@ -339,14 +308,10 @@ def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: floa
 
     Parameters
     ----------
-    alpha : array_like
-        Times >= 0.
     m0 : float
         Q - 2 R + T at the start.
-    noise : float
-        Standard deviation of the label noise.
-    batch_size : float
-        Samples in one step.
+    alpha, noise, batch_size
+        As in :func:`error` and :func:`sgd_mean`.
 
     Examples
     --------
@@ -392,29 +357,19 @@ def tracking_error(
     Exact for N -> infinity: with :math:`r^l = \eta s_l^2 t_l/(\eta s_l + \delta)` the block distances are
     :math:`m_l = \delta t_l/(\eta s_l + \delta) + (\eta p_l/2b)(2\epsilon_g + \sigma^2)`. Slow rates lag behind, fast
     ones follow their own noise: the best one is finite even for sigma = 0. Several units as in :func:`reduce`. Derived
-    here; for isotropic inputs :math:`[2\delta t/(\eta + \delta) + \eta\sigma^2]/(2(2 - \eta))` at b = 1.
-
-    Source: Biehl and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
+    here; for isotropic inputs :math:`[2\delta t/(\eta + \delta) + \eta\sigma^2]/(2(2 - \eta))` at b = 1. Source:
+    Biehl and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
 
     Parameters
     ----------
-    spectrum : Spectrum
-        Eigenvalues and weights.
+    spectrum, noise, batch_size
+        As in :func:`sgd_mean`.
     eta : array_like
-        Learning rates, 0 < eta < 2 b / sum_l p_l s_l.
+        Learning rates, 0 < eta < 2 b / sum_l p_l s_l: at others nothing is stationary (``ValueError``).
     drift : float
-        Rate delta of the drift, as in :func:`overlaps.committee_machine`.
-    noise : float
-        Standard deviation of the label noise.
-    batch_size : float
-        Samples in one step.
+        Rate delta > 0 of the drift, as in :func:`overlaps.committee_machine`.
     t : array_like, shape (L,), optional
         Teacher overlaps W* P_l W*^T / N of the blocks; p_l by default, as for w* ~ N(0, 1).
-
-    Raises
-    ------
-    ValueError
-        A rate at which nothing is stationary; drift <= 0, negative noise, t of another shape.
 
     Examples
     --------
@@ -429,7 +384,7 @@ def tracking_error(
     rates = check.array("eta", eta, (...,))
     most = 2 * batch / float(p @ s)
     if np.any(rates <= 0) or np.any(rates >= most):
-        raise ValueError(f"eta = {check.shown(eta)}; expected 0 < eta < {most:g}, where the error is stationary.")
+        raise check.refused("eta", eta, f"0 < eta < {most:g}, where the error is stationary.")
     kappa = rates / most
     lag = (drift * s * t / (rates[..., None] * s + drift)).sum(axis=-1)
     return ((lag + kappa * noise**2) / (1 - kappa) / 2)[()]
@@ -456,7 +411,7 @@ def checked_spectrum(spectrum):
     return spectrum
 
 
-def model_of(spectrum, eta, noise=0.0):
+def linear_unit(spectrum, eta, noise=0.0):
     """The checked arguments, as the model they describe."""
     return committee_machine(
         1, 1, activation=linear_activation, spectrum=checked_spectrum(spectrum), eta=eta, noise=noise
@@ -464,7 +419,7 @@ def model_of(spectrum, eta, noise=0.0):
 
 
 def _below_critical(spectrum, eta, noise=0.0):
-    model, limit = model_of(spectrum, eta, noise), eta_critical(spectrum)
+    model, limit = linear_unit(spectrum, eta, noise), eta_critical(spectrum)
     if model.eta >= limit:
         raise ValueError(
             f"eta = {model.eta:g} is not below the critical value 2/<s> = {limit:.6g}: the error does not decay. "

@@ -10,10 +10,9 @@ is close to an integral, and falls like :math:`\alpha^{-\beta/(1+\beta)}` once
 import numpy as np
 from scipy.special import gamma, gammainc, gammaincc, zeta
 
-from ..._base import check
-from ..._base.types import ArrayLike, Floats
+from ..._base import ArrayLike, Floats, check
 from ...models.spectrum import Spectrum, power_law
-from .eigenmodes import model_of, start_blocks
+from .eigenmodes import linear_unit, start_blocks
 
 __all__ = ["exponent", "flow_error", "flow_overlaps", "integral_bound", "integral_error", "power_law_error", "window"]
 
@@ -41,7 +40,7 @@ def flow_error(
     array([0.625     , 0.18662272, 0.00099552])
     """
     alpha = check.times("alpha", alpha)
-    model = model_of(spectrum, eta)
+    model = linear_unit(spectrum, eta)
     start = start_blocks(model.spectrum, student_scale, m0)
     return decay_sum(2 * model.eta * model.spectrum.s, 0.5 * model.spectrum.s * start, alpha)
 
@@ -70,7 +69,7 @@ def flow_overlaps(
     (array([0., 1.]), array([1., 1.]))
     """
     alpha = check.times("alpha", alpha)
-    model = model_of(spectrum, eta)
+    model = linear_unit(spectrum, eta)
     scale = check.number("student_scale", student_scale, least=0)
     s, weight = model.spectrum.s, model.spectrum.p * model.spectrum.s
     slow, fast = decay_sum(model.eta * s, weight, alpha), decay_sum(2 * model.eta * s, weight, alpha)
@@ -95,16 +94,10 @@ def integral_error(
 
     Parameters
     ----------
-    beta : float
-        Exponent of the spectrum, > 0.
-    L : int
-        Number of eigenvalues.
-    eta : float
-        Learning rate.
-    alpha : array_like
-        Times >= 0.
-    student_scale : float
-        Standard deviation of the initial weights.
+    beta, L : float, int
+        Exponent > 0 and size of the spectrum, :func:`overlaps.power_law`.
+    eta, alpha, student_scale
+        As in :func:`overlaps.theory.linear.error`.
     end_terms : bool
         Add the end terms of the trapezoidal rule, half of the first and of the last summand.
     last : int, optional
@@ -192,24 +185,20 @@ def power_law_error(beta: float, L: int, eta: float, alpha: ArrayLike, *, studen
 
 
 def window(beta: float, L: int, eta: float) -> tuple[float, float]:
-    r"""Times between which the error follows the power law, in order of magnitude.
+    r"""First and last time between which the error follows the power law, in order of magnitude.
 
     .. math:: 1 < 2\eta s_1\alpha < \Gamma\Big(\frac{2\beta+1}{1+\beta}\Big)^{(1+\beta)/\beta} L^{1+\beta}
 
     Outer bounds: from the time of the first mode to the one at which, to first order, the part of the law that a finite
     L lacks is as large as the law. :meth:`overlaps.theory.scaling.Law.window` bounds the law to an accuracy q; with
     source 0 and q = 1 it ends here up to L + 1/2 in place of L, and with q = 0.1 earlier by a factor of
-    10^((1+beta)/beta), 1000 at beta = 1/2. Source: [WR], below Eq. (52).
+    10^((1+beta)/beta), 1000 at beta = 1/2. The law is clean in the lower part only, see :func:`power_law_error`.
+    Source: [WR], below Eq. (52).
 
     Parameters
     ----------
     beta, L, eta
         As in :func:`integral_error`.
-
-    Returns
-    -------
-    tuple of float
-        First and last alpha. The law is clean in the lower part only, see :func:`power_law_error`.
 
     Examples
     --------

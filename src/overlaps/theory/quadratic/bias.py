@@ -13,20 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._base import check
-from ..._base.types import ArrayLike, Floats
+from ..._base import ArrayLike, Floats, check
 from ...models.state import gram
 from .phases import realisable
 
 __all__ = [
-    "RiccatiSolution",
-    "closest_solution",
-    "conserves_polar",
-    "distance",
-    "polar",
-    "riccati_flow",
-    "solution_weights",
-]
+    "RiccatiSolution", "closest_solution", "conserves_polar", "distance", "polar", "riccati_flow", "solution_weights",
+]  # fmt: skip
 
 RANK = 1e-12  # singular values of R below this share of the largest count as zero
 COMMUTES = 1e-10  # matrices commute if their commutator is below this share of the product of their norms
@@ -43,12 +36,7 @@ def polar(R: ArrayLike) -> Floats:
     Parameters
     ----------
     R : array_like, shape (..., K, M)
-        Student-teacher overlaps, K >= M, of rank M.
-
-    Raises
-    ------
-    ValueError
-        K < M (no zero-error solution exists), or R of rank below M (its polar factor is not unique).
+        Student-teacher overlaps, K >= M, of rank M; others have no solution, or several factors (``ValueError``).
 
     Examples
     --------
@@ -81,7 +69,7 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
     Parameters
     ----------
     R : array_like, shape (K, M)
-        Overlaps with orthonormal teachers, K >= M, of rank M.
+        As in :func:`polar`, with orthonormal teachers.
 
     Examples
     --------
@@ -99,7 +87,7 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
 def solution_weights(S: ArrayLike, W_star: ArrayLike) -> Floats:
     r"""Weights :math:`\sqrt{K/M}\,S W_*` (K, N) of the zero-error solution S, for given teachers.
 
-    Exact: eps_g = 0 for any teachers. Source: Bocchi et al., (15), (16). An array of shape (K, N).
+    Exact: eps_g = 0 for any teachers. Source: Bocchi et al., (15), (16).
 
     Parameters
     ----------
@@ -125,8 +113,7 @@ def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
 
     .. math:: d^2 = {\rm tr}\,Q - 2\sqrt{K/M}\;{\rm tr}(S^T R) + K
 
-    Exact, for orthonormal teachers, (17) of Bocchi et al.; nan where the overlaps are (runs
-    that did not get there).
+    Exact, for orthonormal teachers, (17) of Bocchi et al.; nan where the overlaps are (runs that did not get there).
 
     Parameters
     ----------
@@ -225,16 +212,11 @@ def riccati_flow(Q: ArrayLike, R: ArrayLike, alpha: ArrayLike, *, eta: float, rt
     Q, R : array_like, shape (K, K), (K, M)
         Initial overlaps with orthonormal teachers; any K and M, also K < M.
     alpha : array_like, shape (n,)
-        Increasing times >= 0.
+        Increasing times >= 0, up to which exp(2ct) does not overflow.
     eta : float
         Learning rate; only eta alpha matters.
     rtol : float
         Accuracy of the integration of b.
-
-    Raises
-    ------
-    ValueError
-        Overlaps that are not positive semi-definite, times out of order, or so long that exp(2ct) overflows.
 
     Examples
     --------

@@ -11,22 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._base import check
-from ..._base.types import ArrayLike, Floats, Rng
+from ..._base import ArrayLike, Floats, Rng, check
 
 __all__ = [
-    "FlatDirections",
-    "degrees_of_freedom",
-    "eps_g",
-    "flat_directions",
-    "gradient",
-    "hessian",
-    "solution_dimension",
-    "stationary_eps_g",
-    "stationary_point",
-    "stationary_points",
-    "stationary_spectrum",
-]
+    "FlatDirections", "degrees_of_freedom", "eps_g", "flat_directions", "gradient", "hessian", "solution_dimension",
+    "stationary_eps_g", "stationary_point", "stationary_points", "stationary_spectrum",
+]  # fmt: skip
 
 RANK = 1e-10  # eigenvalues of the teacher's form below this share of the largest are rounding
 
@@ -126,7 +116,7 @@ def stationary_points(N: int, K: int, M: int) -> list[tuple[int, int]]:
 
     r + s <= K, s <= M, r <= N - M, and r = 0 if s = M: (0, 0) is W = 0, (K, 0) the plateau, (0, min(K, M)) the minimum,
     all others are saddles. Exact: the list is complete for the default second layers and orthonormal teachers. Derived
-    here; Bocchi et al., leave out the mixed ones with r > 0 and s > 0.
+    here; Bocchi et al. leave out the mixed ones with r > 0 and s > 0.
 
     Parameters
     ----------
@@ -144,26 +134,22 @@ def stationary_points(N: int, K: int, M: int) -> list[tuple[int, int]]:
 
 
 def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None = None) -> tuple[Floats, Floats]:
-    r"""Weights of student and teacher at a stationary point of :func:`eps_g`.
+    r"""Weights W (K, N) and W_star (M, N) of student and teacher at a stationary point of :func:`eps_g`.
 
     .. math:: W = O_K\,{\rm diag}(\sqrt g)\,O_N^T, \qquad g_2 = K\frac{1-s/M}{2+r+s}, \quad g_1 = g_2 + \frac KM
 
     with orthonormal columns O_K (K, r+s), and O_N (N, r+s): r directions orthogonal to the teacher (g2), s in its space
-    (g1). Exact; derived here. Bocchi et al., (26), (28), (30), have (r, 0) and (0, s).
+    (g1). The rows of W_star are orthonormal. Exact; derived here. Bocchi et al., (26), (28), (30), have (r, 0) and
+    (0, s).
 
     Parameters
     ----------
-    N, K, M : int
-        Sizes, N >= M.
+    N, K, M
+        As in :func:`stationary_points`.
     r, s : int
         Type of the point, one of :func:`stationary_points`.
     rng : int or numpy.random.Generator, optional
         Random O_K and O_N; along the coordinate axes by default.
-
-    Returns
-    -------
-    W, W_star : ndarray, shape (K, N), (M, N)
-        W W^T = Q, W_star W_star^T = identity.
 
     Examples
     --------
@@ -187,7 +173,7 @@ def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
     r"""Generalisation error at a stationary point, :math:`(1-\frac sM)\big[\frac{1-s/M}{2+r+s} + \frac1M\big]`.
 
     Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does. Exact; derived here. The risk of
-    Bocchi et al., is twice this.
+    Bocchi et al. is twice this.
 
     Parameters
     ----------
@@ -206,21 +192,16 @@ def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
 
 
 def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[float, int]]:
-    """Eigenvalues of the Hessian of :func:`eps_g` at a stationary point, with multiplicities.
+    """Distinct eigenvalues of the Hessian of :func:`eps_g` at a stationary point, in increasing order.
 
-    Exact; derived here for all (r, s). Eigenvalues of the risk of Bocchi et al., are twice as
-    large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0), (0, M) and (0, 1); (29) is a
-    ratio of numbers at the plateau.
+    With each comes its multiplicity; these sum to K N. Exact; derived here for all (r, s). Eigenvalues of the risk of
+    Bocchi et al. are twice as large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0),
+    (0, M) and (0, 1); (29) is a ratio of numbers at the plateau.
 
     Parameters
     ----------
     N, K, M, r, s
         As in :func:`stationary_point`.
-
-    Returns
-    -------
-    list of (float, int)
-        Distinct eigenvalues in increasing order and their multiplicities, which sum to K N.
 
     Examples
     --------
@@ -294,7 +275,7 @@ def flat_directions(N: int, K: int, M: int, r: int, s: int) -> "FlatDirections":
 def degrees_of_freedom(N: int, K: int) -> int:
     """Parameters of the function that a student computes, the dimension of the set of W^T W.
 
-    N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N. Exact; Bocchi et al..
+    N K - K(K - 1)/2 for K <= N, all N(N + 1)/2 of a symmetric matrix for K >= N. Exact; Bocchi et al.
 
     Parameters
     ----------
@@ -322,8 +303,9 @@ def solution_dimension(
     teachers are linearly independent; :math:`k = \min(K_+ - a, K_- - b, N - m)` with the numbers :math:`K_\pm` of
     positive and negative v. The first two terms are the rotations (boosts, where v has both signs) of one solution. The
     others are students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k;
-    there are none where v has one sign, and T, v then do not matter. Exact. For v, v* > 0 and T = 1 Bocchi et al.;
-    derived here otherwise. Of several parts the largest counts, for both signs of v.
+    there are none where v has one sign, and T, v then do not matter. Exact; without a zero-error solution a
+    ``ValueError``. For v, v* > 0 and T = 1 Bocchi et al.; derived here otherwise. Of several parts the largest counts,
+    for both signs of v.
 
     Parameters
     ----------
@@ -332,12 +314,8 @@ def solution_dimension(
     v, v_star : array_like, shape (K,), (M,), optional
         Second layers without zeros; positive by default.
     T : array_like, shape (M, M), optional
-        Teacher overlaps; linearly independent teachers (as many as fit into N dimensions) by default.
-
-    Raises
-    ------
-    ValueError
-        No zero-error solution exists; teachers that are more than N and have v* of both signs, without T.
+        Teacher overlaps; linearly independent teachers (as many as fit into N dimensions) by default. Needed where
+        M > N and v* has both signs.
 
     Examples
     --------
@@ -375,7 +353,7 @@ def _signs(name, values, n):
     """A second layer without zeros."""
     values = np.ones(n) if values is None else check.array(name, values, (n,))
     if not np.all(values):
-        raise ValueError(f"{name} = {check.shown(values.tolist())}; expected no zeros: leave such units out.")
+        raise check.refused(name, values.tolist(), "no zeros: leave such units out.")
     return values
 
 

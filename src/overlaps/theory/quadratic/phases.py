@@ -14,28 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._base import check
-from ..._base.types import ArrayLike, Floats
+from ..._base import ArrayLike, Floats, check
 
 __all__ = [
-    "Plateau",
-    "escape_amplitude",
-    "escape_law",
-    "eta_descent",
-    "eta_escape",
-    "eta_optimal",
-    "eta_plateau",
-    "eta_solution",
-    "final_descent",
-    "noise_floor",
-    "plateau",
-    "solution_rate",
-    "sphere_eta_escape",
-    "sphere_plateau",
-]
+    "PlateauRates", "escape_amplitude", "escape_law", "eta_descent", "eta_escape", "eta_optimal", "eta_plateau",
+    "eta_solution", "final_descent", "noise_floor", "plateau", "solution_rate", "sphere_eta_escape", "sphere_plateau",
+]  # fmt: skip
 
 
-class Plateau(NamedTuple):
+class PlateauRates(NamedTuple):
     """The plateau of a quadratic network; rates are per unit alpha, negative ones decay. Made by :func:`plateau`.
 
     Attributes
@@ -80,19 +67,30 @@ class QuadraticNetwork(NamedTuple):
         flow, h = check.flag("gradient_flow", gradient_flow), eta / (2 * K)
         return cls(K, M, eta, noise, flow, h, 1 + 2 / M, (K + 4) / (K + 2), 0.0 if flow else 16 * h**2)
 
-    def norms(self):
-        """Stable and unstable u of the plateau at finite eta."""
-        limit = eta_plateau(self.K, self.M, noise=self.noise)
+    def norms(self, b=1):
+        """Stable and unstable u of the plateau at finite eta, for batches of size b: those of eta / b."""
+        limit = b * eta_plateau(self.K, self.M, noise=self.noise)
         if self.eta > limit:
             raise ValueError(
-                f"eta = {self.eta:g} is above eta_plateau = {limit:.8g}: the students' norm diverges and there is no "
-                "plateau. Expected a smaller eta (bounds: eta_plateau, eta_solution)."
+                f"eta = {self.eta:g} is above {'' if b == 1 else f'{b} '}eta_plateau = {limit:.8g}: the students' norm "
+                "diverges and there is no plateau. Expected a smaller eta (bounds: eta_plateau, eta_solution)."
             )
-        h, c0, c2 = self.h, self.c0 + self.noise**2, self.c2
+        h, c0, c2 = self.h / b, self.c0 + self.noise**2, self.c2
         b = 1 + 4 * h
         root = np.sqrt(max(b * b - 8 * h * c2 * (1 + 2 * h * c0), 0.0))
-        stable = 2 * (1 + 2 * h * c0) / (b + root)  # no difference of close numbers at small h
-        return float(stable), float((b + root) / (4 * h * c2))
+        # the first has no difference of close numbers at small h
+        return float(2 * (1 + 2 * h * c0) / (b + root)), float((b + root) / (4 * h * c2))
+
+    def started(self, q0, b=1):
+        """The norms, and the u of students of norm q0, below the unstable one."""
+        stable, unstable = self.norms(b)
+        u0 = q0 * (self.K + 2) / self.K
+        if u0 >= unstable:
+            raise ValueError(
+                f"q0 = {q0:g} is beyond the unstable norm {unstable * self.K / (self.K + 2):.6g}; expected a smaller "
+                "q0 (or a smaller eta): from there the students' norm diverges."
+            )
+        return stable, unstable, u0
 
     def stability(self):
         """Distance 1 - eta/eta_solution to the limit of stability, > 0."""
@@ -115,7 +113,7 @@ class QuadraticNetwork(NamedTuple):
         return error, 8 * self.h * (delta - 4 * q / K) + self.second * noisy
 
 
-def plateau(K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bool = False) -> "Plateau":
+def plateau(K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bool = False) -> "PlateauRates":
     r"""Fixed point R = 0, Q = q I before the teacher is found, and the rates around it.
 
     In gradient flow, :math:`q = K/(K+2)` with rates :math:`4\eta/(KM)` (escape), :math:`-4\eta/K` (trace),
@@ -147,7 +145,7 @@ def plateau(K: int, M: int, *, eta: float, noise: float = 0.0, gradient_flow: bo
     q = u * net.K / (net.K + 2)
     error, shape = net.around(q)
     trace = u * (-8 * net.h + 2 * net.second * (net.c2 * u - 1))
-    return Plateau(q, error / 2, 4 * net.h * (net.c0 - u), trace, shape)
+    return PlateauRates(q, error / 2, 4 * net.h * (net.c0 - u), trace, shape)
 
 
 def escape_amplitude(
@@ -180,13 +178,7 @@ def escape_amplitude(
     q0 = check.number("q0", q0, above=0)
     if gradient_flow:
         return float(np.sqrt(K / (K + 2) / q0))
-    stable, unstable = net.norms()
-    u0 = q0 * (K + 2) / K
-    if u0 >= unstable:
-        raise ValueError(
-            f"q0 = {q0:g} is beyond the unstable norm {unstable * K / (K + 2):.6g}; expected a smaller q0 "
-            "(or a smaller eta): from there the students' norm diverges."
-        )
+    stable, unstable, u0 = net.started(q0)
     ratio = stable / u0 * (unstable - u0) / (unstable - stable)
     return float(ratio ** (1 / (4 * net.h * net.c2 * unstable)))
 
@@ -447,7 +439,7 @@ def realisable(K, M):
 
 def sphere_plateau(
     K: int, M: int, *, eta: float, q: float = 1.0, noise: float = 0.0, gradient_flow: bool = False
-) -> Plateau:
+) -> PlateauRates:
     r"""Plateau R = 0, Q = q I of students that keep their norms (``constraint="sphere"``), and the rates around it.
 
     The projection takes half the relative growth of its norm, mu, from each student; u is (K + 2) q/K at every rate.
@@ -476,7 +468,7 @@ def sphere_plateau(
     net, q = QuadraticNetwork.checked(K, M, eta, noise, gradient_flow), check.number("q", q, above=0)
     u, (error, shape) = q * (net.K + 2) / net.K, net.around(q)
     mu = 4 * net.h * (1 - u) + net.second / 2 * net.spread(u)
-    return Plateau(q, error / 2, 4 * net.h * (net.c0 - u) - mu, 0.0, shape - 2 * mu)
+    return PlateauRates(q, error / 2, 4 * net.h * (net.c0 - u) - mu, 0.0, shape - 2 * mu)
 
 
 def sphere_eta_escape(K: int, M: int, *, q: float = 1.0, noise: float = 0.0) -> float:

@@ -16,16 +16,12 @@ from functools import cached_property
 
 import numpy as np
 from scipy.integrate import solve_ivp
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, hyp2f1, ndtri
 
-from ..._base import check
-from ..._base.quiet import quietly
-from ..._base.record import Record
-from ..._base.types import Rng
-from ...models.model import Model, quadratic_network
-from ...models.state import State
-from ...solve import solve
+from ..._base import Record, Rng, check, quietly
+from ...dynamics import solve
+from ...models import Model, State, quadratic_network
 from .bias import polar
 from .phases import QuadraticNetwork, eta_escape, eta_solution, realisable
 
@@ -57,6 +53,10 @@ class Selection(Record):
     rate: float
     amplitude: float
     kappa: float
+    shows = (
+        "K={0.K}, M={0.M}, rate={0.rate:.6g}, amplitude={0.amplitude:.6g}, kappa={0.kappa:.6g}, "
+        "correlation={0.correlation:.6g}"
+    )
 
     @property
     def correlation(self):
@@ -115,12 +115,6 @@ class Selection(Record):
         last, first = self._overlaps(first, second)
         return polar(last), polar(first)
 
-    def __repr__(self):
-        return (
-            f"Selection(K={self.K}, M={self.M}, rate={self.rate:.6g}, amplitude={self.amplitude:.6g}, "
-            f"kappa={self.kappa:.6g}, correlation={self.correlation:.6g})"
-        )
-
 
 def _frames(R):
     """Polar factors of many R (n, K, M) of full rank, from the small side, which costs less than :func:`polar`."""
@@ -142,22 +136,16 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     Asymptotic: N -> infinity, the law does not depend on N; means over runs differ by O(1/N). SGD leaves
     the plateau earlier than the equations from the same start, by ln(1 + kappa/(a^2 q0))/(2 rate) on average. For
     eta -> 0 the distance vanishes as sqrt(eta) only, for large batches as 1/sqrt(b). Starts whose overlaps stay fixed
-    as N -> infinity end closest to their start. Derived here: Bocchi et al., state the
-    conservation of polar(R) for SGD.
+    as N -> infinity end closest to their start. Derived here: Bocchi et al. state the conservation of polar(R) for SGD.
 
     Parameters
     ----------
     K, M, eta, noise
         As in :func:`plateau`; K >= M, orthonormal teachers, v = 1/K, v* = 1/M.
     q0 : float
-        Norm of the students at the start, Q(0) = q0 identity.
+        Norm of the students at the start, Q(0) = q0 identity, below the unstable one (:func:`escape_amplitude`).
     batch_size : int
         Samples in one step.
-
-    Raises
-    ------
-    ValueError
-        K < M; no plateau at this eta; a start beyond the unstable norm.
 
     Examples
     --------
@@ -169,6 +157,7 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     K, M = realisable(K, M)
     net, q0 = QuadraticNetwork.checked(K, M, eta, noise), check.number("q0", q0, above=0)
     (_, _, eta, noise, _, h, c0, c2, _), b = net, check.count("batch_size", batch_size)
+    stable, _, start = net.started(q0, b)
 
     def growth(u):
         """Velocity of ln u."""
@@ -181,14 +170,6 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
         spread = (u - c0) ** 2 + 2 * u**2 / (K + 2) + 2 * (M + 2) / M**2 + noise**2
         return 4 * eta**2 * u * K / (K + 2) / (K**2 * b) * spread
 
-    turning = (1 + 4 * h / b) / (4 * h * c2 / b)  # where growth is least, between stable and unstable root
-    if growth(turning) >= 0:
-        raise ValueError(
-            f"no plateau at eta = {eta:g}, batch_size = {b}: the students' norm diverges. Expected a smaller eta."
-        )
-    stable, start = brentq(growth, 0.0, turning, xtol=1e-15, rtol=1e-14), q0 * (K + 2) / K
-    if start > turning and growth(start) >= 0:
-        raise ValueError(f"q0 = {q0:g} is beyond the unstable norm; expected a smaller q0, or a smaller eta.")
     rate = omega(stable)
     if rate <= 0:
         raise ValueError(f"R does not grow at eta = {eta:g}, noise = {noise:g}; expected smaller ones.")
@@ -255,25 +236,17 @@ def eta_fastest(
 
     Parameters
     ----------
-    K, M : int
-        Widths, K >= M.
+    K, M, q0, noise
+        As in :func:`selected`.
     eps : float
-        Standard deviation of the initial overlaps.
+        Standard deviation of the initial overlaps; a ``ValueError`` where no vectors of norm q0 have them, or no rate
+        halves the loss.
     rng : int or numpy.random.Generator
         Seed or generator of the starts; all learning rates meet the same starts.
     starts : int
         Number of starts.
-    q0 : float
-        Initial norm of the students.
-    noise : float
-        Standard deviation of the label noise.
     rtol : float
         Accuracy of the minimum, relative to the lesser of :func:`eta_escape` and :func:`eta_solution`.
-
-    Raises
-    ------
-    ValueError
-        K < M; overlaps too large for q0 (no vectors have them); or a learning time that is never finite.
 
     Examples
     --------
@@ -303,8 +276,7 @@ def eta_fastest(
 def eta_from_paper(eta: float) -> float:
     """Learning rate of the library (loss Delta^2 / 2) for one of Bocchi et al. (loss Delta^2): twice as large.
 
-    Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units. Source: Bocchi et al. (2026),
-    arXiv:2604.03068.
+    Their risk is then 2 eps_g, and alpha is the same. Exact: a change of units.
 
     Parameters
     ----------

@@ -7,12 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gamma
 
-from ..._base import check
-from ..._base.quiet import warn
-from ..._base.record import Record, read_only
-from ..._base.types import ArrayLike, Floats, Numbers
-from ...models.schedule import Schedule
-from ...models.spectrum import Spectrum, power_law
+from ..._base import ArrayLike, Floats, Numbers, Record, check, read_only, warn
+from ...models import Schedule, Spectrum, power_law
 from .. import features, linear
 from . import schedules
 from .terms import Frontier, Terms, closed_frontier, exact_frontier, four_terms
@@ -106,8 +102,9 @@ class Law(Record):
 
     Methods say what is exact and what is asymptotic; N -> infinity at fixed alpha = steps / N unless N is named.
     ``N_l`` is everywhere the number of leading eigenvalues whose directions are trained, L by default; results have the
-    shape of the times. A number out of range is a ``ValueError`` that names it. Source: Worschech and Rosenow (2024),
-    arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
+    shape of the times ``alpha`` >= 0. A number out of range is a ``ValueError`` that names it; so is, for
+    :meth:`amplitude`, :meth:`terms` and schedules, a rate at which the error does not decay. Source: Worschech and
+    Rosenow (2024), arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
 
     Parameters
     ----------
@@ -137,6 +134,12 @@ class Law(Record):
     array([0.5      , 0.1013844, 0.0173547, 0.0037767])
     >>> law.exponents.time, round(law.exponents.compute, 4)
     (0.8, 0.5333)
+    >>> [round(float(x), 6) for x in law.terms(1.0, 16)]  # bias, floor, noise of the steps, label noise
+    [0.012287, 0.003164, 0.000586, 0.001494]
+    >>> law.scheduled([1.0, 10.0], ov.Schedule.cosine(10.0)).round(6), law.annealed(10.0, power=1.0).round(6)
+    (array([0.017321, 0.003313]), np.float64(0.003312))
+    >>> round(law.amplitude(16), 6), round(law.random_basis(16), 8), [round(x, 4) for x in law.window()]
+    (1.321149, 0.01392222, [0.0764, 5.4499])
     """
 
     beta: float
@@ -205,19 +208,8 @@ class Law(Record):
         .. math:: P = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} p_l s_l\Big]^{-1}, \qquad
            P_N = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} \frac{p_l s_l}{1 - (1 + 1/B)\,\eta s_l/2N}\Big]^{-1}
 
-        *Asymptotic* for what varies in time, exact for the floor: P F is left of the frozen modes. Derived here.
-
-        Parameters
-        ----------
-        N : int, optional
-            Input dimension, for the mean of SGD at L ~ N; infinite by default.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5)
-        >>> round(law.amplitude(16), 6), round(law.amplitude(N=128), 6)
-        (1.321149, 1.388521)
+        *Asymptotic* for what varies in time, exact for the floor: P F is left of the frozen modes. P_N belongs to the
+        mean of SGD at input dimension ``N``, for L ~ N. Derived here.
         """
         N_l, B = self.trained(N_l), self.batch_size
         s, p = self.spectrum.s[:N_l], self.spectrum.p[:N_l]
@@ -254,20 +246,8 @@ class Law(Record):
            F = \tfrac12 \sum_{l > N_l} s_l m_l(0)
 
         Frozen components are a constant error, and act on the trained ones as label noise of variance 2F. *Exact* for N
-        -> infinity, at any eta, also where the error grows. Gradient flow without a source is
+        -> infinity, at any eta, also where the error grows; alpha may be inf. Gradient flow without a source is
         :func:`overlaps.theory.features.error`. Derived here.
-
-        Parameters
-        ----------
-        alpha : array_like
-            Times >= 0; may be inf.
-
-        Examples
-        --------
-        >>> import numpy as np, overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5, noise=0.1)
-        >>> law.error([1, np.inf], N_l=16).round(9)
-        array([0.01753167, 0.00476793])
         """
         (F, spectrum, options), B = self._features(N_l), self.batch_size
         return F + linear.error(spectrum, self.eta / B, B * check.times("alpha", alpha), **options)
@@ -275,73 +255,26 @@ class Law(Record):
     def sgd_mean(self, steps: ArrayLike, *, N: int, N_l: int | None = None) -> Floats:
         """Mean error of SGD itself at input dimension N, where eta s_1/N need not be small.
 
-        *Exact* at any N: :func:`overlaps.theory.linear.sgd_mean`, with the frozen components as label noise.
-
-        Parameters
-        ----------
-        steps : array_like of int
-            Numbers of steps >= 0; alpha = steps / N.
-        N : int
-            Input dimension, a multiple of L.
-
-        Warns
-        -----
-        RuntimeWarning
-            When eta max(s) / N > 0.05: the ODE is then not the limit of this mean.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.05)
-        >>> law.sgd_mean([0, 640], N=640, N_l=16).round(6)
-        array([0.5     , 0.075226])
+        *Exact* at any N, a multiple of L: :func:`overlaps.theory.linear.sgd_mean`, which explains ``steps`` and its
+        warning, with the frozen components as label noise.
         """
         F, spectrum, options = self._features(N_l)
         return F + linear.sgd_mean(spectrum, self.eta, steps, N=N, batch_size=self.batch_size, **options)
 
     def scheduled(self, alpha: ArrayLike, schedule: Schedule, *, N_l: int | None = None) -> Numbers:
-        """Error at times alpha with the learning rate eta times the factors of a schedule.
+        """Error at finite times alpha with the learning rate eta times the factors of a :class:`overlaps.Schedule`.
 
         *Exact* for N -> infinity up to a relative error of 1e-6, of the integration. The same flow as
         ``ov.solve(..., schedule=schedule)``, with blocks in O(L) a step and without rounding of overlaps.
-
-        Parameters
-        ----------
-        alpha : array_like
-            Finite times >= 0.
-        schedule : Schedule
-            Factors of eta, any of :class:`overlaps.Schedule`.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5, noise=0.1)
-        >>> law.scheduled([1.0, 10.0], ov.Schedule.cosine(10.0)).round(6)
-        array([0.017321, 0.003313])
         """
         return schedules.scheduled(self, check.times("alpha", alpha), schedule, self.trained(N_l))
 
     def decayed(self, alpha: ArrayLike, *, power: float, tau: float, N_l: int | None = None) -> Numbers:
-        r"""Error at times alpha under the decaying rate eta (1 + alpha/tau)^-power.
+        r"""Error at finite times alpha under a rate that decays from the time tau on, eta (1 + alpha/tau)^-power.
 
-        As :meth:`scheduled` with ``Schedule.power(power, scale=tau)``. Without label noise a decay only slows down, to
-        g(1 - w); with it the exponent is min(w, g(1 - w)), best at w = g/(1 + g) = ``exponents.decayed``.
-
-        Parameters
-        ----------
-        alpha : array_like
-            Finite times >= 0.
-        power : float
-            Exponent w >= 0 of the decay.
-        tau : float
-            Time at which it sets in, > 0.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5, noise=0.1)
-        >>> law.decayed([1, 10], power=0.4, tau=1.0).round(6)
-        array([0.017838, 0.003684])
+        As :meth:`scheduled` with ``Schedule.power(power, scale=tau)``, for a power w >= 0 and tau > 0. Without label
+        noise a decay only slows down, to g(1 - w); with it the exponent is min(w, g(1 - w)), best at
+        w = g/(1 + g) = ``exponents.decayed``.
         """
         schedule = Schedule.power(check.number("power", power, least=0), scale=check.number("tau", tau, above=0))
         return self.scheduled(alpha, schedule, N_l=N_l)
@@ -349,27 +282,14 @@ class Law(Record):
     def annealed(self, horizon: ArrayLike, *, power: float, N_l: int | None = None) -> Numbers:
         r"""Error at the end of a run whose rate falls to zero there, eta (1 - alpha/horizon)^power.
 
-        As :meth:`scheduled` with ``Schedule.polynomial(horizon, power)``. Without label noise the exponent is g, and
-        the amplitude of the noise of the steps disappears. With label noise and eta fixed it is min(g, b, w/(1 + w)),
-        so that w > beta serves; with eta tuned to the horizon ``exponents.annealed``. Derived here.
-
-        Parameters
-        ----------
-        horizon : array_like
-            Ends of runs, > 0; each is a run of its own.
-        power : float
-            Exponent w >= 0: 1 is linear, 0 a constant rate.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5, noise=0.1)
-        >>> law.annealed([1, 10], power=1.0).round(6)
-        array([0.02328 , 0.003312])
+        As :meth:`scheduled` with ``Schedule.polynomial(horizon, power)``; each horizon > 0 is a run of its own, and the
+        power w >= 0 is 1 for a linear decay, 0 for a constant rate. Without label noise the exponent is g, and the
+        amplitude of the noise of the steps disappears. With label noise and eta fixed it is min(g, b, w/(1 + w)), so
+        that w > beta serves; with eta tuned to the horizon ``exponents.annealed``. Derived here.
         """
         power, ends = check.number("power", power, least=0), check.array("horizon", horizon, (...,))
         if np.any(ends <= 0):
-            raise ValueError(f"horizon = {check.shown(ends.tolist())}; expected times > 0.")
+            raise check.refused("horizon", ends.tolist(), "times > 0.")
         errors = [self.scheduled(T, Schedule.polynomial(T, power), N_l=N_l) for T in ends.flat]
         return np.reshape(errors, ends.shape)[()]
 
@@ -391,35 +311,13 @@ class Law(Record):
         the two power laws.
 
         *Asymptotic*: zeta > 10 or so, many eigenvalues; relative corrections of order zeta^(-2 b), slow for small beta,
-        and where beta + 2 delta is near zero. Which term rules: the bias where g < 1 + b, that is 2 delta < 1 + beta,
-        else the noise of the steps, and then the source no longer matters; the floor from x = 1 on; label noise late.
-        Derived here. The terms have the shape of alpha.
-
-        Parameters
-        ----------
-        alpha : array_like
-            Times > 0.
-
-        Raises
-        ------
-        ValueError
-            Times that are not positive, N_l outside 1..L, a learning rate at which the error does not decay.
-
-        Warns
-        -----
-        RuntimeWarning
-            Times at which zeta < 1, before the power laws begin.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5, noise=0.1)
-        >>> [round(float(x), 6) for x in law.terms(1.0, 16)]
-        [0.012287, 0.003164, 0.000586, 0.001494]
+        and where beta + 2 delta is near zero. Times alpha > 0 with zeta < 1, before the power laws begin, are a
+        ``RuntimeWarning``. Which term rules: the bias where g < 1 + b, that is 2 delta < 1 + beta, else the noise of
+        the steps, and then the source no longer matters; the floor from x = 1 on; label noise late. Derived here.
         """
         times = check.times("alpha", alpha)
         if not np.all((times > 0) & np.isfinite(times)):
-            raise ValueError(f"alpha = {check.shown(times.tolist())}; expected finite times > 0. Else use error.")
+            raise check.refused("alpha", times.tolist(), "finite times > 0. Else use error.")
         begun = 1 / (2 * self.eta * self.spectrum.s[0])
         if np.any(times < begun):
             warn(
@@ -433,41 +331,22 @@ class Law(Record):
         """Sum of the four :meth:`terms` at times alpha > 0.
 
         *Asymptotic*. At zeta = 1000, beta = 1, eta = 1, L = 4000 within 0.3 % of :meth:`error` for sources from 0 to 1.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> law = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5, noise=0.1)
-        >>> round(float(law.asymptote(1.0, 16) / law.error(1.0, 16)), 4)
-        1.0
         """
         # test: tests/theory/scaling/test_terms.py::test_errors_of_the_asymptote
         return sum(self.terms(alpha, N_l), start=np.zeros(()))
 
     def window(self, N_l: int | None = None, accuracy: float = 0.1) -> tuple[float, float]:
-        r"""Times between which gradient flow follows its pure power law to a given accuracy.
+        r"""First and last time between which gradient flow follows its pure power law to a given accuracy.
 
         .. math:: 3 < 2\eta s_1\alpha < x (N_l + \tfrac12)^{1+\beta}, \qquad
            x = \big(\Gamma(1+g)\,q\big)^{1/g} \ (N_l = L), \quad
            x = \big((1+g)\,\Gamma(g)\,q\big)^{1/(1+g)} \ (N_l \ll L)
 
-        *Asymptotic*; the first alpha is a rule of thumb. For the source; random students have the window of source 0.
-        Inner bounds: :func:`overlaps.theory.linear.window` tells the whole range in order of magnitude, from
-        :math:`2\eta s_1\alpha = 1` to q = 1, where the law is lost. It goes from the first to the last alpha.
-
-        Parameters
-        ----------
-        N_l : int, optional
-            Trained features. Frozen modes and those not yet learned look alike to first order: the window is longer.
-        accuracy : float
-            Relative distance q from the power law at the end.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> first, last = ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5).window()
-        >>> round(first, 4), round(last, 4)
-        (0.0764, 5.4499)
+        *Asymptotic*; the first alpha is a rule of thumb, at the last one the relative distance from the law is
+        q = ``accuracy``. With N_l << L the window is longer: frozen modes and those not yet learned look alike to first
+        order. For the source; random students have the window of source 0. Inner bounds:
+        :func:`overlaps.theory.linear.window` tells the whole range in order of magnitude, from
+        :math:`2\eta s_1\alpha = 1` to q = 1, where the law is lost.
         """
         N_l, q = self.trained(N_l), check.number("accuracy", accuracy, above=0)
         g = self.exponents.time
@@ -483,17 +362,6 @@ class Law(Record):
         *Asymptotic*: N_l -> infinity at fixed N_l/L. For 1 << N_l << L it falls as N_l^-(beta + 2 delta), and as
         N_l^-(1 + beta) where 2 delta > 1: there the directions are the limit, not the teacher.
         :func:`overlaps.theory.features.error_haar` is source = 0. Derived here.
-
-        Parameters
-        ----------
-        N_l : int
-            Trained directions.
-
-        Examples
-        --------
-        >>> import overlaps as ov
-        >>> round(ov.theory.scaling.Law(1.0, 0.3, L=64, eta=0.5).random_basis(16), 8)
-        0.01392222
         """
         N_l = self.trained(N_l)
         if N_l == self.L:
@@ -516,8 +384,8 @@ class Law(Record):
         eps ~ c^(-(beta + 2 delta)/(2 + beta)), corrections of order N_l^-beta. With ``exact`` it is *exact* if the
         error has one minimum in N_l, as in all cases met (not proved); the ends 1 and L may be the answer. For 2 delta
         > 1 + beta the noise of the steps has to be outlived, N_l falls below the closed form, and exponents approach
-        their limit logarithmically. Derived here. Arrays have the shape of compute. Closed: N_l is not rounded, and c =
-        (N_l + 1/2) B alpha.
+        their limit logarithmically. In the closed form N_l is not rounded, and c = (N_l + 1/2) B alpha; label
+        noise, random students, 2 delta >= 1 + beta and an N_l outside 1..L are a ``ValueError`` there. Derived here.
 
         Parameters
         ----------
@@ -525,11 +393,6 @@ class Law(Record):
             Numbers of operations over N, c = N_l B alpha, > 0.
         exact : bool
             Search the whole N_l of least :meth:`error`, for any learning rate, source, and noise.
-
-        Raises
-        ------
-        ValueError
-            Closed: label noise, random students, 2 delta >= 1 + beta, an N_l outside 1..L.
 
         Examples
         --------
@@ -541,5 +404,5 @@ class Law(Record):
         """
         compute = check.array("compute", compute, (...,))
         if np.any(compute <= 0):
-            raise ValueError(f"compute = {check.shown(compute.tolist())}; expected numbers > 0.")
+            raise check.refused("compute", compute.tolist(), "numbers > 0.")
         return (exact_frontier if check.flag("exact", exact) else closed_frontier)(self, compute)

@@ -9,12 +9,13 @@ Over a step the decay is exact and q linear in theta; its value at the end solve
 second order, extrapolated once.
 """
 
+import math
+
 import numpy as np
 
-from ..._base import check
-from ..._base.types import Floats
+from ..._base import Floats, check
+from ..._base.jit import jit
 from ...models.schedule import Schedule
-from ._schedules import integrate
 
 FIRST = 1e-3  # the step beside a knot is this share of the fastest time scale
 PER_DECADE = 200
@@ -24,7 +25,7 @@ def scheduled(law, alpha, schedule, N_l) -> Floats:
     """Error at checked times, with eta times the factors of the schedule."""
     check.kind("schedule", schedule, Schedule, "ov.Schedule.power(0.5, scale=1.0)")
     if not np.all(np.isfinite(alpha)):
-        raise ValueError(f"alpha = {check.shown(alpha.tolist())}; expected finite times. Without a schedule: error.")
+        raise check.refused("alpha", alpha.tolist(), "finite times. Without a schedule: error.")
     nodes = _nodes(law, alpha, schedule)
     fine = np.sort(np.concatenate([nodes, (nodes[1:] + nodes[:-1]) / 2]))
     coarse, better = (_integrate(law, t, schedule, N_l) for t in (nodes, fine))
@@ -54,8 +55,7 @@ def _integrate(law, t, schedule, N_l):
     right, left = law.eta * schedule(t), law.eta * schedule(t)
     jumps = np.isin(t, schedule.jumps)
     left[jumps] = law.eta * schedule(np.nextafter(t[jumps], -np.inf))
-    middle = law.eta * schedule((t[1:] + t[:-1]) / 2)
-    steps = (right[:-1] + 4 * middle + left[1:]) / 6 * np.diff(t)
+    steps = (right[:-1] + 4 * law.eta * schedule((t[1:] + t[:-1]) / 2) + left[1:]) / 6 * np.diff(t)
     if max(right.max(), left.max()) >= (limit := law.critical_eta(N_l)):
         raise ValueError(
             f"the schedule takes eta to {max(right.max(), left.max()):.6g}; expected rates below {limit:.6g}, above "
@@ -64,3 +64,34 @@ def _integrate(law, t, schedule, N_l):
     frozen, B = law.frozen(N_l), law.batch_size
     extra = law.noise**2 + 2 * frozen
     return frozen + 0.5 * integrate(s, p * s**2, s * law.m0[:N_l], steps, right / B, left / B, extra)
+
+
+@jit
+def integrate(s, weight, y, steps, right, left, extra):
+    """Sum of y_l at all nodes of dy_l/dtheta = -2 s_l y_l + weight_l q, q = rate (sum_l y_l + extra); y is overwritten.
+
+    ``steps`` in theta; ``right`` and ``left`` are the rates just after and just before each node.
+    """
+    total, gain = np.empty(steps.size + 1), np.empty(s.size)
+    total[0] = y.sum()
+    for i in range(steps.size):
+        h, new, feedback = steps[i], 0.0, 0.0
+        old = h * right[i] * (total[i] + extra)
+        for l in range(s.size):
+            x = 2 * h * s[l]
+            if x < 1e-3:
+                phi1 = 1 - x / 2 + x**2 / 6 - x**3 / 24
+                phi2 = 0.5 - x / 6 + x**2 / 24 - x**3 / 120
+                decay = 1 - x * phi1
+            else:
+                decay = math.exp(-x)
+                phi1 = (1 - decay) / x
+                phi2 = (1 - phi1) / x
+            y[l] = decay * y[l] + old * weight[l] * (phi1 - phi2)
+            gain[l] = h * left[i + 1] * weight[l] * phi2
+            new += y[l]
+            feedback += gain[l]
+        total[i + 1] = (new + feedback * extra) / (1 - feedback)
+        for l in range(s.size):
+            y[l] += gain[l] * (total[i + 1] + extra)
+    return total

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ..._base import check
-from ..._base.types import ArrayLike
+from ..._base import ArrayLike, check
 
 PER_DECADE = 16
 POINTS = 8
@@ -117,8 +116,7 @@ def _straightest(grid, y, x, least, drift):
     before, upto = np.searchsorted(x, grid - 1e-9), np.searchsorted(x, grid + 1e-9)  # points of the curve
     best, ends, moved = np.inf, (grid[0], grid[-1]), np.inf
     for length in range(grid.size - 1, least - 1, -1):
-        pieces = sliding_window_view(y, length + 1)
-        slope, change = _bend(pieces, step)
+        slope, change = _bend(sliding_window_view(y, length + 1), step)
         relative = change / np.maximum(np.abs(slope), FLAT)
         relative[upto[length:] - before[: grid.size - length] < INSIDE] = np.inf
         i = int(np.argmin(relative))

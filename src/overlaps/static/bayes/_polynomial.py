@@ -1,4 +1,7 @@
-"""Kernels of the experiments: Adam on samples, with features on the sphere; residuals of a posterior sampler."""
+"""Kernels of polynomial activations: Adam on samples, residuals of a posterior sampler, and the law of a label.
+
+The law of a label is a density on a grid of y: it says what is known of one feature, and how much is not.
+"""
 
 import math
 
@@ -7,6 +10,7 @@ import numpy as np
 from ..._base.jit import jit
 
 DECAY1, DECAY2, SMALL = 0.9, 0.999, 1e-8  # Adam's customary constants
+FLOOR = 1e-11  # below this share of the largest p, p and its derivative are rounding and left out
 
 
 @jit
@@ -78,3 +82,51 @@ def respond(Z, c, v, y):
         for i in range(v.size):
             Z[b, i] *= r
     return total
+
+
+@jit
+def fisher(p, dp, out):
+    """Sum of dp^2 / p over each row."""
+    for c in range(p.shape[0]):
+        floor = 0.0
+        for n in range(p.shape[1]):
+            floor = max(floor, p[c, n])
+        floor *= FLOOR
+        total = 0.0
+        for n in range(p.shape[1]):
+            if p[c, n] > floor:
+                total += dp[c, n] * dp[c, n] / p[c, n]
+        out[c] = total
+
+
+@jit
+def label_entropy(p, out):
+    """Sum of -p ln p over each row."""
+    for c in range(p.shape[0]):
+        total = 0.0
+        for n in range(p.shape[1]):
+            if p[c, n] > 0:
+                total -= p[c, n] * math.log(p[c, n])
+        out[c] = total
+
+
+@jit
+def spread(known, x, weight, rest, v, c, dy, out):
+    """Bins of the labels v.sigma(known + rest xi) of two features, weighted, and the same times each xi."""
+    middle = out.shape[2] // 2
+    for n in range(known.shape[0]):
+        for a in range(x.size):
+            for b in range(x.size):
+                w = weight[a] * weight[b]
+                y = v[0] * polynomial(c, known[n, 0] + rest[0, 0] * x[a] + rest[0, 1] * x[b])[0]
+                y += v[1] * polynomial(c, known[n, 1] + rest[1, 0] * x[a] + rest[1, 1] * x[b])[0]
+                y = y / dy + middle
+                i = int(math.floor(y))
+                if w > 1e-14 and 0 <= i < out.shape[2] - 1:
+                    above = w * (y - i)
+                    out[0, n, i] += w - above
+                    out[0, n, i + 1] += above
+                    out[1, n, i] += x[a] * (w - above)
+                    out[1, n, i + 1] += x[a] * above
+                    out[2, n, i] += x[b] * (w - above)
+                    out[2, n, i + 1] += x[b] * above

@@ -1,22 +1,18 @@
-"""Integration of the order-parameter equations."""
+"""Integration of the order-parameter equations: one problem, or many of one shape at once."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
-from ._base import check
-from ._base.quiet import warn
-from ._base.types import ArrayLike, Function
-from .integrators.evolve import evolve
-from .models import LowRank, Mixed, Stages
-from .models.model import Model
-from .models.schedule import Schedule
+from ._base import ArrayLike, Function, check, warn
+from .integrators.evolve import FLOORS, evolve
+from .integrators.many import evolve_many
+from .models import LowRank, Mixed, Model, Schedule, Stages, State
 from .models.start import output_times
-from .models.state import State
-from .results.composed import LowRankTrajectory, MixedTrajectory
-from .results.staged import StagedTrajectory, shown
-from .results.trajectory import SummedTrajectory, Trajectory
+from .results import Batch, SummedTrajectory, Trajectory
+from .results.composed import LowRankTrajectory, MixedTrajectory, StagedTrajectory, shown_times
 
 TIGHTER = 100.0  # by which the tolerances of the second run of ``certify`` are smaller
 # Relative tolerance of the second run at the least: below, steps control rounding.
@@ -24,12 +20,9 @@ LEAST = 1e-13
 # Of rtol. Plateaus multiply errors of the steps, in the random settings of the tests always by less; a larger
 # difference of two runs means that one of them is wrong.
 FACTOR = 1000.0
-# Of eps_floor, by which eps_g of two runs may differ besides: rounding adds up over the steps, and the floor is that of
-# one.
-FLOORS = 10.0
 
 
-class Options(TypedDict, total=False):
+class SolveOptions(TypedDict, total=False):
     """Keywords of ``solve`` that do not decide what it returns, for type checkers."""
 
     method: str | type
@@ -52,18 +45,18 @@ Times: TypeAlias = tuple[float, float] | ArrayLike
 
 
 @overload
-def solve(model: LowRank, start: State, alpha: Times, **options: Unpack[Options]) -> LowRankTrajectory: ...
+def solve(model: LowRank, start: State, alpha: Times, **options: Unpack[SolveOptions]) -> LowRankTrajectory: ...
 @overload
-def solve(model: Mixed, start: State, alpha: Times, **options: Unpack[Options]) -> MixedTrajectory: ...
+def solve(model: Mixed, start: State, alpha: Times, **options: Unpack[SolveOptions]) -> MixedTrajectory: ...
 @overload
-def solve(model: Stages, start: State, alpha: Times, **options: Unpack[Options]) -> StagedTrajectory: ...
+def solve(model: Stages, start: State, alpha: Times, **options: Unpack[SolveOptions]) -> StagedTrajectory: ...
 @overload
 def solve(
-    model: Model, start: State, alpha: Times, *, blocks: Literal[False], **options: Unpack[Options]
+    model: Model, start: State, alpha: Times, *, blocks: Literal[False], **options: Unpack[SolveOptions]
 ) -> SummedTrajectory: ...
 @overload
 def solve(
-    model: Model, start: State, alpha: Times, *, blocks: Literal[True] = True, **options: Unpack[Options]
+    model: Model, start: State, alpha: Times, *, blocks: Literal[True] = True, **options: Unpack[SolveOptions]
 ) -> Trajectory: ...
 
 
@@ -110,9 +103,9 @@ def solve(
         problems and "structured" otherwise, and says in the result what it took and why.
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The default methods and "exponential"
-        control the error of eps_g relative to itself as well, until rounding hides it: Q's and R's, or with
-        "structured" about 5e-14 for erf and 5e-15 for linear units.
-        ``Trajectory.eps_floor`` says what is left; ``late=True`` goes on. A plateau amplifies every error.
+        also control the relative error of eps_g, until rounding hides it: the rounding of Q and R, or with "structured"
+        about 5e-14 for erf and 5e-15 for linear units. ``Trajectory.eps_floor`` is the error that remains;
+        ``late=True`` goes below it. A plateau amplifies every error.
     progress : bool
         Show a progress bar.
     stop : float or callable, optional
@@ -170,8 +163,9 @@ def solve(
 
     A start in which students are sums of others or of teachers up to rounding (their covariance has an eigenvalue
     zero) is kept to the cone of covariances at every step, and repeated with norms moved by 4e-15.
-    The change enters ``eps_floor``; one above 1e-5 of eps_g ends with ``success=False`` and a sentence: the curve is
-    complete, but depends on digits that the start does not have.
+    The change enters ``eps_floor``; one above 1e-5 of eps_g, which neither rounding nor the errors of the steps
+    explain, ends with ``success=False`` and a sentence: the curve is complete, but depends on digits that the start
+    does not have.
 
     References
     ----------
@@ -203,7 +197,7 @@ def solve(
     for leg in legs:
         parts.append(_solved(*leg, **controls))
     if isinstance(model, Stages):
-        traj = StagedTrajectory(model=model, alpha=shown(parts, wanted), parts=tuple(parts))
+        traj = StagedTrajectory(model=model, alpha=shown_times(parts, wanted), parts=tuple(parts))
     else:
         traj = _certified(parts[0], start, options) if certify else parts[0]
     if not traj.success:
@@ -215,8 +209,7 @@ def _solved(model, start, alpha, schedule, **controls):
     """The solution as a record: of all blocks, or of their sums."""
     fields = vars(evolve(model, start, alpha, schedule=schedule, **controls))
     kinds: dict[type, Any] = {Mixed: MixedTrajectory, LowRank: LowRankTrajectory}
-    kind = kinds.get(type(model), Trajectory)
-    return kind(**fields) if controls["blocks"] else SummedTrajectory.of(fields)
+    return kinds.get(type(model), Trajectory)(**fields) if controls["blocks"] else SummedTrajectory.of(fields)
 
 
 def _certified(traj, start, options):
@@ -253,3 +246,106 @@ def _certified(traj, start, options):
         )
         said = f"errors exceed {FACTOR:g} rtol ({worst})"
     return replace(result, success=False, message=f"{traj.message} But not certified: {said}. Try a smaller rtol.")
+
+
+def solve_many(
+    models: Model | Sequence[Model],
+    starts: State | Sequence[State],
+    alpha: ArrayLike,
+    *,
+    threads: int | None = None,
+    stop: float | Function | None = None,
+    method: str | type = "auto",
+    rtol: float = 1e-8,
+    atol: float | None = None,
+    blocks: bool = True,
+    max_memory: float = 4e9,
+    progress: bool = False,
+    schedule: Schedule | dict[str, Schedule] | None | Sequence[Schedule | dict[str, Schedule] | None] = None,
+    lanes: bool | None = None,
+    **options: Any,
+) -> Batch:
+    """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
+
+    Trajectories are stepped by DOP853 in compiled code, without Python in between: side by side in the lanes of vector
+    registers where that pays, else one after another in each thread.
+    Problems beyond that code go through ``solve`` in the same threads, at its speed: stiff problems, other
+    methods, schedules and activations of Python functions, the step in which ``stop`` is met, kinked students that are
+    nearly parallel, divergence.
+
+    Parameters
+    ----------
+    models : Model or sequence of Model
+        The learning problem: equal K, M, L and activations, with all second layers trained or none; rates, noise,
+        second layers, teachers and eigenvalues may differ, and weights, labels, means and variances of C classes.
+    starts : State or sequence of State
+        Initial order parameters. One model, or one start, serves all.
+    alpha : array_like, shape (n,)
+        Increasing output times >= 0, shared by all, with the start at alpha = 0.
+    threads : int, optional
+        Number of threads; all cores by default. Results do not depend on it, digit by digit.
+    stop, method, rtol, atol, **options
+        As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are left to it.
+    blocks : bool
+        Whether to keep the overlaps of every block; otherwise Q, R and v only.
+    max_memory : float
+        Bytes above which nothing is begun; the records take 8 b (n + 1) (L (K M + K (K + 1) / 2) + 1).
+    progress : bool
+        Show a progress bar over trajectories.
+    schedule : Schedule or dict, or sequence of them, optional
+        As in :func:`overlaps.solve`; a sequence has one for each trajectory, or None where nothing changes.
+    lanes : bool, optional
+        Whether trajectories are stepped side by side: erf, linear or quadratic students of teachers of their kind, at
+        most 12 of both and 8 eigenvalues, and of the last two kinds 128 overlaps in all blocks. By default batches of
+        at least 64 of these are; ``False`` keeps the last bit of ``solve``, ``True`` takes fewer.
+
+    Returns
+    -------
+    Batch
+        With ``success``, ``message`` and ``end`` of each trajectory. Ctrl-C returns what is finished, the rest with
+        ``success=False``. A trajectory whose ``schedule`` or ``stop`` raises has the exception for a message.
+
+    Raises
+    ------
+    ValueError
+        Bad input, models that differ in shape (the first is named), or too little memory, before any integration.
+    RuntimeError, ValueError
+        Every trajectory raised; the exception of the first is the cause.
+
+    Warns
+    -----
+    RuntimeWarning
+        Once, when some integrations did not succeed.
+
+    Notes
+    -----
+    A trajectory does not depend on the others, on their order or on the threads, digit by digit. Side by side, sums
+    are added up in another order than in ``solve``: results agree to rounding, which a plateau amplifies (1e-13 to
+    1e-8). One after another (``lanes=False``) results equal those of ``solve`` to the last bit; with ``blocks=False``
+    and several eigenvalues to rounding (1e-15). K, M, L, the activations and the number of trajectories decide whether
+    lanes are taken, and nothing else.
+
+    References
+    ----------
+    Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500.
+
+    Examples
+    --------
+    >>> import dataclasses, numpy as np, overlaps as ov
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> models = [dataclasses.replace(model, noise=noise) for noise in np.linspace(0, 0.5, 20)]
+    >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), np.linspace(0, 50, 11))
+    >>> batch.eps_g.shape, bool(batch.success.all()), bool(np.all(np.diff(batch.eps_g[:, -1]) > 0))
+    ((20, 11), True, True)
+    """
+    controls: dict[str, Any] = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks}
+    controls |= {"progress": progress, "schedule": schedule, "lanes": lanes}
+    solutions = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
+    batch = Batch(**vars(solutions))
+    lost = np.flatnonzero(~batch.success)
+    if lost.size:
+        warn(
+            f"{lost.size} of {len(batch)} trajectories did not succeed; number {lost[0]}: {batch.message[lost[0]]}"
+            + check.see("integration", "When it does not end well")
+        )
+    return batch
