@@ -17,6 +17,14 @@ model = ov.committee_machine(2, 2, activation=ov.{0}, eta=0.2)
 ov.solve(model, model.random_start(N=1000, rng=1), [1.0])
 """
 
+ESTIMATE = """
+from time import process_time
+from overlaps._base import tiers
+begin = process_time()
+{0}
+print(f"{{tiers.spent.seconds:.2f}} s estimated, {{process_time() - begin:.2f}} s of CPU")
+"""
+
 
 def process(code, cache, jit="auto"):
     """Run it with kernels kept in this folder."""
@@ -36,5 +44,14 @@ def rows():
             yield row(PART, f"first solve, {name}, kernels kept", lambda: process(code, cache), baselines, budget=1.0)
 
 
+def estimates():
+    """Seconds of Python that the first curve is charged with, beside those it takes: within a factor of four when idle."""
+    for name in ("erf", "relu"):
+        with tempfile.TemporaryDirectory() as cache:
+            print(f"first solve, {name}: ", end="", flush=True)
+            process(ESTIMATE.format(SOLVE.format(name)), cache)
+
+
 if __name__ == "__main__":
     show(rows())
+    estimates()
