@@ -58,13 +58,16 @@ templates_path = ["_templates"]
 
 # lectures ------------------------------------------------------------------------------------------------------------
 # Kept as scripts (notebooks/*.py); the pages show them as notebooks, executed in the full build, with a link below the
-# title to one that runs (.binder).
+# title to one that runs (.binder) and one to the executed notebook.
 lectures = HERE / "lectures"
 shutil.rmtree(lectures, ignore_errors=True)
 lectures.mkdir()
 for script in sorted((HERE.parent / "notebooks").glob("*.py")):
     lecture = jupytext.read(script)
-    lecture.cells[0].source += f"\n\n[Open in Binder]({BINDER.format(lecture=script.stem)}) to run and change it."
+    lecture.cells[0].source += (
+        f"\n\n[Open in Binder]({BINDER.format(lecture=script.stem)}) to run and change it,"
+        f" or download the {{nb-download}}`notebook with its outputs <{script.stem}.ipynb>`."
+    )
     lecture.metadata["hide-toc"] = True  # lines of code need its place
     jupytext.write(lecture, lectures / f"{script.stem}.ipynb")
 
@@ -81,6 +84,7 @@ nb_execution_raise_on_error = True
 nb_ipywidgets_js = {}  # sliders need a kernel: no script is fetched for them
 nb_merge_streams = True  # what one cell prints is one output
 os.environ.pop("MPLBACKEND", None)  # kernels draw into the page; the gallery takes Agg by itself
+os.environ["OVERLAPS_QUIET"] = "1"  # a page is the same whether or not kernels had to be compiled for it
 os.environ["MATPLOTLIBRC"] = str(HERE / "matplotlibrc")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))  # figures.py
 
@@ -106,7 +110,7 @@ TOPICS = {  # folder: (title, beginnings of file names)
     "networks": ("Networks", ()),  # the rest
     "power_law": (
         "Power-law data",
-        ("power_law", "linear", "feature", "scaling", "plateau", "late", "crossover", "hierarchy"),
+        ("power_law", "linear", "feature", "scaling", "plateau_h", "plateau_l", "late", "crossover", "hierarchy"),
     ),
     "quadratic": ("Quadratic networks", ("quadratic",)),
     "manifold": ("Hidden manifold", ("hidden", "manifold", "mixture", "latent", "generator", "digits")),
@@ -202,6 +206,16 @@ def link_papers(app, what, name, obj, options, lines):
         lines[number] = PAPER.sub(r":ref:`[WR] <wr24>`", line)
 
 
+# Pages with code are notebooks for myst_nb, which asks for this at their top.
+NOTEBOOK = "---\nfile_format: mystnb\nkernelspec: {name: python3, language: python}\n---\n\n"
+
+
+def run_code_of_pages(app, docname, source):
+    """Pages in Markdown with cells are run; they say so here and not each by itself."""
+    if "```{code-cell}" in source[0] and str(app.env.doc2path(docname)).endswith(".md"):
+        source[0] = NOTEBOOK + source[0]
+
+
 def link_papers_on_pages(app, docname, source):
     """Pages and lectures, in Markdown, and scripts of the gallery: the same."""
     markdown = not str(app.env.doc2path(docname)).endswith(".rst")
@@ -236,5 +250,6 @@ def setup(app):
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
     app.connect("autodoc-process-docstring", link_papers)
     app.connect("source-read", link_papers_on_pages)
+    app.connect("source-read", run_code_of_pages)
     app.connect("source-read", widen_gallery)
     app.connect("missing-reference", resolve)

@@ -77,7 +77,7 @@ def questions():
     axes[0].plot(traj.alpha, traj.R[:, [0, 0, 1, 1], [0, 1, 0, 1]])
     for plateau in traj.plateaus():
         axes[0].axvspan(*plateau.alpha, color="0.5", alpha=0.2, lw=0)
-    axes[0].set_title("Where does it wait?\ntraj.plateaus()")
+    axes[0].set_title("Where is the plateau?\ntraj.plateaus()")
 
     mean, std = traj.R[:, 0, 0], ov.fluctuations(traj, N=200).std("R")[:, 0, 0]
     axes[1].fill_between(traj.alpha, mean - 2 * std, mean + 2 * std, alpha=0.3, lw=0)
@@ -95,7 +95,7 @@ def questions():
         data = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=beta, L=64), gradient_flow=True)
         long = ov.solve(data, data.random_start(N=64_000, rng=1), np.geomspace(0.1, 1e4, 60))
         axes[3].loglog(long.alpha, long.eps_g)
-    axes[3].set_title("And on power-law inputs?\nov.power_law(beta, L)")
+    axes[3].set_title("How do power-law inputs act?\nov.power_law(beta, L)")
     for ax, name in zip(axes, ("$R$", "$R_{11}$", r"factor of $\eta$", r"$\epsilon_g$"), strict=True):
         ax.set_xlabel(r"$\alpha$")
         ax.set_ylabel(name)
@@ -114,7 +114,7 @@ def times():
         ax.plot(ours * ratio, place, "|", color="k", ms=12, mew=2, label="baseline" if place == 0 else None)
         ax.text(ours * ratio * 1.25, place, f"{ratio:.3g}× {baseline}", va="center", fontsize=8)
     ax.set_yticks(range(len(TIMED)), list(reversed(TIMED)), fontsize=8)
-    ax.set(xscale="log", xlabel="seconds (CPU)", xlim=(3e-7, 2e3))
+    ax.set(xscale="log", xlabel="seconds (CPU)", xlim=(1e-7, 2e3))
     ax.legend(loc="upper left", fontsize=8)
 
 
