@@ -10,9 +10,8 @@ from scipy.special import expit
 
 from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
-from overlaps.activations._linear import linear_closure
 from overlaps.activations._numeric import LOG2_POINTS, sobol_square
-from overlaps.activations._quadratic import quadratic_closure
+from overlaps.activations._quadratic import linear_closure, quadratic_closure
 from overlaps.activations._relu import relu_closure
 from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import Numbers

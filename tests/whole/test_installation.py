@@ -40,7 +40,7 @@ print(*map(float, numbers))
 # what lies in a cache is the same for every kernel: a closure, and what it calls, take a second to compile
 CLOSURE = """
 import overlaps as ov
-from overlaps.activations._linear import linear_closure
+from overlaps.activations._quadratic import linear_closure
 model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
 print(ov.closure(model, [[0.5]], [[0.1]], [[1.0]]).eps_g)
 """

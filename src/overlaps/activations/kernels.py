@@ -12,8 +12,14 @@ from ..gaussian.two_point import CODES
 from ._erf import erf_C_share, erf_closure, erf_derivatives, erf_room
 from ._erf_differences import erf_differences
 from ._lanes import erf_lanes, linear_lanes, quadratic_lanes
-from ._linear import linear_closure, linear_derivatives, linear_differences
-from ._quadratic import quadratic_closure, quadratic_derivatives, quadratic_differences
+from ._quadratic import (
+    linear_closure,
+    linear_derivatives,
+    linear_differences,
+    quadratic_closure,
+    quadratic_derivatives,
+    quadratic_differences,
+)
 from ._relu import relu_closure
 from ._relu_derivatives import relu_derivatives
 
