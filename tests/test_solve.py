@@ -216,6 +216,19 @@ def test_stop_at_a_level_of_the_error(method):
     assert grid.alpha[-1] == pytest.approx(exact, abs=tolerance)
 
 
+@pytest.mark.parametrize("method", ["DOP853", "RK45", "structured"])
+def test_stop_after_a_first_step_that_is_given(method):
+    """By the caller, or by the library, where students with a kink are parallel and their angle opens at once."""
+    model = ov.committee_machine(2, 1, activation=ov.relu, eta=0.3, noise=0.4, v=[0.7, -1.2])
+    parallel = ov.State.from_overlaps(model, Q=[[0.9, 0.45], [0.45, 0.225]], R=[[0.2], [0.1]], T=[[1.3]])
+    generic = ov.State.from_overlaps(model, Q=[[0.9, 0.2], [0.2, 0.5]], R=[[0.2], [0.1]], T=[[1.3]])
+    for start, options in ((parallel, {}), (generic, {"first_step": 1e-3})):
+        traj = ov.solve(model, start, (0, 3), stop=lambda alpha, state: alpha - 0.7, method=method, **options)
+        assert traj.success and traj.alpha[-1] == pytest.approx(0.7, abs=1e-11)
+        there = ov.solve(model, start, [0.0, 0.7], method=method, rtol=1e-10, **options)
+        assert traj.eps_g[-1] == pytest.approx(there.eps_g[-1], rel=1e-7)  # rtol is 1e-8
+
+
 def test_stop_where_a_function_changes_sign():
     model = ov.committee_machine(2, 2, eta=1.5)
     traj = ov.solve(model, start_of(model), (0, 100), stop=lambda alpha, state: state.Q[0, 0] - 0.8)
