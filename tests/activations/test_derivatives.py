@@ -1,21 +1,19 @@
 """Derivatives of the closure: finite differences, high-precision second derivatives of eps_g, and identities."""
 
 import itertools
-from importlib import import_module
 
 import mpmath as mp
 import numpy as np
 import pytest
 
-from overlaps.activations import _first_order, _relu_derivatives
+from overlaps.activations import _first_order, _relu_derivatives, kernels
 from overlaps.activations.bound import SIXTH_ORDER, Numbers, central_differences
 from overlaps.activations.sums import PiecewiseLinearClosure
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point, two_point_derivatives
 
 CODES = {"linear": LINEAR, "quadratic": QUADRATIC, "relu": RELU, "erf": ERF}
-CLOSURES = {name: getattr(import_module(f"overlaps.activations._{name}"), f"{name}_closure") for name in CODES}
-HOMES = {name: import_module(f"overlaps.activations._{name}") for name in CODES if name != "relu"}
-KERNELS = {name: getattr(HOMES.get(name, _relu_derivatives), f"{name}_derivatives") for name in CODES}
+CLOSURES = {name: kernels.KERNELS[code].closure for name, code in CODES.items()}
+KERNELS = {name: kernels.KERNELS[code].derivatives for name, code in CODES.items()}
 ETA, ETA_V, NOISE = 0.4, 0.7, 0.3
 SIZES = list(itertools.product((1, 2, 3), repeat=2))
 each_pair = pytest.mark.parametrize(("student", "teacher"), list(itertools.product(CODES, repeat=2)))
