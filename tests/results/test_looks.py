@@ -118,3 +118,30 @@ def test_plateaus_of_batches_and_stages_are_marked():
     ax = batch.plot(plateaus=True, xscale="log")
     assert ax.get_xscale() == "log" and [line.get_ydata()[0] for line in ax.lines] == pytest.approx([first.height] * 2)
     assert [text.get_text() for text in ax.texts] == ["1 growing"] * 2
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4])
+@pytest.mark.parametrize("style", [{}, ov.style("column"), ov.style("page", dark=True)], ids=["own", "column", "page"])
+def test_legends_of_overlaps_cover_no_curve(K, style):
+    """Of students that leave their plateau in turn, whose curves fill the panel from edge to edge; runs beside them."""
+    model = ov.committee_machine(K, K, eta=0.3)
+    start = model.random_start(N=1000, rng=1)
+    traj = ov.solve(model, start, np.linspace(0, 600, 61))
+    runs = ov.simulate(model, N=100, alpha=[0.0, 20.0, 40.0], rng=1, start=start)
+    with plt.rc_context(style):
+        one, pair = traj.plot()[1], traj.plot()
+        runs.plot(ax=pair)
+    for ax in (one, pair[1]):
+        ax.figure.draw_without_rendering()
+        box = ax.get_legend().get_window_extent()
+        assert [line for line in ax.lines if _crosses(line, box)] == []
+        low, high = ax.get_ylim()
+        drawn = np.concatenate([line.get_ydata() for line in ax.lines])
+        assert np.ptp(drawn) > 0.6 * (high - low)  # most of the height is the curves'
+    one.set_ylim(0, 1)
+    runs.plot(ax=[pair[0], one])
+    assert one.get_ylim() == (0, 1)
+
+
+def _crosses(line, box):
+    return line.get_path().transformed(line.get_transform()).intersects_bbox(box, filled=False)

@@ -156,7 +156,6 @@ def _draw_expansion(axes, result, band, color, label, partners):
     names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
     means, stds = (SimpleNamespace(model=result.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
     _band(axes[0], result.alpha, means.eps_g, band * stds.eps_g, color, positive=True, label=label)
-    legend(axes[0])
     for panel in axes[1:]:
         axis(panel, result.alpha, None, "overlaps")
         for mean, std in zip(units(panel, means, partners), units(panel, stds, partners), strict=True):
@@ -279,8 +278,6 @@ def distance(ensemble, theory):
     later = ensemble.alpha > ensemble.alpha[0]
     at = [int(np.argmin(np.abs(theory.alpha - a))) for a in ensemble.alpha[later]]
     if np.max(np.abs(theory.alpha[at] - ensemble.alpha[later])) > 0.51 / ensemble.N:
-        raise ValueError(
-            f"theory is not recorded at the times of the runs at N = {ensemble.N}; solve it on their alpha."
-        )
+        raise ValueError(f"theory is not recorded at the times of runs at N = {ensemble.N}; solve it on their alpha.")
     gaps = [(getattr(ensemble, x)[:, later] - getattr(theory, x)[at]).ravel() for x in ("Q", "R")]
     return np.sqrt(np.mean(np.concatenate(gaps) ** 2))

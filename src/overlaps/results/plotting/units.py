@@ -7,6 +7,7 @@ import numpy as np
 from .looks import axis, faint, grey, hues, legend
 
 FEW = 16  # products K M up to which every overlap is a curve; above, those between units are bands
+COLUMNS = 4  # of the legend, which then needs one to three rows above the curves
 NAMED = 4  # faint overlaps of one kind up to which each has its entry in the legend; above, they share one
 
 
@@ -41,8 +42,7 @@ def units(ax, result, partners=None):
     """The overlaps worth a curve: Q upper triangle, R, means of classes, and v when it moves."""
     partners = partners_of(result) if partners is None else partners
     model, Q, R = result.model, result.Q, result.R
-    K, M = R.shape[-2:]
-    colours = [hues(ax)[k % len(hues(ax))] for k in range(K)]
+    colours = [hues(ax)[k % len(hues(ax))] for k in range(R.shape[-2])]
     hued, apart = [{"color": x, "linestyle": "--", "markerfacecolor": "none"} for x in colours], {"color": grey(ax)}
     curves = [
         Curve("Q", i == j, curve, rf"$Q_{{{i + 1}{j + 1}}}$", hued[i] if i == j else apart)
@@ -53,13 +53,11 @@ def units(ax, result, partners=None):
         mine = bool(partners.get(i) == m)
         look = {"color": colours[i], "alpha": 1.0 if mine else faint(ax)}
         curves.append(Curve("R", mine, curve, rf"$R_{{{i + 1}{m + 1}}}$", look))
-    if getattr(result, "m", None) is not None:
-        for i, c, curve in _entries(result.mean_fields):
-            look = {"color": colours[i], "linestyle": "-."}
-            curves.append(Curve("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", look))
+    for i, c, curve in () if getattr(result, "m", None) is None else _entries(result.mean_fields):
+        curves.append(Curve("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", {"color": colours[i], "linestyle": "-."}))
     if model.trains_v and result.v.ndim == 2 + result.is_ensemble:
         looks = [{"color": x, "linestyle": ":"} for x in colours]
-        curves += [Curve("v", True, result.v[..., i], rf"$v_{{{i + 1}}}$", looks[i]) for i in range(K)]
+        curves += [Curve("v", True, result.v[..., i], rf"$v_{{{i + 1}}}$", look) for i, look in enumerate(looks)]
     return curves
 
 
@@ -81,9 +79,8 @@ def draw_overlaps(ax, result, xscale=None, partners=None, **style):
         shared = len(others) > (1 if kind == "Q" else NAMED)  # the greys cannot be told apart
         texts = {"own": rf"${kind}$, own" if others else f"${kind}$", "others": rf"${kind}$, others"}
         for entry in alike if single else matched:
-            text = entry.label
-            if not single or (shared and not entry.matched):
-                text = texts["own" if entry.matched else "others"]
+            text = texts["own" if entry.matched else "others"]
+            text = entry.label if single and (entry.matched or not shared) else text
             look = entry.look if single else entry.look | {"color": colours[number], "linewidth": 0.8}
             if result.is_ensemble:  # markers alone
                 look = {key: x for key, x in look.items() if key != "linestyle"}
@@ -95,7 +92,16 @@ def draw_overlaps(ax, result, xscale=None, partners=None, **style):
             text = None if texts["others"] in named else texts["others"]
             low, high = curves.min(axis=0), curves.max(axis=0)
             ax.fill_between(result.alpha, low, high, color=colours[number], alpha=faint(ax), linewidth=0, label=text)
-    legend(ax, ncols=2, fontsize="small", frameon=True, framealpha=0.85, edgecolor="none", handlelength=1.4)
+    legend(ax, ncols=COLUMNS, fontsize="small", frameon=True, edgecolor="none", handlelength=1.4, columnspacing=1.0)
+    _headroom(ax, entries)
+
+
+def _headroom(ax, entries):
+    """Make room above the curves for the rows of the legend, unless somebody has set limits."""
+    values, texts = np.concatenate([x.curve[np.isfinite(x.curve)] for x in entries]), ax.get_legend().get_texts()
+    rows = 1.6 / 72 * sum(text.get_fontsize() for text in texts[::COLUMNS])  # inches
+    share = min(0.5, rows * ax.figure.dpi / ax.get_window_extent().height)
+    ax.update_datalim([(0.0, values.max() + share / (1 - share) * np.ptp(values))], updatex=False)
 
 
 def _entries(x):
