@@ -1,5 +1,7 @@
 """Fewer blocks with the same dynamics: block Gauss quadrature of the overlaps over the eigenvalues."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

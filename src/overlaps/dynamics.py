@@ -1,5 +1,7 @@
 """Integration of the order-parameter equations: one problem, or many of one shape at once."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
@@ -241,9 +243,7 @@ def _certified(traj, start, options):
         if overlaps <= allowed and not np.any(missed):
             return result
         at = traj.alpha[np.argmax(missed)] if np.any(missed) else None
-        worst = (
-            f"those of eps_g first at alpha = {at:.6g}" if overlaps <= allowed else f"{overlaps:.1g} in the overlaps"
-        )
+        worst = f"of eps_g first at alpha = {at:.6g}" if overlaps <= allowed else f"{overlaps:.1g} in the overlaps"
         said = f"errors exceed {FACTOR:g} rtol ({worst})"
     return replace(result, success=False, message=f"{traj.message} But not certified: {said}. Try a smaller rtol.")
 

@@ -1,5 +1,7 @@
 """The plateau that a generic start meets, without its trajectory: the symmetric path and Newton's method."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np

@@ -9,6 +9,7 @@ import pkgutil
 import re
 from functools import cached_property
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -197,3 +198,13 @@ def test_public_names_are_documented():
     for name in overlaps.__all__:
         thing = getattr(overlaps, name)
         assert thing.__doc__ and len(thing.__doc__) > 40, name
+
+
+@pytest.mark.parametrize(
+    "name", ["average", "compress", "plateau", "schedule_gradient", "simulate", "solve", "solve_many"]
+)
+def test_signatures_in_a_terminal_name_types_shortly(name):
+    """A model may be of four classes: with the modules they live in, their names fill three lines."""
+    verb = getattr(overlaps, name)
+    assert "overlaps." not in str(inspect.signature(verb))
+    assert all(not isinstance(x, str) for x in get_type_hints(verb).values())  # and they are found by those names

@@ -1,5 +1,7 @@
 """Averages of test functions over the fields, along a trajectory."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 
@@ -61,9 +63,7 @@ def average(
         raise check.refused("states", states, "a Trajectory, or a State and model=.")
     model = check.model(states.model if model is None else model)
     if model.C or getattr(states, "is_ensemble", False):
-        raise ValueError(
-            "states are those of classes or runs; expected a Trajectory, or a State of a model without classes."
-        )
+        raise ValueError("states are of classes or runs; expected a Trajectory, or a State of a model without classes.")
     if not callable(f):
         raise check.refused("f", f, "a function f(lam, nu, theta).")
     v = np.atleast_2d(states.v)

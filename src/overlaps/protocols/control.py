@@ -1,5 +1,7 @@
 """An objective as a function of the learning rate at knots, with its exact gradient."""
 
+from __future__ import annotations
+
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 

@@ -29,9 +29,7 @@ class Samples:
         self.v_star = np.array([task.v_star for task in model.tasks])
         self.teachers = tuple(task.teacher_activation.compiled for task in model.tasks)
         if len({type(x) for x in self.teachers}) > 1:
-            raise ValueError(
-                "teachers of mixed tasks have closed forms in some only; expected all or none to simulate."
-            )
+            raise ValueError("some teachers of mixed tasks have closed forms; expected all or none to simulate.")
 
     def take(self, n, batch):
         """(task (n, batch), factors on inputs (n, batch, L) or None) of the next n steps."""

@@ -1,5 +1,7 @@
 """Finite-N SGD beside the theory: same model, same start, same records."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -310,9 +312,7 @@ def _outcome(model, results, errors, alpha, runs):
     cut = sum(_interrupted(row, len(alpha)) for row in rows) - len(errors)
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
-        unstable = (
-            f" (eta = {model.eta:g} is probably above the stability limit; try a smaller eta)" if diverged else ""
-        )
+        unstable = f" (eta = {model.eta:g} is probably above the stability limit; try less)" if diverged else ""
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
         warn(message + " What they did not reach is nan." + check.see("start", "When something is wrong"))

@@ -135,7 +135,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
     message += elsewhere
     if not converged or elsewhere:
-        warn(f"fixed_point: {message.rstrip('.')}." + check.see("integration", "Fixed points and stability"))
+        warn(f"fixed_point: {message.rstrip('.')}." + check.see("committee", "Plateau, specialisation, stability"))
     return FixedPoint(state, residual, converged, iterations, message)
 
 
