@@ -45,7 +45,7 @@ def rows():
 
 
 def estimates():
-    """Seconds of Python that the first curve is charged with, beside those it takes: within a factor of four when idle."""
+    """Seconds of Python that the first curve is charged with, beside those it takes: within a factor four when idle."""
     for name in ("erf", "relu"):
         with tempfile.TemporaryDirectory() as cache:
             print(f"first solve, {name}: ", end="", flush=True)
