@@ -183,6 +183,26 @@ def test_a_student_that_learns_to_the_last_digit_succeeds_and_its_floor_is_a_num
         assert np.all(traj.eps_g[1:] < 10 * traj.eps_floor[1:] + 1e-15)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rtol", [1e-7, 1e-8])
+@pytest.mark.parametrize("method", ["structured", "Radau"])
+def test_errors_of_the_steps_are_no_lost_digits(method, rtol):
+    """Off the line of its teacher eps_g is linear, on it quadratic: steps of the second run leave the line by atol."""
+    model = ov.committee_machine(
+        1, 1, activation=ov.quadratic, v=[0.73134865], v_star=[1.31639473], eta=0.11692869, gradient_flow=True
+    )
+    b = np.sqrt(0.4677)
+    w = 0.03358 / b
+    start = ov.State.from_overlaps(model, Q=[[w * w]], R=[[w * b]], T=[[b * b]])
+    traj, exact = (
+        ov.solve(model, start, [15.695, 22.577], method=solver, rtol=to)
+        for solver, to in ((method, rtol), ("DOP853", 1e-12))
+    )
+    assert traj.success
+    # errors of single steps are rtol; a hundred of them, and eps_g falls by 4e4 between the records
+    np.testing.assert_allclose(traj.eps_g, exact.eps_g, rtol=100 * rtol)
+
+
 def random_start(seed):
     """A model and a start of some kind that is singular, with generic numbers."""
     rng = np.random.default_rng(seed)

@@ -313,7 +313,7 @@ def _outcome(model, results, errors, alpha, runs):
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
         unstable = (
-            f" (eta = {model.eta:g} is probably above the stability limit; try a smaller eta)" if diverged else ""
+            f" (eta = {model.eta:g} is probably above the stability limit; try a smaller one)" if diverged else ""
         )
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
