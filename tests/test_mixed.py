@@ -164,6 +164,11 @@ def test_shares_that_change_are_the_limit_of_constant_pieces():
     assert 3.3 < gaps[0] / gaps[1] < 4.7 and 3.6 < gaps[1] / gaps[2] < 4.4
 
 
+def test_a_constant_share_is_a_number():
+    one, other = (ov.Mixed([FIRST, SECOND], x) for x in (ov.Schedule.constant(0.3), [0.3, 0.7]))
+    assert np.array_equal(one.at([0.0, 7.0]), other.at([0.0, 7.0]))
+
+
 def everything_of_its_own():
     """Heads, rates, noise (none in the first), eigenvalues, teachers' activation; batches and decay for both."""
     common = {"batch_size": 2, "weight_decay": (0.1, 0.2)}

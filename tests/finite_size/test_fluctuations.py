@@ -269,6 +269,15 @@ def test_other_sizes_and_names():
         fluct.at_N(3)
 
 
+@pytest.mark.parametrize("eta_v", [0.0, 0.4])
+def test_second_layers_of_several_blocks_and_random_teachers(eta_v):
+    """Their rows lie between those of R and of T: v is known at the start, overlaps are not, and moves later."""
+    model = ov.committee_machine(1, 1, activation=ov.linear, v=[0.7], eta=0.6, eta_v=eta_v, noise=0.2, spectrum=TWO)
+    traj = ov.solve(model, ov.State.from_blocks(model, **STARTS), [0.0, 0.01])
+    found = ov.fluctuations(traj, 400, start="random", points=64).std("v")
+    assert found.shape == (2, 1) and found[0] == 0 and (found[1] > 0) == (eta_v > 0)
+
+
 def _flat(x):
     return x.reshape(len(x), -1)
 

@@ -10,6 +10,7 @@ from oracles import right_hand_side
 import overlaps as ov
 from overlaps.flow._flow import mix
 from overlaps.flow.jacobian import jacobian
+from overlaps.flow.mixed import MixedSystem
 from overlaps.flow.system import System
 from overlaps.integrators._steps import largest
 
@@ -60,6 +61,30 @@ def test_jacobian_is_the_derivative_of_the_flow(constraint, rng):
     J = jacobian(system, y)
     rows = [(system.rhs(0.0, y + h * e) - system.rhs(0.0, y - h * e)) / (2 * h) for e in np.eye(y.size)]
     np.testing.assert_allclose(J, np.transpose(rows), rtol=0, atol=1e-8)  # rounding 1e-16 / h
+
+
+def test_slopes_of_mixed_tasks_are_the_gradients_of_their_mean_error(rng):
+    """By the fields' covariance and by both heads, of tasks with rates of their own."""
+    options = [dict(eta=0.6, eta_v=0.3, v_star=[0.9, 0.2], noise=0.3), dict(eta=1.7, eta_v=0.8, v_star=[-0.4, 0.7])]
+    tasks = [ov.committee_machine(2, 2, v=[0.7, 0.4], **x) for x in options]
+    mixed = ov.Mixed(tasks, [0.3, 0.7], heads=[[0.7, 0.4], [0.3, -0.5]])
+    system, h = MixedSystem(mixed, mixed.enter(tasks[0].random_start(N=30, rng=rng))), 1e-5
+    system.close(system.pack(system.start))
+    S, w = system.S.copy(), system.w.copy()
+
+    def error(dS, dv):
+        arrays = (np.zeros(x) for x in ((2, 2), (2, 2), (2, 2), 4))
+        return system.closure(S + dS + dS.T, w + np.append(dv, np.zeros(len(w) - 4)), *arrays)
+
+    (*matrices, layer), still = system.closure.slopes, (np.zeros((4, 4)), np.zeros(4))
+    A, B = (sum(x) for x in zip(*matrices, strict=True))
+    for k in range(4):
+        found = (error(still[0], h * np.eye(4)[k]) - error(still[0], -h * np.eye(4)[k])) / (2 * h)
+        assert found == pytest.approx(-layer[k], abs=1e-9)  # h^2, and rounding over h
+        for j in range(2):
+            dS = h * np.outer(np.eye(4)[j], np.eye(4)[k])  # and its transpose
+            found = (error(dS, still[1]) - error(-dS, still[1])) / (2 * h)
+            assert found == pytest.approx(-np.hstack([A, B])[j, k], abs=1e-9)
 
 
 @pytest.mark.slow

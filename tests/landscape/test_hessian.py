@@ -243,6 +243,7 @@ def test_what_is_refused(rng):
     found = ov.hessian(model, state)
     with pytest.raises(ValueError, match=r"N = 12 leaves 4 dimensions .* N >= 15"):
         found.multiplicities(12)
+    assert len(found) == 1  # of three outliers and more
     with pytest.raises(TypeError, match="one state"):
         found[0]
     relu = ov.committee_machine(1, 1, activation=ov.relu, eta=0.1)

@@ -49,14 +49,17 @@ def test_gradients_through_switches_against_differences(heads, objective):
 
 
 def two_linear_tasks(eta_v):
-    """Noise, task and eigenvalues differ; the student knows a little of both teachers."""
+    """Noise, task and eigenvalues differ, one is 0 in both; the student knows a little of both teachers."""
     common = {"activation": ov.linear, "eta": 0.6, "eta_v": eta_v}
     tasks = [
-        ov.committee_machine(1, 2, noise=sigma, v_star=v_star, spectrum=ov.Spectrum(s, [0.3, 0.7]), **common)
-        for sigma, v_star, s in ((0.5, [0.9, 0.2], [2.0, 0.6]), (0.2, [-0.3, 1.1], [0.5, 1.3]))
+        ov.committee_machine(1, 2, noise=sigma, v_star=v_star, spectrum=ov.Spectrum(s, [0.3, 0.5, 0.2]), **common)
+        for sigma, v_star, s in ((0.5, [0.9, 0.2], [2.0, 0.6, 0]), (0.2, [-0.3, 1.1], [0.5, 1.3, 0]))
     ]
     return tasks, ov.State.from_blocks(
-        tasks[0], q=[[[0.3]], [[0.4]]], r=[[[0.1, -0.2]], [[0.2, 0.3]]], t=[0.3 * np.eye(2), 0.8 * np.eye(2)]
+        tasks[0],
+        q=[[[0.3]], [[0.4]], [[0.2]]],
+        r=[[[0.1, -0.2]], [[0.2, 0.3]], [[0.1, 0.05]]],
+        t=[0.3 * np.eye(2), 0.8 * np.eye(2), 0.4 * np.eye(2)],
     )
 
 

@@ -50,6 +50,14 @@ def test_starts_are_met_exactly(method):
     assert np.allclose(runs.eps_g[:, 0], ov.solve(model, start, [0.0]).eps_g[0])
 
 
+def test_class_means_have_one_dimension(rng):
+    means, labels = rng.normal(size=(3, 12)), [1, -1, 0.5]
+    model = ov.gaussian_mixture(2, 1, means=means, labels=labels, weights=[0.3, 0.5, 0.2], eta=0.02)
+    start = model.random_start(N=12, rng=1)
+    with pytest.raises(ValueError, match="N = 13; the class means have N = 12 coordinates"):
+        ov.simulate(model, N=13, alpha=[0, 1], rng=1, start=start)
+
+
 @pytest.mark.parametrize("method", ["direct", "reduced"])
 def test_sgd_follows_the_cluster_equations(method):
     model, start = three_classes()

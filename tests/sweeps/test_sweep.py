@@ -112,6 +112,11 @@ def test_a_list_of_points_is_taken_as_it_is():
     assert result.grid == {"a": [1, 7], "b": [2, 5]}
 
 
+def test_rows_of_a_matrix_and_words_of_an_array_are_values():
+    result = ov.sweep(lambda v, g: f"{g} {v @ [2, 3]}", {"v": np.array([[1, 4], [2, 7]]), "g": np.array(["a", "b"])})
+    assert result.values == ["a 14", "b 14", "a 25", "b 25"]
+
+
 def test_arrays_of_values():
     result = ov.sweep(lambda n, m: np.full(3, n * m), {"n": [1, 2], "m": [5]})
     np.testing.assert_array_equal(result.array(), [[[5] * 3], [[10] * 3]])

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.integrate import solve_ivp
 from scipy.special import ndtri
 
@@ -128,8 +129,8 @@ def test_a_rule_escapes_like_the_descent_that_it_is():
     assert np.isclose(law.kappa, known.kappa, rtol=1e-6) and np.allclose(law.times, known.times, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_phase_retrieval_escapes_as_moments_of_normal_fields_say():
+@few("start", ["given", "far", "random"])
+def test_phase_retrieval_escapes_as_moments_of_normal_fields_say(start):
     """One even unit: Q, the growth of R and the noise of its steps are polynomials, and moving by the mode moves R.
 
     Rate and kappa from a quadrature of them; times are those of the equations from R = R_0 + z sqrt(variance / N).
@@ -146,19 +147,18 @@ def test_phase_retrieval_escapes_as_moments_of_normal_fields_say():
     end = 90 / (6 * eta * T)
     Q, _, variance = solve_ivp(equations, (0, end), [Q0, 0.0, 0.0], rtol=1e-10, atol=1e-14).y[:, -1]
 
-    def start(R):
-        return ov.State.from_overlaps(model, Q=[[Q0]], R=[[R]], T=[[T]])
-
+    if start == "random":
+        law = ov.theory.escape(model, "random", N, points=64)
+        at = lambda R: ov.State.from_overlaps(model, Q=[[1.0]], R=[[R]], T=[[1.0]])  # noqa: E731
+        return assert_times(model, law, 0.0, 1 + law.kappa, at)
     # so far from the symmetric start that a single draw of 4096 has passed it; kappa is in units of the variance of
     # random weights, of length one where they have none
-    far = 3.5 * np.sqrt(variance / N)
-    for R, scale, unit in ((R0, 0.8, 0.64), (far, 0.0, 1.0)):
-        law = ov.theory.escape(model, start(R), N, points=64, student_scale=scale)
-        assert law.modes == 1 and np.isclose(law.rate, 6 * eta * (T - Q), rtol=1e-7) and law.level == law.plateau / 2
-        assert np.isclose(law.kappa, variance / unit, rtol=1e-5)
-        assert_times(model, law, R, variance, start)
-    law = ov.theory.escape(model, "random", N, points=64)
-    assert_times(model, law, 0.0, 1 + law.kappa, lambda R: ov.State.from_overlaps(model, Q=[[1.0]], R=[[R]], T=[[1.0]]))
+    R, scale, unit = (R0, 0.8, 0.64) if start == "given" else (3.5 * np.sqrt(variance / N), 0.0, 1.0)
+    at = lambda R: ov.State.from_overlaps(model, Q=[[Q0]], R=[[R]], T=[[T]])  # noqa: E731
+    law = ov.theory.escape(model, at(R), N, points=64, student_scale=scale)
+    assert law.modes == 1 and np.isclose(law.rate, 6 * eta * (T - Q), rtol=1e-7) and law.level == law.plateau / 2
+    assert np.isclose(law.kappa, variance / unit, rtol=1e-5)
+    assert_times(model, law, R, variance, at)
 
 
 def assert_times(model, law, shift, variance, start):

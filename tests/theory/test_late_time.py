@@ -281,6 +281,9 @@ def test_critical_eta_is_where_an_eigenvalue_crosses_zero(M, L):
         np.linalg.eigvals(late_time.generator(spectrum, M, eta=f * eta_c)).real.max() for f in (1 - 1e-4, 1, 1 + 1e-4)
     ]
     assert slope[0] < 0 < slope[2] and abs(slope[1]) < 1e-7 * (slope[2] - slope[0])
+    # the first order, which leaves out the noise of SGD, knows the product of time and rate only: beyond it, too
+    slow, fast = (late_time.first_order(np.array([0.3, 2.0]) / eta, spectrum, M, eta=eta) for eta in (0.1, 1.3 * eta_c))
+    np.testing.assert_allclose(fast, slow, rtol=1e-12)
 
 
 @pytest.mark.parametrize("M, L, normalised", [(1, 2, True), (2, 3, True), (3, 1, False), (2, 2, False)])

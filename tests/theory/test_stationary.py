@@ -1,5 +1,8 @@
 """The search for fixed points against the complete list of quadratic networks, and against gradients of weights."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers import few
@@ -7,6 +10,7 @@ from scipy.optimize import least_squares
 
 import overlaps as ov
 from overlaps.theory import quadratic, stationary_points
+from overlaps.theory.stationary import StationaryPoint
 
 
 @pytest.mark.slow
@@ -192,6 +196,13 @@ def test_aligned_relu_students_are_classified_by_the_hessian_over_weights():
         values = np.sort(np.r_[point.hessian.outliers, np.tile(point.hessian.bulk.ravel(), D - 4)])
         # aligned students are turned by 1e-4, seen from lengths down to 0.04
         np.testing.assert_allclose(values, expected, rtol=0, atol=3e-3 if point.growing < 0 else 1e-7)
+
+
+def test_weak_descents_count_where_eigenvalues_are_known():
+    """Below 1e-3 of the largest, too, unless aligned students have been set apart to find them."""
+    values = SimpleNamespace(outliers=np.array([1.3, -1e-5, 1e-5]), bulk=np.array([[-0.2, 0.7]]))
+    point = StationaryPoint(None, 0.1, np.array([0.3]), 2, 1, values, 3)
+    assert point.descending == 2 and dataclasses.replace(point, flat=-1).descending == 1
 
 
 def test_what_is_refused():

@@ -262,5 +262,5 @@ def _manifold(model, state):
         if neighbour is not None and step > 0:
             moves.append(modes @ (system.pack(neighbour) - y) / step)
     norms = model.K if model.spherical else 0  # other spheres, other points: no modes of one problem
-    rank = int(np.linalg.matrix_rank(np.array(moves), tol=ALONG)) if len(modes) else 0
+    rank = int(np.linalg.matrix_rank(np.array(moves), tol=ALONG))
     return len(modes) - norms, max(rank - norms, 0)

@@ -1,5 +1,6 @@
 """The hierarchy of moments: conversions, closure by the characteristic polynomial, and the spectral flow as truth."""
 
+import dataclasses
 import warnings
 
 import mpmath as mp
@@ -463,6 +464,15 @@ def test_a_solution_goes_on_from_a_record(basis, rng):
     assert middle.alpha == 0.7 and later[1].alpha == 2.3
     for name in ("Q", "R", "v", "eps_g"):
         np.testing.assert_allclose(getattr(later, name), getattr(whole, name), rtol=0, atol=1e-8)
+
+
+def test_a_second_layer_that_is_not_trained_is_the_start_s(rng):
+    """Not the model's: where a run with another second layer ended, say."""
+    model = ov.committee_machine(2, 3, eta=0.6, noise=0.4, spectrum=ov.Spectrum(s=[2.1, 0.2, 1.2], p=[0.2, 0.5, 0.3]))
+    start = dataclasses.replace(random_weights(rng, model, 40), v=np.array([1.3, 0.6]))
+    found, known = (solve(model, start, [0.7, 2.3], rtol=1e-10) for solve in (ch.solve, ov.solve))
+    for name in ("Q", "R", "v", "eps_g"):
+        np.testing.assert_allclose(getattr(found, name), getattr(known, name), rtol=0, atol=1e-8)
 
 
 def test_implicit_solvers_of_scipy():

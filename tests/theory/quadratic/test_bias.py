@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
 from overlaps.theory import quadratic
@@ -130,8 +131,7 @@ def test_sgd_from_fixed_overlaps_ends_there_for_large_N():
 # gradient flow by the Riccati solution --------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("K, M, eps, length", [(6, 3, 0.1, 40.0), (6, 3, 1e-3, 500.0), (2, 3, 0.1, 40.0)])
+@few("K, M, eps, length", [(2, 3, 0.1, 40.0), (6, 3, 0.1, 40.0), (6, 3, 1e-3, 500.0)])
 def test_riccati_solution(K, M, eps, length):
     """Also for students narrower than the teacher, which keep an error."""
     rng = np.random.default_rng(2)

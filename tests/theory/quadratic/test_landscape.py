@@ -173,6 +173,7 @@ def test_dimension_of_solutions_for_any_teacher_overlaps_and_second_layers(N, v,
     pairs = np.linalg.svd(W @ outside.T)[0][:, :k]  # the isotropic space
     tangent += [np.outer(a, b).ravel() for a in pairs.T for b in outside]
     found = quadratic.solution_dimension(N, K, M, v=v, v_star=v_star, T=W_star @ W_star.T)
+    assert found == quadratic.solution_dimension(N, K, M, v=v, v_star=v_star, T=1e-12 * W_star @ W_star.T)  # any unit
     assert np.linalg.matrix_rank(np.array(tangent), tol=1e-9) == found
     # flat to second order is more, unless all students are used
     null = np.sum(np.abs(np.linalg.eigvalsh(quadratic.hessian(W, W_star, v=v, v_star=v_star))) < 1e-9)
