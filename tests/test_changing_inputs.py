@@ -157,7 +157,9 @@ def test_bad_input():
         ov.solve(
             classes, ov.State.from_overlaps(classes, Q=[[1.0]], m=[[0.1, -0.1]]), [1.0], schedule={"s": S.constant(2.0)}
         )
-    one = {"schedule": {"s": S.constant(2.0)}}
+    one, hidden = {"schedule": {"s": S.constant(2.0)}}, ov.hidden_manifold(1, 1, ratio=0.5, nodes=3, eta=0.5)
+    with pytest.raises(ValueError, match="classes or a teacher of latents"):
+        ov.solve(hidden, hidden.random_start(N=60, rng=1), [1.0], **one)
     with pytest.raises(ValueError, match="eigenvalues differ between tasks or change"):
         ov.solve(model, start, [1.0], method="structured", **one)
     with pytest.raises(ValueError, match="unknown to solve_many"):

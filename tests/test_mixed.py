@@ -392,6 +392,8 @@ def test_bad_input():
         own.error(2)
     with pytest.raises(ValueError, match="saddles are not looked for"):
         own.plateaus()
+    with pytest.raises(ValueError, match="initial has shape"):
+        ov.optimal_schedule(MODELS["own"], START, 0.1, control="shares", knots=2, initial=[0.5, 0.5])
     with pytest.raises(ValueError, match="differ in heads"):
         ov.Stages([FIRST, MODELS["own"]], [1.0, 2.0])
     with pytest.raises(ValueError, match="expected a Model"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import few
 from scipy import stats
-from scipy.linalg import expm
+from scipy.linalg import expm, solve_continuous_lyapunov
 
 import overlaps as ov
 from overlaps.finite_size import expansion, transport
@@ -463,6 +463,18 @@ def test_chunks_of_matrices_are_transported_as_one(monkeypatch):
         assert np.allclose(found, E[3:, 3:].T @ (Sigma @ E[3:, 3:] + E[:3, 3:]), rtol=1e-12)
         E = expm(t * np.block([[J, source[:, None]], [np.zeros((1, 4))]]))
         assert np.allclose(at, E[:3, :3] @ mean + E[:3, 3], rtol=1e-12)
+
+
+def test_propagators_of_matrices_of_all_sizes(rng):
+    """One stack, from steps too short to see to long ones, against an exponential and what its integrals solve."""
+    sizes, h = np.array([0.03, 1.0, 40.0]), np.array([0.3, 0.7, 0.2])
+    J = sizes[:, None, None] * (rng.normal(size=(3, 3, 3)) - 2 * np.eye(3))
+    D = np.array([x @ x.T for x in rng.normal(size=(3, 3, 3))])
+    for at, drift, noise, E, S, G in zip(h, J, D, *transport.propagators(J, D, h), strict=True):
+        np.testing.assert_allclose(E, expm(at * drift), rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(S, np.linalg.solve(drift, E - np.eye(3)), rtol=1e-9, atol=1e-12)
+        change = E @ noise @ E.T - noise
+        np.testing.assert_allclose(G, solve_continuous_lyapunov(drift, change), rtol=1e-9, atol=1e-12)
 
 
 def test_the_path_is_the_trajectory():

@@ -252,3 +252,6 @@ def test_what_is_refused(rng):
         ov.hessian(relu, learned)
     with pytest.raises(ValueError, match="state"):
         ov.hessian(relu, 3)
+    wide = ov.committee_machine(2, 3, eta=0.1, spectrum=ov.power_law(beta=1.0, L=700))
+    with pytest.raises(ValueError, match="the state has 7000 order parameters"):
+        ov.hessian(wide, wide.random_start(N=7000, rng=rng))

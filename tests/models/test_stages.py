@@ -20,6 +20,15 @@ def test_a_switch_belongs_to_the_stage_that_begins_there():
     assert stages != ov.Stages((MODEL, OTHER, MODEL), [1.0, 2.0, 4.0]) and not stages.trains_v
 
 
+def test_an_interval_may_end_at_a_switch():
+    """Its last record belongs to the stage that begins there, as that of given times does."""
+    model, other = (dataclasses.replace(x, noise=0.0, v_star=[0.7, v]) for x, v in ((MODEL, 0.2), (MODEL, -0.4)))
+    stages, start = ov.Stages([model, other], until=[0.4, 1.0]), model.random_start(N=100, rng=1)
+    steps, times = (ov.solve(stages, start, x) for x in ((0.0, 0.4), [0.0, 0.4]))
+    assert steps.alpha[-1] == 0.4 and steps.stage[-1] == times.stage[-1] == 1
+    np.testing.assert_allclose(steps.eps_g[-1], times.eps_g[-1], rtol=1e-7)
+
+
 def test_heads_are_the_second_layers_of_the_models():
     stages = ov.Stages([MODEL, OTHER], [1.0, 2.0], heads=[[1.0, 2.0], [3.0, 4.0]])
     np.testing.assert_array_equal([model.v for model in stages.models], stages.heads)

@@ -172,6 +172,17 @@ def test_the_lower_bound_is_one_of_eta():
     assert slowest.success and slowest.stationarity < 1e-6
 
 
+def test_the_best_constant_knows_the_unit_of_the_inputs():
+    """Inputs seven times as long, weights a seventh: the rate is 49 times smaller, the error the same."""
+    found = []
+    for unit in (1.0, 7.0):
+        model = dataclasses.replace(LINEAR, eta=0.5 / unit**2, spectrum=ov.Spectrum([unit**2]))
+        start = ov.State.from_overlaps(model, Q=[[0.1]], R=[[0.1]], T=[[1.0]])  # of the fields
+        found.append(ov.optimal_schedule(model, start, 0.7, knots=2).constant)
+    (eta, value), (slow, same) = found
+    assert slow * 49 == pytest.approx(eta, rel=1e-5) and same == pytest.approx(value, rel=1e-8)
+
+
 @pytest.mark.slow
 def test_the_best_constant_on_a_wide_spectrum():
     """Rates stay stable far beyond the time scale of the largest eigenvalue, which has few dimensions."""

@@ -83,7 +83,7 @@ def test_a_data_set_brings_its_model(results):
 
     for result in results:
         data = result.to_xarray()
-        assert model_of(data) == result.model
+        assert model_of(data) == result.model and data.attrs.get("N") == getattr(result, "N", None)
     with pytest.raises(ValueError, match="no attribute model_json"):
         model_of(type(data)(data.data_vars))
     sine = dataclasses.replace(results[0].model, activation=ov.Activation.from_function(np.sin, np.cos, name="sine"))

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import itertools
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -600,6 +601,14 @@ def test_critical_eta_is_followed_through_a_hopf_bifurcation(noise):
     assert abs(found.mode.eigenvalues[0].imag) == pytest.approx(np.max(values.imag), rel=1e-4)
     again = ov.critical_eta(there, found.state)
     assert again == pytest.approx(found, rel=1e-10) and again.kind == "Hopf"
+
+
+def test_the_largest_student_tells_how_far_a_fixed_point_has_gone():
+    """In the unit of the largest teacher, both with their second layers."""
+    model = ov.committee_machine(2, 2, eta=0.5, v=[0.7, 0.3], v_star=[-0.9, 0.4])
+    state = ov.State.from_overlaps(model, Q=[[2.0, 0.1], [0.1, 9.0]], R=np.zeros((2, 2)), T=np.diag([0.6, 3.0]))
+    branch = SimpleNamespace(known={0.5: state}, model=model)
+    assert _Branch.excess(branch, 0.5) == pytest.approx(max(0.49 * 2, 0.09 * 9) / max(0.81 * 0.6, 0.16 * 3))
 
 
 @pytest.mark.slow

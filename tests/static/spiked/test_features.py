@@ -167,7 +167,9 @@ def test_coefficients_in_closed_form():
     assert np.allclose(straight.mu0, r * straight.k, **close) and np.allclose(straight.mu1, 1, **close)
 
 
-@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.999999, 1 - 1e-9, 1 - 1e-13, 1.0, -1.0])
+@pytest.mark.parametrize(
+    "gamma", [0.0, 0.5, 0.99, 0.999999, 1 - 1e-9, 1 - 1e-13, 1.0, -1.0, -0.5, -0.99, -0.999999, 1e-9 - 1]
+)
 def test_rule_over_k_follows_sharp_steps(gamma):
     table = conditional(np.tanh, np.sign, 1.2, 1.1, gamma)
     # E[h^2] is the arcsine law of two signs with correlation gamma^2
