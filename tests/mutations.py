@@ -720,6 +720,72 @@ FAULTS = {
         "theory/rules.py", "a**2 * (s * s + variance) / square", "a**2 * variance / square",
         "theory/test_rules.py::test_gain_of_clipping_normal_residuals",
     ),
+    # drawn at random among all operators, constants, indices, conditions and arguments
+    "scale_of_mean_random_weights": Fault(
+        "symmetric_path.py", "q=scale**2 * p * np.eye", "q=p * np.eye",
+        "test_plateaus.py::test_mean_overlaps_of_random_weights_are_those_of_a_large_draw",
+    ),
+    "rows_of_a_second_layer": Fault(
+        "finite_size/expansion.py", "[: self.trajectory.v[0].size]", "[:]",
+        FLUCTUATIONS + "test_second_layers_of_several_blocks_and_random_teachers",
+    ),
+    "squarings_of_the_largest_matrix": Fault(
+        "finite_size/transport.py", "np.max(np.abs(J)", "np.min(np.abs(J)",
+        FLUCTUATIONS + "test_propagators_of_matrices_of_all_sizes",
+    ),
+    "slope_by_a_head": Fault(
+        "flow/mixed.py", "share / task.eta_v * d", "share * d",
+        "flow/test_flow.py::test_slopes_of_mixed_tasks_are_the_gradients_of_their_mean_error",
+    ),
+    "no_variance_before_a_switch": Fault(
+        "protocols/control.py", "where=old > 0)", "where=old >= 0)",
+        "protocols/test_stages.py::test_values_and_slopes_of_two_linear_tasks",
+    ),
+    "unit_of_a_constant_rate": Fault(
+        "protocols/optimal.py", "4 * x.s.max()", "4",
+        "protocols/test_control.py::test_the_best_constant_knows_the_unit_of_the_inputs",
+    ),
+    "interval_up_to_a_switch": Fault(
+        "models/stages.py", "wanted is None and last > first", "wanted is None",
+        "models/test_stages.py::test_an_interval_may_end_at_a_switch",
+    ),
+    "dimension_of_class_means": Fault(
+        "simulators/plan.py", "model.check_size(N)", "pass",
+        "simulators/test_classes.py::test_class_means_have_one_dimension",
+    ),
+    "rows_with_opposite_features": Fault(
+        "manifold/clusters.py", "np.max(np.abs(G - np.eye(N)))", "np.max(G - np.eye(N))",
+        "manifold/test_clusters.py::test_moments_of_any_features_are_integrals",
+    ),
+    "steps_of_opposite_spikes": Fault(
+        "static/spiked/conditional.py", "self.rho / abs(self.gamma)", "self.rho / self.gamma",
+        "static/spiked/test_features.py::test_rule_over_k_follows_sharp_steps",
+    ),
+    "largest_student_of_a_branch": Fault(
+        "stability/critical.py", "np.max(students) /", "np.min(students) /",
+        "stability/test_stability.py::test_the_largest_student_tells_how_far_a_fixed_point_has_gone",
+    ),
+    "second_layer_of_a_start_in_moments": Fault(
+        "theory/cayley_hamilton/hierarchy.py", "T=start.T, v=start.v)", "T=start.T)",
+        "theory/cayley_hamilton/test_hierarchy.py::test_a_second_layer_that_is_not_trained_is_the_start_s",
+    ),
+    "late_times_beyond_the_critical_rate": Fault(
+        "theory/late_time.py", "pairs.kept_up(noise) if noise else (0.0, 0.0)", "pairs.kept_up(noise)",
+        "theory/test_late_time.py::test_critical_eta_is_where_an_eigenvalue_crosses_zero",
+    ),
+    "rank_of_small_teachers": Fault(
+        "theory/quadratic/landscape.py", "RANK * np.abs(form).max()", "RANK",
+        "theory/quadratic/test_landscape.py::"
+        "test_dimension_of_solutions_for_any_teacher_overlaps_and_second_layers",
+    ),
+    "students_beside_the_teachers": Fault(
+        "theory/quadratic/bias.py", "rest = vectors * np.sqrt(np.maximum(values, 0.0))", "rest = vectors",
+        "theory/quadratic/test_bias.py::test_riccati_solution",
+    ),
+    "weak_descents": Fault(
+        "theory/stationary.py", "10 * TURN if self.flat < 0 else FLAT", "10 * TURN",
+        "theory/test_stationary.py::test_weak_descents_count_where_eigenvalues_are_known",
+    ),
 }  # fmt: skip
 
 

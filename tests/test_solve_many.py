@@ -492,3 +492,11 @@ def test_schedules_that_are_none_are_refused_before_any_work(schedule, words):
     models = variants(MODEL, eta=[0.3, 0.5, 0.8])
     with pytest.raises(ValueError, match=words):
         ov.solve_many(models, models[0].random_start(N=1200, rng=1), ALPHA, schedule=schedule)
+
+
+@pytest.mark.parametrize("method", ["DOP853", "structured", "exponential", "BDF"])
+def test_a_single_time_takes_any_first_step(method):
+    """The start alone: no step is made."""
+    start, options = MODEL.random_start(N=300, rng=1), {"first_step": 0.3, "method": method}
+    found, many = ov.solve(MODEL, start, [0.0], **options), ov.solve_many([MODEL], start, [0.0], **options)
+    assert found.success and found.eps_g.tolist() == many.eps_g[0].tolist() == ov.solve(MODEL, start, [0.0]).eps_g

@@ -110,6 +110,8 @@ def test_a_list_of_points_is_taken_as_it_is():
     result = ov.sweep(lambda a, b: a - b, [{"a": 1, "b": 2}, {"b": 5, "a": 7}])
     assert result.values == [-1, 2] and result.shape == (2,) and result.dims == ("point",)
     assert result.grid == {"a": [1, 7], "b": [2, 5]}
+    fixed = ov.sweep(functools.partial(logged, log=os.devnull), {"x": [1.0, 3.0]})
+    assert fixed.values == [1, 9] and fixed.function == "logged"
 
 
 def test_rows_of_a_matrix_and_words_of_an_array_are_values():

@@ -343,7 +343,7 @@ def _solver(system, method, t, y, target, options):
     """Solver at (t, y); ``atol`` is kept to be scaled at each step, or scaled here where the solver hides it."""
     system.enter(t)
     if options.get("first_step"):  # of the whole run: parts may be shorter
-        options = options | {"first_step": min(options["first_step"], target - t)}
+        options = options | {"first_step": min(options["first_step"], target - t) or None}
     solver = method(system.rhs, t, y, target, **options)
     if not hasattr(solver, "atol"):
         return method(system.rhs, t, y, target, **{**options, "atol": options["atol"] * system.unit(y)})

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,6 +45,17 @@ def test_information_is_the_slope_of_the_entropy():
     for change in ([[1, 0], [0, 0]], [[0, 1], [1, 0]]):
         up, down = (pair.information(Q + sign * step * np.array(change))[1] for sign in (1, -1))
         assert np.sum(G * change) == pytest.approx(-math.log(up / down) / (2 * step), rel=5e-3)  # second order; bins
+
+
+@pytest.mark.parametrize("apart, solutions", [(1e-4, 2), (0.0, 1)])
+def test_the_least_and_the_greatest_solution_differ_however_little(apart, solutions):
+    ends = np.array([0.3, 0.02, 0.7]), np.array([0.3 + apart, 0.02, 0.7])
+    pair = SimpleNamespace(
+        _settle=lambda nu, x, replica: (ends[int(np.any(x))], 0.0),
+        _top=lambda nu: np.array([0.9, 0.8, 0.0]),
+        _solution=lambda nu, x, residual: x[0],
+    )
+    assert Pair.solve(pair, 3.7) == [ends[0][0], ends[1][0]][-solutions:]
 
 
 def test_potential_is_a_trace_a_determinant_and_an_entropy_power():
