@@ -324,6 +324,15 @@ def test_more_nodes_are_better_and_the_estimate_knows():
     assert errors[0] > 10 * errors[1] > 200 * errors[2]
 
 
+def test_the_estimate_of_few_nodes_compares_with_three_functions_more():
+    """That is 3 (K + M + 1) nodes: half as many again would be the same functions."""
+    model, options = model_of(ov.power_law(beta=1.0, L=50), eta=0.1), {"alpha": [2.0], "rtol": 1e-10}
+    start = start_of(model, N=500)
+    one, other = (ov.solve(*ov.compress(model, start, nodes), **options) for nodes in (7, 7 + 3 * 5))
+    gap = max(np.max(np.abs(getattr(one, x) - getattr(other, x))) for x in ("Q", "R"))
+    assert ov.compression_error(model, start, 7, **options) == pytest.approx(gap, rel=1e-6)
+
+
 @pytest.mark.parametrize("alpha, nodes, error", [(3.0, 40, 1e-8), (30.0, 60, 1e-8)])
 def test_a_horizon_saves_nodes(alpha, nodes, error):
     """Given weights with L = N = 400: what is too slow to move until then needs no nodes of its own."""

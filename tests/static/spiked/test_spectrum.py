@@ -181,12 +181,21 @@ def test_no_outlier_without_spike():
     assert features(0.0, 1.0, 1.0).spectrum(alpha=1.0, points=50).outlier(1000) is None
 
 
-@pytest.mark.parametrize("rows", ["iid", "orthonormal"])
+@pytest.mark.parametrize(
+    "rows",
+    [{}, {"rows": "orthonormal"}, {"bulk": np.repeat([0.4, 1.4], [40, 60])}],
+    ids=["iid", "orthonormal", "given"],
+)
 def test_equations_at_a_positive_penalty_are_those_of_the_test_error(rows):
-    model = features(1.2, 1.1, 0.8, rows=rows)
+    """And their Jacobian is that of differences of second order."""
+    model = features(1.2, 1.1, 0.8, **rows)
     point = model.solve(alpha=1.5, lam=0.3)
-    F, _ = _Law(model, 1.5)(np.array([[point.V1], [point.V2]]), np.array([0.3]))
+    law, v, h = _Law(model, 1.5), np.array([[point.V1], [point.V2]]), 1e-5
+    F, J = law(v, np.array([0.3]))
     assert_allclose(F, 0, atol=1e-11)
+    for i, e in enumerate(h * np.eye(2)[:, :, None]):
+        change = (law(v + e, np.array([0.3]))[0] - law(v - e, np.array([0.3]))[0])[:, 0] / (2 * h)
+        assert any(np.allclose(change, x, rtol=1e-7, atol=1e-9) for x in (J[0, i], J[0, :, i]))
 
 
 @pytest.mark.slow
