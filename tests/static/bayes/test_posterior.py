@@ -46,6 +46,21 @@ def test_time_reversal_and_order():
     assert errors[1] == pytest.approx(errors[0] / 4, rel=0.2)  # second order in the step
 
 
+def test_steps_adapt_during_the_warm_up_alone(monkeypatch):
+    """Draws of a chain whose step goes on adapting have another law."""
+    sizes, step = [], Chain.step
+
+    def told(self, leaps, time):
+        accept = step(self, leaps, time)
+        sizes.append(self.log_step)
+        return accept
+
+    monkeypatch.setattr(Chain, "step", told)
+    with pytest.warns(RuntimeWarning, match="not well sampled"):
+        sample_posterior(equal(2), d=6, nu=3.0, rng=1, steps=5, warmup=7)
+    assert len(set(sizes[:7])) == 7 and len(sizes) == 12 and set(sizes[7:]) == {sizes[6]}
+
+
 def test_measured_error_is_half_a_squared_distance():
     here = problem()
     W = np.random.default_rng(4).normal(size=(2, 5))

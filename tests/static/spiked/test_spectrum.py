@@ -1,11 +1,14 @@
 """Spectrum of the features: matrices, the Marchenko-Pastur law, and identities of the resolvent."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import overlaps as ov
 from overlaps.static import SpikedRandomFeatures
+from overlaps.static.spiked import spectrum as spectra
 from overlaps.static.spiked.draws import initial_rows
 from overlaps.static.spiked.spectrum import _Law, _newton, _resolvent
 
@@ -153,6 +156,16 @@ def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
     smooth += spectrum.atom * 0.05 / (x**2 + 0.05**2)
     assert_allclose(_newton(law, v, -(x + 0.05j))[0][1].imag, smooth, rtol=1e-7)
     assert_allclose(_newton(law, v, -(x + 1j * eps))[0][1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
+
+
+def test_every_interval_of_the_bulk_is_found(monkeypatch):
+    """Where Newton's method finds nothing brackets are halved: of two intervals, and of one that begins at zero."""
+    monkeypatch.setattr(spectra, "_root", lambda law, v, scale: np.nan)
+    for known in ([[1.3, 2.1], [5.2, 7.9]], [[0.0, 3.4]]):
+        low, high = np.transpose(known)
+        inside = lambda law, x: (np.any((x[:, None] >= low) & (x[:, None] < high), axis=1), np.zeros((2, x.size)))  # noqa: B023, E731
+        monkeypatch.setattr(spectra, "_inside", inside)
+        assert_allclose(spectra._edges(SimpleNamespace(largest=20.0)), known, rtol=1e-11)
 
 
 @pytest.mark.slow
