@@ -480,3 +480,13 @@ def test_norms_that_vanish_are_named():
     assert not traj.success and "norm fell below" in traj.message
     settled = traj.eps_g[(traj.alpha >= 60) & (traj.alpha <= 150)]
     np.testing.assert_allclose(settled, 0.207584773, rtol=0, atol=1e-6)
+
+
+def test_hebb_follows_teachers_that_drift():
+    """dR/dalpha = eta sqrt(2/pi) - (delta + decay) R at T = 1; decay is eta times the weight decay."""
+    eta, delta, decay, alpha = 0.7, 0.13, 0.7 * 0.2, np.array([0.0, 1.3, 9.0])
+    model = ov.learner(ov.rules.hebb(), eta=eta, drift=delta, weight_decay=0.2)
+    start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.3]], T=[[1.0]])
+    rest = eta * np.sqrt(2 / np.pi) / (delta + decay)
+    expected = rest + (0.3 - rest) * np.exp(-(delta + decay) * alpha)
+    np.testing.assert_allclose(ov.solve(model, start, alpha).R[:, 0, 0], expected, rtol=1e-7)
