@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from overlaps.gaussian.tables import polynomial_table, read, read_both, respond, tabulate
+from overlaps.gaussian.tables import polynomial_table, read, read_array, read_both, respond, tabulate
 from overlaps.gaussian.two_point import ERF, slope, value
 
 
@@ -40,6 +40,8 @@ def test_tables_are_their_functions(name, rng):
         size[order] = np.maximum.accumulate(np.abs(expected[order]))
         rounding = 2e-14 * np.abs(x) * np.abs(functions[1](x)) * (1 + np.abs(x) if name == "ending" else 1.0)
         assert np.all(np.abs(found - expected) <= 3e-13 * size + rounding), number
+        together = read_array(table.data, x, 2)[number]  # sums the same series by powers
+        assert np.all(np.abs(together - found) <= 3e-13 * size + rounding), number
     assert table.error < 2e-13
     assert read_both(table.data, 0.7) == (read(table.data, 0, 0.7), read(table.data, 1, 0.7))
 
