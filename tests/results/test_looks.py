@@ -143,5 +143,14 @@ def test_legends_of_overlaps_cover_no_curve(K, style):
     assert one.get_ylim() == (0, 1)
 
 
+def test_runs_that_reached_no_record_are_drawn():
+    """All is nan: there is nothing that a legend could cover."""
+    model = ov.committee_machine(2, 2, activation=ov.relu, eta=4.0)
+    start = ov.State.from_overlaps(model, Q=1.3 * np.eye(2), R=0.2 * np.eye(2), T=np.eye(2))
+    with pytest.warns(RuntimeWarning, match="2 diverged"):
+        runs = ov.simulate(model, N=100, alpha=[50.0, 100.0], runs=2, rng=1, start=start)
+    assert np.all(np.isnan(runs.Q)) and runs.plot()[1].get_legend() is not None
+
+
 def _crosses(line, box):
     return line.get_path().transformed(line.get_transform()).intersects_bbox(box, filled=False)

@@ -312,9 +312,7 @@ def _outcome(model, results, errors, alpha, runs):
     cut = sum(_interrupted(row, len(alpha)) for row in rows) - len(errors)
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
-        unstable = (
-            f" (eta = {model.eta:g} is probably above the stability limit; try a smaller one)" if diverged else ""
-        )
+        unstable = f" (eta = {model.eta:g} is probably above the stability limit; lower it)" if diverged else ""
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
         warn(message + " What they did not reach is nan." + check.see("start", "When something is wrong"))

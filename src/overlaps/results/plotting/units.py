@@ -53,8 +53,10 @@ def units(ax, result, partners=None):
         mine = bool(partners.get(i) == m)
         look = {"color": colours[i], "alpha": 1.0 if mine else faint(ax)}
         curves.append(Curve("R", mine, curve, rf"$R_{{{i + 1}{m + 1}}}$", look))
-    for i, c, curve in () if getattr(result, "m", None) is None else _entries(result.mean_fields):
-        curves.append(Curve("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", {"color": colours[i], "linestyle": "-."}))
+    if getattr(result, "m", None) is not None:
+        for i, c, curve in _entries(result.mean_fields):
+            look = {"color": colours[i], "linestyle": "-."}
+            curves.append(Curve("m", c == 0, curve, rf"$m_{{{i + 1}{c + 1}}}$", look))
     if model.trains_v and result.v.ndim == 2 + result.is_ensemble:
         looks = [{"color": x, "linestyle": ":"} for x in colours]
         curves += [Curve("v", True, result.v[..., i], rf"$v_{{{i + 1}}}$", look) for i, look in enumerate(looks)]
@@ -101,7 +103,8 @@ def _headroom(ax, entries):
     values, texts = np.concatenate([x.curve[np.isfinite(x.curve)] for x in entries]), ax.get_legend().get_texts()
     rows = 1.6 / 72 * sum(text.get_fontsize() for text in texts[::COLUMNS])  # inches
     share = min(0.5, rows * ax.figure.dpi / ax.get_window_extent().height)
-    ax.update_datalim([(0.0, values.max() + share / (1 - share) * np.ptp(values))], updatex=False)
+    if values.size:  # of runs that reached no record all is nan
+        ax.update_datalim([(0.0, values.max() + share / (1 - share) * np.ptp(values))], updatex=False)
 
 
 def _entries(x):
