@@ -70,8 +70,10 @@ class Kernel(CPUDispatcher):
             self.overloads.pop(args, None)
             mine = self._compiler, self._cache
             try:
+                if parts.supported():
+                    self._compiler = parts.Compiler(self, part)
                 if part:
-                    self._compiler, self._cache = parts.Compiler(self), getattr(self._cache, "of_parts", self._cache)
+                    self._cache = getattr(self._cache, "of_parts", self._cache)
                 with getattr(self._cache, "sole", nullcontext)(sig):
                     return super().compile(sig)
             finally:
