@@ -5,7 +5,6 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator, make_interp_spline
 
 from .._base import Floats, Record, Rng, check, warn
 from ..models import Mixed, Model
@@ -280,6 +279,8 @@ class PathCoefficients:
 
     def _curve(self, times, values):
         """Through the covariances of steps: sampled ones of kinked units are rough, which a spline would amplify."""
+        from scipy.interpolate import PchipInterpolator
+
         model = self.unknowns.model
         rough = bool(model.activation.kinks or any(x.kinks for x in teachers(model))) and len(times) > 1
         return PchipInterpolator(times, values, axis=0) if rough else _spline(times, values)
@@ -332,6 +333,8 @@ class _Expansion(PathCoefficients):
 
 def _spline(times, values):
     """Quintic spline through values (m, ...) at increasing times; one value is a constant."""
+    from scipy.interpolate import make_interp_spline
+
     if len(times) == 1:
         return lambda t: np.repeat(values, len(t), axis=0)
     return make_interp_spline(times, values, k=min(5, len(times) - 1))

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 
 from .._base import ArrayLike, Floats, Record, check, html, read_only
 from ..activations.classification import misclassified
@@ -52,6 +51,8 @@ def first_below(alpha: Floats, curve: Floats, level: float) -> float:
     """
     if not np.any(curve < level):
         return np.nan
+    from scipy.interpolate import PchipInterpolator  # here: an import that every process would pay
+
     i = max(int(np.argmax(curve < level)), 1)
     # monotone cubics need two records on either side, and nothing beyond
     near = slice(max(i - 2, 0), i + 2)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
 
 from ..models.start import has_parity
 
@@ -56,6 +55,8 @@ def mean_overlaps(q, r, kinds, mirrored):
 
 def partitions(state):
     """Labels (K,) of groups of students, from all in one to each for itself, by the distance of their overlaps."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # here: an import that every process would pay
+
     labels = equal_readouts(state.v)
     cuts = [labels]
     if len(labels) > 2:
