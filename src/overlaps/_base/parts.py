@@ -100,7 +100,7 @@ class _Part(_Whole):
 
 
 class _Flags(Flags):
-    """Numba's, compared without their getters: as keys of numba's tables they are compared a thousand times a second."""
+    """Numba's, compared without getters: as keys of its tables they are compared a thousand times a second."""
 
     __slots__ = ()
     defaults = Flags().values()
