@@ -786,6 +786,13 @@ FAULTS = {
         "theory/stationary.py", "10 * TURN if self.flat < 0 else FLAT", "10 * TURN",
         "theory/test_stationary.py::test_weak_descents_count_where_eigenvalues_are_known",
     ),
+    "large_functions": Fault(
+        "_base/parts.py", "if not large:", "if True:", "whole/test_keeping.py::test_a_large_function_is_optimised_once",
+    ),
+    "namesakes": Fault(
+        "_base/keeping.py", """ + b"\\0" + content""", "",
+        "whole/test_keeping.py::test_kernels_of_one_name_are_told_apart",
+    ),
 }  # fmt: skip
 
 

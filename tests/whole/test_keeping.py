@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pkgutil
+import re
 import resource
 import shutil
 import subprocess
@@ -409,6 +410,52 @@ def test_a_part_is_found(folder, known):
     assert outer(2.0) == 13.0
     assert [sum(x.stats.cache_hits.values()) for x in (inner, outer)] == [1, 0]
     assert len([*folder.glob("*-part.nbc")]) == (known == "the part")
+
+
+def chain(length):
+    """Three fresh kernels, each of which calls the one before: of some length, of a line, and for calls from Python."""
+    text = "def wide(x):\n" + "    x += math.sin(0.3 * x) / (1.0 + x * x)\n" * length + "    return x"
+    exec(text, names := {"math": math, "__name__": __name__})
+    wide = jit(names["wide"])
+    thin = jit(lambda x: wide(x) - 0.7)
+    return wide, thin, jit(lambda x: 2.0 * thin(x))
+
+
+def code(library, name):
+    """Text of a function in a module, None where it is declared only; attributes have numbers of the module."""
+    found = [str(f) for f in library._get_module_for_linking().functions if name in f.name and not f.is_declaration]
+    return re.sub(r"[#!]\d+", "", found[0]) if found else None
+
+
+@pytest.mark.parametrize("made_by", ["this process", "another"])
+def test_a_large_function_is_optimised_once(folder, made_by):
+    """Its code is the same wherever it is called, and no part of what callers optimise, through others neither."""
+    if made_by == "another":
+        chain(60)[2](1.3)
+        for path in folder.glob("*[!t].nbc"):  # the parts stay
+            path.unlink()
+    wide, thin, outside = chain(60)
+    assert outside(1.3) == pytest.approx(2 * (wide.py_func(1.3) - 0.7), rel=1e-14)
+    (lower,), (upper,) = thin.overloads.values(), outside.overloads.values()
+    assert code(lower.library, "wide") == code(upper.library, "wide") is not None
+    (declared,) = [f for f in lower.library.small.functions if "wide" in f.name]
+    assert declared.is_declaration and not lower.library.large
+    if made_by == "this process":
+        (part,) = wide.overloads.values()
+        assert code(part.library, "wide") == code(lower.library, "wide") and part.library.large
+
+
+def test_a_small_function_is_optimised_with_what_calls_it(folder):
+    """LLVM puts a hundred lines at most into another function; those that count as large have three hundred."""
+    wide, thin, outside = chain(3)
+    assert outside(1.3) == pytest.approx(2 * (wide.py_func(1.3) - 0.7), rel=1e-14)
+    (upper,) = outside.overloads.values()
+    assert code(upper.library, "wide") is None and "sin" in code(upper.library, "lambda")
+
+
+def test_kernels_of_one_name_are_told_apart(folder):
+    """Kernels that functions make may call namesakes: what they call is part of their fingerprint."""
+    assert len({keeping.fingerprint(chain(length)[2]) for length in (2, 3, 2)}) == 2
 
 
 def test_an_unknown_numba_compiles_every_kernel_whole(folder, monkeypatch):

@@ -85,11 +85,10 @@ def fingerprint(kernel):
     """Bytes that tell a kernel, and all that is compiled into it, from any other."""
     known = vars(kernel).get("_fingerprint")
     if known is None:
-        parts = {}
-        _collect(kernel, parts)
+        found = set()
+        _collect(kernel, found)
         knobs = " ".join(f"{k}={getattr(config, k, None)}" for k in KNOBS)
-        text = b"".join(name.encode() + b"\0" + parts[name] for name in sorted(parts))
-        known = hashlib.sha256(f"{VERSIONS} {knobs} {_name(kernel)}".encode() + text).digest()
+        known = hashlib.sha256(f"{VERSIONS} {knobs} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
         kernel._fingerprint = known
     return known
 
@@ -98,14 +97,14 @@ def _name(kernel):
     return f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
 
 
-def _collect(kernel, parts):
-    """Add to ``parts`` the content of the kernel and of those that it reaches, by name."""
-    name = _name(kernel)
-    if name in parts:
-        return
-    parts[name], reached = _of_kernel(kernel)
-    for other in reached:
-        _collect(other, parts)
+def _collect(kernel, found):
+    """Add to ``found`` the names and contents of the kernel and of those that it reaches; some have one name."""
+    content, reached = _of_kernel(kernel)
+    entry = _name(kernel).encode() + b"\0" + content
+    if entry not in found:
+        found.add(entry)
+        for other in reached:
+            _collect(other, found)
 
 
 def _of_kernel(kernel):

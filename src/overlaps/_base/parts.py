@@ -20,8 +20,8 @@ from numba.core.dispatcher import _FunctionCompiler
 # does it, which takes twice as long and gives the same numbers to rounding, until the tests have passed and this is
 # raised.
 NEWEST = (0, 68)
-# Lines of intermediate code of a function, half a dozen machine instructions for five. Below, LLVM may put it into what
-# calls it, so both are optimised together; above, LLVM never does (its own limit is a fifth of this).
+# Lines of intermediate code of a function. Below, LLVM may put it into what calls it, so both are optimised together;
+# above, it never does: it stops at about a hundred.
 LARGE = 300
 ENTRIES = "_ZN7cpython", "cfunc."  # names of functions that numba adds, for calls from Python and by pointers
 
