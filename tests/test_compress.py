@@ -273,7 +273,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("options", CASES.values(), ids=CASES)
+@few("options", CASES.values(), quick=2, ids=CASES)
 @few("spectrum, nodes", [(broad(), 100), (narrow(), 60)], quick=1, ids=["broad", "narrow"])
 def test_compressed_trajectories_are_the_full_ones(spectrum, nodes, options):
     """The dynamics to 1e-8; the solver's own error, at rtol 1e-10, is a few times 1e-10."""

@@ -169,7 +169,7 @@ def test_a_student_that_vanishes_on_the_line_of_its_teacher_is_named(method, rto
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize(("method", "rtol"), [("DOP853", 1e-8), ("DOP853", 1e-10), ("structured", 1e-10)])
+@few(("method", "rtol"), [("DOP853", 1e-8), ("DOP853", 1e-10), ("structured", 1e-10)], quick=1)
 def test_a_student_that_learns_to_the_last_digit_succeeds_and_its_floor_is_a_number(method, rtol):
     """From the line of its teacher eps_g falls to rounding, or to 0: no digit decides it, and no floor is beyond 1."""
     # of eight draws the three whose second run ended elsewhere by more than a hundred roundings, or at an exact 0
@@ -184,7 +184,7 @@ def test_a_student_that_learns_to_the_last_digit_succeeds_and_its_floor_is_a_num
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("rtol", [1e-7, 1e-8])
+@few("rtol", [1e-7, 1e-8], quick=1)
 @pytest.mark.parametrize("method", ["structured", "Radau"])
 def test_errors_of_the_steps_are_no_lost_digits(method, rtol):
     """Off the line of its teacher eps_g is linear, on it quadratic: steps of the second run leave the line by atol."""

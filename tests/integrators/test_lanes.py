@@ -345,6 +345,7 @@ def no_worse(batches, seed):
     assert np.mean(many <= 1.01 * one + 1e-10) >= 0.99
 
 
+@pytest.mark.slow
 def test_lanes_are_as_accurate_as_solve():
     no_worse(2, 2)
 

@@ -3,6 +3,7 @@
 import matplotlib
 import numpy as np
 import pytest
+from helpers import few
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 
@@ -120,7 +121,7 @@ def test_plateaus_of_batches_and_stages_are_marked():
     assert [text.get_text() for text in ax.texts] == ["1 growing"] * 2
 
 
-@pytest.mark.parametrize("K", [1, 2, 3, 4])
+@few("K", [4, 1, 2, 3], quick=1)
 @pytest.mark.parametrize("style", [{}, ov.style("column"), ov.style("page", dark=True)], ids=["own", "column", "page"])
 def test_legends_of_overlaps_cover_no_curve(K, style):
     """Of students that leave their plateau in turn, whose curves fill the panel from edge to edge; runs beside them."""

@@ -5,6 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers import few
 from numpy.testing import assert_allclose
 
 import overlaps as ov
@@ -210,7 +211,7 @@ def test_spikes_after_several_steps(rates):
 # ridge regression -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", ["iid", "orthonormal"])
+@few("rows", ["orthonormal", "iid"], quick=1)
 def test_draws_scale_with_the_argument_of_the_student(rows):
     """Spikes and bulk a times larger under a student of x / a: the same features, draw by draw."""
     a, point, known = 1.6, {"alpha": 1.3, "lam": 0.05, "d": 40}, {"gamma": [[0.9, 0.1], [-0.1, 0.8]], "beta": 0.8}

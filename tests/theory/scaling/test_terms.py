@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers import few
 
 from overlaps.theory.scaling import Law
 from overlaps.theory.scaling.terms import upper
@@ -37,7 +38,7 @@ def test_smaller_rates_come_closer(source):
     np.testing.assert_allclose(law.asymptote(alpha), law.error(alpha), rtol=0.015)
 
 
-@pytest.mark.parametrize("N_l", [300, 4000])
+@few("N_l", [300, 4000], quick=1)
 def test_no_source_is_special(N_l):
     """Two contributions have poles at 2 source = 1, one of them at 2 source = 2 + beta: no trace of them is left."""
     laws = [
