@@ -17,7 +17,7 @@ from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder,
 from numba.core.dispatcher import _FunctionCompiler
 
 # Newest numba whose inner workings are known here. Up to it, kernels are compiled as this module says; above, as numba
-# does it, which takes twice as long and gives the same numbers to rounding, until the tests have passed and this is
+# does it, which takes 1.7 times as long and gives the same numbers to rounding, until the tests have passed and this is
 # raised.
 NEWEST = (0, 68)
 # Lines of intermediate code of a function. Below, LLVM may put it into what calls it, so both are optimised together;
