@@ -279,7 +279,7 @@ class PathCoefficients:
 
     def _curve(self, times, values):
         """Through the covariances of steps: sampled ones of kinked units are rough, which a spline would amplify."""
-        from scipy.interpolate import PchipInterpolator
+        from scipy.interpolate import PchipInterpolator  # here: an import that every process would pay
 
         model = self.unknowns.model
         rough = bool(model.activation.kinks or any(x.kinks for x in teachers(model))) and len(times) > 1
