@@ -466,17 +466,16 @@ def test_an_unknown_numba_compiles_every_kernel_whole(folder, monkeypatch):
     assert kept(folder) == [("_shift", False), ("twice", False)]
 
 
-def test_a_part_raises_what_it_would_raise_alone():
-    """Values of an exception are read from constants of the part, which only its callers know."""
-
-    def root(x):
-        if x < 0:
-            raise ValueError("no root of", x)
-        return math.sqrt(x)
-
-    inner = made(root)
+@pytest.mark.parametrize("terms", [1, 60])
+def test_a_part_raises_what_it_would_raise_alone(terms):
+    """Values of an exception are read from constants of the part, which only its callers know, of a large one, too."""
+    text = 'def root(x):\n    if x < 0:\n        raise ValueError("no root of", x)\n    return math.sqrt(x)'
+    text += "".join(f" + 0.0 * math.sin({i} * x) * math.cos({i} + x)" for i in range(1, terms))
+    exec(text, names := {"math": math, "__name__": __name__})
+    inner = made(names["root"])
     outer = made(lambda x: 2.0 * inner(x))
     assert outer(2.25) == 3.0 and is_part(inner.overloads[types.float64,])
+    assert inner.overloads[types.float64,].library.large == (terms > 1)
     for kernel in (outer, inner, outer):
         with pytest.raises(ValueError) as caught:
             kernel(-0.3)
