@@ -158,6 +158,15 @@ def test_runs_begin_and_switch_at_whole_steps():
     assert interval.alpha.size == 201 and interval.alpha[-1] == 2.0
 
 
+def test_runs_that_begin_after_their_first_stage_have_errors_of_all():
+    """The readout of a stage before the start was trained, and is not known: nan at every run and time."""
+    stages = ov.Stages([dataclasses.replace(task, eta_v=0.3) for task in TASKS], [1.0, 3.0], heads=[[1, 0.6], [0.7, 1]])
+    start = dataclasses.replace(START, alpha=1.5)
+    runs = ov.simulate(stages, N=60, alpha=[1.5, 2.0, 2.5], rng=1, start=start, runs=2)
+    assert runs.error(0).shape == runs.error(1).shape == (2, 3)
+    assert np.all(np.isnan(runs.error(0))) and np.array_equal(runs.error(1), runs.eps_g)
+
+
 def test_a_stage_that_fails_is_the_last():
     stages = ov.Stages(
         [TASKS[0], dataclasses.replace(TASKS[1], activation=ov.erf, eta=1.0, v_star=[0.0, 1e80])], [1, 2]
