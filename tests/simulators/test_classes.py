@@ -50,6 +50,39 @@ def test_starts_are_met_exactly(method):
     assert np.allclose(runs.eps_g[:, 0], ov.solve(model, start, [0.0]).eps_g[0])
 
 
+def without_variance(n):
+    """A teacher with means n (2,) in two eigenspaces without variance."""
+    model = ov.gaussian_mixture(
+        1, 1, weights=[1.0], labels=[0.0], gram=[[[0.3]], [[0.8]], [[0.5]]], eta=0.8,
+        spectrum=ov.Spectrum([1.0, 0.0, 0.0], [0.5, 0.25, 0.25]),
+    )  # fmt: skip
+    blocks = {"q": [[[0.3]], [[0.2]], [[0.1]]], "r": [[[0.1]], [[0.0]], [[0.0]]], "t": [[[0.6]], [[0.4]], [[0.4]]]}
+    means = {"m": [[[0.1]], [[0.1]], [[0.0]]], "n": [[[0.05]], *np.reshape(n, (2, 1, 1))]}
+    return model, ov.State.from_blocks(model, **blocks, **means)
+
+
+@pytest.mark.parametrize("method", ["direct", "reduced"])
+def test_teachers_have_their_means_where_inputs_do_not_vary(method):
+    """Of which parts the mean is made there, nobody sees."""
+    model, start = without_variance([0.3, 0.1])
+    theory = ov.solve(model, start, [0.0, 4.0])
+    runs = ov.simulate(model, N=100, alpha=[0, 4.0], rng=1, runs=16, start=start, method=method)
+    agree(theory, runs, ("Q", "R", "mean_fields"), floor=0.0)
+    # without the mean there the bias of the student would be learned towards 0.05 only
+    other = ov.solve(model, replace(start, nu=[[0.05]]), [0.0, 4.0])
+    assert np.abs(other.mean_fields - theory.mean_fields)[1] > 0.1
+    same = ov.simulate(model, N=100, alpha=[0, 4.0], rng=1, start=without_variance([0.0, 0.4])[1], method=method)
+    assert np.allclose(same.mean_fields[0], runs.mean_fields[0], rtol=0, atol=1e-12)
+
+
+def test_a_mean_of_no_teacher_is_refused():
+    """One class, without a mean where inputs do not vary: there no teacher has one."""
+    model, start = without_variance([0.3, 0.1])
+    flat = replace(model, gram=[[[0.3]], [[0.0]], [[0.0]]])
+    with pytest.raises(ValueError, match=r"nu = \[\[0\.4.*rows of gram"):
+        ov.simulate(flat, N=100, alpha=[1.0], rng=1, start=replace(start, m=[[[0.1]], [[0.0]], [[0.0]]]))
+
+
 def test_class_means_have_one_dimension(rng):
     means, labels = rng.normal(size=(3, 12)), [1, -1, 0.5]
     model = ov.gaussian_mixture(2, 1, means=means, labels=labels, weights=[0.3, 0.5, 0.2], eta=0.02)

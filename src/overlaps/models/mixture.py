@@ -123,6 +123,24 @@ class GaussianMixture(Model):
         """Overlaps (..., L, M + C, M + C) of static rows with each other in ``record``."""
         return gram(record.tau, record.h, self.gram)
 
+    def plain_overlaps(self, state: State) -> Floats:
+        """As of any model, in ``state``; where s = 0 only means of teachers are seen: they are sums of centroids there."""
+        joint, still, (K, M, C) = super().plain_overlaps(state), self.spectrum.s == 0, (self.K, self.M, self.C)
+        if self.latent or not (M and np.any(still)):
+            return joint
+        hidden, together = state.nu - self._means_with_variance(state).sum(axis=0), self.gram[still].sum(axis=0)
+        sums = hidden @ np.linalg.pinv(together, rcond=check.PSD_TOLERANCE, hermitian=True)
+        if np.max(np.abs(sums @ together - hidden)) > check.PSD_TOLERANCE * max(1.0, np.max(np.abs(state.nu))):
+            raise check.refused("nu", state.nu.tolist(), "sums of h / s and, where s = 0, of rows of gram.")
+        rows = np.zeros((K + M + C, K + C))
+        rows[:K, :K], rows[K : K + M, K:], rows[K + M :, K:] = np.eye(K), sums, np.eye(C)
+        joint[still] = rows @ gram(state.q, state.m, self.gram)[still] @ rows.T
+        return joint
+
+    def _means_with_variance(self, record):
+        """Parts (..., L, M, C) of the teachers' means from eigenspaces with variance; the rest of them is elsewhere."""
+        return reciprocal(self.spectrum.s)[:, None, None] * record.h
+
     def field_covariance(self, record: Any) -> Floats:
         """Covariances of all fields in ``record``, and their means, as the closure sees them.
 
@@ -130,8 +148,7 @@ class GaussianMixture(Model):
         the centroids, the means.  The corner is what makes it a Gram matrix.
         """
         s, parts = self.spectrum.s, []
-        inverse, bounded = reciprocal(s), np.maximum(s, 1e-9 * s.max())
-        of_teachers = inverse[:, None, None] * record.h
+        bounded, of_teachers = np.maximum(s, 1e-9 * s.max()), self._means_with_variance(record)
         # where inputs do not vary; means add up, so that any group may have it
         hidden = record.nu - of_teachers.sum(axis=-3)
         for g, (blocks, Q, R, T) in enumerate(self.of_groups(record)):
