@@ -133,6 +133,18 @@ def test_both_simulators_give_a_force_the_overlaps():
         assert known.Q[1, 0, 0] > known.Q[0, 0, 0] + 0.01
 
 
+@few("method", ["reduced", "direct"], quick=1)
+def test_forces_read_the_overlaps_of_the_moment(method):
+    """On inputs whose variances change, with batches: their overlaps at the start would give other rates."""
+    model = ov.learner(R.line_search(0.4), eta=1.0, spectrum=TWO, batch_size=2)
+    start = ov.State.from_blocks(model, **BLOCKS)
+    schedule = {"s": (ov.Schedule([0, 3], [0.25, 2.0]), ov.Schedule.step([1.0], [3.0]))}
+    known = ov.solve(model, start, [3.0], schedule=schedule)
+    found = ov.simulate(model, N=200, alpha=[3.0], rng=2, start=start, runs=10, method=method, schedule=schedule)
+    for name in ("Q", "R"):  # within four standard errors, 2e-2
+        assert np.all(np.abs(found.mean(name) - getattr(known, name)) < 4 * found.standard_error(name))
+
+
 def test_no_warning_of_a_coarse_step():
     """The measure eta max(s) / N is that of the squared loss; warnings are errors here."""
     model = ov.learner(R.hebb(), eta=20.0, spectrum=TWO)

@@ -312,6 +312,11 @@ class Told(tuple):
         """The type of the tuple."""
         return typeof(tuple(self))
 
+    @property
+    def eigenvalues(self):
+        """Those of the inputs in the overlaps that the force reads, to be changed in place; empty if it reads none."""
+        return self[6]
+
 
 @typeof_impl.register(Told)
 @typeof_impl.register(_Address)

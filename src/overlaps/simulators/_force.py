@@ -58,7 +58,7 @@ def weigh(rule, W, factor, W_star):
 
 
 @jit(bare=True)
-def weigh_frame(rule, teachers, students, root_s):
+def weigh_frame(rule, teachers, students):
     """The same from coordinates in frames."""
     S, s = rule[5], rule[6]
     if s.size == 0:
@@ -67,22 +67,22 @@ def weigh_frame(rule, teachers, students, root_s):
     for a in range(len(S)):
         for b in range(a + 1):
             total = 0.0
-            for e in range(len(root_s)):
+            for e in range(len(s)):
                 for j in range(rows if a >= K else students.shape[1]):
                     left = students[e, j, a] if a < K else teachers[e, j, a - K]
-                    total += root_s[e] ** 2 * left * (students[e, j, b] if b < K else teachers[e, j, b - K])
+                    total += s[e] * left * (students[e, j, b] if b < K else teachers[e, j, b - K])
             S[a, b] = S[b, a] = total
 
 
-def overlaps_of(student, x, y, z):
-    """Of a rule, by weights (W, factor, W_star) or frames (teachers, students, root_s); nothing for an activation."""
+def overlaps_of(student, *units):
+    """Of a rule, by weights (W, factor, W_star) or frames (teachers, students); nothing for an activation."""
     if isinstance(student, tuple):
-        (weigh if x.ndim == 2 else weigh_frame)(student, x, y, z)
+        (weigh if len(units) == 3 else weigh_frame)(student, *units)
 
 
 @overload(overlaps_of, jit_options={"_nrt": False})
-def _overlaps_of(student, x, y, z):
-    kind = weigh if x.ndim == 2 else weigh_frame
+def _overlaps_of(student, *units):
+    kind = weigh if len(units) == 3 else weigh_frame
     if isinstance(student, types.BaseTuple):
-        return lambda student, x, y, z: kind(student, x, y, z)
-    return lambda student, x, y, z: None
+        return lambda student, *units: kind(student, *units)
+    return lambda student, *units: None

@@ -134,7 +134,7 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
         row = rates[t - first]
         eta, eta_v, decay, decay_v = row[0] / (batch * N), row[1] / (batch * N), 1 - row[2] / N, 1 - row[3] / N
         fields(teachers, students, root_s, x, t, nu, lam)
-        overlaps_of(student, teachers, students, root_s)
+        overlaps_of(student, teachers, students)
         samples(lam, nu, v, v_star, student, teacher, noise[t], eta, eta_v, F, dv)
         for k in range(K):
             v[k] *= decay_v

@@ -68,11 +68,12 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         if samples.steps_of_their_own:
             samples.direct(W, factor, W_star, v, X, noises, which, rows)
             return len(X)
-        common = W, factor, W_star, v, model.v_star, X, noises, *functions, rows, norms
-        if wanderings is None:
-            _sgd.direct_steps(*common)
-        else:
-            _sgd.drifting_steps(*common, wanderings.keep, wanderings.take(len(X)))
+        for i, j in samples.pieces(len(X), scales, functions[0], inputs.block):
+            common = W, factor, W_star, v, model.v_star, X[i:j], noises[i:j], *functions, rows[i:j], norms
+            if wanderings is None:
+                _sgd.direct_steps(*common)
+            else:
+                _sgd.drifting_steps(*common, wanderings.keep, wanderings.take(j - i))
         return len(X)
 
     last = np.zeros((0, *W.shape))

@@ -56,6 +56,18 @@ class Samples:
             xi = self.noises[which] * (self.rng.standard_normal(which.shape) if silent else xi)
         return numbers, which, scales, labels + (xi if factor is None else factor[:, None] * xi)
 
+    def pieces(self, n, scales, student, block):
+        """(First, last + 1) of n steps with factors ``scales`` on inputs; of single ones where a rule reads overlaps.
+
+        ``student`` is what steps take for an activation; the eigenspaces of its eigenvalues are ``block`` (n,).
+        """
+        if scales is None or not getattr(student, "eigenvalues", np.empty(0)).size:
+            yield 0, n
+            return
+        for t in range(n):
+            student.eigenvalues[:] = (self.model.spectrum.s * scales[t, 0] ** 2)[block]
+            yield t, t + 1
+
     @property
     def steps_of_their_own(self):
         """Whether samples are of several tasks, or move directions."""

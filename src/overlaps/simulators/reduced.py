@@ -90,7 +90,8 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         if samples.steps_of_their_own:
             samples.reduced((teachers, students), v, np.sqrt(s), x, noise, which, rows, first)
         else:
-            advance(x, noise, first, position, rows)
+            for i, j in samples.pieces(position - first, scales, functions[0], slice(None)):
+                advance(x, noise, first + i, first + j, rows[i:j])
         return position - first
 
     def record():
