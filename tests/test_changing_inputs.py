@@ -77,8 +77,8 @@ def test_no_variance_freezes_a_block_and_loses_nothing():
     traj = ov.solve(model, start, [0.0, 1.0, 2.0, 3.0], schedule={"s": (None, S.step([1.0, 2.0], [0.0, 1.0]))}, **TIGHT)
     assert np.array_equal(traj.q[1, 1], traj.q[2, 1]) and np.array_equal(traj.r[1, 1], traj.r[2, 1])
     assert not np.allclose(traj.r[2, 1], traj.r[3, 1]) and not np.allclose(traj.r[1, 0], traj.r[2, 0])
-    # records are those after the jump, and states have the variances of the model
-    assert np.allclose(traj.T[1], start.plain[2][0] * 0.5) and np.allclose(traj[1].T, start.T)
+    # records are those after the jump, and what begins at their states has the variances of the model again
+    assert np.allclose(traj.T[1], start.plain[2][0] * 0.5) and np.allclose(traj[1].on(model).T, start.T)
     again = ov.solve(model, traj[1], [3.0], schedule={"s": (None, S.step([1.0, 2.0], [0.0, 1.0]))}, **TIGHT)
     assert np.allclose(again.R[0], traj.R[3], atol=1e-10)
     assert np.allclose(traj.at(1.5).q, traj.at(1.5).q) and traj.at(1.5).alpha == 1.5
@@ -92,6 +92,73 @@ def test_stages_with_other_eigenvalues_are_the_same():
     traj = ov.solve(model, start, [0.5, 1.0, 3.0], schedule={"s": factors}, **TIGHT)
     for name in ("Q", "R", "v", "eps_g"):
         assert np.allclose(getattr(traj, name), getattr(staged, name), atol=1e-10)
+
+
+def test_states_of_records_have_the_overlaps_of_the_records(tmp_path):
+    """Of solutions, runs and stop functions, and from a file; what begins there begins with the model's variances."""
+    model, start = network()
+    schedule = {"s": (S([0, 2], [1.4, 0.3]), S([0, 2], [0.6, 1.7]))}
+    traj = ov.solve(model, start, [0.5, 1.5], schedule=schedule, **TIGHT)
+    runs = ov.simulate(model, N=50, alpha=[0, 1], rng=1, runs=2, start=start, schedule=schedule)
+    states = (
+        (traj[0], traj.S[0]),
+        (traj.at(1.5), traj.S[1]),
+        (runs.start(1), runs.S[1, 0]),
+        (runs.state(0, 1), runs.S[0, 1]),
+    )
+    for state, fields in states:
+        assert np.allclose(state.S, fields, rtol=0, atol=1e-14) and state.sees_inputs
+        assert np.allclose(state.on(model).T, start.T, rtol=0, atol=1e-14) and state.on(model).factors is None
+    ov.save(traj[1], tmp_path / "state.npz")
+    assert ov.load(tmp_path / "state.npz") == traj[1] != start
+    level = (traj.Q[0, 0, 0] + traj.Q[1, 0, 0]) / 2
+    ended = ov.solve(model, traj[0], (0.5, 1.5), schedule=schedule, stop=lambda _, state: state.Q[0, 0] - level)
+    assert abs(ended.Q[-1, 0, 0] - level) < 1e-9
+    staged = ov.simulate(ov.Stages([model] * 2, [0.5, 1.0]), N=50, alpha=[1.0], rng=1, start=start, schedule=schedule)
+    assert np.allclose(staged.parts[1].start().q, staged.parts[0].q[0, -1], rtol=0, atol=1e-12)
+
+
+def spheres(kind):
+    """Students of fixed norm, by descent or by a rule, and the same on eigenvalues that have other values."""
+    model, start = network(weight_decay=(0.0, 0.05), constraint="sphere")
+    if kind == "rule":
+        model = ov.learner(ov.rules.perceptron(), eta=0.9, spectrum=model.spectrum, constraint="sphere")
+        q, r, t = (x[:, :1, :1] for x in start.plain)
+        start = ov.State.from_blocks(model, q=q, r=r, t=t)
+    return model, start, dataclasses.replace(model, spectrum=ov.Spectrum(s=[0.5 * 0.3, 1.7 * 2.2], p=[0.4, 0.6]))
+
+
+@pytest.mark.parametrize("kind", ["network", "rule"])
+def test_spheres_are_kept_where_variances_change(kind):
+    """|w_k|^2 / N stays, Q does not; eigenvalues of a second stage give the same, by compiled steps on fixed ones."""
+    model, start, other = spheres(kind)
+    factors = {"s": (S.step([1.0], [0.3]), S.step([1.0], [2.2]))}
+    tight = {"rtol": 1e-9, "atol": 1e-12}
+    traj = ov.solve(model, start, [0.5, 1.0, 2.0], schedule=factors, **tight)
+    assert np.allclose(np.einsum("nlkk->nk", traj.q), np.einsum("lkk->k", start.q), rtol=0, atol=1e-12)
+    assert np.ptp(traj.Q[:, 0, 0]) > 0.1
+    staged = ov.solve(ov.Stages([model, other], [1.0, 3.0]), start, [0.5, 1.0, 2.0], **tight)
+    for name in ("Q", "R", "v"):
+        assert np.allclose(getattr(traj, name), getattr(staged, name), rtol=0, atol=1e-8)
+
+
+@few("method", ["reduced", "direct"], quick=1)
+def test_projected_sgd_where_variances_change(method):
+    """Within four standard errors, about 1e-2."""
+    model, start, _ = spheres("network")
+    schedule = {"s": (S([0, 2], [1.4, 0.3]), S([0, 1], [0.6, 1.7], "constant"))}
+    traj = ov.solve(model, start, [2.0], schedule=schedule)
+    runs = ov.simulate(model, N=500, alpha=[2.0], rng=2, runs=30, start=start, method=method, schedule=schedule)
+    for name in ("Q", "R", "v", "eps_g"):
+        assert np.all(np.abs(runs.mean(name) - getattr(traj, name)) < 4 * runs.standard_error(name)), name
+
+
+def test_rules_that_descend_no_error_have_no_gradient_of_it():
+    """eps_g is then outside of the error control, as without a schedule."""
+    model = ov.learner(ov.rules.logistic(1.5), eta=1.0)
+    start = ov.State.from_overlaps(model, Q=[[0.8]], R=[[0.3]], T=[[1.1]])
+    plain, one = (ov.solve(model, start, [3.0], schedule=x) for x in (None, {"s": S.constant(1.0)}))
+    assert np.allclose(one.eps_g, plain.eps_g, rtol=1e-9) and np.array_equal(one.eps_error, plain.eps_error)
 
 
 @pytest.mark.parametrize("inputs", [{}, {"s": (S([0, 2], [1.0, 0.4]), None)}], ids=["", "inputs"])
@@ -138,6 +205,11 @@ def test_files_and_labels(tmp_path):
         assert result.to_xarray()["T"].dims[-3:] == ("alpha", "m", "n")
 
 
+def copied(lam, nu, xi, theta, S, F, G):
+    """A force for two tokens."""
+    F[0, 0], F[1, 0] = nu[0, 0] - lam[0, 0], nu[1, 0] - lam[1, 0]
+
+
 def test_bad_input():
     model, start = network()
     for factors, message in (
@@ -153,13 +225,17 @@ def test_bad_input():
         ov.solve(dark, begin, [1.0], schedule={"s": (None, S.constant(2.0))})
     assert ov.solve(dark, begin, [1.0], schedule={"s": (S.constant(2.0), None)}).success
     classes = ov.gaussian_mixture(1, gram=[[[1.0, -1.0], [-1.0, 1.0]]], weights=[0.5, 0.5], labels=[1, -1], eta=0.1)
-    with pytest.raises(ValueError, match="classes or a teacher of latents"):
+    with pytest.raises(ValueError, match="the inputs have classes"):
         ov.solve(
             classes, ov.State.from_overlaps(classes, Q=[[1.0]], m=[[0.1, -0.1]]), [1.0], schedule={"s": S.constant(2.0)}
         )
     one, hidden = {"schedule": {"s": S.constant(2.0)}}, ov.hidden_manifold(1, 1, ratio=0.5, nodes=3, eta=0.5)
-    with pytest.raises(ValueError, match="classes or a teacher of latents"):
+    with pytest.raises(ValueError, match="the inputs have a teacher of latents"):
         ov.solve(hidden, hidden.random_start(N=60, rng=1), [1.0], **one)
+    tokens = ov.Rule(copied, K=1, M=1, tokens=2, token_covariance=[np.eye(2), [[1, 0.3], [0.3, 1]]])
+    seen = ov.learner(tokens, eta=0.5, spectrum=SPECTRUM)
+    with pytest.raises(ValueError, match="the inputs have tokens with a covariance in every eigenspace"):
+        ov.solve(seen, seen.random_start(N=60, rng=1), [1.0], **one)
     with pytest.raises(ValueError, match="eigenvalues differ between tasks or change"):
         ov.solve(model, start, [1.0], method="structured", **one)
     with pytest.raises(ValueError, match="unknown to solve_many"):

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..activations.bound import Bound
 from ..models import LowRank, Mixed
-from ._flow import flow_for, gather
+from ._flow import finish, flow_for, gather
 from .closure import bind, rounding_floor
 from .system import System
 
@@ -28,6 +28,11 @@ class MixedClosure(Bound):
         self.separate = isinstance(model, Mixed) and model.heads is not None
         self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
         self.slopes = None
+
+    @property
+    def gradient_rate(self):
+        """As of each part: a rule of learning need not descend the error."""
+        return self.parts[0].gradient_rate
 
     def split(self, S, w):
         """(part, task, where its readout lies, S and w as it takes them) of each task."""
@@ -133,8 +138,15 @@ class MixedSystem(System):
         if self.varying is not None:
             u = None if pace is None else pace.variances
             self._vary(self.ratios if u is None else self.ratios * u([t]))
-        self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
+        if not model.spherical:
+            self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
         closure.keeping, self.decay_v = decay, 0.0
+
+    def state(self, y, alpha=0.0):
+        """As of any system; a schedule's factors on the eigenvalues are those of the time."""
+        state, pace = super().state(y, alpha), self.pace
+        changing = pace is not None and pace.variances is not None
+        return state.under(pace.variances(np.array([alpha]))[0]) if changing else state
 
     def _set_noise(self, factor):
         self.closure.scale_noise(factor)
@@ -168,11 +180,13 @@ class MixedSystem(System):
             kernel(y, *constants, A, B, C, dv, decay, 0.0, *rest, dy, drift)
         else:
             part, crossed = np.empty_like(dy), K * M * L
-            dy[:crossed], dy[crossed:end] = -(decay + drift) * y[:crossed], -2 * decay * y[crossed:end]
+            kappa = max(decay, 0.0)  # spheres are kept below, where all tasks have driven the students
+            dy[:crossed], dy[crossed:end] = -(kappa + drift) * y[:crossed], -2 * kappa * y[crossed:end]
             for i, (share, u) in enumerate(zip(self.closure.shares, self.varying, strict=True)):
                 closure = (x[i * K : (i + 1) * K] for x in (A, B, C))
                 kernel(y, *constants, *closure, dv, 0.0, 0.0, *rest, part, 0.0)
                 dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()
+            finish(y, L, K, M, dv, decay, 0.0, False, dy)
         if self.model.trains_v:
             dy[end:] = dv - decay_v * y[end:]
         return dy

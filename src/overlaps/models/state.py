@@ -65,6 +65,9 @@ class State(Record):
         Overlaps of teachers and class means, times s_l, constant in time.
     nu : array_like, shape (M, C), optional
         Means of the teacher fields, constant in time.
+    factors : array_like, shape (L,), optional
+        Of a record under a schedule on "s", the factors on the eigenvalues at its time: Q, R, T are those of the inputs
+        then. q, r, tau stay in units of s, and what begins at such a state begins with the variances of its model.
 
     Raises
     ------
@@ -96,6 +99,7 @@ class State(Record):
     m: Any = None
     h: Any = None
     nu: Any = None
+    factors: Any = None
 
     is_state: ClassVar[bool] = True
 
@@ -108,16 +112,16 @@ class State(Record):
         shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
         if check.axes("v", self.v) == 2:
             shapes["v"] = ("n", K)  # heads of tasks
-        if self.s is not None:
-            shapes["s"] = (L,)
+        shapes |= {name: (L,) for name in ("s", "factors") if getattr(self, name) is not None}
         for name, shape in shapes.items():
             self.settle(**{name: check.array(name, getattr(self, name), shape, f"r has shape {r.shape}.")})
         for name in ("q", "tau", "T"):
             check.symmetric(name, getattr(self, name))
         if 0 in r.shape[:2] or (M == 0 and self.m is None):
             raise ValueError(f"r has shape {r.shape}; expected (L, K, M) with at least one block, student and teacher.")
-        if self.s is not None and self.s.min() < 0:
-            raise check.refused("s", self.s.tolist(), "eigenvalues >= 0.")
+        for name in ("s", "factors"):
+            if (numbers := getattr(self, name)) is not None and numbers.min() < 0:
+                raise check.refused(name, numbers.tolist(), f"{'eigenvalues' if name == 's' else 'numbers'} >= 0.")
 
     def _settle_classes(self, L, K, M):
         m = check.array("m", self.m, (L, K, "C"))
@@ -148,13 +152,13 @@ class State(Record):
     @property
     def Q(self) -> Floats:
         """Covariance of the student fields, sum_l s_l q^l (K, K)."""
-        s = self._eigenvalues
+        s = self._eigenvalues if self.factors is None else self.factors * self._eigenvalues
         return s[0] * self.q[0] if len(s) == 1 else np.tensordot(s, self.q, axes=1)
 
     @property
     def R(self) -> Floats:
         """Covariance of student and teacher fields, sum_l r^l (K, M)."""
-        return self.r.sum(axis=0)
+        return self.r.sum(axis=0) if self.factors is None else np.tensordot(self.factors, self.r, axes=1)
 
     @property
     def S(self) -> Floats:
@@ -177,9 +181,13 @@ class State(Record):
     @property
     def sees_inputs(self) -> bool:
         """Whether the teacher acts on x, T = sum_l tau^l / s_l up to rounding; on a hidden manifold it sees latents."""
-        with_variance = self.s > 0
-        T = np.tensordot(1 / self.s[with_variance], self.tau[with_variance], axes=1)
+        with_variance, T = self.s > 0, self.under(self.factors).T
         return not np.any(self.tau[~with_variance]) and np.max(np.abs(T - self.T)) <= 1e-10 * np.max(np.abs(self.T))
+
+    def under(self, factors: ArrayLike | None) -> "State":
+        """The same on inputs whose eigenvalues have ``factors`` (L,), None for 1, where teachers see these inputs."""
+        u = np.ones(self.L) if factors is None else np.asarray(factors)
+        return replace(self, factors=factors, T=np.tensordot(u * reciprocal(self._eigenvalues), self.tau, axes=1))
 
     # checks ---------------------------------------------------------------------------------------------------------
 
@@ -198,6 +206,7 @@ class State(Record):
             )
         bound = self.s is not None and np.array_equal(self.s, model.spectrum.s)
         state = self if bound else replace(self, s=model.spectrum.s)
+        state = state if self.factors is None else state.under(None)
         if (model.C == 0) != (self.m is None):
             given, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
             raise ValueError(f"the state has overlaps with class means: {given}; this model expects {wanted}.")

@@ -195,14 +195,13 @@ class _Blocks(_Curves):
         parts = (u * s, self.q), (u, self.r), (u / np.where(s > 0, s, np.inf), np.expand_dims(self.tau, -4))
         return gram(*(np.einsum("...l,...lij->...ij", c, x) for c, x in parts))
 
-    @property
-    def _factors(self: Any):
-        """Factors (n, L) of the schedule on the eigenvalues; 1 without."""
-        return factors_on_s(self.schedule["s"] if self.changing else None, self.model.spectrum.L, self.alpha)
+    def _factors_at(self: Any, alpha):
+        """Factors (n, L) of the schedule on the eigenvalues at times alpha (n,); 1 without."""
+        return factors_on_s(self.schedule["s"] if self.changing else None, self.model.spectrum.L, np.asarray(alpha))
 
     def _task(self: Any, i):
         """Covariance of all fields (..., n, K + M, K + M) and second layer (..., n, K) of task i."""
-        ratio, u = self.model.ratios[i], self._factors
+        ratio, u = self.model.ratios[i], self._factors_at(self.alpha)
         return self.S if np.all(ratio == 1) else self._scaled_covariance(u * ratio), self.model.of(i, self.v)
 
     def _of_task(self: Any, i):
@@ -219,13 +218,15 @@ class _Blocks(_Curves):
     def Q(self) -> Floats:
         """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
         if self.changing:
-            return np.einsum("...l,...lij->...ij", self._factors * self.model.spectrum.s, self.q)
+            return np.einsum("...l,...lij->...ij", self._factors_at(self.alpha) * self.model.spectrum.s, self.q)
         return np.einsum("l,...lij->...ij", self.model.spectrum.s, self.q)
 
     @property
     def R(self) -> Floats:
         """Covariance of student and teacher fields, R = sum_l r^l (..., n, K, M)."""
-        return np.einsum("...l,...lij->...ij", self._factors, self.r) if self.changing else self.r.sum(axis=-3)
+        if self.changing:
+            return np.einsum("...l,...lij->...ij", self._factors_at(self.alpha), self.r)
+        return self.r.sum(axis=-3)
 
 
 def _error(model, S, v):

@@ -93,9 +93,10 @@ class Ensemble(Runs, _Blocks):
 
     def _state(self, i, of_runs):
         """The state at record i that has ``of_runs`` of the overlaps of all runs (runs, ...)."""
-        places = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": ..., "h": ..., "nu": ...}
+        places = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": i if self.changing else ..., "h": ..., "nu": ...}
         parts = {name: of_runs(x[:, at]) for name, at in places.items() if (x := getattr(self, name)) is not None}
-        return State(**parts, s=self.model.spectrum.s, alpha=self.alpha[i])
+        factors = self._factors_at(self.alpha[[i]])[0] if self.changing else None
+        return State(**parts, s=self.model.spectrum.s, alpha=self.alpha[i], factors=factors)
 
     def start(self, run: int = 0) -> State:
         """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""

@@ -229,12 +229,19 @@ class Trajectory(Solved, _Blocks):
         curve = Trajectory(**vars(evolve(model, self[0], times, method=self.solver, rtol=self.rtol, atol=self.atol)))
         return find(model, curve.alpha, curve.eps_g, curve.eps_floor, curve.__getitem__)
 
+    def _check_steady(self, who):
+        if self.schedule is not None:
+            raise ValueError(
+                f"{who}() of a run under a schedule, whose fixed points move; solve without one. What a constant "
+                "schedule does, a model with these numbers does, too: dataclasses.replace(model, eta=...)."
+            )
+
     def _state(self, alpha, record, i):
         moving = {name: getattr(record, name)[i] for name in ("q", "r", "v")}
         moving["m"] = None if record.m is None else record.m[i]
         constant = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
-        if self.changing:  # a state has the variances of its model
-            constant["T"] = self._scaled_covariance(np.ones(self.model.spectrum.L))[0, self.model.K :, self.model.K :]
+        if self.changing:
+            constant |= {"T": record.T[i], "factors": self._factors_at([alpha])[0]}
         return State(**moving, **constant, s=self.model.spectrum.s, alpha=alpha)
 
     def at(self, alpha: float) -> State:
