@@ -14,6 +14,7 @@ from overlaps.finite_size import expansion, transport
 from overlaps.finite_size.noise import FieldPoints, Increments, product_covariance
 from overlaps.finite_size.transport import Path
 from overlaps.finite_size.unknowns import Unknowns
+from overlaps.flow.system import System
 
 BLOCKS = ov.Spectrum([2.0, 1.0, 0.2], [0.2, 0.3, 0.5])
 PARTS = dict(
@@ -324,6 +325,7 @@ def test_the_plot_shows_means_and_bands():
         (lambda m, s: (ov.solve(m, s, [0.0, 1.0]), 3), "expected N > K"),
         (lambda m, s: (ov.solve(m, s, [0.0, 1.0]), 10.5), "expected an integer"),
         (lambda m, s: (3, 100), "trajectory = 3"),
+        (lambda m, s: (ov.solve(*ov.low_rank(m, s, a=[[0.5], [0.2]], X=[[1]]), [1]), 100), "low_rank, are not known"),
     ],
 )  # fmt: skip
 def test_refusals(change, match):
@@ -341,6 +343,31 @@ def test_an_unknown_start_and_a_hidden_manifold_are_refused():
     path = ov.solve(manifold, manifold.random_start(N=200, rng=1), [0.0, 0.5])
     with pytest.raises(ValueError, match="a teacher of latents, unknown to fluctuations"):
         ov.fluctuations(path, 100)
+
+
+@pytest.mark.parametrize("eta_v", [0.0, 0.3])
+def test_the_jacobian_is_that_of_differences_of_the_flow(eta_v):
+    """By students, readouts and two random teachers on two eigenvalues: a flow of its own at every shifted start."""
+    model = ov.committee_machine(
+        2, 2, eta=0.7, eta_v=eta_v, noise=0.2, v=[1.3, 0.6], v_star=[0.8, -0.5], spectrum=ov.Spectrum([2.0, 0.5])
+    )
+    X = np.random.default_rng(4).normal(size=(2, 4, 9)) / 4
+    joint = X @ X.swapaxes(1, 2)
+    start = ov.State.from_blocks(model, q=joint[:, :2, :2], r=joint[:, :2, 2:], t=joint[:, 2:, 2:])
+    unknowns = Unknowns(model, start, True)
+    y, (i, j), h = unknowns.system.pack(start), unknowns.upper, 1e-4
+    z = np.concatenate([y, np.moveaxis(start.plain[2], 0, -1)[i, j].ravel()])
+
+    def flow(z):
+        t = np.zeros((2, 2, 2))
+        t[:, i, j] = t[:, j, i] = z[y.size :].reshape(-1, 2).T
+        s = model.spectrum.s[:, None, None]
+        moved = replace(start, tau=s**2 * t, T=np.sum(s * t, axis=0))
+        return np.append(System(model, moved).rhs(0.0, z[: y.size]), np.zeros(z.size - y.size))
+
+    slopes = np.array([(flow(z + h * e) - flow(z - h * e)) / (2 * h) for e in np.eye(z.size)]).T
+    # differences of second order, of a flow of size one with third derivatives of a few
+    assert np.allclose(unknowns.at(y).dense(), slopes, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("teachers", [False, True])

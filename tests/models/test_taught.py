@@ -149,5 +149,16 @@ def test_bad_input(record):
     ):
         with pytest.raises(ValueError, match=message):
             ov.Stages([FIRST] * 2, [1.0, 2.0], teacher=teacher, students=students)
+    drifting = dataclasses.replace(FIRST, drift=0.3)
+    for call in (
+        lambda: ov.taught(drifting, record),
+        lambda: ov.Stages([FIRST, drifting], [1.0, 2.0], teacher=[None, ov.previous], students=[None, "copy"]),
+        lambda: ov.low_rank(drifting, record, a=[[0.2], [0.1]], X=[[1.0]]),
+        lambda: dataclasses.replace(ov.low_rank(FIRST, record, a=[[0.2], [0.1]], X=[[1.0]])[0], model=drifting),
+    ):
+        with pytest.raises(ValueError, match="has teachers that drift .* and a frozen student stays"):
+            call()
+    # teachers may drift before students are frozen
+    assert ov.Stages([drifting, FIRST], [1.0, 2.0], teacher=[None, ov.previous], students=[None, "copy"]).K == 2
     with pytest.raises(ValueError, match="v_star has shape"):
         ov.solve(FIRST, START, [1.0]).against([1.0])

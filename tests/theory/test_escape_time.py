@@ -108,6 +108,15 @@ def test_law_of_several_modes(K, N, modes, rate, mean, error, deciles):
     assert np.all(np.abs(law.quantile(levels) - deciles) < 2 * of_quantiles)
 
 
+def test_a_trajectory_under_a_schedule_has_no_plateau_to_escape_from():
+    """A constant factor, too, which changes the rates of the modes."""
+    model = erf()
+    traj = ov.solve(model, ov.State.from_overlaps(model, **OFF), [0.0, 1.0], schedule=ov.Schedule.constant(0.2))
+    for call in (lambda: traj.escape(700), traj.plateaus):
+        with pytest.raises(ValueError, match=r"\(\) of a run under a schedule, .*replace\(model, eta"):
+            call()
+
+
 @pytest.mark.slow
 def test_a_trajectory_escapes_from_its_first_record():
     model = erf()

@@ -82,6 +82,7 @@ CALLS = {
 
 
 OF_NUMBERS = (
+    "taught",  # beside teachers that drift, in words of its own
     "low_rank",
     "critical_eta",
     "fixed_point",

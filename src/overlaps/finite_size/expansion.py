@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from .._base import Floats, Record, Rng, check, warn
-from ..models import Mixed, Model
+from ..models import LowRank, Mixed, Model
 from ..models.state import gram
 from ..results import labelled, plotting
 from ..results.trajectory import Trajectory
@@ -167,8 +167,8 @@ def fluctuations(
     ------
     ValueError
         Before any work: a gradient flow (it has no noise of SGD), a hidden manifold (weights, features and latents
-        fluctuate together), a schedule, a trajectory that failed or has no blocks, an N that does not fit, more than
-        2000 unknowns; a rule of learning whose force has no fourth moments.
+        fluctuate together), directions of low rank, a schedule, a trajectory that failed or has no blocks, an N that
+        does not fit, more than 2000 unknowns; a rule of learning whose force has no fourth moments.
 
     Warns
     -----
@@ -364,6 +364,8 @@ def checked_trajectory(trajectory, N):
     """The model of a trajectory whose fluctuations are known, and N."""
     check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
     model = trajectory.model
+    if isinstance(model, LowRank):
+        raise ValueError(f"fluctuations of {model}, of low_rank, are not known; expected a single network. Simulate.")
     for task in model.tasks:
         check.needs(task, "fluctuations")
     if isinstance(model, Mixed):

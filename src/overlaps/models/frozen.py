@@ -57,8 +57,8 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
     Raises
     ------
     ValueError
-        A state of other teachers or inputs; frozen units of another activation than the teacher's; classes, latents,
-        rules.
+        A state of other teachers or inputs; frozen units of another activation than the teacher's; teachers that drift,
+        classes, latents, rules.
 
     Notes
     -----
@@ -77,7 +77,7 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
     >>> traj.R.shape, traj.against([0, 0, 1, 1]).round(4)
     ((2, 3, 4), array([0.5557, 0.0499]))
     """
-    check.needs(model, "taught")
+    _needs_still_teachers(model, "taught")
     state, a = check.state(state, "state"), check.number("weight", weight, least=0, most=1)
     L, K, M, K1 = model.spectrum.L, model.K, model.M, state.K
     if (state.L, state.M) != (L, M) or state.m is not None or state.v.ndim > 1:
@@ -108,6 +108,15 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
     return new, State.from_blocks(new, **rows)
 
 
+def _needs_still_teachers(model, who, name="model"):
+    """A model of a frozen student's pair: beside teachers that drift, its overlaps with them would decay in T."""
+    if check.needs(model, who, name).drift:
+        raise ValueError(
+            f"{name} = {check.shown(model)} has teachers that drift (drift > 0), and a frozen student stays: {who} "
+            "knows constant overlaps of the two only; expected drift = 0."
+        )
+
+
 def without_frozen(state: State, M: int) -> State:
     """The state with the last M of its teachers alone."""
     return replace(state, r=state.r[..., -M:], tau=state.tau[..., -M:, -M:], T=state.T[-M:, -M:])
@@ -130,7 +139,7 @@ def turned(models: Any, teacher: Any, students: Any) -> tuple:
                 "first: with ov.previous 'copy' or Q (K, K). Students of another K: chain ov.taught by hand."
             )
         if label is not None:
-            check.needs(models[i], "taught", f"models[{i}]")
+            _needs_still_teachers(models[i], "taught", f"models[{i}]")
     K = models[0].K
     return teacher, tuple(
         x if isinstance(x, str | None) else check.array(f"students[{i}]", x, (K, K)) for i, x in enumerate(students)
@@ -156,6 +165,9 @@ class LowRank(Record):
     eta_a: float
 
     shows = "{0.model}, rank={0.rank}, eta_a={0.eta_a:g}"
+
+    def __post_init__(self):
+        _needs_still_teachers(self.model, "low_rank")
 
     def __getattr__(self, name):
         if name.startswith("_") or "model" not in self.__dict__:
@@ -223,7 +235,8 @@ def low_rank(
     Raises
     ------
     ValueError
-        Shapes that differ, overlaps of no real vectors, a second layer that is trained, classes, latents, rules.
+        Shapes that differ, overlaps of no real vectors, a second layer that is trained, teachers that drift, classes,
+        latents, rules.
 
     Notes
     -----
@@ -245,7 +258,7 @@ def low_rank(
     >>> traj.Q.shape, traj.a.shape, bool(traj.eps_g[1] < traj.eps_g[0])
     ((2, 2, 2), (2, 2, 1), True)
     """
-    check.needs(model, "low_rank")
+    _needs_still_teachers(model, "low_rank")
     state, K, M, L = checked_start(model, state, "state"), model.K, model.M, model.spectrum.L
     if model.trains_v or state.v.ndim > 1:
         raise ValueError(f"model = {model} trains its second layer; expected eta_v = 0, beside trained amplitudes.")

@@ -385,6 +385,7 @@ class LowRankTrajectory(_Adapted, Trajectory):
         Covariance of the fields of the directions, and their amplitudes.
     q, r, tau, T, v : ndarray
         The arrays of the flow: overlaps of directions with themselves, with frozen students and teachers; v is a.
+        A state ``traj[i]`` has these, and its Q is ``traj.u[i]``.
 
     Notes
     -----

@@ -175,8 +175,9 @@ class Trajectory(Solved, _Blocks):
         Raises
         ------
         ValueError
-            As :func:`overlaps.theory.escape_time.escape`.
+            As :func:`overlaps.theory.escape_time.escape`; a schedule, under which the plateau moves.
         """
+        self._check_steady("escape")
         return Record.kinds["EscapeLaw"].of(self, N, level, **options)
 
     def plateaus(self) -> "list[Plateau]":
@@ -215,8 +216,7 @@ class Trajectory(Solved, _Blocks):
         >>> traj.plateaus()
         [plateau at eps_g = 0.0311598 from alpha = ...: all students equivalent; 4 growing modes, the fastest at ...]
         """
-        if self.schedule is not None:
-            raise ValueError("plateaus() of a run under a schedule, whose fixed points move; solve without one.")
+        self._check_steady("plateaus")
         since = self.alpha[-1] - self.alpha[0]
         if not since > 0:
             raise ValueError("plateaus() of a single record; solve over an interval, such as (0, 500).")
