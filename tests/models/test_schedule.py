@@ -54,6 +54,7 @@ def test_equality_asks_for_kind_knots_values_and_the_same_function():
         (lambda: S([0, 1], [1.0, np.inf]), ["values", "inf"]),
         (lambda: S([0, 1], [1.0, 1.0], "cubic"), ["kind = 'cubic'"]),
         (lambda: S([0.0], [1.0], "polynomial"), ["kind = 'polynomial'", "Schedule.power, .polynomial"]),
+        (lambda: S([0.0, 10.0], [1.0, 0.1], "polynomial"), ["kind = 'polynomial'", "Schedule.power, .polynomial"]),
         (lambda: S([0.0], [1.0], "power"), ["kind = 'power'; expected one of 'constant', 'linear', 'cosine'"]),
         (lambda: S([0.0], [1.0, 0.0], "power"), ["kind = 'power'"]),
         (lambda: S([0.0, 1.0], [1.0, 1.0], "product"), ["kind = 'product'"]),

@@ -811,6 +811,26 @@ def test_numbers_of_other_kinds_are_taken_for_what_they_are():
     assert machine(eta=half) == machine(eta=0.5) and machine(eta=np.float32(0.5)) == machine(eta=0.5)
     assert machine(v=[half, 1]) == machine(v=np.ma.array([0.5, 1.0])) == machine(v=[0.5, 1])  # nothing is masked
     assert machine(K=np.int64(2), v=np.array([True, False])) == machine(v=[1, 0])
+    # arrays without axes, of NumPy and of others: loops over files and labelled arrays give them
+    xarray = pytest.importorskip("xarray")
+    for kind in (np.array, xarray.DataArray):
+        assert machine(eta=kind(0.5), K=kind(2), gradient_flow=kind(True)) == machine(eta=0.5, gradient_flow=True)
+        assert np.array_equal(
+            ov.solve(machine(), state(machine()), [0, 1])[kind(1)].q, ov.solve(machine(), state(machine()), [1])[0].q
+        )
+    for wrong in (np.ma.masked, np.array("0.5"), np.array(1j), np.array([0.5]), np.array(True)):
+        with pytest.raises(ValueError, match="eta = .*expected a finite number > 0"):
+            machine(eta=wrong)
+
+
+def test_a_covariance_that_was_rounded_to_single_precision_is_averaged_with_its_transpose():
+    X = np.random.default_rng(1).normal(size=(200, 12))
+    Sigma = (X.T @ X / 200 + np.triu(np.full((12, 12), 3e-8))).astype(np.float32)
+    with pytest.raises(ValueError, match=r"not symmetric .* float32\? .*\(Sigma \+ Sigma.T\) / 2"):
+        ov.Spectrum.from_covariance(Sigma)
+    assert ov.Spectrum.from_covariance((Sigma + Sigma.T) / 2).L == 12
+    with pytest.raises(ValueError, match=r"Sigma_kj = Sigma_jk\.$"):  # no rounding
+        ov.Spectrum.from_covariance(np.triu(Sigma))
 
 
 def test_the_table_has_no_row_twice():

@@ -17,6 +17,8 @@ MOST = 2**63 - 1  # the largest integer of an array
 # Negative eigenvalues, relative to the trace. Overlaps that were printed with eight digits pass; a wrong sign or a
 # transpose does not.
 PSD_TOLERANCE = 1e-8
+# Asymmetry relative to the largest entry. Below, it is what sums in single precision leave, and the message says so.
+SINGLE = 1e-5
 
 
 def shown(value):
@@ -38,6 +40,12 @@ def see(page, section):
     return f" More: docs/{page}.md, '{section}'."
 
 
+def scalar(value):
+    """The number that an array without axes holds, of NumPy or another library; other values as they are."""
+    holds = getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not np.ma.is_masked(value)
+    return value.item() if holds and not isinstance(value, np.generic) else value
+
+
 def _is(value, cls):
     """Whether a value is a number of a class of ``numbers``; truth values and time spans pass for integers there."""
     return isinstance(value, cls) and not isinstance(value, bool | np.timedelta64)
@@ -45,6 +53,7 @@ def _is(value, cls):
 
 def count(name, value, least=1):
     """An integer >= least that an array can hold."""
+    value = scalar(value)
     if not _is(value, numbers.Integral) or value < least:
         raise refused(name, value, f"an integer >= {least}.")
     if value > MOST:
@@ -54,6 +63,7 @@ def count(name, value, least=1):
 
 def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=LARGEST, hint=""):
     """A finite real number within these bounds, of which ``above`` is none itself, of a size that can be squared."""
+    value = scalar(value)
     try:
         result = float(value) if _is(value, numbers.Real) else np.nan
     except OverflowError:  # an integer or a fraction may be larger than any float
@@ -68,6 +78,7 @@ def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=LARG
 
 def index(name, value, n):
     """An integer that is an index into n items; negative ones count from the end."""
+    value = scalar(value)
     if not _is(value, numbers.Integral):
         raise TypeError(f"{name} = {shown(value)}; expected an integer: one record at a time. Arrays take slices.")
     if not -n <= value < n:
@@ -173,6 +184,7 @@ def choice(name, value, known, hint=""):
 
 def flag(name, value):
     """A truth value: text and numbers are no answers to a question."""
+    value = scalar(value)
     if not isinstance(value, bool | np.bool_):
         raise refused(name, value, "True or False.")
     return bool(value)
@@ -261,9 +273,13 @@ def times(name, value, below=LARGEST):
 
 def symmetric(name, value):
     """Matrices (..., n, n) equal to their transpose up to rounding."""
-    gap = np.max(np.abs(value - np.swapaxes(value, -1, -2)), initial=0.0)
-    if gap > PSD_TOLERANCE * max(np.max(np.abs(value), initial=0.0), 1e-300):
-        raise ValueError(f"{name} is not symmetric (largest difference {gap:.3g}); expected {name}_kj = {name}_jk.")
+    gap, size = np.max(np.abs(value - np.swapaxes(value, -1, -2)), initial=0.0), np.max(np.abs(value), initial=0.0)
+    if gap > PSD_TOLERANCE * max(size, 1e-300):
+        cure = f" Rounded to float32? Average it with its transpose, ({name} + {name}.T) / 2."
+        raise ValueError(
+            f"{name} is not symmetric (largest difference {gap:.3g}); expected {name}_kj = {name}_jk."
+            + (cure if gap <= SINGLE * size else "")
+        )
 
 
 def positive_semidefinite(name, value, hint):

@@ -2,7 +2,7 @@
 
 A schedule is a product of pieces; piece i multiplies the number ``channels[i]`` by a function with the code
 ``codes[i]`` and the numbers x = ``data[edges[i] : edges[i + 1]]``: knots, then as many values; of a power, (begin,
-exponent, scale); of a polynomial, (begin, end, exponent, last).
+exponent, scale); of a polynomial, (begin, end, exponent, first, last).
 """
 
 import math
@@ -32,7 +32,7 @@ def factor(code, x, t):
         return (1.0 + max(t - x[0], 0.0) / x[2]) ** -x[1]
     if code == POLYNOMIAL:
         left = min(max((x[1] - t) / (x[1] - x[0]), 0.0), 1.0)
-        return x[3] + (1.0 - x[3]) * left ** x[2]
+        return x[4] + (x[3] - x[4]) * left ** x[2]
     n = x.size // 2
     knots, values = x[:n], x[n:]
     if t < knots[0] or t >= knots[n - 1]:

@@ -31,8 +31,8 @@ class Mixed(Record):
     Parameters
     ----------
     models : sequence of Model
-        The tasks, of equal K, M, activation of the students, p and basis of the spectrum, weight decay, drift and batch
-        size.
+        The tasks, of equal K, M, activation of the students, p and basis of the spectrum, weight decay and batch size,
+        without drift.
     shares : array_like or sequence of Schedule
         Their probabilities: n numbers >= 0 that sum to 1, or n schedules. For two tasks one Schedule suffices, the
         share of the first.
@@ -44,7 +44,7 @@ class Mixed(Record):
     ------
     ValueError
         Models that do not agree; shares below 0, or that do not sum to 1; heads of another shape; an eigenvalue that
-        vanishes in the first task alone; rules, classes, spheres, teachers of latents.
+        vanishes in the first task alone; rules, classes, spheres, drift, teachers of latents.
 
     Notes
     -----

@@ -13,7 +13,8 @@ from . import _schedule
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
 CHANGED = (*NAMES, "s")  # what a schedule may name: numbers, and the eigenvalues
 KINDS = "constant", "linear", "cosine"
-MADE: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 2), "product": None, "function": None}  # sizes of the parts
+# Sizes of the parts of other kinds. They have no value for each knot: values that a user means so are refused.
+MADE: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 3), "product": None, "function": None}
 CODES = {kind: getattr(_schedule, kind.upper()) for kind in (*KINDS, "power", "polynomial")}
 PROBES = 200  # times at which factors are looked at before a run, beside knots and ends
 
@@ -87,7 +88,7 @@ class Schedule(Record):
             return len(self.factors) > 1 and all(isinstance(f, Schedule) for f in self.factors)
         if self.kind == "function":
             return callable(self.function)
-        least = [-np.inf, np.nextafter(0, 1)] if self.kind == "power" else [0, 0]
+        least = [-np.inf, np.nextafter(0, 1)] if self.kind == "power" else [0, 0, 0]
         return (knots.size, values.size) == MADE[self.kind] and bool(np.all(values >= least))
 
     @classmethod
@@ -118,7 +119,7 @@ class Schedule(Record):
     @classmethod
     def polynomial(cls, end: float, exponent: float = 1.0, *, begin: float = 0.0, last: float = 0.0) -> "Schedule":
         """Factor 1 until ``begin``, then last + (1 - last) ((end - alpha)/(end - begin))^exponent down to ``last``."""
-        numbers = check.number("exponent", exponent, least=0), check.number("last", last, least=0)
+        numbers = check.number("exponent", exponent, least=0), 1.0, check.number("last", last, least=0)
         return cls(_span(begin, end), numbers, "polynomial")
 
     @classmethod
@@ -335,9 +336,11 @@ def _on_variances(model, factors):
                 raise ValueError(
                     f"schedule['s'][{l}]: s[{l}] is 0, and a factor has nothing to multiply; expected None."
                 )
-    if model.C or model.latent_teacher or len(model.groups) > 1:
+    groups = "tokens with a covariance in every eigenspace" if len(model.groups) > 1 else ""
+    has = "classes" if model.C else "a teacher of latents" if model.latent_teacher else groups
+    if has:
         raise ValueError(
-            "schedule names s, and the inputs have classes or a teacher of latents; expected Gaussian inputs that the "
-            "teacher sees. Classes have ratios= of their own."
+            f"schedule names s, and the inputs have {has}; expected Gaussian inputs that the teacher sees, or tokens "
+            "of one covariance. Classes have ratios= of their own."
         )
     return tuple(each)

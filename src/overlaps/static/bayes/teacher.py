@@ -405,6 +405,7 @@ class HierarchicalTeacher(Teacher):
             lambda_sigma g(q_sigma) for a single feature, that times their number for a group of equal readouts, and
             more where the windows of similar readouts merge.
         """
+        feature = check.scalar(feature)
         if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < self.k:
             raise check.refused("feature", feature, f"an integer from 0 to {self.k - 1}, an index into v2.")
         if self.channel == "exact":
