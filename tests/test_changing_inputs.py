@@ -153,6 +153,14 @@ def test_projected_sgd_where_variances_change(method):
         assert np.all(np.abs(runs.mean(name) - getattr(traj, name)) < 4 * runs.standard_error(name)), name
 
 
+def test_integrals_say_how_far_they_are_known():
+    """As without a schedule; a closure that stands for those of tasks had said nothing of theirs."""
+    model = ov.committee_machine(1, 1, activation=ov.tanh, eta=0.5)
+    start = ov.State.from_overlaps(model, Q=[[0.8]], R=[[0.3]], T=[[1.1]])
+    plain, one = (ov.solve(model, start, [0.1], schedule=x) for x in (None, {"s": S.constant(1.0)}))
+    assert "Estimated error of C at the end: " in plain.message == one.message
+
+
 def test_rules_that_descend_no_error_have_no_gradient_of_it():
     """eps_g is then outside of the error control, as without a schedule."""
     model = ov.learner(ov.rules.logistic(1.5), eta=1.0)

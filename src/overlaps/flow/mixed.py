@@ -11,6 +11,11 @@ from .system import System
 __all__ = ["MixedClosure", "MixedSystem", "is_mixed"]
 
 
+def _worst(name):
+    """Property that is the largest of the parts': of sentences one, if there is any."""
+    return property(lambda self: max(getattr(part, name) for part in self.parts))
+
+
 class MixedClosure(Bound):
     """Mean closure of tasks with ``shares``; w = (v, static rows), v of all of them one after the other if they differ.
 
@@ -28,6 +33,8 @@ class MixedClosure(Bound):
         self.separate = isinstance(model, Mixed) and model.heads is not None
         self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
         self.slopes = None
+
+    error, chance, message = map(_worst, ("error", "chance", "message"))
 
     @property
     def gradient_rate(self):
@@ -75,7 +82,6 @@ class MixedClosure(Bound):
         """Raise ``ValueError`` where the closure of a task is not defined, or not known."""
         for part, _, _, S_i, w_i in self.split(S, w):
             part.check(S_i, w_i)
-        self.chance = max(part.chance for part in self.parts)
 
     def obstacle(self, S, least=1e-5):
         """Why there are no derivatives at S, or an empty string."""

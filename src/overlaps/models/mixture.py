@@ -124,7 +124,7 @@ class GaussianMixture(Model):
         return gram(record.tau, record.h, self.gram)
 
     def plain_overlaps(self, state: State) -> Floats:
-        """As of any model, in ``state``; where s = 0 teachers are seen by their means: there they are centroids' sums."""
+        """As of any model, in ``state``; where s = 0 teachers have nothing but means: they are sums of centroids."""
         joint, still, (K, M, C) = super().plain_overlaps(state), self.spectrum.s == 0, (self.K, self.M, self.C)
         if self.latent or not (M and np.any(still)):
             return joint
