@@ -720,6 +720,30 @@ FAULTS = {
         "theory/rules.py", "a**2 * (s * s + variance) / square", "a**2 * variance / square",
         "theory/test_rules.py::test_gain_of_clipping_normal_residuals",
     ),
+    "students_driven_by_random_teachers": Fault(
+        "finite_size/unknowns.py", "+= u.s**2 * self.B[k, other]", "-= u.s**2 * self.B[k, other]",
+        FLUCTUATIONS + "test_the_jacobian_is_that_of_differences_of_the_flow",
+    ),
+    "runs_without_a_first_stage": Fault(
+        "results/composed.py", "np.full(v.shape[:-1]", "np.full(v.shape[:1]",
+        "results/test_staged.py::test_runs_that_begin_after_their_first_stage_have_errors_of_all",
+    ),
+    "spheres_of_all_tasks": Fault(
+        "flow/mixed.py", "if not model.spherical:", "if model.K:",
+        "test_changing_inputs.py::test_spheres_are_kept_where_variances_change",
+    ),
+    "variances_of_the_moment": Fault(
+        "simulators/mixed.py", "self.model.spectrum.s * scales[t, 0] ** 2", "self.model.spectrum.s * scales[0, 0] ** 2",
+        "simulators/test_learners.py::test_forces_read_the_overlaps_of_the_moment",
+    ),
+    "means_without_variance": Fault(
+        "models/mixture.py", "sums, np.eye(C)", "-sums, np.eye(C)",
+        "simulators/test_classes.py::test_teachers_have_their_means_where_inputs_do_not_vary",
+    ),
+    "factors_of_a_record": Fault(
+        "models/state.py", "np.tensordot(self.factors, self.r, axes=1)", "self.r.sum(axis=0)",
+        "test_changing_inputs.py::test_states_of_records_have_the_overlaps_of_the_records",
+    ),
     # drawn at random among all operators, constants, indices, conditions and arguments
     "scale_of_mean_random_weights": Fault(
         "symmetric_path.py", "q=scale**2 * p * np.eye", "q=p * np.eye",
