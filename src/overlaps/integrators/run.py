@@ -24,6 +24,9 @@ PARALLEL = 1e-5
 # Q_kk of a kinked student, relative to teachers, below which it explains why a step vanished, and Q_kk where it falls:
 # implicit methods stop at up to a thousandth of the teachers' norm. Above, students may be small for other reasons.
 SHRUNK, FALLING = 1e-8, 1e-6
+# Time, relative, by which the closure is asked for a reason ahead of a step that vanished. Below, rounding hides what
+# is there; above, it would be a state that the run is far from.
+BEYOND = 1e-6
 LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
@@ -247,6 +250,10 @@ def _trouble(system, solver, failure, largest, options):
     lost, norm = _lost_direction(system, solver, failure, options.get("atol", np.inf))
     if failure and lost is None:
         vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
+        ahead = BEYOND * max(abs(solver.t), 1.0) * system.rhs(solver.t, solver.y)
+        system.rhs(solver.t, solver.y + ahead)  # where the closure may have a reason of its own, which the run appends
+        if getattr(system.closure, "message", ""):
+            return vanished
         obstacle = system.obstacle()
         if obstacle:
             return f"{vanished} Here {obstacle}, which implicit methods need: try method='DOP853'."
