@@ -75,7 +75,9 @@ def part(w, at):
 def root_of(S):
     """A root (n, n) of the fields' covariance, and its left inverse.
 
-    Correlations are decomposed: a student may be much smaller than a teacher.
+    Correlations are decomposed: a student may be much smaller than a teacher. Their symmetric root is smooth in S, and
+    so are errors of the quadrature. Eigenvectors jump where eigenvalues meet, as they do if R_km = 0: an integrator
+    would follow the jumps of the errors with ever shorter steps.
     """
     n = S.shape[0]
     scaled, root, inverse = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
@@ -85,10 +87,11 @@ def root_of(S):
                 scaled[i, j] = S[i, j] / math.sqrt(S[i, i] * S[j, j])
     values, vectors = np.linalg.eigh(scaled)
     for a in range(n):
-        for i in range(n):
-            if values[a] > DROPPED * values[n - 1] and not S[i, i] <= 0.0:  # nan is handed on
-                root[i, a] = vectors[i, a] * math.sqrt(S[i, i] * values[a])
-                inverse[a, i] = vectors[i, a] / math.sqrt(S[i, i] * values[a])
+        if values[a] > DROPPED * values[n - 1] or values[a] != values[a]:  # nan is handed on
+            for i in range(n):
+                for j in range(n if not S[i, i] <= 0.0 else 0):
+                    root[i, j] += vectors[i, a] * vectors[j, a] * math.sqrt(S[i, i] * values[a])
+                    inverse[j, i] += vectors[i, a] * vectors[j, a] / math.sqrt(S[i, i] * values[a])
     return root, inverse
 
 

@@ -123,6 +123,7 @@ class RuleClosure(Bound):
             goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
             # averages that vanish are known to the rounding of their terms
             size = np.sqrt(np.max(np.abs(self._values(self._arrays[0], S, w)[1])) / np.max(np.diag(S)))
+            self.accuracy = max(self.rule.eta, self.rule.eta**2) * ROUNDING * size
             size, gaps = self._settle(S, w, goals, ROUNDING * size)
         self._spent = 0
         if size is not None:

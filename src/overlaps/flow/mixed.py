@@ -70,7 +70,7 @@ class MixedClosure(Bound):
         """Raise ``ValueError`` where the closure of a task is not defined, or not known."""
         for part, _, _, S_i, w_i in self.split(S, w):
             part.check(S_i, w_i)
-        self.chance = max(part.chance for part in self.parts)
+        self.chance, self.accuracy = (max(getattr(x, name) for x in self.parts) for name in ("chance", "accuracy"))
 
     def obstacle(self, S, least=1e-5):
         """Why there are no derivatives at S, or an empty string."""
