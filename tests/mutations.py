@@ -404,8 +404,8 @@ FAULTS = {
         "gaussian/test_iterated.py::test_three_planes_through_the_origin",
     ),
     "forces_without_the_left_inverse": Fault(
-        "activations/_rule.py", "= vectors[i, a] / math.sqrt(S[i, i] * values[a])",
-        "= vectors[i, a] / math.sqrt(S[i, i])", "activations/test_rule.py::test_phase_retrieval",
+        "activations/_rule.py", "vectors[j, a] / math.sqrt(S[i, i] * values[a])",
+        "vectors[j, a] / math.sqrt(S[i, i])", "activations/test_rule.py::test_phase_retrieval",
     ),
     "covariance_of_tokens": Fault(
         "activations/_rule.py", "+= r[a, b] * P[a", "+= (a == b) * P[a",

@@ -44,6 +44,27 @@ def test_golden_numbers(name):
         assert error == pytest.approx(0.3295305273247899, abs=1e-14)
 
 
+@few("s, clip", [(0.03, 0.0), (1.1, 0.0), (20.0, 0.0), (1.1, 0.5), (0.03, 0.5)], quick=4)
+def test_residuals_of_a_law_with_ends(s, clip):
+    """Uniform noise on [-1, 1]: a = P(|D| < 1), and with a clip the mean over xi, by sums about xi = clip."""
+    T = max(1.0, s * s)
+    found, _ = numbers(R.residual(stats.uniform(-1, 2), clip), T, T - s * s / 2, T)
+    if clip == 0:
+        known = [erf(1 / (s * np.sqrt(2))), 1.0]
+    else:
+        x, w = np.polynomial.legendre.leggauss(8)
+        edges = np.unique(np.clip([0, *(clip + s * np.linspace(-9, 9, 37)), 1], 0, 1))
+        xi = (edges[:-1, None] + np.diff(edges)[:, None] * (1 + x) / 2).ravel()
+        p = (np.diff(edges)[:, None] * w / 2).ravel()
+        z = xi[:, None] + s * np.linspace(-9, 9, 2001)  # D - xi, up to its sign
+        density = np.exp(-(((z - xi[:, None]) / s) ** 2) / 2)
+        density /= density.sum(axis=1, keepdims=True)
+        known = [p @ (stats.norm.cdf((xi + clip) / s) - stats.norm.cdf((xi - clip) / s))]
+        known.append(p @ np.sum(np.clip(z, -clip, clip) ** 2 * density, axis=1))
+    # the sum over z errs by the square of its step, 0.009 s, at the two kinks
+    np.testing.assert_allclose(found, [-known[0], *known], rtol=1e-9 if clip == 0 else 1e-5)
+
+
 def hebb(lam, nu, xi, theta, S, F, G):
     F[0] = xi if nu[0] > 0 else -xi
 
@@ -183,3 +204,12 @@ def test_a_committee_that_sees_labels_of_a_committee():
     np.testing.assert_allclose(
         found, [A, B, eta**2 * np.sum(weight * squared), loss], rtol=1e-6
     )  # as the rule promises
+
+
+def test_node_perturbation_doubles_the_noise_of_the_gradient():
+    """A, B of the squared loss, 2 C + tr(C) 1 in place of its C, from the closure of the committee."""
+    at = dict(Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.2], [0.1]], T=[[1.0]])
+    c = ov.closure(ov.learner(R.node_perturbation([1.0, 0.5], [0.8], noise=0.2), eta=0.4), **at)
+    d = ov.closure(ov.committee_machine(2, 1, v=[1.0, 0.5], v_star=[0.8], noise=0.2, eta=0.4), **at)
+    np.testing.assert_allclose(c.C, 2 * d.C + np.trace(d.C) * np.eye(2), rtol=1e-12)
+    np.testing.assert_allclose(c.A, d.A, rtol=1e-12)

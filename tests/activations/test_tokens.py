@@ -10,8 +10,10 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import overlaps as ov
+from overlaps.activations import _rule
 
 R = ov.rules
+ROLES = "force", "error", "chance"
 PLAIN = dict(Q=[[0.5]], R=[[0.2]], T=[[1.0]])
 GENERIC = dict(Q=[[0.8]], R=[[0.5]], T=[[1.2]])
 TWO_UNITS = dict(Q=[[0.9, 0.2], [0.2, 0.7]], R=[[0.3], [-0.1]], T=[[1.1]])
@@ -508,3 +510,46 @@ def test_tokens_know_neither_classes_nor_latents():
         ov.gaussian_mixture(1, 1, weights=[1.0], labels=[1], gram=np.eye(1)[None], activation=activation, eta=0.5)
     with pytest.raises(ValueError, match="has tokens = 2, and the teacher acts on latents"):
         ov.hidden_manifold(1, 1, ratio=0.5, activation=activation, eta=0.5)
+
+
+def test_the_force_of_patches_is_the_slope_of_its_error():
+    """F^a_k = -(1/T) d error / d lam^a_k, G_k = -(1/T) d error / d theta_k, by differences; unlike numbers of units."""
+    T, K, h = 2, 2, 1e-5
+    rule, rng = R.patches(ov.erf, T, K=K, v_star=[0.8]), np.random.default_rng(3)
+    lam, nu, theta = rng.normal(size=(T, K)), rng.normal(size=(T, 1)), rng.normal(size=K)
+    F, G = np.zeros((T, K)), np.zeros(K)
+    rule.force(lam, nu, 0.0, theta, np.eye(3), F, G)
+
+    def slope(x):
+        result = np.zeros(x.shape)
+        for i in np.ndindex(x.shape):
+            ends = []
+            for sign in (1, -1):
+                x[i] += sign * h
+                ends.append(rule.error(lam, nu, theta))
+                x[i] -= sign * h
+            result[i] = (ends[0] - ends[1]) / (2 * h)
+        return result
+
+    # differences err by h^2, 1e-10, and by rounding over h
+    np.testing.assert_allclose(F, -slope(lam) / T, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(G, -slope(theta) / T, rtol=0, atol=1e-8)
+
+
+def test_functions_of_tokens_see_rows_as_tables():
+    """Three tokens of two students and one teacher: unlike numbers, which a wrong shape would mix up."""
+    lam, nu, seen = np.arange(6.0), np.arange(10.0, 13.0), []
+
+    def force(lam, nu, xi, theta, S, F, G):
+        seen.extend([lam.copy(), nu.copy()])
+        F[:] = lam + nu
+
+    flats = [_rule.flat(role, force if role == "force" else lambda *x: seen.extend(x), 3, 2, 1) for role in ROLES]
+    whole, error, chance = (getattr(f, "py_func", f) for f in flats)
+    F = np.zeros(6)
+    whole(lam, nu, 0.0, np.zeros(2), np.eye(3), F, np.zeros(2))
+    np.testing.assert_array_equal(F, [10, 11, 13, 14, 16, 17])
+    error(lam, nu, 0.0)
+    chance(nu, 0.0, 0.0)
+    shapes = [np.shape(x) for x in seen]
+    assert shapes == [(3, 2), (3, 1), (3, 2), (3, 1), (), (3, 1), (), ()]

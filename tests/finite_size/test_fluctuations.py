@@ -1,6 +1,7 @@
 """The linear-noise expansion against closed forms, published numbers, other quadrature and the reduced simulator."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -692,3 +693,11 @@ def test_fluctuations_of_tokens():
         episodes = ov.learner(ov.rules.episode(5), eta=0.3)
         begin = ov.State.from_overlaps(episodes, Q=[[1.0]], R=[[0.2]], T=[[1.0]])
         ov.fluctuations(ov.solve(episodes, begin, [0.0, 1.0]), N=1000)
+
+
+@pytest.mark.parametrize("reason", [dict(tokens=9), dict(others=abs), dict(by_block=True)])
+def test_rules_whose_fourth_moments_are_not_known_are_refused(reason):
+    """Each reason alone."""
+    rule = SimpleNamespace(**{"tokens": 1, "others": None, "by_block": False} | reason)
+    with pytest.raises(ValueError, match="expected at most 8, whose fourth moments are known, no others="):
+        FieldPoints.of(SimpleNamespace(rule=rule, K=1, M=1), 64, np.random.default_rng(1))

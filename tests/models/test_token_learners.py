@@ -8,6 +8,7 @@ import pytest
 from helpers import few
 
 import overlaps as ov
+from overlaps.flow.closure import bind
 
 R = ov.rules
 TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
@@ -92,3 +93,23 @@ def test_theories_refuse_them_as_other_rules():
     ):
         with pytest.raises(ValueError, match="a rule of learning in place of a squared loss|late=True cannot follow"):
             call(model, start)
+
+
+def drawn_to_overlaps(lam, nu, xi, theta, S, F, G):
+    """A force on two tokens that reads S, theta and their sizes."""
+    for a in range(lam.shape[0]):
+        for k in range(theta.size):
+            F[a, k] = (nu[a, 0] - lam[a, k]) * (0.5 + S[k, S.shape[0] - 1]) + 0.1 * theta[k] * lam[1 - a, k]
+            G[k] += lam[a, k] * nu[a, 0]
+
+
+def test_a_covariance_for_each_eigenspace_shows_the_force_one_token():
+    """Equal covariances in all eigenspaces are one: the same closure, where the force reads S, theta and G."""
+    c, S, w, found = np.array([[1.0, 0.4], [0.4, 1.0]]), np.array([[0.5, 0.2], [0.2, 1.0]]), np.array([0.2, 0.0]), []
+    for covariance in (c, np.array([c, c])):
+        rule = ov.Rule(drawn_to_overlaps, K=1, M=1, tokens=2, token_covariance=covariance)
+        bound = bind(ov.learner(rule, spectrum=TWO, eta=0.4, eta_theta=0.3))
+        bound.check(S, w)
+        found.append(np.concatenate([x.ravel() for x in bound.arrays(S, w)]))
+    assert found[0][-1] > 0.01
+    np.testing.assert_allclose(*found, rtol=1e-9)  # quadratures at other nodes, to 1e-8 of the largest at worst

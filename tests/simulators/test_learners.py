@@ -149,3 +149,12 @@ def test_no_warning_of_a_coarse_step():
     """The measure eta max(s) / N is that of the squared loss; warnings are errors here."""
     model = ov.learner(R.hebb(), eta=20.0, spectrum=TWO)
     ov.simulate(model, N=100, alpha=[0.0, 0.1], rng=1)
+
+
+def test_labels_that_depend_on_the_teacher():
+    """Logistic labels: the mean of 40 small runs beside the flow, to 5 of its standard errors and 1/N."""
+    model = ov.learner(R.logistic(1.5), eta=1.0)
+    start = ov.State.from_overlaps(model, Q=[[0.8]], R=[[0.3]], T=[[1.1]])
+    known = ov.solve(model, start, [0.0, 3.0]).R[-1, 0, 0]
+    R_ = ov.simulate(model, N=100, alpha=[0.0, 3.0], rng=1, start=start, runs=40).R[:, -1, 0, 0]
+    assert abs(R_.mean() - known) < 5 * R_.std() / np.sqrt(40) + 1 / 100

@@ -239,13 +239,3 @@ def residual(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     a, c = read(w[4:], 0, x), read(w[4:], 1, x)
     A[0, 0], B[0, 0], C[0, 0], dv[0] = -eta * a, eta * a, eta * eta * c, 0.0
     return square / 2
-
-
-@jit
-def mean_of_table(table, number, s, u, p):
-    """E[f(asinh(s u))] of a function that a table knows, at each s (n,)."""
-    result = np.zeros(s.size)
-    for i in range(s.size):
-        for j in range(u.size):
-            result[i] += p[j] * read(table, number, math.asinh(s[i] * u[j]))
-    return result

@@ -1,8 +1,10 @@
 """The closure of any force, a first-class function: averages over the fields, nodes by nodes.
 
-Behind w (n,) lie HEAD numbers and arrays (``packed``): the numbers of the rule, values of the noise with their
-probabilities, planes on which the force breaks, cuts of a continuous noise, its law, the root of the tokens'
-covariance, and the rule of quadrature. A sample of T tokens has the fields lam (T K,), nu (T M,), token by token.
+Behind w (n,) lie HEAD numbers, of which the last is the number of tokens whose fields S holds (1, but for
+``closure_of_groups``), and arrays (``packed``): the numbers of the rule, values of the noise with their probabilities
+(or the rule of its panels), planes on which the force breaks, cuts of a continuous noise, its law, the root of the
+tokens' covariance, and the rule of quadrature. A sample of T tokens has the fields lam (T K,), nu (T M,), token by
+token.
 """
 
 import math
@@ -17,6 +19,7 @@ from .._base.tiers import whole
 from ..gaussian.iterated import cut, nodes
 from ..gaussian.tables import read
 from .bound import CLOSURE
+from .laws import proper
 
 FORCE = types.void(VECTOR, VECTOR, REAL, VECTOR, MATRIX, VECTOR, VECTOR)  # (lam, nu, xi, theta, S, F, G)
 ERROR = REAL(VECTOR, VECTOR, VECTOR)  # (lam, nu, theta)
@@ -29,10 +32,10 @@ BY_TOKENS = {  # of the functions of a user, where a sample has several tokens: 
 FUNCTIONS = tuple(types.FunctionType(x) for x in (FORCE, ERROR, CHANCE))
 SIGNATURE = REAL(*FUNCTIONS, *CLOSURE.args[:3], *CLOSURE.args[4:])  # a rule has no code of a teacher's function
 
-HEAD = 4
+HEAD = 5
 DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
 FAINT = 1e-25  # probability of a node of a continuous noise that is left out: forces may be large there
-PANEL = 1.8  # length of panels of a continuous noise, in t = asinh((xi - median) / scale)
+CLOSE = 1e-13  # difference of asinh((xi - median) / scale) and t, relative, that is rounding
 
 
 def flat(role, function, T, K, M):
@@ -50,11 +53,11 @@ def flat(role, function, T, K, M):
     return made({"force": force, "error": error, "chance": chance}[role])
 
 
-def packed(by_chance, normal, quadrature, *arrays):
+def packed(by_chance, normal, units_of, quadrature, *arrays):
     """One array of all that the kernel needs, each with its shape before it: in the order of ``opened``."""
     points, weights, given, width, x, p = quadrature
     parts = [np.atleast_2d(part) for part in (*arrays, x, p, weights, points)]
-    return np.concatenate([[by_chance, normal, given, width], *(np.r_[x.shape, x.ravel()] for x in parts)])
+    return np.concatenate([[by_chance, normal, given, width, units_of], *(np.r_[x.shape, x.ravel()] for x in parts)])
 
 
 @jit
@@ -72,7 +75,9 @@ def part(w, at):
 def root_of(S):
     """A root (n, n) of the fields' covariance, and its left inverse.
 
-    Correlations are decomposed: a student may be much smaller than a teacher.
+    Correlations are decomposed: a student may be much smaller than a teacher. Their symmetric root is smooth in S, and
+    so are errors of the quadrature. Eigenvectors jump where eigenvalues meet, as they do if R_km = 0: an integrator
+    would follow the jumps of the errors with ever shorter steps.
     """
     n = S.shape[0]
     scaled, root, inverse = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
@@ -82,10 +87,11 @@ def root_of(S):
                 scaled[i, j] = S[i, j] / math.sqrt(S[i, i] * S[j, j])
     values, vectors = np.linalg.eigh(scaled)
     for a in range(n):
-        for i in range(n):
-            if values[a] > DROPPED * values[n - 1] and not S[i, i] <= 0.0:  # nan is handed on
-                root[i, a] = vectors[i, a] * math.sqrt(S[i, i] * values[a])
-                inverse[a, i] = vectors[i, a] / math.sqrt(S[i, i] * values[a])
+        if values[a] > DROPPED * values[n - 1] or values[a] != values[a]:  # nan is handed on
+            for i in range(n):
+                for j in range(n if not S[i, i] <= 0.0 else 0):
+                    root[i, j] += vectors[i, a] * vectors[j, a] * math.sqrt(S[i, i] * values[a])
+                    inverse[j, i] += vectors[i, a] * vectors[j, a] / math.sqrt(S[i, i] * values[a])
     return root, inverse
 
 
@@ -125,30 +131,47 @@ def across(planes, root):
 
 
 @jit
+def solved(table, target, low, high):
+    """The t between the ends at which the first function of a table, which grows, is the target."""
+    t = min(max(target, low), high)
+    if abs(read(table, 0, t) - target) < CLOSE * (1.0 + abs(t)):  # in a half without end it is t itself
+        return t
+    for _ in range(60):
+        t = 0.5 * (low + high)
+        if read(table, 0, t) < target:
+            low = t
+        else:
+            high = t
+    return t
+
+
+@jit
 def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
-    """Nodes of a continuous noise, cut where c . z + t says; return their number."""
-    median, scale, low, high = law[0], law[1], law[2], law[3]
+    """Nodes of a continuous noise (``laws.Law.table``), cut where c . z + t says; return their number."""
+    median, scale, n = law[0], law[1], int(law[2])
+    table, count = law[3 + n :], 0
     for i in range(len(cuts)):
         place = cuts[i, z.size]
         for l in range(z.size):
             place += cuts[i, l] * z[l]
-        places[i] = math.asinh((place - median) / scale)
-    count = 0
-    for k in range(cut(z, 0, cuts, places, low, high, edges) - 1):
-        parts = int(math.ceil((edges[k + 1] - edges[k]) / PANEL))
-        h = (edges[k + 1] - edges[k]) / max(parts, 1)
-        for part in range(parts):
+        places[i] = solved(table, math.asinh((place - median) / scale), law[3], law[2 + n])
+    for panel in range(3, n + 2):
+        for k in range(cut(z, 0, cuts, places, law[panel], law[panel + 1], edges) - 1):
+            h = edges[k + 1] - edges[k]
             for b in range(x.size):
-                t = edges[k] + h * (part + x[b])
-                xs[count] = median + scale * math.sinh(t)
-                ps[count] = h * p[b] * read(law[4:], 0, t)
+                t = edges[k] + h * x[b]
+                xs[count] = median + scale * math.sinh(read(table, 0, t))
+                ps[count] = h * p[b] * read(table, 1, t)
                 count += ps[count] > FAINT
     return count
 
 
 @jit
 def opened(S, w, K):
-    """What ``average`` takes of the arrays behind w (n,), the fields' left inverse, the turn R, the root of tokens."""
+    """What ``average`` takes of the arrays behind w (n,), the fields' left inverse, the turn R, the root of tokens.
+
+    Of the first, theta, units and S are those of one token, which the force sees.
+    """
     n = S.shape[0]
     by_chance, extra, given, width, at = w[n] > 0.0, int(w[n + 1]), int(w[n + 2]), w[n + 3], n + HEAD
     numbers, at = part(w, at)
@@ -166,14 +189,27 @@ def opened(S, w, K):
     root = root_of_all(token_root, tokens, K, extra)
     forms, offsets = across(planes, root)
     points, mass, R = nodes(forms, offsets, points, weights[0], given, width, x[0], p[0])
-    xs, ps, theta = values[0], chances[0], np.empty(K + numbers.size)
+    units, seen = of_one_token(S, K, int(w[n + 4]))
+    xs, ps, theta = values[0], chances[0], np.empty(units + numbers.size)
     for k in range(theta.size):
-        theta[k] = w[k] if k < K else numbers[0, k - K]
+        theta[k] = w[k] if k < units else numbers[0, k - units]
+    inner = xs, ps  # of a cut law: nodes in each of its panels
     if len(cuts) > 0:
-        m = (int((law[0, 3] - law[0, 2]) / PANEL) + 2 + len(cuts)) * x.size
+        m = (int(law[0, 2]) + len(cuts)) * inner[0].size
         xs, ps = np.empty(m), np.empty(m)
-    noise = by_chance, xs, ps, cuts, law[0], x[0], p[0], np.empty(len(cuts)), np.empty(len(cuts) + 2)
-    return theta, (points, mass, root @ R.T), noise, inverse, R, tokens
+    noise = by_chance, xs, ps, cuts, law[0], *inner, np.empty(len(cuts)), np.empty(len(cuts) + 2)
+    return (theta, units, seen), (points, mass, root @ R.T), noise, inverse, R, tokens
+
+
+@jit
+def of_one_token(S, K, T):
+    """Units and field covariance of a token, where S is that of all fields of T tokens, lam (T K,) before nu (T M,)."""
+    units, n = K // T, S.shape[0] // T
+    seen = np.empty((n, n))
+    for i in range(n):
+        for j in range(n):
+            seen[i, j] = S[i if i < units else K + i - units, j if j < units else K + j - units]
+    return units, seen
 
 
 @jit(bare=True)
@@ -195,6 +231,9 @@ def average(force, error, chance, S, theta, nodes, noise, scratch, second_order,
                 z[a] += root[a, j] * points[i, j]
         if by_chance:
             chance(nu, theta, chances)
+            if not proper(chances):
+                P[:], C[:], g[:] = np.nan, np.nan, np.nan
+                return np.nan
         elif len(cuts) > 0:
             m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
         eps_g += weights[i] * error(lam, nu, theta)
@@ -218,9 +257,9 @@ def average(force, error, chance, S, theta, nodes, noise, scratch, second_order,
 
 
 @jit
-def scratch_of(nodes, noise, R, size, K, sampled):
+def scratch_of(nodes, noise, R, size, units, sampled):
     """What ``average`` fills: scratch, P, C of the components of all tokens, and samples if they are asked for."""
-    d, row = len(R), np.empty(len(R) + size + K + 1)
+    d, row = len(R), np.empty(len(R) + size + units + 1)
     scratch = row, row[:d], row[d : d + size], row[d + size : -1]
     samples = np.zeros((len(nodes[0]) * noise[1].size if sampled else 0, row.size))
     return scratch, np.zeros((size, d)), np.zeros((size, size)), samples
@@ -238,9 +277,9 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
     if not w[n] >= 0.0:  # refused
         A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
         return np.nan
-    theta, nodes, law, inverse, R, r = opened(S, w, K)
-    scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, K, False)
-    eps_g = average(force, error, chance, S, theta, nodes, law, scratch, second_order, P, square, dv, samples)
+    (theta, units, seen), nodes, law, inverse, R, r = opened(S, w, K)
+    scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, units, False)
+    eps_g = average(force, error, chance, seen, theta, nodes, law, scratch, second_order, P, square, dv, samples)
     P, c, T = P @ R, r @ r.T, len(r)
     for k in range(K):
         dv[k] *= eta_v
@@ -266,9 +305,9 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
 @jit
 def rule_samples(force, error, chance, S, w, K):
     """Rows (z, F, G, weight) of all nodes: for averages other than those of the closure."""
-    theta, nodes, law, _, R, r = opened(S, w, K)
-    scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, K, True)
-    average(force, error, chance, S, theta, nodes, law, scratch, False, P, square, np.zeros(K), samples)
+    (theta, units, seen), nodes, law, _, R, r = opened(S, w, K)
+    scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, units, True)
+    average(force, error, chance, seen, theta, nodes, law, scratch, False, P, square, np.zeros(K), samples)
     return samples
 
 

@@ -97,11 +97,14 @@ class Bound:
         Numbers that the kernel finds behind w (n,), see ``extended``.
     period : int
         Evaluations in compiled code after which Python is to look at the closure; 0 for any number.
+    accuracy : float
+        What rounding leaves of the averages, absolute: integrators take no smaller atol by themselves. 0 where nothing
+        is summed over nodes.
     gradient_rate : float
         Number by which A, B are divided to give the gradient of eps_g, up to the sign; inf where they give none.
     """
 
-    error = chance = 0.0
+    error = chance = accuracy = 0.0
     message = ""
     by_quadrature = False
     kinked = False

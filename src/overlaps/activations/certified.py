@@ -6,10 +6,10 @@ import numpy as np
 
 from .._base import check
 from ..gaussian.iterated import GRADED, Sizes, discrepancy, rules, settled_size
-from ..gaussian.rules import legendre
-from ..gaussian.tables import NOTHING, tabulate
+from ..gaussian.tables import NOTHING
 from . import _rule
 from .bound import Bound, inner_steps, outputs
+from .laws import FURTHER, REACH, law_of, panel_rule, proper
 
 BY_CHANCE = 1e-3  # what Sobol points are held to, where a rule asks for more; 1e-6 would take 2^25 of them
 BEYOND = 3.0  # times that, once a run has begun: less stops runs whose spread fluctuates, more would hide a worse one
@@ -18,8 +18,6 @@ INFINITE = 0.5  # growth of a second moment with the reach of the noise from whi
 MISSED = 1e-4  # discrepancy to panels that shrink to the breaks from which equal ones have missed a layer there
 ROUNDING = 1e-12  # of sums over nodes, in units of their terms
 FIRST, PERIOD = 60, 600  # evaluations after which the size is compared with the next, at first and later
-REACH = 28.0  # of a continuous noise in t = asinh((xi - median) / scale); every other size goes a little further
-FURTHER = 4.0  # a second moment that is infinite grows with the reach
 NORMED = "perceptron", "hinge", "optimal", "episode"  # rules that need a direction of the student
 
 
@@ -47,6 +45,8 @@ class RuleClosure(Bound):
         if self._spent is not None:
             self._spent += 1
         eps_g = self._at(self.parameters, self.rule, S, w, A, B, C, dv)
+        if self.learning.by_chance and self.parameters[0] >= 0 and np.all(np.isfinite(S)) and np.all(np.isfinite(w)):
+            self.message = improper(self.learning, S, w) if np.isnan(A[0, 0]) else ""
         parts = A.reshape(-1, A.shape[1], A.shape[1])
         self.asymmetric = bool(np.max(np.abs(parts - parts.swapaxes(1, 2))) > ASYMMETRY * np.max(np.abs(A)))
         return eps_g
@@ -123,6 +123,7 @@ class RuleClosure(Bound):
             goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
             # averages that vanish are known to the rounding of their terms
             size = np.sqrt(np.max(np.abs(self._values(self._arrays[0], S, w)[1])) / np.max(np.diag(S)))
+            self.accuracy = max(self.rule.eta, self.rule.eta**2) * ROUNDING * size
             size, gaps = self._settle(S, w, goals, ROUNDING * size)
         self._spent = 0
         if size is not None:
@@ -130,7 +131,7 @@ class RuleClosure(Bound):
             following = size if self._chancy or many else size + 1  # the better of two that agree, if it is not dear
             self._size, self.parameters, self.message = size, self._arrays[following], ""
             return
-        self.message = self._refusal(gaps, goals)
+        self.message = self._refusal(S, w, gaps, goals)
         if first:
             raise ValueError(self.message)
         self.parameters = np.array([np.nan])
@@ -153,8 +154,10 @@ class RuleClosure(Bound):
         missed = max(discrepancy(x, y, rounding) for x, y in layers) > MISSED
         return settled_size(values, count, shrinking, goals, rounding) if missed else settled
 
-    def _refusal(self, gaps, goals):
+    def _refusal(self, S, w, gaps, goals):
         rule = self.learning
+        if rule.by_chance and np.any(np.isnan(gaps)):
+            return improper(rule, S, w)
         if rule.continuous and (gaps[0] <= goals[0] or gaps[1] > INFINITE):
             return (
                 f"the second moment of the force {rule.name!r} does not settle: its sizes differ by {gaps[1]:.1g}. "
@@ -167,52 +170,57 @@ class RuleClosure(Bound):
         )
 
 
+def improper(rule, S, w):
+    """The sentence about probabilities of a noise that are none at a state."""
+    S, theta, p = S[-S.shape[1] :], np.append(w[: rule.K], np.array(rule.numbers, float)), np.zeros(len(rule.noise[0]))
+    spread = np.sqrt(np.tile(np.diag(S)[rule.K :], rule.tokens))
+    for far in np.linspace(0.0, 8.0, 17):  # standard deviations of the teachers, as far as integrals go
+        for nu in (far * spread, -far * spread):
+            rule.functions[2](nu, theta, p)
+            if not proper(p):
+                return f"noise: chance fills {p} at nu = {nu}, theta = {theta}; expected probabilities >= 0 of sum 1."
+    return f"noise: chance fills what are no probabilities at theta = {theta}; expected them >= 0 and of sum 1."
+
+
 def arrays_of(rule):
     """(Arrays that ``_rule.rule_closure`` takes behind w, ascending in size; whether they are rules by chance)."""
     alone = rule.others is not None
     root = np.eye(1) if alone or rule.by_block else rule.token_root
     n, extra = (1 if alone else rule.tokens) * (rule.K + rule.M), int(isinstance(rule.noise, str))
-    planes, cuts, by_chance = np.array(rule.breaks), np.zeros((0, n + 1)), False
+    planes, cuts = np.array(rule.breaks), np.zeros((0, n + 1))
     values, chances = rule.noise if isinstance(rule.noise, tuple) else (np.zeros(1), np.ones(1))
-    if callable(chances):
-        chances, by_chance = np.zeros(len(values)), True
+    if rule.by_chance:
+        chances = np.zeros(len(values))
     if alone:  # the sum over the other tokens, see ``_of_tokens``
         values = np.arange(float(rule.tokens)) if rule.sees[0] else np.zeros(2)
         chances = np.zeros(len(values))
-    laws = [(values, chances, NOTHING)]
+    laws, given = [], (values, chances, NOTHING)
     if rule.continuous and not extra:
-        planes, cuts = _cut_planes(planes)
-        laws = [_law(rule.noise, reach, len(cuts) > 0) for reach in (REACH, REACH + FURTHER)]
+        planes, cuts = _cut_planes(planes, rule.noise.support())
+        laws = [law_of(rule.noise, reach) for reach in (REACH, REACH + FURTHER)]
     sizes, chancy = rules(n + extra, len(planes) > 0)
+    tables = [law.table() for law in laws] if len(cuts) else []
+
+    def of_noise(i):
+        if len(cuts):
+            return *panel_rule(i), tables[i % 2]
+        return *laws[i % 2].nodes(i), NOTHING
 
     def array(i):
-        values, chances, law = laws[i % len(laws)]
+        values, chances, law = of_noise(i) if laws else given
         arrays = np.array(rule.numbers, float), values, chances, planes, cuts, law, root
-        return _rule.packed(by_chance, extra, sizes[i], *arrays)
+        return _rule.packed(rule.by_chance, extra, rule.tokens if rule.by_block else 1, sizes[i], *arrays)
 
     return Sizes(len(sizes), array), chancy
 
 
-def _cut_planes(planes):
-    """(Planes of the fields, cuts xi = c . z + t of the noise): where two cuts meet, the average over xi breaks."""
+def _cut_planes(planes, ends):
+    """(Planes of the fields, cuts xi = c . z + t of the noise).
+
+    Where two cuts meet, or one an end of the law, the average over xi breaks.
+    """
     fields, of_xi = planes[planes[:, -2] == 0], planes[planes[:, -2] != 0]
     cuts = np.column_stack([-of_xi[:, :-2] / of_xi[:, -2:-1], of_xi[:, -1] / of_xi[:, -2]])
     met = [np.r_[a[:-1] - b[:-1], b[-1] - a[-1]] for a, b in combinations(cuts, 2) if np.any(a[:-1] != b[:-1])]
-    return np.array([*np.delete(fields, -2, axis=1), *met]).reshape(-1, planes.shape[1] - 1), cuts
-
-
-def _law(law, reach, cut):
-    """(Fixed values of a noise, probabilities, array for ``noise_nodes``): a table where the force cuts it."""
-    median, scale = float(law.median()), float(law.ppf(0.75) - law.ppf(0.25)) / 2
-    low, high = (float(np.clip(np.arcsinh((x - median) / scale), -reach, reach)) for x in law.support())
-
-    def density(t):
-        return law.pdf(median + scale * np.sinh(t)) * scale * np.cosh(t)
-
-    if cut:
-        table = tabulate((lambda t: np.where(np.abs(t) <= 40, density(np.clip(t, -40, 40)), 0.0),), "the noise").data
-        return np.zeros(1), np.ones(1), np.concatenate([[median, scale, low, high], table])
-    parts = int(np.ceil((high - low) / _rule.PANEL))
-    x, p = legendre(16)
-    t = low + (high - low) * (np.arange(parts)[:, None] + x).ravel() / parts
-    return median + scale * np.sinh(t), np.tile(p, parts) * (high - low) / parts * density(t), NOTHING
+    ended = [np.r_[a[:-1], end - a[-1]] for a in cuts for end in ends if np.isfinite(end) and np.any(a[:-1])]
+    return np.array([*np.delete(fields, -2, axis=1), *met, *ended]).reshape(-1, planes.shape[1] - 1), cuts

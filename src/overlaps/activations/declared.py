@@ -1,5 +1,8 @@
 """A user's declarations of a rule: functions, noise and breaks, checked, compiled and tried at random fields."""
 
+import dis
+from types import CellType, FunctionType
+
 import numpy as np
 from numba.core.errors import NumbaError
 
@@ -7,9 +10,21 @@ from .._base import check
 from .._base.jit import compile_once, made
 from ..gaussian.iterated import MOST
 from ._rule import BY_TOKENS, flat
+from .laws import proper
 
 PACKAGE = __name__.partition(".")[0] + "."
 PROBES = 64  # random fields at which a force is tried before anything else
+# Numbers before and behind each array of a trial, in which wrong indices of compiled code end: further ones may end the
+# process. Their values have both signs, so that branches differ.
+GUARD, GUARDS = 64, (1.7, -2.3)
+NAMES = {
+    "force": ("lam", "nu", "xi", "theta", "S", "F", "G"),
+    "error": ("lam", "nu", "theta"),
+    "others": ("lam", "nu", "theta"),
+    "chance": ("nu", "theta", "p"),
+}
+FILLED = {"F", "G", "p"}
+WRITTEN = {"force": "it to fill F and G", "error": "a number", "others": "a number", "chance": "it to fill p"}
 ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"
 OF_TOKENS = ARGUMENTS.replace("lam (K,), nu (M,)", "lam (T, K), nu (T, M)").replace("F (K,)", "F (T, K)")
 
@@ -76,7 +91,7 @@ def checked_noise(noise):
 
 
 def _check_probabilities(what, p):
-    if not (np.all(p >= 0) and abs(np.sum(p) - 1) < 1e-9):
+    if not proper(p):
         raise ValueError(f"{what} {p}; expected probabilities >= 0 that sum to 1.")
 
 
@@ -101,33 +116,135 @@ def checked_breaks(breaks, n, continuous):
 
 
 def probe(rule):
-    """Try the functions of a rule at random fields."""
+    """Try the functions of a rule at random fields; return whether the force reads S."""
     force, error, chance = rule.functions
-    rng, T, K, n = np.random.default_rng(20), rule.tokens, rule.K, rule.K + rule.M
-    S, theta = 0.7 * np.eye(n) + 0.3, np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)]
-    largest, root = 0.0, np.linalg.cholesky(S)
+    force, others = rule.alone if rule.others is not None else (force, None)
+    tried = {"force": (rule.force, force), "error": (rule.error, error), "others": (rule.others, others)}
+    tried = {role: (python_form(x), y) for role, (x, y) in tried.items() if x is not None}
+    K, n = rule.K, rule.K + rule.M
+    tokens = (rule.tokens,) if rule.tokens > 1 and others is None else ()
+    rng, largest, reads = np.random.default_rng(20), 0.0, False
+    S, other = 0.7 * np.eye(n) + 0.3, (0.5 * np.eye(n) + 0.5) * np.outer(*2 * [rng.uniform(0.6, 1.4, n)])
     for _ in range(PROBES):
-        z, F, G = root @ rng.standard_normal((n, T)), np.zeros(T * K), np.zeros(K)
-        lam, nu, xi = z[:K].T.ravel(), z[K:].T.ravel(), rng.standard_normal()
+        z, xi = rng.standard_normal((*tokens, n)) @ np.linalg.cholesky(S).T, rng.standard_normal()
+        lam, nu, F, G = z[..., :K].copy(), z[..., K:].copy(), np.zeros((*tokens, K)), np.zeros(K)
+        theta = np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)]
         if isinstance(rule.noise, tuple):
             values, p = rule.noise
             if callable(p):
-                p = np.zeros(len(values))
-                chance(nu, theta, p)
+                p = trial("chance", python_form(p), chance, nu, theta, np.zeros(len(values)))
                 _check_probabilities("noise: chance fills", p)
             xi = values[rng.choice(len(values), p=p / p.sum())]
-        force(lam, nu, xi, theta, S, F, G)
-        outcome = np.array([*F, *G, error(lam, nu, theta)])
-        if not np.all(np.isfinite(outcome)):
+        outcome = trial("force", *tried["force"], lam, nu, xi, theta, S, F, G)
+        reads |= not np.array_equal(outcome, trial("force", *tried["force"], lam, nu, xi, theta, other, F, G))
+        errors = [trial(role, *tried[role], lam, nu, theta) for role in ("error", "others") if role in tried]
+        if not np.all(np.isfinite(np.concatenate([outcome, *errors]))):
             raise ValueError(
-                f"force gives F = {F}, G = {G} and error {outcome[-1]:g} at lam = {lam}, nu = {nu}, xi = {xi:.4g}; "
-                "expected finite numbers. F and G are to be filled: F[0] = ..."
+                f"force gives F = {outcome[:-K]}, G = {outcome[-K:]} and error {np.ravel(errors)} at lam = {lam}, "
+                f"nu = {nu}, xi = {xi:.4g}; expected finite numbers. F and G are to be filled: F[0] = ..."
             )
-        largest = max(largest, np.max(np.abs(outcome[:-1])))
+        largest = max(largest, np.max(np.abs(outcome)))
     if rule.others is not None:
         largest = rule.sees[1]
     if largest == 0:
         raise ValueError(f"force fills neither F nor G at {PROBES} random fields; expected {ARGUMENTS}.")
+    if reads and rule.uses_overlaps is False:
+        raise ValueError(
+            f"uses_overlaps = False, but the force {rule.name!r} reads S: two S give different forces at equal fields. "
+            "Expected uses_overlaps=True, or nothing."
+        )
+    return reads or loads(rule.force, NAMES["force"].index("S"))
+
+
+def trial(role, form, compiled, *given):
+    """What a function fills, or returns, at these arguments; refused where it reads or writes anything else.
+
+    Compiled code checks no index. The Python form does, and arrays lie between guards, on which nothing may depend.
+    """
+    expected = ", ".join(f"{name} {x.shape}" for name, x in zip(NAMES[role], given, strict=True) if np.ndim(x))
+    try:
+        form(*(x.copy() if np.ndim(x) else x for x in given))
+    except IndexError as error:
+        raise ValueError(f"{role} has an index beyond its arrays: {error}. Expected {expected}.") from None
+    except Exception:  # not all that runs compiled runs as Python, where math.exp overflows: the guards remain
+        pass
+    results = []
+    for fill in (GUARDS[0], *GUARDS):
+        rooms = [_between_guards(name, x, fill) for name, x in zip(NAMES[role], given, strict=True)]
+        value = compiled(*(x for x, _ in rooms))
+        for name, before, (x, room) in zip(NAMES[role], given, rooms, strict=True):
+            if not np.all(room[:GUARD] == fill) or not np.all(room[-GUARD:] == fill):
+                raise ValueError(f"{role} writes beyond {name}. Expected {expected}.")
+            if name not in FILLED and not np.array_equal(np.ravel(x), np.ravel(before)):
+                raise ValueError(f"{role} changes {name}; expected {WRITTEN[role]}. Copy first: x = {name}.copy().")
+        filled = [x for name, (x, _) in zip(NAMES[role], rooms, strict=True) if name in FILLED]
+        results.append(np.concatenate(filled) if filled else np.array([value]))
+    causes = "draws random numbers, or counts its calls", "reads beyond its arrays"
+    for result, cause in zip(results[1:], causes, strict=True):
+        if not np.array_equal(results[0], result, equal_nan=True):
+            raise ValueError(
+                f"{role} gives {results[0]}, then {result} at equal arguments: it {cause}. Expected {expected}, and "
+                "randomness in noise= only."
+            )
+    return results[0]
+
+
+def _between_guards(name, x, fill):
+    """(An array as compiled code takes it, the room around it): fields of several tokens lie in a row."""
+    room = np.full(np.size(x) + 2 * GUARD, fill)
+    if not np.ndim(x):
+        return x, room
+    room[GUARD:-GUARD] = x.ravel()
+    inner = room[GUARD:-GUARD]
+    return inner.reshape(x.shape) if name == "S" else inner, room
+
+
+def python_form(function, known=None):
+    """A function as Python runs it, with the compiled functions that it calls: Python checks every index."""
+    known = {} if known is None else known
+    f = getattr(function, "py_func", function)
+    if not isinstance(f, FunctionType) or f in known:
+        return known.get(f, function)
+
+    def plain(x):
+        return python_form(x, known) if hasattr(x, "py_func") else x
+
+    cells = tuple(CellType() for _ in f.__closure__ or ())
+    names = {name: f.__globals__[name] for name in f.__code__.co_names if name in f.__globals__}
+    known[f] = FunctionType(f.__code__, dict(f.__globals__), f.__name__, f.__defaults__, cells)
+    known[f].__globals__.update({name: plain(x) for name, x in names.items()})
+    for cell, before in zip(cells, f.__closure__ or (), strict=True):
+        cell.cell_contents = plain(before.cell_contents)
+    return known[f]
+
+
+def loads(function, number):
+    """Whether the code of a function does anything with its argument of this number."""
+    code = getattr(getattr(function, "py_func", function), "__code__", None)
+    if code is None or code.co_argcount <= number:
+        return False
+    name = code.co_varnames[number]
+    used = (x.argval if isinstance(x.argval, tuple) else (x.argval,) for x in dis.get_instructions(code))
+    return any(name in several for several in used)
+
+
+def uses_theta(rule):
+    """Whether the force, the error or the probabilities of a rule depend on theta, or the force moves it."""
+    force, error, chance = rule.functions
+    rng, K, M, numbers = np.random.default_rng(20), rule.K, rule.M, np.array(rule.numbers, float)
+    for _ in range(PROBES):
+        lam, nu, xi, S = rng.standard_normal(K), rng.standard_normal(M), rng.standard_normal(), np.eye(K + M)
+        if isinstance(rule.noise, tuple):
+            xi = rng.choice(rule.noise[0])
+        outcomes: list[list[float]] = []
+        for theta in (np.r_[np.zeros(K), numbers], np.r_[rng.uniform(0.5, 1.5, K), numbers]):
+            F, G, p = np.zeros(K), np.zeros(K), np.zeros(len(rule.noise[0]) if isinstance(rule.noise, tuple) else 0)
+            force(lam, nu, xi, theta, S, F, G)
+            chance(nu, theta, p)
+            outcomes.append([*F, *p, error(lam, nu, theta)])
+        if np.any(G) or not np.array_equal(outcomes[0], outcomes[1], equal_nan=True):
+            return True
+    return False
 
 
 def sees(rule):

@@ -9,6 +9,7 @@ from .._base import check
 from . import _rule
 from ._perceptrons import distance
 from .bound import CLOSURE
+from .declared import uses_theta
 from .rule import Rule
 
 
@@ -34,7 +35,7 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
     Raises
     ------
     ValueError
-        Numbers that are not positive.
+        Numbers that are not positive; a rule with tokens, or a theta of its own.
 
     References
     ----------
@@ -51,6 +52,11 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
     """
     if check.kind("rule", rule, Rule, "ov.rules.logistic()").tokens > 1:
         raise ValueError(f"rule = {rule!r} has tokens = {rule.tokens}; expected one input a sample.")
+    if rule.theta is not None or uses_theta(rule):
+        raise ValueError(
+            f"rule = {rule!r} has a theta of its own, where adagrad_norm keeps the sum of squared gradients; "
+            "expected a rule without one, such as ov.rules.logistic()."
+        )
     start = check.number("b0", b0, above=0) ** 2
     mean, K = check.number("mean_eigenvalue", mean_eigenvalue, above=0), rule.K
     base, error, chance = rule.functions
@@ -69,7 +75,7 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
         chance(nu, inner.copy(), p)
 
     noise, closed = rule.noise, None
-    if isinstance(noise, tuple) and callable(noise[1]):
+    if rule.by_chance:
         noise = noise[0], own_chance
     if rule.closed is not None:
         descent = _rule.pointer(rule.closed, CLOSURE)

@@ -51,8 +51,9 @@ class Rule(Record):
     breaks : array_like, optional
         Planes across which the force or the error jumps or kinks: rows (c, t), c . (lam, nu) = t, shape (m, K + M + 1);
         or rows (c, c_xi, t) with a continuous noise, c . (lam, nu) + c_xi xi = t.
-    uses_overlaps : bool
-        Whether the force reads S: simulations then fill it at every step, which costs them time.
+    uses_overlaps : bool, optional
+        Whether the force reads S: simulations then fill it at every step, which costs them time. By default that is
+        found out: from the code of the force, and by calls with two S. False is refused where such calls differ.
     tolerance : float, optional
         Largest difference of two successive sizes of quadrature, relative, of A, B and eps_g; ten times that for C.
         1e-8 by default, and 1e-3 for five to eight fields, where 1e-6 costs half a million points and more. Rules with
@@ -76,9 +77,10 @@ class Rule(Record):
     Raises
     ------
     ValueError
-        A force that numba cannot compile, that fills nothing or nan at 64 random fields, breaks of a wrong width,
-        probabilities that are none, an unknown noise, a matrix that is no covariance of tokens. Later, of models:
-        integrals that do not settle.
+        A force that numba cannot compile, that fills nothing or nan at 64 random fields, has an index beyond its
+        arrays, changes anything but F and G, draws random numbers, or reads S against ``uses_overlaps=False``; breaks
+        of a wrong width, probabilities that are none, an unknown noise, a matrix that is no covariance of tokens.
+        Later, of models: integrals that do not settle.
 
     Notes
     -----
@@ -110,7 +112,7 @@ class Rule(Record):
     error: Callable[..., Any] | None = None
     noise: Any = None
     breaks: ArrayLike | None = None
-    uses_overlaps: bool = False
+    uses_overlaps: bool | None = None
     tolerance: float | None = None
     name: str | None = None
     tokens: int = 1
@@ -132,7 +134,8 @@ class Rule(Record):
         name = getattr(self.force, "__name__", "force") if self.name is None else self.name
         if not isinstance(name, str):
             raise check.refused("name", name, "a string.")
-        check.flag("uses_overlaps", self.uses_overlaps)
+        if self.uses_overlaps is not None:
+            check.flag("uses_overlaps", self.uses_overlaps)
         self.settle(name=name, noise=checked_noise(self.noise))
         alone = self.others is not None
         T, c = checked_tokens(self.tokens, self.token_covariance, K + M, alone or self.closed is not None)
@@ -147,8 +150,8 @@ class Rule(Record):
         self.settle(breaks=checked_breaks(self.breaks, fields, self.continuous))
         usual = FEW_FIELDS if fields + isinstance(self.noise, str) <= 4 else MANY_FIELDS
         self.settle(tolerance=usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0))
-        if self.closed is None:
-            probe(self)
+        reads = probe(self) if self.closed is None else False
+        self.settle(uses_overlaps=reads if self.uses_overlaps is None else self.uses_overlaps)
 
     def __repr__(self):
         return self.name
@@ -179,10 +182,15 @@ class Rule(Record):
         """Whether the noise is a continuous variable."""
         return self.noise == "normal" if isinstance(self.noise, str) else hasattr(self.noise, "cdf")
 
+    @property
+    def by_chance(self):
+        """Whether the probabilities of the noise depend on the teacher, or theta."""
+        return isinstance(self.noise, tuple) and callable(self.noise[1])
+
     @cached_property
     def functions(self):
         """(force, error, chance), compiled for their one signature each."""
-        chance = self.noise[1] if isinstance(self.noise, tuple) and callable(self.noise[1]) else None
+        chance = self.noise[1] if self.by_chance else None
         tokens = (self.tokens, self.K, self.M) if self.tokens > 1 and self.others is None else ()
         force = compiled("force", self.force, _rule.FORCE, ARGUMENTS, tokens)
         if self.others is not None:
@@ -282,8 +290,8 @@ class Rule(Record):
         K, numbers = self.K, np.array(self.numbers, float)
         theta, S = np.append(v, numbers), np.zeros((K + self.M,) * 2)
         S[K:, K:] = T
-        depends, (force, _, chance) = isinstance(self.noise, tuple) and callable(self.noise[1]), self.pointers
-        values = np.array(self.noise[0]) if depends else NOTHING
+        force, _, chance = self.pointers
+        values = np.array(self.noise[0]) if self.by_chance else NOTHING
         s = np.array(s, float) if self.uses_overlaps else NOTHING
         return theta[:K], (_rule.Told((values, np.zeros(len(values)), force, chance, theta, S, s, np.zeros(K))), 0)
 

@@ -4,13 +4,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from .._base import check, door
-from ..gaussian.rules import graded, legendre
+from ..gaussian.rules import legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
 from .committees import dropout, logistic_committee, offsets, sign_committee
 from .feedback import feedback_alignment, node_perturbation
+from .laws import SIZES, law_of, shown
 from .rates import adagrad_norm, line_search
 from .rule import MAKERS, Rule, again
 from .tokens import attention, episode, pair, patches
@@ -22,7 +25,9 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = door(__name__)
 
-END, FARTHEST = 12.0, 16.0  # of tables in log(s / scale), and in asinh(D / scale)
+END = 12.0  # of tables in log(s / scale)
+AGREED = 1e-12  # relative error of tables; averages over a law have the rounding of a thousand terms
+SHRINKING = 26  # panels, each half of the one before, beside a break: the last is shorter than the least s
 LABELS = np.array([1.0, -1.0])
 LAMBDA, NU = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)  # planes on which labels jump
 
@@ -270,19 +275,20 @@ def residual(law: Any, clip: float = 0.0) -> Rule:
     Parameters
     ----------
     law : frozen continuous distribution of scipy.stats
-        Of the label noise xi; symmetric about 0, such as ``scipy.stats.cauchy(scale=0.5)``.
+        Of the label noise xi; symmetric about 0, such as ``scipy.stats.cauchy(scale=0.5)``, with or without ends. A
+        density may diverge at its ends, not elsewhere.
     clip : float
         c >= 0; 0 means the sign of the residual.
 
     Returns
     -------
     Rule
-        With a and C as tables of s, made once, to 1e-12; eps_g = s^2/2, without the noise.
+        With a and C as tables of s, made once, to 1e-10; eps_g = s^2/2, without the noise.
 
     Raises
     ------
     ValueError
-        A law that is none, or not symmetric; a negative clip.
+        A law that is none, not symmetric, or whose probabilities are not known; a negative clip.
 
     References
     ----------
@@ -313,29 +319,49 @@ def _residual(name, args, kwds, clip):
 
     law = getattr(stats, name)(*args, **dict(kwds))
     scale = float(law.ppf(0.75))
-    given = tabulate([lambda x, i=i: _given(law, clip, scale, x)[i] for i in (0, 1)], f"the law {name}").data
-    u, p = (np.array(x) for x in graded(72))
+    xi, p = _graded(law_of(law), clip)
 
     def mean(t, i):
-        s = np.exp(np.where(np.abs(t) <= END, t, np.nan))  # where tables shall end
-        return forms.mean_of_table(given, i, np.ascontiguousarray(s).ravel(), u, p).reshape(t.shape)
+        s = scale * np.exp(np.where(np.abs(t) <= END, t, np.nan))  # where tables shall end
+        return np.stack([_given(x, xi, clip)[i] @ p for x in s.ravel()]).reshape(t.shape)
 
-    table = tabulate([lambda t, i=i: mean(t, i) for i in (0, 1)], f"the law {name}").data
+    table = tabulate([lambda t, i=i: mean(t, i) for i in (0, 1)], f"the mean over {shown(law)}", AGREED).data
     recipe = "residual", name, args, kwds, clip
     breaks = [(1.0, -1.0, -1.0, clip), (1.0, -1.0, -1.0, -clip)][: 2 if clip else 1]
     known = {"noise": law, "breaks": breaks, "error": forms.distance}
     return _closed(forms.residual, forms.residual_force, recipe, [clip, scale, *table], **known)
 
 
-def _given(law, clip, scale, x):
-    """(P(|D - xi| < clip), E[psi^2]) at D = scale sinh x; twice the density and 1 without a clip."""
-    D = scale * np.sinh(np.where(np.abs(x) <= FARTHEST, x, np.nan))
+def _graded(law, clip):
+    """Distances (n,) of the noise from 0 and probabilities (n,), on panels that shrink to where D - xi is at the clip.
+
+    There an average over D ~ N(0, s^2) changes over a distance s.
+    """
+    edges = law.panels.ravel()
+    inside = law.at(edges[[0, -1]])[0]
+    for at in (clip, -clip)[: 2 if clip else 1]:
+        if inside[0] < at < inside[1]:
+            t = brentq(lambda t, at=at: law.at(np.array([t]))[0][0] - at, edges[0], edges[-1], xtol=1e-15)
+            edges = np.append(edges, t + np.outer([-1, 1], np.append(0.0, 0.5 ** np.arange(SHRINKING))))
+    edges = np.unique(np.clip(edges, law.panels[0, 0], law.panels[-1, 1]))
+    xi, p = law._replace(panels=np.stack([edges[:-1], edges[1:]], axis=1)).nodes(SIZES - 1)
+    return np.abs(xi), p / np.sum(p)
+
+
+def _given(s, xi, clip):
+    """(P(|D - xi| < clip), E[psi^2]) given distances xi, D ~ N(0, s^2); twice the density and 1 without a clip."""
     if clip == 0:
-        return 2 * law.pdf(D), np.ones_like(D)
-    y, weight = (np.tile(x, 3) for x in legendre(20))
-    y, weight = (np.repeat(np.arange(3), 20) + y) / 3 * clip, weight / 3 * clip
-    beyond = law.sf(D[..., None] + y) + law.cdf(D[..., None] - y)
-    return law.cdf(D + clip) - law.cdf(D - clip), 2 * beyond @ (y * weight)
+        return 2 * np.exp(-((xi / s) ** 2) / 2) / (s * np.sqrt(2 * np.pi)), np.ones_like(xi)
+    near, far = (xi - clip) / s, (xi + clip) / s
+    inside = ndtr(-near) - ndtr(-far)
+    if s > clip:  # terms of the other form cancel
+        z, weight = legendre(40)
+        density = np.exp(-((((2 * z[:, None] - 1) * clip - xi) / s) ** 2) / 2) / (s * np.sqrt(2 * np.pi))
+        square = 2 * clip * (weight * ((2 * z - 1) * clip) ** 2) @ density
+    else:
+        at_near, at_far = (np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) for x in (near, far))
+        square = (xi**2 + s**2) * inside + s * ((xi - clip) * at_far - (xi + clip) * at_near)
+    return inside, clip**2 * (1 - inside) + square
 
 
 MAKERS.update({name: globals()[name] for name in __all__} | {

@@ -34,7 +34,7 @@ class MixedClosure(Bound):
         self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
         self.slopes = None
 
-    error, chance, message = map(_worst, ("error", "chance", "message"))
+    error, chance, accuracy, message = map(_worst, ("error", "chance", "accuracy", "message"))
 
     @property
     def gradient_rate(self):

@@ -18,7 +18,9 @@ from .rules import gauss_hermite, legendre, sobol, tensor
 
 __all__ = ["GRADED", "MOST", "cut", "discrepancy", "nodes", "rules", "settled_size"]
 
-ITERATED = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (16, 1.5), (16, 0.75))  # nodes and widths of panels
+# Nodes and widths of panels. Between breaks closer than a width panels are the same at all sizes, so numbers of nodes
+# differ: with equal ones, two sizes would agree there whatever the function does.
+ITERATED = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (20, 1.5), (24, 0.75))
 GRADED = tuple((q, 0.0) for q in (10, 16, 20))  # shrinking to the breaks of two variables: forces may have layers
 CUBIC = (*ITERATED[:4], (20, 3.0))  # of three variables: a million points
 TENSORS = {3: (24, 40), 4: (16, 24)}  # nodes in each direction

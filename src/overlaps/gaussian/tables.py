@@ -145,8 +145,8 @@ def polynomial_table(coefficients):
     return Table(_packed(np.inf, np.array([-np.inf, np.inf]), np.array([[0.0, 1.0]]), padded[None]), 0.0, "polynomial")
 
 
-def tabulate(functions, name):
-    """The table of g, g' and perhaps g''; raises ``ValueError`` where they cannot be tabulated on [-9, 9]."""
+def tabulate(functions, name, goal=GOAL):
+    """The table of g, g' and perhaps g'' to a relative error; ``ValueError`` where there is none on [-9, 9]."""
     reach, left, error = 0.0, PANELS, 0.0
     panels = []
     with np.errstate(all="ignore"):  # where they are not finite, the table ends
@@ -160,7 +160,7 @@ def tabulate(functions, name):
                 # both signs at once, outwards from zero: where a function ends or oscillates, the table ends on both
                 # sides
                 ring = [(-end, -inner), (inner, end)] if inner else [(-end, end)]
-                halved = _halved(functions, np.array(ring), scale, left)
+                halved = _halved(functions, np.array(ring), scale, left, goal)
                 if halved is not None:
                     edges, rows, worst, scale = halved
                     panels.append((edges, rows))
@@ -170,7 +170,7 @@ def tabulate(functions, name):
                 break
     if reach < NEEDED:
         raise ValueError(
-            f"{name} cannot be tabulated to {GOAL:g} beyond |x| = {reach:.4g}; expected functions on [-9, 9] that are "
+            f"{name} cannot be tabulated to {goal:g} beyond |x| = {reach:.4g}; expected functions on [-9, 9] that are "
             f"finite, free of noise, and smooth on {PANELS} intervals. Check for rapid oscillations and cancellation."
         )
     edges, rows = (np.concatenate(x) for x in zip(*panels, strict=True))
@@ -180,7 +180,7 @@ def tabulate(functions, name):
     return Table(_packed(reach, np.r_[edges[:, 0], edges[-1, 1]], place, rows), error, name)
 
 
-def _halved(functions, ring, scale, budget):
+def _halved(functions, ring, scale, budget, goal):
     """Panels (P, 2), coefficients (P, functions, size), error and scale of a ring; None where that fails."""
     done, rows, worst, largest = [], [], 0.0, scale
     while len(ring):
@@ -196,7 +196,7 @@ def _halved(functions, ring, scale, budget):
         # an argument is rounded, too
         rounding = np.abs(coefficients) @ np.arange(SIZE) * np.max(np.abs(ring), axis=1)[:, None] / half
         error = np.max(np.abs(modes @ AT_CHECKS - values[..., SIZE:]), axis=2) - 4 * np.finfo(float).eps * rounding
-        good = np.all(error <= GOAL * size, axis=1)
+        good = np.all(error <= goal * size, axis=1)
         worst = max(worst, np.max(error[good] / np.maximum(size[good], 1e-300), initial=0.0))
         largest = np.maximum(largest, np.max(size, axis=0))
         # a panel as narrow as rounding holds a kink or a jump: halving it again would not end

@@ -52,7 +52,7 @@ def evolve(
         system = MixedSystem(model, start, pace, equal, keep_cone=True)
     elif system is None:
         system = System(model, start, pace, equal, keep_cone=True)
-    rtol, atol, stop = checked_controls(rtol, atol, stop)
+    given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
     check_blocks(system.model, blocks)
     if check.flag("late", late) and model.C:
         raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
@@ -63,6 +63,8 @@ def evolve(
         raise ValueError(f"schedule names {', '.join(named)} with late=True; expected eta, eta_v and batch_size only.")
     # the last check before the first step; what is refused here has computed nothing yet
     system.closure.check(system.S, system.w)
+    if given is None:
+        atol = max(atol, system.closure.accuracy)
     if system.closure.chance:
         rtol, atol = max(rtol, COARSE), max(atol, SMALL * COARSE)
     automatic = isinstance(method, str) and method == "auto"
@@ -105,7 +107,7 @@ def evolve(
     return SimpleNamespace(
         model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
-        success=run.success, message=run.message + closure_note(system.closure), nfev=run.nfev,
+        success=run.success, message=run.message + closure_note(system.closure, system.C), nfev=run.nfev,
         method=solver.__name__ + why, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
         floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.chance,
     )  # fmt: skip
@@ -209,12 +211,15 @@ def _follow_differences(system, run, solver, common):
     run.message += f" From alpha = {at:.6g} on in the differences of students and teachers ({solver.__name__})."
 
 
-def closure_note(closure):
-    """Message of a numerically integrated closure about itself."""
+def closure_note(closure, C):
+    """Message of a numerically integrated closure about itself, and about C of its last call."""
     note = f" {closure.message}" if closure.message else ""
     if closure.chance:
         note += f" Integrals are by Sobol points, to {closure.chance:.0e}; rtol is {COARSE:.0e} at least."
-    return note + (f" Estimated error of C at the end: {closure.error:.1e}." if closure.error > 0 else "")
+    if not closure.error > 0:
+        return note
+    relative = closure.error / np.max(np.abs(C))
+    return f"{note} Estimated error of C at the end: {closure.error:.1e}, {relative:.1e} of its largest entry."
 
 
 def check_blocks(model, blocks):

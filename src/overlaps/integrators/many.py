@@ -72,7 +72,7 @@ def evolve_many(
     """
     settle()
     models, starts, schedules = paired(models, starts, schedule)
-    rtol, atol, stop = checked_controls(rtol, atol, stop)
+    given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
     check_blocks(models[0], blocks)
     times, every_step = output_times(alpha, starts[0].alpha)
     if every_step:
@@ -87,6 +87,7 @@ def evolve_many(
         _check_schedule(paces, model, one, times, name)
     skipped = int(np.ravel(alpha)[0] != times[0])
     work = _Jobs(models, starts, schedules, paces, times, skipped, stop, rtol, atol, method, options, blocks, lanes)
+    work.given = given
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
     size = int(np.clip(len(models) // (4 * threads), 1, CHUNK if work.lanes is None else WIDE))
@@ -167,6 +168,7 @@ class _Jobs:
         self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
         self.paces = {id(None): (None, 1.0), **paces}
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
+        self.given = None  # atol as it was given
         checked_starts: dict[Any, Any] = {}
         one_by_one = not all_fit(models, starts)
         self.starts = [_once(checked_starts, i, models[i], x) for i, x in enumerate(starts)] if one_by_one else starts
@@ -338,8 +340,9 @@ class _Jobs:
         if self.closed:
             return ""
         bound = bind(model)
-        bound(S, w[: S.shape[1]], *outputs(S, model.K))
-        return closure_note(bound)
+        values = outputs(S, model.K)
+        bound(S, w[: S.shape[1]], *values)
+        return closure_note(bound, values[2])
 
     def _evolve(self, i):
         """The way of ``solve``: one trajectory by ``evolve``, with its records brought into the rows of the batch.
@@ -355,7 +358,7 @@ class _Jobs:
         method = "auto" if self.automatic else self.solver
         solution = evolve(
             self.models[i], self.starts[i], self.times[self.skipped :], method=method,
-            rtol=self.rtol, atol=self.atol, stop=self.stop, blocks=self.blocks, progress=halt,
+            rtol=self.rtol, atol=self.given, stop=self.stop, blocks=self.blocks, progress=halt,
             schedule=self.schedules[i], **self.options,
         )  # fmt: skip
         packed = [self.kept.pack(*x) for x in zip(solution.q, self.models[i].rows(solution), solution.v, strict=True)]

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import scipy.integrate
 from scipy.integrate import BDF, LSODA, RK23, RK45, Radau
 
-from .._base import check
+from .._base import check, warn
 from ._steps import UNRESOLVED
 from .stop import _Crossing
 
@@ -24,6 +25,13 @@ PARALLEL = 1e-5
 # Q_kk of a kinked student, relative to teachers, below which it explains why a step vanished, and Q_kk where it falls:
 # implicit methods stop at up to a thousandth of the teachers' norm. Above, students may be small for other reasons.
 SHRUNK, FALLING = 1e-8, 1e-6
+# Time, relative, by which the closure is asked for a reason ahead of a step that vanished. Below, rounding hides what
+# is there; above, it would be a state that the run is far from.
+BEYOND = 1e-6
+# A run is slow where steps are shorter than SLOW of the interval, as counted over MARKED evaluations, of which a step
+# of DOP853 takes twelve. Below, runs of a million steps would go on without a word; above, sound ones would get one.
+SLOW, MARKED, PER_STEP = 1e-6, 600, 12
+PATIENCE = 10.0  # seconds of a run before that is said: most runs end, or stop with a reason, sooner
 LOST = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
@@ -43,6 +51,8 @@ class Run:
     late: list = field(default_factory=list)  # eps_g and its floor in other variables, nan in these; or empty
     watched: tuple | None = None  # sine^2 of all angles of kinked students at the last step, alpha, packed state
     parallel: tuple = (np.inf, 0.0, None)  # sine^2 of the angle of kinked students at its smallest, alpha, packed state
+    marks: Any = ()  # (evaluations, alpha) now and then, see ``_slow``; None once it has warned
+    began: float = field(default_factory=perf_counter)
     success: bool = False
     interrupted: bool = False
     message: str = ""
@@ -140,6 +150,7 @@ def _drive(run, system, y, method, options, crossing, leave):
             else:
                 failure = _step(system, solver)
             run.nfev = spent + solver.nfev
+            _slow(run, solver.t)
             if failure and isinstance(solver, BDF) and solver.t - begun > RESTED * solver.t:
                 # shortened again and again, BDF of high order feeds on the rounding in its differences: first order
                 # has none, and what stops it there is the flow's
@@ -174,6 +185,22 @@ def _drive(run, system, y, method, options, crossing, leave):
             # landing on an output time shortened the last step; the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
     run.success, run.message = True, end_sentence(times)
+
+
+def _slow(run, alpha):
+    """Warn, once, of a run of some fifty steps that do not grow and of which a million would reach the end."""
+    if run.marks is None or (run.marks and run.nfev - run.marks[-1][0] < MARKED):
+        return
+    run.marks = [*run.marks[-2:], (run.nfev, alpha)]
+    if len(run.marks) < 3 or perf_counter() - run.began < PATIENCE:
+        return
+    before, now = np.diff([at for _, at in run.marks])
+    if now <= min(2 * before, SLOW * MARKED / PER_STEP * (run.times[-1] - run.times[0])):
+        run.marks = None
+        warn(
+            f"steps at alpha = {alpha:.6g} are shorter than {SLOW:g} of the interval and do not grow: {MARKED} "
+            f"evaluations brought {now:.1g}." + check.see("integration", "When it does not end well")
+        )
 
 
 def _burst_of(solver, run, options, limits):
@@ -247,6 +274,10 @@ def _trouble(system, solver, failure, largest, options):
     lost, norm = _lost_direction(system, solver, failure, options.get("atol", np.inf))
     if failure and lost is None:
         vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
+        ahead = BEYOND * max(abs(solver.t), 1.0) * system.rhs(solver.t, solver.y)
+        system.rhs(solver.t, solver.y + ahead)  # where the closure may have a reason of its own, which the run appends
+        if getattr(system.closure, "message", ""):
+            return vanished
         obstacle = system.obstacle()
         if obstacle:
             return f"{vanished} Here {obstacle}, which implicit methods need: try method='DOP853'."

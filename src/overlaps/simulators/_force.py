@@ -6,10 +6,13 @@ overlaps and, where the force reads them, the eigenvalue of each coordinate; and
 references of such a tuple takes as long as a step.
 """
 
+import math
+
 from numba import types
 from numba.extending import overload
 
 from .._base.jit import jit
+from ..activations.laws import proper
 
 
 @jit(bare=True)
@@ -22,7 +25,7 @@ def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
         while i < values.size - 1 and xi >= p[i]:
             xi -= p[i]
             i += 1
-        xi = values[i]
+        xi = values[i] if proper(p) else math.nan  # the run ends as one that diverges
     F[:], G[:] = 0.0, 0.0
     force(lam, nu, xi, theta, S, F, G)
     for k in range(F.size):

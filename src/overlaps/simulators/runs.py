@@ -313,6 +313,8 @@ def _outcome(model, results, errors, alpha, runs):
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
         unstable = f" (eta = {model.eta:g} is probably above the stability limit; lower it)" if diverged else ""
+        if diverged and getattr(model.rule, "by_chance", False):
+            unstable = unstable.replace(";", ", or chance fills what are no probabilities;")
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
         warn(message + " What they did not reach is nan." + check.see("start", "When something is wrong"))
