@@ -490,3 +490,18 @@ def test_hebb_follows_teachers_that_drift():
     rest = eta * np.sqrt(2 / np.pi) / (delta + decay)
     expected = rest + (0.3 - rest) * np.exp(-(delta + decay) * alpha)
     np.testing.assert_allclose(ov.solve(model, start, alpha).R[:, 0, 0], expected, rtol=1e-7)
+
+
+def test_a_level_of_an_error_that_no_rule_records_is_refused():
+    """Otherwise nan passes for a level that is met at the start; a function of the state stops, as before."""
+    model, start = model_and_start(ov.Rule(perceptron, K=1, M=1, breaks=WEDGE), eta=1.0)
+    for call in (
+        lambda: ov.solve(model, start, [1.0], stop=0.1),
+        lambda: ov.solve_many(model, [start, start], [1.0], stop=0.1),
+        lambda: ov.solve(ov.Stages([model, model], until=[1.0, 2.0]), start, [2.0], stop=0.1),
+    ):
+        with pytest.raises(
+            ValueError, match=r"stop = 0.1 is a level of eps_g, and the rule 'perceptron' has no error="
+        ):
+            call()
+    assert ov.solve(model, start, [5.0], stop=lambda alpha, state: state.R[0, 0] - 0.3).alpha[-1] < 5.0

@@ -89,6 +89,8 @@ class Bound:
         Why the last refused state was refused; empty if none was.
     by_quadrature : bool
         Whether integrals are taken numerically: C may be refused, and derivatives need wide steps.
+    by_chance : bool
+        Whether integrals are averages over Sobol points, which limits the tolerance of a run.
     kinked : bool
         Whether g' of the student jumps at the origin.
     compiled, lanes : callable or None
@@ -103,7 +105,7 @@ class Bound:
 
     error = chance = 0.0
     message = ""
-    by_quadrature = False
+    by_quadrature = by_chance = False
     kinked = False
     compiled: Any = None
     lanes = None

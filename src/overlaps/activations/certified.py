@@ -35,6 +35,7 @@ class RuleClosure(Bound):
         self.parameters = np.array(learning.numbers, float)
         if learning.closed is None:
             self.period, (self._arrays, self._chancy) = FIRST, learning.sizes
+            self.by_chance = self._chancy
             self._layered = len(learning.breaks) > 0 and learning.breaks.shape[1] == 3 and not learning.continuous
             self.parameters = self._arrays[0]
         if hasattr(self._kernel, "compile"):
@@ -63,7 +64,7 @@ class RuleClosure(Bound):
 
     def errors(self, S, w):
         """As for any closure; nan where no error is recorded."""
-        if self.learning.error is None and self.learning.closed is None:
+        if not self.learning.records_error:
             return np.full(len(S), np.nan)
         if self.learning.by_block:
             return np.array([self._values(self.parameters, *both)[0][-1] for both in zip(S, w, strict=True)])

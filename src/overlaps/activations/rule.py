@@ -179,6 +179,11 @@ class Rule(Record):
         """Whether the noise is a continuous variable."""
         return self.noise == "normal" if isinstance(self.noise, str) else hasattr(self.noise, "cdf")
 
+    @property
+    def records_error(self):
+        """Whether eps_g is a number: the mean of ``error``, or what a closure in closed form returns."""
+        return self.error is not None or self.closed is not None
+
     @cached_property
     def functions(self):
         """(force, error, chance), compiled for their one signature each."""

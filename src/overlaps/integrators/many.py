@@ -54,6 +54,7 @@ from .evolve import check_blocks, checked_controls, closure_note, evolve
 from .lanes import DIVERGENT, STOPPED, closure_in_lanes, side_by_side
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
 from .run import DIVERGED, diverged, end_sentence, excused
+from .stop import check_level
 
 # Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
 # progress bar stands still and threads wait for the last one.
@@ -73,6 +74,7 @@ def evolve_many(
     settle()
     models, starts, schedules = paired(models, starts, schedule)
     rtol, atol, stop = checked_controls(rtol, atol, stop)
+    check_level(stop, models)
     check_blocks(models[0], blocks)
     times, every_step = output_times(alpha, starts[0].alpha)
     if every_step:
