@@ -76,13 +76,28 @@ class Solved(_Curves):
         An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
         the escape from a plateau is not in it.
         """
-        floor = self._floor(rounding_floor(self.model, self.model.field_covariance(self), self.v))
+        # test: tests/results/test_trajectory.py::test_two_methods_differ_by_no_more_than_their_floors
+        floor = self._floor(self._rounding)
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    @property
+    def rounding(self) -> Floats:
+        """Size (n,) of the errors of eps_g by rounding alone, a part of ``eps_floor``."""
+        floor = self._added_up(self._rounding)
+        return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    @property
+    def _rounding(self) -> Floats:
+        """Rounding (n,) of one evaluation of eps_g."""
+        return rounding_floor(self.model, self.model.field_covariance(self), self.v)
+
+    def _added_up(self, rounding):
+        """Roundings of overlaps add up along a run."""
+        return rounding * max(1.0, WALK * np.sqrt(self.nfev))
 
     def _floor(self, rounding):
         """Size (n,) of the errors of eps_g, given the rounding of one evaluation."""
-        # test: tests/results/test_trajectory.py::test_two_methods_differ_by_no_more_than_their_floors
-        total = rounding * max(1.0, WALK * np.sqrt(self.nfev))
+        total = self._added_up(rounding)
         return total if self.eps_error is None else np.maximum(total, self.eps_error * np.maximum(self.eps_g, rounding))
 
     @property
