@@ -84,6 +84,7 @@ class StructuredBDF(BDF):
     internal = ("jac", "jac_sparsity")  # options of BDF that are not the user's
     by_blocks = True
     burst = Backward
+    accounts = True  # adds up what its steps leave in eps_g
     least_rtol = LEAST_RTOL ** (1 / 1.2) / SHARE  # 1e-10: smaller ones make the same steps
     newton_tol: float
     fun: Any

@@ -1,9 +1,10 @@
 """Explicit Runge-Kutta of order 8 whose error control knows what the overlaps are for: eps_g."""
 
+import numpy as np
 from scipy import integrate
 
 from ..flow.system import System
-from ._dop853 import judge
+from ._dop853 import judge, judge_change
 from .burst import RungeKutta
 
 __all__ = ["DOP853"]
@@ -44,6 +45,7 @@ class DOP853(integrate.DOP853):
         self.error = self._share = 0.0
 
     burst = RungeKutta
+    accounts = True  # adds up what its steps leave in eps_g
 
     @property
     def asked(self):
@@ -65,6 +67,12 @@ class DOP853(integrate.DOP853):
         system, self._share = self.system, 0.0
         if system is None:
             return norm
+        if system.error_size:
+            fifth, third = (np.sum(np.square(K.T @ E / scale)) for E in (self.E5, self.E3))
+            part = abs(h) * np.sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0 else 0.0
+            change, noise = system.change_of_eps_g(part * (K.T @ self.E5)), system.closure.averaging_error
+            error, self._share = judge_change(change, self.rtol, system.eps_g, system.error_size, noise)
+            return max(norm, error)
         fifth, third = (system.change_of_eps_g(K.T @ E) for E in (self.E5, self.E3))
         now = system.eps_g, system.S, system.A, system.B, system.model.eta
         error, self._share = judge(fifth, third, h, system.u, self.rtol, *now)

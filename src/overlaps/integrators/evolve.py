@@ -108,7 +108,7 @@ def evolve(
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, message=run.message + closure_note(system.closure), nfev=run.nfev,
         method=solver.__name__ + why, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
-        floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.chance,
+        floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
     )  # fmt: skip
 
 

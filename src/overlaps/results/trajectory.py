@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import Floats, Record, check
-from ..flow.closure import rounding_floor
+from ..flow.closure import bind, rounding_floor
 from ..integrators.evolve import evolve
 from ..models.state import State
 from ..stability.plateaus import Plateau, find
@@ -18,6 +18,8 @@ NUMBERS, COUNTS = 2e7, (200, 1000)
 # Rounding of eps_g by one evaluation's overlaps, in units of that of its terms: half a digit in some of them.
 # It adds up like a walk at random. Below, runs differ by more than they say; above, they say more than is lost.
 WALK = 0.2
+# Errors of eps_g by a method that does not add them up, in units of its tolerances: they bound the errors of one step.
+UNACCOUNTED = 10.0
 
 
 class Errors(NamedTuple):
@@ -91,6 +93,12 @@ class Solved(_Curves):
         """Rounding (n,) of one evaluation of eps_g."""
         return rounding_floor(self.model, self.model.field_covariance(self), self.v)
 
+    @property
+    def _accounted(self):
+        """Whether the solver adds up what its steps leave in eps_g."""
+        known = getattr(self.model, "rule", None) is None or bind(self.model).controls_error
+        return known and getattr(self.solver, "accounts", False)
+
     def _added_up(self, rounding):
         """Roundings of overlaps add up along a run."""
         return rounding * max(1.0, WALK * np.sqrt(self.nfev))
@@ -98,6 +106,8 @@ class Solved(_Curves):
     def _floor(self, rounding):
         """Size (n,) of the errors of eps_g, given the rounding of one evaluation."""
         total = self._added_up(rounding)
+        if not self._accounted:
+            total = np.maximum(total, rounding * (UNACCOUNTED * max(self.rtol, self.atol) / np.finfo(float).eps))
         return total if self.eps_error is None else np.maximum(total, self.eps_error * np.maximum(self.eps_g, rounding))
 
     @property
