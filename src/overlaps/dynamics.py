@@ -105,8 +105,9 @@ def solve(
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The default methods and "exponential"
         also control the relative error of eps_g, until rounding hides it: the rounding of Q and R, or with "structured"
-        about 5e-14 for erf and 5e-15 for linear units. ``Trajectory.eps_floor`` is the error that remains;
-        ``late=True`` goes below it. A plateau amplifies every error.
+        about 5e-14 for erf and 5e-15 for linear units; for a :class:`~overlaps.activations.rule.Rule` where its
+        averages are known to 1e-8. ``Trajectory.eps_floor`` is the error that remains; ``late=True`` goes below it. A
+        plateau amplifies every error.
     progress : bool
         Show a progress bar.
     stop : float or callable, optional
@@ -128,10 +129,12 @@ def solve(
         Factor on eta and eta_v along alpha; or factors by name, on "eta", "eta_v", "noise", "weight_decay" and
         "batch_size" and on "s", the variances of the inputs (:class:`Schedule`). Every method steps onto its knots.
     certify : bool
-        Make a second run with tolerances 100 times smaller (rtol at least 1e-13), recorded at the same times, which is
-        more work than the first, and give the differences in ``Trajectory.error``. ``success`` is False where
-        they exceed 1000 rtol, of the largest overlap or of eps_g (beyond 10 ``eps_floor``): plateaus amplify errors of
-        the steps, in the tests always by less than 1000, so that a larger difference means a wrong curve.
+        Make a second run, recorded at the same times, which is more work than the first, and give the differences in
+        ``Trajectory.error``. Its tolerances are 100 times smaller; where the method becomes no more accurate (below
+        rtol 1e-9 for "structured", 1e-12 for others) it is by DOP853, or RK45 if the first is by DOP853. ``success`` is
+        False where the differences exceed 1000 rtol, and 0.1 in any case, of the largest overlap or of the smaller
+        eps_g (beyond 10 ``eps_floor``): plateaus amplify errors of the steps, in the tests always by less than 1000, so
+        that a larger difference means a wrong curve. It is False, too, where no second run is affordable.
     **options
         Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
 

@@ -19,7 +19,8 @@ class DOP853(integrate.DOP853):
               - \frac{1}{\eta_v}\, \dot v \cdot dv
 
     because A and B are the mean Hessian of the loss, up to the learning rate: the number is there for nothing. Where
-    eps_g is small, errors that Q and R of order one do not feel would otherwise spoil it.
+    eps_g is small, errors that Q and R of order one do not show would otherwise spoil it. Rules of learning have no
+    such A and B: there the change is a difference, one more evaluation a step.
 
     Parameters
     ----------

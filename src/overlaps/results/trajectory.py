@@ -70,10 +70,13 @@ class Solved(_Curves):
 
         Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*), and times the root of
         ``nfev`` over 5, if that is larger: roundings of overlaps add up along a run. Where ``late`` took over, the
-        differences of students and teachers stand in place of the g_c, and nothing is added.
+        differences of students and teachers stand in place of the g_c, and nothing is added. For the error of a rule,
+        its change by the rounding of the overlaps.
         Integration: eps_g times ``eps_error``, the sum over the steps of the first-order change of eps_g by each step's
-        error estimate, relative to eps_g. Kept by the three methods of this library; 0 for those of SciPy. Where
-        students with a kink are nearly parallel, the change of eps_g by a change of their norms by rtol is added.
+        error estimate, relative to eps_g, and of a rule the error of its averages. The three methods of this library
+        add it up; for others, and for rules whose averages are known to less than 1e-8, 10 rtol (or atol) takes the
+        place of machine precision above. Where students with a kink are nearly parallel, the change of eps_g by a
+        change of their norms by rtol is added.
 
         An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
         the escape from a plateau is not in it.
@@ -114,9 +117,9 @@ class Solved(_Curves):
     def error(self) -> "Errors | ClassErrors | None":
         """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
 
-        Differences from a second run with tolerances 100 times smaller, a named tuple of arrays with the shapes of Q,
-        R, v and eps_g (and ``mean_fields``, for inputs in classes): they show what a plateau has made of the errors of
-        the steps, which ``eps_floor`` does not. Where eps_g is below ``eps_floor``, its error is relative to that; nan
+        Differences from a second run with smaller tolerances, or by another method, a named tuple of arrays with the
+        shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes): they show what a plateau has made of
+        the errors of the steps, which ``eps_floor`` does not. Where eps_g is below ``eps_floor``, its error is relative to that; nan
         where the second run did not come.
         """
         # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
