@@ -21,6 +21,9 @@ from .results.composed import LowRankTrajectory, MixedTrajectory, StagedTrajecto
 # Errors that certify=True allows, in units of rtol: plateaus multiply errors of the steps, in the random settings of
 # the tests always by less. A larger difference of two runs means that one of them is wrong; so does one above MOST.
 FACTOR, MOST = 1000.0, 0.1
+# Error of a run in units of its difference from the second one. Where a plateau amplifies rounding beyond tolerances,
+# both runs err as much, and may cancel in part.
+MARGIN = 2.0
 
 
 class SolveOptions(TypedDict, total=False):
@@ -132,7 +135,7 @@ def solve(
         Make a second run, recorded at the same times, which is more work than the first, and give the differences in
         ``Trajectory.error``. Its tolerances are 100 times smaller; where the method becomes no more accurate (below
         rtol 1e-9 for "structured", 1e-12 for others) it is by DOP853, or RK45 if the first is by DOP853. ``success`` is
-        False where the differences exceed 1000 rtol, and 0.1 in any case, of the largest overlap or of the smaller
+        False where twice the differences exceed 1000 rtol, or 0.1 in any case, of the largest overlap or of the smaller
         eps_g (beyond 10 ``eps_floor``): plateaus amplify errors of the steps, in the tests always by less than 1000, so
         that a larger difference means a wrong curve. It is False, too, where no second run is affordable.
     **options
@@ -241,10 +244,10 @@ def _certified(traj, start, options):
     if not other.success:
         said = f"the second run, {other.solver.__name__} at rtol {other.rtol:.1g}, {other.message}"
     else:
-        overlaps = max(np.max(np.abs(error[name]), initial=0.0) for name in names) / size
+        overlaps = MARGIN * max(np.max(np.abs(error[name]), initial=0.0) for name in names) / size
         # what the steps say of their own errors excuses no more than they can hide: a curve that is too large says more
         hidden = np.minimum(least, np.maximum(HIDDEN * traj.rounding, np.finfo(float).tiny))
-        missed = np.abs(change) > allowed * smaller + FLOORS * hidden
+        missed = MARGIN * np.abs(change) > allowed * smaller + FLOORS * hidden
         if overlaps <= allowed and not np.any(missed):
             return result
         at = traj.alpha[np.argmax(missed)] if np.any(missed) else None

@@ -552,3 +552,23 @@ def test_differences_of_the_recorded_error_are_its_differential(rng):
     q, r, _ = system.unpack(dy)
     expected = np.einsum("l,lij->", TWO.s, q) / 2 - r.sum()
     assert system.change_of_eps_g(dy) == pytest.approx(expected, rel=1e-8, abs=1e-15)
+
+
+def descend_two(lam, nu, xi, theta, S, F, G):
+    F[0] = nu[0] - lam[0] - 0.5 * lam[1]
+    F[1] = 0.5 * F[0]
+
+
+def half_square_of_two(lam, nu, theta):
+    return (nu[0] - lam[0] - 0.5 * lam[1]) ** 2 / 2
+
+
+@pytest.mark.slow  # as for one field, which is quick; here sums over 64,000 nodes round, too
+@pytest.mark.parametrize("method", ["DOP853", "structured"])
+def test_the_floor_of_a_recorded_error_holds_for_three_fields(method):
+    model = ov.learner(ov.Rule(descend_two, K=2, M=1, error=half_square_of_two), eta=0.5)
+    named = ov.committee_machine(2, 1, activation=ov.linear, v=[1.0, 0.5], eta=0.5)
+    at = dict(Q=FOUR["Q"], R=[[0.2], [0.1]], T=[[1.0]])
+    traj = ov.solve(model, ov.State.from_overlaps(model, **at), [0.0, 5.0, 10.0, 20.0], method=method)
+    known = ov.solve(named, ov.State.from_overlaps(named, **at), [0.0, 5.0, 10.0, 20.0], rtol=1e-13, method="DOP853")
+    assert np.all(np.abs(traj.eps_g - known.eps_g) <= traj.eps_floor + known.eps_floor)

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import OdeSolver
 
 import overlaps as ov
+import overlaps.dynamics
 from overlaps.dynamics import FACTOR
 
 MODEL = ov.committee_machine(2, 3, eta=0.6, v_star=[1.0, 0.8, 0.5])
@@ -172,3 +173,16 @@ def test_averages_over_sobol_points_limit_the_tolerance_of_both_runs():
     start = ov.State.from_overlaps(model, Q=0.5 * np.eye(3), R=[[0.1], [0.2], [0.3]], T=[[1.0]])
     traj = ov.solve(model, start, [0.5], certify=True)
     assert traj.success and traj.rtol == 1e-4 and 0 < np.abs(traj.error.Q).max() < 1e-3
+
+
+def test_twice_the_difference_must_be_allowed(monkeypatch):
+    """Both runs may err as much as each other, as where a plateau amplifies rounding; they are then as likely apart."""
+    model, start = plateau()
+    monkeypatch.setattr(overlaps.dynamics, "FACTOR", 1e300)
+    known = ov.solve(model, start, TIMES, certify=True)
+    largest = max(*(np.abs(x).max() for x in known.error[:3]), np.abs(known.error.eps_g).max())
+    for factor, success in ((1.5, False), (2.5, True)):
+        monkeypatch.setattr(overlaps.dynamics, "FACTOR", factor * largest / known.rtol)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            assert ov.solve(model, start, TIMES, certify=True).success == success

@@ -136,7 +136,7 @@ class RuleClosure(Bound):
         else:
             goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
             size, gaps = self._settle(S, w, goals, self._rounding(S, w))
-            self.averaging_error = max(self.averaging_error, gaps[0] if size is not None else 0.0)
+            self.averaging_error = max(self.averaging_error, ROUNDING, gaps[0] if size is not None else 0.0)
         self._spent = 0
         if size is not None:
             many = S.shape[1] * self.learning.tokens > 4 and self.learning.others is None

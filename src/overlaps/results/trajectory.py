@@ -119,8 +119,8 @@ class Solved(_Curves):
 
         Differences from a second run with smaller tolerances, or by another method, a named tuple of arrays with the
         shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes): they show what a plateau has made of
-        the errors of the steps, which ``eps_floor`` does not. Where eps_g is below ``eps_floor``, its error is relative to that; nan
-        where the second run did not come.
+        the errors of the steps, which ``eps_floor`` does not. Where eps_g is below ``eps_floor``, its error is relative
+        to that; nan where the second run did not come.
         """
         # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
         parts = self.error_Q, self.error_R, self.error_v, self.error_eps_g
