@@ -417,3 +417,12 @@ def test_directions_without_variance_stay_as_they_are(rng):
     np.testing.assert_array_equal(q[2], start.q[2])
     np.testing.assert_array_equal(r[2], 0.0)
     assert 0 < system.close(y) < 1e-9
+
+
+def test_the_least_floor_is_that_of_the_smallest_difference():
+    """A difference below 1e-100 counts as this: eps_floor = E[g'^2] 1e-200, with g' = 1."""
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.0)
+    start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.3]], T=[[1.0]])
+    late = ov.solve(model, start, [0.0, 480.0], late=True)
+    assert late.success and late.eps_g[-1] < 1e-205
+    assert late.eps_floor[-1] == pytest.approx(1e-200, rel=1e-6, abs=0.0)

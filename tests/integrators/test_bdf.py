@@ -733,3 +733,13 @@ def test_a_step_that_vanishes_again_at_once_ends_the_run():
     with pytest.warns(RuntimeWarning, match="the step size vanished"):
         found = ov.solve(model, start, [0, 0.3, 3.7], method=_Stuck)
     assert not found.success and len(found) == 2
+
+
+def test_a_first_step_below_the_spacing_of_numbers_is_a_step():
+    """At alpha = 1 numbers are 2.2e-16 apart: time would stand still."""
+    model = ov.committee_machine(1, 1, eta=0.5)
+    start = dataclasses.replace(ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.3]], T=[[1.0]]), alpha=1.0)
+    traj = ov.solve(model, start, [1.0, 3.0, 51.0], method="structured", first_step=1e-16)
+    known = ov.solve(model, start, [1.0, 3.0, 51.0], method="DOP853")
+    assert traj.success
+    np.testing.assert_allclose(traj.eps_g, known.eps_g, rtol=1e-6, atol=1e-12)  # structured leaves 5e-14

@@ -171,6 +171,24 @@ def test_what_fails_fails_with_the_words_of_solve():
     np.testing.assert_allclose(many.ends, one.ends, rtol=1e-9, atol=1e-12)  # without a record, the start
 
 
+def test_growth_beyond_all_bounds_ends_as_in_solve():
+    """Linear units above eta = 2: Q - 2R + T = 1.6 exp((eta^2 - 2 eta) alpha), 10^10 before the last time."""
+    etas = np.linspace(2.5, 3.0, 20)
+    models = [ov.committee_machine(1, 1, activation=ov.linear, eta=eta) for eta in etas]
+    start = ov.State.from_overlaps(models[0], Q=[[1.0]], R=[[0.2]], T=[[1.0]])
+    with pytest.warns(RuntimeWarning, match="20 of 20 trajectories did not succeed"):
+        batch = ov.solve_many(models, start, [0.0, 5.0, 20.0], lanes=True)
+    for i in (0, 9, 19):
+        with pytest.warns(RuntimeWarning, match="the overlaps diverge"):
+            alone = ov.solve(models[i], start, [0.0, 5.0, 20.0])
+        assert batch[i].message == alone.message and batch.nfev[i] == alone.nfev
+        np.testing.assert_allclose(batch[i].Q, alone.Q, rtol=1e-12)
+        reached = float(re.search(r"alpha = ([\d.]+):", batch.message[i]).group(1))
+        rate = etas[i] ** 2 - 2 * etas[i]
+        # the last step before 10^10 is shorter than a tenth of the way there
+        assert 0.9 * np.log(1e10 / 1.6) < rate * reached <= np.log(1e10 / 1.6)
+
+
 @pytest.mark.parametrize("words", ["lost positivity", "the step size vanished"])
 def test_failures_that_lanes_leave_to_solve(words):
     """Teachers that push harder than their norms allow, of every third; times whose last digit is longer than steps."""

@@ -490,3 +490,85 @@ def test_hebb_follows_teachers_that_drift():
     rest = eta * np.sqrt(2 / np.pi) / (delta + decay)
     expected = rest + (0.3 - rest) * np.exp(-(delta + decay) * alpha)
     np.testing.assert_allclose(ov.solve(model, start, alpha).R[:, 0, 0], expected, rtol=1e-7)
+
+
+def test_a_level_of_an_error_that_no_rule_records_is_refused():
+    """Otherwise nan passes for a level that is met at the start; a function of the state stops, as before."""
+    model, start = model_and_start(ov.Rule(perceptron, K=1, M=1, breaks=WEDGE), eta=1.0)
+    for call in (
+        lambda: ov.solve(model, start, [1.0], stop=0.1),
+        lambda: ov.solve_many(model, [start, start], [1.0], stop=0.1),
+        lambda: ov.solve(ov.Stages([model, model], until=[1.0, 2.0]), start, [2.0], stop=0.1),
+    ):
+        with pytest.raises(
+            ValueError, match=r"stop = 0.1 is a level of eps_g, and the rule 'perceptron' has no error="
+        ):
+            call()
+    assert ov.solve(model, start, [5.0], stop=lambda alpha, state: state.R[0, 0] - 0.3).alpha[-1] < 5.0
+
+
+def descend_plainly(lam, nu, xi, theta, S, F, G):
+    F[0] = nu[0] - lam[0]
+
+
+def half_square(lam, nu, theta):
+    return (nu[0] - lam[0]) ** 2 / 2
+
+
+SQUARED = ov.Rule(descend_plainly, K=1, M=1, error=half_square, name="squared loss")
+
+
+@pytest.mark.parametrize("eta", [0.5, 1.0])
+@few("method", ["DOP853", "structured", "LSODA", "RK45", "Radau", "BDF", "RK23"], quick=4)
+def test_the_floor_of_a_recorded_error_holds(method, eta):
+    """A linear unit by hand: eps_g = 0.8 exp(-(2 eta - eta^2) alpha), down to rounding, and at eta = 1 beyond."""
+    model = ov.learner(SQUARED, eta=eta)
+    start, times = ov.State.from_overlaps(model, **PLAIN), np.arange(0.0, 41.0, 5.0)
+    traj = ov.solve(model, start, times, method=method)
+    exact = 0.8 * np.exp(-(2 * eta - eta**2) * times)
+    assert traj.success and np.all(np.abs(traj.eps_g - exact) <= traj.eps_floor)
+    if hasattr(traj.solver, "accounts"):  # the floor says something: a tenth down to 1e-11, rounding below
+        assert np.all(traj.eps_floor < 0.1 * exact + 1e-12)
+
+
+def test_recorded_errors_are_under_control_in_closed_form_too():
+    """A perceptron whose angle becomes small, which multiplies errors of Q and R, against smaller tolerances."""
+    model = ov.learner(R.optimal(), eta=1.0)
+    start = ov.State.from_overlaps(model, **PLAIN)
+    traj, fine = (ov.solve(model, start, [30.0, 1000.0], rtol=rtol, method="DOP853") for rtol in (1e-8, 1e-12))
+    assert np.all(np.abs(traj.eps_g - fine.eps_g) <= traj.eps_floor + fine.eps_floor)
+    np.testing.assert_allclose(traj.eps_g, fine.eps_g, rtol=1e-6)
+
+
+def test_differences_of_the_recorded_error_are_its_differential(rng):
+    """By hand: d eps_g = dQ/2 - dR; what the teachers' part of the room holds does not enter."""
+    model = ov.learner(SQUARED, spectrum=TWO, eta=0.5)
+    system = System(model, ov.State.from_blocks(model, **BLOCKS))
+    y = system.pack(system.start)
+    system.closure.check(system.S, system.w)
+    system.close(y)
+    system.dS[:] = 7.0
+    dy = 1e-6 * rng.standard_normal(y.size)
+    q, r, _ = system.unpack(dy)
+    expected = np.einsum("l,lij->", TWO.s, q) / 2 - r.sum()
+    assert system.change_of_eps_g(dy) == pytest.approx(expected, rel=1e-8, abs=1e-15)
+
+
+def descend_two(lam, nu, xi, theta, S, F, G):
+    F[0] = nu[0] - lam[0] - 0.5 * lam[1]
+    F[1] = 0.5 * F[0]
+
+
+def half_square_of_two(lam, nu, theta):
+    return (nu[0] - lam[0] - 0.5 * lam[1]) ** 2 / 2
+
+
+@pytest.mark.slow  # as for one field, which is quick; here sums over 64,000 nodes round, too
+@pytest.mark.parametrize("method", ["DOP853", "structured"])
+def test_the_floor_of_a_recorded_error_holds_for_three_fields(method):
+    model = ov.learner(ov.Rule(descend_two, K=2, M=1, error=half_square_of_two), eta=0.5)
+    named = ov.committee_machine(2, 1, activation=ov.linear, v=[1.0, 0.5], eta=0.5)
+    at = dict(Q=FOUR["Q"], R=[[0.2], [0.1]], T=[[1.0]])
+    traj = ov.solve(model, ov.State.from_overlaps(model, **at), [0.0, 5.0, 10.0, 20.0], method=method)
+    known = ov.solve(named, ov.State.from_overlaps(named, **at), [0.0, 5.0, 10.0, 20.0], rtol=1e-13, method="DOP853")
+    assert np.all(np.abs(traj.eps_g - known.eps_g) <= traj.eps_floor + known.eps_floor)

@@ -4,8 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.integrate import OdeSolver
 
 import overlaps as ov
+import overlaps.dynamics
 from overlaps.dynamics import FACTOR
 
 MODEL = ov.committee_machine(2, 3, eta=0.6, v_star=[1.0, 0.8, 0.5])
@@ -105,3 +107,86 @@ def test_files_hold_the_errors(tmp_path):
     assert again == traj and np.array_equal(again.error.eps_g, traj.error.eps_g)
     with pytest.raises(ValueError, match="certify = 1; expected True or False"):
         ov.solve(*plateau(), TIMES, certify=1)
+
+
+@pytest.mark.parametrize("method, rtol", [("structured", 1e-12), ("structured", 1e-9), ("DOP853", 2e-13)])
+def test_the_second_run_is_another_one_where_tolerances_cannot_be_tightened(method, rtol):
+    """BDF makes the same steps at any rtol below 1e-10; the error is that against a method of its own."""
+    model, start = plateau()
+    traj = ov.solve(model, start, TIMES, method=method, rtol=rtol, certify=True)
+    exact = ov.solve(model, start, TIMES, method="RK45" if method == "DOP853" else "DOP853", rtol=1e-13)
+    true = traj.eps_g / exact.eps_g - 1
+    assert traj.success and np.abs(traj.error.eps_g[1:]).min() > 0
+    # a tenth for a second run at 1e-10, which is a tenth of the first one's; rounding of both besides
+    assert np.abs(traj.error.eps_g - true).max() < 0.2 * np.abs(true).max() + 1e-12
+
+
+def test_what_no_second_run_can_measure_is_not_certified():
+    """An explicit method would need 1e11 evaluations."""
+    model = ov.committee_machine(1, 1, eta=0.5, activation=ov.linear, spectrum=ov.power_law(beta=1.0, L=20))
+    start = model.random_start(N=10_000, rng=1)
+    with pytest.warns(RuntimeWarning, match=r"But not certified: StructuredBDF becomes no more accurate below rtol"):
+        traj = ov.solve(model, start, [1e3, 1e12], rtol=1e-10, certify=True)
+    assert not traj.success and traj.error is None and len(traj) == 2
+    assert ov.solve(model, start, [1e3, 1e12], rtol=2e-9, certify=True).success
+
+
+class FixedSteps(OdeSolver):
+    """Midpoint steps of a length of its own, whatever the tolerances."""
+
+    def __init__(self, fun, t0, y0, t_bound, **options):
+        super().__init__(fun, t0, y0, t_bound, vectorized=False)
+
+    def _step_impl(self):
+        h = min(0.25, self.t_bound - self.t)
+        self.y = self.y + h * self.fun(self.t + h / 2, self.y + h / 2 * self.fun(self.t, self.y))
+        self.t += h
+        return True, None
+
+
+def test_a_solver_without_tolerances_is_compared_with_another():
+    model, start = plateau()
+    with pytest.warns(RuntimeWarning, match="not certified: errors exceed 1000 rtol"):
+        traj = ov.solve(model, start, [1.0, 20.0], method=FixedSteps, certify=True)
+    exact = ov.solve(model, start, [1.0, 20.0], rtol=1e-12)
+    np.testing.assert_allclose(traj.error.Q, traj.Q - exact.Q, rtol=1e-3, atol=1e-9)
+    # at a fixed point equal runs of different methods are no sign of one run
+    model = ov.committee_machine(1, 1, eta=0.5)
+    learned = ov.State.from_overlaps(model, Q=[[1.0]], R=[[1.0]], T=[[1.0]])
+    assert ov.solve(model, learned, [1.0, 2.0], certify=True).success
+
+
+@pytest.mark.parametrize("rtol", [1e-2, 1e-3])
+def test_a_curve_that_is_too_large_is_not_certified(rtol):
+    """The plateau is left at alpha = 250, and at rtol 1e-3 not at all: eps_g = 0.05 where it is 1e-7."""
+    model = ov.committee_machine(2, 2, eta=1.8)
+    start = ov.State.from_overlaps(model, Q=np.diag([0.3, 0.4]), R=[[1e-11, 2e-11], [0, 1e-11]], T=np.eye(2))
+    with pytest.warns(RuntimeWarning, match=r"errors exceed 0.1"):
+        traj = ov.solve(model, start, [100.0, 300.0, 481.0], rtol=rtol, certify=True)
+    assert not traj.success and traj.eps_g[-1] > 1e5 * ov.solve(model, start, [481.0], rtol=1e-10).eps_g[0]
+
+
+@pytest.mark.slow  # compiles a rule; the choice of the second run is that of the tests above
+def test_averages_over_sobol_points_limit_the_tolerance_of_both_runs():
+    """There rtol is 1e-4 at least: the second run is by another method."""
+    model = ov.learner(ov.rules.sign_committee(3), eta=1.0)
+    start = ov.State.from_overlaps(model, Q=0.5 * np.eye(3), R=[[0.1], [0.2], [0.3]], T=[[1.0]])
+    traj = ov.solve(model, start, [0.5], certify=True)
+    assert traj.success and traj.rtol == 1e-4 and 0 < np.abs(traj.error.Q).max() < 1e-3
+
+
+def test_twice_the_difference_must_be_allowed(monkeypatch):
+    """Both runs may err as much as each other, as where a plateau amplifies rounding; they are then as likely apart.
+
+    At rtol 1e-5, where differences are a thousand times what eps_floor excuses.
+    """
+    model, start = plateau()
+    monkeypatch.setattr(overlaps.dynamics, "FACTOR", 1e300)
+    known = ov.solve(model, start, TIMES, rtol=1e-5, certify=True)
+    size = max(1.0, np.abs(known.S).max())
+    largest = max(*(np.abs(x).max() / size for x in known.error[:3]), np.abs(known.error.eps_g).max())
+    for factor, success in ((1.5, False), (2.5, True)):
+        monkeypatch.setattr(overlaps.dynamics, "FACTOR", factor * largest / known.rtol)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            assert ov.solve(model, start, TIMES, rtol=1e-5, certify=True).success == success

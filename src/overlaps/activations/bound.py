@@ -85,10 +85,16 @@ class Bound:
         Estimate of the absolute error of the entries of C at the last call.
     chance : float
         Largest relative error of integrals by Sobol points so far, which jump as breaks pass points; 0 for others.
+    controls_error : bool
+        Whether eps_g is known well enough for the error control of a run.
+    averaging_error : float
+        Largest relative difference of A, B and eps_g of a rule by two sizes of quadrature so far.
     message : str
         Why the last refused state was refused; empty if none was.
     by_quadrature : bool
         Whether integrals are taken numerically: C may be refused, and derivatives need wide steps.
+    by_chance : bool
+        Whether integrals are averages over Sobol points, which limits the tolerance of a run.
     kinked : bool
         Whether g' of the student jumps at the origin.
     compiled, lanes : callable or None
@@ -104,9 +110,10 @@ class Bound:
         Number by which A, B are divided to give the gradient of eps_g, up to the sign; inf where they give none.
     """
 
-    error = chance = accuracy = 0.0
+    error = chance = accuracy = averaging_error = 0.0
     message = ""
-    by_quadrature = False
+    by_quadrature = by_chance = False
+    controls_error = True
     kinked = False
     compiled: Any = None
     lanes = None
@@ -120,6 +127,10 @@ class Bound:
     def gradient_rate(self):
         """The learning rate, because the loss is the error that is recorded."""
         return self.rule.eta
+
+    def error_size(self, S, w):
+        """Size of what cancels in eps_g where A and B do not give its gradient, so that differences do; 0 elsewhere."""
+        return 0.0
 
     def __repr__(self):
         return f"{type(self).__name__}({self.student!r}, {self.teacher!r}, K={self.rule.K})"

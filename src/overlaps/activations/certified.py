@@ -17,7 +17,9 @@ ASYMMETRY = 1e-6  # of A, relative: above, it has no eigenvectors that structure
 INFINITE = 0.5  # growth of a second moment with the reach of the noise from which it has no limit
 MISSED = 1e-4  # discrepancy to panels that shrink to the breaks from which equal ones have missed a layer there
 ROUNDING = 1e-12  # of sums over nodes, in units of their terms
+FIELDS = 1e-15  # rounding of the fields at the nodes, in units of the largest
 FIRST, PERIOD = 60, 600  # evaluations after which the size is compared with the next, at first and later
+FINE = 1e-8  # tolerance of averages up to which the error control of a run includes the recorded error
 NORMED = "perceptron", "hinge", "optimal", "episode"  # rules that need a direction of the student
 
 
@@ -30,9 +32,13 @@ class RuleClosure(Bound):
     def __init__(self, learning, rule):
         super().__init__(learning.activation, learning.activation, rule)
         self.learning, self._kernel, self._spent, self._size = learning, learning.closure, None, 0
+        self.controls_error = learning.records_error
+        self._steepest = 0.0  # largest change of the force so far by a change of a field by its deviation
         self.parameters = np.array(learning.numbers, float)
         if learning.closed is None:
             self.period, (self._arrays, self._chancy) = FIRST, learning.sizes
+            self.by_chance = self._chancy
+            self.controls_error = learning.error is not None and not self._chancy and learning.tolerance <= FINE
             self._layered = len(learning.breaks) > 0 and learning.breaks.shape[1] == 3 and not learning.continuous
             self.parameters = self._arrays[0]
         if hasattr(self._kernel, "compile"):
@@ -51,6 +57,14 @@ class RuleClosure(Bound):
         self.asymmetric = bool(np.max(np.abs(parts - parts.swapaxes(1, 2))) > ASYMMETRY * np.max(np.abs(A)))
         return eps_g
 
+    def error_at(self, S, w):
+        """The mean of the recorded error alone."""
+        return self._at(self.parameters, self.rule._replace(second_order=False), S, w, *outputs(S, self.rule.K))
+
+    def error_size(self, S, w):
+        """As for any closure: eps_g at half the correlations; 0 where none is recorded, or averages are too coarse."""
+        return self.error_at(half_correlated(S), w) if self.controls_error else 0.0
+
     def _at(self, parameters, numbers, S, w, *arrays):
         K, *numbers = numbers
         return self._kernel(np.ascontiguousarray(S), np.append(w, parameters), K, -1, *numbers, *arrays)
@@ -63,7 +77,7 @@ class RuleClosure(Bound):
 
     def errors(self, S, w):
         """As for any closure; nan where no error is recorded."""
-        if self.learning.error is None and self.learning.closed is None:
+        if not self.learning.records_error:
             return np.full(len(S), np.nan)
         if self.learning.by_block:
             return np.array([self._values(self.parameters, *both)[0][-1] for both in zip(S, w, strict=True)])
@@ -117,14 +131,12 @@ class RuleClosure(Bound):
             goals, root = np.array([1, 10]) * max(tolerance, BY_CHANCE), np.sqrt(len(scrambles))  # their mean is in use
             goals = goals if first else BEYOND * goals
             gaps = [np.max(np.std(x, axis=0, ddof=1)) / np.max(np.abs(x)) / root for x in zip(*scrambles, strict=True)]
-            self.chance = max(self.chance, gaps[0])
+            self.chance = self.averaging_error = max(self.chance, gaps[0])
             size = 0 if np.all(np.less_equal(gaps, goals)) else None
         else:
             goals = tolerance, 10 * tolerance if self.rule.second_order else np.inf
-            # averages that vanish are known to the rounding of their terms
-            size = np.sqrt(np.max(np.abs(self._values(self._arrays[0], S, w)[1])) / np.max(np.diag(S)))
-            self.accuracy = max(self.rule.eta, self.rule.eta**2) * ROUNDING * size
-            size, gaps = self._settle(S, w, goals, ROUNDING * size)
+            size, gaps = self._settle(S, w, goals, self._rounding(S, w))
+            self.averaging_error = max(self.averaging_error, ROUNDING, gaps[0] if size is not None else 0.0)
         self._spent = 0
         if size is not None:
             many = S.shape[1] * self.learning.tokens > 4 and self.learning.others is None
@@ -135,6 +147,22 @@ class RuleClosure(Bound):
         if first:
             raise ValueError(self.message)
         self.parameters = np.array([np.nan])
+
+    def _rounding(self, S, w):
+        """Rounding of (A, B, g and eps_g, C): differences of two sizes below are none.
+
+        Averages that vanish are known to the rounding of their terms. Where the force F is a small difference of large
+        fields z, it is known to what the rounding of z changes it by, and A and B to this over the least deviation of a
+        field given the others.
+        """
+        (first, C), K, n = self._values(self._arrays[0], S, w), self.rule.K, S.shape[1]
+        deviations = np.sqrt(np.max(np.diagonal(S.reshape(-1, n, n), axis1=1, axis2=2), axis=0))
+        A, B = np.split(first[: -1 - K], [K * len(S) // n * K])
+        by_field = np.abs(A.reshape(-1, K)) * deviations[:K], np.abs(B.reshape(-1, n - K)) * deviations[K:]
+        self._steepest = max(self._steepest, *map(np.max, by_field))
+        force, blurred = np.sqrt(np.max(np.abs(C))), FIELDS * self._steepest
+        self.accuracy = max(self.rule.eta, self.rule.eta**2) * ROUNDING * force / np.max(deviations)
+        return ROUNDING * force / np.max(deviations) + blurred / least_deviation(S), (2 * force + blurred) * blurred
 
     def _settle(self, S, w, goals, rounding):
         """(Size that agrees with the next, or None; discrepancies). Equal panels may both miss the layer of a break."""
@@ -150,8 +178,8 @@ class RuleClosure(Bound):
         settled, shrinking = settled_size(values, count, self._size, goals, rounding), count - len(GRADED)
         if not self._layered or settled[0] is None or settled[0] + 1 >= shrinking:
             return settled
-        layers = zip(values(settled[0] + 1), values(shrinking), strict=True)
-        missed = max(discrepancy(x, y, rounding) for x, y in layers) > MISSED
+        layers = zip(values(settled[0] + 1), values(shrinking), rounding, strict=True)
+        missed = max(discrepancy(*both) for both in layers) > MISSED
         return settled_size(values, count, shrinking, goals, rounding) if missed else settled
 
     def _refusal(self, S, w, gaps, goals):
@@ -180,6 +208,21 @@ def improper(rule, S, w):
             if not proper(p):
                 return f"noise: chance fills {p} at nu = {nu}, theta = {theta}; expected probabilities >= 0 of sum 1."
     return f"noise: chance fills what are no probabilities at theta = {theta}; expected them >= 0 and of sum 1."
+
+
+def least_deviation(S):
+    """Least standard deviation of a field given the others, of those that are no rounding."""
+    n = S.shape[1]
+    scale = np.sqrt(np.maximum(np.diagonal(S.reshape(-1, n, n), axis1=1, axis2=2), 0.0))
+    unit = np.where(scale > 0, scale, np.inf)
+    values = np.linalg.eigvalsh(S.reshape(-1, n, n) / (unit[:, :, None] * unit[:, None, :]))
+    return np.sqrt(np.min(values[values > _rule.DROPPED * np.max(values)])) * np.min(scale[scale > 0])
+
+
+def half_correlated(S):
+    """Covariances (..., groups n, n) of fields whose correlations are half of those in S."""
+    rows, n = S.shape[-2:]
+    return np.where(np.arange(rows)[:, None] % n == np.arange(n), S, S / 2)
 
 
 def arrays_of(rule):

@@ -187,6 +187,11 @@ class Rule(Record):
         """Whether the probabilities of the noise depend on the teacher, or theta."""
         return isinstance(self.noise, tuple) and callable(self.noise[1])
 
+    @property
+    def records_error(self):
+        """Whether eps_g is a number: the mean of ``error``, or what a closure in closed form returns."""
+        return self.error is not None or self.closed is not None
+
     @cached_property
     def functions(self):
         """(force, error, chance), compiled for their one signature each."""

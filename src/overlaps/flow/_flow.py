@@ -408,12 +408,15 @@ def flow_for(L, K, groups=1):
 
 
 @jit(bare=True, cost=lambda eps_g, S, A, B, *_: 3 * UNIT * (A.size + B.size))
-def tightening(eps_g, S, A, B, eta, sensitive):
-    """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling."""
+def tightening(eps_g, S, A, B, eta, sensitive, size):
+    """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling.
+
+    ``size`` stands in for these units where A and B are no gradient of eps_g (eta is inf); 0 if nothing says how eps_g
+    answers to errors, and the tolerances stay.
+    """
     K, terms = A.shape[0], 0.0
-    # rules have no gradient: nothing says how eps_g answers to errors, the tolerances stay
-    if eta == np.inf:  # A and B are no gradient of eps_g
-        return 1.0
+    if eta == np.inf:
+        return min(max(eps_g, 0.0) / (sensitive * size), 1.0) ** 1.2 if size > 0.0 else 1.0
     for i in range(K):
         for j in range(K):
             terms += 0.5 * abs(A[i, j] * S[i, j])

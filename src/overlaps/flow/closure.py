@@ -8,6 +8,7 @@ import numpy as np
 from .._base import ArrayLike, Record, check
 from ..activations import binding
 from ..activations.bound import Numbers, outputs
+from ..activations.certified import half_correlated
 from ..activations.classes import Classes
 from ..gaussian.rules import gauss_hermite
 from ..models.model import Model
@@ -162,6 +163,20 @@ def bind(model, second_order=None):
     return binding.bind(model.activation, model.teacher_activation, rule, model.classes)
 
 
+def _rounding_of_rule(model, S, v):
+    """The same for a recorded error of any kind: its change by the rounding of the overlaps.
+
+    That is, by machine precision, or by what S lacks to be positive, and at least machine precision times the error at
+    half the correlations.
+    """
+    eps, n = np.finfo(float).eps, S.shape[2]
+    parts = S.reshape(len(S), -1, n, n)
+    lacking = np.max(-np.linalg.eigvalsh(parts)[..., 0] / np.trace(parts, axis1=2, axis2=3), axis=1)
+    moved = parts * (1 + np.maximum(2 * lacking, eps)[:, None, None, None] * n * np.eye(n))
+    here, there, apart = (generalisation_error(model, x, v) for x in (S, moved.reshape(S.shape), half_correlated(S)))
+    return np.maximum(np.abs(there - here), eps * apart)
+
+
 def check_domain(model, S, v):
     """Refuse field covariances at which the closure is not defined, or not known accurately enough."""
     bind(model).check(S, np.concatenate([v, -model.v_star]))
@@ -175,8 +190,8 @@ def generalisation_error(model, S, v):
 
 def rounding_floor(model, S, v):
     """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
-    if model.rule is not None:  # no difference of larger numbers
-        return np.full(len(S), np.finfo(float).eps)
+    if model.rule is not None:
+        return _rounding_of_rule(model, S, v)
     x, weight = gauss_hermite(40)
     if not model.C:
         means, S = np.zeros((len(S), 1, S.shape[1])), S[:, None]

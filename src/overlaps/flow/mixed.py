@@ -34,7 +34,9 @@ class MixedClosure(Bound):
         self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
         self.slopes = None
 
-    error, chance, accuracy, message = map(_worst, ("error", "chance", "accuracy", "message"))
+    error, chance, accuracy, averaging_error, message = map(
+        _worst, ("error", "chance", "accuracy", "averaging_error", "message")
+    )
 
     @property
     def gradient_rate(self):

@@ -11,7 +11,7 @@ from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind, rounding_floor
 from .cone import Cone, singular
 from .packing import Packing
-from .velocity import Constants, Work
+from .velocity import VANISHED, Constants, Work
 
 
 class System:
@@ -121,8 +121,17 @@ class System:
         eta, eta_v, noise, decay, decay_v, second_order = rates(model)
         return Constants(
             model.K, model.teacher_activation.code, eta, eta_v, noise, self.s, self.p, source, decay, decay_v,
-            second_order, model.trains_v, model.drift, self.closure.gradient_rate,
+            second_order, model.trains_v, model.drift, self.closure.gradient_rate, self.error_size,
+            self.closure.averaging_error,
         )  # fmt: skip
+
+    @cached_property
+    def error_size(self):
+        """Size of what cancels in eps_g at the start, where A and B do not give its gradient; 0 elsewhere."""
+        model, start = self.model, self.start
+        w = np.concatenate([np.ravel(start.v), model.second_layers])
+        ruled = self.closure.gradient_rate == np.inf
+        return max(self.closure.error_size(model.field_covariance(start), w), 0.0) if ruled else 0.0
 
     @property
     def work(self):
@@ -214,22 +223,36 @@ class System:
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.
 
-        d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v. 0 where A, B are no
-        gradient of eps_g.
+        d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v. Where A, B are no
+        gradient of eps_g, a difference; 0 where that is not known well enough.
         """
-        if self.closure.gradient_rate == np.inf:
+        if self.closure.gradient_rate == np.inf and not self.error_size:
             return 0.0
         self._gather(dy, self.dS, self.dw)
+        if self.error_size:
+            return self._difference_of_eps_g()
         K, (*slopes, of_layers, rate, rate_v) = self.shape[1], self.slopes
         A, B, dS = (x.reshape(self.groups, -1, x.shape[1]) for x in (*slopes, self.dS))
         change = -(np.sum(A * dS[:, :K, :K]) / 2 + np.sum(B * dS[:, :K, K:])) / rate
         return change - of_layers @ self.dw[: of_layers.size] / rate_v if self.model.trains_v else change
 
+    def _difference_of_eps_g(self):
+        """The same by a difference, for the changes in dS and dw, see ``velocity.difference_of_eps_g``."""
+        K, n = self.shape[1], self.dS.shape[1]
+        dS = self.dS.copy()
+        dS.reshape(-1, n, n)[:, K:, K:] = 0.0  # teachers stay, and their part of dS is room for others
+        before = self.closure.error_at(self.S, self.w)
+        after = self.closure.error_at(self.S + dS, self.w + self.dw)
+        if max(abs(before), abs(after)) < VANISHED * self.error_size:
+            return self.error_size * np.max(np.abs(dS)) / np.max(np.abs(self.S))
+        return after - before
+
     def tightening(self, y):
         """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""
         eps_g, G = self.close(y), self.groups
         parts = zip(*(np.split(x, G) for x in (self.S, self.A, self.B)), strict=True)
-        return min(tightening(eps_g, *part, self.closure.gradient_rate, self.sensitive) for part in parts)
+        controls = self.closure.gradient_rate, self.sensitive, self.error_size
+        return min(tightening(eps_g, *part, *controls) for part in parts)
 
     @property
     def polynomial(self):

@@ -15,6 +15,8 @@ from ..activations.bound import CLOSURE
 from ..models import factors
 from ._flow import FLOW, gather_groups
 
+VANISHED = 1e-16  # eps_g, in units of what cancels in it, below which it is rounding
+
 
 @typed
 class Constants(NamedTuple):
@@ -34,6 +36,8 @@ class Constants(NamedTuple):
     trains_v: BOOL
     drift: REAL
     gradient_rate: REAL  # -A and -B divided by it are the gradient of eps_g; inf where they are none
+    error_size: REAL  # size of what cancels in eps_g where they are none, so that differences serve; 0 elsewhere
+    error_noise: REAL  # relative error of eps_g by the averages
 
 
 @typed
@@ -140,6 +144,35 @@ def change_of_eps_g(constants, work, dy):
         for i in range(K):
             change -= work.dv[i] * work.dw[i] / constants.eta_v
     return change
+
+
+@jit(bare=True)
+def difference_of_eps_g(closure, constants, drive, work, y, eps_g, factor, dy):
+    """Change of eps_g from its value at y by a change factor * dy of the overlaps, where A and B give no gradient.
+
+    One more evaluation, which leaves S, w, A, B, dv as they are at y; C is lost. Where both eps_g are
+    rounding, S is singular and hides the change: then the size of eps_g times that of the change, relative to S.
+    """
+    K, M = constants.K, work.B.shape[1]
+    S, dS, w, dw, largest, most = work.S, work.dS, work.w, work.dw, 0.0, 0.0
+    gather_groups(dy, constants.s, constants.p, K, M, constants.trains_v, dS, dw)
+    for i in range(len(S)):
+        for j in range(S.shape[1]):
+            largest = max(largest, abs(S[i, j]))
+            if i % (K + M) < K or j < K:  # teachers stay, and their part of dS is room for others
+                S[i, j] += factor * dS[i, j]
+                most = max(most, abs(factor * dS[i, j]))
+    if constants.trains_v:
+        for i in range(K):
+            w[i] += factor * dw[i]
+    changed = closure(
+        S, w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise, False, drive.A, drive.B, work.C,
+        drive.dv,
+    )  # fmt: skip
+    gather_groups(y, constants.s, constants.p, K, M, constants.trains_v, S, w)
+    if max(abs(changed), abs(eps_g)) < VANISHED * constants.error_size:
+        return constants.error_size * most / largest
+    return changed - eps_g
 
 
 def drive_of(system):

@@ -95,15 +95,16 @@ def _tensor(d, n):
     return np.ascontiguousarray(points.T[weights > FAINT]), weights[weights > FAINT]
 
 
-def settled_size(evaluate, count, first, goals, rounding=0.0):
+def settled_size(evaluate, count, first, goals, rounding=None):
     """(Size from ``first`` on that agrees with the next to the goals, or None; the discrepancies of each array).
 
-    ``evaluate(size)`` gives arrays, compared relative to the largest entry of each; ``rounding`` is no difference.
+    ``evaluate(size)`` gives arrays, compared relative to the largest entry of each; ``rounding`` of each is no
+    difference.
     """
-    before = evaluate(first)
+    before, rounding = evaluate(first), rounding or [0.0] * len(goals)
     for size, following in pairwise(range(first, count)):
         after = evaluate(following)
-        gaps = [discrepancy(x, y, rounding) for x, y in zip(before, after, strict=True)]
+        gaps = [discrepancy(*both) for both in zip(before, after, rounding, strict=True)]
         if np.all(np.less_equal(gaps, goals)):
             return size, gaps
         before = after

@@ -40,7 +40,7 @@ from numba import types
 from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from ..flow import clear, copy, correct, factorise, mix, tightening
 from ..flow.jacobian import Equations
-from ..flow.velocity import SYSTEM, change_of_eps_g, close, velocity
+from ..flow.velocity import SYSTEM, change_of_eps_g, close, difference_of_eps_g, velocity
 from ..models import factors
 from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, largest, notable
 
@@ -394,7 +394,8 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
     # whether students are nearly parallel before the first step: leaving that state is worth a look, too
     near = notable(constants, work, control, y, eps_g)[1]
     while True:
-        factor = tightening(eps_g, work.S, work.A, work.B, constants.gradient_rate, tolerances.sensitive)
+        rate, size = constants.gradient_rate, constants.error_size
+        factor = tightening(eps_g, work.S, work.A, work.B, rate, tolerances.sensitive, size)
         factor = max(factor, tolerances.least_factor)
         rtol, atol = factor * tolerances.rtol, max(factor * tolerances.atol, tolerances.least_atol)
         if place[ASKED] == 0:
@@ -423,8 +424,11 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
             place[FACTORISED] = 0
         else:
             # a change of step or order rescales D: the last share is taken again
-            left = abs(ERROR[order] * change_of_eps_g(constants, work, d))
-            clock[SHARE] = left / max(eps_g, tolerances.least_atol)
+            if constants.error_size > 0.0:
+                change = difference_of_eps_g(closure, constants, drive, work, y, eps_g, ERROR[order], d)
+            else:
+                change = ERROR[order] * change_of_eps_g(constants, work, d)
+            clock[SHARE] = abs(change) / max(eps_g, tolerances.least_atol)
         clock[ACCOUNT] += clock[SHARE]
         was = near
         unusual, near = notable(constants, work, control, y, eps_g)

@@ -27,7 +27,7 @@ from scipy.integrate import DOP853
 from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
 from .._base.tiers import small
 from ..flow import copy, gather_groups
-from ..flow.velocity import SYSTEM, change_of_eps_g, velocity
+from ..flow.velocity import SYSTEM, change_of_eps_g, difference_of_eps_g, velocity
 from ..models import reached
 from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, notable, parallel
 
@@ -53,6 +53,8 @@ ROUNDING = 1e-16
 # Of the error estimate, in units of the rounding of the velocities.  Below, steps shrink on rounding; above, errors
 # that a shorter step would remove pass for rounding.
 NOISE = 3.0
+# Rounding of a difference of two eps_g, in units of the size of what cancels in them.  Below, steps shrink on rounding.
+DIFFERENCE = 4e-15
 # In units of ROUNDING: errors of eps_g up to here pass where eps_g itself is hardly more than rounding of its terms.
 INVISIBLE = 1e4
 # Least error where rounding rules.  Without it an estimate that vanishes by accident would lengthen the step tenfold.
@@ -106,6 +108,14 @@ def weighed(fifth, third, h, least, rtol, eps_g):
     error = abs(h) * fifth * fifth / hypot(fifth, 0.1 * third)
     judged = error / (rtol * eps_g + least)
     return max(judged, QUIET if least > rtol * eps_g else 0.0), error / max(eps_g, least)
+
+
+@jit(bare=True)
+def judge_change(change, rtol, eps_g, size, noise):
+    """The same where the change of eps_g is a difference of numbers of this size, with this relative noise."""
+    if change == 0.0 or not np.isfinite(change):
+        return 0.0, 0.0
+    return weighed(change, 0.0, 1.0, DIFFERENCE * size, max(rtol, noise), eps_g)
 
 
 @jit(bare=True)
@@ -201,8 +211,13 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
                 fifth += (err5[a] / scale) ** 2
                 third += (err3[a] / scale) ** 2
             error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
-            e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-            judged, left = judge(e5, e3, h, drive.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
+            if constants.error_size > 0.0:
+                part = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
+                change = difference_of_eps_g(closure, constants, drive, work, new, eps_g, part, err5)
+                judged, left = judge_change(change, rtol, eps_g, constants.error_size, constants.error_noise)
+            else:
+                e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
+                judged, left = judge(e5, e3, h, drive.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
             error = max(error, judged)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0

@@ -24,7 +24,8 @@ class Problems(NamedTuple):
     K: INT
     teacher: INT
     trains_v: BOOL
-    rates: MATRIX  # (b, 10): eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate
+    # (b, 12): eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient_rate, error_size, _noise
+    rates: MATRIX
     s: MATRIX
     p: MATRIX
     tau: types.Array(REAL, 4, "C")
@@ -66,10 +67,10 @@ def march_all(begin, march, flow, closure, problems, pieces, control, first, blo
     before, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((stops.size, n + 2))
     clock, place = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
-        eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = problems.rates[b]
+        eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = problems.rates[b, :10]
         constants = Constants(
             K, problems.teacher, eta, eta_v, noise, problems.s[b], problems.p[b], problems.tau[b], decay, decay_v,
-            second_order, trains_v, drift, gradient,
+            second_order, trains_v, drift, gradient, problems.rates[b, 10], problems.rates[b, 11],
         )  # fmt: skip
         drive = Drive(pieces, kappa, kappa_v, factors, A_u, B_u, dv_u)
         work = Work(S[b], problems.w[b], A, B, C, dv, dS, dw)

@@ -53,13 +53,13 @@ class StructuredBDF(BDF):
     A local error tol per step makes the global error of a method of order 5 proportional to tol^(5/6), so BDF runs with
     tol = (rtol/4)^(6/5). Measured: the errors of Q and R then stay below rtol for rtol from 1e-5 to 1e-8, whatever L;
     the escape from a plateau multiplies them as it multiplies any error (``certify=True`` says by how much). Rounding
-    in Newton's iteration keeps them above 1e-10 or so. As eps_g falls far below the overlaps of which it is the
-    difference, tol falls with it, to 1e-12, and eps_g is left with an absolute error of about 5e-14. Where student and
-    teacher are linear or quadratic, every block has a share of the absolute tolerance, p_l max(1, <s>/s_l) for q^l and
-    s_l times that for r^l, and tol falls to 1e-13: a linear unit (eta = 0.5, rtol 1e-8, beta = 0.1 to 2, L = 16 to
-    4096) then has relative errors of eps_g below 2e-8, 6e-8, 1e-6 at 1e-4, 1e-6, 1e-8, whatever L. Erf and relu gain
-    nothing by it: their error is accumulated rounding. ``Trajectory.eps_floor`` says what a run has left. An
-    interpolated output time is as accurate as a step.
+    in Newton's iteration keeps them above 1e-10 or so: below rtol = 1e-10 the steps stay as they are. As eps_g falls
+    far below the overlaps of which it is the difference, tol falls with it, to 1e-12, and eps_g is left with an
+    absolute error of about 5e-14. Where student and teacher are linear or quadratic, every block has a share of the
+    absolute tolerance, p_l max(1, <s>/s_l) for q^l and s_l times that for r^l, and tol falls to 1e-13: a linear unit
+    (eta = 0.5, rtol 1e-8, beta = 0.1 to 2, L = 16 to 4096) then has relative errors of eps_g below 2e-8, 6e-8, 1e-6 at
+    1e-4, 1e-6, 1e-8, whatever L. Erf and relu gain nothing by it: their error is accumulated rounding.
+    ``Trajectory.eps_floor`` says what a run has left. An interpolated output time is as accurate as a step.
 
     Not exact: a numerical integrator, whose error the tolerances control.
 
@@ -84,6 +84,8 @@ class StructuredBDF(BDF):
     internal = ("jac", "jac_sparsity")  # options of BDF that are not the user's
     by_blocks = True
     burst = Backward
+    accounts = True  # adds up what its steps leave in eps_g
+    least_rtol = LEAST_RTOL ** (1 / 1.2) / SHARE  # 1e-10: smaller ones make the same steps
     newton_tol: float
     fun: Any
     D: np.ndarray

@@ -1,9 +1,10 @@
 """Explicit Runge-Kutta of order 8 whose error control knows what the overlaps are for: eps_g."""
 
+import numpy as np
 from scipy import integrate
 
 from ..flow.system import System
-from ._dop853 import judge
+from ._dop853 import judge, judge_change
 from .burst import RungeKutta
 
 __all__ = ["DOP853"]
@@ -18,7 +19,8 @@ class DOP853(integrate.DOP853):
               - \frac{1}{\eta_v}\, \dot v \cdot dv
 
     because A and B are the mean Hessian of the loss, up to the learning rate: the number is there for nothing. Where
-    eps_g is small, errors that Q and R of order one do not feel would otherwise spoil it.
+    eps_g is small, errors that Q and R of order one do not show would otherwise spoil it. Rules of learning have no
+    such A and B: there the change is a difference, one more evaluation a step.
 
     Parameters
     ----------
@@ -44,6 +46,7 @@ class DOP853(integrate.DOP853):
         self.error = self._share = 0.0
 
     burst = RungeKutta
+    accounts = True  # adds up what its steps leave in eps_g
 
     @property
     def asked(self):
@@ -65,6 +68,12 @@ class DOP853(integrate.DOP853):
         system, self._share = self.system, 0.0
         if system is None:
             return norm
+        if system.error_size:
+            fifth, third = (np.sum(np.square(K.T @ E / scale)) for E in (self.E5, self.E3))
+            part = abs(h) * np.sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0 else 0.0
+            change, noise = system.change_of_eps_g(part * (K.T @ self.E5)), system.closure.averaging_error
+            error, self._share = judge_change(change, self.rtol, system.eps_g, system.error_size, noise)
+            return max(norm, error)
         fifth, third = (system.change_of_eps_g(K.T @ E) for E in (self.E5, self.E3))
         now = system.eps_g, system.S, system.A, system.B, system.model.eta
         error, self._share = judge(fifth, third, h, system.u, self.rtol, *now)

@@ -14,8 +14,9 @@ from ..flow.system import System
 from ..gaussian.two_point import LINEAR
 from ..models.schedule import Pace, teachers_at
 from ..models.start import checked_start, output_times, twins
-from .methods import check_model, check_options, choose_method, solver_class
+from .methods import COARSE, check_model, check_options, choose_method, solver_class
 from .run import LOST, PARALLEL, integrate
+from .stop import check_level
 
 # Relative change of eps_g by the roundings of a singular start: above, the rounding decides the curve, which fails.
 DIGITS = 1e-5
@@ -28,9 +29,8 @@ FLOORS = 10.0
 # In units of rtol: a larger error of the overlaps means that the tolerance was missed; plateaus of smooth units stay
 # below.
 UNMET = 1e3
-# rtol where integrals are by Sobol points: below, steps vanish at the jumps of these integrals; above, errors of the
-# steps come near those of the integrals, 1e-3. In units of it, atol: overlaps that cross zero have such jumps, too.
-COARSE, SMALL = 1e-4, 1e-2
+# atol where integrals are by Sobol points, in units of the least rtol: overlaps that cross zero have such jumps, too.
+SMALL = 1e-2
 
 
 def evolve(
@@ -53,6 +53,7 @@ def evolve(
     elif system is None:
         system = System(model, start, pace, equal, keep_cone=True)
     given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
+    check_level(stop, system.model.tasks)
     check_blocks(system.model, blocks)
     if check.flag("late", late) and model.C:
         raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
@@ -109,7 +110,7 @@ def evolve(
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, message=run.message + closure_note(system.closure, system.C), nfev=run.nfev,
         method=solver.__name__ + why, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
-        floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.chance,
+        floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
     )  # fmt: skip
 
 

@@ -78,6 +78,7 @@ class ExponentialMidpoint(OdeSolver):
     # test: tests/integrators/test_bdf.py::test_exponential_step_keeps_rtol_behind_a_plateau
 
     one_step = by_blocks = True
+    accounts = True  # adds up what its steps leave in eps_g
     follower = StructuredBDF  # in other variables: the error of this step is measured in Q and R
     t: float
     y: np.ndarray

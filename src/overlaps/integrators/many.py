@@ -54,6 +54,7 @@ from .evolve import check_blocks, checked_controls, closure_note, evolve
 from .lanes import DIVERGENT, STOPPED, closure_in_lanes, side_by_side
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
 from .run import DIVERGED, diverged, end_sentence, excused
+from .stop import check_level
 
 # Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
 # progress bar stands still and threads wait for the last one.
@@ -73,6 +74,7 @@ def evolve_many(
     settle()
     models, starts, schedules = paired(models, starts, schedule)
     given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
+    check_level(stop, models)
     check_blocks(models[0], blocks)
     times, every_step = output_times(alpha, starts[0].alpha)
     if every_step:
@@ -316,7 +318,7 @@ class _Jobs:
         places = np.searchsorted(stops, self.times[self.skipped :])
         records = np.full((len(indices), *self.records.shape[1:]), np.nan)
         nfev, state = np.zeros((2, len(indices)), np.int64)
-        numbers = np.array([(*rates(x), x.drift, *x.weight_decay, bind(x).gradient_rate) for x in models])
+        numbers = np.array([_numbers(bind(x), x, *fields) for x, *fields in zip(models, S, w, strict=True)])
         problems = Problems(first.K, first.teacher_activation.code, first.trains_v, numbers, s, p, tau, S, w, y)
         rest = pieces_of(pace), control, first_step, self.blocks, np.array(stops), places, self.halt
         if alone:
@@ -400,6 +402,12 @@ def _key(model, start):
     Models of one shape differ in numbers only, which no packed start holds; means of classes are part of the start.
     """
     return id(start), id(model) if model.C else None
+
+
+def _numbers(bound, model, S, w):
+    """The row of ``Problems.rates``."""
+    w = w[: S.shape[1]]
+    return *rates(model), model.drift, *model.weight_decay, bound.gradient_rate, bound.error_size(S, w), 0.0
 
 
 def _once(starts, i, model, start):

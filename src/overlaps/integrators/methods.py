@@ -4,9 +4,10 @@ import inspect
 
 import numpy as np
 import scipy.integrate
-from scipy.integrate import OdeSolver
+from scipy.integrate import RK45, OdeSolver
 
 from .._base import check
+from ..flow.closure import bind
 from ..flow.system import System, fastest_rate
 from .bdf import StructuredBDF
 from .dop853 import DOP853
@@ -23,6 +24,15 @@ HINTS = {
 OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}
 NOT_STIFF = " (auto: not stiff over this interval)"
 MEMORY = 1e9  # bytes of the derivatives of the closure; beyond, "auto" takes no structured BDF
+# rtol where integrals are by Sobol points: below, steps vanish at the jumps of these integrals; above, errors of the
+# steps come near those of the integrals, 1e-3.
+COARSE = 1e-4
+# The second run of certify=True: its tolerances are smaller by TIGHTER. Two tolerances of one method that differ by
+# less than LEAST_RATIO make runs whose common error a difference does not show.
+TIGHTER, LEAST_RATIO = 100.0, 10.0
+LEAST_RTOL = 1e-13  # of methods that state no least rtol: steps control rounding below
+# Evaluations times overlaps that an explicit second run of a stiff problem may need: about ten seconds.
+AFFORDABLE = 3e8
 
 
 def check_options(method, options, span=np.inf):
@@ -107,3 +117,28 @@ def _obstacle(system):
     if size > MEMORY:
         return f"the closure has derivatives of {size / 1e9:.1f} GB"
     return system.obstacle() or None
+
+
+def second_run(traj, start, options, solve):
+    """(Solution by ``solve(method=, ...)`` that is really another one, ""); or None and why there is none.
+
+    With tolerances that are smaller by TIGHTER; by another method where these would give the first run again.
+    """
+    least = max(getattr(traj.solver, "least_rtol", LEAST_RTOL), COARSE if bind(traj.model).by_chance else 0.0)
+    tolerances = {"rtol": max(traj.rtol / TIGHTER, least), "atol": traj.atol / TIGHTER}
+    if LEAST_RATIO * tolerances["rtol"] <= traj.rtol:
+        other = solve(method=traj.solver, **tolerances, **options)
+        n = len(other)
+        repeated = all(np.array_equal(getattr(traj, x)[:n], getattr(other, x)) for x in ("Q", "R", "v"))
+        if not repeated and LEAST_RATIO * other.rtol <= traj.rtol:
+            return other, ""
+    method, system = RK45 if issubclass(traj.solver, DOP853) else DOP853, System(traj.model, start.on(traj.model))
+    evaluations = 2 * (traj.alpha[-1] - start.alpha) * fastest_rate(system)
+    if not evaluations * system.packing.size < AFFORDABLE:
+        return None, (
+            f"{traj.solver.__name__} becomes no more accurate below rtol = {least:.1g}, and another method, "
+            f"{method.__name__}, would need {evaluations:.1g} evaluations; expected rtol >= {LEAST_RATIO * least:.1g}"
+        )
+    tolerances["rtol"] = max(traj.rtol / TIGHTER, LEAST_RTOL)
+    options = {name: value for name, value in options.items() if name in ("max_step", "first_step")}
+    return solve(method=method, **tolerances, **options), ""

@@ -45,6 +45,16 @@ class _Crossing:
         return brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
 
 
+def check_level(stop, models):
+    """Refuse to stop at a level of eps_g where a model records none: nan would pass for a level that is met."""
+    for model in models:
+        if model.rule is not None and not model.rule.records_error and stop is not None and not callable(stop):
+            raise ValueError(
+                f"stop = {stop:g} is a level of eps_g, and the rule {model.rule.name!r} has no error=: eps_g is nan; "
+                "expected a rule with error=, or a function stop(alpha, state)."
+            )
+
+
 def _check_stop(stop):
     """Refuse a function that cannot be called with (alpha, state); some have no signature to look at."""
     try:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import Floats, Record, check
-from ..flow.closure import rounding_floor
+from ..flow.closure import bind, rounding_floor
 from ..integrators.evolve import evolve
 from ..models.state import State
 from ..stability.plateaus import Plateau, find
@@ -18,6 +18,8 @@ NUMBERS, COUNTS = 2e7, (200, 1000)
 # Rounding of eps_g by one evaluation's overlaps, in units of that of its terms: half a digit in some of them.
 # It adds up like a walk at random. Below, runs differ by more than they say; above, they say more than is lost.
 WALK = 0.2
+# Errors of eps_g by a method that does not add them up, in units of its tolerances: they bound the errors of one step.
+UNACCOUNTED = 10.0
 
 
 class Errors(NamedTuple):
@@ -68,31 +70,57 @@ class Solved(_Curves):
 
         Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*), and times the root of
         ``nfev`` over 5, if that is larger: roundings of overlaps add up along a run. Where ``late`` took over, the
-        differences of students and teachers stand in place of the g_c, and nothing is added.
+        differences of students and teachers stand in place of the g_c, and nothing is added. For the error of a rule,
+        its change by the rounding of the overlaps.
         Integration: eps_g times ``eps_error``, the sum over the steps of the first-order change of eps_g by each step's
-        error estimate, relative to eps_g. Kept by the three methods of this library; 0 for those of SciPy. Where
-        students with a kink are nearly parallel, the change of eps_g by a change of their norms by rtol is added.
+        error estimate, relative to eps_g, and of a rule the error of its averages. The three methods of this library
+        add it up; for others, and for rules whose averages are known to less than 1e-8, 10 rtol (or atol) takes the
+        place of machine precision above. Where students with a kink are nearly parallel, the change of eps_g by a
+        change of their norms by rtol is added.
 
         An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
         the escape from a plateau is not in it.
         """
-        floor = self._floor(rounding_floor(self.model, self.model.field_covariance(self), self.v))
+        # test: tests/results/test_trajectory.py::test_two_methods_differ_by_no_more_than_their_floors
+        floor = self._floor(self._rounding)
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    @property
+    def rounding(self) -> Floats:
+        """Size (n,) of the errors of eps_g by rounding alone, a part of ``eps_floor``."""
+        floor = self._added_up(self._rounding)
+        return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
+
+    @property
+    def _rounding(self) -> Floats:
+        """Rounding (n,) of one evaluation of eps_g."""
+        return rounding_floor(self.model, self.model.field_covariance(self), self.v)
+
+    @property
+    def _accounted(self):
+        """Whether the solver adds up what its steps leave in eps_g."""
+        known = getattr(self.model, "rule", None) is None or bind(self.model).controls_error
+        return known and getattr(self.solver, "accounts", False)
+
+    def _added_up(self, rounding):
+        """Roundings of overlaps add up along a run."""
+        return rounding * max(1.0, WALK * np.sqrt(self.nfev))
 
     def _floor(self, rounding):
         """Size (n,) of the errors of eps_g, given the rounding of one evaluation."""
-        # test: tests/results/test_trajectory.py::test_two_methods_differ_by_no_more_than_their_floors
-        total = rounding * max(1.0, WALK * np.sqrt(self.nfev))
+        total = self._added_up(rounding)
+        if not self._accounted:
+            total = np.maximum(total, rounding * (UNACCOUNTED * max(self.rtol, self.atol) / np.finfo(float).eps))
         return total if self.eps_error is None else np.maximum(total, self.eps_error * np.maximum(self.eps_g, rounding))
 
     @property
     def error(self) -> "Errors | ClassErrors | None":
         """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
 
-        Differences from a second run with tolerances 100 times smaller, a named tuple of arrays with the shapes of Q,
-        R, v and eps_g (and ``mean_fields``, for inputs in classes): they show what a plateau has made of the errors of
-        the steps, which ``eps_floor`` does not. Where eps_g is below ``eps_floor``, its error is relative to that; nan
-        where the second run did not come.
+        Differences from a second run with smaller tolerances, or by another method, a named tuple of arrays with the
+        shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes): they show what a plateau has made of
+        the errors of the steps, which ``eps_floor`` does not. Where eps_g is below ``eps_floor``, its error is relative
+        to that; nan where the second run did not come.
         """
         # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
         parts = self.error_Q, self.error_R, self.error_v, self.error_eps_g
