@@ -34,6 +34,7 @@ from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 
 from . import folders, parts
+from .bytecode import of_code
 from .folders import PACKAGE, folder
 
 ABI = getattr(sys, "abiflags", "")  # Python without its global lock has objects of another layout
@@ -83,7 +84,7 @@ def _of_kernel(kernel):
     if "_content" not in vars(kernel):
         function = kernel.py_func
         options = sorted((k, sorted(v) if isinstance(v, set) else v) for k, v in kernel.targetoptions.items())
-        texts, reached = [repr(options), *_of_code(function.__code__)], []
+        texts, reached = [repr(options), *of_code(function.__code__)], []
         for key in sorted(_names(function.__code__)):
             if key in function.__globals__:
                 texts.append(key + "=" + _of_value(function.__globals__[key], reached))
@@ -104,17 +105,6 @@ def content(kernel):
 def _names(code):
     """Names of globals that the code reads; names of attributes stand among them and do no harm."""
     return {*code.co_names}.union(*(_names(const) for const in code.co_consts if isinstance(const, CodeType)))
-
-
-def _of_code(code):
-    yield code.co_code.hex()
-    yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
-    documented = code.co_consts and isinstance(code.co_consts[0], str)
-    for const in code.co_consts[1:] if documented else code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _of_code(const)
-        else:  # the order of a frozenset hangs on the process
-            yield repr(sorted(const, key=repr)) if isinstance(const, frozenset) else repr(const)
 
 
 def _of_value(value, reached):
