@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps import configuration
 from overlaps.__main__ import main
 from overlaps.configuration import read, run
 

@@ -170,6 +170,8 @@ def fluctuations(
         Before any work: a gradient flow (it has no noise of SGD), a hidden manifold (weights, features and latents
         fluctuate together), a schedule, a trajectory that failed or has no blocks, an N that does not fit, more than
         2000 unknowns; a rule of learning whose force has no fourth moments.
+    KeyboardInterrupt
+        Ctrl-C: no part of an answer is of use.
 
     Warns
     -----

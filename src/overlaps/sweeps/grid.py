@@ -242,7 +242,8 @@ def sweep(
     -------
     Sweep
         ``values`` in the order of the grid, ``errors``, ``array(getter)``, ``to_xarray()``. Ctrl-C returns what is
-        finished, with ``success=False``.
+        finished, with ``success=False``; on an executor, points that have begun are waited for, and a second Ctrl-C
+        leaves them.
 
     Raises
     ------
