@@ -793,6 +793,18 @@ FAULTS = {
         "_base/keeping.py", """ + b"\\0" + content""", "",
         "whole/test_keeping.py::test_kernels_of_one_name_are_told_apart",
     ),
+    "folders_of_others": Fault(
+        "_base/folders.py", "if found.st_mode & stat.S_IWOTH:", "if False:",
+        "whole/test_folders.py::test_a_folder_that_others_may_write_is_none",
+    ),
+    "links_as_locks": Fault(
+        "_base/folders.py", "os.O_CREAT | os.O_RDWR | NO_LINK", "os.O_CREAT | os.O_RDWR | os.O_TRUNC",
+        "whole/test_folders.py::test_a_lock_changes_no_file",
+    ),
+    "logs_as_inputs": Fault(
+        "sweeps/contents.py", "(read - changed)", "read",
+        "sweeps/test_contents.py::test_what_changes_no_number_is_no_change",
+    ),
 }  # fmt: skip
 
 
