@@ -594,7 +594,7 @@ FAULTS = {
         "theory/scaling/test_frontier.py::test_a_batch_at_a_rate_is_one_sample_at_a_smaller_rate",
     ),
     "shape_in_a_checkpoint": Fault(
-        "sweeps/checkpoint.py", 'f"{value.dtype.str} {value.shape} "', 'f"{value.dtype.str} "',
+        "sweeps/described.py", 'f"{value.dtype.str} {value.shape} "', 'f"{value.dtype.str} "',
         "sweeps/test_sweep.py::test_arrays_of_other_shapes_or_types_are_other_points",
     ),
     "teachers_of_a_batch": Fault(

@@ -38,6 +38,7 @@ def patient(tmp_path, monkeypatch):
     monkeypatch.setattr(keeping, "folder", lambda: str(tmp_path))
     monkeypatch.setattr(tiers.spent, "patient", True)
     monkeypatch.setattr(tiers.spent, "seconds", 0.0)
+    monkeypatch.setattr(tiers.spent, "strict", 0)
     return tmp_path
 
 
@@ -80,7 +81,6 @@ def test_it_is_compiled_for_good(patient, monkeypatch, reason):
 def test_equal_calls_have_equal_digits_where_that_is_asked_for(how, patient, monkeypatch):
     """The form differs from the text by more than rounding here; without, it is machine code after some calls."""
     monkeypatch.setattr(tiers, "PATIENCE", 0.5)
-    monkeypatch.setattr(tiers.spent, "strict", 0)
     before, kernel = jit(_twice_inverse, cost=cheap, python=lambda x: 17.0), None
     assert {before(0.7) for _ in range(100)} == {17.0, 2 / 0.7}
     with tiers.reproducible() if how == "a block" else nullcontext(tiers.reproducible()):
