@@ -594,7 +594,7 @@ FAULTS = {
         "theory/scaling/test_frontier.py::test_a_batch_at_a_rate_is_one_sample_at_a_smaller_rate",
     ),
     "shape_in_a_checkpoint": Fault(
-        "sweeps/checkpoint.py", 'f"{value.dtype.str} {value.shape} "', 'f"{value.dtype.str} "',
+        "sweeps/described.py", 'f"{value.dtype.str} {value.shape} "', 'f"{value.dtype.str} "',
         "sweeps/test_sweep.py::test_arrays_of_other_shapes_or_types_are_other_points",
     ),
     "teachers_of_a_batch": Fault(
@@ -816,6 +816,18 @@ FAULTS = {
     "namesakes": Fault(
         "_base/keeping.py", """ + b"\\0" + content""", "",
         "whole/test_keeping.py::test_kernels_of_one_name_are_told_apart",
+    ),
+    "folders_of_others": Fault(
+        "_base/folders.py", "if found.st_mode & stat.S_IWOTH:", "if False:",
+        "whole/test_folders.py::test_a_folder_that_others_may_write_is_none",
+    ),
+    "links_as_locks": Fault(
+        "_base/folders.py", "os.O_CREAT | os.O_RDWR | NO_LINK", "os.O_CREAT | os.O_RDWR | os.O_TRUNC",
+        "whole/test_folders.py::test_a_lock_changes_no_file",
+    ),
+    "logs_as_inputs": Fault(
+        "sweeps/contents.py", "(read - changed)", "read",
+        "sweeps/test_contents.py::test_what_changes_no_number_is_no_change",
     ),
 }  # fmt: skip
 

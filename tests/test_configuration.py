@@ -1,6 +1,7 @@
 """One run, described in a file: the same numbers as the calls it stands for, and an answer to every wrong key."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,15 @@ def test_times_and_schedules(tmp_path):
         (MODEL + START + SOLVE + "[spectrum]\nbeta = 1.0\n", r"\[spectrum\]: .*L"),
         ("solve = 3\n" + MODEL + START, r"solve = 3; expected a table, \[solve\]"),
         ("[model\n", "is no TOML"),
+        (
+            MODEL.replace("K = 2", "K = 1000000000") + START + SOLVE,
+            r"K = 1000000000 of \[model\]; expected at most 10000",
+        ),
+        (MODEL.replace("K = 2", f"K = {'9' * 5000}") + START + SOLVE, "is no TOML: Exceeds the limit"),
+        (MODEL + "[spectrum]\nbeta = 1.0\nL = 1000000000000\n" + START + SOLVE, "L = 1000000000000 of"),
+        (MODEL + START + "[simulate]\nruns = 10000000000\n", "runs = 10000000000 of"),
+        (MODEL + START + "[solve]\nalpha = " + "[" * 100_000, "nested"),
+        (MODEL + START + "[solve]\nalpha = " + "{a = " * 3000, "nested"),
     ],
 )
 def test_what_is_not_known_is_named_before_anything_runs(tmp_path, text, said):
@@ -150,3 +160,55 @@ def test_outputs_that_are_none_are_refused(tmp_path, text, words):
     path.write_text(f"[model]\nK = 1\nM = 1\neta = 0.5\n[start]\nN = 1000\nrng = 1\n[solve]\n{text}")
     with pytest.raises(ValueError, match=words):
         read(path)
+
+
+def test_what_fills_the_memory_is_refused_in_words(tmp_path, monkeypatch):
+    @functools.wraps(ov.solve)  # with its arguments
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 14.6 TiB")
+
+    path = written(tmp_path, MODEL + START + SOLVE)
+    monkeypatch.setattr(ov, "solve", full)
+    with pytest.raises(ValueError, match="more than the memory holds: Unable to allocate 14.6 TiB. Try smaller sizes"):
+        run(path, progress=False)
+
+
+def tree(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("folder", ["../victim", "{tmp}/victim", "..", ".", "inner/../../victim", "link", "link/new"])
+def test_a_folder_beyond_that_of_the_file_is_refused(tmp_path, folder):
+    """A file that came from somebody else replaces nobody's figure."""
+    victim, own = tmp_path / "victim", tmp_path / "own"
+    victim.mkdir()
+    own.mkdir()
+    (victim / "figure.png").write_text("mine")
+    (own / "link").symlink_to(victim)
+    output = f"[output]\nfolder = '{folder.format(tmp=tmp_path)}'\n"
+    path, before = written(own, MODEL + START + SOLVE + output), tree(tmp_path)
+    with pytest.raises(ValueError, match="expected the name of a folder below that of the file"):
+        run(path, progress=False)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("what", ["figure", "link", "empty", "below"])
+def test_a_folder_with_other_files_is_refused(tmp_path, what):
+    """Also one of the same configuration, where a figure would be written through a link."""
+    path, folder, victim = written(tmp_path, MODEL + START + SOLVE), tmp_path / "try", tmp_path / "figure.png"
+    folder.mkdir()
+    victim.write_text("mine")
+    if what == "figure":
+        (folder / "figure.png").write_text("mine")
+    if what == "link":
+        (folder / "config.toml").write_bytes(path.read_bytes())
+        (folder / "figure.png").symlink_to(victim)
+    if what == "below":
+        path = written(tmp_path, path.read_text() + "[output]\nfolder = 'deeper/still'\n")
+    if what in ("empty", "below"):
+        assert run(path, progress=False)["folder"] == (folder if what == "empty" else tmp_path / "deeper" / "still")
+        return
+    before = tree(tmp_path)
+    with pytest.raises(ValueError, match="holds other files" if what == "figure" else "holds the link figure.png"):
+        run(path, progress=False)
+    assert tree(tmp_path) == before

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._base import Record, door
+from ._base.tiers import reproducible
 from ._base.version import __version__ as __version__
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, rules, sign, tanh
 from .activations.rule import Rule
@@ -68,8 +69,8 @@ __all__ = [
     "compare", "compress", "compression_error", "covariates", "critical_eta", "erf", "explore", "fixed_point",
     "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian", "hidden_manifold",
     "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank", "optimal_schedule",
-    "polynomial", "plateau", "power_law", "previous", "quadratic", "quadratic_network", "relu", "rules", "save",
-    "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "taught",
-    "theory", "tlog_rmse",
+    "polynomial", "plateau", "power_law", "previous", "quadratic", "quadratic_network", "relu", "reproducible", "rules",
+    "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh",
+    "taught", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = door(__name__)

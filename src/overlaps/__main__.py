@@ -17,6 +17,7 @@ import numpy as np
 
 import overlaps as ov
 from overlaps._base.calls import bar
+from overlaps._base.folders import UNWRITABLE, fault
 from overlaps._base.jit import cache_folder, watch
 from overlaps._base.keeping import kernel_files
 from overlaps._base.version import versions
@@ -78,7 +79,7 @@ def info():
             f"compiled kernels in {folder}: {len(files)} files, {size / 1e6:.1f} MB (set NUMBA_CACHE_DIR to move them)"
         )
     elif compiled:
-        print("compiled kernels are not kept: no cache folder can be written, so every process compiles anew; ", end="")
+        print(f"compiled kernels are not kept: {fault() or UNWRITABLE}, so every process compiles anew; ", end="")
         print("set NUMBA_CACHE_DIR to a folder that can")
 
 

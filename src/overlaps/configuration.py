@@ -9,6 +9,7 @@ Each table of the file is the list of arguments of one function: ``[model]`` of 
 import inspect
 import shutil
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ STARTS = ("random", "overlaps", "blocks", "limit")
 PARAMETRIC: dict[str, Any] = {"leaky_relu": ov.leaky_relu, "polynomial": ov.polynomial}
 TABLES = ("model", "spectrum", "schedule", "start", "solve", "simulate", "output")
 MOST = 10**7  # output times of one run
+# Largest sizes. Matrices of K and M, arrays of the others are made before anything could say that they fill the memory.
+SIZES = {"K": 10**4, "M": 10**4, "L": 10**6, "nodes": 10**4, "runs": 10**6}
 SET_HERE = {"model", "start", "spectrum", "schedule", "progress", "executor", "learning", "options", "data", "cls"}
 
 
@@ -47,7 +50,8 @@ def read(path):
     Raises
     ------
     ValueError
-        No TOML, a table or a key that is not known (the message names it and lists those that are), a bad value.
+        No TOML, a table or a key that is not known (the message names it and lists those that are), a bad value, sizes
+        beyond the memory; a folder that is not below that of the file, or that holds anything but an earlier run.
     FileNotFoundError
         No such file.
 
@@ -61,14 +65,22 @@ def read(path):
     Model(K=1, M=1, erf, isotropic(), eta=0.5)
     """
     path = Path(path)
+    with _bounded(path):
+        return _read(path)
+
+
+def _read(path):
     try:
-        tables = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        tables = tomllib.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:  # of its grammar, its encoding, or a number of thousands of digits
         raise ValueError(f"{path} is no TOML: {error}.") from None
     _known("the file", tables, TABLES)
     for name in tables:
         if not isinstance(tables[name], dict):
             raise check.refused(name, tables[name], f"a table, [{name}].")
+        for key in SIZES.keys() & tables[name].keys():
+            if check.count(key, tables[name][key]) > SIZES[key]:
+                raise ValueError(f"{key} = {tables[name][key]} of [{name}]; expected at most {SIZES[key]}.")
     for name, example in {"model": "K = 2, M = 2, eta = 0.5", "solve": "alpha = [0.0, 100.0]"}.items():
         if name not in tables and not (name == "solve" and "simulate" in tables):
             raise ValueError(f"{path} has no table [{name}]; expected one, such as {example}.")
@@ -87,10 +99,40 @@ def read(path):
     folder = output.get("folder", path.stem)
     if not isinstance(folder, str):
         raise check.refused("folder", folder, "the name of a folder, as a text.", after=" of [output]")
-    config["folder"] = path.parent / folder
-    if config["folder"].exists() and not config["folder"].is_dir():
-        raise ValueError(f"folder = {str(config['folder'])!r} is a file; expected a folder, or a name that is free.")
+    config["folder"] = _folder(path, folder)
     return config
+
+
+@contextmanager
+def _bounded(path):
+    """What asks for more than the machine has is refused in words."""
+    try:
+        yield
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deep; expected tables of lists.") from None
+    except MemoryError as error:
+        raise ValueError(f"{path} asks for more than the memory holds: {error}. Try smaller sizes.") from None
+
+
+def _folder(path, name):
+    """The folder of the results: below that of the file, which may come from somebody else, and free or our own."""
+    folder, home = path.parent / name, path.parent.resolve()
+    if home not in folder.resolve().parents:
+        raise ValueError(
+            f"folder = {name!r} of [output]; expected the name of a folder below that of the file, {home}."
+        )
+    if not folder.exists():
+        return folder
+    if not folder.is_dir():
+        raise ValueError(f"folder = {str(folder)!r} is a file; expected a folder, or a name that is free.")
+    inside = [*folder.iterdir()]
+    if inside and not (folder / "config.toml").is_file():
+        raise ValueError(
+            f"folder = {str(folder)!r} holds other files, and no config.toml of a run; choose another name."
+        )
+    if links := [file.name for file in inside if file.is_symlink()]:
+        raise ValueError(f"folder = {str(folder)!r} holds the link {links[0]}; expected files that a run has written.")
+    return folder
 
 
 def run(path, *, progress=True):
@@ -128,9 +170,14 @@ def run(path, *, progress=True):
     >>> sorted(file.name for file in made["folder"].iterdir())
     ['config.toml', 'figure.png', 'trajectory.npz', 'versions.txt']
     """
-    config = read(path)
+    with _bounded(path):
+        return _run(Path(path), progress)
+
+
+def _run(path, progress):
+    config = _read(path)
     folder, kept = config["folder"], config["folder"] / "config.toml"
-    if kept.exists() and kept.read_bytes() != Path(path).read_bytes():
+    if kept.exists() and kept.read_bytes() != path.read_bytes():
         raise ValueError(f"folder = {folder} holds the results of another configuration; choose another, or remove it.")
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, kept)

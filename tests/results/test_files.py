@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps.results import files
 
 
 def test_load_gives_back_an_equal_object(results, tmp_path):
@@ -306,3 +307,87 @@ def test_states_and_fixed_points_are_kept_whole(tmp_path):
     np.savez(tmp_path / "one.npz", **damaged)
     with pytest.raises(ValueError, match="one.npz is damaged"):
         ov.load(tmp_path / "one.npz")
+
+
+@pytest.fixture(params=[ov.erf, "sine"], ids=str)
+def small(request):
+    """A record of fluctuations that nothing computed, around a curve of a known and of a user's function."""
+    mine = dataclasses.replace(ov.erf, name="sine") if request.param == "sine" else ov.erf
+    model = ov.committee_machine(1, 1, eta=0.5, activation=mine)
+    traj = ov.solve(model, ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.1]]), [0, 0.5, 1.0])
+    return ov.Fluctuations(traj, 300, "fixed", *(np.ones((3, *shape)) for shape in ((2, 2), (2,), (2,), ())), 0.01)
+
+
+def test_fluctuations_are_kept_whole(small, tmp_path):
+    """With the trajectory; arrays of other lengths are damage."""
+    path, own = tmp_path / "fluct.npz", small.model.activation.name == "sine"
+    small.save(path)
+    given = {"model": small.model} if own else {}
+    found = ov.load(path, **given)
+    assert found == small and found.trajectory == small.trajectory and found.at_N(600).N == 600
+    if own:
+        with pytest.raises(ValueError, match="'sine'.*model="):
+            ov.load(path)
+    ov.save(dataclasses.replace(small, bends=np.ones(2)), path)
+    with pytest.raises(ValueError, match=r"is damaged: bends is of shape \(2,\)"):
+        ov.load(path, **given)
+
+
+def test_what_has_a_model_and_no_file_is_refused(tmp_path):
+    """It had been written, and no load could read it."""
+    model = ov.committee_machine(1, 1, eta=0.5)
+    state = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.1]])
+    for result in (ov.linearise(model, state), ov.hessian(model, state), ov.Stages([model, model], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="expected a Trajectory, a Batch, an Ensemble, Fluctuations, a Sweep"):
+            ov.save(result, tmp_path / "result.npz")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.JSON", "x.h5", "run.v1.pkl"])
+def test_endings_of_other_formats_are_refused(name, tmp_path):
+    state = ov.committee_machine(1, 1, eta=0.5).random_start(N=50, rng=1)
+    with pytest.raises(ValueError, match="expected a name that ends in .npz; for tables there are to_pandas"):
+        ov.save(state, tmp_path / name)
+    assert not [*tmp_path.iterdir()]
+    ov.save(state, tmp_path / "run_eta0.5")
+    assert [x.name for x in tmp_path.iterdir()] == ["run_eta0.5.npz"]
+
+
+@pytest.mark.parametrize("place", ["header", "result"])
+def test_headers_of_endless_depth_are_damaged(place, results, tmp_path):
+    path = tmp_path / "deep.npz"
+    if place == "header":
+        np.savez(path, header="[" * 200_000)
+    else:  # about as deep as JSON is read
+        ov.save(ov.sweep(lambda x: x, {"x": [1]}), path)
+        head = json.loads(str(contents(path)["header"]))
+        text = json.dumps(head).replace('{"plain": 1}', '{"list": [' * 480 + '{"plain": 1}' + "]}" * 480)
+        np.savez(path, header=text)
+    with pytest.raises(ValueError, match="damaged") as caught:
+        ov.load(path)
+    assert str(path) in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_arrays_that_no_result_has_are_not_read(results, tmp_path, monkeypatch):
+    """A file of a megabyte may hold two gigabytes of zeros; and no array is read before the format is known."""
+    path, read = tmp_path / "run.npz", []
+    results[0].save(path)
+    data = contents(path) | {"mine": np.zeros(3), "parts0/q": np.zeros(3), "models": np.zeros(3)}
+    np.savez(path, **data)
+    real = np.lib.npyio.NpzFile.__getitem__
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda self, name: read.append(name) or real(self, name))
+    assert ov.load(path) == results[0]
+    assert read[0] == "header" and len(read) == len(set(read)) and not {"mine", "parts0/q", "models"} & {*read}
+    np.savez(path, **data | {"header": json.dumps({"format": 99, "version": "9.0"})})
+    read.clear()
+    with pytest.raises(ValueError, match="format 99"):
+        ov.load(path)
+    assert read == ["header"]
+
+
+def test_a_header_that_fills_the_memory_is_damaged(results, tmp_path, monkeypatch):
+    path = tmp_path / "run.npz"
+    results[0].save(path)
+    monkeypatch.setattr(files, "HEADER", 100)
+    with pytest.raises(ValueError, match="a header of more than 100 bytes"):
+        ov.load(path)

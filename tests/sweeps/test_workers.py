@@ -5,14 +5,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
+from overlaps._base import workers
 from overlaps._base.search import minimum
-from overlaps._base.workers import run_all, worded
+from overlaps._base.workers import in_threads, run_all, worded
 
 
 def root(x):
@@ -59,6 +61,101 @@ def test_ctrl_c_keeps_a_part_where_parts_are_known(cut, finished):
         assert run_all({0: partial(root, 4), 1: caught, 2: partial(root, 9)}, cut=cut) == (finished, {})
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+def test_ctrl_c_keeps_what_runs_and_begins_no_more():
+    """A value that comes after it, from a thread that was under way; a second Ctrl-C waits for nothing."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    begun, kept, presses, free = [], {}, [], threading.Event()
+
+    def job(x):
+        begun.append(x)
+        for _ in range(presses[0] if x == 1 else 0):
+            time.sleep(0.05)  # the other thread waits for the outcome of this one
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        if x == 1:
+            free.wait(0.2 if presses[0] == 1 else 5)
+        return x
+
+    try:
+        for n in (1, 2):
+            begun.clear(), kept.clear(), free.clear()
+            presses[:] = [n]
+            with ThreadPoolExecutor(1) as pool:
+                found = run_all({i: partial(job, i) for i in range(9)}, pool, keep=kept.__setitem__)
+                free.set()
+            assert found.results == kept == ({0: 0, 1: 1} if n == 1 else {0: 0}) and begun == [0, 1]
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_ctrl_c_ends_what_can_be_ended():
+    """By a word to the jobs under way, before they are waited for."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    end = threading.Event()
+
+    def job():
+        time.sleep(0.05)  # the other thread waits for the outcome of this one
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return end.wait(5)
+
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert run_all({0: job}, pool, halt=end.set).results == {0: True}
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def test_a_worker_takes_no_job_of_a_pool_that_stopped(tmp_path, monkeypatch):
+    """More jobs are handed out than there are workers, and these cannot be cancelled."""
+    monkeypatch.setattr(workers, "_end_with_parent", lambda _: None)
+    stop, begun = tmp_path / "stop", []
+    assert workers._on_worker(lambda: begun.append(1), stop) == (None, None) and begun == [1]
+    stop.touch()
+    value, error = workers._on_worker(lambda: begun.append(2), stop)
+    assert value is None and isinstance(error, KeyboardInterrupt) and begun == [1]
+
+
+INTERRUPTED = """
+    import os, signal, sys, threading, time
+    from concurrent.futures import ProcessPoolExecutor
+    from functools import partial
+    from multiprocessing import get_context
+    from overlaps._base.workers import run_all
+
+    def point(i):
+        os.write(1, b"%d\\n" % i)
+        time.sleep(1.0)
+        return i
+
+    if __name__ == "__main__":
+        with ProcessPoolExecutor(2, mp_context=get_context(sys.argv[1])) as pool:
+            list(pool.map(abs, range(4)))
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            print("kept", *sorted(run_all({i: partial(point, i) for i in range(20)}, pool).results), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_ctrl_c_keeps_what_runs_in_processes(tmp_path, start):
+    script = tmp_path / "interrupted.py"
+    script.write_text(textwrap.dedent(INTERRUPTED))
+    done = subprocess.run([sys.executable, script, start], capture_output=True, text=True, check=True)
+    *begun, kept = done.stdout.splitlines()
+    assert sorted(begun) == ["0", "1"] and kept == "kept 0 1"
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5])
+def test_threads_do_each_part_once(parts):
+    done = []
+    in_threads(done.append, parts)
+    assert sorted(done) == [*range(parts)]
+
+
+def test_threads_raise_what_a_part_raises():
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda i: 1 / i, 2)
 
 
 ORPHANED = """

@@ -1,5 +1,6 @@
 """Compiled kernels are kept by content: names of files, edits, folders that are not as they should be."""
 
+import errno
 import importlib
 import json
 import math
@@ -287,27 +288,22 @@ def test_a_full_disk_costs_the_file_only(folder):
     assert answer() == (6.5, True)
 
 
-def test_where_nothing_can_be_written_each_process_compiles(tmp_path, monkeypatch):
-    """A file lies where the folder would be made, which stops the super-user, too."""
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "file"))
-    monkeypatch.setattr(keeping, "folder", keeping.folder.__wrapped__)
-    monkeypatch.setattr(keeping, "writable", keeping.writable.__wrapped__)
-    assert keeping.folder() is None and keeping.kernel_files() == []
-    assert answer() == answer() == (6.5, False)
+@pytest.mark.parametrize("reason", [errno.EMFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOMEM])
+@pytest.mark.parametrize("where", ["read", "rebuild"])
+def test_a_sound_file_stays_whatever_happens_to_its_reader(folder, where, reason, monkeypatch):
+    """It compiles what it cannot read; the next one finds the file as it was."""
 
+    def fail(*_):
+        raise OSError(reason, os.strerror(reason))
 
-def test_a_folder_that_can_be_read_only_is_read(tmp_path, monkeypatch):
-    """As in a container whose image was warmed; an empty one is none."""
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(keeping, "folder", keeping.folder.__wrapped__)
-    monkeypatch.setattr(keeping, "writable", keeping.writable.__wrapped__)
-    assert answer() == (6.5, False)
-    monkeypatch.setattr(keeping, "writable", lambda: False)
-    assert answer() == (6.5, True)
-    (file,) = keeping.kernel_files()
-    file.unlink()
-    assert keeping.folder() is None
+    answer()
+    (file,) = folder.iterdir()
+    sound = file.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(keeping.folders, "write", lambda *_: None)
+        patched.setattr(*((keeping.folders, "read") if where == "read" else (keeping.KernelCache, "rebuild")), fail)
+        assert answer() == (6.5, False)
+    assert file.read_bytes() == sound and answer() == (6.5, True)
 
 
 @pytest.mark.skipif(keeping.fcntl is None, reason="POSIX")
@@ -318,6 +314,7 @@ def test_who_wants_what_another_compiles_waits_a_while(other, folder, monkeypatc
     done = file.rename(folder / "done")
     claim = keeping._claim(f"{file}.lock")
     monkeypatch.setattr(keeping, "WAIT", 0.2 if other == "is stopped" else 60)
+    monkeypatch.setattr(keeping.patience, "ended", False)
 
     def finish():
         os.rename(done, file)
@@ -329,6 +326,21 @@ def test_who_wants_what_another_compiles_waits_a_while(other, folder, monkeypatc
     assert answer() == (6.5, other == "is done")
     assert time.monotonic() - began > 0.19
     claim.close()
+
+
+@pytest.mark.skipif(keeping.fcntl is None, reason="POSIX")
+def test_a_stopped_process_is_waited_for_once(tmp_path, monkeypatch):
+    """Not for every kernel that it holds; who waited in vain still takes what nobody holds."""
+    monkeypatch.setattr(keeping, "WAIT", 0.2)
+    monkeypatch.setattr(keeping.patience, "ended", False)
+    held = [keeping._claim(tmp_path / f"{i}") for i in range(30)]
+    began = time.monotonic()
+    assert not any(keeping._claim(tmp_path / f"{i}") for i in range(30))
+    assert 0.19 < time.monotonic() - began < 30 * 0.2
+    with keeping._claim(tmp_path / "free"):
+        pass
+    for file in held:
+        file.close()
 
 
 def test_another_numba_keeps_its_own(folder, monkeypatch):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps._base import record
 from overlaps.static.bayes.channel import Channel
 from overlaps.static.bayes.correlation import correlation_of
 from overlaps.static.bayes.student import train_student
@@ -324,3 +325,14 @@ def test_files_of_version_0_1_0_load_and_are_what_is_computed_today(name):
     rtol = 1e-7 if isinstance(fresh, ov.Trajectory) else 1e-10
     for field in ("alpha", "q", "r", "v", "tau", "T", "eps_g", "Q", "R"):
         np.testing.assert_allclose(getattr(stored, field), getattr(fresh, field), rtol=rtol, atol=1e-12, err_msg=field)
+
+
+def test_a_kind_is_found_wherever_it_is_defined(monkeypatch):
+    """Rooms are loaded from the last, until one brings the name; those before stay for later."""
+    kinds = record.Kinds()
+    kinds.later = ["first", "second", "third"]
+    monkeypatch.setattr(record, "import_module", lambda room: kinds.update({f"kind of the {room}": room}))
+    assert kinds["kind of the second"] == "second" and kinds.later == ["first"] and len(kinds) == 2
+    with pytest.raises(KeyError, match="another"):
+        kinds["another"]
+    assert kinds["kind of the first"] == "first" and not kinds.later

@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def patient(tmp_path, monkeypatch):
     monkeypatch.setattr(keeping, "folder", lambda: str(tmp_path))
     monkeypatch.setattr(tiers.spent, "patient", True)
     monkeypatch.setattr(tiers.spent, "seconds", 0.0)
+    monkeypatch.setattr(tiers.spent, "strict", 0)
     return tmp_path
 
 
@@ -73,6 +75,21 @@ def test_it_is_compiled_for_good(patient, monkeypatch, reason):
     assert kernel(0.4 if reason == "one call" else 0.2) == 2 / (0.4 if reason == "one call" else 0.2)
     assert compiled(kernel)
     assert sum(kernel.stats.cache_hits.values()) == (reason == "found")
+
+
+@pytest.mark.parametrize("how", ["a block", "a call"])
+def test_equal_calls_have_equal_digits_where_that_is_asked_for(how, patient, monkeypatch):
+    """The form differs from the text by more than rounding here; without, it is machine code after some calls."""
+    monkeypatch.setattr(tiers, "PATIENCE", 0.5)
+    before, kernel = jit(_twice_inverse, cost=cheap, python=lambda x: 17.0), None
+    assert {before(0.7) for _ in range(100)} == {17.0, 2 / 0.7}
+    with tiers.reproducible() if how == "a block" else nullcontext(tiers.reproducible()):
+        kernel = jit(lambda x: 3.0 / x, cost=cheap, python=lambda x: 17.0)
+        assert {kernel(0.7) for _ in range(100)} == {3.0 / 0.7}
+    assert tiers.patient() == (how == "a block")
+    with tiers.reproducible():
+        tiers.settle()  # for good
+    assert not tiers.patient()
 
 
 def test_machine_code_of_other_types_leaves_a_kernel_cold(patient):
@@ -185,6 +202,26 @@ def test_who_compiles_has_the_digits_of_who_finds(name, cold):
     code = f"t = ov.solve({FIRST[name]})\nprint(digits(t.Q, t.R, t.eps_g), compiling.watch.count)"
     (one, compiled), (two, none) = (words(code, **cold | {"OVERLAPS_JIT": "always"}) for _ in range(2))
     assert one == two and int(compiled) > 20 and none == "0"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["erf", "power law"])
+def test_two_processes_and_a_hundred_calls_agree_to_the_last_bit(name, cold):
+    """One process compiles and one finds; calls before change nothing. Without, the digits change on the way."""
+    times = "np.linspace(0.0, 50.0, 51)"
+    code = f"""
+{{before}}
+def one():
+    t = ov.solve({FIRST[name].rpartition("(")[0]}{times})
+    return digits(t.Q, t.R, t.eps_g)
+print(*{{{{one() for _ in range(100)}}}})
+"""
+    strict = "ov.reproducible()"
+    both = f"ov.solve({FIRST[name]})\n{strict}"
+    compiles, finds, later = (words(code.format(before=x), **cold) for x in (strict, strict, both))
+    assert compiles == finds == later and len(compiles) == 1
+    assert words(code.format(before=""), **cold | {"OVERLAPS_JIT": "always"}) == compiles
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What users meet of any call: public names, arguments by name, warnings of their own line, progress bars, Ctrl-C."""
 
+import contextlib
 import functools
 import inspect
 import os
@@ -19,6 +20,7 @@ from . import check
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 LIBRARY = str(Path(__file__).parents[1]) + os.sep
+OURS = LIBRARY, contextlib.__file__  # whose frames lie between ours where a ``with`` begins
 _quiet = ContextVar("quiet", default=False)
 
 
@@ -51,7 +53,7 @@ def by_name(example: str) -> Callable[[Called], Called]:
 def outside() -> int:
     """Level, for ``warnings.warn`` of the caller, of the first line that is not the library's."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARY):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
         frame, level = frame.f_back, level + 1
     return level
 

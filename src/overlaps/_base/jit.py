@@ -26,7 +26,8 @@ import numpy as np
 from numba import njit, types
 from numba.core import event
 
-from .keeping import PACKAGE, KernelCache, content, writable
+from .folders import PACKAGE, UNWRITABLE, fault, writable
+from .keeping import KernelCache, content
 from .tiers import Kernel, cold, lock, whole
 
 # what kernels with declared types are compiled for
@@ -135,7 +136,7 @@ class _Watch(event.Listener):
             self.began, self.collects = perf_counter(), gc.isenabled()
             gc.disable()
             if self.count and not said and os.environ.get("OVERLAPS_QUIET", "0") == "0":
-                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [writable()])
+                self.timer = Timer(max(PATIENCE - self.seconds, 0.0), _say, [isinstance(kernel._cache, KernelCache)])
                 self.timer.daemon = True
                 self.timer.start()
 
@@ -155,9 +156,11 @@ watch = _Watch()
 event.register("numba:compile", watch)
 
 
-def _say(kept):
-    kept = "once per machine" if kept else "in every process, as no cache folder can be written (NUMBA_CACHE_DIR)"
+def _say(known):
+    """Why nothing seems to happen; ``known`` are kernels of the library, which the disk keeps where it can."""
+    if known:
+        kept = f"in every process, as {fault() or UNWRITABLE} (NUMBA_CACHE_DIR)"
+        known = "once per machine; 'python -m overlaps warm' does it ahead" if writable() else kept
     if not said:
-        ahead = "'python -m overlaps warm' does it ahead"
-        said.append(f"overlaps: compiling kernels, {kept}: half a minute to a minute; {ahead}.")
+        said.append(f"overlaps: compiling kernels, {known or 'in every process, for they hold a function of yours'}.")
         print(said[0], file=sys.stderr, flush=True)

@@ -16,9 +16,8 @@ import os
 import pickle
 import sys
 import time
-import uuid
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 
@@ -34,48 +33,21 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, dumps
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 
-from . import parts
+from . import folders, parts
+from .bytecode import of_code
+from .folders import PACKAGE, folder
 
-PACKAGE = __name__.partition(".")[0]
-VERSIONS = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version_info[:2]}"
-KNOBS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK"  # of numba, which change machine code
+ABI = getattr(sys, "abiflags", "")  # Python without its global lock has objects of another layout
+VERSIONS = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version_info[:2]}{ABI}"
+# of numba, which change machine code; that of SVML calls functions which another process may not have loaded
+KNOBS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK", "USING_SVML"
 KNOWN = PACKAGE, "numpy", "math", "cmath", "builtins", "numba"  # what a name stands for in them never changes
 DIGITS = 24  # of a fingerprint, in a file's name: 96 bits
 SUM = 32  # bytes of a checksum
 # Seconds that a process waits while another compiles what it wants. Below, both compile; above, a process that was
-# stopped keeps the others waiting.
+# stopped keeps the others waiting. Who has waited in vain waits for nothing more: a kernel is part of others.
 WAIT = 60
-
-
-@cache
-def folder():
-    """Folder of all kernels: in NUMBA_CACHE_DIR, or in the user's cache; None where none can be written or read."""
-    path = _place()
-    return str(path) if writable() or any(path.glob("*.nbc")) else None
-
-
-@cache
-def writable():
-    """Whether kernels that are compiled now will be found by later processes."""
-    path = _place()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe = path / f"probe-{uuid.uuid4().hex}"
-        probe.touch()
-        probe.unlink()
-    except OSError:
-        return False
-    return True
-
-
-def _place():
-    return Path(config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or _user_cache(), PACKAGE, "kernels")
-
-
-def _user_cache():
-    if os.name == "nt":
-        return os.environ.get("LOCALAPPDATA") or os.path.join(os.path.expanduser("~"), "AppData", "Local")
-    return os.path.join(os.path.expanduser("~"), *(("Library", "Caches") if sys.platform == "darwin" else (".cache",)))
+patience = SimpleNamespace(ended=False)
 
 
 # the fingerprint ------------------------------------------------------------------------------------------------------
@@ -112,7 +84,7 @@ def _of_kernel(kernel):
     if "_content" not in vars(kernel):
         function = kernel.py_func
         options = sorted((k, sorted(v) if isinstance(v, set) else v) for k, v in kernel.targetoptions.items())
-        texts, reached = [repr(options), *_of_code(function.__code__)], []
+        texts, reached = [repr(options), *of_code(function.__code__)], []
         for key in sorted(_names(function.__code__)):
             if key in function.__globals__:
                 texts.append(key + "=" + _of_value(function.__globals__[key], reached))
@@ -133,17 +105,6 @@ def content(kernel):
 def _names(code):
     """Names of globals that the code reads; names of attributes stand among them and do no harm."""
     return {*code.co_names}.union(*(_names(const) for const in code.co_consts if isinstance(const, CodeType)))
-
-
-def _of_code(code):
-    yield code.co_code.hex()
-    yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_argcount))
-    documented = code.co_consts and isinstance(code.co_consts[0], str)
-    for const in code.co_consts[1:] if documented else code.co_consts:
-        if isinstance(const, CodeType):
-            yield from _of_code(const)
-        else:  # the order of a frozenset hangs on the process
-            yield repr(sorted(const, key=repr)) if isinstance(const, frozenset) else repr(const)
 
 
 def _of_value(value, reached):
@@ -237,13 +198,14 @@ class KernelCache(FunctionCache):
     def sole(self, sig):
         """Others that want the same code wait for it, and find it on the disk: processes that begin together."""
         kept = not self._enabled or folder() is None or self.holds(sig)
-        claim = None if kept else _claim(f"{self.file(sig, self._kernel.targetctx)}.lock")
+        lock = None if kept else f"{self.file(sig, self._kernel.targetctx)}.lock"
+        claim = lock and _claim(lock)
         try:
             yield
         finally:
-            if claim is not None:
+            if claim:
                 with suppress(OSError):
-                    os.unlink(claim.name)
+                    os.unlink(lock)
                 claim.close()
 
     def flush(self):
@@ -256,12 +218,14 @@ class KernelCache(FunctionCache):
             return None
         path = self.file(sig, context)
         try:
-            result = self.rebuild(context, *pickle.loads(_checked(path.read_bytes())))
-        except FileNotFoundError:
+            data = folders.read(path)
+        except OSError:  # none, or of no use now, as when too many files are open: it stays where it is
             return None
-        except Exception:  # a damaged file, of which pickle and LLVM complain in any way: the kernel is compiled anew
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+        if not _sound(data):
+            return None
+        try:
+            result = self.rebuild(context, *pickle.loads(data[:-SUM]))
+        except Exception:  # of a numba that builds it otherwise, or for want of memory: the kernel is compiled anew
             return None
         with suppress(OSError):
             os.utime(path)  # ``prune`` goes by it
@@ -270,15 +234,9 @@ class KernelCache(FunctionCache):
     def _save_overload(self, sig, data):
         if not self._enabled or folder() is None or not self._impl.check_cachable(data):
             return
-        path = self.file(sig, self._kernel.targetctx)
-        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-        try:
-            code = dumps(self._impl.reduce(data))
-            part.write_bytes(code + hashlib.sha256(code).digest())
-            os.replace(part, path)
-        except OSError:  # a full disk, or a folder that vanished: this kernel serves this process only
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+        code = dumps(self._impl.reduce(data))
+        with suppress(OSError):  # a full disk, or a folder that vanished: this kernel serves this process only
+            folders.write(self.file(sig, self._kernel.targetctx), code + hashlib.sha256(code).digest())
 
 
 class PartCache(KernelCache):
@@ -303,16 +261,19 @@ def _claim(path):
 
     The system frees what a process leaves behind that was killed.
     """
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + (0 if patience.ended else WAIT)
     try:
-        file = open(path, "w")
+        file = folders.claim(path)
     except OSError:
         return None
-    while fcntl is not None and time.monotonic() < end:
+    while fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return file
         except BlockingIOError:
+            if time.monotonic() >= end:
+                patience.ended = True
+                break
             time.sleep(0.02)
         except OSError:
             break
@@ -320,12 +281,9 @@ def _claim(path):
     return None
 
 
-def _checked(data):
-    """What was written before its checksum."""
-    code = data[:-SUM]
-    if hashlib.sha256(code).digest() != data[-SUM:]:
-        raise ValueError("the file was damaged")
-    return code
+def _sound(data):
+    """Whether the checksum at the end is that of what stands before it."""
+    return hashlib.sha256(data[:-SUM]).digest() == data[-SUM:]
 
 
 def kernel_files():

@@ -5,14 +5,14 @@ with a ``cost`` therefore begins ``Cold``: a call from Python runs it uncompiled
 machine code is at hand, from another kernel or from the disk, or until its account is spent.  It counts seconds
 that ``cost`` estimates from the sizes of the arguments, not measured ones: the same program does the same each time.
 Then it becomes numba's own dispatcher, for good: a warm call costs nothing more.  ``OVERLAPS_JIT=always`` in the
-environment compiles every kernel at its first call.
+environment compiles every kernel at its first call, as :func:`reproducible` does.
 
 The Python form may stop with an arithmetic error where machine code answers inf or nan; the call is then repeated
 compiled.  So a kernel with a ``cost`` fills its outputs and never reads what it writes.
 """
 
 import os
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from types import FunctionType, SimpleNamespace
 
@@ -40,13 +40,56 @@ if hasattr(os, "register_at_fork"):  # a process that is forked while a thread c
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-# seconds that this process has spent on uncompiled kernels, and whether it may; threads may lose some
-spent = SimpleNamespace(seconds=0.0, patient=os.environ.get("OVERLAPS_JIT", "auto") != "always")
+# seconds that this process has spent on uncompiled kernels, whether it may, and how many blocks forbid it meanwhile;
+# threads may lose some of the seconds
+spent = SimpleNamespace(seconds=0.0, patient=os.environ.get("OVERLAPS_JIT", "auto") != "always", strict=0)
 
 
 def settle():
-    """From here on every kernel is compiled at its first call: for batches, pools and whoever compares digits."""
+    """From here on every kernel is compiled at its first call: for batches and pools."""
     spent.patient = False
+
+
+def patient():
+    """Whether kernels may run as Python until compiling them pays."""
+    return spent.patient and not spent.strict
+
+
+def reproducible() -> AbstractContextManager[object]:
+    """The same call gives the same numbers to the last bit, in this process and in others.
+
+    Kernels run as plain Python first and are compiled when that pays, somewhere in the middle of a session; both agree
+    up to rounding, 1e-14 of the overlaps, which a plateau lets grow. From this call on every kernel is compiled before
+    it runs, as with ``OVERLAPS_JIT=always`` in the environment of a process: the first call of a kind then takes the
+    seconds of its compilation, once per machine.
+
+    Other processors and other versions of the libraries beneath may change the last digits.
+
+    Returns
+    -------
+    context manager
+        ``with ov.reproducible():`` ends it behind the block; as a plain call it holds until the process ends.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> start = model.random_start(N=100, rng=1)
+    >>> with ov.reproducible():
+    ...     one, two = (ov.solve(model, start, (0, 1)) for _ in range(2))
+    >>> one == two
+    True
+    """
+    ending = ExitStack()
+    with lock:
+        spent.strict += 1
+    ending.callback(_released)
+    return ending
+
+
+def _released():
+    with lock:
+        spent.strict -= 1
 
 
 class Kernel(CPUDispatcher):
@@ -135,7 +178,7 @@ def cold(kernel, cost):
 
 def _python(kernel, args):
     """The Python function that makes this call, with its seconds counted, or None: the call is to be compiled."""
-    if kernel.cost is None or not spent.patient:
+    if kernel.cost is None or not patient():
         return None
     if kernel.kept is None or kernel.overloads:
         kernel.kept = at_hand(kernel, tuple(typeof(x) for x in args))

@@ -1,18 +1,26 @@
 """Many jobs, here or on workers: what finished is kept, what failed is worded; parts of one task in threads."""
 
+import atexit
 import multiprocessing
 import os
 import pickle
+import tempfile
 import threading
 import time
 import traceback
+import uuid
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import tiers
 from .calls import interrupts
 
+# Seconds after which a worker that Ctrl-C has hit takes its next job. The process that hands out jobs was hit as well,
+# and has said by then that no more are wanted.
+PRESSED = 0.2
 WORKER_DIED = (
     " A worker process died: killed, out of memory, or its script starts the pool outside of"
     " `if __name__ == '__main__':`, or the function lives in an interactive session."
@@ -26,13 +34,14 @@ class Finished(NamedTuple):
     errors: dict[Any, BaseException]
 
 
-def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False):
+def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, halt=None, needed=False):
     """Run ``{index: function of no argument}`` in turn, or on an executor, and keep what finished.
 
-    An exception, a dead worker and Ctrl-C cost the jobs that they hit.  ``tick(n)`` is told how many are done,
-    ``keep(index, value)`` each value at once.  ``cut(value)`` says whether a value is the part that Ctrl-C left of one:
-    it is kept, and nothing is begun after it.  ``needed`` raises what happened where no value came out of it; at once
-    where the first job fails here: all jobs share its arguments.
+    An exception, a dead worker and Ctrl-C cost the jobs that they hit. ``tick(n)`` is told how many are done,
+    ``keep(index, value)`` each value at once. ``cut(value)`` says whether a value is the part that Ctrl-C left of one:
+    it is kept, and nothing is begun after it. ``halt()`` ends jobs under way, which are waited for then. ``needed``
+    raises what happened where no value came out of it; at once where the first job fails here: all jobs share its
+    arguments.
     """
     results: dict[Any, Any] = {}
     errors: dict[Any, BaseException] = {}
@@ -54,7 +63,7 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, needed=False
 
     try:
         if executor is not None:
-            _on_workers(executor, jobs, settle)
+            _on_workers(executor, jobs, settle, halt)
         else:
             for i, job in jobs.items():
                 # before anything is finished an error is the caller's: a wrong argument fails at once, with its own
@@ -94,11 +103,18 @@ def evaluate(job):
     return value, KeyboardInterrupt() if pressed else error
 
 
-def _on_worker(job, watched):
+def _on_worker(job, stop):
+    """A job in a worker; ``stop`` is a file that says, once it is there, that no more are wanted."""
     tiers.settle()  # a job has the same digits in whatever worker it is evaluated
-    if watched:
-        _end_with_parent(os.getpid())
-    return evaluate(job)
+    if stop is None:
+        return evaluate(job)
+    _end_with_parent(os.getpid())
+    if stop.exists():
+        return None, KeyboardInterrupt()
+    value, error = evaluate(job)
+    if isinstance(error, KeyboardInterrupt):
+        time.sleep(PRESSED)
+    return value, error
 
 
 @cache
@@ -128,24 +144,35 @@ def _portable(error):
     return error.with_traceback(None)
 
 
-def _on_workers(executor, jobs, settle):
-    """The jobs on the workers of an executor, outcomes in the order in which they finish."""
+def _on_workers(executor, jobs, settle, halt):
+    """The jobs on the workers of an executor, outcomes in the order in which they finish.
+
+    Ctrl-C cancels what has not begun, and waits for the rest, whose values would be lost; the second one leaves it.
+    """
     futures: dict[Any, int] = {}
-    watched = isinstance(executor, ProcessPoolExecutor)
+    # a pool hands out more jobs than it cancels, and these ask for this file
+    processes = isinstance(executor, ProcessPoolExecutor)
+    stop = Path(tempfile.gettempdir(), f"overlaps-{uuid.uuid4().hex}.stop") if processes else None
     try:
         for i, job in jobs.items():
             try:
-                futures[executor.submit(_on_worker, job, watched)] = i
+                futures[executor.submit(_on_worker, job, stop)] = i
             except BrokenExecutor as error:
                 settle(i, None, error)
-        for future in as_completed(futures):
-            settle(futures.pop(future), *_collected(future))
+        for future in as_completed(dict(futures)):
+            settle(futures[future], *_collected(future))
+            del futures[future]
     except KeyboardInterrupt:
-        for future in futures:
-            future.cancel()
-        for future, i in futures.items():  # finished, but not collected when the interrupt came
-            if future.done() and not future.cancelled() and future.exception() is None:
-                settle(i, *_collected(future))
+        if stop is not None:
+            with suppress(OSError):
+                stop.touch()
+            atexit.register(stop.unlink, missing_ok=True)  # not now: after a second Ctrl-C they ask later
+        if halt is not None:
+            halt()
+        for future in as_completed([x for x in futures if not x.cancel()]):
+            value, error = _collected(future)
+            if not isinstance(error, BrokenExecutor):  # a worker that died of the same Ctrl-C
+                settle(futures[future], value, error)
         raise
 
 

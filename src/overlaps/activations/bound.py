@@ -7,7 +7,7 @@ from numba import config, types
 
 from .._base import check
 from .._base.jit import BOOL, CUBE, INT, MATRIX, REAL, VECTOR, compile_once, jit
-from .._base.tiers import at_hand, settle, spent
+from .._base.tiers import at_hand, patient, settle
 from .._base.workers import in_threads
 from ..gaussian.tables import NOTHING
 from ..gaussian.two_point import SIGN
@@ -277,7 +277,7 @@ class KernelClosure(Bound):
     def errors(self, S, w):
         """As for any closure, in one compiled function."""
         few = self.compiled is None or len(S) < FEW
-        if few or (spent.patient and not self.compiled.overloads and not at_hand(self.compiled, CLOSURE.args)):
+        if few or (patient() and not self.compiled.overloads and not at_hand(self.compiled, CLOSURE.args)):
             return super().errors(S, w)
         self._kernel.compile(CLOSURE.args)  # numba keeps what has a return type apart from what Python calls
         compile_once(errors_of, ERRORS)

@@ -9,7 +9,7 @@ import numpy as np
 from .._base import Floats, Record, Rng, check, warn
 from ..models import LowRank, Mixed, Model
 from ..models.state import gram
-from ..results import labelled, plotting
+from ..results import files, labelled, plotting
 from ..results.trajectory import Trajectory
 from .noise import SCRAMBLES, FieldPoints, Increments, product_covariance, teachers
 from .transport import Path, extrapolate, propagate
@@ -100,6 +100,7 @@ class Fluctuations(Record):
         """The same at another N, without new integrals; raises ``ValueError`` for an N that does not fit the model."""
         return _warned(replace(self, N=checked_size(self.model, N)))
 
+    save = files.save
     to_pandas = labelled.frame_of_fluctuations
     plot = plotting.plot_fluctuations
 
@@ -169,6 +170,8 @@ def fluctuations(
         Before any work: a gradient flow (it has no noise of SGD), a hidden manifold (weights, features and latents
         fluctuate together), directions of low rank, a schedule, a trajectory that failed or has no blocks, an N that
         does not fit, more than 2000 unknowns; a rule of learning whose force has no fourth moments.
+    KeyboardInterrupt
+        Ctrl-C: no part of an answer is of use.
 
     Warns
     -----

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .._base.calls import undisturbed
-from .._base.tiers import at_hand, spent
+from .._base.tiers import at_hand, patient, spent
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
 from ..flow.jacobian import Equations
@@ -77,7 +77,7 @@ class Burst:
     @classmethod
     def due(cls):
         """Whether so much was spent without compiled steps that they are worth compiling."""
-        return not spent.patient or spent.seconds > cls.patience
+        return not patient() or spent.seconds > cls.patience
 
     def step(self):
         """Steps up to one that is worth a look, all but this one recorded; a sentence on failure."""

@@ -97,7 +97,7 @@ def evolve_many(
     with bar(progress, len(models), "trajectories") as tick, ThreadPoolExecutor(threads) as pool:
         finished = tick and (lambda done: tick(min(done * size, len(models))))
         try:
-            failed = run_all(jobs, pool, finished).errors
+            failed = run_all(jobs, pool, finished, halt=partial(work.halt.fill, 1)).errors
         finally:
             work.halt[0] = 1  # what is under way stops at the next pause
     work.lose({i: error for first, error in failed.items() for i in range(first, min(first + size, len(models)))})

@@ -1,7 +1,9 @@
 """Models and schedules in words and arrays: what a file keeps of them, and how they are made again from it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -98,7 +100,8 @@ def model_from_header(header, data):
     kinds = {part: Record.kinds[name] for part, name in _kinds(header).items()}
     spectrum = data["spectrum.s"], data["spectrum.p"], header["spectrum"], data.get("spectrum.basis")
     options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
-    options |= {name.removeprefix("model."): x for name, x in data.items() if name.startswith("model.")}
+    arrays = inside(data, "model.")
+    options |= {f.name: arrays[f.name] for f in fields(kinds["model"]) if f.name in arrays}
     if header.get("features", "").startswith("function "):
         where = check.see("howto/share", "Files")
         raise Refused(f"the file names the features {header['features']!r}; pass load(path, model=...).{where}")
@@ -114,7 +117,7 @@ def models_of(header, data, models):
         raise Refused(f"model = {check.shown(models)}; expected the {len(headers)} models of the batch, as a sequence.")
     restored = []
     for i, entry in enumerate(headers):
-        arrays = {name: x[i] for name, x in data.items() if name.startswith(("model.", "spectrum."))}
+        arrays = {name: data[name][i] for name in data if name.startswith(("model.", "spectrum."))}
         model = model_from_header(entry, arrays) if models is None else models[i]
         check_same(model, entry, arrays)
         # batches share spectra: one object for all models with the same eigenvalues, as it was before the file
@@ -155,8 +158,10 @@ def check_same(model, header, data):
             if not np.allclose(old[role], new[role], rtol=1e-9, atol=1e-12, equal_nan=True):
                 raise Refused(f"the {role} of the model is not that of the file, where it is {old[role]} at {PROBES}.")
     for name in {**arrays, **{x: 0 for x in data if x.startswith(("model.", "spectrum."))}}:
-        one, other = data.get(name), arrays.get(name)
-        if one is None or other is None or one.shape != other.shape or not np.allclose(one, other, rtol=1e-10, atol=0):
+        if name not in arrays:
+            raise Refused(f"the file has {name}, and the model has none; expected the model that was saved.")
+        one, other = data.get(name), arrays[name]
+        if one is None or one.shape != other.shape or not np.allclose(one, other, rtol=1e-10, atol=0):
             raise Refused(
                 f"the model has {name} = {check.shown(other)}, the file {check.shown(one)}; expected the model that "
                 "was saved."
@@ -172,9 +177,28 @@ def _listed(heads):
     return None if heads is None else heads.tolist()
 
 
+class Arrays(Mapping):
+    """Arrays of a file by name, each read when it is asked for: one that no result has costs nothing."""
+
+    def __init__(self, names, read):
+        self._names, self._read = dict.fromkeys(names), cache(read)
+
+    def __getitem__(self, name):
+        if name not in self._names:
+            raise KeyError(name)
+        return self._read(name)
+
+    def __iter__(self):
+        return iter(self._names)
+
+    def __len__(self):
+        return len(self._names)
+
+
 def inside(data, folder):
     """The arrays of one folder of a file."""
-    return {name.removeprefix(folder): x for name, x in data.items() if name.startswith(folder)}
+    names = [name.removeprefix(folder) for name in data if name.startswith(folder)]
+    return Arrays(names, lambda name: data[folder + name])
 
 
 def _kinds(header):

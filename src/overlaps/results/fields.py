@@ -9,7 +9,7 @@ class Field(NamedTuple):
     """Axes: r runs or trajectories, t times, L blocks, K students, M teachers, C classes, N and D inputs and latents.
 
     Directions that adapt a student have an axis G, readouts of mixed tasks an axis i of tasks, T one of times where
-    inputs change: see ``letters_of``.
+    inputs change, d one of all unknowns that fluctuate: see ``letters_of``.
 
     A single solution has the same arrays without r. Fields without words stay in files and have no label.
     """
@@ -48,6 +48,7 @@ FIELDS = {
     "end": Field("r", "time of the last record"),
     "nfev": Field("r", "evaluations of the right-hand side"),
 }
+FIELDS |= {"covariances": Field("tdd"), "shifts": Field("td"), "gradients": Field("td"), "bends": Field("t")}
 FIELDS |= {name: Field("t") for name in ("eps_late", "floor_late", "eps_error", "error_eps_g")}
 FIELDS |= {f"error_{name}": Field(FIELDS[name].letters.removeprefix("r")) for name in ("Q", "R", "v", "mean_fields")}
 FIELDS |= {"W": Field("rKN"), "W_star": Field("rMD"), "F": Field("rND"), "final_W": Field("rKN")}

@@ -4,6 +4,7 @@ import json
 import os
 import uuid
 import zipfile
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ..integrators.methods import solver_class
 from ..models import LowRank, Stages, previous
 from .descriptions import (
     FORMAT,
+    Arrays,
     Refused,
     check_same,
     described,
@@ -27,8 +29,13 @@ from .descriptions import (
 )  # fmt: skip
 from .fields import letters_of
 
+FORMATS = "csv tsv txt json npy pkl pickle mat h5 hdf5 nc xlsx parquet feather zarr toml yaml png pdf svg zip gz"
 WEIGHTS = {"W", "W_star", "F"}
+FOREIGN = {f".{x}" for x in FORMATS.split()}  # endings of other formats; any other is part of the name: run_eta0.5
 BARE = {"State", "FixedPoint"}  # records without a model
+HEADER = 2**28  # bytes of the longest one that is read: a sweep of a million points has half of that
+SAVED = "a Trajectory, a Batch, an Ensemble, Fluctuations, a Sweep, a State or a FixedPoint"
+ELSEWHERE = {"model", "models", "solver", "schedule", "parts", "state", "trajectory"}  # in entries of their own
 KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
 
 
@@ -37,7 +44,7 @@ def save(result: Any, path: PathLike) -> None:
 
     Parameters
     ----------
-    result : Trajectory, Batch, Ensemble, one of these through Stages, Sweep, State or FixedPoint
+    result : Trajectory, Batch, Ensemble, one of these through Stages, Fluctuations, Sweep, State or FixedPoint
         The result to keep: arrays as they are, everything else as JSON. ``traj.save(path)`` is the same.
     path : path-like
         Where; ``.npz`` is added where it is missing.
@@ -45,7 +52,7 @@ def save(result: Any, path: PathLike) -> None:
     Raises
     ------
     ValueError
-        Something that no file holds, or no path.
+        Something that no file holds, no path, or the ending of another format, such as ``.csv``.
     FileNotFoundError
         There is no such folder.
 
@@ -60,8 +67,12 @@ def save(result: Any, path: PathLike) -> None:
     True
     """
     if not has_file(result):
-        raise check.refused("result", result, "a Trajectory, a Batch, an Ensemble, a Sweep, a State or a FixedPoint.")
+        raise check.refused("result", result, SAVED + ".")
     path = _path(path)
+    if path.suffix.lower() in FOREIGN:
+        raise check.refused(
+            "path", str(path), "a name that ends in .npz; for tables there are to_pandas and to_xarray."
+        )
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path = {path}: there is no folder {path.parent}. Make it first, or choose another.")
@@ -77,9 +88,11 @@ def save(result: Any, path: PathLike) -> None:
 
 
 def has_file(result):
-    """Whether a file can hold this."""
-    kinds = hasattr(result, "model"), hasattr(result, "models"), hasattr(result, "_to_file"), _bare(result)
-    return isinstance(result, Record) and any(kinds)
+    """Whether a file can hold this: results say so by their methods; much else has a model, too."""
+    kind = type(result)
+    return isinstance(result, Record) and (
+        getattr(kind, "save", None) is save or hasattr(kind, "_to_file") or _bare(result)
+    )
 
 
 def _bare(result):
@@ -99,7 +112,7 @@ def contents(result):
         if isinstance(value, np.ndarray):
             # weights that all runs share are one array broadcast over the runs: stride 0
             arrays[f.name] = value[:1] if f.name in WEIGHTS and value.strides[0] == 0 else value
-        elif f.name not in ("model", "models", "solver", "schedule", "parts", "state") and (f.compare or _bare(result)):
+        elif f.name not in ELSEWHERE and (f.compare or _bare(result)):
             values[f.name] = value
     header: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": values}
     if _bare(result):
@@ -107,6 +120,9 @@ def contents(result):
             header["state"], inner = contents(result.state)
             arrays |= {f"state/{x}": value for x, value in inner.items()}
         return header, arrays
+    if hasattr(result, "trajectory"):
+        header["trajectory"], inner = contents(result.trajectory)
+        return header, arrays | {f"trajectory/{x}": value for x, value in inner.items()}
     if hasattr(result, "parts"):
         stages = result.model
         header |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
@@ -172,7 +188,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
 
     Returns
     -------
-    Trajectory, Batch, Ensemble, StagedTrajectory, StagedEnsemble, Sweep, State or FixedPoint
+    Trajectory, Batch, Ensemble, StagedTrajectory, StagedEnsemble, Fluctuations, Sweep, State or FixedPoint
         Equal to the one saved (but for ``solver``, where that was a class of the user's).
 
     Raises
@@ -198,11 +214,16 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     models = model if isinstance(model, list | tuple) else getattr(model_given, "models", None)
     for one in models if models is not None else [] if model is None else [model_given]:
         check.model(one)
-    data = _arrays(path)
+    with _arrays(path) as data:
+        return _read(path, data, model, schedule)
+
+
+def _read(path, data, model, schedule):
+    """The result in an open file; its header is read and checked before any other array."""
     try:
-        header = json.loads(str(data.pop("header")))
+        header = json.loads(str(data["header"]))
         written = int(header["format"]), str(header["version"])
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} was not written by overlaps, or its header is damaged ({_reason(error)}).") from error
     # newer files may mean something else by the same names; older ones are read, entry by entry where they lack some
     if written[0] > FORMAT:
@@ -214,7 +235,7 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
         return restored(header, data, model, schedule)
     except Refused as refused:
         raise ValueError(f"{path}: {refused}") from None
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError) as error:
         raise ValueError(f"{path} is damaged: {_reason(error)}.") from error
 
 
@@ -229,6 +250,11 @@ def restored(header, data, model=None, schedule=None):
         if "state" in names:
             values["state"] = restored(header["state"], inside(data, "state/"), None, None)
         return kind(**values)
+    if "trajectory" in names:
+        values["trajectory"] = restored(header["trajectory"], inside(data, "trajectory/"), model, schedule)
+        result = kind(**values)
+        _check_result(result)
+        return result
     if "parts" in names:
         return _staged(kind, header, data, model, schedule)
     if "schedule" in names:
@@ -273,22 +299,33 @@ def _reason(error):
     return f"no entry {error}" if isinstance(error, KeyError) else str(error).rstrip(".") or type(error).__name__
 
 
+@contextmanager
 def _arrays(path):
     """Everything in the file, by name."""
     if path.exists() and not zipfile.is_zipfile(path):
         raise ValueError(f"{path} was not written by overlaps, or is damaged; expected an .npz file made by save.")
     with open(path, "rb") as file:
         try:
-            with np.load(file, allow_pickle=False) as data:
-                return {name: data[name] for name in data.files}
+            data = np.load(file, allow_pickle=False)
         except Exception as error:  # zipfile, zlib and NumPy raise some ten types for damaged bytes
             raise ValueError(f"{path} is damaged: {_reason(error)}.") from error
+
+        def read(name):
+            try:
+                if name == "header" and data.zip.getinfo("header.npy").file_size > HEADER:
+                    raise ValueError(f"a header of more than {HEADER} bytes")
+                return data[name]
+            except Exception as error:  # as above
+                raise ValueError(_reason(error)) from error
+
+        yield Arrays(data.files, read)
 
 
 def _check_result(result):
     """Refuse fields of another type or shape, and numbers that no result has."""
     model = result.models[0] if hasattr(result, "models") else result.model
-    many = result.is_ensemble or hasattr(result, "models")
+    ensemble = getattr(result, "is_ensemble", False)
+    many = ensemble or hasattr(result, "models")
     sizes = {"K": model.K, "M": model.M, "L": model.spectrum.L, "t": result.alpha.size}
     if many:
         sizes |= {"r": len(result), "N": getattr(result, "N", 0)}
@@ -303,7 +340,7 @@ def _check_result(result):
         if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != KINDS.get(f.name, "f"):
             raise ValueError(f"{f.name} is of shape {value.shape} and type {value.dtype}")
         unreached = f.name.endswith("_late") or f.name.startswith("error_") or f.name in ("records", "ends")
-        unreached |= result.is_ensemble and not result.success and "rt" in letters
+        unreached |= ensemble and not result.success and "rt" in letters
         if np.any(np.isinf(value)) or (np.any(np.isnan(value)) and not unreached):
             raise ValueError(f"{f.name} contains nan or inf")
     if np.any(np.diff(result.alpha) <= 0) or np.any(result.alpha < 0):

@@ -1,9 +1,10 @@
 """A file of finished points, one line each: what a killed or extended sweep takes up again.
 
-A line is a JSON object: the function and the seed of the sweep, the point, and its value as a base64 pickle, closed by
-the CRC-32 of what stands before.  A line says all that is needed to use it: nothing depends on the lines before, on
-the order, or on the other points of the grid, so damage costs the lines it hits, and a sweep may grow.  A line is on
-the disk before the next point is taken up; a killed process loses at most the line it was writing.
+A line is a JSON object: the function, digests of its code and of what it reads, the seed of the sweep, the point, and
+its value as a base64 pickle, closed by the CRC-32 of what stands before. A line says all that is needed to use it:
+nothing depends on the lines before, on the order, or on the other points of the grid, so damage costs the lines it
+hits, and a sweep may grow. A line is on the disk before the next point is taken up; a killed process loses at most the
+line it was writing.
 
 Lines of text that are only ever appended were preferred to a database: one file without companions, which any tool
 reads while the sweep runs, and which needs neither locks that network file systems lack nor a connection that must not
@@ -11,18 +12,17 @@ cross a fork.
 """
 
 import base64
-import hashlib
 import io
 import json
 import os
 import pickle
 import zlib
 from contextlib import contextmanager
-from dataclasses import fields
+from weakref import WeakSet
 
-import numpy as np
-
-from .._base import Record, check, warn
+from .._base import check, warn
+from .contents import changes, contents
+from .described import described, described_items
 
 try:
     import fcntl
@@ -35,15 +35,15 @@ CHECK = b', "check": '  # before the last entry of every line, the CRC-32 of all
 
 
 @contextmanager
-def open_checkpoint(path, function, rng, points, seeds):
+def open_checkpoint(path, function, identity, rng, points, seeds):
     """Yield ({index: value} of the finished points, function (index, value) that appends one).
 
     Parameters
     ----------
     path : path-like or None
         The file; None keeps nothing. Values are pickles: open only files that you trust.
-    function, rng
-        The function, and the seed of the sweep: a file holds points of one function and one seed.
+    function, identity, rng
+        The function, what names it, and the seed of the sweep: a file holds points of one function and one seed.
     points, seeds : list of dict, list
         Arguments of the points, and of their own seeds the places below the sweep's (or None).
 
@@ -51,13 +51,13 @@ def open_checkpoint(path, function, rng, points, seeds):
     ------
     ValueError
         The file is no checkpoint, belongs to another sweep (the message names the difference), or is in use by another
-        process. Nothing is unpickled then, and the file is as it was.
+        one. Nothing is unpickled then, and the file is as it was.
 
     Warns
     -----
     RuntimeWarning
-        Lines that cannot be read, if points are missing; a value that could not be written (it is not lost: the sweep
-        has it).
+        Points whose function had another content; lines that cannot be read, if points are missing; a value that could
+        not be written (it is not lost: the sweep has it).
     """
     if path is None:
         yield {}, lambda index, value: None
@@ -65,8 +65,9 @@ def open_checkpoint(path, function, rng, points, seeds):
     if not isinstance(path, str | bytes | os.PathLike):  # open() takes an integer for a file that is already open
         raise check.refused("checkpoint", path, "the path of a file.")
     try:
-        sweep = {"overlaps sweep": FORMAT, "function": _described(function), "rng": _described(rng)}
-        places = ({"point": _described_items(point), "seed": seed} for point, seed in zip(points, seeds, strict=True))
+        sweep = {"overlaps sweep": FORMAT, "function": described(identity), "rng": described(rng)}
+        sweep["contents"] = contents(function)
+        places = ({"point": described_items(point), "seed": seed} for point, seed in zip(points, seeds, strict=True))
         # every line names its sweep and its point: a file can be resumed after any interruption, whatever the order of
         # points
         entries = [sweep | place for place in places]
@@ -129,13 +130,16 @@ def _entry(line):
     body, _, check = line.rstrip(b"\n").rpartition(CHECK)
     if not body.startswith(BEGIN) or check != b"%d}" % zlib.crc32(body):
         return None
-    return json.loads(body + b"}")
+    try:
+        return json.loads(body + b"}")
+    except (ValueError, RecursionError):  # not of this library, whatever its checksum
+        return None
 
 
 def _finished(file, path, sweep, places):
     """{index: value} of the points in the file; what a kill left at its end is cut off."""
     wanted = set(places)
-    latest, sound, damaged, line = {}, 0, 0, b""
+    latest, changed, sound, damaged, line = {}, {}, 0, 0, b""
     file.seek(0)
     reader = io.BufferedReader(file)
     for line in reader:
@@ -147,7 +151,8 @@ def _finished(file, path, sweep, places):
         sound += 1
         if (place := _place(entry)) in wanted:
             latest[place] = entry.get("value")  # the last one of a point holds
-    reader.detach()  # closing a second handle of the file would give up its lock
+            changed[place] = changes(entry["contents"], sweep["contents"]) if entry.get("contents") else []
+    reader.detach()  # it would close the file
     torn = not line.endswith(b"\n") and _entry(line) is None
     if damaged and not sound or torn and not sound and not line.startswith(BEGIN[: len(line)]):
         raise ValueError(
@@ -166,6 +171,7 @@ def _finished(file, path, sweep, places):
         file.truncate(end - len(line))
     elif end and not line.endswith(b"\n"):
         _write(file, b"\n")
+    _tell(path, [what for what in changed.values() if what])
     if damaged and len(values) < len(places):
         warn(
             f"checkpoint = {str(path)!r}: {damaged} of its points cannot be read (damaged lines, or classes that are "
@@ -173,6 +179,19 @@ def _finished(file, path, sweep, places):
             + check.see("howto/cluster", "Interrupted and resumed")
         )
     return values
+
+
+def _tell(path, changed):
+    """One warning for the points that an earlier form of the function has computed."""
+    if changed:
+        names = list(dict.fromkeys(name for what in changed for name in what))
+        what = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+        warn(
+            f"checkpoint = {str(path)!r}: {len(changed)} of its points were computed by another form of the function; "
+            f"what changed is {what}. Their values are kept as they are, what is missing is computed by that of now. "
+            "To compute all points anew, give this sweep another path."
+            + check.see("howto/cluster", "Interrupted and resumed")
+        )
 
 
 def _check_same(entry, sweep, path):
@@ -210,46 +229,30 @@ def _write(file, data):
 
 
 def _lock(file, path):
-    """Refuse a second process. A POSIX lock is not inherited by workers and ends with its process, however it ends."""
+    """Refuse a second sweep, of this process or of another.
+
+    A lock of an open file stays when this process reads the file elsewhere and closes it. It ends with the process,
+    however that ends: workers that are forked while it is held close what they inherit.
+    """
     if fcntl is None:
         return  # type: ignore[unreachable]  # on Windows
+    _locked.add(file)
     try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         raise ValueError(
-            f"checkpoint = {str(path)!r} is in use by another process; wait for it, or give this sweep its own file."
+            f"checkpoint = {str(path)!r} is in use by another process, or by another sweep of this one; "
+            "wait for it, or give this sweep its own file."
         ) from None
-    except OSError:  # a file system without locks: two processes on one file are the user's care
+    except OSError:  # a file system without locks: two sweeps on one file are the user's care
         pass
 
 
-# --- what tells points apart -----------------------------------------------------------------------------------------
+def _close_inherited():
+    while _locked:
+        _locked.pop().close()
 
 
-def _described_items(items):
-    return {name: _described(items[name]) for name in sorted(items)}
-
-
-def _described(value):
-    """JSON that is the same for equal values, in every process: plain ones as they are, others by a digest."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list):
-        return [_described(x) for x in value]
-    if isinstance(value, tuple):
-        return {"tuple": [_described(x) for x in value]}
-    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
-        return {"dict": _described_items(value)}
-    if isinstance(value, set | frozenset):
-        return {"set": sorted(json.dumps(_described(x)) for x in value)}
-    name = getattr(value, "__qualname__", type(value).__qualname__)
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        content = f"{value.dtype.str} {value.shape} ".encode() + value.tobytes()
-    elif isinstance(value, Record):  # without caches
-        name = check.shown(value)
-        content = json.dumps([_described(getattr(value, f.name)) for f in fields(value) if f.compare]).encode()  # type: ignore[arg-type]
-    else:
-        content = pickle.dumps(value, protocol=5)
-    return {"what": name, "digest": hashlib.sha256(content).hexdigest()[:32]}
+_locked: WeakSet[io.FileIO] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)

@@ -231,7 +231,9 @@ def sweep(
         File to which finished points are appended, a line of JSON each. Points that are in it are not computed again:
         a killed sweep goes on, failed points are tried again, and the grid may have further points (12 values of eta,
         then 14). With ``rng`` the seed belongs to the place in the grid: add values at the end of the first name. The
-        file belongs to one function and one seed; a change of the function's code is not noticed. One process at a
+        file belongs to one function and one seed. Each line holds digests of the function's code, closure and globals,
+        and of the functions of its module that it calls: where they changed, values in the file are kept, and a
+        warning names what changed. One sweep at a
         time may write it (enforced where the file system has POSIX locks), any may read it. Values are pickles, which
         can run code when they are read: open only files that you trust. They are read once the function, the seed and
         the point beside them are found to belong to this sweep.
@@ -240,7 +242,8 @@ def sweep(
     -------
     Sweep
         ``values`` in the order of the grid, ``errors``, ``array(getter)``, ``to_xarray()``. Ctrl-C returns what is
-        finished, with ``success=False``.
+        finished, with ``success=False``; on an executor, points that have begun are waited for, and a second Ctrl-C
+        leaves them.
 
     Raises
     ------
@@ -250,7 +253,8 @@ def sweep(
     Warns
     -----
     RuntimeWarning
-        Once, when points failed or were not reached; once, when the checkpoint can be written no longer (a full disk):
+        Once, when points failed or were not reached; once, when points in the checkpoint were computed by another form
+        of the function; once, when the checkpoint can be written no longer (a full disk):
         the values are then kept in memory, and the result is complete if the process lives; when points in the
         checkpoint cannot be read (they are computed again); for each value that does not pickle.
 
@@ -280,7 +284,7 @@ def sweep(
     if isinstance(checkpoint, str) and not checkpoint:
         raise ValueError("checkpoint = ''; expected the path of a file.")
     places = (seed and list(seed.spawn_key) for seed in seeds)
-    kept = open_checkpoint(checkpoint, _identity(function), seeds[0] and seeds[0].entropy, points, places)
+    kept = open_checkpoint(checkpoint, function, _identity(function), seeds[0] and seeds[0].entropy, points, places)
     with kept as (finished, append), bar(progress, len(points), "points") as tick:
         jobs = {i: functools.partial(_at, function, points[i], seeds[i]) for i in range(len(points))}
         values = dict(finished)

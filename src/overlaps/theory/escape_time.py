@@ -138,6 +138,8 @@ def escape(
         Models that :func:`overlaps.fluctuations` refuses; no plateau on the symmetric path, no growing mode there
         ("nothing to escape from"), or modes that oscillate; a level above the plateau; a level that is never reached,
         with the eps_g that is.
+    KeyboardInterrupt
+        Ctrl-C: no part of an answer is of use.
 
     Notes
     -----

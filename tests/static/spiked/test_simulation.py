@@ -201,7 +201,8 @@ def test_a_draw_that_raises_loses_itself_only(monkeypatch, threads):
 def test_ctrl_c_keeps_finished_draws(monkeypatch, threads):
     with ThreadPoolExecutor(1) as pool:
         there, message = four_draws(monkeypatch, draw_that_presses_ctrl_c, pool if threads else None)
-    assert there == [0, 1] and message == "2 of 4 draws finished."
+    kept = [0, 1, 2] if threads else [0, 1]  # the third was under way in its thread, and is waited for
+    assert there == kept and message == f"{len(kept)} of 4 draws finished."
 
 
 @pytest.mark.slow
