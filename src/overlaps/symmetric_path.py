@@ -145,7 +145,8 @@ def _followed(model, state, every):
         eps_g, state = run.eps_g[-1], run[-1]
         if not run.success:
             if every:
-                warn(f"plateau: the curve is known to alpha = {state.alpha:.3g} only: {run.message}")
+                known = f"plateau: the curve is known to alpha = {state.alpha:.3g} only: {run.message}"
+                warn(known + check.see("committee", "Plateau, specialisation, stability"))
             return _plateaus(model, parts), f"ended early ({run.message})"
         if eps_g < LEARNED:
             return _plateaus(model, parts), f"learned all there is by alpha = {state.alpha:.3g}"
