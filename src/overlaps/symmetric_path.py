@@ -79,7 +79,9 @@ def plateau(
     Notes
     -----
     The saddle is *exact* to rounding; which passages count as waiting is a *convention*, that of ``traj.plateaus()``.
-    At smaller N a curve may leave before it has come near the first saddle, and wait at later ones only.
+    Which saddle is named where several lie near the curve is *heuristic*, and so is that none is: students without a
+    symmetry may wait at errors a few per cent from all saddles. At smaller N a curve may leave before it has come near
+    the first saddle, and wait at later ones only.
 
     References
     ----------
