@@ -95,7 +95,7 @@ def questions():
         data = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=beta, L=64), gradient_flow=True)
         long = ov.solve(data, data.random_start(N=64_000, rng=1), np.geomspace(0.1, 1e4, 60))
         axes[3].loglog(long.alpha, long.eps_g)
-    axes[3].set_title("How do power-law inputs act?\nov.power_law(beta, L)")
+    axes[3].set_title("How do power-law inputs act?\nov.power_law(beta=, L=)")
     for ax, name in zip(axes, ("$R$", "$R_{11}$", r"factor of $\eta$", r"$\epsilon_g$"), strict=True):
         ax.set_xlabel(r"$\alpha$")
         ax.set_ylabel(name)

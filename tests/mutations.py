@@ -80,7 +80,7 @@ FAULTS = {
         "theory/quadratic/test_selection.py::test_law_of_sgd_to_three_percent",
     ),
     "noise_of_the_plateau_alone": Fault(
-        "theory/escape_time.py", "(-decayed @ D[0] @ decayed.T)", "(0 * decayed @ D[0] @ decayed.T)",
+        "theory/escape_time.py", "(G @ D[0] @ G.T)", "(0 * G @ D[0] @ G.T)",
         "theory/test_escape_time.py::test_law_from_a_symmetric_start",
     ),
     "random_teachers_stand_still": Fault(

@@ -8,6 +8,7 @@ import pytest
 from helpers import few
 
 import overlaps as ov
+from overlaps import symmetric_path
 from overlaps.results.curves import first_below
 from overlaps.stability import plateaus
 from overlaps.stability.plateaus import find
@@ -183,6 +184,62 @@ def test_the_message_of_a_fixed_point_names_its_symmetry_and_its_modes():
     assert "all students equivalent, 4 growing modes" in met.message and plateau.height < 0.0375
     learned = ov.fixed_point(model, ov.State.from_overlaps(model, Q=np.eye(3), R=np.eye(3), T=np.eye(3)))
     assert "no two students equivalent, 0 growing modes" in learned.message
+
+
+def test_a_generic_start_meets_the_first_of_two_saddles():
+    """Students that keep a symmetry leave the first along a mode of this symmetry: against random starts at N = 10^12.
+
+    Their teachers' norms differ from one by 1e-6, and so do heights, relatively.
+    """
+    model = ov.committee_machine(3, 1, eta=0.25, spectrum=ov.Spectrum([3.0], [1.0]), v=[1.0, 1.0, 0.5])
+    every = ov.plateau(model, all=True)
+    waits = ov.solve(model, model.random_start(N=10**12, rng=1), (0, 1000)).plateaus()
+    assert [x.growing for x in every] == [x.growing for x in waits] == [2, 2]
+    np.testing.assert_allclose([x.height for x in every], [x.height for x in waits], rtol=2e-5)
+    first = ov.plateau(model)
+    assert first.height == every[0].height and np.isnan([*first.alpha, *every[1].alpha]).all()
+    assert ov.plateau(ov.committee_machine(1, 1, eta=0.5), all=True) == []
+
+
+@few("v", [[1.0, 0.6, 0.3], [1.0, 0.5]], quick=1)
+def test_students_without_a_symmetry_meet_a_plateau(v):
+    """Where all second layers differ: against random starts at N = 10^10, whose heights differ by 1e-5."""
+    model = ov.committee_machine(len(v), 2, eta=0.75, v=v)
+    (found,) = ov.plateau(model, all=True)
+    (plateau,) = ov.solve(model, model.random_start(N=10**10, rng=3), (0, 2000)).plateaus()
+    assert found.height == pytest.approx(plateau.height, rel=1e-4) and found.growing == plateau.growing
+
+
+@pytest.mark.slow
+def test_later_plateaus_depend_on_the_direction():
+    """Nine modes grow at three rates: which saddle is next is a matter of the draw, as it is for random starts."""
+    options = {"v_star": [0.58, 0.64, 1.1]}
+    model = ov.committee_machine(4, 3, eta=0.666, **options)
+    moved = [ov.plateau(model, all=True, rng=rng) for rng in range(3)]
+    drawn = [curve(4, 0.666, rng, M=3, end=3e4, N=10**10, **options).plateaus() for rng in range(6)]
+    for curves in (moved, drawn):
+        heights = [[round(x.height, 4) for x in plateaus] for plateaus in curves]
+        assert {x[0] for x in heights} == {0.0441} and len({tuple(x) for x in heights}) > 1
+
+
+def test_generic_starts_are_those_of_moved_weights(monkeypatch, rng):
+    """The overlaps of explicit weights W + e (a W + b W*) in each eigenspace, with the same random a, b."""
+    monkeypatch.setattr(symmetric_path, "SMALL", 0.3)
+    N, halves = 40, np.repeat([0, 1], 20)
+    model = ov.committee_machine(3, 2, eta=0.3, spectrum=ov.Spectrum([1.7, 0.4], [0.5, 0.5]))
+    W, W_star = rng.standard_normal((3, N)), rng.standard_normal((2, N))
+    state = ov.State.from_weights(model, W=W, W_star=W_star)
+    moved = symmetric_path._moved(model, state, np.random.default_rng(7))
+    draws = np.random.default_rng(7)
+    a, b = draws.standard_normal((2, 3, 3)), draws.standard_normal((2, 3, 2))
+    for l, s in enumerate(model.spectrum.s):
+        # overlaps of students and teachers hold the eigenvalue, changes are as large as the students are
+        size = np.sqrt(np.diag(state.q[l]))[:, None]
+        W[:, halves == l] += 0.3 * (a[l] @ W[:, halves == l] + s * size * b[l] @ W_star[:, halves == l])
+    known = ov.State.from_weights(model, W=W, W_star=W_star)
+    for name in "qr":
+        np.testing.assert_allclose(getattr(moved, name), getattr(known, name), rtol=0, atol=1e-13)
+    np.testing.assert_array_equal(moved.tau, state.tau)
 
 
 def test_averages_are_those_over_all_permutations(rng):

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import ndtri
 
 import overlaps as ov
-from overlaps.theory import quadratic
+from overlaps.theory import escape_time, quadratic
 
 PLATEAU = 0.0346277364  # eps_g of erf, K = M = 2, eta = 1.5
 
@@ -188,6 +188,77 @@ def test_two_units_of_a_rule_escape_like_the_descent(dropout):
     law = ov.theory.escape(ov.learner(rule, theta=theta, eta=1.5), "random", 1000, PLATEAU / 2, points=64)
     known = ov.theory.escape(erf(), "random", 1000, PLATEAU / 2, points=64)
     assert np.isclose(law.kappa, known.kappa, rtol=1e-2) and np.isclose(law.mean, known.mean, rtol=1e-3)
+
+
+def test_levels_far_below_the_plateau_are_waited_for():
+    """After the escape all curves of one mode are one curve, whose time between two levels is that of the equations.
+
+    A slow eigenspace takes 50 growth times to be learned. The law has the rest of order 1/sqrt(N).
+    """
+    model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.04, spectrum=ov.Spectrum([1.0, 0.1], [0.5, 0.5]))
+    p = np.full((2, 1, 1), 0.5)
+    begun = ov.State.from_blocks(model, q=p, r=1e-3 * p, t=p)
+    early, late = (ov.theory.escape(model, "random", 700, level, points=64) for level in (0.2, 1e-6))
+    passed = [ov.solve(model, begun, (0, 2000.0), stop=level).alpha[-1] for level in (early.level, late.level)]
+    assert late.mean - early.mean == pytest.approx(passed[1] - passed[0], rel=1e-3)
+    assert late.mean * late.rate > 50
+
+
+def test_a_level_that_no_curve_reaches_is_given_up_where_curves_rest(monkeypatch):
+    """The error at rest is that of the attractor; and of a search that stops before, what it has seen."""
+    model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.04, noise=0.3)
+    rest = ov.solve(model, ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.1]], T=[[1.0]]), [0.0, 3000.0])
+    with pytest.raises(ValueError, match=r"was given up at alpha = \d+.*come to rest at") as told:
+        ov.theory.escape(model, "random", 700, 1e-6, points=64)
+    assert f"rest at {rest.eps_g[-1]:.6g}." in str(told.value)
+    monkeypatch.setattr(escape_time, "WINDOWS", 2)
+    with pytest.raises(ValueError, match="the search for it was given up at alpha = .* and moves"):
+        ov.theory.escape(model, "random", 700, 0.01, points=64)
+
+
+@pytest.mark.slow
+def test_a_level_that_is_reached_late_is_that_of_random_starts():
+    """Against 200 curves: a law, whose noise moves the mean by 0.1 of 1/rate at most, and their mean to two errors."""
+    model = ov.committee_machine(2, 2, eta=0.3, spectrum=ov.power_law(beta=1.5, L=4))
+    law = ov.theory.escape(model, "random", 40000, 1e-4, points=64)
+    ends = ov.solve_many(
+        [model] * 200, [model.random_start(N=40000, rng=r) for r in range(200)], [0, 2000.0], stop=1e-4
+    )
+    assert abs(law.mean - ends.end.mean()) < 2 * ends.end.std() / np.sqrt(200) + 0.1 / law.rate
+
+
+def test_kappa_is_the_mean_over_modes_of_unequal_rates():
+    """One even unit and two teachers: a mode in each R_m, whose rate and noise are polynomials of normal fields."""
+    eta, v_star = 0.06, np.array([0.9, 0.3])
+    x, w = np.polynomial.hermite_e.hermegauss(6)  # exact to degree 11; twice F is of degree 6, nu^2 of 2
+    (lam, *nu), weight = np.meshgrid(x, x, x), np.einsum("i,j,k->ijk", w, w, w).transpose(1, 0, 2) / w.sum() ** 3
+
+    def equations(alpha, y):  # of Q, logarithms of R_m, and what the noise adds to R_m^2, at R = 0
+        Q, grown = y[0], y[1:3]
+        F = -2 * eta * np.sqrt(Q) * lam * (Q * lam**2 - v_star[0] * nu[0] ** 2 - v_star[1] * nu[1] ** 2)
+        mean = lambda f: np.sum(weight * f)  # noqa: E731
+        dQ = 2 * mean(F * np.sqrt(Q) * lam) + mean(F**2)
+        D = np.array([mean(F**2 * n**2) for n in nu])
+        return [dQ, *(-2 * eta * (3 * Q - v_star.sum()) + 4 * eta * v_star), *(np.exp(-2 * grown) * D)]
+
+    end = 2000.0  # 50 growth times of the slower mode, in which its noise falls by e^-100
+    *_, first, second = solve_ivp(equations, (0, end), [1.0, 0, 0, 0, 0], rtol=1e-9, atol=1e-13).y[:, -1]
+    model = ov.committee_machine(1, 2, activation=ov.quadratic, eta=eta, v_star=v_star)
+    law = ov.theory.escape(model, "random", 700, points=64)
+    # random weights have R of variance Q T = 1
+    assert law.modes == 2 and law.kappa == pytest.approx((first + second) / 2, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_modes_of_unequal_rates_have_a_basis():
+    """A slow path, on which the slower of two modes turns into the faster one: kappa was singular to all digits."""
+    model = ov.committee_machine(2, 2, eta=0.457, v_star=[0.45, 0.92], spectrum=ov.power_law(beta=1.42, L=2))
+    law = ov.theory.escape(model, "random", 10**8, 0.004, points=64)
+    models, starts = zip(*[(model, model.random_start(N=10**8, rng=r)) for r in range(40)], strict=True)
+    ends = ov.solve_many(models, starts, [0, 5000.0], stop=0.004).end
+    # the law is that of SGD, earlier by at most this; two errors of 40 curves
+    earlier = np.log(1 + law.kappa) / (2 * law.rate)
+    assert law.modes == 2 and abs(law.mean + earlier - ends.mean()) < 2 * ends.std() / np.sqrt(40) + earlier
 
 
 def test_refusals():

@@ -8,6 +8,7 @@ or names the test that holds it, ``<!-- test: tests/theory/test_plateau.py::test
 """
 
 import ast
+import inspect
 import pkgutil
 import re
 from functools import cache
@@ -51,6 +52,45 @@ def test_code_on_pages(page, tmp_path, monkeypatch):
     for number, block in enumerate(code(page)):
         exec(compile(block, f"{page.name}, block {number + 1}", "exec"), names)
     plt.close("all")
+
+
+def calls_of_which():
+    """Code spans of the second column of which.md."""
+    rows = [line.split("|") for line in (ROOT / "docs" / "which.md").read_text().splitlines() if line.startswith("| ")]
+    return [span for _, _, call, *_ in rows for span in re.findall("`(.*?)`", call)]
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory):
+    """The names that calls of which.md use, for a curve that waits on a plateau."""
+    import overlaps as ov
+
+    model = ov.committee_machine(2, 2, eta=1.5)
+    start = ov.State.from_overlaps(model, Q=np.diag([0.5, 0.4]), R=np.diag([0.02, 0.04]), T=np.eye(2))
+    alpha, path = np.linspace(0, 150, 16), str(tmp_path_factory.mktemp("which") / "result.npz")
+    traj = ov.solve(model, start, alpha)
+    traj.save(path)
+    learned = ov.State.from_overlaps(model, Q=np.eye(2), R=np.eye(2), T=np.eye(2))
+    return {
+        "ov": ov, "model": model, "start": start, "alpha": alpha, "traj": traj, "state": learned, "i": 0,
+        "N": 10**5,
+        "models": [model] * 2, "starts": [start] * 2, "f": lambda lam, nu, theta: lam[0] * nu[0], "path": path, "T": 2,
+        "g": np.tanh, "dg": lambda x: 1 / np.cosh(x) ** 2, "X": np.random.default_rng(1).normal(size=(200, 4)),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("span", calls_of_which())
+def test_calls_of_which_function_do_i_want_can_be_made(span, setting):
+    """Whole calls are made; of those that leave something open the function is there and takes what they name."""
+    call = ast.parse(re.sub(r"=(?=[,)])", "=...", span.replace(", ...", "")), mode="eval").body
+    named = isinstance(call, ast.Call)
+    function = eval(ast.unparse(call.func if named else call), setting)
+    open_ = named and any(isinstance(x, ast.Constant) and x.value is ... for x in ast.walk(call))
+    if named and not open_ and ", ..." not in span:
+        eval(span, setting)
+    elif named:
+        positional = [x for x in call.args if not (isinstance(x, ast.Constant) and x.value is ...)]
+        inspect.signature(function).bind_partial(*positional, **{x.arg: x.value for x in call.keywords})
 
 
 def test_pages_have_code():

@@ -21,6 +21,8 @@ LARGEST = 2000
 # escape altogether.
 NODES = 16
 MOST_NODES = {True: 1000, False: 120}
+# Halvings of an interval. With more, nodes gather where a sampled integral jumps, and splines amplify rounding of J.
+HALVINGS = 10
 # Splines of sampled integrals may be this much worse: nodes that follow the sampling error are wasted.
 SAMPLED = 10.0
 ROUGH = 100.0  # times the rounding of C at which its products are rough: no nodes are spent on that
@@ -275,7 +277,8 @@ class PathCoefficients:
                 gap = np.abs(curve(np.array(times), known)(np.array(middles)) - np.array(between))
                 missed = np.maximum(missed, weight * np.max(gap, axis=(1, 2)) / max(np.max(np.abs(known)), 1e-300))
             rows.update(zip(new, tabulated, strict=True))
-            halves = zip(new, open_, missed > self.goal, strict=True)
+            wide = np.diff(open_, axis=1)[:, 0] > last / NODES / 2**HALVINGS
+            halves = zip(new, open_, wide & (missed > self.goal), strict=True)
             open_ = [half for m, (a, b), more in halves if more for half in ((a, m), (m, b))]
         nodes, tangents, *values = zip(*(rows[x] for x in sorted(rows)), strict=True)
         return np.array(nodes), tangents, [np.array(x) for x in values]

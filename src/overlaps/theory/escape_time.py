@@ -5,11 +5,12 @@ like the equations of N -> infinity do, from a start that is moved along as many
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicSpline
-from scipy.linalg import expm, schur, solve_continuous_lyapunov
+from scipy.linalg import schur, solve_continuous_lyapunov
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -24,6 +25,7 @@ from ..flow.jacobian import jacobian
 from ..models import Model, State
 from ..results.curves import first_below
 from ..stability.fixed_points import fixed_point
+from ..stability.linear import growing_rates
 from ..stability.symmetry import is_even, mean_overlaps
 from ..symmetric_path import random_mean
 
@@ -46,6 +48,10 @@ MOMENTS = 1e-3  # relative error of averages of four forces of a rule: kappa nee
 ALIKE = 1e-2  # relative difference of the velocity from its average over the students, where these are treated alike
 SEVERAL = 2**10  # points of it where several modes grow
 WINDOW, GRID = 6, 64  # growth times for which all draws are followed at once, and times at which eps_g is looked at
+LONGER = 0.125  # of the time since the start: later windows are longer, so that slow falls take no more of them
+# Windows after which a level is not waited for any longer: 2e6 growth times.
+WINDOWS = 100
+STILL = 1e-9  # relative change of eps_g in a window, or rtol. Below, the curve may have come to rest.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +66,7 @@ class EscapeLaw(Record):
         Largest growth rate on the plateau, and how many modes grow.
     kappa : float
         Variance that the noise of the transient adds to the growing part of the start, in units of the variance
-        of random weights.
+        of random weights; the mean over modes.
     plateau : float
         eps_g of the plateau.
     times : ndarray, shape (n,)
@@ -136,8 +142,8 @@ def escape(
     ------
     ValueError
         Models that :func:`overlaps.fluctuations` refuses; no plateau on the symmetric path, no growing mode there
-        ("nothing to escape from"), or modes that oscillate; a level above the plateau; a level that is never reached,
-        with the eps_g that is.
+        ("nothing to escape from"), or modes that oscillate; a level above the plateau; a level under the error at which
+        curves come to rest, or given up after 2e6 growth times, with the eps_g and alpha reached.
     KeyboardInterrupt
         Ctrl-C: no part of an answer is of use.
 
@@ -171,6 +177,8 @@ def escape(
             raise ValueError("start has a teacher that acts on latents; expected one that acts on the inputs x.")
     drawn = random_mean(model, scale)
     base = drawn if isinstance(start, str) else replace(start, alpha=0.0)
+    if np.ptp(base.v) > 1e-12 * np.max(np.abs(base.v)):
+        raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
     reference = _symmetric(model, base)
     _check_alike(model, reference)
     plateau = _plateau(model, reference)
@@ -199,15 +207,13 @@ def escape(
     else:
         z = ndtri(qmc.Sobol(modes, seed=rng).random(SEVERAL))
         exits = times(shift + z @ root.T)
-    return EscapeLaw(N, level, rate, modes, float(np.trace(kappa) / np.trace(c0)), error, np.sort(exits))
+    return EscapeLaw(N, level, rate, modes, float(np.trace(np.linalg.solve(c0, kappa)) / modes), error, np.sort(exits))
 
 
 def _symmetric(model, state):
     """The state averaged over permutations of the students, and over their signs where g is even."""
-    if np.ptp(state.v) > 1e-12 * np.max(np.abs(state.v)):
-        raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
     q, r = _over_students(model, state.q, state.r)
-    return replace(state, q=q, r=r, alpha=0.0)
+    return replace(state, q=q, r=r, v=np.full_like(state.v, state.v.mean()), alpha=0.0)
 
 
 def _check_alike(model, reference):
@@ -287,7 +293,7 @@ def _growing(unknowns, y):
 
 
 def _noise(model, reference, unknowns, end, rates, left, rule):
-    """G (n_u, n) at the start, and kappa (n_u, n_u)."""
+    """G (n_u, n) at the start, in an orthonormal basis, and kappa (n_u, n_u) in the same."""
     path = solve(model, reference, [0.0, end])
 
     def pack(q, r, v):  # rounding that has grown is taken off: it is no part of the path
@@ -299,15 +305,16 @@ def _noise(model, reference, unknowns, end, rates, left, rule):
     def velocity(alpha, x):
         G = x[: modes * n].reshape(modes, n)
         J, D, _ = terms(np.array([alpha]))
-        decayed = expm(-alpha * rates) @ G
-        return np.concatenate([(rates @ G - G @ J[0]).ravel(), (-decayed @ D[0] @ decayed.T).ravel()])
+        return -np.concatenate([(G @ J[0]).ravel(), (G @ D[0] @ G.T).ravel()])
 
-    last = expm(-end * rates) @ left
-    tail = solve_continuous_lyapunov(rates, last @ terms(np.array([end]))[1][0] @ last.T)
-    run = solve_ivp(velocity, (end, 0.0), np.concatenate([left.ravel(), tail.ravel()]), rtol=1e-8, atol=1e-10)
-    G, kappa = np.split(run.y[:, -1], [modes * n])
-    kappa = kappa.reshape(modes, modes)
-    return G.reshape(modes, n), (kappa + kappa.T) / 2
+    G, kappa = left, solve_continuous_lyapunov(rates, left @ terms(np.array([end]))[1][0] @ left.T)
+    for span in pairwise(np.linspace(end, 0.0, LENGTH + 1)):
+        run = solve_ivp(velocity, span, np.concatenate([G.ravel(), kappa.ravel()]), rtol=1e-8, atol=1e-10)
+        G, kappa = (x.reshape(modes, -1) for x in np.split(run.y[:, -1], [modes * n]))
+        # another basis of the same space: that of the plateau becomes all but parallel where modes grow at other rates
+        basis, weights = np.linalg.qr(G.T)
+        G, kappa = basis.T, np.linalg.solve(weights.T, np.linalg.solve(weights.T, kappa).T)
+    return G, (kappa + kappa.T) / 2
 
 
 class _Times:
@@ -322,21 +329,34 @@ class _Times:
         """Times from the starts with growing parts x (n, n_u)."""
         y = self.system.pack(self.base) + (x - self.shift) @ self.e0.T
         states = [replace(self.system.state(row), v=self.base.v) for row in y]
-        size = float(np.min(np.linalg.norm(x @ self.e0.T, axis=1))) + 1e-300
-        windows = int(2 * LENGTH + max(0.0, -np.log(size))) // WINDOW + 1
-        exits, waiting = np.full(len(x), np.nan), np.arange(len(x))
-        for window in range(windows):  # what has left is not followed any further
-            grid = np.linspace(window, window + 1, GRID + 1) * WINDOW / self.rate
-            batch = solve_many(self.model, states, grid, rtol=self.rtol)
+        exits, waiting, end = np.full(len(x), np.nan), np.arange(len(x)), 0.0
+        for _ in range(WINDOWS):  # what has left is not followed any further
+            grid = end + np.linspace(0.0, max(WINDOW / self.rate, LONGER * end), GRID + 1)
+            batch, end = solve_many(self.model, states, grid, rtol=self.rtol), grid[-1]
             gone = np.any(batch.eps_g < self.level, axis=1)
             exits[waiting[gone]] = [first_below(grid, row, self.level) for row in batch.eps_g[gone]]
-            waiting, states = waiting[~gone], [batch[int(j)][-1] for j in np.flatnonzero(~gone)]
+            waiting, left = waiting[~gone], np.flatnonzero(~gone)
             if not waiting.size:
                 return exits
+            states = [batch[int(j)][-1] for j in left]
+            self._check_falling(batch, left, end)
         raise ValueError(
-            f"level = {self.level:g} is not reached: eps_g is {batch.eps_g[~gone, -1].max():.6g} at alpha = "
-            f"{grid[-1]:.6g}. Expected a higher level, or less noise."
+            f"level = {self.level:g}: the search for it was given up at alpha = {end:.6g}, where eps_g is still "
+            f"{batch.eps_g[left, -1].max():.6g}, and moves. Expected a higher level; or solve, with stop = level."
         )
+
+    def _check_falling(self, batch, left, end):
+        """Refuse levels under an error at which a curve has come to rest: nothing moves, and no mode grows."""
+        first, last = batch.eps_g[left][:, [0, -1]].T
+        if not np.all(np.isfinite(last)):
+            raise ValueError(f"level = {self.level:g} is not reached: {batch.message[left[~np.isfinite(last)][0]]}")
+        for j in left[np.abs(last - first) <= max(STILL, self.rtol) * first][:1]:
+            state = batch[int(j)][-1]
+            if not growing_rates(self.model, state, FLAT).size:
+                raise ValueError(
+                    f"level = {self.level:g} is not reached: the search was given up at alpha = {end:.6g}, where eps_g "
+                    f"has come to rest at {_error(self.model, state):.6g}. Expected a higher level, or less noise."
+                )
 
     def of_one(self, x):
         """Times at many growing parts x (m,) of one mode, from a table on both sides of zero."""

@@ -381,6 +381,17 @@ def test_marchenko_pastur_by_plain_iteration(alpha, beta, lam):
 SETTINGS = [(0.5, 1.0, 0.1), (1.0, 1.0, 1e-4), (2.0, 1.0, 1e-2), (1.0, 3.0, 0.5), (2.0, 0.4, 3.0)]
 
 
+def test_newtons_method_takes_the_steps_that_it_counts():
+    """It converges quadratically: each residual is near the square of the one before, the third below rounding."""
+    here = model(np.tanh, np.sin, 1.2, 1.1, 0.9, 0.8)
+    steps = [here.solve(alpha=1.3, lam=0.05, iterations=n) for n in (1, 2, 3)]
+    assert [x.iterations for x in steps] == [1, 2, 3] and [x.converged for x in steps] == [False, False, True]
+    assert steps[1].residual < steps[0].residual ** 2 and steps[2].residual < 1e-12
+    # one step more to see that nothing moves
+    last = here.solve(alpha=1.3, lam=0.05)
+    assert last.iterations == 4 and np.isclose(last.mse, steps[2].mse, rtol=1e-12)
+
+
 @pytest.mark.parametrize("alpha, beta, lam", SETTINGS)
 def test_the_minimum_of_the_objective_has_slope_q2(alpha, beta, lam):
     # d/dlam min_a [sum (y - yhat)^2 + lam |a|^2] = |a|^2, that is d(kappa train + lam q2)/dlam = q2

@@ -158,9 +158,13 @@ def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
     assert_allclose(_newton(law, v, -(x + 1j * eps))[0][1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
 
 
-def test_every_interval_of_the_bulk_is_found(monkeypatch):
-    """Where Newton's method finds nothing brackets are halved: of two intervals, and of one that begins at zero."""
-    monkeypatch.setattr(spectra, "_root", lambda law, v, scale: np.nan)
+@pytest.mark.parametrize("root", [np.nan, 1.0])
+def test_every_interval_of_the_bulk_is_found(monkeypatch, root):
+    """Where Newton's method finds nothing, or a double root in the bulk, here a point of the scan: brackets are halved.
+
+    Of two intervals, and of one that begins at zero.
+    """
+    monkeypatch.setattr(spectra, "_root", lambda law, v, scale: root)
     for known in ([[1.3, 2.1], [5.2, 7.9]], [[0.0, 3.4]]):
         low, high = np.transpose(known)
         inside = lambda law, x: (np.any((x[:, None] >= low) & (x[:, None] < high), axis=1), np.zeros((2, x.size)))  # noqa: B023, E731
