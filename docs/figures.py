@@ -131,3 +131,28 @@ def misprint():
     plt.semilogy(runs.alpha, 2 * runs.mean("eps_g"), "k.", label="SGD, N = 3200")
     plt.gca().set(xlabel=r"$\alpha$", ylabel=r"$2\epsilon_g$, linear student, $\eta = 0.6$")
     plt.legend()
+
+
+def features():
+    """Features against features, and against functions: filled where they work together."""
+    from overlaps.models.features import FEATURES, FUNCTIONS, applies, supported
+
+    names = [*FEATURES]
+    columns = [*names, *FUNCTIONS]
+    table = np.array([[x in names or applies(name, x) for x in columns] for name in names])
+    table &= np.array([[name == x or supported(name, x) for x in columns] for name in names])
+    fig = plt.figure(figsize=(9.0, 7.4), layout="constrained")
+    axes = fig.subplots(1, 2, width_ratios=[len(names), len(FUNCTIONS)])
+    parts = (table[:, : len(names)], names, "C0"), (table[:, len(names) :], [*FUNCTIONS], "C1")
+    for ax, (part, labels, color) in zip(axes, parts, strict=True):
+        y, x = np.nonzero(part)
+        ax.scatter(x, y, s=16, marker="s", color=color)
+        ax.set(xlim=(-0.7, len(labels) - 0.3), ylim=(len(names) - 0.3, -0.7))
+        ax.set_xticks(range(len(labels)), labels, rotation=90, fontsize=7)
+        ax.set_yticks(range(len(names)), names if ax is axes[0] else [], fontsize=7)
+        ax.tick_params(length=0)
+        for side in ax.spines.values():
+            side.set_visible(False)
+    axes[0].set_title("features with features", fontsize=9)
+    axes[1].set_title("features with functions", fontsize=9)
+    return fig

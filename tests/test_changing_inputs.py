@@ -161,12 +161,14 @@ def test_integrals_say_how_far_they_are_known():
     assert "Estimated error of C at the end: " in plain.message == one.message
 
 
-def test_rules_that_descend_no_error_have_no_gradient_of_it():
-    """eps_g is then outside of the error control, as without a schedule."""
+def test_recorded_errors_of_rules_are_controlled_as_without_a_schedule():
+    """By differences, as A and B are no gradient; compiled steps and those in Python round differently."""
     model = ov.learner(ov.rules.logistic(1.5), eta=1.0)
     start = ov.State.from_overlaps(model, Q=[[0.8]], R=[[0.3]], T=[[1.1]])
     plain, one = (ov.solve(model, start, [3.0], schedule=x) for x in (None, {"s": S.constant(1.0)}))
-    assert np.allclose(one.eps_g, plain.eps_g, rtol=1e-9) and np.array_equal(one.eps_error, plain.eps_error)
+    assert np.allclose(one.eps_g, plain.eps_g, rtol=1e-9) and np.allclose(
+        one.eps_error, plain.eps_error, rtol=1e-5, atol=0
+    )
 
 
 @pytest.mark.parametrize("inputs", [{}, {"s": (S([0, 2], [1.0, 0.4]), None)}], ids=["", "inputs"])
@@ -233,23 +235,23 @@ def test_bad_input():
         ov.solve(dark, begin, [1.0], schedule={"s": (None, S.constant(2.0))})
     assert ov.solve(dark, begin, [1.0], schedule={"s": (S.constant(2.0), None)}).success
     classes = ov.gaussian_mixture(1, gram=[[[1.0, -1.0], [-1.0, 1.0]]], weights=[0.5, 0.5], labels=[1, -1], eta=0.1)
-    with pytest.raises(ValueError, match="the inputs have classes"):
+    with pytest.raises(ValueError, match="a schedule on s with inputs in classes"):
         ov.solve(
             classes, ov.State.from_overlaps(classes, Q=[[1.0]], m=[[0.1, -0.1]]), [1.0], schedule={"s": S.constant(2.0)}
         )
     one, hidden = {"schedule": {"s": S.constant(2.0)}}, ov.hidden_manifold(1, 1, ratio=0.5, nodes=3, eta=0.5)
-    with pytest.raises(ValueError, match="the inputs have a teacher of latents"):
+    with pytest.raises(ValueError, match="a schedule on s with a teacher of latents"):
         ov.solve(hidden, hidden.random_start(N=60, rng=1), [1.0], **one)
     tokens = ov.Rule(copied, K=1, M=1, tokens=2, token_covariance=[np.eye(2), [[1, 0.3], [0.3, 1]]])
     seen = ov.learner(tokens, eta=0.5, spectrum=SPECTRUM)
-    with pytest.raises(ValueError, match="the inputs have tokens with a covariance in every eigenspace"):
+    with pytest.raises(ValueError, match="a schedule on s with a token_covariance for each eigenspace"):
         ov.solve(seen, seen.random_start(N=60, rng=1), [1.0], **one)
-    with pytest.raises(ValueError, match="eigenvalues differ between tasks or change"):
+    with pytest.raises(ValueError, match="'structured' does not support a schedule on s"):
         ov.solve(model, start, [1.0], method="structured", **one)
-    with pytest.raises(ValueError, match="unknown to solve_many"):
+    with pytest.raises(ValueError, match="solve_many does not support a schedule on s"):
         ov.solve_many([model], [start], [1.0], **one)
     plain = ov.committee_machine(2, 2, eta=0.5)
-    with pytest.raises(ValueError, match="schedule names s with late=True"):
+    with pytest.raises(ValueError, match="a schedule on s with late=True|late=True with a schedule on s"):
         ov.solve(plain, plain.random_start(N=100, rng=1), [1.0], late=True, **one)
 
 
@@ -269,5 +271,5 @@ def test_one_factor_for_all_leaves_a_block_without_variance_alone():
 
 def test_sums_over_blocks_that_change_are_refused():
     model, start = network()
-    with pytest.raises(ValueError, match="blocks = False, but eigenvalues differ between tasks or change"):
+    with pytest.raises(ValueError, match="blocks=False with a schedule on s"):
         ov.solve(model, start, [0.0, 2.0], schedule={"s": S([0, 2], [1.0, 1.7])}, blocks=False)

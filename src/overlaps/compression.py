@@ -11,6 +11,7 @@ from ._base import ArrayLike, check, warn
 from .flow.system import System, fastest_rate
 from .integrators.evolve import evolve
 from .models import Model, Spectrum, State
+from .models.features import check_features
 
 MOMENTS = 3  # leading filters are powers of s: moments below 2 * MOMENTS come out exactly
 # Share of the trace in the lowest eigenvalues. Below, they need no poles of their own: nothing of the error is there.
@@ -93,7 +94,7 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     # test: tests/test_compress.py::test_two_thousand_given_weights
     # test: tests/test_compress.py::test_a_horizon_saves_nodes
     # test: tests/test_compress.py::test_many_units_behind_a_plateau_need_more_than_a_few_dozen_nodes
-    check.needs(model, "compress")
+    check_features("compress", model)
     state = check.state(state, "state").on(model)
     width = model.K + model.second_layers.size
     nodes = check.count("nodes", nodes)

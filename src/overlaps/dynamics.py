@@ -14,6 +14,7 @@ from .integrators.evolve import FLOORS, HIDDEN, evolve
 from .integrators.many import evolve_many
 from .integrators.methods import second_run
 from .models import LowRank, Mixed, Model, Schedule, Stages, State
+from .models.features import check_features
 from .models.start import output_times
 from .results import Batch, SummedTrajectory, Trajectory
 from .results.composed import LowRankTrajectory, MixedTrajectory, StagedTrajectory, shown_times
@@ -193,10 +194,8 @@ def solve(
     controls["progress"], certify = progress, check.flag("certify", certify)
     legs: Any = [(model, start, alpha, schedule)]
     parts: list[Any] = []
-    if isinstance(model, Stages | Mixed | LowRank):
-        for name, value, usual in (("late", late, False), ("blocks", blocks, True), ("certify", certify, False)):
-            if value is not usual:
-                raise ValueError(f"{name} = {check.shown(value)} with {type(model).__name__}; expected {usual}.")
+    check.flag("late", late)
+    check_features("solve", model, schedule, late=late, blocks=blocks, stop=stop, certify=certify)
     if isinstance(model, Stages):
         times, every_step = output_times(alpha, check.state(start).alpha)
         wanted = None if every_step else np.ravel(alpha)

@@ -10,6 +10,7 @@ import numpy as np
 from ._base import Rng, check, warn
 from .integrators.evolve import evolve
 from .models import Model, State
+from .models.features import check_features
 from .results.trajectory import Trajectory
 from .stability.linear import growing_rates
 from .stability.plateaus import GROWING, SLOW, Plateau, find
@@ -99,7 +100,7 @@ def plateau(
     >>> [round(one.height, 4) for one in ov.plateau(model, all=True)]
     [0.0391, 0.0145]
     """
-    check.model(model)
+    check_features("plateau", model)
     scale = check.number("student_scale", student_scale, least=0)
     every, rng = check.flag("all", all), check.generator(rng)
     if isinstance(start, str):

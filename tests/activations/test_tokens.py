@@ -489,7 +489,7 @@ def test_what_covariances_of_eigenspaces_do_not_know():
     (model,) = learners(APART)
     start = ov.State.from_blocks(model, **BLOCKS)
     for call, message in (
-        (lambda: ov.closure(model, **GENERIC), "tokens have a covariance for each eigenspace"),
+        (lambda: ov.closure(model, **GENERIC), "closure does not support a token_covariance for each eigenspace"),
         (lambda: ov.solve(model, start, [1.0], method="structured"), "tokens whose covariances differ"),
         (lambda: ov.solve(model, start, [1.0], schedule={"s": ov.Schedule.constant(0.5)}), "schedule"),
         (lambda: ov.solve(model, start, [1.0], blocks=False), "a covariance for each eigenspace, whose errors need"),
@@ -502,13 +502,13 @@ def test_what_covariances_of_eigenspaces_do_not_know():
 
 def test_tokens_know_neither_classes_nor_latents():
     activation = R.attention(2).activation
-    with pytest.raises(ValueError, match="tokens = 2.* rules do not know inputs in classes"):
+    with pytest.raises(ValueError, match="inputs in classes with a rule of learning"):
         ov.gaussian_mixture(
             1, 1, weights=[0.5, 0.5], labels=[1, -1], gram=np.eye(2)[None], activation=activation, eta=0.5
         )
-    with pytest.raises(ValueError, match=r"their tokens have no means \(positions\)"):
+    with pytest.raises(ValueError, match=r"inputs in classes with a rule of learning"):
         ov.gaussian_mixture(1, 1, weights=[1.0], labels=[1], gram=np.eye(1)[None], activation=activation, eta=0.5)
-    with pytest.raises(ValueError, match="has tokens = 2, and the teacher acts on latents"):
+    with pytest.raises(ValueError, match="a teacher of latents with a rule of learning"):
         ov.hidden_manifold(1, 1, ratio=0.5, activation=activation, eta=0.5)
 
 

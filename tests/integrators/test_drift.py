@@ -138,11 +138,11 @@ def test_the_hierarchy_of_moments_drifts_too():
         (lambda: dataclasses.replace(BASE, drift=-0.1), ["drift = -0.1", ">= 0"]),
         (
             lambda: dataclasses.replace(ov.hidden_manifold(2, 2, ratio=0.5, eta=1.0), drift=0.1),
-            ["drift = 0.1", "latents"],
+            ["drift=0.1", "latents"],
         ),
         (
             lambda: ov.solve(dataclasses.replace(BASE, noise=0.0), START, [1.0], late=True),
-            ["late=True", "drift = 0.05"],
+            ["late=True", "drift=0.05"],
         ),
         (
             lambda: ov.simulate(BASE, N=100, alpha=[1.0], rng=1, method="reduced"),

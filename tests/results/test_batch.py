@@ -111,7 +111,7 @@ def test_sums_are_kept_without_blocks(batch):
             call()
     with pytest.raises(AttributeError, match="the overlaps of every block"):
         summed.q  # noqa: B018
-    with pytest.raises(ValueError, match="blocks=False drops what late=True goes on from"):
+    with pytest.raises(ValueError, match="late=True with a trained second layer"):
         ov.solve(MODEL, start, alpha, blocks=False, late=True)
 
 

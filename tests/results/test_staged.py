@@ -198,9 +198,9 @@ def test_files_and_pictures(tmp_path):
     "make, words",
     [
         (lambda: ov.solve(PAIR, START, [61.0]), ["alpha = 61", "ends at 60"]),
-        (lambda: ov.solve(PAIR, START, [1.0], late=True), ["late = True with Stages"]),
-        (lambda: ov.solve(PAIR, START, [1.0], certify=True), ["certify = True with Stages"]),
-        (lambda: ov.solve(PAIR, START, [1.0], blocks=False), ["blocks = False with Stages"]),
+        (lambda: ov.solve(PAIR, START, [1.0], late=True), ["late=True with tasks in a row (ov.Stages)"]),
+        (lambda: ov.solve(PAIR, START, [1.0], certify=True), ["certify=True with tasks in a row (ov.Stages)"]),
+        (lambda: ov.solve(PAIR, START, [1.0], blocks=False), ["blocks=False with tasks in a row (ov.Stages)"]),
         (lambda: ov.simulate(PAIR, N=100, alpha=[61.0], rng=1), ["alpha = 61", "ends at 60"]),
         (lambda: ov.linearise(PAIR, START), ["model = Stages"]),
     ],

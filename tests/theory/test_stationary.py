@@ -206,7 +206,7 @@ def test_weak_descents_count_where_eigenvalues_are_known():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="L = 2 eigenvalues of the inputs"):
+    with pytest.raises(ValueError, match="several eigenvalues of the inputs"):
         stationary_points(ov.committee_machine(1, 1, eta=1.0, spectrum=ov.power_law(beta=1.0, L=2)))
     with pytest.raises(ValueError, match="starts"):
         stationary_points(ov.committee_machine(1, 1, eta=1.0), starts=0)

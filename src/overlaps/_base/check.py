@@ -113,56 +113,6 @@ def model(value, name="model"):
     return record(name, value, "Model")
 
 
-# Who takes models, and what each does not take: whoever is new enters here.
-EVERYONE = "solve", "solve_many", "simulate", "closure", "compress", "linearise", "fixed_point", "critical_eta"
-NOISE, LINEAR = ("fluctuations", "theory.escape"), ("theory.linear.reduce", "theory.linear.seen_again")
-OF_BLOCKS = "theory.plateau.plateau_state", "Mixed", "taught", "low_rank", "theory.cayley_hamilton.solve", *LINEAR
-VERBS = *EVERYONE, "hessian", "optimal_schedule", "Stages", "theory.stationary_points", *NOISE, *OF_BLOCKS
-IMPLICIT, REDUCED = ("method = 'structured'", "method = 'exponential'"), "method = 'reduced'"
-UNKNOWN = {  # whether a model has it, in words, and who refuses it
-    "rule": (
-        lambda m: m.rule is not None,
-        "a rule of learning in place of a squared loss",
-        ("hessian", "optimal_schedule", "theory.stationary_points", *OF_BLOCKS, *LINEAR, IMPLICIT[1]),
-    ),
-    "classes": (lambda m: m.C > 0, "inputs in classes", VERBS[len(EVERYONE) :]),
-    "latents": (lambda m: m.latent_teacher, "a teacher of latents", (*NOISE, *OF_BLOCKS)),
-    "sphere": (
-        lambda m: m.constraint is not None,
-        "students of fixed norm (constraint = 'sphere')",
-        ("optimal_schedule", *NOISE, *OF_BLOCKS, *IMPLICIT),
-    ),
-    "drift": (lambda m: m.drift > 0, "teachers that drift (drift > 0)", (*NOISE, *OF_BLOCKS[:2], *LINEAR, REDUCED)),
-    "trained_v": (lambda m: m.trains_v, "a trained second layer (eta_v > 0)", (OF_BLOCKS[0], *LINEAR)),
-    "flow": (lambda m: m.gradient_flow, "no SGD noise (gradient_flow=True)", NOISE),
-    "decay": (lambda m: any(m.weight_decay), "weight decay (weight_decay > 0)", LINEAR[:1]),
-    "batches": (lambda m: m.batch_size > 1, "batches (batch_size > 1)", LINEAR[:1]),
-    "groups": (
-        lambda m: len(m.groups) > 1,
-        "classes or tokens whose covariances differ between eigenspaces in their own ways",
-        ("compress", *IMPLICIT),
-    ),
-}
-INSTEAD = (
-    dict.fromkeys(IMPLICIT, " Try 'DOP853', or 'LSODA' of SciPy.")
-    | dict.fromkeys(NOISE, " Simulate: ov.simulate(model, N=, alpha=, rng=, runs=).")
-    | {REDUCED: " Try 'direct'."}
-)
-
-
-def needs(value, who, name="model"):
-    """A Model that has nothing which ``who`` does not know."""
-    value = model(value, name)
-    features = [(words, refused) for has, words, refused in UNKNOWN.values() if has(value)]
-    for words, refused in features:
-        if who in refused:
-            known = ", ".join(verb for verb in VERBS if all(verb not in refused for _, refused in features))
-            raise ValueError(
-                f"{name} = {shown(value)} has {words}, unknown to {who}; it is known to {known}.{INSTEAD.get(who, '')}"
-            )
-    return value
-
-
 def state(value, name="start", example=None):
     """A State."""
     return record(name, value, "State", example)

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 
 from .._base import Floats, Record, Rng, check, warn
-from ..models import LowRank, Mixed, Model
+from ..models import Mixed, Model
+from ..models.features import check_features
 from ..models.state import gram
 from ..results import files, labelled, plotting
 from ..results.trajectory import Trajectory
@@ -368,12 +369,11 @@ def start_covariance(unknowns):
 
 def checked_trajectory(trajectory, N):
     """The model of a trajectory whose fluctuations are known, and N."""
+    if hasattr(trajectory, "model"):
+        blocks = hasattr(trajectory, "tau")
+        check_features("fluctuations", trajectory.model, getattr(trajectory, "schedule", None), blocks=blocks)
     check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
     model = trajectory.model
-    if isinstance(model, LowRank):
-        raise ValueError(f"fluctuations of {model}, of low_rank, are not known; expected a single network. Simulate.")
-    for task in model.tasks:
-        check.needs(task, "fluctuations")
     if isinstance(model, Mixed):
         differ = [len({getattr(task, name) for task in model.models}) > 1 for name in ("eta", "eta_v")]
         forgets = np.dot([differ[0], differ[1] or model.heads is not None], model.weight_decay)
@@ -382,8 +382,6 @@ def checked_trajectory(trajectory, N):
                 "fluctuations of mixed tasks with eigenvalues of their own, shares that change, or rates or heads of "
                 "their own under weight decay, whose steps differ by task, are not known; expected none. Simulate."
             )
-    if trajectory.schedule is not None:
-        raise ValueError("the trajectory has a schedule; fluctuations are known for constant numbers only. Simulate.")
     if not trajectory.success:
         raise ValueError(f"the trajectory did not succeed ({trajectory.message}); expected one that did.")
     if not trajectory[0].sees_inputs:

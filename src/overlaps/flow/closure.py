@@ -11,6 +11,7 @@ from ..activations.bound import Numbers, outputs
 from ..activations.certified import half_correlated
 from ..activations.classes import Classes
 from ..gaussian.rules import gauss_hermite
+from ..models.features import check_features
 from ..models.model import Model
 from ..models.start import check_size
 
@@ -111,12 +112,10 @@ def closure(
     >>> ov.closure(model, Q=[[1.0]], R=[[0.5]], T=[[1.0]]).eps_g
     0.5
     """
-    check.model(model)
+    check_features("closure", model)
     if model.C and means is None:
         raise ValueError("model has inputs in classes; expected means= of the fields in one of them, and its label=.")
     K, M = model.K, model.M
-    if len(model.groups) > 1 and not model.C:
-        raise ValueError("tokens have a covariance for each eigenspace; expected a State, whose blocks ov.solve knows.")
     Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):
         check.symmetric(name, value)

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from .._base import check
+from ..models.features import METHODS, check_features
 from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factorise, rotate
 
 __all__ = ["Equations", "Jacobian", "jacobian", "jacobian_of"]
@@ -138,7 +138,7 @@ class Jacobian:
     def factorised(self, c):
         """1 - c J, with a method ``solve``; O(L) in time and memory."""
         # on spheres no frame makes the Jacobian diagonal
-        check.needs(self.system.model.tasks[0], "method = 'structured'")
+        check_features(METHODS[0], self.system.model)
         return NewtonMatrix(self.rotated, self.unit, c)
 
     def __rmul__(self, c):

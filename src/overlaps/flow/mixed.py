@@ -43,6 +43,14 @@ class MixedClosure(Bound):
         """As of each part: a rule of learning need not descend the error."""
         return self.parts[0].gradient_rate
 
+    def error_size(self, S, w):
+        """As of its part: rules of learning stand alone, under a schedule of the eigenvalues."""
+        return self.parts[0].error_size(S, w)
+
+    def error_at(self, S, w):
+        """The mean of the error that a rule records."""
+        return self.parts[0].error_at(S, w)
+
     def split(self, S, w):
         """(part, task, where its readout lies, S and w as it takes them) of each task."""
         K, n = self.rule.K, len(self.parts)

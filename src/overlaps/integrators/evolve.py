@@ -54,30 +54,20 @@ def evolve(
         system = System(model, start, pace, equal, keep_cone=True)
     given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
     check_level(stop, system.model.tasks)
-    check_blocks(system.model, blocks)
-    if check.flag("late", late) and model.C:
-        raise ValueError("late=True with inputs in classes, whose labels no student learns to the end; leave it out.")
-    if late and not blocks:
-        raise ValueError("blocks=False drops what late=True goes on from, the overlaps of every block; leave one out.")
-    named = [] if pace is None else [*pace.named, *["s"] * (pace.variances is not None)]
-    if late and {*named} - {"eta", "eta_v", "batch_size"}:
-        raise ValueError(f"schedule names {', '.join(named)} with late=True; expected eta, eta_v and batch_size only.")
+    automatic = isinstance(method, str) and method == "auto"
+    if not automatic:
+        check_model(solver_class(method), system.model, schedule=schedule)
     # the last check before the first step; what is refused here has computed nothing yet
     system.closure.check(system.S, system.w)
     if given is None:
         atol = max(atol, system.closure.accuracy)
     if system.closure.chance:
         rtol, atol = max(rtol, COARSE), max(atol, SMALL * COARSE)
-    automatic = isinstance(method, str) and method == "auto"
     chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
     solver = solver_class(chosen)
-    if getattr(system, "explicit", False) and getattr(solver, "by_blocks", False):
-        raise check.refused("method", method, "'DOP853', or SciPy's 'LSODA'.", after=f", but {system.obstacle()}")
-    if getattr(system, "varying", None) is not None and not blocks:
-        raise ValueError(f"blocks = False, but {system.obstacle()}: sums over blocks change with them; leave it out.")
     check_options(solver, options, times[-1] - times[0] or np.inf)
-    for task in system.model.tasks:
-        check_model(solver, task)
+    if getattr(system, "explicit", False) and getattr(solver, "by_blocks", False):  # tasks whose eigenvalues differ
+        raise check.refused("method", method, "'DOP853', or SciPy's 'LSODA'.", after=f", but {system.obstacle()}")
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     keep, close, unpack = np.array, system.close, system.unpack
     if not blocks:
@@ -221,15 +211,6 @@ def closure_note(closure, C):
         return note
     relative = closure.error / np.max(np.abs(C))
     return f"{note} Estimated error of C at the end: {closure.error:.1e}, {relative:.1e} of its largest entry."
-
-
-def check_blocks(model, blocks):
-    """Refuse to drop the overlaps of blocks where errors need them."""
-    if not check.flag("blocks", blocks) and (model.C or len(model.groups) > 1):
-        raise ValueError(
-            "blocks=False with inputs in classes, or tokens with a covariance for each eigenspace, whose errors need "
-            "the overlaps of blocks; leave it out."
-        )
 
 
 def checked_controls(rtol, atol, stop):

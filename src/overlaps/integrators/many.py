@@ -45,12 +45,13 @@ from ..flow.closure import bind, check_domain
 from ..flow.cone import far_from_singular, singular
 from ..flow.system import System, blocks_last, fastest_rate, fastest_rates, rates, weights_of
 from ..flow.velocity import pieces_of
+from ..models.features import check_features
 from ..models.schedule import Pace
 from ..models.start import all_fit, checked_start, output_times, twins
 from ._many import FINISHED, Outcome, Problems, march_all, ready_all
 from ._steps import Control
 from .dop853 import DOP853
-from .evolve import check_blocks, checked_controls, closure_note, evolve
+from .evolve import checked_controls, closure_note, evolve
 from .lanes import DIVERGENT, STOPPED, closure_in_lanes, side_by_side
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
 from .run import DIVERGED, diverged, end_sentence, excused
@@ -60,7 +61,6 @@ from .stop import check_level
 # progress bar stands still and threads wait for the last one.
 # Side by side they share a loop, whose lanes idle at the end of a chunk.
 CHUNK, WIDE = 64, 1024
-ONE_BY_ONE = ("late", "certify")
 
 
 def evolve_many(
@@ -72,16 +72,15 @@ def evolve_many(
     Everything is checked, and the memory asked for, before the first step; the result is the fields of a ``Batch``.
     """
     settle()
+    if isinstance(models, list | tuple) and not models:
+        raise check.refused("models", models, "at least one model.")
+    _check_features(models, schedule, {name: options.pop(name, False) for name in ("late", "certify")}, blocks)
     models, starts, schedules = paired(models, starts, schedule)
     given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
     check_level(stop, models)
-    check_blocks(models[0], blocks)
     times, every_step = output_times(alpha, starts[0].alpha)
     if every_step:
         raise ValueError(f"alpha = {alpha}; expected an array of output times, which all trajectories share.")
-    for name in ONE_BY_ONE:
-        if name in options:
-            raise ValueError(f"{name} = {options[name]}; solve_many has no such option. Try ov.sweep over ov.solve.")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     paces: dict[int, Any] = {}
     for i, (model, one) in enumerate(zip(models, schedules, strict=True)):
@@ -104,14 +103,19 @@ def evolve_many(
     return work.solutions(tuple(schedules) if isinstance(schedule, list | tuple) else schedule)
 
 
+def _check_features(models, schedule, options, blocks):
+    """Refuse what solve_many does not support; models of one batch have the features of the first, but for numbers."""
+    first = models[0] if isinstance(models, list | tuple) else models
+    for one in schedule if isinstance(schedule, list | tuple) else (schedule,):
+        check_features("solve_many", first, one, name="models[0]", blocks=check.flag("blocks", blocks), **options)
+
+
 def _check_schedule(paces, model, schedule, times, name):
     """Refuse a schedule that is none before any integration; keep its Pace and largest factor of eta in ``paces``."""
     if schedule is None:
         return
     try:
         pace = Pace(model, schedule)
-        if pace.variances is not None:
-            raise ValueError("schedule names s, unknown to solve_many; expected ov.solve, one by one.")
         if id(schedule) not in paces:
             paces[id(schedule)] = pace, pace.probe(times[0], times[-1])[0]
     except ValueError as error:

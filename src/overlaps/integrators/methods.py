@@ -9,6 +9,7 @@ from scipy.integrate import RK45, OdeSolver
 from .._base import check
 from ..flow.closure import bind
 from ..flow.system import System, fastest_rate
+from ..models.features import check_features
 from .bdf import StructuredBDF
 from .dop853 import DOP853
 from .exponential import ExponentialMidpoint
@@ -58,11 +59,11 @@ def check_options(method, options, span=np.inf):
         raise ValueError(f"first_step = {options['first_step']:g}; expected at most the interval, {span:g}.")
 
 
-def check_model(method, model, name="model"):
+def check_model(method, model, name="model", schedule=None):
     """Refuse a model that a solver of this library does not know."""
     for known, cls in OWN.items():
         if issubclass(method, cls):
-            check.needs(model, f"method = {known!r}", name)
+            check_features(f"method = {known!r}", model, schedule, name=name)
 
 
 def solver_class(method):

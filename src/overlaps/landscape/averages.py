@@ -11,6 +11,7 @@ from .._base import ArrayLike, check
 from ..activations.bound import Numbers, outputs
 from ..activations.certified import RuleClosure
 from ..activations.rule import Rule
+from ..models.features import check_features
 from ..models.model import Model
 
 
@@ -61,9 +62,9 @@ def average(
     """
     if model is None and not hasattr(states, "model"):
         raise check.refused("states", states, "a Trajectory, or a State and model=.")
-    model = check.model(states.model if model is None else model)
-    if model.C or getattr(states, "is_ensemble", False):
-        raise ValueError("states are of classes or runs; expected a Trajectory, or a State of a model without classes.")
+    model = check_features("average", states.model if model is None else model, getattr(states, "schedule", None))
+    if getattr(states, "is_ensemble", False):
+        raise check.refused("states", states, "a Trajectory, or a State and model=: runs have no single curve.")
     if not callable(f):
         raise check.refused("f", f, "a function f(lam, nu, theta).")
     v = np.atleast_2d(states.v)

@@ -9,6 +9,7 @@ from scipy.linalg import block_diag
 from .._base import ArrayLike, Floats, Numbers, Record, check
 from ..activations.bound import outputs
 from ..flow.closure import bind, check_domain
+from ..models.features import check_features
 from ..models.model import Model
 from ..models.state import State, gram
 from ..results import Trajectory, plotting
@@ -187,7 +188,7 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     >>> spectrum.bulk.round(12) + 0.0
     array([[0., 0.]])
     """
-    check.needs(model, "hessian")
+    check_features("hessian", model, getattr(state, "schedule", None))
     if hasattr(state, "alpha") and hasattr(state, "__getitem__"):
         records = [(alpha, state[i]) for i, alpha in enumerate(np.asarray(state.alpha))]
         parts = [_at(model, record, float(alpha)) for alpha, record in records]

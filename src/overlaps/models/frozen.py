@@ -8,6 +8,7 @@ import numpy as np
 
 from .._base import ArrayLike, Record, check
 from ..activations.library import sign
+from .features import check_features
 from .model import Model
 from .start import checked_start
 from .state import State, gram
@@ -77,7 +78,7 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
     >>> traj.R.shape, traj.against([0, 0, 1, 1]).round(4)
     ((2, 3, 4), array([0.5557, 0.0499]))
     """
-    _needs_still_teachers(model, "taught")
+    check_features("taught", model)
     state, a = check.state(state, "state"), check.number("weight", weight, least=0, most=1)
     L, K, M, K1 = model.spectrum.L, model.K, model.M, state.K
     if (state.L, state.M) != (L, M) or state.m is not None or state.v.ndim > 1:
@@ -104,17 +105,8 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
             fresh = s @ model.spectrum.p * np.eye(K) if Q is None else check.array("Q", Q, (K, K))
             Q = p * fresh / (s @ model.spectrum.p)
         rows["q"] = check.array("Q", Q, (L, K, K))
-    new = replace(model, v_star=np.concatenate([a * v1, (1 - a) * model.v_star]))
+    new = replace(model, v_star=np.concatenate([a * v1, (1 - a) * model.v_star]), frozen=K1 + model.frozen)
     return new, State.from_blocks(new, **rows)
-
-
-def _needs_still_teachers(model, who, name="model"):
-    """A model of a frozen student's pair: beside teachers that drift, its overlaps with them would decay in T."""
-    if check.needs(model, who, name).drift:
-        raise ValueError(
-            f"{name} = {check.shown(model)} has teachers that drift (drift > 0), and a frozen student stays: {who} "
-            "knows constant overlaps of the two only; expected drift = 0."
-        )
 
 
 def without_frozen(state: State, M: int) -> State:
@@ -139,7 +131,7 @@ def turned(models: Any, teacher: Any, students: Any) -> tuple:
                 "first: with ov.previous 'copy' or Q (K, K). Students of another K: chain ov.taught by hand."
             )
         if label is not None:
-            _needs_still_teachers(models[i], "taught", f"models[{i}]")
+            check_features("taught", models[i], name=f"models[{i}]")
     K = models[0].K
     return teacher, tuple(
         x if isinstance(x, str | None) else check.array(f"students[{i}]", x, (K, K)) for i, x in enumerate(students)
@@ -164,10 +156,11 @@ class LowRank(Record):
     rank: int
     eta_a: float
 
+    combinations = ("low_rank",)
     shows = "{0.model}, rank={0.rank}, eta_a={0.eta_a:g}"
 
     def __post_init__(self):
-        _needs_still_teachers(self.model, "low_rank")
+        check_features("low_rank", self.model)
 
     def __getattr__(self, name):
         if name.startswith("_") or "model" not in self.__dict__:
@@ -258,10 +251,10 @@ def low_rank(
     >>> traj.Q.shape, traj.a.shape, bool(traj.eps_g[1] < traj.eps_g[0])
     ((2, 2, 2), (2, 2, 1), True)
     """
-    _needs_still_teachers(model, "low_rank")
+    check_features("low_rank", model)
     state, K, M, L = checked_start(model, state, "state"), model.K, model.M, model.spectrum.L
-    if model.trains_v or state.v.ndim > 1:
-        raise ValueError(f"model = {model} trains its second layer; expected eta_v = 0, beside trained amplitudes.")
+    if state.v.ndim > 1:
+        raise ValueError(f"state: v has shape {state.v.shape}, a second layer for each task; expected one, (K,).")
     a = check.array("a", a, (K, "rank"))
     rank, s, p = a.shape[1], model.spectrum.s[:, None, None], model.spectrum.p[:, None, None]
     if check.axes("X", X) == 2:

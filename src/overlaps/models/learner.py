@@ -19,12 +19,9 @@ class Learner(Model):
     The second layer ``v`` of other models is the parameter theta of the rule; ``eta_v`` is its rate.
     """
 
-    def __post_init__(self):
-        super().__post_init__()
+    def _check_data(self) -> None:
         if self.activation.learning is None or self.activation != self.teacher_activation:
             raise ValueError("a Learner has a rule in place of its activations; expected ov.learner(rule, ...).")
-        if self.noise:
-            raise ValueError(f"noise = {self.noise:g}; expected 0: the noise of a learner is that of its rule.")
         rule = self.activation.learning
         if rule.by_block and len(rule.token_covariance) != self.spectrum.L:
             raise ValueError(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Record, check
+from .features import check_features
 from .model import Model
 from .schedule import PROBES, Schedule
 from .start import checked_start
@@ -75,7 +76,9 @@ class Mixed(Record):
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or len(list(self.models)) < 2:
             raise check.refused("models", self.models, "two models or more, one for each task.")
-        models = tuple(check.needs(model, "Mixed", f"models[{i}]") for i, model in enumerate(self.models))
+        models = tuple(check.model(model, f"models[{i}]") for i, model in enumerate(self.models))
+        for i, model in enumerate(models):
+            check_features("Mixed", model, name=f"models[{i}]")
         for i, model in enumerate(models):
             check_alike(models[0], model, i, ("weight_decay", "batch_size", "gradient_flow"))
             if np.any((models[0].spectrum.s == 0) & (model.spectrum.s > 0)):
@@ -110,6 +113,11 @@ class Mixed(Record):
     def tasks(self) -> tuple:
         """The models, by the name that they have in every model."""
         return self.models
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        """Features of tasks that are put together."""
+        return ("Mixed",) if self.heads is None else ("Mixed", "heads")
 
     @property
     def v(self) -> Floats:

@@ -49,13 +49,7 @@ class GaussianMixture(Model):
 
     only_random = ("Inputs in classes know random weights only.",) * 2
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.rule is not None:
-            raise ValueError(
-                f"activation is that of the rule {self.rule!r} with tokens = {self.rule.tokens}; expected ov.erf or "
-                "another function: rules do not know inputs in classes, and their tokens have no means (positions)."
-            )
+    def _check_data(self) -> None:
         weights = check.array("weights", self.weights, ("C",))
         C, L = weights.size, self.spectrum.L
         if C == 0 or np.any(weights < 0) or abs(weights.sum() - 1) > 1e-10:
@@ -79,10 +73,6 @@ class GaussianMixture(Model):
         check.symmetric("gram", gram)
         check.positive_semidefinite("gram", gram, "It holds the scalar products of the class means.")
         self.settle(gram=gram)
-        if self.latent and np.any(ratios != 1):
-            raise ValueError("ratios other than 1 with a teacher of latents; expected one covariance for all classes.")
-        if self.constraint is not None or self.drift:
-            raise ValueError("constraint and drift do not go together with classes; expected None and 0.")
 
     @property
     def latent_teacher(self) -> bool:

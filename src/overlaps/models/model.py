@@ -10,6 +10,7 @@ from ..activations.activation import Activation
 from ..activations.binding import NONE as NO_CLASSES
 from ..activations.classes import Classes
 from ..activations.library import erf, named, quadratic, sign
+from .features import check_features
 from .spectrum import Spectrum, isotropic
 from .start import random_start, warn_coarse_step
 from .state import State, gram, reciprocal
@@ -39,6 +40,7 @@ class Model(Record):
     gradient_flow: bool = False
     constraint: str | None = None
     drift: float = 0.0
+    frozen: int = 0  # rows of the teacher, the first ones, that are frozen students: see ``taught``
 
     only_random: ClassVar[tuple[str, ...]] = ()  # of other data: what to try in place of other teachers, and students
 
@@ -64,19 +66,13 @@ class Model(Record):
             gradient_flow=check.flag("gradient_flow", self.gradient_flow),
             constraint=None if self.constraint is None else check.choice("constraint", self.constraint, ("sphere",)),
             drift=check.number("drift", self.drift, least=0),
+            frozen=check.count("frozen", self.frozen, least=0),
         )
-        if self.spherical and self.weight_decay[0]:
-            raise ValueError(
-                f"weight_decay = {self.weight_decay} with constraint = 'sphere', which takes it back at every step; "
-                "expected 0, or (0, kappa_v)."
-            )
-        if self.latent_teacher and self.rule is not None and self.rule.tokens > 1:
-            raise ValueError(
-                f"the rule {self.rule!r} has tokens = {self.rule.tokens}, and the teacher acts on latents, whose "
-                "covariance from token to token is not known; expected a teacher of the inputs: ov.learner(rule, ...)."
-            )
-        if self.latent_teacher and self.drift:
-            raise ValueError(f"drift = {self.drift:g} with a teacher of latents; expected one that acts on the inputs.")
+        self._check_data()
+        check_features(None, self)
+
+    def _check_data(self) -> None:
+        """Check what other kinds of inputs have besides, before features are compared."""
 
     @property
     def K(self) -> int:
@@ -156,6 +152,11 @@ class Model(Record):
             Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
             T = np.einsum("l,...lij->...ij", inverse[blocks], record.tau[..., blocks, :, :])
             yield blocks, Q, record.r[..., blocks, :, :].sum(axis=-3), T
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        """Names of features that are no numbers: how tasks are put together, and whether a student teaches."""
+        return ("taught",) if self.frozen else ()
 
     @property
     def tasks(self) -> tuple:

@@ -336,11 +336,4 @@ def _on_variances(model, factors):
                 raise ValueError(
                     f"schedule['s'][{l}]: s[{l}] is 0, and a factor has nothing to multiply; expected None."
                 )
-    groups = "tokens with a covariance in every eigenspace" if len(model.groups) > 1 else ""
-    has = "classes" if model.C else "a teacher of latents" if model.latent_teacher else groups
-    if has:
-        raise ValueError(
-            f"schedule names s, and the inputs have {has}; expected Gaussian inputs that the teacher sees, or tokens "
-            "of one covariance. Classes have ratios= of their own."
-        )
     return tuple(each)

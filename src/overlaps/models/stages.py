@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Function, Record, check
+from .features import check_features
 from .frozen import taught, turned, without_frozen
 from .mixed import Mixed, check_alike
 from .model import Model
@@ -77,10 +78,7 @@ class Stages(Record):
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or not list(self.models):
             raise check.refused("models", self.models, "a sequence of models, one for each stage.")
-        models = tuple(
-            model if isinstance(model, Mixed) else check.needs(model, "Stages", f"models[{i}]")
-            for i, model in enumerate(self.models)
-        )
+        models = tuple(check_features("Stages", model, name=f"models[{i}]") for i, model in enumerate(self.models))
         until = check.array("until", self.until, (len(models),), "One end for each of the models.")
         if until[0] <= 0 or np.any(np.diff(until) <= 0):
             raise check.refused("until", until.tolist(), "increasing times > 0.")
@@ -97,6 +95,11 @@ class Stages(Record):
 
     def __len__(self) -> int:
         return len(self.models)
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        """Names of features: tasks in a row, with a student of a stage that teaches in the next, or without."""
+        return ("Stages", "taught") if any(x is not None for x in self.teacher) else ("Stages",)
 
     @property
     def K(self) -> int:

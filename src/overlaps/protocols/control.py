@@ -11,6 +11,7 @@ from .._base import Floats, check, warn
 from ..flow.system import System, fastest_rate, rates
 from ..gaussian.two_point import LINEAR
 from ..models import Model, Schedule, Stages, State
+from ..models.features import check_features
 from ..models.start import checked_start
 from . import _adjoint, _implicit
 
@@ -30,7 +31,6 @@ class Leg:
     """The flow of one model on a fixed grid, and the adjoint of its steps, by :mod:`._adjoint`; compiled if may be."""
 
     def __init__(self, model, start, grid, weights):
-        check.needs(model, "optimal_schedule")
         self.model, self.grid, self.weights = model, grid, weights  # u on the grid = weights @ u at the knots
         self.system = System(model, start)
         self.fastest_rate = fastest_rate(self.system)
@@ -141,8 +141,9 @@ class ControlProblem:
     """
 
     def __init__(self, model, start, horizon, knots, objective):
+        check_features("optimal_schedule", model)
         self.stages: Any = model if isinstance(model, Stages) else None
-        self.model = check.needs(model.models[0] if self.stages else model, "optimal_schedule")
+        self.model = model.models[0] if self.stages else model
         self.start = check.state(start)
         self.mean = check.choice("objective", objective, get_args(Objective)) == "mean"
         self.horizon, self.knots = checked_knots(horizon, knots)

@@ -247,14 +247,6 @@ class _OfTasks(_Blocks):
         """
         return self._of_task(check.index("i", i, len(self.model.models)))
 
-    def plateaus(self) -> Any:
-        """Refused: a saddle of a mean flow is not looked for."""
-        raise ValueError("plateaus() of mixed tasks, whose saddles are not looked for; expected a single task.")
-
-    def escape(self, *_: Any, **__: Any) -> Any:
-        """Refused, as ``plateaus``."""
-        return self.plateaus()
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a method here
@@ -365,10 +357,6 @@ class _Adapted(_Blocks):
     def eps_g(self):
         """Generalisation error of the adapted network (..., n)."""
         return _error(*self.network())
-
-    def plateaus(self):
-        """Refused: a saddle of directions is not looked for."""
-        raise ValueError("plateaus() of an adapted network, whose saddles are not looked for.")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -44,8 +44,9 @@ def described(model):
     common = {f.name for f in fields(Record.kinds["Model"])}
     # absent in early files, too, are those that are None
     numbers = {name: x for name, x in values.items() if x is not None and not isinstance(x, np.ndarray)}
-    if not model.drift:
-        del numbers["drift"]  # which early files do not know
+    for name in ("drift", "frozen"):  # not in early files
+        if not numbers[name]:
+            del numbers[name]
     header = {
         "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
         "model": {x: number for x, number in numbers.items() if x in common}

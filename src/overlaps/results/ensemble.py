@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from .._base import Floats, check
+from ..models.features import check_features
 from ..models.state import State
 from ..stability.plateaus import Plateau, find
 from .curves import Runs, _Blocks, first_below
@@ -62,8 +63,7 @@ class Ensemble(Runs, _Blocks):
         Saddles are looked for from the mean overlaps, those of the equations beside; begin and end are records.
         *Heuristic* where runs leave at different times. Raises a ValueError under a schedule.
         """
-        if self.schedule is not None:
-            raise ValueError("plateaus() of runs under a schedule, whose fixed points move; simulate without one.")
+        check_features("plateaus", self.model, self.schedule)
         mean, rounding = self.mean("eps_g"), np.finfo(float).eps * np.ones(self.alpha.size)
         return find(self.model, self.alpha, mean, rounding, lambda i: self._state(i, lambda x: x.mean(axis=0)))
 

@@ -8,6 +8,7 @@ import numpy as np
 from .._base import Floats, Record, check
 from ..flow.closure import bind, rounding_floor
 from ..integrators.evolve import evolve
+from ..models.features import check_features
 from ..models.state import State
 from ..stability.plateaus import Plateau, find
 from .curves import _Blocks, _Curves
@@ -205,7 +206,7 @@ class Trajectory(Solved, _Blocks):
         ValueError
             As :func:`overlaps.theory.escape_time.escape`; a schedule, under which the plateau moves.
         """
-        self._check_steady("escape")
+        check_features("theory.escape", self.model, self.schedule)
         return Record.kinds["EscapeLaw"].of(self, N, level, **options)
 
     def plateaus(self) -> "list[Plateau]":
@@ -244,7 +245,7 @@ class Trajectory(Solved, _Blocks):
         >>> traj.plateaus()
         [plateau at eps_g = 0.0311598 from alpha = ...: all students equivalent; 4 growing modes, the fastest at ...]
         """
-        self._check_steady("plateaus")
+        check_features("plateaus", self.model, self.schedule)
         since = self.alpha[-1] - self.alpha[0]
         if not since > 0:
             raise ValueError("plateaus() of a single record; solve over an interval, such as (0, 500).")
@@ -256,13 +257,6 @@ class Trajectory(Solved, _Blocks):
         times[-1] = self.alpha[-1]
         curve = Trajectory(**vars(evolve(model, self[0], times, method=self.solver, rtol=self.rtol, atol=self.atol)))
         return find(model, curve.alpha, curve.eps_g, curve.eps_floor, curve.__getitem__)
-
-    def _check_steady(self, who):
-        if self.schedule is not None:
-            raise ValueError(
-                f"{who}() of a run under a schedule, whose fixed points move; solve without one. What a constant "
-                "schedule does, a model with these numbers does, too: dataclasses.replace(model, eta=...)."
-            )
 
     def _state(self, alpha, record, i):
         moving = {name: getattr(record, name)[i] for name in ("q", "r", "v")}
@@ -350,11 +344,11 @@ class SummedTrajectory(Solved):
 
     def plateaus(self):
         """Refused: a saddle is looked for in the overlaps of every block."""
-        raise _no_blocks("plateaus() looks for saddles in the overlaps of every block")
+        return check_features("plateaus", self.model, self.schedule, blocks=False)
 
     def escape(self, N, level=None, **options):
         """Refused: the law of the escape begins with the overlaps of every block."""
-        raise _no_blocks("escape() begins with the overlaps of every block")
+        return check_features("theory.escape", self.model, self.schedule, blocks=False)
 
     def at(self, alpha):
         """Refused: to integrate again from a record needs its blocks."""

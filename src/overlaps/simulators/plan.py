@@ -9,6 +9,7 @@ import numpy as np
 
 from .._base import Record, check, quietly
 from ..models import LowRank, Mixed
+from ..models.features import check_features
 from ..models.schedule import teachers_at
 from ..results.composed import LowRankEnsemble, MixedEnsemble
 from ..results.ensemble import Ensemble
@@ -44,7 +45,7 @@ def plan(model: Any, N, children, start, method, student_scale, dtype, pace=None
     if model.C:
         model.check_size(N)
     if method == "reduced":
-        check.needs(model.tasks[0], "method = 'reduced'")
+        check_features("method = 'reduced'", model)
     if method == "auto":
         smallest, units = sizes[sizes > 0].min(), model.K + model.second_layers.size
         fits = not (model.drift or keep_weights or dtype == "float32") and smallest > units

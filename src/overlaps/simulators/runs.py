@@ -12,6 +12,7 @@ import numpy as np
 from .._base import ArrayLike, Function, Rng, bar, by_name, check, warn
 from .._base.workers import run_all, worded
 from ..models import LowRank, Mixed, Model, Pace, Schedule, Stages, State
+from ..models.features import check_features
 from ..models.start import output_times, warn_coarse_step
 from ..results.composed import LowRankEnsemble, MixedEnsemble, StagedEnsemble, shown_times
 from ..results.ensemble import Ensemble
@@ -205,11 +206,11 @@ def simulate(
     """
     # test: tests/manifold/test_fresh.py::test_mixtures_that_do_not_are_named_with_both_errors
     N, runs = check.count("N", N), check.count("runs", runs)
+    check_features("simulate", model, schedule)
     if isinstance(model, Stages):
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
         return _through(model, N, alpha, rng, start, schedule, options | data)
-    tasks = (model if isinstance(model, Mixed | LowRank) else check.model(model)).tasks
     check.choice("method", method, ("auto", *SIMULATORS))
     if dtype is not None:
         check.choice("dtype", dtype, ("float64", "float32"))
@@ -228,7 +229,7 @@ def simulate(
         largest_eta = pace.probe(begin / N, (begin + max(steps[-1], 1)) / N)[0]
     paced = ({} if pace is None else {"pace": pace}) | ({"keep_weights": True} if keep_weights else {})
     planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **paced, **data)
-    for task in tasks:
+    for task in model.tasks:
         warn_coarse_step(task, N, largest_eta)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
         results, errors = _map_runs(planned.run, model, planned.starts, N, steps, children, tick, executor)

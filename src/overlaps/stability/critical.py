@@ -134,12 +134,8 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     >>> round(limit, 10), limit.kind
     (2.0, 'crossing')
     """
-    system, y = bound(model, state)
+    system, y = bound(model, state, who="critical_eta")
     check_dense(y.size)
-    if model.gradient_flow:
-        raise ValueError(
-            "the model is a gradient flow, whose stability does not depend on eta; expected gradient_flow=False."
-        )
     low, high = (1e-3 * model.eta, 1e3 * model.eta) if search is None else _interval(search, model.eta)
     if learned(model, system.start):
         return _of_differences(system, y, low, high)

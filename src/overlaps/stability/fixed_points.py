@@ -111,7 +111,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     """
     tol = check.number("tol", tol, above=0)
     max_iterations = check.count("max_iterations", max_iterations)
-    system, y = bound(model, guess, "guess")
+    system, y = bound(model, guess, "guess", "fixed_point")
     check_dense(y.size)
     y, velocity, size, iterations, obstacle = _newton(system, y, max_iterations)
     state, residual = system.state(y, system.start.alpha), float(np.max(np.abs(velocity)))

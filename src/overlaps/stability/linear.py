@@ -11,6 +11,7 @@ from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
 from ..models import Model, State
+from ..models.features import check_features
 from .kinked import Differences, learned
 
 # Dimension up to which all eigenvalues are computed, in seconds; beyond, the Arnoldi method finds the leading ones.
@@ -22,9 +23,9 @@ SECOND = "perfect learning of units with a kink: the modes are overlaps of diffe
 ZERO = 1e-9
 
 
-def bound(model, state, name="state"):
-    """(System, packed y) of a checked state."""
-    check.model(model)
+def bound(model, state, name="state", who="linearise"):
+    """(System, packed y) of a checked state, for the function ``who``."""
+    check_features(who, model)
     check.state(state, name, "State.from_overlaps(model, Q=, R=, T=) or traj[-1]")
     state = state.on(model)
     check_domain(model, model.field_covariance(state), state.v)

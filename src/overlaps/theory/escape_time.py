@@ -23,6 +23,7 @@ from ..finite_size.unknowns import Unknowns
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..models import Model, State
+from ..models.features import check_features
 from ..results.curves import first_below
 from ..stability.fixed_points import fixed_point
 from ..stability.linear import growing_rates
@@ -164,7 +165,7 @@ def escape(
     >>> law.modes, round(law.rate, 8)
     (1, 0.076364)
     """
-    check.needs(model, "theory.escape")
+    check_features("theory.escape", model)
     N = checked_size(model, N)
     level = None if level is None else check.number("level", level, above=0)
     scale = check.number("student_scale", student_scale, least=0)

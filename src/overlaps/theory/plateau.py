@@ -26,6 +26,7 @@ from .._base import ArrayLike, Floats, check, door, warn
 from ..activations.library import erf
 from ..flow.closure import closure
 from ..models import Model, State, committee_machine
+from ..models.features import check_features
 from .cayley_hamilton.bases import order_parameters
 
 __all__ = [
@@ -269,7 +270,7 @@ def plateau_state(model: Model, start: State) -> State:
     >>> bool(ov.linearise(model, state).residual < 1e-14)
     True
     """
-    check.needs(model, "theory.plateau.plateau_state")
+    check_features("theory.plateau.plateau_state", model)
     codes = model.activation.code, model.teacher_activation.code  # not the names, which anything may have
     if codes != (erf.code, erf.code) or np.ptp(model.v):
         raise ValueError(

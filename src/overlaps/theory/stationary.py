@@ -12,6 +12,7 @@ from ..flow.jacobian import jacobian
 from ..flow.system import System
 from ..landscape.curvature import HessianSpectrum, hessian
 from ..models import Model, State
+from ..models.features import check_features
 from ..stability.fixed_points import fixed_point, possible
 from ..stability.linear import growing_rates
 
@@ -148,11 +149,7 @@ def stationary_points(
     >>> [(round(x.eps_g, 6), x.growing) for x in ov.theory.stationary_points(model, starts=30)]
     [(0.0, 0), (0.011611, 1)]
     """
-    if check.needs(model, "theory.stationary_points").spectrum.L != 1:
-        raise ValueError(
-            f"model has L = {model.spectrum.L} eigenvalues of the inputs; expected one. Call ov.fixed_point on guesses "
-            "of your own, such as the slowest record of a trajectory."
-        )
+    check_features("theory.stationary_points", model)
     T = np.eye(model.M) if T is None else check.array("T", T, (model.M, model.M))
     if np.iterable(starts):
         starts = [check.state(start, f"starts[{i}]") for i, start in enumerate(starts)]

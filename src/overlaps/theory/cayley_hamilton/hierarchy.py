@@ -23,6 +23,7 @@ from ...flow.system import System, blocks_last
 from ...integrators.evolve import evolve
 from ...integrators.methods import check_options, solver_class
 from ...models import Model, State, isotropic
+from ...models.features import check_features
 from ...results.trajectory import Solved, Trajectory
 from .bases import BASES, Moments, PolynomialBasis, polynomial_basis
 
@@ -246,7 +247,7 @@ def solve(
     """
     # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_breakdown_of_powers
     # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_orthonormal_hierarchy_at_64_eigenvalues
-    check.needs(model, "theory.cayley_hamilton.solve")
+    check_features("theory.cayley_hamilton.solve", model)
     start = check.state(start).on(model)
     L, limit, solver = model.spectrum.L, check.count("limit", limit), solver_class(method)
     if check.choice("basis", basis, BASES) in ("monomial", "scaled") and L > limit:

@@ -16,6 +16,7 @@ import numpy as np
 from ..._base import ArrayLike, Floats, Record, check
 from ...activations.library import linear as linear_activation
 from ...models import Model, State
+from ...models.features import check_features
 from .companion import Contour, edge, from_laplace, resolvent
 
 __all__ = ["SeenAgain", "seen_again"]
@@ -140,7 +141,7 @@ class _Problem:
     """A checked model and start in the units of the student's output v w: rates, overlaps per block, c = N/n."""
 
     def __init__(self, model, start, ratio):
-        check.needs(model, "theory.linear.seen_again")
+        check_features("theory.linear.seen_again", model)
         start = check.state(start).on(model)
         if model.K > 1 or model.M > 1 or not model.activation == model.teacher_activation == linear_activation:
             raise ValueError(f"{model}; expected activation=ov.linear for student and teacher, and K = M = 1.")

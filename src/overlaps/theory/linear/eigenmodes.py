@@ -19,6 +19,7 @@ from scipy.special import wrightomega
 from ..._base import ArrayLike, Floats, Numbers, check
 from ...activations.library import linear as linear_activation
 from ...models import Model, Spectrum, State, committee_machine
+from ...models.features import check_features
 from ...models.start import warn_coarse_step
 from . import _secular
 
@@ -271,7 +272,7 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
     >>> round(eta, 10), m0.shape
     (0.4, (1,))
     """
-    check.needs(model, "theory.linear.reduce")
+    check_features("theory.linear.reduce", model)
     start = check.state(start).on(model)
     if not (model.activation == model.teacher_activation == linear_activation):
         raise ValueError(f"{model} is not linear; expected activation=ov.linear for student and teacher.")

@@ -1,0 +1,215 @@
+"""What works with what: every pair of features with every function, by the table and by numbers found otherwise.
+
+A refused cell raises a ValueError that names both sides. A supported cell agrees with itself where a feature has values
+that change nothing, and with SGD, whose code shares no formula with the flow, where it has generic ones.
+"""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+import settings
+
+import overlaps as ov
+from overlaps.models.features import FEATURES, FUNCTIONS, IMPLIED, REFUSED, applies, features_of, problems, supported
+from overlaps.theory import cayley_hamilton, linear, plateau
+
+TIMES = [0.0, 0.3, settings.END]
+SLOW = "tokens", "tokens_by_block"  # a closure of four fields by quadrature takes milliseconds
+# What a feature changes beside itself, so that a neutral value of one takes the other away.
+SAME = {
+    frozenset(pair)
+    for pair in (
+        *(("noise", "noise(alpha)"), ("decay", "weight_decay(alpha)"), ("trained_v", "eta_v(alpha)")),
+        *(("several", "blind"), ("several", "ratios"), ("blind", "ratios"), ("batches", "batch_size(alpha)")),
+        *itertools.combinations(("classes", "ratios", "latents"), 2), ("several", "latents"), ("blind", "latents"),
+        *itertools.combinations(("rule", "overlaps", *SLOW), 2), ("several", SLOW[1]), ("blind", SLOW[1]),
+        *((name, "kinked") for name in ("rule", "overlaps", *SLOW)), 
+        ("rule", "trained_v"), ("rule", "eta_v(alpha)"), ("rule", "Stages"),
+        ("Mixed", "heads"), ("Mixed", "taught"), ("heads", "taught"), ("Stages", "taught"), ("low_rank", "taught"),
+        ("Mixed", "Stages"), ("heads", "Stages"), ("low_rank", "heads"),
+    )
+}  # fmt: skip
+# Weight decay pulls at trained directions, not at the frozen weights beside them.
+NOT_NEUTRAL = {("low_rank", "decay"), ("low_rank", "weight_decay(alpha)")}
+
+
+def solve(model, start, schedule, options, method="DOP853", **more):
+    return ov.solve(model, start, TIMES, method=method, schedule=schedule, **options, **more)
+
+
+def solve_many(model, start, schedule, options, **more):
+    options = {name: x for name, x in options.items() if name != "stop"}
+    return ov.solve_many([model, model], start, TIMES, schedule=schedule, **options, **more)[1]
+
+
+def simulated(model, start, schedule, options, method="direct"):
+    start = None if "latents" in features_of(problems(model)[0]) else start
+    return ov.simulate(model, N=settings.SIZE, alpha=TIMES, rng=1, start=start, method=method, schedule=schedule)
+
+
+def closure(model, start, *_):
+    means = {"means": np.full(model.K + model.M, 0.1), "label": 0.3} if getattr(model, "C", 0) else {}
+    return ov.closure(model, start.Q, start.R, start.T, **means)
+
+
+def escape(model, start, schedule, options):
+    if (schedule or options) and hasattr(model, "tasks"):  # a result of stages has no such method
+        return solve(model, start, schedule, options).escape(400)
+    return ov.theory.escape(model, start, 400)
+
+
+def product(lam, nu, theta):
+    return lam[0] * nu[0]
+
+
+CALLS = {
+    "solve": solve,
+    "solve_many": solve_many,
+    "method = 'structured'": lambda *x: solve(*x, method="structured"),
+    "method = 'exponential'": lambda *x: solve(*x, method="exponential", rtol=1e-3),
+    "simulate": simulated,
+    "method = 'reduced'": lambda *x: simulated(*x, method="reduced"),
+    "closure": closure,
+    "average": lambda m, s, f, o: ov.average(solve(m, s, f, o), product) if f else ov.average(s, product, model=m),
+    "linearise": lambda m, s, f, o: ov.linearise(m, s),
+    "fixed_point": lambda m, s, f, o: ov.fixed_point(m, s, max_iterations=1),
+    "critical_eta": lambda m, s, f, o: ov.critical_eta(m, s),
+    "plateaus": lambda *x: solve(*x).plateaus(),
+    "plateau": lambda m, s, f, o: ov.plateau(m, s),
+    "fluctuations": lambda *x: ov.fluctuations(solve(*x), settings.SIZE, points=64),
+    "theory.escape": escape,
+    "hessian": lambda m, s, f, o: ov.hessian(m, solve(m, s, f, o) if f else s),
+    "optimal_schedule": lambda m, s, f, o: ov.optimal_schedule(m, s, settings.END, knots=2, maxiter=1),
+    "compress": lambda m, s, f, o: ov.compress(m, s, 9),
+    "theory.stationary_points": lambda m, s, f, o: ov.theory.stationary_points(m, starts=1, rng=1),
+    "theory.plateau.plateau_state": lambda m, s, f, o: plateau.plateau_state(m, s),
+    "theory.cayley_hamilton.solve": lambda m, s, f, o: cayley_hamilton.solve(m, s, TIMES),
+    "theory.linear.reduce": lambda m, s, f, o: linear.reduce(m, s),
+    "theory.linear.seen_again": lambda m, s, f, o: linear.seen_again(m, s, 2.0, TIMES),
+}
+# What no table has to say: arguments of another kind than a constructor takes.
+NOT_TOGETHER = re.compile(
+    " is not supported: |expected a Model such as|the teachers of the model|unexpected keyword|'Stages'"
+)
+
+
+@pytest.mark.filterwarnings("ignore:eta max")
+def test_the_table_is_complete():
+    assert FEATURES.keys() == settings.FEATURES.keys() and {*FUNCTIONS} == CALLS.keys()
+    assert REFUSED.keys() <= FEATURES.keys()
+    assert {x for names in REFUSED.values() for x in names} <= {*FEATURES, *FUNCTIONS}
+    for name, make in ((name, settings.build(name)) for name in FEATURES):
+        model, _, schedule, options = make
+        found = features_of(problems(model, schedule, **options)[0])
+        implied = {*IMPLIED.get(name, ()), *(("several",) if name == "latents" else ())}
+        numbers = {"eta_v(alpha)": "trained_v", "noise(alpha)": "noise"}
+        numbers |= {"weight_decay(alpha)": "decay", "batch_size(alpha)": "batches"}
+        assert {*found} == {name, *implied} | ({numbers[name]} if name in numbers else set()), name
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("first", FEATURES)
+def test_what_is_refused_is_refused_by_name(first):
+    """Every pair of features, and of each supported pair every function that does not support one of the two."""
+    for second in [*FEATURES][: [*FEATURES].index(first) + 1]:
+        together = first == second or supported(first, second)
+        try:
+            built = settings.build(first, second)
+        except (ValueError, TypeError) as other:  # no constructor takes the two, or what comes with one of them
+            assert NOT_TOGETHER.search(str(other)), other
+            continue
+        if not {first, second} <= {*features_of(problems(built[0], built[2], **built[3])[0])}:
+            continue  # one kind of data or rule replaces another
+        if not together:
+            with pytest.raises(ValueError, match="is not supported: ") as refusal:
+                solve(*built)
+            assert len([x for x in FEATURES if FEATURES[x].words in str(refusal.value)]) >= 2, refusal.value
+            continue
+        for who in FUNCTIONS:
+            refused = [x for x in (first, second) if not supported(x, who) and applies(x, who)]
+            if not refused or not (applies(first, who) and applies(second, who)):
+                continue
+            if {first, second} & {*SLOW} and who in ("plateaus", "fluctuations", "theory.escape"):
+                continue  # which begin with a curve
+            with pytest.raises(ValueError, match=re.escape(who) + " does not support|is not supported: ") as refusal:
+                CALLS[who](*built)
+            assert any(x.words in str(refusal.value) for x in FEATURES.values()), refusal.value
+
+
+def compared(x):
+    """What answers have in common: overlaps and errors at all times."""
+    M = min(x.R.shape[-1], 2)
+    return np.concatenate([np.ravel(y) for y in (x.eps_g, x.Q, x.R[..., -M:])])
+
+
+def neutral_pairs():
+    for name in settings.NEUTRAL:
+        for other in FEATURES:
+            if other != name and supported(name, other) and frozenset((name, other)) not in SAME | {()}:
+                if (name, other) not in NOT_NEUTRAL:
+                    slow = pytest.mark.slow if {name, other} & {*SLOW} else ()
+                    yield pytest.param(name, other, marks=slow, id=f"{name}-{other}")
+
+
+def neutral(name, other):
+    """Two problems with the feature ``other``: without ``name``, and with values of it that change nothing."""
+    changed, base = (*settings.NEUTRAL[name], *settings.NOTHING)[:2]
+    try:
+        return settings.build(other, change=base), settings.build(other, change=changed)
+    except (ValueError, TypeError) as error:
+        assert NOT_TOGETHER.search(str(error)), error
+        return None
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name, other", [*neutral_pairs()])
+def test_values_that_change_nothing(name, other):
+    """To 1e-7: rtol 1e-10 in both runs, and values of 1e-9 (noise, squared) to 1e-13."""
+    if (pair := neutral(name, other)) is None:
+        return
+    try:
+        one, two = (solve(*x, rtol=1e-10) for x in pair)
+    except ValueError as error:
+        assert " is not supported: " in str(error) or "cannot follow" in str(error), error
+        return
+    assert one.success and two.success
+    assert np.allclose(compared(one), compared(two), rtol=1e-7, atol=1e-9)
+
+
+def against_sgd():
+    """Pairs that both the flow and a simulator support, and whose answers do not come from features of solve alone."""
+    for first, second in itertools.combinations_with_replacement(FEATURES, 2):
+        names = {first, second}
+        if not names & {"flow", "latents", "late", "sums", "stop", "certify"} and supported(first, second):
+            yield pytest.param(first, second, id=f"{first}-{second}")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("first, second", [*against_sgd()])
+def test_generic_values_agree_with_sgd(first, second):
+    """Mean overlaps of 40 runs at N = 1200, whose steps share no formula with the flow.
+
+    Within five standard errors, or 4/N: corrections of order 1/N have a factor of order one.
+    """
+    try:
+        model, start, schedule, options = settings.build(first, second)
+    except (ValueError, TypeError) as other:
+        assert NOT_TOGETHER.search(str(other)), other
+        return
+    reduced = all(supported(x, "method = 'reduced'") for x in (first, second))
+    N, method = (1200, "reduced") if reduced else (240, "direct")
+    try:
+        theory = solve(model, start, schedule, options)
+        runs = ov.simulate(
+            model, N=N, alpha=TIMES, rng=7, start=start, method=method, schedule=schedule, runs=40,
+        )  # fmt: skip
+    except ValueError as error:
+        assert " is not supported: " in str(error) or "does not support" in str(error), error
+        return
+    for name in ("Q", "R", "v", "eps_g"):
+        found, expected = runs.mean(name), getattr(theory, name)
+        allowed = np.maximum(5 * runs.standard_error(name), 4 / N * max(1.0, np.max(np.abs(expected))))
+        assert np.all(np.abs(found - expected) <= allowed), (name, found - expected, allowed)
