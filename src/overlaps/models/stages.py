@@ -78,6 +78,9 @@ class Stages(Record):
     def __post_init__(self):
         if isinstance(self.models, Model) or not np.iterable(self.models) or not list(self.models):
             raise check.refused("models", self.models, "a sequence of models, one for each stage.")
+        for i, model in enumerate(self.models):
+            if not isinstance(model, Model | Mixed):
+                raise check.refused(f"models[{i}]", model, "a Model, or a Mixed.")
         models = tuple(check_features("Stages", model, name=f"models[{i}]") for i, model in enumerate(self.models))
         until = check.array("until", self.until, (len(models),), "One end for each of the models.")
         if until[0] <= 0 or np.any(np.diff(until) <= 0):
