@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps._base.tiers import spent
 
 matplotlib.use("agg")
 os.environ["OVERLAPS_QUIET"] = "1"  # tests compile without a word
@@ -36,6 +37,13 @@ def pytest_collection_finish():
 def ctrl_c():
     """Tests press Ctrl-C; a shell that starts pytest in the background lets it ignore that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def compilation_as_before():
+    """A plain call of ov.reproducible() holds until a process ends; here it ends with its test."""
+    yield
+    spent.strict = 0
 
 
 @pytest.fixture
