@@ -185,6 +185,70 @@ def test_values_that_change_nothing(name, other):
     assert np.allclose(compared(one), compared(two), rtol=1e-7, atol=1e-9)
 
 
+def of_closure(x):
+    return np.concatenate([x.A.ravel(), x.B[:, -2:].ravel(), x.C.ravel(), [x.eps_g]])
+
+
+def eigenvalues(x):
+    return np.sort_complex(np.asarray(x.eigenvalues))
+
+
+# What answers of a function have in common; sizes differ where a feature adds rows, students or blocks.
+ANSWERS = {
+    "solve_many": compared,
+    "method = 'structured'": compared,
+    "method = 'exponential'": compared,
+    "closure": of_closure,
+    "average": np.ravel,
+    "linearise": eigenvalues,
+    "hessian": lambda x: np.sort(np.ravel(x.outliers)),
+    "plateaus": lambda x: np.array([one.height for one in x]),
+    "fluctuations": lambda x: x.std("eps_g"),
+    "optimal_schedule": lambda x: np.array([x.value]),
+}
+# Steps that are chosen anew in each run, at rtol 1e-8 or 1e-3; elsewhere differences and quadrature.
+TOLERANCE = {"method = 'exponential'": 1e-2, "fluctuations": 1e-4, "optimal_schedule": 1e-4, "linearise": 1e-5}
+# Means of one class are no mean over classes. With a frozen student the first teacher is another one, a kinked student
+# begins aligned with its copy, and sample points of more fields are others.
+INCOMPARABLE = {("closure", "classes")} | {
+    (who, "taught") for who in ("average", "linearise", "hessian", "fluctuations")
+}
+# Refusals that depend on more than two features, or on an argument.
+SPECIAL = re.compile(
+    "fluctuations of mixed tasks|no optimum without an upper bound|expected 'shares' for ov.Mixed|aligned with another"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", settings.NEUTRAL)
+@pytest.mark.parametrize("who", ANSWERS)
+def test_values_that_change_nothing_in_other_functions(who, name):
+    """Every function that has an answer for both problems gives one and the same."""
+    if (who, name) in INCOMPARABLE:
+        return
+    for other in FEATURES:
+        pair = frozenset((name, other))
+        if other == name or not supported(name, other) or pair in SAME or (name, other) in NOT_NEUTRAL:
+            continue
+        if pair & {*SLOW} or not all(supported(x, who) and applies(x, who) for x in pair):
+            continue
+        if (problems_of_two := neutral(name, other)) is None:
+            continue
+        try:
+            one, two = (ANSWERS[who](CALLS[who](*x)) for x in problems_of_two)
+        except ValueError as error:  # of another feature that comes with one of the two
+            assert refused_rightly(error, name, other) or SPECIAL.search(str(error)), error
+            continue
+        if one.shape == two.shape:
+            tolerance = TOLERANCE.get(who, 1e-6)
+            assert np.allclose(one, two, rtol=tolerance, atol=tolerance * np.max(np.abs(one), initial=0.0)), (
+                other,
+                one,
+                two,
+            )
+
+
 def against_sgd():
     """Pairs that both the flow and a simulator support, and whose answers do not come from features of solve alone."""
     for first, second in itertools.combinations_with_replacement(FEATURES, 2):
