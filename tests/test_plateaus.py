@@ -159,7 +159,7 @@ def test_times_of_runs_and_laws_of_batches():
     batch = ov.solve_many([model] * 2, [start, other], [0.0, 1.0])
     laws = batch.escape(10**4, level, points=64)
     assert laws[1] == batch[1].escape(10**4, level, points=64) and laws[0].mean != laws[1].mean
-    with pytest.raises(ValueError, match="every block"):
+    with pytest.raises(ValueError, match="does not support blocks=False"):
         ov.solve_many([model], start, [0.0, 1.0], blocks=False).escape(100)
 
 

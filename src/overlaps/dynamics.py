@@ -221,7 +221,7 @@ def _solved(model, start, alpha, schedule, **controls):
 def _certified(traj, start, options):
     """The trajectory with ``error``, and without success where it missed its tolerance by more than is allowed."""
     late, names = traj.eps_late is not None, ("Q", "R", "v", "mean_fields") if traj.model.C else ("Q", "R", "v")
-    blocks = late or traj.model.C > 0 or traj.changing  # whose errors need them
+    blocks = late or traj.model.C > 0 or len(traj.model.groups) > 1 or traj.changing  # whose errors need them
     solve_again = partial(_solved, traj.model, start, traj.alpha, traj.schedule, late=late, blocks=blocks)
     other, obstacle = second_run(traj, start, options, solve_again)
     if other is None:

@@ -490,11 +490,20 @@ def test_what_covariances_of_eigenspaces_do_not_know():
     start = ov.State.from_blocks(model, **BLOCKS)
     for call, message in (
         (lambda: ov.closure(model, **GENERIC), "closure does not support a token_covariance for each eigenspace"),
-        (lambda: ov.solve(model, start, [1.0], method="structured"), "tokens whose covariances differ"),
-        (lambda: ov.solve(model, start, [1.0], schedule={"s": ov.Schedule.constant(0.5)}), "schedule"),
-        (lambda: ov.solve(model, start, [1.0], blocks=False), "a covariance for each eigenspace, whose errors need"),
-        (lambda: ov.compress(model, start, 1), "tokens whose covariances differ"),
-        (lambda: ov.fluctuations(ov.solve(model, start, [0.0, 0.1]), 100), "one token_covariance"),
+        (
+            lambda: ov.solve(model, start, [1.0], method="structured"),
+            "does not support a token_covariance for each eigenspace",
+        ),
+        (
+            lambda: ov.solve(model, start, [1.0], schedule={"s": ov.Schedule.constant(0.5)}),
+            "a schedule on s with a token_covariance",
+        ),
+        (lambda: ov.solve(model, start, [1.0], blocks=False), "blocks=False with a token_covariance"),
+        (lambda: ov.compress(model, start, 1), "does not support a token_covariance for each eigenspace"),
+        (
+            lambda: ov.fluctuations(ov.solve(model, start, [0.0, 0.1]), 100),
+            "fluctuations does not support a token_covariance",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -106,7 +106,8 @@ def test_a_vote_of_three():
         # three standard errors, and what the integrals are good for
         assert np.all(np.abs(np.mean(x, axis=0) - y) < 3 * np.std(x, axis=0, ddof=1) / 10 + 1e-3 * np.max(np.abs(y)))
     # other points would give another curve, this far away at most: those of one scramble of four are twice as bad
-    assert np.all(flow.eps_floor[1:] > 1e-4 * flow.eps_g[1:]) and np.all(flow.eps_floor < 3e-3 * flow.eps_g)
+    # and steps at rtol 1e-4 count 10 rtol of what cancels in eps_g, since this error is not in their control
+    assert np.all(flow.eps_floor[1:] > 1e-4 * flow.eps_g[1:]) and np.all(flow.eps_floor < 5e-3 * flow.eps_g)
 
 
 @few("method, N", [("direct", 200), ("reduced", 5000)], quick=1)

@@ -91,7 +91,7 @@ def checked_noise(noise):
 
 
 def _check_probabilities(what, p):
-    if not proper(p):
+    if not getattr(proper, "py_func", proper)(p):  # nothing is compiled for a few numbers
         raise ValueError(f"{what} {p}; expected probabilities >= 0 that sum to 1.")
 
 
