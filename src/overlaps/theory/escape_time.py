@@ -155,7 +155,7 @@ def escape(
     never escape, SGD does. Where several modes grow the time depends on the direction of zeta among them: the law is
     taken from 1024 quasi-random draws, with an error of the mean of about std/32. Modes slower than 1e-6 of the fastest
     eigenvalue are flat, not growing. Of rules (:class:`overlaps.Rule`) permutations are the only symmetry, and kappa is
-    known to 1e-3. Derived here.
+    known to about 1e-2. Derived here.
 
     Examples
     --------
