@@ -7,7 +7,7 @@ import numpy as np
 
 import overlaps as ov
 
-END, SIZE = 0.6, 20  # time; input dimension of runs
+END, SIZE = 0.6, 40  # time; input dimension of runs
 # generic overlaps: no 1 and no 0, which hide factors
 Q = np.array([[0.62, 0.13], [0.13, 0.47]])
 R = np.array([[0.31, 0.07], [0.11, 0.23]])

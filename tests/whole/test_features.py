@@ -145,6 +145,28 @@ def test_what_is_refused_is_refused_by_name(first):
             assert any(x.words in str(refusal.value) for x in FEATURES.values()), refusal.value
 
 
+MAY_NOT_FIT = "critical_eta", "plateau", "theory.escape", "theory.plateau.plateau_state"  # these states, by a reason
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(  # curves of rules that meet no plateau take long
+    "who", [pytest.param(x, marks=[pytest.mark.slow] * (x == "plateau")) for x in FUNCTIONS]
+)
+def test_what_is_supported_is_done(who):
+    """Every function answers for every single feature that it supports, or refuses this state for another reason."""
+    units = (lambda x: setattr(x, "activation", "linear")) if "linear" in who else None
+    for name in FEATURES:
+        if name in SLOW or not supported(name, who) or not applies(name, who):
+            continue
+        try:
+            CALLS[who](*settings.build(name, change=units))
+        except ValueError as error:
+            if refused_rightly(error, name):
+                continue
+            assert who in MAY_NOT_FIT or SPECIAL.search(str(error)) or "linear" in who, (name, error)
+            assert "support" not in str(error), (name, error)
+
+
 def compared(x):
     """What answers have in common: overlaps and errors at all times."""
     M = min(x.R.shape[-1], 2)

@@ -168,7 +168,7 @@ HINTS = {  # of pairs: why, or what to try
     ("several", STATIONARY): "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve.",
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
     ("low_rank", METHODS[0]): "Try 'DOP853', or 'LSODA' of SciPy.",
-    ("s(alpha)", "hessian"): "Take the record, hessian(model, traj[i]), with a model of the eigenvalues at that time.",
+    ("s(alpha)", "hessian"): "hessian(model, traj[i]) is that of a record at the eigenvalues of the model.",
     **{(name, x): STEADY for name in MOVING for x in CONSTANT},
     **{("sums", x): "Solve with blocks=True, or record the time that matters." for x in CONSTANT},
     **{(name, "late"): "late=True expects perfect learning: docs/integration.md, 'Late times'." for name in REFUSED},
