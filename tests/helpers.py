@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps._base.jit import jit
 
 
 def agrees(values, theory, share=0.04):
@@ -55,3 +56,17 @@ def few(names, values, quick=1, **options):
     values, several = [*values], not isinstance(names, str) or "," in names
     others = [pytest.param(*(x if several else (x,)), marks=pytest.mark.slow) for x in values[quick:]]
     return pytest.mark.parametrize(names, [*values[:quick], *others], **options)
+
+
+# One small kernel, compiled again by each dispatcher, and found where one before it has kept it.
+
+
+def _shift(x):
+    return 3.0 * x + 0.5
+
+
+def answer():
+    """(Value at 2, whether it was found on the disk) of a fresh kernel."""
+    kernel = jit(_shift)
+    value = kernel(2.0)
+    return value, sum(kernel.stats.cache_hits.values()) == 1

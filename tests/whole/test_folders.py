@@ -8,24 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from helpers import answer
 from numba.core import config
 
 from overlaps._base import folders, keeping
-from overlaps._base.jit import jit
 
 pytestmark = pytest.mark.skipif(folders.pwd is None, reason="rights of POSIX")
 STRANGER = 12345  # a user whose files these would be
-
-
-def _shift(x):
-    return 3.0 * x + 0.5
-
-
-def answer():
-    """(Value at 2, whether it was found on the disk) of a fresh kernel."""
-    kernel = jit(_shift)
-    value = kernel(2.0)
-    return value, sum(kernel.stats.cache_hits.values()) == 1
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from helpers import _shift, answer
 from numba import types
 from numba.core import config
 from numba.core.dispatcher import Dispatcher
@@ -138,20 +139,6 @@ def test_an_edit_of_an_imported_kernel_is_noticed(tmp_path):
     assert float(python(code, edited, **folder)) == pytest.approx(1.25 * before, rel=1e-13)
     assert float(python(code, SOURCE.parent, **folder)) == pytest.approx(before, rel=1e-13)
     assert kept < {path.name for path in tmp_path.rglob("*.nbc")}  # side by side
-
-
-# one small kernel, compiled again by each dispatcher, and found where one before it has kept it
-
-
-def _shift(x):
-    return 3.0 * x + 0.5
-
-
-def answer():
-    """(Value at 2, whether it was found on the disk) of a fresh kernel."""
-    kernel = jit(_shift)
-    value = kernel(2.0)
-    return value, sum(kernel.stats.cache_hits.values()) == 1
 
 
 @pytest.fixture
