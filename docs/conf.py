@@ -81,6 +81,7 @@ nb_execution_cache_path = str(BUILD / "executed" / fingerprint)
 nb_execution_in_temp = True  # files that a page writes are not kept
 nb_execution_timeout = 600  # kernels are compiled on the way
 nb_execution_raise_on_error = True
+nb_render_markdown_format = "myst"  # tables in the outputs of cells
 nb_ipywidgets_js = {}  # sliders need a kernel: no script is fetched for them
 nb_merge_streams = True  # what one cell prints is one output
 os.environ.pop("MPLBACKEND", None)  # kernels draw into the page; the gallery takes Agg by itself
