@@ -38,7 +38,7 @@ LEAF = "low = ((_P0 + _P1 * z)"  # of p(z) = asin(x) / x, z = x^2
 ANGLE = "math.copysign(offset + q"  # of arctan2
 FINGERPRINTS = """
 import json, sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 from test_keeping import prints
 print(json.dumps(prints()))
 """
@@ -110,10 +110,11 @@ def test_a_fingerprint_holds_the_code_that_is_reached_and_nothing_else(tmp_path)
     """Another place, a comment and moved lines change no kernel; an edited leaf changes exactly those that reach it."""
     comment = "flow/_flow.py", "@jit(bare=True)\ndef triangle", "# a comment\n\n@jit(bare=True)\ndef triangle"
     edit = "gaussian/elementary.py", LEAF, LEAF.replace("_P0", "2 * _P0")
-    code = FINGERPRINTS.format(tests=str(Path(__file__).parent))
-    here, there = prints(), json.loads(python(code, copied(tmp_path, comment, edit)))
-    assert here.keys() == there.keys()
-    changed = {name for name in here if here[name] != there[name]}
+    here = Path(__file__).parent  # this module, and the helpers it imports
+    code = FINGERPRINTS.format(tests=[str(here), str(here.parent)])
+    before, after = prints(), json.loads(python(code, copied(tmp_path, comment, edit)))
+    assert before.keys() == after.keys()
+    changed = {name for name in before if before[name] != after[name]}
     assert changed == reaching(elementary.p)
     assert {"overlaps.activations._erf.erf_closure", "overlaps.gaussian.elementary.p"} < changed
     assert not any(name.startswith("overlaps.flow.") for name in changed)
