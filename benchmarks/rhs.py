@@ -11,7 +11,7 @@ from timing import row, show
 
 import overlaps as ov
 from overlaps._base.jit import jit
-from overlaps.activations._erf import erf_C, erf_closure, erf_room
+from overlaps.activations._erf import erf_C, erf_closure, erf_workspace
 from overlaps.flow import flow, gather
 from overlaps.flow.system import System
 from overlaps.gaussian.two_point import ERF
@@ -97,7 +97,7 @@ def compiled(K, gradient_flow=False):
     model, start = setting(K, gradient_flow=gradient_flow)
     system = System(model, start)
     y, one = system.pack(start), np.ones(1)
-    roomy, dy = np.append(system.w, np.zeros(erf_room(2 * K))), np.empty_like(y)
+    roomy, dy = np.append(system.w, np.zeros(erf_workspace(2 * K))), np.empty_like(y)
     arrays = y, one, one, system.source, system.S, roomy, system.A, system.B, system.C, system.dv, dy
     times, second_order = max(1, 20000 // K**4), float(not gradient_flow)
     name = f"right-hand side, erf, K = M = {K}{', gradient flow' * gradient_flow}"

@@ -10,7 +10,7 @@ from timing import row, show
 
 import overlaps as ov
 from overlaps._base.jit import jit
-from overlaps.activations._erf import erf_closure, erf_room
+from overlaps.activations._erf import erf_closure, erf_workspace
 from overlaps.flow import flow, gather
 from overlaps.flow.system import System
 from overlaps.gaussian.two_point import ERF
@@ -44,7 +44,7 @@ def euler(model, start, alpha, h=0.01):
     """Final overlaps; h = 0.01 is what published programs take."""
     system = System(model, start)
     y, one = system.pack(start), np.ones(1)
-    w = np.append(system.w, np.zeros(erf_room(model.K + model.M)))
+    w = np.append(system.w, np.zeros(erf_workspace(model.K + model.M)))
     room = system.S, w, system.A, system.B, system.C, system.dv, np.empty_like(y)
     euler_steps(y, one, system.source, *room, model.eta, h, round(alpha / h))
     return system.state(y).Q

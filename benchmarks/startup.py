@@ -20,12 +20,12 @@ ov.solve(model, model.random_start(N=1000, rng=1), [1.0])
 ESTIMATE = """
 from time import process_time
 import overlaps as ov
-from overlaps._base import tiers
+from overlaps._base import lazy_compilation
 model = ov.committee_machine(2, 2, activation=ov.{0}, eta=0.2)
 start = model.random_start(N=1000, rng=1)
 begin = process_time()
 ov.solve(model, start, (0, 100.0))
-print(f"{{tiers.spent.seconds:.3f}} s estimated, {{process_time() - begin:.3f}} s of CPU")
+print(f"{{lazy_compilation.time_spent.seconds:.3f}} s estimated, {{process_time() - begin:.3f}} s of CPU")
 """
 
 

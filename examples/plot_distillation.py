@@ -32,7 +32,7 @@ def second(weight):
     """Errors on the truth and on the frozen student at TIMES, for this weight of taught labels."""
     model = ov.committee_machine(3, 2, v=[0.7, 0.6, 0.5], eta=0.4, eta_v=0.3, noise=(1 - weight) * NOISE)
     start = 0.3 * np.eye(3) + [[0, 0.05, 0], [0.05, 0.1, 0.02], [0, 0.02, 0.05]]
-    traj = ov.solve(*ov.taught(model, RECORD, Q=start, weight=weight), TIMES)
+    traj = ov.solve(*ov.distill(model, RECORD, Q=start, weight=weight), TIMES)
     return traj.against([0, 0, 1, 1]), traj.against([*RECORD.v, 0, 0])
 
 

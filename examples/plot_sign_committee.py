@@ -15,7 +15,7 @@ import overlaps as ov
 # A rule, and an average along its trajectory
 # -------------------------------------------
 # A wrong vote is the error that the rule records; the probability of a tie is an average of another function of the
-# fields, which ``ov.average`` takes along the solution.
+# fields, which ``ov.field_average`` takes along the solution.
 TIMES = np.linspace(0, 12, 25)
 PLANES = [[1, 0, 0, 0], [0, 1, 0, 0]]
 
@@ -29,7 +29,7 @@ model = ov.learner(ov.rules.sign_committee(2), eta=1.0)
 start = ov.State.from_overlaps(model, Q=[[0.9, 0.2], [0.2, 0.7]], R=[[0.3], [-0.1]], T=[[1.1]])
 traj = ov.solve(model, start, TIMES, rtol=1e-6)
 runs = ov.simulate(model, N=1000, alpha=TIMES[::6], rng=1, runs=10, start=start)
-ties = ov.average(traj, tie, breaks=PLANES)
+ties = ov.field_average(traj, tie, breaks=PLANES)
 
 # %%
 # Wrong votes vanish as the units align

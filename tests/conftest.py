@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps._base.tiers import spent
+from overlaps._base.lazy_compilation import time_spent
 
 matplotlib.use("agg")
 os.environ["OVERLAPS_QUIET"] = "1"  # tests compile without a word
@@ -43,7 +43,7 @@ def ctrl_c():
 def compilation_as_before():
     """A plain call of ov.reproducible() holds until a process ends; here it ends with its test."""
     yield
-    spent.strict = 0
+    time_spent.strict = 0
 
 
 @pytest.fixture

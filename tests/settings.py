@@ -161,7 +161,7 @@ DATA = {
 
 def distilled(model, start, weight):
     """Labels of a frozen student, by ``weight``."""
-    return ov.taught(model, start, Q="copy", weight=weight)
+    return ov.distill(model, start, Q="copy", weight=weight)
 
 
 def directions(model, start, neutral):
@@ -183,7 +183,7 @@ def other(model):
 
 
 WRAPPERS = {
-    "taught": distilled,
+    "distilled": distilled,
     "low_rank": directions,
     "Mixed": lambda model, start, shares: (ov.Mixed([model, other(model)], shares), start),
     "heads": lambda model, start, shares: (
@@ -296,7 +296,7 @@ FEATURES = {  # each with generic numbers
     "Mixed": wrapped("Mixed", [0.7, 0.3]),
     "heads": wrapped("heads", [0.7, 0.3]),
     "low_rank": wrapped("low_rank", False),
-    "taught": wrapped("taught", 0.6),
+    "distilled": wrapped("distilled", 0.6),
     "Stages": wrapped("Stages", False),
     "eta(alpha)": scheduled("eta", factor(0.4, 1.2)),
     "eta_v(alpha)": scheduled("eta_v", factor(0.6, 1.3), eta_v=0.29),
@@ -329,7 +329,7 @@ NEUTRAL = {
     "Mixed": (wrapped("Mixed", [1.0, 0.0]),),
     "heads": (wrapped("heads", [1.0, 0.0]),),
     "low_rank": (wrapped("low_rank", True),),
-    "taught": (wrapped("taught", 0.0),),
+    "distilled": (wrapped("distilled", 0.0),),
     "Stages": (wrapped("Stages", True),),
     **{f"{name}(alpha)": constant(name, **x) for name, x in SCHEDULED.items()},
     "late": (optional(late=True),),

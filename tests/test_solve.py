@@ -13,10 +13,10 @@ from oracles import runge_kutta, saad_solla
 from scipy.linalg import expm
 
 import overlaps as ov
-from overlaps._base.calls import undisturbed
+from overlaps._base.signatures import undisturbed
 from overlaps.activations import binding
 from overlaps.flow.system import System
-from overlaps.integrators.run import _trouble
+from overlaps.integrators.run import _failure_reason
 
 
 def start_of(model, **overlaps):
@@ -585,7 +585,7 @@ def test_what_grows_without_bound_is_said_to_diverge(size, sentence):
     model = ov.committee_machine(2, 1, eta=0.5)
     system = System(model, ov.State.from_overlaps(model, Q=np.eye(2), R=[[0.5], [0.5]], T=[[1.0]]))
     y = size * np.array([1.0, 1.0, 1.0, 0.0, 1.0]) * [1.0, 1.0, 1e-3, 1.0, 1e-3]  # R above what Q and T allow
-    assert sentence in _trouble(system, SimpleNamespace(y=y), None, 1e10, {})
+    assert sentence in _failure_reason(system, SimpleNamespace(y=y), None, 1e10, {})
 
 
 def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
@@ -595,7 +595,7 @@ def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
         system = System(model, ov.State.from_overlaps(model, **options))
         y = system.pack(system.start)
         solver = scipy.integrate.RK45(system.rhs, 0.0, y, 1.0)  # explicit: the problem may be stiff for it
-        sentence = _trouble(system, solver, "Required step size is too small.", 1e10, {})
+        sentence = _failure_reason(system, solver, "Required step size is too small.", 1e10, {})
         assert ("aligned with another unit" in sentence and "try method='DOP853'" in sentence) == named
         assert ("method='structured'" in sentence) != named
 
@@ -613,7 +613,7 @@ def test_a_step_that_vanishes_beside_a_vanishing_norm_names_both_its_student_and
     )
     system = System(model, start)
     solver = scipy.integrate.RK45(system.rhs, 2.3, system.pack(start), 9.0)
-    sentence = _trouble(system, solver, "Required step size is too small.", 1e10, {"atol": 1e-12})
+    sentence = _failure_reason(system, solver, "Required step size is too small.", 1e10, {"atol": 1e-12})
     assert ("student 1 has shrunk to norm zero" in sentence) == shrinks
     if shrinks:
         with pytest.warns(RuntimeWarning, match="student 1 has shrunk to norm zero"):

@@ -13,7 +13,7 @@ import pytest
 from helpers import few
 
 import overlaps as ov
-import overlaps.integrators.many
+import overlaps.integrators.batch
 
 ALPHA = np.array([0.0, 0.5, 2.0, 6.0, 15.0])
 MODEL = ov.committee_machine(2, 3, eta=0.5, v=[1.0, 0.7], v_star=[0.9, 0.5, -0.4], noise=0.2)
@@ -151,7 +151,7 @@ def test_a_batch_is_what_solve_returns_one_by_one(name):
         n = np.isin(batch.alpha, traj.alpha)
         kept = np.isin(traj.alpha, batch.alpha)
         assert batch.end[i] == traj.alpha[-1] and batch.success[i] == traj.success
-        for curve in ("Q", "R", "v", "eps_g", *(["mean_fields"] if models[0].C else [])):
+        for curve in ("Q", "R", "v", "eps_g", *(["mean_fields"] if models[0].n_classes else [])):
             assert np.array_equal(getattr(batch, curve)[i, n], getattr(traj, curve)[kept])
             assert np.all(np.isnan(getattr(batch, curve)[i, ~n]))
     if name.startswith("divergence"):
@@ -211,7 +211,7 @@ def test_what_a_batch_of_classes_knows(tmp_path):
     with pytest.raises(ValueError, match="blocks=False with inputs in classes"):
         ov.solve_many(models, starts, alpha, blocks=False)
     one = ov.gaussian_mixture(2, gram=np.ones((2, 1, 1)), weights=[1], labels=[1], spectrum=models[0].spectrum, eta=0.4)
-    with pytest.raises(ValueError, match=r"models\[1\] has C = 1, models\[0\] 2"):
+    with pytest.raises(ValueError, match=r"models\[1\] has n_classes = 1, models\[0\] 2"):
         ov.solve_many([models[0], dataclasses.replace(one, eta_v=0.1)], starts[0], alpha)
     plain = ov.solve_many(MODEL, MODEL.random_start(N=100, rng=1), alpha)
     with pytest.raises(AttributeError, match="classification_error: .* have no classes"):
@@ -237,7 +237,7 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
     start = MODEL.random_start(N=1200, rng=1)
     first = ov.solve_many(models, start, ALPHA, threads=1)
     assert ov.solve_many(models, start, ALPHA, threads=3) == first
-    monkeypatch.setattr("overlaps.integrators.many.CHUNK", 1)
+    monkeypatch.setattr("overlaps.integrators.batch.CHUNK", 1)
     assert ov.solve_many(models, start, ALPHA, threads=2) == first
 
 
@@ -263,7 +263,7 @@ def test_a_batch_begins_at_the_time_of_its_starts():
         ({"v": [1.0]}, r"models\[1\] has K = 1, models\[0\] 2"),
         ({"v_star": [1.0]}, r"models\[1\] has M = 1, models\[0\] 3"),
         ({"spectrum": ov.power_law(beta=1.0, L=2)}, r"models\[1\] has L = 2, models\[0\] 1"),
-        ({"activation": ov.relu}, r"models\[1\] has activation = .*relu.*ov.sweep takes models of any kind"),
+        ({"activation": ov.relu}, r"models\[1\] has activation = .*relu.*ov.sweep takes others"),
         ({"teacher_activation": ov.linear}, r"models\[1\] has teacher_activation"),
         ({"eta_v": 0.1}, r"models\[1\] has trains_v = True"),
     ],
@@ -325,20 +325,20 @@ def test_failures_warn_once_and_keep_what_was_computed():
     assert np.isfinite(batch.eps_g[0]).all() and np.isfinite(batch.eps_g[1, 0]) and np.isnan(batch.eps_g[1, -1])
 
 
-@pytest.mark.parametrize("side_by_side", [False, True])
-def test_ctrl_c_returns_what_is_finished(monkeypatch, side_by_side):
+@pytest.mark.parametrize("run_simd", [False, True])
+def test_ctrl_c_returns_what_is_finished(monkeypatch, run_simd):
     """The signal arrives while long trajectories are under way; what is behind it says so."""
     model = dataclasses.replace(MODEL, eta=0.4)
-    models, start = [model] * (10_000 if side_by_side else 3000), model.random_start(N=1200, rng=1)
+    models, start = [model] * (10_000 if run_simd else 3000), model.random_start(N=1200, rng=1)
     seen, begun = [], threading.Event()
-    name = "side_by_side" if side_by_side else "march_all"
-    march = getattr(overlaps.integrators.many, name)
+    name = "run_simd" if run_simd else "advance_batch"
+    advance = getattr(overlaps.integrators.batch, name)
 
     def watched(*arguments):
         begun.set()
-        return march(*arguments)
+        return advance(*arguments)
 
-    monkeypatch.setattr(f"overlaps.integrators.many.{name}", watched)
+    monkeypatch.setattr(f"overlaps.integrators.batch.{name}", watched)
 
     def press():
         begun.wait()
@@ -351,7 +351,7 @@ def test_ctrl_c_returns_what_is_finished(monkeypatch, side_by_side):
         presser.start()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            batch = ov.solve_many(models, start, [0.0, 2000.0], threads=2, progress=False, lanes=side_by_side)
+            batch = ov.solve_many(models, start, [0.0, 2000.0], threads=2, progress=False, simd=run_simd)
         seen.append(str(caught[0].message))
     finally:
         presser.join()
@@ -363,8 +363,8 @@ def test_ctrl_c_returns_what_is_finished(monkeypatch, side_by_side):
     with pytest.raises(ValueError, match="interrupted before it was finished"):
         batch[lost]
     if done.any():
-        alone = ov.solve_many([model], start, [0.0, 2000.0], lanes=True)[0]
-        alone = alone if side_by_side else ov.solve(model, start, [0.0, 2000.0])
+        alone = ov.solve_many([model], start, [0.0, 2000.0], simd=True)[0]
+        alone = alone if run_simd else ov.solve(model, start, [0.0, 2000.0])
         assert batch[int(np.argmax(done))] == alone
 
 
@@ -402,7 +402,7 @@ def test_the_start_alone_is_a_record():
 
 def test_no_trajectory_begins_where_one_is_refused(monkeypatch):
     models = [MODEL, MODEL, dataclasses.replace(MODEL, constraint="sphere")]
-    monkeypatch.setattr(overlaps.integrators.many, "run_all", None)
+    monkeypatch.setattr(overlaps.integrators.batch, "run_all", None)
     with pytest.raises(
         ValueError, match=r"method = 'exponential' does not support students of fixed norm.*models\[2\] = "
     ):
@@ -469,9 +469,9 @@ def test_schedules_of_built_in_shapes_are_stepped_in_compiled_code(monkeypatch):
     python = S.from_function(lambda alpha: 1 / (1 + alpha))
     each, times = [one, None, one, python], [1.0, 2.0, 4.0, 5.0]
     expected = [ov.solve(*x, times, schedule=f) for *x, f in zip(models, [start] * 4, each, strict=True)]
-    evolve, asked = overlaps.integrators.many.evolve, []
+    evolve, asked = overlaps.integrators.batch.evolve, []
     monkeypatch.setattr(
-        "overlaps.integrators.many.evolve",
+        "overlaps.integrators.batch.evolve",
         lambda *x, schedule, **options: asked.append(schedule) or evolve(*x, schedule=schedule, **options),
     )
     batch = many(models, start, times, schedule=each)

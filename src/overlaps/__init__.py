@@ -6,8 +6,8 @@ Every model is an activation closure times a covariate spectrum, integrated by o
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ._base import Record, door
-from ._base.tiers import reproducible
+from ._base import Immutable, public_dir
+from ._base.lazy_compilation import reproducible
 from ._base.version import __version__ as __version__
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, rules, sign, tanh
 from .activations.rule import Rule
@@ -15,8 +15,9 @@ from .compression import compress, compression_error
 from .dynamics import solve, solve_many
 from .finite_size import Fluctuations, fluctuations
 from .flow.closure import Closure, closure
+from .generic_plateau import plateau
 from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, power_law
-from .models.frozen import LowRank, low_rank, previous, taught
+from .models.frozen import LowRank, distill, low_rank, previous_student
 from .models.learner import Learner, learner
 from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import quadratic_network
@@ -28,7 +29,6 @@ from .simulators import simulate
 from .stability import CriticalEta, FixedPoint, Linearisation, critical_eta, fixed_point, linearise
 from .stability.plateaus import Plateau
 from .sweeps import Sweep, sweep
-from .symmetric_path import plateau
 
 # rooms that are loaded when one of their names is first used, and these names
 _LATER = {
@@ -36,28 +36,28 @@ _LATER = {
         *("HiddenManifold", "hidden_manifold", "ManifoldEnsemble", "latents"),
         *("GaussianCovariates", "gaussian_covariates", "CovariatesEnsemble", "covariates"),
     },
-    "landscape": {"HessianSpectrum", "average", "hessian"},
+    "landscape": {"HessianSpectrum", "field_average", "hessian"},
     "protocols": {"OptimalSchedule", "greedy_schedule", "optimal_schedule", "schedule_gradient"},
     "theory": set(),
     "static": set(),
 }
 _THEORIES = "cayley_hamilton", "linear", "quadratic", "scaling", "stationary", "escape_time"  # with records
-Record.kinds.later += [f"{__name__}.{x}" for x in (*_LATER, *(f"theory.{x}" for x in _THEORIES))]  # the last first
+Immutable.kinds.later += [f"{__name__}.{x}" for x in (*_LATER, *(f"theory.{x}" for x in _THEORIES))]  # the last first
 
 if TYPE_CHECKING:
     from . import static, theory
-    from .landscape import HessianSpectrum, average, hessian
+    from .landscape import HessianSpectrum, field_average, hessian
     from .manifold import CovariatesEnsemble, ManifoldEnsemble, covariates, latents
-    from .manifold.joint import GaussianCovariates, gaussian_covariates
+    from .manifold.gaussian_covariates import GaussianCovariates, gaussian_covariates
     from .manifold.model import HiddenManifold, hidden_manifold
     from .protocols import OptimalSchedule, greedy_schedule, optimal_schedule, schedule_gradient
 else:
 
     def __getattr__(name):
-        for room, names in _LATER.items():
-            if name == room or name in names:
-                module = import_module(f".{room}", __name__)
-                return globals().setdefault(name, module if name == room else getattr(module, name))
+        for package, names in _LATER.items():
+            if name == package or name in names:
+                module = import_module(f".{package}", __name__)
+                return globals().setdefault(name, module if name == package else getattr(module, name))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; dir({__name__}) shows those it has.")
 
 
@@ -65,12 +65,13 @@ __all__ = [
     "Activation", "Batch", "Closure", "CovariatesEnsemble", "CriticalEta", "Discrepancy", "Ensemble", "FixedPoint",
     "Fluctuations", "GaussianCovariates", "GaussianMixture", "HessianSpectrum", "HiddenManifold", "Learner",
     "Linearisation", "LowRank", "ManifoldEnsemble", "Mixed", "Model", "OptimalSchedule", "Plateau", "Rule", "Schedule",
-    "Spectrum", "Stages", "State", "Sweep", "Trajectory", "absolute", "average", "closure", "committee_machine",
+    "Spectrum", "Stages", "State", "Sweep", "Trajectory", "absolute", "field_average", "closure", "committee_machine",
     "compare", "compress", "compression_error", "covariates", "critical_eta", "erf", "explore", "fixed_point",
     "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian", "hidden_manifold",
     "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank", "optimal_schedule",
-    "polynomial", "plateau", "power_law", "previous", "quadratic", "quadratic_network", "relu", "reproducible", "rules",
+    "polynomial", "plateau", "power_law", "previous_student", "quadratic", "quadratic_network", "relu",
+    "reproducible", "rules",
     "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh",
-    "taught", "theory", "tlog_rmse",
+    "distill", "theory", "tlog_rmse",
 ]  # fmt: skip
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)

@@ -16,10 +16,10 @@ from functools import partial
 import numpy as np
 
 import overlaps as ov
-from overlaps._base.calls import bar
 from overlaps._base.folders import UNWRITABLE, fault
 from overlaps._base.jit import cache_folder, watch
-from overlaps._base.keeping import kernel_files
+from overlaps._base.kernel_cache import kernel_files
+from overlaps._base.signatures import bar
 from overlaps._base.version import versions
 from overlaps.configuration import run
 from overlaps.flow import flow

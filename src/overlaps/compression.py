@@ -118,7 +118,7 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     W, W_star, centroids = np.split(Z, [model.K, model.K + model.M], axis=1)
     W_star = new_s[:, None] * W_star
     small, parts = {"spectrum": Spectrum(new_s, new_p / new_p.sum())}, {}
-    if model.C:
+    if model.n_classes:
         small |= {"means": None, "gram": _outer(centroids, centroids), "ratios": model.classes.ratios}  # type: ignore[dict-item]
         parts = {"m": _outer(W, centroids), "h": _outer(W_star, centroids), "nu": state.nu}
     parts |= {"q": _outer(W, W), "r": _outer(W, W_star), "tau": _outer(W_star, W_star)}
@@ -223,10 +223,10 @@ def _filters(s, weight, steps, slowest):
     """Values at s of the functions that span the space: powers of s, then c / (s + c) with poles -c."""
     top = s.max()
     order = np.argsort(s)
-    carried = np.cumsum((s * weight)[order])
-    if carried[-1] == 0:
+    _static_factors = np.cumsum((s * weight)[order])
+    if _static_factors[-1] == 0:
         return [np.ones_like(s)]
-    low = s[order][np.searchsorted(carried, UNSEEN * carried[-1])]
+    low = s[order][np.searchsorted(_static_factors, UNSEEN * _static_factors[-1])]
     low = min(max(low, slowest), top)
     moments = min(steps, 1 if slowest else MOMENTS)
     powers = [(s / top) ** j for j in range(moments)]

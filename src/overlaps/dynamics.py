@@ -10,14 +10,14 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 import numpy as np
 
 from ._base import ArrayLike, Function, check, warn
+from .integrators.batch import evolve_batch
 from .integrators.evolve import FLOORS, HIDDEN, evolve
-from .integrators.many import evolve_many
 from .integrators.methods import second_run
 from .models import LowRank, Mixed, Model, Schedule, Stages, State
 from .models.features import check_features
 from .models.start import output_times
 from .results import Batch, SummedTrajectory, Trajectory
-from .results.composed import LowRankTrajectory, MixedTrajectory, StagedTrajectory, shown_times
+from .results.composite import LowRankTrajectory, MixedTrajectory, StagedTrajectory, shown_times
 
 # Errors that certify=True allows, in units of rtol: plateaus multiply errors of the steps, in the random settings of
 # the tests always by less. A larger difference of two runs means that one of them is wrong; so does one above MOST.
@@ -192,16 +192,16 @@ def solve(
     check.flag("blocks", blocks)
     controls = {"method": method, "rtol": rtol, "atol": atol, "stop": stop, "late": late, "blocks": blocks, **options}
     controls["progress"], certify = progress, check.flag("certify", certify)
-    legs: Any = [(model, start, alpha, schedule)]
+    segments: Any = [(model, start, alpha, schedule)]
     parts: list[Any] = []
     check.flag("late", late)
     check_features("solve", model, schedule, late=late, blocks=blocks, stop=stop, certify=certify)
     if isinstance(model, Stages):
         times, every_step = output_times(alpha, check.state(start).alpha)
         wanted = None if every_step else np.ravel(alpha)
-        legs = model.in_turn(start, times, wanted, schedule, parts)
-    for leg in legs:
-        parts.append(_solved(*leg, **controls))
+        segments = model.in_turn(start, times, wanted, schedule, parts)
+    for segment in segments:
+        parts.append(_solved(*segment, **controls))
     if isinstance(model, Stages):
         traj = StagedTrajectory(model=model, alpha=shown_times(parts, wanted), parts=tuple(parts))
     else:
@@ -220,12 +220,12 @@ def _solved(model, start, alpha, schedule, **controls):
 
 def _certified(traj, start, options):
     """The trajectory with ``error``, and without success where it missed its tolerance by more than is allowed."""
-    late, names = traj.eps_late is not None, ("Q", "R", "v", "mean_fields") if traj.model.C else ("Q", "R", "v")
-    blocks = late or traj.model.C > 0 or len(traj.model.groups) > 1 or traj.changing  # whose errors need them
+    late, names = traj.eps_late is not None, ("Q", "R", "v", "mean_fields") if traj.model.n_classes else ("Q", "R", "v")
+    blocks = late or traj.model.n_classes > 0 or len(traj.model.groups) > 1 or traj.changing  # whose errors need them
     solve_again = partial(_solved, traj.model, start, traj.alpha, traj.schedule, late=late, blocks=blocks)
-    other, obstacle = second_run(traj, start, options, solve_again)
+    other, reason = second_run(traj, start, options, solve_again)
     if other is None:
-        refused = {"success": False, "message": f"{traj.message} But not certified: {obstacle}."}
+        refused = {"success": False, "message": f"{traj.message} But not certified: {reason}."}
         return replace(traj, **refused) if traj.success else traj
     n, error, allowed = len(other), {}, min(FACTOR * traj.rtol, MOST)
     for name in names:
@@ -270,7 +270,7 @@ def solve_many(
     max_memory: float = 4e9,
     progress: bool = False,
     schedule: Schedule | dict[str, Schedule] | None | Sequence[Schedule | dict[str, Schedule] | None] = None,
-    lanes: bool | None = None,
+    simd: bool | None = None,
     **options: Any,
 ) -> Batch:
     """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
@@ -329,7 +329,7 @@ def solve_many(
     -----
     A trajectory does not depend on the others, on their order or on the threads, digit by digit. Side by side, sums
     are added up in another order than in ``solve``: results agree to rounding, which a plateau amplifies (1e-13 to
-    1e-8). One after another (``lanes=False``) results equal those of ``solve`` to the last bit; with ``blocks=False``
+    1e-8). One after another (``simd=False``) results equal those of ``solve`` to the last bit; with ``blocks=False``
     and several eigenvalues to rounding (1e-15). K, M, L, the activations and the number of trajectories decide whether
     lanes are taken, and nothing else.
 
@@ -347,8 +347,8 @@ def solve_many(
     ((20, 11), True, True)
     """
     controls: dict[str, Any] = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks}
-    controls |= {"progress": progress, "schedule": schedule, "lanes": lanes}
-    solutions = evolve_many(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
+    controls |= {"progress": progress, "schedule": schedule, "simd": simd}
+    solutions = evolve_batch(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
     batch = Batch(**vars(solutions))
     lost = np.flatnonzero(~batch.success)
     if lost.size:

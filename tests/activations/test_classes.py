@@ -6,7 +6,7 @@ from helpers import few
 from scipy.special import ndtr
 
 import overlaps as ov
-from overlaps.activations.bound import Numbers
+from overlaps.activations.bound import LearningNumbers
 from overlaps.activations.classes import Classes, ClassesClosure, NumericClassesClosure
 from overlaps.flow.closure import bind
 
@@ -203,7 +203,7 @@ def test_the_error_of_C_is_estimated_where_the_rule_is_coarse(seed):
     X, mu = rng.normal(size=(3, 4)), 3 * rng.normal(size=3)
     S, w = np.block([[X @ X.T / 3, mu[:, None]], [mu, 40.0]]), np.array([0.5, 0.4, -0.6, 0.0])
     classes = Classes(np.array([1.0]), np.array([LABEL]), np.array([[1.0]]))
-    bound = ClassesClosure(ov.relu, ov.relu, Numbers(3, 0.3, 0.2, 0.1, True), classes)
+    bound = ClassesClosure(ov.relu, ov.relu, LearningNumbers(3, 0.3, 0.2, 0.1, True), classes)
     C = np.empty((3, 3))
     bound(S, w, np.empty((3, 3)), np.empty((3, 1)), C, np.empty(3))
     estimate = bound.error
@@ -213,7 +213,10 @@ def test_the_error_of_C_is_estimated_where_the_rule_is_coarse(seed):
 
 def test_quadrature_of_classes_is_their_closed_form():
     """Two classes, two groups of eigenspaces: where both are known. 40 nodes in each dimension, 1e-9 of C."""
-    rule, means = Numbers(2, 0.5, 0.3, 0.2, True), np.array([[[0.4, -0.1], [0.3, 0.2], [-0.2, 0.5]], [[0.1, 0.6]] * 3])
+    rule, means = (
+        LearningNumbers(2, 0.5, 0.3, 0.2, True),
+        np.array([[[0.4, -0.1], [0.3, 0.2], [-0.2, 0.5]], [[0.1, 0.6]] * 3]),
+    )
     classes = Classes(np.array([0.3, 0.7]), np.array([0.25, -1.0]), np.array([[1.0, 0.5], [2.0, 1.0]]))
     rows = [np.block([[0.5 * (1 + g) * S, means[g]], [means[g].T, 3 * np.eye(2)]]) for g in range(2)]
     SS, w = np.vstack(rows), np.array([0.6, -0.4, -0.7, 0.0, 0.0])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from overlaps.activations import _first_order, _relu_derivatives, kernels
-from overlaps.activations.bound import SIXTH_ORDER, Numbers, central_differences
+from overlaps.activations.bound import SIXTH_ORDER, LearningNumbers, central_differences
 from overlaps.activations.sums import PiecewiseLinearClosure
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point, two_point_derivatives
 
@@ -104,7 +104,7 @@ def test_finite_differences_with_zero_readout(student, teacher, rng):
 
 def of_pieces(student, teacher, S, w, K):
     """Derivatives of units a x + b relu(x), given by (a, b), and a function for their arrays A, B, C, dv."""
-    closure = PiecewiseLinearClosure(student, teacher, Numbers(K, ETA, ETA_V, NOISE, True))
+    closure = PiecewiseLinearClosure(student, teacher, LearningNumbers(K, ETA, ETA_V, NOISE, True))
     return closure.derivatives(S, w, exact=True), closure.arrays
 
 

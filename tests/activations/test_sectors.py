@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overlaps.activations.cones import plane, wedge
+from overlaps.activations.kink_orthants import plane, wedge
 from overlaps.gaussian.two_point import RELU, two_point
 
 

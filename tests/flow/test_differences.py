@@ -11,8 +11,8 @@ from scipy.linalg import expm
 
 import overlaps as ov
 from overlaps.flow.differences import DifferenceSystem, path_nodes
-from overlaps.flow.handover import can_hand_over, handover_error
 from overlaps.flow.jacobian import Jacobian
+from overlaps.flow.late_transition import can_transition, transition_error
 from overlaps.flow.system import System
 from overlaps.integrators.run import integrate
 
@@ -348,15 +348,15 @@ def test_handover_error_bounds_what_rounding_leaves(rng):
     model = ov.committee_machine(2, 2, eta=0.5)
     for delta in (1e-2, 1e-4, 1e-6):
         start, U, _ = near_teacher(model, delta, rng)
-        frame, _ = can_hand_over(model, start)
+        frame, _ = can_transition(model, start)
         system = DifferenceSystem(model, start, frame)
         D, _ = system.differences(system.pack(start))
         exact = np.sum(U**2) / U.shape[1]
         error = abs(np.trace(D[0]) / exact - 1)
         # rounding of the sums over 30 coordinates adds to the rounding of the result
-        assert error < 10 * handover_error(start, frame)
+        assert error < 10 * transition_error(start, frame)
         variance = np.trace(start.Q + 2 * np.abs(start.R) + start.T)
-        assert handover_error(start, frame) == pytest.approx(1.1e-16 * variance / exact, rel=0.02 + 1e-14 / delta**2)
+        assert transition_error(start, frame) == pytest.approx(1.1e-16 * variance / exact, rel=0.02 + 1e-14 / delta**2)
 
 
 def test_students_are_matched_with_signs(rng):
@@ -364,7 +364,7 @@ def test_students_are_matched_with_signs(rng):
     frame = np.array([[0, 0, 1.0], [-1.0, 0, 0], [0, 1.0, 0]])
     model = ov.committee_machine(3, 3, v=frame @ v_star, v_star=v_star, eta=0.1, spectrum=SPECTRUM)
     start, _, _ = near_teacher(model, 0.01, rng, frame)
-    got, sentence = can_hand_over(model, start)
+    got, sentence = can_transition(model, start)
     np.testing.assert_array_equal(got, frame)
     assert "differ by 0.0" in sentence
 
@@ -384,9 +384,9 @@ def test_students_are_matched_with_signs(rng):
 def test_settings_without_a_specialised_fixed_point(change, reason, rng):
     model = ov.committee_machine(2, 2, eta=0.5)
     start, _, _ = near_teacher(model, 0.01, rng)
-    assert can_hand_over(model, start)[0] is not None
+    assert can_transition(model, start)[0] is not None
     changed = dataclasses.replace(model, **change)
-    frame, sentence = can_hand_over(changed, start)
+    frame, sentence = can_transition(changed, start)
     assert frame is None and reason in sentence
     with pytest.raises(ValueError, match=reason):
         DifferenceSystem(changed, start)
@@ -395,16 +395,16 @@ def test_settings_without_a_specialised_fixed_point(change, reason, rng):
 def test_states_that_cannot_be_handed_over(rng):
     model = ov.committee_machine(2, 2, eta=0.5)
     start, _, _ = near_teacher(model, 0.5, rng)
-    assert "specialised" in can_hand_over(model, start)[1]
+    assert "specialised" in can_transition(model, start)[1]
     with pytest.raises(ValueError, match="teacher's output"):
         DifferenceSystem(model, start, 0.9 * np.eye(2))
     wide = ov.committee_machine(3, 2, eta=0.5)
-    assert "K = 3" in can_hand_over(wide, wide.random_start(N=50, rng=1))[1]
+    assert "K = 3" in can_transition(wide, wide.random_start(N=50, rng=1))[1]
     one = np.eye(2)
     with pytest.raises(ValueError, match="equal up to the rounding"):
         DifferenceSystem(model, ov.State.from_overlaps(model, Q=one, R=one, T=one))
     latent = dataclasses.replace(start, T=1.5 * start.T)
-    assert "act on x" in can_hand_over(model, latent)[1]
+    assert "act on x" in can_transition(model, latent)[1]
 
 
 def test_directions_without_variance_stay_as_they_are(rng):

@@ -7,7 +7,7 @@ from scipy.special import ndtr
 
 from overlaps.gaussian._iterated import nodes
 from overlaps.gaussian.iterated import TENSORS, rules, settled_size
-from overlaps.gaussian.rules import legendre
+from overlaps.gaussian.quadrature import legendre
 
 
 def fields(S, planes, offsets, q, width=3.0):

@@ -245,7 +245,7 @@ def test_erf_and_relu_keep_one_tolerance_and_come_to_the_end(name, L, beta, monk
     start = model.random_start(N=100 * L, rng=1, student_scale=0.1, teacher="ideal")
     alpha = np.geomspace(1, 1e4, 9)
     traj = ov.solve(model, start, alpha, method="structured", rtol=1e-11)
-    assert traj.success and np.all(System(model, start).shares == 1)
+    assert traj.success and np.all(System(model, start).tolerance_fractions == 1)
     monkeypatch.setattr(System, "polynomial", True)
     shared = ov.solve(model, start, alpha, method="structured", rtol=1e-11)
     assert shared.nfev > 1.2 * traj.nfev
@@ -258,7 +258,11 @@ def test_blocks_without_speed_or_coordinates_have_shares():
     spectrum = ov.Spectrum([2.0, 1.0, 0.0, 0.5], [0.3, 0.3, 0.4, 0.0])
     model = ov.committee_machine(2, 1, activation=ov.linear, eta=0.2, eta_v=0.1, spectrum=spectrum)
     system = System(model, model.random_start(N=100, rng=1))
-    assert system.shares.shape == (system.packing.size,) and np.all(system.shares > 0) and np.all(system.shares < 2)
+    assert (
+        system.tolerance_fractions.shape == (system.packing.size,)
+        and np.all(system.tolerance_fractions > 0)
+        and np.all(system.tolerance_fractions < 2)
+    )
     traj = ov.solve(model, system.start, [1.0, 30.0], method="structured")
     reference = ov.solve(model, system.start, [1.0, 30.0], method="DOP853", rtol=1e-12)
     assert distance(traj, reference) < 1e-8  # rtol

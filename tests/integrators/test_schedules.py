@@ -124,12 +124,12 @@ def test_smaller_steps_are_larger_batches():
 def test_a_factor_of_one_changes_no_digit(method, rtol):
     plain = ov.solve(RICH, RICH.random_start(N=3000, rng=1), (0.0, 3.0), method=method, rtol=rtol)
     for schedule in (S.power(0.0, scale=1.0), {"noise": S.power(0.0, scale=2.0)}):
-        paced = ov.solve(
+        scheduled = ov.solve(
             RICH, RICH.random_start(N=3000, rng=1), (0.0, 3.0), method=method, rtol=rtol, schedule=schedule
         )
         # rounding: sums are fused differently in compiled code, products taken in another order
-        np.testing.assert_allclose(paced.q, plain.q, rtol=0, atol=1e-13)
-        assert len(plain) == len(paced)
+        np.testing.assert_allclose(scheduled.q, plain.q, rtol=0, atol=1e-13)
+        assert len(plain) == len(scheduled)
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from helpers import few
 
 import overlaps as ov
-from overlaps.integrators import burst
+from overlaps.integrators import compiled_steps
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def switch(monkeypatch):
 
     def at(n):
         asked = iter(range(10**9))
-        for kind in (burst.RungeKutta, burst.Backward):
+        for kind in (compiled_steps.RungeKutta, compiled_steps.Backward):
             monkeypatch.setattr(kind, "due", classmethod(lambda cls: next(asked) > n))
             monkeypatch.setattr(
                 kind, "pays", classmethod(lambda cls, solver: turned.append(float(solver.t)) or cls.due())
@@ -80,7 +80,7 @@ def test_ctrl_c_at_the_turn_keeps_what_was_computed(switch, monkeypatch):
     def pressed(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(burst.RungeKutta, "march", pressed)
+    monkeypatch.setattr(compiled_steps.RungeKutta, "advance", pressed)
     with pytest.warns(RuntimeWarning, match="interrupted"):
         got = ov.solve(*problem, TIMES)
     assert not got.success and turned[-1] > 0 and 1 < len(got) < len(expected)
@@ -90,8 +90,8 @@ def test_ctrl_c_at_the_turn_keeps_what_was_computed(switch, monkeypatch):
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 def test_the_patience_of_a_process_ends_in_the_middle_of_a_run(seconds, monkeypatch):
     """What is spent is an estimate of the kernels' sizes: here it is set."""
-    monkeypatch.setattr(burst.spent, "patient", True)
-    monkeypatch.setattr(burst.spent, "seconds", seconds)
-    assert burst.RungeKutta.due() == (seconds > burst.RungeKutta.patience)
-    monkeypatch.setattr(burst.spent, "seconds", 1.01 * burst.Backward.patience)
-    assert burst.RungeKutta.due() and burst.Backward.due()
+    monkeypatch.setattr(compiled_steps.time_spent, "is_lazy", True)
+    monkeypatch.setattr(compiled_steps.time_spent, "seconds", seconds)
+    assert compiled_steps.RungeKutta.due() == (seconds > compiled_steps.RungeKutta.threshold)
+    monkeypatch.setattr(compiled_steps.time_spent, "seconds", 1.01 * compiled_steps.Backward.threshold)
+    assert compiled_steps.RungeKutta.due() and compiled_steps.Backward.due()

@@ -95,7 +95,7 @@ def test_runs_on_data_are_the_literal_loop(rng):
         return X[:n], C[:n]
 
     runs = ov.simulate(
-        model, N=30, alpha=[0, 1], rng=1, weights=(W, W_star), samples=replayed, block=30, test=0, keep_weights=True
+        model, N=30, alpha=[0, 1], rng=1, weights=(W, W_star), samples=replayed, chunk=30, test=0, keep_weights=True
     )
     w, v = W.copy(), np.array(model.v)
     for x, c in zip(X[:30], C[:30], strict=True):

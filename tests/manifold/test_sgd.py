@@ -21,10 +21,10 @@ def test_a_seed_is_one_run_whatever_is_drawn_at_once(batch_size):
     """With label noise: neither inputs nor noise hang on the size of the blocks, or on each other."""
     quiet, loud = (manifold(noise=noise, batch_size=batch_size) for noise in (0.0, 0.7))
     options = dict(N=30, alpha=[0, 2], rng=1, dtype="float64")
-    few, many = (ov.simulate(loud, block=block, **options) for block in (12, 1200))
+    few, many = (ov.simulate(loud, chunk=chunk, **options) for chunk in (12, 1200))
     np.testing.assert_allclose(few.Q, many.Q, rtol=1e-12)  # matrix products of other widths
     np.testing.assert_allclose(few.v, many.v, rtol=1e-12)
-    assert np.abs(few.Q - ov.simulate(quiet, block=12, **options).Q).max() > 1e-3
+    assert np.abs(few.Q - ov.simulate(quiet, chunk=12, **options).Q).max() > 1e-3
 
 
 MINE = dataclasses.replace(ov.erf, name="mine", code=-1)  # as a user brings it
@@ -59,7 +59,7 @@ def test_runs_are_the_literal_loop(name, activation, options, rng):
         rng=1,
         weights=start,
         latents=Replayed(c),
-        block=steps * batch,
+        chunk=steps * batch,
         dtype="float64",
         test=0,
     )
@@ -88,7 +88,7 @@ def test_runs_are_the_literal_loop(name, activation, options, rng):
 )
 def test_the_stream_does_not_depend_on_records_workers_or_number_of_runs(law):
     model = manifold(noise=0.2)
-    options = dict(N=50, rng=7, latents=law, block=64)  # 100 steps cross a block in the middle of an interval
+    options = dict(N=50, rng=7, latents=law, chunk=64)  # 100 steps cross a block in the middle of an interval
     three = ov.simulate(model, alpha=[0, 1, 2], runs=3, **options)
     other = ov.simulate(model, alpha=[0, 0.26, 1.3, 1.98, 2], runs=2, **options)
     np.testing.assert_array_equal(other.v[:, -1], three.v[:2, -1])
@@ -141,7 +141,7 @@ def test_every_input_is_centred_by_its_own_mean(rng):
     W, W_star, F = random_weights(model, N=N, rng=rng)
     length, c = rng.uniform(0.2, 2, N), rng.standard_normal((2, D))
     weights = W, W_star, F * length[:, None]
-    options = dict(latents=Replayed(c), block=2, dtype="float64", moments="exact", normalise_rows=False, test=0)
+    options = dict(latents=Replayed(c), chunk=2, dtype="float64", moments="exact", normalise_rows=False, test=0)
     runs = ov.simulate(model, N=N, alpha=[0, 1 / N], rng=1, weights=weights, **options)
     x = np.maximum(weights[2] @ c[0] / np.sqrt(D), 0) - length / np.sqrt(2 * np.pi)
     g = np.maximum(W @ x / np.sqrt(N), 0)
@@ -153,7 +153,7 @@ def test_every_input_is_centred_by_its_own_mean(rng):
 def test_diverging_weights_end_the_record():
     model = manifold(ov.quadratic, eta=15.0, eta_v=0.0)
     with pytest.warns(RuntimeWarning, match="diverged"), np.errstate(over="ignore", invalid="ignore"):
-        runs = ov.simulate(model, N=2000, alpha=np.arange(0.0, 4.0, 0.5), rng=1, block=256)
+        runs = ov.simulate(model, N=2000, alpha=np.arange(0.0, 4.0, 0.5), rng=1, chunk=256)
     assert not runs.success and np.isfinite(runs.Q[0, 0]).all() and np.isnan(runs.Q[0, -1]).all()
 
 
@@ -190,7 +190,7 @@ BAD = [
     (dict(method="reduced", latents=ov.latents.gaussian()), "latents with method = 'reduced'"),
     (dict(method="reduced", keep_weights=True), "keep_weights=True with method = 'reduced'"),
     (dict(dtype="float16"), "dtype = 'float16'"),
-    (dict(block=0), "block = 0"),
+    (dict(chunk=0), "chunk = 0"),
     (dict(test=-1), "test = -1"),
     (dict(test=1), "test = 1; expected at least 2"),
     (dict(test=True), "test = True"),
@@ -223,10 +223,10 @@ def test_latents_that_turn_bad_in_a_run_are_refused():
 
 
 @pytest.mark.parametrize(
-    "option", [{"latents": latents.gaussian()}, {"center": False}, {"block": 5}, {"moments": "exact"}, {"test": 9}]
+    "option", [{"latents": latents.gaussian()}, {"center": False}, {"chunk": 5}, {"moments": "exact"}, {"test": 9}]
 )
 def test_options_of_the_manifold_are_refused_elsewhere(option):
-    owners = "HiddenManifold" + " or GaussianCovariates" * (list(option)[0] in ("block", "test"))
+    owners = "HiddenManifold" + " or GaussianCovariates" * (list(option)[0] in ("chunk", "test"))
     with pytest.raises(ValueError, match=f"{list(option)[0]} belong to {owners}; expected for a Model: none"):
         ov.simulate(ov.committee_machine(1, 1, eta=0.5), N=100, alpha=(0, 1), rng=1, **option)
 

@@ -286,7 +286,7 @@ def test_a_rule_that_is_no_gradient_has_no_structured_method():
     start = ov.State.from_overlaps(model, **FOUR)
     system = System(model, start)
     system.close(system.pack(start.on(model)))
-    assert "A is not symmetric" in system.obstacle()
+    assert "A is not symmetric" in system.no_jacobian_reason()
     with pytest.raises(ValueError, match="method = 'exponential' does not support a rule of learning"):
         ov.solve(model, start, [1.0], method="exponential")
     known = ov.solve(model, start, [6.0])
@@ -454,10 +454,10 @@ def test_a_batch_divides_the_noise_and_a_sphere_keeps_the_norm():
 def test_averages_along_a_trajectory():
     model, start = model_and_start(R.adatron(), eta=1.0)
     traj = ov.solve(model, start, [0.0, 1.0, 3.0])
-    np.testing.assert_allclose(ov.average(traj, wrong, breaks=WEDGE), traj.eps_g, rtol=1e-9)
-    np.testing.assert_allclose(ov.average(traj[-1], wrong, model=model, breaks=WEDGE), traj.eps_g[-1:], rtol=1e-9)
+    np.testing.assert_allclose(ov.field_average(traj, wrong, breaks=WEDGE), traj.eps_g, rtol=1e-9)
+    np.testing.assert_allclose(ov.field_average(traj[-1], wrong, model=model, breaks=WEDGE), traj.eps_g[-1:], rtol=1e-9)
     with pytest.raises(ValueError, match="do not settle"):
-        ov.average(traj, wrong)
+        ov.field_average(traj, wrong)
 
 
 def squares(lam, nu, theta):
@@ -468,7 +468,9 @@ def squares(lam, nu, theta):
 def test_averages_know_the_readout_of_each_record():
     model = ov.committee_machine(1, 1, activation=ov.linear, v=[0.7], v_star=[1.3], eta=0.4, eta_v=0.3)
     traj = ov.solve(model, ov.State.from_overlaps(model, Q=[[0.6]], R=[[0.2]], T=[[0.9]]), [0.0, 2.0])
-    np.testing.assert_allclose(ov.average(traj, squares), traj.eps_g, rtol=1e-9)  # means settle to 1e-8 of their size
+    np.testing.assert_allclose(
+        ov.field_average(traj, squares), traj.eps_g, rtol=1e-9
+    )  # means settle to 1e-8 of their size
 
 
 def test_norms_that_vanish_are_named():

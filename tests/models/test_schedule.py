@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps.models.schedule import Pace
+from overlaps.models.schedule import ScheduleEvaluator
 
 S = ov.Schedule
 
@@ -63,13 +63,16 @@ def test_equality_asks_for_kind_knots_values_and_the_same_function():
         (lambda: S.polynomial(3.0, -1.0), ["exponent = -1"]),
         (lambda: S.polynomial(3.0, begin=3.0), ["begin = 3", "end = 3", "begin < end"]),
         (lambda: S.from_function(3.0), ["f = 3.0", "function of alpha"]),
-        (lambda: Pace(MODEL, 0.5), ["schedule = 0.5", "ov.Schedule.cosine", "batch_size"]),
-        (lambda: Pace(MODEL, {"eta": 0.5}), ["schedule['eta'] = 0.5"]),
-        (lambda: Pace(MODEL, {"rate": S.constant()}), ["'rate'", "'weight_decay'", "'eta_v'"]),
-        (lambda: Pace(MODEL, {"noise": S.constant()}), ["noise is 0 in the model", "noise=0.1"]),
-        (lambda: Pace(MODEL, {"eta_v": S.constant()}), ["eta_v is 0 in the model"]),
-        (lambda: Pace(MODEL, S.from_function(lambda a: 3 - a)).probe(0, 9), ["factor of eta", "at alpha = 3", ">= 0"]),
-        (lambda: Pace(MODEL, {"batch_size": S([0, 9], [1, 0])}).probe(0, 9), ["batch_size is 0", "> 0"]),
+        (lambda: ScheduleEvaluator(MODEL, 0.5), ["schedule = 0.5", "ov.Schedule.cosine", "batch_size"]),
+        (lambda: ScheduleEvaluator(MODEL, {"eta": 0.5}), ["schedule['eta'] = 0.5"]),
+        (lambda: ScheduleEvaluator(MODEL, {"rate": S.constant()}), ["'rate'", "'weight_decay'", "'eta_v'"]),
+        (lambda: ScheduleEvaluator(MODEL, {"noise": S.constant()}), ["noise is 0 in the model", "noise=0.1"]),
+        (lambda: ScheduleEvaluator(MODEL, {"eta_v": S.constant()}), ["eta_v is 0 in the model"]),
+        (
+            lambda: ScheduleEvaluator(MODEL, S.from_function(lambda a: 3 - a)).probe(0, 9),
+            ["factor of eta", "at alpha = 3", ">= 0"],
+        ),
+        (lambda: ScheduleEvaluator(MODEL, {"batch_size": S([0, 9], [1, 0])}).probe(0, 9), ["batch_size is 0", "> 0"]),
     ],
 )
 def test_bad_schedules_are_refused_with_a_remedy(make, words):
@@ -83,9 +86,9 @@ MODEL = ov.committee_machine(2, 1, eta=0.5)
 
 def test_factors_by_name():
     model = dataclasses.replace(MODEL, eta_v=0.1, noise=0.3, weight_decay=0.2)
-    pace = Pace(model, {"noise": S.warmup(4.0), "batch_size": S.step([1.0], [3.0])})
-    np.testing.assert_allclose(pace.factors(2.0), [1, 1, 0.5, 1, 3])
-    np.testing.assert_allclose(Pace(model, S.warmup(4.0)).factors(1.0), [0.25, 0.25, 1, 1, 1])
-    table = pace.steps(7, 3, 4)  # steps 7, 8, 9 at N = 4
-    np.testing.assert_allclose(table.T, [pace.factors(n / 4) for n in (7, 8, 9)])
-    np.testing.assert_allclose(pace.probe(0.0, 2.0), [1, 1, 0.5, 1, 3])
+    evaluator = ScheduleEvaluator(model, {"noise": S.warmup(4.0), "batch_size": S.step([1.0], [3.0])})
+    np.testing.assert_allclose(evaluator.factors(2.0), [1, 1, 0.5, 1, 3])
+    np.testing.assert_allclose(ScheduleEvaluator(model, S.warmup(4.0)).factors(1.0), [0.25, 0.25, 1, 1, 1])
+    table = evaluator.steps(7, 3, 4)  # steps 7, 8, 9 at N = 4
+    np.testing.assert_allclose(table.T, [evaluator.factors(n / 4) for n in (7, 8, 9)])
+    np.testing.assert_allclose(evaluator.probe(0.0, 2.0), [1, 1, 0.5, 1, 3])

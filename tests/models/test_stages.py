@@ -14,8 +14,8 @@ OTHER = dataclasses.replace(MODEL, v_star=[0.0, 1.0], noise=0.0)
 def test_a_switch_belongs_to_the_stage_that_begins_there():
     stages = ov.Stages([MODEL, OTHER, MODEL], until=[1.0, 2.5, 4.0])
     np.testing.assert_array_equal(stages.index([0.0, 0.9, 1.0, 2.5, 4.0]), [0, 0, 1, 2, 2])
-    assert [*stages.legs(0.5, 3.0)] == [(0, 0.5, 1.0), (1, 1.0, 2.5), (2, 2.5, 3.0)]
-    assert [*stages.legs(1.0, 2.5)] == [(1, 1.0, 2.5), (2, 2.5, 2.5)]
+    assert [*stages.segments(0.5, 3.0)] == [(0, 0.5, 1.0), (1, 1.0, 2.5), (2, 2.5, 3.0)]
+    assert [*stages.segments(1.0, 2.5)] == [(1, 1.0, 2.5), (2, 2.5, 2.5)]
     assert len(stages) == 3 and stages == ov.Stages((MODEL, OTHER, MODEL), [1.0, 2.5, 4.0])
     assert stages != ov.Stages((MODEL, OTHER, MODEL), [1.0, 2.0, 4.0]) and not stages.trains_v
 
@@ -39,9 +39,9 @@ def test_heads_are_the_second_layers_of_the_models():
 def test_factors_are_left_out_where_a_stage_has_nothing_to_multiply():
     stages = ov.Stages([MODEL, OTHER], [1.0, 2.0])
     f = ov.Schedule.cosine(2.0)
-    assert stages.paced(0, {"eta": f, "noise": f}) == {"eta": f, "noise": f}
-    assert stages.paced(1, {"eta": f, "noise": f}) == {"eta": f} and stages.paced(1, f) is f
-    assert "eta_v" in stages.paced(0, {"eta_v": f})  # zero in all stages: refused by name when it is used
+    assert stages.scheduled(0, {"eta": f, "noise": f}) == {"eta": f, "noise": f}
+    assert stages.scheduled(1, {"eta": f, "noise": f}) == {"eta": f} and stages.scheduled(1, f) is f
+    assert "eta_v" in stages.scheduled(0, {"eta_v": f})  # zero in all stages: refused by name when it is used
 
 
 LARGER = ov.committee_machine(3, 2, eta=1.0)

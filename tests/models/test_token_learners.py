@@ -71,7 +71,7 @@ def test_averages_along_a_trajectory_see_one_token():
     def wrong(lam, nu, theta):
         return 1.0 if lam[0] * nu[0] < 0 else 0.0
 
-    np.testing.assert_allclose(ov.average(traj, wrong, breaks=[[1, 0, 0], [0, 1, 0]]), traj.eps_g, atol=1e-8)
+    np.testing.assert_allclose(ov.field_average(traj, wrong, breaks=[[1, 0, 0], [0, 1, 0]]), traj.eps_g, atol=1e-8)
 
 
 def test_fixed_point_of_two_views():

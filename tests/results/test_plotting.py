@@ -6,7 +6,7 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 from overlaps.results import plotting
-from overlaps.results.plotting.looks import TIME
+from overlaps.results.plotting.styles import TIME
 from overlaps.results.plotting.units import partners_of
 
 LINE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)

@@ -62,11 +62,11 @@ def test_three_stages_against_solutions_one_after_the_other(heads, method):
     state, used, chain, ends = BEGIN, BEGIN.v, {}, {}
     for i, (model, end) in enumerate(zip(RICH, UNTIL, strict=True)):
         state = by_hand(state, model, used if heads is None else heads[i])
-        leg = ov.solve(
+        segment = ov.solve(
             model, state, np.unique(np.r_[state.alpha, times[(times > state.alpha) & (times <= end)]]), **options
         )
-        chain |= {leg.alpha[n]: (i, leg[n]) for n in range(len(leg))}
-        state = leg[-1]
+        chain |= {segment.alpha[n]: (i, segment[n]) for n in range(len(segment))}
+        state = segment[-1]
         used = ends[i] = state.v
     if heads is not None:  # a record at a switch shows the head of the stage that begins there
         chain = {t: (traj.stage[n], s if t not in UNTIL[:2] else dataclasses.replace(s, v=heads[traj.stage[n]]))
@@ -118,10 +118,10 @@ def test_schedules_run_over_all_stages():
     schedule = {"eta": f, "noise": ov.Schedule.constant(2.0)}  # the second stage has no noise
     traj = ov.solve(ov.Stages(RICH, UNTIL), BEGIN, [0.5, 2.0, 4.5, 6.0], schedule=schedule, rtol=1e-9)
     np.testing.assert_allclose(traj.eta, np.array([0.8, 0.5, 0.5, 1.1]) * [1.0, 0.5, 2.0, 2.0])
-    louder = [dataclasses.replace(model, noise=2 * model.noise) for model in RICH]
-    pieces = [louder[0], louder[0], louder[1], louder[1], louder[2]]
-    paced = [dataclasses.replace(m, eta=m.eta * u) for m, u in zip(pieces, [1, 0.5, 0.5, 2, 2], strict=True)]
-    other = ov.solve(ov.Stages(paced, [1.0, 2.0, 4.0, 5.0, 7.0]), BEGIN, [6.0], rtol=1e-9)
+    noise_factor = [dataclasses.replace(model, noise=2 * model.noise) for model in RICH]
+    pieces = [noise_factor[0], noise_factor[0], noise_factor[1], noise_factor[1], noise_factor[2]]
+    scheduled = [dataclasses.replace(m, eta=m.eta * u) for m, u in zip(pieces, [1, 0.5, 0.5, 2, 2], strict=True)]
+    other = ov.solve(ov.Stages(scheduled, [1.0, 2.0, 4.0, 5.0, 7.0]), BEGIN, [6.0], rtol=1e-9)
     # eta_v stays where a dict does not name it
     np.testing.assert_allclose(traj[3].q, other[0].q, atol=1e-9)
     with pytest.raises(ValueError, match="eta_v is 0 in the model"):

@@ -19,10 +19,10 @@ def test_a_factor_of_one_keeps_every_random_number(method):
     plain = ov.simulate(MODEL, method=method, **OPTIONS)
     one = {name: S.constant() for name in ("eta", "eta_v", "noise", "weight_decay", "batch_size")}
     for schedule in (S.power(0.0, scale=1.0), one):
-        paced = ov.simulate(MODEL, method=method, schedule=schedule, **OPTIONS)
-        np.testing.assert_array_equal(paced.q, plain.q)
-        np.testing.assert_array_equal(paced.v, plain.v)
-    assert paced.schedule is one and paced.eta.tolist() == [0.7] * 4
+        scheduled = ov.simulate(MODEL, method=method, schedule=schedule, **OPTIONS)
+        np.testing.assert_array_equal(scheduled.q, plain.q)
+        np.testing.assert_array_equal(scheduled.v, plain.v)
+    assert scheduled.schedule is one and scheduled.eta.tolist() == [0.7] * 4
 
 
 @pytest.mark.parametrize("method", ["reduced", "direct"])
@@ -31,10 +31,10 @@ def test_numbers_at_each_step_are_those_of_a_model_with_them(method):
     factors = {"eta": 0.5, "eta_v": 2.0, "noise": 3.0, "weight_decay": 0.25, "batch_size": 2.0}
     schedule = {name: S.constant(f) for name, f in factors.items()}
     numbers = {"eta": 0.35, "eta_v": 0.4, "noise": 0.6, "weight_decay": 0.025, "batch_size": 4}
-    paced = ov.simulate(MODEL, method=method, schedule=schedule, **OPTIONS)
+    scheduled = ov.simulate(MODEL, method=method, schedule=schedule, **OPTIONS)
     other = ov.simulate(dataclasses.replace(MODEL, **numbers), method=method, **OPTIONS)
-    np.testing.assert_allclose(paced.q, other.q, rtol=1e-12)
-    np.testing.assert_allclose(paced.v, other.v, rtol=1e-12)
+    np.testing.assert_allclose(scheduled.q, other.q, rtol=1e-12)
+    np.testing.assert_allclose(scheduled.v, other.v, rtol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["reduced", "direct"])
@@ -103,9 +103,9 @@ def test_hidden_manifold_under_a_schedule():
     model = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.4, noise=0.2)
     options = {"N": 100, "alpha": [0.0, 1.0, 2.0], "rng": 1}
     plain = ov.simulate(model, **options)
-    paced = ov.simulate(model, schedule=S.step([1.0], [0.0]), **options)
-    np.testing.assert_array_equal(paced.Q[:, 1], plain.Q[:, 1])
-    np.testing.assert_array_equal(paced.Q[:, 2], paced.Q[:, 1])
+    scheduled = ov.simulate(model, schedule=S.step([1.0], [0.0]), **options)
+    np.testing.assert_array_equal(scheduled.Q[:, 1], plain.Q[:, 1])
+    np.testing.assert_array_equal(scheduled.Q[:, 2], scheduled.Q[:, 1])
     constants = {"eta": S.constant(0.5), "noise": S.constant(2.0), "batch_size": S.constant(3.0)}
     other = dataclasses.replace(model, eta=0.2, noise=0.4, batch_size=3)
     two = ov.simulate(model, schedule=constants, **options), ov.simulate(other, **options)

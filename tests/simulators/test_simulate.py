@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps.simulators.plan import SIMULATORS
+from overlaps.simulators.dispatch import SIMULATORS
 from overlaps.simulators.reduced import reduced_run
 
 

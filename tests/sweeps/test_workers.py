@@ -12,9 +12,9 @@ from functools import partial
 
 import pytest
 
-from overlaps._base import workers
+from overlaps._base import parallel
+from overlaps._base.parallel import in_threads, run_all, worded
 from overlaps._base.search import minimum
-from overlaps._base.workers import in_threads, run_all, worded
 
 
 def root(x):
@@ -27,11 +27,11 @@ def jobs(*values):
     return {i: partial(root, x) for i, x in enumerate(values)}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("parallel", [0, 2])
 @pytest.mark.parametrize("needed", [False, True])
-def test_what_finished_is_kept(workers, needed):
+def test_what_finished_is_kept(parallel, needed):
     told, kept = [], {}
-    pool = ThreadPoolExecutor(workers) if workers else None
+    pool = ThreadPoolExecutor(parallel) if parallel else None
     results, errors = run_all(jobs(4, -3, 9, -2), pool, told.append, keep=kept.__setitem__, needed=needed)
     assert results == kept == {0: 2.0, 2: 3.0} and sorted(told) == [1, 2, 3, 4]
     assert [str(error) for _, error in sorted(errors.items())] == ["no root of -3.", "no root of -2."]
@@ -40,9 +40,9 @@ def test_what_finished_is_kept(workers, needed):
     assert said == "2 of 4 roots, 2 failed, the first is number 1: ArithmeticError: no root of -3."
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_where_something_is_needed_nothing_is_an_exception(workers):
-    pool = ThreadPoolExecutor(workers) if workers else None
+@pytest.mark.parametrize("parallel", [0, 2])
+def test_where_something_is_needed_nothing_is_an_exception(parallel):
+    pool = ThreadPoolExecutor(parallel) if parallel else None
     with pytest.raises(ArithmeticError, match="no root of -3"):
         run_all(jobs(-3, -2), pool, needed=True)
     assert run_all(jobs(-3, -2), pool).results == {}
@@ -108,11 +108,11 @@ def test_ctrl_c_ends_what_can_be_ended():
 
 def test_a_worker_takes_no_job_of_a_pool_that_stopped(tmp_path, monkeypatch):
     """More jobs are handed out than there are workers, and these cannot be cancelled."""
-    monkeypatch.setattr(workers, "_end_with_parent", lambda _: None)
+    monkeypatch.setattr(parallel, "_end_with_parent", lambda _: None)
     stop, begun = tmp_path / "stop", []
-    assert workers._on_worker(lambda: begun.append(1), stop) == (None, None) and begun == [1]
+    assert parallel._on_worker(lambda: begun.append(1), stop) == (None, None) and begun == [1]
     stop.touch()
-    value, error = workers._on_worker(lambda: begun.append(2), stop)
+    value, error = parallel._on_worker(lambda: begun.append(2), stop)
     assert value is None and isinstance(error, KeyboardInterrupt) and begun == [1]
 
 
@@ -121,7 +121,7 @@ INTERRUPTED = """
     from concurrent.futures import ProcessPoolExecutor
     from functools import partial
     from multiprocessing import get_context
-    from overlaps._base.workers import run_all
+    from overlaps._base.parallel import run_all
 
     def point(i):
         os.write(1, b"%d\\n" % i)
@@ -163,7 +163,7 @@ ORPHANED = """
     from concurrent.futures import ProcessPoolExecutor
     from functools import partial
     from multiprocessing import get_context
-    from overlaps._base.workers import run_all
+    from overlaps._base.parallel import run_all
 
     def point(i):
         os.write(1, b"%d\\n" % os.getpid())  # at once: two workers print at the same time
@@ -191,13 +191,13 @@ def test_workers_end_with_a_killed_parent(tmp_path, start):
     script.write_text(textwrap.dedent(ORPHANED))
     command = [sys.executable, script, start]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
-        workers = [int(parent.stdout.readline()) for _ in range(2)]
-        assert all(map(alive, workers))
+        parallel = [int(parent.stdout.readline()) for _ in range(2)]
+        assert all(map(alive, parallel))
         parent.kill()
     end = time.monotonic() + 20
-    while any(map(alive, workers)) and time.monotonic() < end:
+    while any(map(alive, parallel)) and time.monotonic() < end:
         time.sleep(0.1)
-    assert not any(map(alive, workers))
+    assert not any(map(alive, parallel))
 
 
 def test_minimum_is_the_bottom_of_the_lowest_valley():

@@ -22,7 +22,7 @@ MODULES = sorted(m.name for m in pkgutil.walk_packages(overlaps.__path__, "overl
 # a quarter of a second and more: with the long tests
 LONG = {
     f"overlaps.{x}" for x in (
-        "results.plotting.movie", "results.plotting.sliders", "static.bayes.teacher", "static.spiked.best_step",
+        "results.plotting.animation", "results.plotting.sliders", "static.bayes.teacher", "static.spiked.best_step",
         "static.spiked.solving", "static.spiked.subspace", "theory.escape_time", "theory.stationary",
     )
 }  # fmt: skip
@@ -201,7 +201,7 @@ def test_public_names_are_documented():
 
 
 @pytest.mark.parametrize(
-    "name", ["average", "compress", "plateau", "schedule_gradient", "simulate", "solve", "solve_many"]
+    "name", ["field_average", "compress", "plateau", "schedule_gradient", "simulate", "solve", "solve_many"]
 )
 def test_signatures_in_a_terminal_name_types_shortly(name):
     """A model may be of four classes: with the modules they live in, their names fill three lines."""

@@ -15,8 +15,8 @@ from overlaps.activations import Kernels
 from overlaps.activations.bound import KernelClosure
 from overlaps.activations.numeric import NumericClosure
 from overlaps.flow.closure import bind
-from overlaps.flow.handover import can_hand_over
 from overlaps.flow.jacobian import jacobian
+from overlaps.flow.late_transition import can_transition
 from overlaps.flow.system import System
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
@@ -153,7 +153,7 @@ def test_late_times_do_not_take_an_even_function_for_an_odd_one():
     for g, sign in ((cosine, 1), (cosine, -1), (ov.erf, -1)):
         model = ov.committee_machine(1, 1, activation=g, v=[1.0], v_star=[sign * 1.0], eta=0.5)
         near = ov.State.from_overlaps(model, Q=[[1.0]], R=[[sign * 0.999]], T=[[1.0]])
-        assert (can_hand_over(model, near)[0] is None) == (g is cosine and sign == -1)
+        assert (can_transition(model, near)[0] is None) == (g is cosine and sign == -1)
 
 
 def outside_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):

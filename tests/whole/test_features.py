@@ -27,7 +27,8 @@ SAME = {
         *itertools.combinations(("rule", "overlaps", *SLOW), 2), ("several", SLOW[1]), ("blind", SLOW[1]),
         *((name, "kinked") for name in ("rule", "overlaps", *SLOW)), 
         ("rule", "trained_v"), ("rule", "eta_v(alpha)"), ("rule", "Stages"),
-        ("Mixed", "heads"), ("Mixed", "taught"), ("heads", "taught"), ("Stages", "taught"), ("low_rank", "taught"),
+        ("Mixed", "heads"), ("Mixed", "distilled"), ("heads", "distilled"), ("Stages", "distilled"), ("low_rank",
+        "distilled"),
         ("Mixed", "Stages"), ("heads", "Stages"), ("low_rank", "heads"),
     )
 }  # fmt: skip
@@ -50,7 +51,7 @@ def simulated(model, start, schedule, options, method="direct"):
 
 
 def closure(model, start, *_):
-    means = {"means": np.full(model.K + model.M, 0.1), "label": 0.3} if getattr(model, "C", 0) else {}
+    means = {"means": np.full(model.K + model.M, 0.1), "label": 0.3} if getattr(model, "n_classes", 0) else {}
     return ov.closure(model, start.Q, start.R, start.T, **means)
 
 
@@ -72,7 +73,9 @@ CALLS = {
     "simulate": simulated,
     "method = 'reduced'": lambda *x: simulated(*x, method="reduced"),
     "closure": closure,
-    "average": lambda m, s, f, o: ov.average(solve(m, s, f, o), product) if f else ov.average(s, product, model=m),
+    "field_average": lambda m, s, f, o: (
+        ov.field_average(solve(m, s, f, o), product) if f else ov.field_average(s, product, model=m)
+    ),
     "linearise": lambda m, s, f, o: ov.linearise(m, s),
     "fixed_point": lambda m, s, f, o: ov.fixed_point(m, s, max_iterations=1),
     "critical_eta": lambda m, s, f, o: ov.critical_eta(m, s),
@@ -87,7 +90,7 @@ CALLS = {
     "theory.plateau.plateau_state": lambda m, s, f, o: plateau.plateau_state(m, s),
     "theory.cayley_hamilton.solve": lambda m, s, f, o: cayley_hamilton.solve(m, s, TIMES),
     "theory.linear.reduce": lambda m, s, f, o: linear.reduce(m, s),
-    "theory.linear.seen_again": lambda m, s, f, o: linear.seen_again(m, s, 2.0, TIMES),
+    "theory.linear.multi_pass": lambda m, s, f, o: linear.multi_pass(m, s, 2.0, TIMES),
 }
 # What no table has to say: arguments of another kind than a constructor takes.
 NOT_TOGETHER = re.compile(
@@ -221,7 +224,7 @@ ANSWERS = {
     "method = 'structured'": compared,
     "method = 'exponential'": compared,
     "closure": of_closure,
-    "average": np.ravel,
+    "field_average": np.ravel,
     "linearise": eigenvalues,
     "hessian": lambda x: np.sort(np.ravel(x.outliers)),
     "plateaus": lambda x: np.array([one.height for one in x]),
@@ -233,7 +236,7 @@ TOLERANCE = {"method = 'exponential'": 1e-2, "fluctuations": 1e-4, "optimal_sche
 # Means of one class are no mean over classes. With a frozen student the first teacher is another one, a kinked student
 # begins aligned with its copy, and sample points of more fields are others.
 INCOMPARABLE = {("closure", "classes")} | {
-    (who, "taught") for who in ("average", "linearise", "hessian", "fluctuations")
+    (who, "distilled") for who in ("field_average", "linearise", "hessian", "fluctuations")
 }
 # Refusals that depend on more than two features, or on an argument.
 SPECIAL = re.compile(

@@ -11,7 +11,7 @@ import pytest
 from helpers import answer
 from numba.core import config
 
-from overlaps._base import folders, keeping
+from overlaps._base import folders, kernel_cache
 
 pytestmark = pytest.mark.skipif(folders.pwd is None, reason="rights of POSIX")
 STRANGER = 12345  # a user whose files these would be
@@ -25,7 +25,7 @@ def named(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path / "named"))
     for name in ("folder", "writable"):
         monkeypatch.setattr(folders, name, getattr(folders, name).__wrapped__)
-    monkeypatch.setattr(keeping, "folder", folders.folder)
+    monkeypatch.setattr(kernel_cache, "folder", folders.folder)
     return tmp_path / "named"
 
 
@@ -42,7 +42,7 @@ def test_the_folder_is_the_users_alone_whatever_the_umask(named, umask):
         os.umask(before)
     for made in (named, named / "overlaps", kernels(named)):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
-    (file,) = keeping.kernel_files()
+    (file,) = kernel_cache.kernel_files()
     assert not file.stat().st_mode & folders.OTHERS
 
 
@@ -54,7 +54,7 @@ def test_a_folder_that_others_may_write_is_none(named, part, mode, capsys):
     path = {"named": named, "overlaps": named / "overlaps", "kernels": kernels(named)}[part]
     path.chmod(mode)
     (file,) = kernels(named).iterdir()
-    assert folders.folder() is None and not folders.writable() and keeping.kernel_files() == []
+    assert folders.folder() is None and not folders.writable() and kernel_cache.kernel_files() == []
     assert f"as others may write to {path}; make the folder yours alone" in capsys.readouterr().err
     assert answer() == (6.5, False) and [*kernels(named).iterdir()] == [file]
     path.chmod(0o700)
@@ -172,7 +172,7 @@ def test_a_lock_changes_no_file(tmp_path, made_as):
         lock.symlink_to(victim)
     else:
         lock.write_text("years")
-    claim = keeping._claim(lock)
+    claim = kernel_cache._claim(lock)
     assert (claim is None) == (made_as == "link") and victim.read_text() == "years"
     assert claim is None or (lock.read_text() == "years" and claim.close() is None)
 
@@ -180,7 +180,7 @@ def test_a_lock_changes_no_file(tmp_path, made_as):
 def test_where_nothing_can_be_written_each_process_compiles(named):
     """A file lies where the folder would be made, which stops the super-user, too."""
     named.write_text("")
-    assert folders.folder() is None and keeping.kernel_files() == []
+    assert folders.folder() is None and kernel_cache.kernel_files() == []
     assert answer() == answer() == (6.5, False)
 
 
@@ -189,7 +189,7 @@ def test_a_folder_that_can_be_read_only_is_read(named, monkeypatch):
     assert answer() == (6.5, False)
     monkeypatch.setattr(folders, "writable", lambda: False)
     assert answer() == (6.5, True)
-    (file,) = keeping.kernel_files()
+    (file,) = kernel_cache.kernel_files()
     file.unlink()
     assert folders.folder() is None
 

@@ -11,9 +11,9 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 import overlaps as ov
-from overlaps._base.tiers import twin
+from overlaps._base.lazy_compilation import python_form
 from overlaps.activations import _quadrature
-from overlaps.activations._erf import erf_room
+from overlaps.activations._erf import erf_workspace
 from overlaps.gaussian.tables import tabulate
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 
@@ -61,7 +61,7 @@ def vector(rng):
     return rng.normal(size=rng.integers(1, 50))
 
 
-def _natural(rng):
+def _unsigned_index(rng):
     return (int(rng.integers(50)),), (), (), None
 
 
@@ -226,7 +226,7 @@ def _erf_closure(rng):
     K, M, _ = shapes(rng)
     n = K + M
     X = rng.normal(size=(n, n + 2))
-    w, room = rng.normal(size=n), np.zeros(erf_room(n) * int(rng.integers(2)))
+    w, room = rng.normal(size=n), np.zeros(erf_workspace(n) * int(rng.integers(2)))
     teacher = (ERF, ERF, LINEAR, QUADRATIC, RELU)[rng.integers(5)]
     arrays = np.empty((K, K)), np.empty((K, M)), np.empty((K, K)), np.empty(K)
     args = X @ X.T / n, np.append(w, room), K, teacher, 0.7, 0.3, 0.4, bool(rng.integers(2)), *arrays
@@ -244,7 +244,7 @@ def test_every_form_is_tested_here():
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_a_form_gives_what_its_kernel_gives(name, compiled, rng):
     """Outputs are nan before: a form that reads what it fills shows it."""
-    kernel, form = forms()[name], twin(forms()[name])
+    kernel, form = forms()[name], python_form(forms()[name])
     reference = kernel if compiled else loops(kernel.py_func, {})
     for _ in range(12):
         args, filled, updated, size = ARGUMENTS[name](rng)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps._base.calls import quietly, warn
+from overlaps._base.signatures import quietly, warn
 from overlaps.manifold import latents
 from overlaps.manifold import sgd as manifold_sgd
 from overlaps.models.start import random_start
@@ -590,7 +590,7 @@ TABLE = [
     ("manifold runs of latents at nan", lambda: manifold(latents=lambda rng, n, D: np.full((n, D), NAN)), V,
      ["latents(rng, 2, 10)", "nan"]),
     ("manifold runs centred by text", lambda: manifold(center="x"), V, ["center = 'x'", "True or False"]),
-    ("manifold runs in no blocks", lambda: manifold(block=0), V, ["block = 0", "integer >= 1"]),
+    ("manifold runs in no blocks", lambda: manifold(chunk=0), V, ["chunk = 0", "integer >= 1"]),
     ("manifold runs normalised by number", lambda: manifold(normalise_rows=2), V, ["normalise_rows = 2"]),
     ("committee with latents", lambda: simulate(latents=len, center=False), V, ["latents, center", "HiddenManifold"]),
     # latents and distances

@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 
 import numpy as np
 
-from .record import Record
+from .immutable import Immutable
 
 # Variance of a student, relative to the teachers'. Below, it has no direction that its kink could know; above, the
 # angle has digits.
@@ -105,7 +105,7 @@ EXAMPLES = {
 
 def record(name, value, cls, example=None):
     """A record, by the name of its class: the modules that define records are checked here themselves."""
-    return kind(name, value, Record.kinds[cls], example or EXAMPLES[cls])
+    return kind(name, value, Immutable.kinds[cls], example or EXAMPLES[cls])
 
 
 def model(value, name="model"):

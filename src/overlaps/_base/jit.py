@@ -1,16 +1,17 @@
 """The one place where compilation policy is decided.
 
 ``error_model="numpy"``: a division by zero gives inf or nan, as in NumPy, and the loops stay free of branches.
-Machine code is kept by content (``keeping``): a kernel compiles once per user, and again when it, or a kernel that it
-reaches, is edited.  Where no folder can be written it is compiled in each process instead.
-``bare=True`` is for kernels that make no arrays: numba then counts no references, which costs a kernel that hands on
+Machine code is cached by content (``kernel_cache``): a kernel compiles once per user, and again when it, or a kernel
+that it reaches, is edited.  Where no folder can be written it is compiled in each process instead.
+``no_reference_counting=True`` is for kernels that make no arrays: numba then counts no references, which costs a
+kernel that hands on
 ten arrays 0.1 us, as much as the arithmetic of small networks.  Room that such a kernel needs belongs to its caller.
 Kernels fill arrays entry by entry (``flow.copy``): with ``y[:] = x`` numba compiles the text of an error about unequal
 shapes, which takes seconds, in every process that compiles one.
 ``fast=True`` allows fused multiply-adds and reordered sums but keeps nan and inf: a diverging run must show itself.
 ``nogil=True``: simulators may run in threads.
 ``cost``: estimated seconds of a call without compilation, a function of the arguments.  Calls from Python then run as
-Python until compilation pays (``tiers``); ``python`` is a form for that in place of its text, usually of NumPy.
+Python until compilation pays (``lazy_compilation``); ``python`` is an equivalent function for that, usually of NumPy.
 
 Where compiling takes long, one line on standard error says so, once in a process; ``OVERLAPS_QUIET=1`` in the
 environment keeps it silent.
@@ -27,8 +28,8 @@ from numba import njit, types
 from numba.core import event
 
 from .folders import PACKAGE, UNWRITABLE, fault, writable
-from .keeping import KernelCache, content
-from .tiers import Kernel, cold, lock, whole
+from .kernel_cache import KernelCache, content
+from .lazy_compilation import Kernel, has_entry_points, lock, make_lazy
 
 # what kernels with declared types are compiled for
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
@@ -37,19 +38,21 @@ VECTOR, MATRIX, CUBE, INTS = (types.Array(t, n, "C") for t, n in ((REAL, 1), (RE
 FAST = {"contract", "arcp", "nsz", "reassoc"}
 
 
-def jit(function=None, *, fast=False, inline=False, bare=False, cost=None, python=None):
+def jit(function=None, *, fast=False, inline=False, no_reference_counting=False, cost=None, python=None):
     """Compile a module-level function with the options above."""
     if function is None:
-        return lambda f: jit(f, fast=fast, inline=inline, bare=bare, cost=cost, python=python)
+        return lambda f: jit(
+            f, fast=fast, inline=inline, no_reference_counting=no_reference_counting, cost=cost, python=python
+        )
     options = {"error_model": "numpy", "fastmath": FAST if fast else False, "nogil": True}
-    options |= {"inline": "always" if inline else "never", "_nrt": not bare}
+    options |= {"inline": "always" if inline else "never", "_nrt": not no_reference_counting}
     kernel = njit(**options)(function)
     if hasattr(kernel, "compile"):  # without compilation kernels are plain functions
         kernel.__class__ = Kernel
         kernel._cache = KernelCache(kernel)
         kernel.python = python
         if cost is not None:
-            cold(kernel, cost)
+            make_lazy(kernel, cost)
     return kernel
 
 
@@ -58,7 +61,7 @@ _made: dict = {}
 REMEMBERED = 256
 
 
-def made(function, *use):
+def jit_user(function, *use):
     """A kernel of a function that a user wrote, or that another function made: one for all of the same content.
 
     ``use`` sets apart kernels that are compiled for different arguments.
@@ -78,7 +81,7 @@ def made(function, *use):
 
 
 @jit(inline=True, python=lambda x: x)
-def natural(x):
+def unsigned_index(x):
     """An index that never counts from the end, as its type says.  With others numba asks at every use whether it does.
 
     Sums with signed integers are signed again.
@@ -86,7 +89,7 @@ def natural(x):
     return np.uint64(x)
 
 
-def typed(cls):
+def typed_namedtuple(cls):
     """Give a named tuple, whose annotations are types of numba, its own such type, as ``type``: kernels take it."""
     parts = [*cls.__annotations__.values()]
     same = len({*parts}) == 1
@@ -101,7 +104,7 @@ def compile_once(kernel, signature):
     closed to compilation before the first has filled it.
     """
     with lock:  # without compilation kernels are plain functions
-        if hasattr(kernel, "compile") and not whole(kernel, signature):
+        if hasattr(kernel, "compile") and not has_entry_points(kernel, signature):
             kernel.compile(signature)
             kernel.disable_compile()
 

@@ -24,7 +24,7 @@ ROUNDING = 1e-14
 STEEP = 0.35  # spread of a kink, relative to its slope along x or y, below which the coordinate gets panels about it
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _condition(mu, S, w, pair, others, a, b, V):
     """Fill what the other fields know of z_k, z_l: means a, b per unit of x, y and covariance V; return the factor."""
     k, l = pair
@@ -50,7 +50,7 @@ def _condition(mu, S, w, pair, others, a, b, V):
     return L11, L21, L22
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _prepare(V, students, sine, inverse):
     """Rules for the covariance of theta theta of the students among the other fields, (pairs, 20); their correlations.
 
@@ -75,7 +75,7 @@ def _prepare(V, students, sine, inverse):
             pair += 1
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _product_of_relu(ma, mb, root_a, root_b, c, ha, hb, da, db, Pa, Pb, sine, inverse):
     """E[a_+ b_+] of two fields whose rule is ready; d = standard deviation times density at zero."""
     n, hk, hs, total = int(sine[20]), ha * hb, 0.5 * (ha * ha + hb * hb), 0.0
@@ -95,7 +95,7 @@ def _product_of_relu(ma, mb, root_a, root_b, c, ha, hb, da, db, Pa, Pb, sine, in
     return root_a * root_b * (ha * left + da * rest * (ub * Qb + phi(ub)) + r * P)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _square(D, m, units, given, rules, scratch):
     """E[(D + sum_o linear_o z_o + w_o f_o)^2] of the other fields, with means m."""
     w, linear, others, K, teacher = units
@@ -141,7 +141,7 @@ def _square(D, m, units, given, rules, scratch):
     return total
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _panels(low, high, at, width, count, edges):
     """Edges of panels from low to high, about the places ``at`` where the integrand bends within ``width``."""
     edges[0], n = low, 1
@@ -159,7 +159,7 @@ def _panels(low, high, at, width, count, edges):
     return n
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _bends(mu, slope, spread, others, K, teacher, at, width, count):
     """Append where other units have their kinks along a coordinate: those it determines up to a small spread."""
     for i in range(others.size):
@@ -169,7 +169,7 @@ def _bends(mu, slope, spread, others, K, teacher, at, width, count):
     return count
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _quadrant(pair, L, y, noise, mu, others_along, rule, units, given, rules, scratch, places):
     """E[theta(z_k) theta(z_l) (Delta_0^2 + noise^2)], where k and l say gk z_k + gl z_l.
 

@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from .._base.jit import jit, natural
+from .._base.jit import jit, unsigned_index
 from ..gaussian.elementary import HALF_PI, arctan2, p
 from ..gaussian.two_point import ERF, PI, two_point
 from ._first_order import (
@@ -99,7 +99,7 @@ def erf_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, d
 E, F, NORM, X, WEIGHT = range(5)
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def _sum_asin_half(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1/2."""
     total = 0.0
@@ -109,7 +109,7 @@ def _sum_asin_half(work, size):
     return total
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def _sum_asin(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1; beyond 1/2 asin x = pi/2 - 2 asin sqrt((1 - x)/2)."""
     total = 0.0
@@ -144,7 +144,7 @@ def tilt(S, a, b, work):
     return inverse
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def _pack(S, work):
     """Fill row X with the tilted correlations St_cd / sqrt((1 + St_cc)(1 + St_dd)), triangle row by row.
 
@@ -168,7 +168,7 @@ def _pack(S, work):
     return wide
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _tilted_error(S, w, K, teacher, work):
     """E_St[Delta^2] for any teacher."""
     total = 0.0
@@ -208,7 +208,7 @@ def _entry(S, w, K, a, b, teacher, eta, noise, work, size):
     return eta * eta * w[a] * w[b] * (square + noise * noise) * (2 / math.pi) * inverse
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def erf_C(S, w, K, teacher, eta, noise, C, work):
     """Fill C_kl = eta^2 v_k v_l E[g'_k g'_l Delta^2]."""
     n = S.shape[0]
@@ -220,7 +220,7 @@ def erf_C(S, w, K, teacher, eta, noise, C, work):
 
 
 @jit
-def erf_C_share(S, w, K, teacher, eta, noise, C, part, parts):
+def erf_C_chunk(S, w, K, teacher, eta, noise, C, part, parts):
     """Fill one of ``shares`` interleaved parts of C, the work of one thread: no entry depends on another."""
     n = S.shape[0]
     size, i = n * (n + 1) // 2, 0
@@ -234,7 +234,7 @@ def erf_C_share(S, w, K, teacher, eta, noise, C, part, parts):
             i += 1
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def _angles(x, det):
     """Overwrite S_ij and (1 + S_ii)(1 + S_jj) - S_ij^2 by E[g_i g_j] and E[g_i' g_j'], all in one loop of vectors."""
     for l in range(x.size):
@@ -243,18 +243,18 @@ def _angles(x, det):
         det[l] = 2 / math.pi / root
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch):
     """``fill_first_order`` of erf students of erf teachers; ``scratch`` has 2 n^2 numbers."""
-    n, eps_g, at = natural(len(S)), 0.0, natural(0)
+    n, eps_g, at = unsigned_index(len(S)), 0.0, unsigned_index(0)
     angle, slope = scratch[: S.size], scratch[S.size : 2 * S.size]
     for i in range(n):
         for j in range(n):
             angle[at] = S[i, j]
             slope[at] = 1.0 + (S[i, i] + S[j, j]) + (S[i, i] * S[j, j] - S[i, j] * S[i, j])
-            at += natural(1)
+            at += unsigned_index(1)
     _angles(angle, slope)
-    at = natural(0)
+    at = unsigned_index(0)
     for i in range(n):
         gradient = curvature = 0.0
         for j in range(n):
@@ -266,7 +266,7 @@ def erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch):
                     A[i, j] = h
                 else:
                     B[i, j - K] = h
-            at += natural(1)
+            at += unsigned_index(1)
         eps_g += 0.5 * w[i] * gradient
         if i < K:
             A[i, i] += eta * w[i] * curvature / (1.0 + S[i, i])
@@ -274,8 +274,8 @@ def erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch):
     return eps_g
 
 
-@jit(bare=True)
-def erf_room(n):
+@jit(no_reference_counting=True)
+def erf_workspace(n):
     """Numbers of workspace for n fields: seven triangles, of which two hold the mean Hessian."""
     return 7 * n * (n + 1) // 2
 
@@ -295,7 +295,7 @@ def _closure_in(scratch, S, w, K, teacher, eta, eta_v, noise, second_order, A, B
 
 @jit
 def _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    scratch = np.empty(erf_room(S.shape[0]))
+    scratch = np.empty(erf_workspace(S.shape[0]))
     return _closure_in(scratch, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
 
 
@@ -336,10 +336,10 @@ def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
     return 2e-5 + 8e-9 * n * n + (3e-5 + 3e-9 * K * K * n * n if second_order else 0.0)
 
 
-@jit(bare=True, python=_erf_closure, cost=_seconds)
+@jit(no_reference_counting=True, python=_erf_closure, cost=_seconds)
 def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
-    end = n + erf_room(n)
+    end = n + erf_workspace(n)
     # room for the work arrays lies behind w where a run has made it; other callers pay for an allocation
     if w.size < end:
         return _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)

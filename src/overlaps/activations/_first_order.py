@@ -13,7 +13,7 @@ integer code of the teacher's activation (``two_point``).
 import numpy as np
 
 from .._base.jit import jit
-from .._base.tiers import small
+from .._base.lazy_compilation import small
 from ..gaussian.two_point import same_field, two_point, two_point_derivatives
 
 
@@ -27,7 +27,7 @@ def derivatives_cost(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
     return 1e-5 + 6e-6 * len(S) ** 2 + (1.5e-5 * K**4 if second_order else 0.0)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def mean_hessian(S, w, K, student, teacher, H, gradient):
     """Fill H (n, n) and gradient_i = sum_c w_c E[g_i g_c] (n,); return eps_g = (1/2) sum_i w_i gradient_i."""
     n = S.shape[0]
@@ -58,7 +58,7 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
     return eps_g
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def descend(H, gradient, K, eta, eta_v, A, B, dv):
     """Fill A = -eta H_KK, B = -eta H_KM, dv = -eta_v times the gradient."""
     for k in range(K):
@@ -69,7 +69,7 @@ def descend(H, gradient, K, eta, eta_v, A, B, dv):
             B[k, j - K] = -eta * H[k, j]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def fill_first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H):
     """A = -eta H_KK, B = -eta H_KM, dv_k = -eta_v E[g_k Delta]; H (n + 1, n) with E[g_i Delta] last.  Returns eps_g."""
     eps_g = mean_hessian(S, w, K, student, teacher, H, H[-1])
@@ -84,7 +84,7 @@ def first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv):
     return fill_first_order(S, w, K, student, teacher, eta, eta_v, A, B, dv, H), H
 
 
-@jit(bare=True, cost=small)
+@jit(no_reference_counting=True, cost=small)
 def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
     """Fill A, B, dv from E[g_i g_j] (n, n), E[g_k' g_j'] (K, n), E[g_k'' g_j] (K, n); return eps_g."""
     n, eps_g = w.size, 0.0
@@ -106,7 +106,7 @@ def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
     return eps_g
 
 
-@jit(bare=True, cost=small)
+@jit(no_reference_counting=True, cost=small)
 def assemble_square(w, K, square, dd, eta, noise, C):
     """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l']."""
     for k in range(K):
@@ -114,7 +114,7 @@ def assemble_square(w, K, square, dd, eta, noise, C):
             C[k, j] = eta * eta * w[k] * w[j] * (square[k, j] + noise * noise * dd[k, j])
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def unknown_S(i, j, K, n):
     """Number of the unknown S_ij, i <= j; -1 for an overlap of two teachers."""
     if j < K:
@@ -124,13 +124,13 @@ def unknown_S(i, j, K, n):
     return -1
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def unknown_v(k, K, n):
     """Number of the unknown v_k; -1 for a teacher."""
     return K * (K + 1) // 2 + K * (n - K) + k if k < K else -1
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _gradient_pair(i, j, K, n, w, values, dG):
     """Add the pair i < j to dG, the derivatives of gradient_i = sum_c w_c E[g_i g_c]; values: its ``two_point``."""
     gg, p, qi, qj = values
@@ -211,7 +211,7 @@ def first_order_derivatives(S, w, K, student, teacher, eta, eta_v, dA, dB, ddv):
     return where, value, count
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def loss_derivatives(H, gradient, K, deps):
     """Fill deps (d_g,) with the derivatives of eps_g, which are H and the gradient themselves."""
     n = H.shape[0]
@@ -230,7 +230,7 @@ def eps_derivatives(S, w, K, student, teacher, deps):
     return eps_g
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def readout_product(X, w, K, n, scale, dX):
     """Turn dX/du (d_g, K, K), in place, into the derivatives of scale v_k v_l X_kl."""
     for u in range(dX.shape[0]):

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.rules import sobol
+from ..gaussian.quadrature import sobol
 from ..gaussian.tables import read, read_both
 from ._first_order import assemble, assemble_square
 from ._pairs import fill_pairs

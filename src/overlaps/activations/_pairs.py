@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.rules import hermite, widening
+from ..gaussian.quadrature import hermite, widening
 from ..gaussian.tables import read
 from ..gaussian.two_point import SQRT_2PI
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.rules import graded
+from ..gaussian.quadrature import graded
 from ..gaussian.shifted import Phi, both, phi
 from ..gaussian.tables import read
 
@@ -23,13 +23,13 @@ WIDEST = 6.0  # strip about the real axis that it sees; the normal density grows
 LOGS = 11.9  # |log(s / scale)| where tables of robust rules end
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def logistic(x):
     """1 / (1 + e^-x)."""
     return 1.0 / (1.0 + math.exp(-x)) if x > -700.0 else 0.0
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def hazard(x):
     """phi(x) / Phi(x)."""
     if x > -FAR:
@@ -40,7 +40,7 @@ def hazard(x):
     return tail
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def angles(S):
     """(J, sqrt T, angle, its sine, its cosine)."""
     c, r = math.sqrt(max(S[0, 0] * S[1, 1] - S[0, 1] * S[0, 1], 0.0)), S[0, 1]
@@ -50,7 +50,7 @@ def angles(S):
     return math.sqrt(S[0, 0]), math.sqrt(S[1, 1]), theta, c / size, r / size
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def slack(theta):
     """An angle less its sine times cosine."""
     if theta < SMALL:
@@ -161,14 +161,14 @@ def logistic_label_force(lam, nu, xi, theta, S, F, G):
     F[0] = xi * logistic(-xi * lam[0])
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def step_for(slope, pole=math.pi):
     """Step of a trapezoid rule for f(slope u) and its normal weight: poles of f lie at a height; logistic at i pi."""
     strip = min(WIDEST, 0.95 * pole / max(slope, 1e-300))
     return 2 * math.pi * strip / (DIGITS + strip * strip / 2)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def mean_slope(slope):
     """E[s'(slope u)] of the logistic function s."""
     h, total = step_for(slope), 0.0

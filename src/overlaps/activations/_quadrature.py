@@ -15,8 +15,8 @@ from functools import cache
 import numpy as np
 
 from .._base.jit import jit
-from .._base.tiers import small
-from ..gaussian.rules import factor, graded, hermite, midpoint, widening
+from .._base.lazy_compilation import small
+from ..gaussian.quadrature import factor, graded, hermite, midpoint, widening
 from ..gaussian.tables import NOTHING, read, read_array, read_both
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 

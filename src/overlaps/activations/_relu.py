@@ -49,7 +49,7 @@ def geometry(S):
     return sigma, r, s, arcsin
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _four(a, b, c, d, r, s, P4, q):
     """E[theta(a) theta(b) c_+ d_+] of four different fields; q holds p_ij / 2pi."""
     kappa = (r[a, c] - r[a, b] * r[b, c]) * r[b, d] + (r[b, c] - r[a, b] * r[a, c]) * r[a, d]
@@ -59,7 +59,7 @@ def _four(a, b, c, d, r, s, P4, q):
     return total + (kappa / s[a, b] * q[a, b] if s[a, b] > 0.0 else 0.0)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _add_set(i, j, k, l, K, r, s, u, q, square):
     """Add the set i < j < k < l of different fields to every pair of students in it."""
     # the expensive call: once for a set of four fields, whichever of its pairs are students
@@ -82,7 +82,7 @@ def _add_set(i, j, k, l, K, r, s, u, q, square):
         square[l, k] += 2 * u[i] * u[j] * _four(k, l, i, j, r, s, P4, q)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _pair(a, b, n, r, s, arcsin, u):
     """Terms of E[theta(a) theta(b) (sum_c u_c c_+)^2], a != b, in which at most three fields are different."""
     rab, sab = r[a, b], s[a, b]
@@ -102,7 +102,7 @@ def _pair(a, b, n, r, s, arcsin, u):
     return total
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _single(a, n, r, s, arcsin, u):
     """E[theta(a) (sum_c u_c c_+)^2]."""
     total = 0.5 * u[a] * u[a]

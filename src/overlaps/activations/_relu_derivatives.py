@@ -46,22 +46,22 @@ def relu_alignment(S, K):
     return smallest
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _arcsine(saa, sbb, sab):
     return arctan2(sab, math.sqrt(max(saa * sbb - sab * sab, 0.0)))
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _correlation(S, x, y):
     return min(max(S[x, y] / math.sqrt(S[x, x] * S[y, y]), -1.0), 1.0)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _P2(S, x, y):
     return 0.25 + _arcsine(S[x, x], S[y, y], S[x, y]) / (2 * PI)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _P2_given(S, x, y, p, variance):
     """P2 with the covariance of x and y reduced by S_xp S_yp / variance."""
     ax, ay = S[x, p] / variance, S[y, p] / variance
@@ -69,7 +69,7 @@ def _P2_given(S, x, y, p, variance):
     return 0.25 + _arcsine(max(saa, 0.0), max(sbb, 0.0), sab) / (2 * PI)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _reduce(S, p, variance, out):
     """Fill out = S - S_p S_p^T / variance: given z_p = 0 (variance S_pp), or tilted by exp(-z_p^2 / 2) (1 + S_pp)."""
     n = S.shape[0]
@@ -81,7 +81,7 @@ def _reduce(S, p, variance, out):
             out[p, i] = out[i, p] = 0.0
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _mean1(code, S, x, d):
     """E[theta(x) g(d)]."""
     if code == QUADRATIC:
@@ -92,7 +92,7 @@ def _mean1(code, S, x, d):
     return linear if code == LINEAR else 0.5 * (linear + math.sqrt(S[d, d]) / SQRT_2PI)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _mean2(code, S, x, y, d):
     """E[theta(x) theta(y) g(d)], x != y."""
     if code == LINEAR or code == ERF:  # odd functions: E[sign(x) sign(y) g(d)] = 0
@@ -109,7 +109,7 @@ def _mean2(code, S, x, y, d):
     return math.sqrt(S[d, d]) * moment / SQRT_2PI
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _mean_error(S, w, K, teacher, x, y):
     """E[theta(x) theta(y) Delta]; x or y may be NONE.  A field without variance contributes nothing."""
     if x == NONE:
@@ -130,7 +130,7 @@ def _mean_error(S, w, K, teacher, x, y):
     return total
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _slope_error(S, w, K, teacher, x, y, tilted):
     """E[theta(x) g_y' Delta]; x or y may be NONE; tilted: S tilted by the field y, used if g_y is erf."""
     code = LINEAR if y == NONE else (RELU if y < K else teacher)
@@ -172,7 +172,7 @@ def _kinks(S, w, K, asked, teacher, kink):
                     kink[p, y, x] = kink[p, x, y]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _slope2(code, S, arcsin, x, y, m):
     """E[theta(x) theta(y) g'(m)], three different fields; y may be NONE."""
     if y == NONE:
@@ -184,7 +184,7 @@ def _slope2(code, S, arcsin, x, y, m):
     return 2 * _mean2(LINEAR, S, x, y, m) if code == QUADRATIC else 0.25 + arcsin[x, y] / (2 * PI)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _slope3(code, S, r, arcsin, x, y, z, m):
     """E[theta(x) theta(y) theta(z) g'(m)], four different fields."""
     if code == RELU:
@@ -202,7 +202,7 @@ def _slope3(code, S, r, arcsin, x, y, z, m):
     return 0.125 + (arcsin[x, y] + arcsin[x, z] + arcsin[y, z]) / (4 * PI)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _four_fields(S, w, K, teacher, r, arcsin, dX):
     """dX_ab/dS_cd for four different fields, a > b; one orthant probability per set with three students."""
     n = S.shape[0]
@@ -220,7 +220,7 @@ def _four_fields(S, w, K, teacher, r, arcsin, dX):
                         dX[unknown_S(i, j, K, n), l, k] = w[i] * w[j] * P4
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _other_fields(a, b, S, w, K, teacher, arcsin, kink, slope, dX):
     """Fill dX_ab/dS_ij for up to three fields, not all in {a, b}; slope_c = E[theta(a) theta(b) g_c']."""
     n = S.shape[0]
@@ -242,7 +242,7 @@ def _other_fields(a, b, S, w, K, teacher, arcsin, kink, slope, dX):
                     dX[unknown_S(c, d, K, n), a, a] = 2 * w[c] * w[d] * mixed
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _homogeneity(a, b, S, w, K, kink, slope, dX):
     """Complete the entry (a, b): dX/dw_k, and dX/dS_kk for k in {a, b}, from the homogeneity of each student."""
     n = S.shape[0]

@@ -51,7 +51,7 @@ def _wedge(xaa, xbb, xab, r, s):
     return (2.0 * xab - r * (xaa + xbb)) / s if s > 0.0 else 0.0
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def add_linear(cov, variance, K, n, r, s, arcsin, u, square):
     """Add a Gaussian field y with this variance and covariances ``cov`` (n,) with the unit fields.
 
@@ -172,7 +172,7 @@ def _erf_arcsines(S, w, K, sigma, r):
     return cov, outer, inner
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _erf_pair(a, b, K, S, w, sigma, rab):
     """E[theta(a) theta(b) y^2], a != b: each pair of teachers is 4 P4 - 2 P3 - 2 P3' + P2."""
     n = S.shape[0]

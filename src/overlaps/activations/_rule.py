@@ -14,8 +14,8 @@ import numpy as np
 from numba import typeof, types
 from numba.extending import typeof_impl
 
-from .._base.jit import MATRIX, REAL, VECTOR, jit, made
-from .._base.tiers import whole
+from .._base.jit import MATRIX, REAL, VECTOR, jit, jit_user
+from .._base.lazy_compilation import has_entry_points
 from ..gaussian.iterated import cut, nodes
 from ..gaussian.tables import read
 from .bound import CLOSURE
@@ -50,7 +50,7 @@ def flat(role, function, T, K, M):
     def chance(nu, theta, p):
         function(nu.reshape((T, M)), theta, p)
 
-    return made({"force": force, "error": error, "chance": chance}[role])
+    return jit_user({"force": force, "error": error, "chance": chance}[role])
 
 
 def packed(by_chance, normal, units_of, quadrature, *arrays):
@@ -212,7 +212,7 @@ def of_one_token(S, K, T):
     return units, seen
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def average(force, error, chance, S, theta, nodes, noise, scratch, second_order, P, C, g, samples):
     """Add E[F u^T] to P (T K, d), the triangle of E[F F^T] to C (T K, T K), E[G] to g; return E[error].
 
@@ -343,7 +343,7 @@ class _Address(types.WrapperAddressProtocol):
         return self.type.signature
 
 
-class Told(tuple):
+class TypedArguments(tuple):
     """Argument of steps in the place of an activation; numba is told its type once."""
 
     @cached_property
@@ -357,7 +357,7 @@ class Told(tuple):
         return self[6]
 
 
-@typeof_impl.register(Told)
+@typeof_impl.register(TypedArguments)
 @typeof_impl.register(_Address)
 def _type_of(value, context):
     return value.type  # numba would make it anew at each call, which takes longer than the steps of a short run
@@ -365,8 +365,8 @@ def _type_of(value, context):
 
 def kernel(closure):
     """A closure that is made of functions, compiled as all others are."""
-    compiled = made(closure)
-    if hasattr(compiled, "compile") and not whole(compiled, CLOSURE):
+    compiled = jit_user(closure)
+    if hasattr(compiled, "compile") and not has_entry_points(compiled, CLOSURE):
         compiled.compile(CLOSURE.args)
     return compiled
 
@@ -375,6 +375,6 @@ def pointer(kernel, signature):
     """A kernel as compiled code calls it without being compiled together with it."""
     if not hasattr(kernel, "compile"):
         return kernel
-    if not whole(kernel, signature):
+    if not has_entry_points(kernel, signature):
         kernel.compile(signature.args)
     return _Address(kernel, signature)

@@ -11,7 +11,7 @@ from .._base.jit import jit
 from ._perceptrons import closed
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def tail(n, trials, wrong):
     """P(at least n successes) in independent trials that fail with the probability ``wrong``."""
     if n <= 0 or (wrong <= 0.0 and n <= trials):
@@ -24,7 +24,7 @@ def tail(n, trials, wrong):
     return total
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def rewards(wrong, T, least, penalty, bonus):
     """(E r of a right answer, of a wrong one, E r^2 of an answer) of an episode of T answers."""
     if_right, if_wrong = tail(least - 1, T - 1, wrong), tail(least, T - 1, wrong)
@@ -72,7 +72,7 @@ def pair_error(lam, nu, theta):
     return (lam[0] - lam[1]) ** 2 / 2
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def attended(fields):
     """Mean of the fields under their own softmax, the sum of exp(field - the largest), that field."""
     total = mean = 0.0

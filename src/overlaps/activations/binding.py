@@ -1,8 +1,8 @@
 """The one seam between functions and the rest: two activations and a rule of learning -> the closure that fits them."""
 
 from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
+from .adaptive_closure import RuleClosure
 from .bound import KernelClosure
-from .certified import RuleClosure
 from .classes import Classes, ClassesClosure, NumericClassesClosure, shape_of
 from .families import FamiliesClosure, parts_of
 from .numeric import NumericClosure, deciding, fitted_sums
@@ -14,7 +14,7 @@ NONE = Classes()
 
 def bind(student, teacher, rule, classes=NONE):
     """The closure of these units, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
-    if classes.C:
+    if classes.n_classes:
         closed = {NUMERIC, int(SIGN)}.isdisjoint((shape_of(student)[0], shape_of(teacher)[0]))
         return (ClassesClosure if closed else NumericClassesClosure)(student, teacher, rule, classes)
     if student.learning is not None:

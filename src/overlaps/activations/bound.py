@@ -7,8 +7,8 @@ from numba import config, types
 
 from .._base import check
 from .._base.jit import BOOL, CUBE, INT, MATRIX, REAL, VECTOR, compile_once, jit
-from .._base.tiers import at_hand, patient, settle
-from .._base.workers import in_threads
+from .._base.lazy_compilation import compile_eagerly, is_compiled, is_lazy
+from .._base.parallel import in_threads
 from ..gaussian.tables import NOTHING
 from ..gaussian.two_point import SIGN
 from ._first_order import assemble, assemble_square
@@ -16,8 +16,8 @@ from ._relu_derivatives import relu_alignment
 
 # what compiled code calls: closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv) -> eps_g
 CLOSURE = REAL(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
-LANES = 32  # states side by side: four registers of eight, as shorter loops spend their time on beginning
-SIDE_BY_SIDE = types.void(CUBE, MATRIX, INT, VECTOR, BOOL, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # see ``_lanes``
+SIMD_WIDTH = 32  # states side by side: four registers of eight, as shorter loops spend their time on beginning
+BATCHED = types.void(CUBE, MATRIX, INT, VECTOR, BOOL, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # see ``_lanes``
 ERRORS = types.void(types.FunctionType(CLOSURE), INT, INT, CUBE, MATRIX, VECTOR)
 # Below this many evaluations a loop in Python costs less than handing arrays to compiled code; above, the loop is
 # compiled.
@@ -62,7 +62,7 @@ def outputs(S, K):
     return np.zeros((rows, K)), np.zeros((rows, n - K)), np.zeros((rows, K)), np.zeros(K)
 
 
-class Numbers(NamedTuple):
+class LearningNumbers(NamedTuple):
     """Numbers of the learning rule for a closure; K is the number of students."""
 
     K: int
@@ -98,7 +98,7 @@ class Bound:
     kinked : bool
         Whether g' of the student jumps at the origin.
     compiled, lanes : callable or None
-        The kernels, where the closure is one that compiled code can call, for one state and for LANES of them.
+        The kernels, where the closure is one that compiled code can call, for one state and for SIMD_WIDTH of them.
     parameters : ndarray
         Numbers that the kernel finds behind w (n,), see ``extended``.
     period : int
@@ -116,7 +116,7 @@ class Bound:
     controls_error = True
     kinked = False
     compiled: Any = None
-    lanes = None
+    simd = None
     parameters = NOTHING
     period = 0
 
@@ -164,7 +164,7 @@ class Bound:
                 "a teacher of signs has a field of variance zero, T_mm = 0, and no label; expected T_mm > 0."
             )
 
-    def obstacle(self, S, least=NEARLY):
+    def no_jacobian_reason(self, S, least=NEARLY):
         """Why there are no derivatives at S, or an empty string."""
         if self.kinked and relu_alignment(S, self.rule.K) < least:
             return "a student with a kink is aligned with another unit, where the closure has no derivatives"
@@ -182,7 +182,7 @@ class Bound:
         ``exact`` demands all digits and raises ``ValueError`` where there are none; otherwise a few serve, for Newton's
         iteration, taken from a state nearby if need be.
         """
-        if exact and self.kinked and self.obstacle(S, ALIGNED):
+        if exact and self.kinked and self.no_jacobian_reason(S, ALIGNED):
             raise ValueError(
                 "a student with a kink is aligned with another unit: the closure has no derivative there (it behaves "
                 "like the angle), so that the flow cannot be linearised. Expected students apart from each other and "
@@ -250,11 +250,11 @@ class KernelClosure(Bound):
         super().__init__(student, teacher, rule)
         self.kinked = bool(student.kinks)
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
-        self.lanes = self._kernels.lanes if teacher == student else None
+        self.simd = self._kernels.simd if teacher == student else None
         self._arguments = rule.K, teacher.code, *rule[1:]  # kept: finding them costs a tenth of a small closure
         if rule.K >= MANY:  # every call takes milliseconds in Python
-            settle()
-        if self._kernels.share is not None and rule.second_order and rule.K >= MANY:
+            compile_eagerly()
+        if self._kernels.chunk is not None and rule.second_order and rule.K >= MANY:
             self._threads = vars(config)["NUMBA_NUM_THREADS"]
         if self._threads == 1 and hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
             self.compiled = self._kernel
@@ -265,19 +265,19 @@ class KernelClosure(Bound):
         if self._threads == 1:
             return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
         eps_g = self._kernel(S, w, K, code, eta, eta_v, noise, False, A, B, C, dv)
-        fill, m = self._kernels.share, self._threads
+        fill, m = self._kernels.chunk, self._threads
         in_threads(lambda i: fill(S, w, K, code, eta, noise, C, i, m), m)
         return eps_g
 
     def extended(self, w):
         """As for any closure; here it is room."""
-        size = self._kernels.room
+        size = self._kernels.workspace
         return np.array(w) if size is None else np.append(w, np.zeros(size(len(w))))
 
     def errors(self, S, w):
         """As for any closure, in one compiled function."""
         few = self.compiled is None or len(S) < FEW
-        if few or (patient() and not self.compiled.overloads and not at_hand(self.compiled, CLOSURE.args)):
+        if few or (is_lazy() and not self.compiled.overloads and not is_compiled(self.compiled, CLOSURE.args)):
             return super().errors(S, w)
         self._kernel.compile(CLOSURE.args)  # numba keeps what has a return type apart from what Python calls
         compile_once(errors_of, ERRORS)
@@ -299,7 +299,7 @@ class KernelClosure(Bound):
         if self._kernels.derivatives is None:
             return super()._rough_derivatives(S, w)
         S = np.array(S)
-        for nearby in (bool(self.obstacle(S)), True):
+        for nearby in (bool(self.no_jacobian_reason(S)), True):
             if nearby:  # derivatives diverge at singular S
                 S[np.diag_indices(len(S))] *= 1 + NEARLY**2
             changes = self._kernel_derivatives(S, w)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..gaussian.rules import factor, legendre, tensor, widening
+from ..gaussian.quadrature import factor, legendre, tensor, widening
 from ..gaussian.two_point import LINEAR, NUMERIC, RELU, SIGN
 from ._classes import classes_closure
 from .bound import NEARLY, Bound, check_norms, outputs
@@ -26,7 +26,7 @@ class Classes(NamedTuple):
     ratios: Any = np.empty((0, 1))
 
     @property
-    def C(self) -> int:
+    def n_classes(self) -> int:
         """Their number; 0 of inputs without."""
         return len(self.weights)
 
@@ -77,7 +77,7 @@ class ClassesClosure(Bound):
 
     def _fill(self, parameters, S, w, A, B, C, dv):
         K, eta, eta_v, noise, second_order = self.rule
-        centroids = np.zeros(self.classes.C)
+        centroids = np.zeros(self.classes.n_classes)
         w = np.concatenate([w[: S.shape[1] - centroids.size], centroids, parameters])
         return classes_closure(S, w, K, self.teacher.code, eta, eta_v, noise, second_order, A, B, C, dv)
 
@@ -100,7 +100,7 @@ class ClassesClosure(Bound):
 
     def fields(self, S):
         """(means (C, K + M), covariances (C, K + M, K + M)) of the fields in each class, at S of any leading axes."""
-        rows, C = S.shape[-1], self.classes.C
+        rows, C = S.shape[-1], self.classes.n_classes
         n = rows - C
         S = S.reshape(*S.shape[:-2], -1, rows, rows)
         means = np.swapaxes(S[..., :n, n:].sum(axis=-3), -1, -2)
@@ -112,12 +112,12 @@ class ClassesClosure(Bound):
             for V in self.fields(S)[1]:
                 check_norms(np.pad(V, (0, 1)), self.rule.K)
 
-    def obstacle(self, S, least=NEARLY):
+    def no_jacobian_reason(self, S, least=NEARLY):
         """Why there are no derivatives at S, or an empty string."""
         if self.groups > 1:
             return "eigenspaces whose variances differ between classes in their own ways"
-        n = len(S) - self.classes.C
-        return super().obstacle(np.ascontiguousarray(S[:n, :n]), least)
+        n = len(S) - self.classes.n_classes
+        return super().no_jacobian_reason(np.ascontiguousarray(S[:n, :n]), least)
 
 
 class NumericClassesClosure(ClassesClosure):
@@ -141,7 +141,7 @@ class NumericClassesClosure(ClassesClosure):
 
     def check(self, S, w):
         """Raise ``ValueError`` where there are too many fields, or the integrals do not settle."""
-        n = S.shape[1] - self.classes.C
+        n = S.shape[1] - self.classes.n_classes
         names = " and ".join(dict.fromkeys([str(self.student), str(self.teacher)]))
         if n not in SIZES:
             raise ValueError(

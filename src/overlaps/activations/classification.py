@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import erfinv, ndtr
 
 from .._base import check
-from ..gaussian.rules import panels, sobol
+from ..gaussian.quadrature import panels, sobol
 from ..gaussian.shifted import both
 from ..gaussian.two_point import ERF, LINEAR, NUMERIC, RELU
 

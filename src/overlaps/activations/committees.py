@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from .._base import ArrayLike, check
-from .._base.jit import jit, made
+from .._base.jit import jit, jit_user
 from ..gaussian.two_point import ERF, slope, value
 from ._erf import erf_closure
 from .rule import Rule
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def total(x):
     """Output of a soft committee of error functions at fields x."""
     result = 0.0
@@ -20,7 +20,7 @@ def total(x):
     return result
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def squared(lam, nu, theta):
     """Half the squared difference of two soft committees."""
     return (total(lam) - total(nu)) ** 2 / 2
@@ -210,7 +210,7 @@ def offsets(K: int, offset: ArrayLike) -> Rule:
     """
     K, c = check.count("K", K), check.array("offset", offset, ("M",), "One for each teacher unit.", filled=True)
 
-    @made
+    @jit_user
     def deviation(lam, nu, theta):
         return total(lam + theta[:K]) - total(nu + c)
 

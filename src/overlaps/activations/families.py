@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..gaussian.rules import gauss_hermite, hermite
+from ..gaussian.quadrature import gauss_hermite, hermite
 from ..gaussian.two_point import ERF, QUADRATIC, RELU, SIGN
 from ._pairs import residual_correlations
 from ._piecewise import kinked_erf_square
 from .bound import Bound
-from .cones import loadings, plane, positive_moments
+from .kink_orthants import loadings, plane, positive_moments
 from .polynomials import Polynomial, mean_derivatives, mehler
 
 LARGEST = 2**14  # pairs of terms that are integrated at once, times what each needs

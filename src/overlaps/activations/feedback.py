@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._base import ArrayLike, check
-from .._base.jit import jit, made
+from .._base.jit import jit, jit_user
 from ..gaussian.two_point import slope, value
 from . import _rule
 from .activation import Activation
@@ -181,10 +181,10 @@ def squared_loss(activation, v_star, noise):
     forms, code, M = activation.closed_forms, activation.code, len(v_star)
     if forms is None or code < 0:
         raise ValueError(f"activation = {activation}; expected ov.erf, ov.relu, ov.linear or ov.quadratic.")
-    descent, scratch_size = _rule.pointer(forms.closure, CLOSURE), forms.room or (lambda n: 0)
+    descent, scratch_size = _rule.pointer(forms.closure, CLOSURE), forms.workspace or (lambda n: 0)
     most = scratch_size(8)
 
-    @made
+    @jit_user
     def deviation(lam, nu, theta):
         delta = 0.0
         for k in range(lam.size):
@@ -193,7 +193,7 @@ def squared_loss(activation, v_star, noise):
             delta -= v_star[m] * value(code, nu[m])
         return delta
 
-    @made
+    @jit_user
     def descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv):
         layers = np.zeros(K + M + most)
         for k in range(K):

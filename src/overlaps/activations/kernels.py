@@ -9,9 +9,8 @@ from typing import Any
 
 from .._base import check
 from ..gaussian.two_point import CODES
-from ._erf import erf_C_share, erf_closure, erf_derivatives, erf_room
+from ._erf import erf_C_chunk, erf_closure, erf_derivatives, erf_workspace
 from ._erf_differences import erf_differences
-from ._lanes import erf_lanes, linear_lanes, quadratic_lanes
 from ._quadratic import (
     linear_closure,
     linear_derivatives,
@@ -22,6 +21,7 @@ from ._quadratic import (
 )
 from ._relu import relu_closure
 from ._relu_derivatives import relu_derivatives
+from ._simd import erf_simd, linear_simd, quadratic_simd
 
 __all__ = ["KERNELS", "Kernels"]
 
@@ -85,12 +85,12 @@ class Kernels:
     teachers: tuple = ()
     derivatives: Callable[..., Any] | None = None
     differences: Callable[..., Any] | None = None
-    room: Callable[..., Any] | None = None
-    share: Callable[..., Any] | None = None
-    lanes: Callable[..., Any] | None = None
+    workspace: Callable[..., Any] | None = None
+    chunk: Callable[..., Any] | None = None
+    simd: Callable[..., Any] | None = None
 
     def __post_init__(self):
-        for role in ("closure", "derivatives", "differences", "room", "share", "lanes"):
+        for role in ("closure", "derivatives", "differences", "workspace", "chunk", "simd"):
             value = getattr(self, role)
             if not callable(value) and (value is not None or role == "closure"):
                 raise check.refused(role, value, "a function that fills arrays.")
@@ -99,8 +99,8 @@ class Kernels:
 
 
 KERNELS = {
-    LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences, lanes=linear_lanes),
-    QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences, lanes=quadratic_lanes),
+    LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences, simd=linear_simd),
+    QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences, simd=quadratic_simd),
     RELU: Kernels(relu_closure, TABLE[:-1], relu_derivatives),
-    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_room, erf_C_share, erf_lanes),
+    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_workspace, erf_C_chunk, erf_simd),
 }

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.rules import legendre
+from ..gaussian.quadrature import legendre
 from ..gaussian.tables import tabulate
 
 # Ends of t of a half without end: xi reaches e^60 scales, beyond which a law with tails like xi^-1.5 has e-13 of its
@@ -102,7 +102,7 @@ def law_of(noise, reach=REACH):
     )
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def proper(p):
     """Whether these are probabilities."""
     total, negative = 0.0, False

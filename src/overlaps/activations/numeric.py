@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..gaussian.rules import graded, widening
+from ..gaussian.quadrature import graded, widening
 from ..gaussian.two_point import NUMERIC
 from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, SobolRule, numeric_closure, packed
 from ._pairs import SIZES, midpoint_rule, pair_square

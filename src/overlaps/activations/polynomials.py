@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from ..gaussian.rules import gauss_hermite
+from ..gaussian.quadrature import gauss_hermite
 from ..gaussian.tables import polynomial_table
 from ._pairs import covariance, fill_pairs
 from .bound import Bound

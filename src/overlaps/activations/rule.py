@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Record, check
+from .._base import ArrayLike, Immutable, check
 from .._base.jit import compile_once
 from ..gaussian.iterated import MOST
 from ..gaussian.tables import NOTHING
 from . import _rule
-from ._of_tokens import closure_of_groups, closure_of_one, whole_force
+from ._token_rules import closure_of_groups, closure_of_one, whole_force
 from .activation import Activation
-from .certified import arrays_of
-from .declared import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe, sees
+from .adaptive_closure import arrays_of
+from .validation import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe, sees
 
 NAMELESS = (
     "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
@@ -25,7 +25,7 @@ FEW_FIELDS, MANY_FIELDS = 1e-8, 1e-3  # tolerances, up to four fields and beyond
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rule(Record):
+class Rule(Immutable):
     r"""A local rule of learning: every sample moves the weights along the input, by a force that depends on the fields.
 
     .. math:: w_k \mathrel{+}= \eta\, F_k(\lambda, \nu, \xi; \theta, S)\, x/\sqrt N, \qquad
@@ -136,7 +136,7 @@ class Rule(Record):
             raise check.refused("name", name, "a string.")
         if self.uses_overlaps is not None:
             check.flag("uses_overlaps", self.uses_overlaps)
-        self.settle(name=name, noise=checked_noise(self.noise))
+        self._set(name=name, noise=checked_noise(self.noise))
         alone = self.others is not None
         T, c = checked_tokens(self.tokens, self.token_covariance, K + M, alone or self.closed is not None)
         single = T > 1 and self.noise is None and np.array_equal(c, np.eye(T))
@@ -145,13 +145,13 @@ class Rule(Record):
                 f"others = {check.shown(self.others)} with tokens = {T}; expected a function others(lam, nu, theta) of "
                 "one of several independent tokens, without noise."
             )
-        self.settle(tokens=T, token_covariance=c)
+        self._set(tokens=T, token_covariance=c)
         fields = (1 if alone else T) * (K + M)  # of an integral
-        self.settle(breaks=checked_breaks(self.breaks, fields, self.continuous))
+        self._set(breaks=checked_breaks(self.breaks, fields, self.continuous))
         usual = FEW_FIELDS if fields + isinstance(self.noise, str) <= 4 else MANY_FIELDS
-        self.settle(tolerance=usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0))
+        self._set(tolerance=usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0))
         reads = probe(self) if self.closed is None else False
-        self.settle(uses_overlaps=reads if self.uses_overlaps is None else self.uses_overlaps)
+        self._set(uses_overlaps=reads if self.uses_overlaps is None else self.uses_overlaps)
 
     def __repr__(self):
         return self.name
@@ -298,7 +298,10 @@ class Rule(Record):
         force, _, chance = self.pointers
         values = np.array(self.noise[0]) if self.by_chance else NOTHING
         s = np.array(s, float) if self.uses_overlaps else NOTHING
-        return theta[:K], (_rule.Told((values, np.zeros(len(values)), force, chance, theta, S, s, np.zeros(K))), 0)
+        return theta[:K], (
+            _rule.TypedArguments((values, np.zeros(len(values)), force, chance, theta, S, s, np.zeros(K))),
+            0,
+        )
 
 
 def root_of_tokens(c):

@@ -7,14 +7,14 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from .._base import check, door
-from ..gaussian.rules import legendre
+from .._base import check, public_dir
+from ..gaussian.quadrature import legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
+from .adaptive_rates import adagrad_norm, line_search
 from .committees import dropout, logistic_committee, offsets, sign_committee
 from .feedback import feedback_alignment, node_perturbation
 from .laws import SIZES, law_of, shown
-from .rates import adagrad_norm, line_search
 from .rule import MAKERS, Rule, again
 from .tokens import attention, episode, pair, patches
 
@@ -23,7 +23,7 @@ __all__ = [
     "least_squares", "line_search", "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal", "pair",
     "patches", "perceptron", "residual", "sign_committee",
 ]  # fmt: skip
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 
 END = 12.0  # of tables in log(s / scale)
 AGREED = 1e-12  # relative error of tables; averages over a law have the rounding of a thousand terms

@@ -14,7 +14,7 @@ from scipy.optimize import least_squares
 from scipy.special import erf
 
 from .._base.jit import jit
-from ._erf import erf_closure, erf_room
+from ._erf import erf_closure, erf_workspace
 from ._first_order import eps_derivatives, first_order_derivatives, readout_product
 from ._piecewise import piecewise_linear_closure
 from ._relu import geometry
@@ -166,7 +166,7 @@ def expand(S, w, K):
     J, Jt = int(terms[2]), int(terms[3])
     units, size = K * J, K * J + (n - K) * Jt
     field, scale, amplitude = np.empty(size, np.int64), np.empty(size), np.empty(size)
-    S_, w_ = np.empty((size, size)), np.empty(size + erf_room(size))
+    S_, w_ = np.empty((size, size)), np.empty(size + erf_workspace(size))
     for i in range(size):
         late = i >= units
         of, j = (K + (i - units) // Jt, 2 * J + (i - units) % Jt) if late else (i // J, i % J)
@@ -179,7 +179,7 @@ def expand(S, w, K):
     return field, scale, amplitude, S_, w_, A, B, C, np.empty(units)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C, dv):
     """Chain rule: A_kl = sum_ij b_i b_j A'_(ki)(lj), B and C likewise, dv_k = sum_j a_j dv'_(kj)."""
     units = dv_.size

@@ -3,16 +3,16 @@
 import numpy as np
 
 from .._base import ArrayLike, check
-from .._base.jit import made
+from .._base.jit import jit_user
 from ..gaussian.iterated import MOST
 from ..gaussian.two_point import slope, value
 from . import _perceptrons, _rule
 from . import _tokens as forms
 from .activation import Activation
-from .declared import checked_tokens
 from .feedback import squared_loss
 from .library import erf, linear
 from .rule import Rule
+from .validation import checked_tokens
 
 
 def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: float = 0.0) -> Rule:
@@ -200,7 +200,7 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     activation, sigma, deviation, descend = squared_loss(activation, v_star, noise)
     code, M = activation.code, len(v_star)
 
-    @made
+    @jit_user
     def mean(lam, nu, theta):
         delta = 0.0
         for a in range(T):

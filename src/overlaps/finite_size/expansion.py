@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from .._base import Floats, Record, Rng, check, warn
+from .._base import Floats, Immutable, Rng, check, warn
 from ..models import Mixed, Model
 from ..models.features import check_features
 from ..models.state import gram
@@ -39,7 +39,7 @@ INEXACT = 0.05
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fluctuations(Record):
+class Fluctuations(Immutable):
     """Mean, covariance and bands of SGD at one N; made by :func:`fluctuations`, with the equations there.
 
     Attributes

@@ -13,7 +13,7 @@ import numpy as np
 from ..activations.polynomials import Polynomial
 from ..flow.closure import bind
 from ..gaussian.iterated import MOST, settled_size
-from ..gaussian.rules import gauss_hermite, sobol, tensor
+from ..gaussian.quadrature import gauss_hermite, sobol, tensor
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models import Mixed
 

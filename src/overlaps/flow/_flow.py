@@ -10,8 +10,8 @@ from functools import cache
 import numpy as np
 from numba import types
 
-from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit, natural
-from .._base.tiers import CALL, UNIT
+from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit, unsigned_index
+from .._base.lazy_compilation import CALL, UNIT
 
 # Below this many blocks, loops along them are too short for vector instructions: blocks come one after the other.
 # Above, all at once.
@@ -26,20 +26,20 @@ FLOW = types.void(
 SPHERE = -1.0
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def triangle(i, j, K):
     """Place of the entry ij in an upper triangle (K, K) stored row by row."""
     return i * K - i * (i - 1) // 2 + j - i if i <= j else j * K - j * (j - 1) // 2 + i - j
 
 
-@jit(bare=True, python=lambda x, y: np.copyto(y, x))
+@jit(no_reference_counting=True, python=lambda x, y: np.copyto(y, x))
 def copy(x, y):
     """Fill y with x: ``y[:] = x`` takes seconds to compile, with the text of an error that cannot occur."""
     for l in range(y.size):
         y[l] = x[l]
 
 
-@jit(bare=True, python=lambda y: y.fill(0.0))
+@jit(no_reference_counting=True, python=lambda y: y.fill(0.0))
 def clear(y):
     """Fill y with zeros."""
     for l in range(y.size):
@@ -50,7 +50,7 @@ def _add(c, x, y):
     y += c * x
 
 
-@jit(bare=True, python=_add)
+@jit(no_reference_counting=True, python=_add)
 def add(c, x, y):
     """Add c x to y."""
     for l in range(y.size):
@@ -62,7 +62,7 @@ def _mix(c, x, at, out):
         out += factor * x[first : first + out.size]
 
 
-@jit(fast=True, bare=True, python=_mix)
+@jit(fast=True, no_reference_counting=True, python=_mix)
 def mix(c, x, at, out):
     """Add sum_k c_k x[at_k : at_k + L] to ``out`` (L,): four rows at a time, because memory is what costs."""
     n, L, k = at.size, out.size, 0
@@ -83,7 +83,7 @@ def mix(c, x, at, out):
             out[l] += c0 * x0[l]
 
 
-@jit(fast=True, bare=True, python=lambda x: x.sum())
+@jit(fast=True, no_reference_counting=True, python=lambda x: x.sum())
 def total(x):
     """sum_l x_l."""
     result = 0.0
@@ -92,7 +92,7 @@ def total(x):
     return result
 
 
-@jit(fast=True, bare=True, python=lambda x, y: x @ y)
+@jit(fast=True, no_reference_counting=True, python=lambda x, y: x @ y)
 def dot(x, y):
     """sum_l x_l y_l."""
     result = 0.0
@@ -101,7 +101,7 @@ def dot(x, y):
     return result
 
 
-@jit(bare=True, cost=lambda y, s, K, M, *_: CALL * K * (K + M))
+@jit(no_reference_counting=True, cost=lambda y, s, K, M, *_: CALL * K * (K + M))
 def gather(y, s, K, M, trains_v, S, w):
     """Fill the Q and R parts of S (n, n) and, when it is trained, the student part of w = (v, -v*)."""
     L = s.size
@@ -128,7 +128,7 @@ def gather_groups(y, s, p, K, M, trains_v, S, w):
         gather_apart(y, s, p, K, M, trains_v, S, w)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def gather_apart(y, s, p, K, M, trains_v, S, w):
     """:func:`gather_groups` of several."""
     L, n, position = s.size, K + M, 0
@@ -156,7 +156,7 @@ def gather_apart(y, s, p, K, M, trains_v, S, w):
             w[k] = y[position + k]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def group_of(l, p):
     """The group of block l, whose A, B, C are parts one below the other; its number lies behind the weights p (L,)."""
     return int(p[p.size // 2 + l])
@@ -191,7 +191,7 @@ def keep_norms(y, L, K, M, dy):
                 at += 1
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
     """End of all kernels of the flow: the norms of students on spheres, and the second layer."""
     # SPHERE: the flow ran without decay, the multiplier is found from the velocity it gave
@@ -212,7 +212,13 @@ def _seconds(y, s, p, tau, A, B, *_):
 @jit(inline=True)
 def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
     """Fill the velocities of block l."""
-    l, L, K, M, one = natural(l), natural(s.size), natural(len(B)), natural(B.shape[1]), natural(1)
+    l, L, K, M, one = (
+        unsigned_index(l),
+        unsigned_index(s.size),
+        unsigned_index(len(B)),
+        unsigned_index(B.shape[1]),
+        unsigned_index(1),
+    )
     row, at = M * L, l  # in y
     for k in range(K):
         for m in range(M):
@@ -247,7 +253,7 @@ def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
             at += L
 
 
-@jit(bare=True, cost=_seconds)
+@jit(no_reference_counting=True, cost=_seconds)
 def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
     for l in range(s.size):
@@ -255,14 +261,14 @@ def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_
     finish(y, s.size, B.shape[0], B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
-@jit(bare=True, cost=_seconds)
+@jit(no_reference_counting=True, cost=_seconds)
 def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """:func:`flow` where each group of blocks has its own A, B, C, one below the other: see ``group_of``."""
     K = A.shape[1]
     for l in range(s.size):
         at = group_of(l, p) * K
-        drive = A[at : at + K], B[at : at + K], C[at : at + K]
-        flow_of_block(l, y, s, p, tau, drive[0], drive[1], drive[2], max(decay, 0.0), second_order, dy, drift)
+        matrices = A[at : at + K], B[at : at + K], C[at : at + K]
+        flow_of_block(l, y, s, p, tau, matrices[0], matrices[1], matrices[2], max(decay, 0.0), second_order, dy, drift)
     finish(y, s.size, K, B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
@@ -343,7 +349,7 @@ def _flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
     finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
-@jit(bare=True, python=_flow_of_many, cost=lambda y, *_: 12 * CALL + 3e-9 * y.size)
+@jit(no_reference_counting=True, python=_flow_of_many, cost=lambda y, *_: 12 * CALL + 3e-9 * y.size)
 def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """All blocks of :func:`flow` at once: their loop is the inner one."""
     L, kappa = s.size, max(decay, 0.0)
@@ -379,7 +385,7 @@ def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains
     finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
-@jit(bare=True, cost=_seconds)
+@jit(no_reference_counting=True, cost=_seconds)
 def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
 
@@ -407,7 +413,7 @@ def flow_for(L, K, groups=1):
     return flow_of_many if L >= FEW else flow_of_units if K >= MANY else flow_of_few
 
 
-@jit(bare=True, cost=lambda eps_g, S, A, B, *_: 3 * UNIT * (A.size + B.size))
+@jit(no_reference_counting=True, cost=lambda eps_g, S, A, B, *_: 3 * UNIT * (A.size + B.size))
 def tightening(eps_g, S, A, B, eta, sensitive, size):
     """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling.
 

@@ -36,12 +36,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._base.jit import CUBE, INTS, MATRIX, REAL, VECTOR, jit, typed
-from .._base.tiers import CALL
+from .._base.jit import CUBE, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
+from .._base.lazy_compilation import CALL
 from ._flow import add, clear, copy, dot, mix, places, total, triangle
 
 
-@typed
+@typed_namedtuple
 class Eigenspaces(NamedTuple):
     """The numbers of D: eigenvalues s (L,), weights p, teachers tau (M, M, L), and what pulls overlaps to zero."""
 
@@ -53,7 +53,7 @@ class Eigenspaces(NamedTuple):
     drift: REAL
 
 
-@typed
+@typed_namedtuple
 class Frozen(NamedTuple):
     """J at one state, in the frame where A is diagonal; g keeps its order, so that ddv is not turned.
 
@@ -71,7 +71,7 @@ class Frozen(NamedTuple):
     ddv: MATRIX  # (d_g, K), or (d_g, 0) where v is not trained
 
 
-@typed
+@typed_namedtuple
 class Factorised(NamedTuple):
     """1 - c J, ready to be solved with: filled by ``factorise``, read by ``correct``; it belongs to one c."""
 
@@ -81,7 +81,7 @@ class Factorised(NamedTuple):
     pair: MATRIX  # 1 / d_ij (K (K + 1) / 2, L)
 
 
-@typed
+@typed_namedtuple
 class Equations(NamedTuple):
     """A Newton iteration: the Jacobian, 1 - c J factorised, and room for the rotated right-hand side."""
 
@@ -92,7 +92,7 @@ class Equations(NamedTuple):
     x_q: CUBE  # (K, K, L)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def strided(at, first, step):
     """Fill at_k = first + k step: where the rows of a matrix begin."""
     for k in range(at.size):
@@ -297,7 +297,7 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
             u += 1
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def pairs(i, j, c, B, L, at, factors):
     """Rows of (x B^T + B x^T)_ij c: their places in an array x (K, M, L), and their factors.
 
@@ -372,7 +372,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
             u += 1
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def turn(V, dR, dQ, dv, g):
     """Fill g = (triangle of Q, R, v) from rotated dR (K, M) and dQ (K, K), and dv (K or 0).
 
@@ -397,7 +397,7 @@ def turn(V, dR, dQ, dv, g):
         g[u + k] = dv[k]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def decompose(a, rows):
     """Overwrite a (n, n) by its factors L U, with the exchanges of rows.
 
@@ -418,7 +418,7 @@ def decompose(a, rows):
             add(-a[i, k], a[k, k + 1 :], a[i, k + 1 :])
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def substitute(a, rows, x):
     """Overwrite x (n,) by the solution of L U x, with the factors and exchanges of ``decompose``."""
     n = rows.size

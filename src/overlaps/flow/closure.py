@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from .._base import ArrayLike, Record, check
+from .._base import ArrayLike, Immutable, check
 from ..activations import binding
-from ..activations.bound import Numbers, outputs
-from ..activations.certified import half_correlated
+from ..activations.adaptive_closure import half_correlated
+from ..activations.bound import LearningNumbers, outputs
 from ..activations.classes import Classes
-from ..gaussian.rules import gauss_hermite
+from ..gaussian.quadrature import gauss_hermite
 from ..models.features import check_features
 from ..models.model import Model
 from ..models.start import check_size
@@ -19,7 +19,7 @@ ONE = np.ones((1, 1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Closure(Record):
+class Closure(Immutable):
     """Closure matrices at one state, with their equations in :func:`closure`, which makes them.
 
     Attributes
@@ -113,7 +113,7 @@ def closure(
     0.5
     """
     check_features("closure", model)
-    if model.C and means is None:
+    if model.n_classes and means is None:
         raise ValueError("model has inputs in classes; expected means= of the fields in one of them, and its label=.")
     K, M = model.K, model.M
     Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
@@ -143,7 +143,7 @@ def closure(
 def _closure_of_class(model, S, v, means, label):
     """The closure of fields with these means, as of a single class."""
     K, M = model.K, model.M
-    rule = Numbers(K, model.eta, model.eta_v, model.noise, True)
+    rule = LearningNumbers(K, model.eta, model.eta_v, model.noise, True)
     classes = Classes(np.ones(1), np.array([label]), ONE)
     bound = binding.bind(model.activation, model.teacher_activation, rule, classes)
     rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
@@ -158,7 +158,7 @@ def bind(model, second_order=None):
     """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if second_order is None:
         second_order = not model.gradient_flow
-    rule = Numbers(model.K, model.eta, model.eta_v, model.noise, second_order)
+    rule = LearningNumbers(model.K, model.eta, model.eta_v, model.noise, second_order)
     return binding.bind(model.activation, model.teacher_activation, rule, model.classes)
 
 
@@ -192,7 +192,7 @@ def rounding_floor(model, S, v):
     if model.rule is not None:
         return _rounding_of_rule(model, S, v)
     x, weight = gauss_hermite(40)
-    if not model.C:
+    if not model.n_classes:
         means, S = np.zeros((len(S), 1, S.shape[1])), S[:, None]
     else:
         means, S = bind(model, second_order=False).fields(S)

@@ -20,12 +20,12 @@ import numpy as np
 
 from .._base import check
 from ..activations.bound import SECOND_ORDER, central_differences
-from ..gaussian.rules import gauss_hermite, legendre
+from ..gaussian.quadrature import gauss_hermite, legendre
 from ..gaussian.two_point import QUADRATIC
 from ..models.state import reciprocal
 from ._flow import gather
 from .closure import bind
-from .handover import can_hand_over, quadratic_frame, reproduces, unfit
+from .late_transition import can_transition, quadratic_frame, reproduces, unfit
 from .packing import Packing
 from .system import System, blocks_last, weights_of
 
@@ -102,18 +102,19 @@ class DifferenceSystem(System):
     start : State
         Order parameters at the handover.
     frame : array_like, shape (K, M), optional
-        F of :func:`~overlaps.flow.handover.can_hand_over`, which chooses it by default
+        F of :func:`~overlaps.flow.late_transition.can_transition`, which chooses it by default
         (up to relative differences of 0.3).
 
     Raises
     ------
     ValueError
-        The setting has no specialised fixed point that can be followed (:func:`~overlaps.flow.handover.can_hand_over`).
+        The setting has no specialised fixed point that can be followed
+        (:func:`~overlaps.flow.late_transition.can_transition`).
 
     Notes
     -----
     Exact up to the path integrals, whose nodes are chosen for rounding accuracy (:func:`path_nodes`).  eps_g inherits
-    the relative error that the handover left (:func:`~overlaps.flow.handover.handover_error`) and about
+    the relative error that the handover left (:func:`~overlaps.flow.late_transition.transition_error`) and about
     2 rtol ``|log x|`` from the integration.
 
     Examples
@@ -130,10 +131,10 @@ class DifferenceSystem(System):
     decay = decay_v = 0.0
     kernel, polynomial = None, False
 
-    def __init__(self, model, start, frame=None, pace=None):
+    def __init__(self, model, start, frame=None, evaluator=None):
         start = start.on(model)
         if frame is None:
-            frame, reason = can_hand_over(model, start, near=FARTHEST)
+            frame, reason = can_transition(model, start, near=FARTHEST)
         else:
             reason = unfit(model, start)
             frame = None if reason else check.array("frame", frame, (model.K, model.M))
@@ -141,7 +142,7 @@ class DifferenceSystem(System):
                 frame, reason = None, "sum_k v_k g((F nu)_k) is not the teacher's output for the frame F given."
         if frame is None:
             raise ValueError(f"the differences of students and teachers cannot be followed: {reason}")
-        self.model, self.start, self.frame, self.pace = model, start, frame, pace
+        self.model, self.start, self.frame, self.evaluator = model, start, frame, evaluator
         L, K = model.spectrum.L, model.K
         self.shape = L, K, K
         self.packing = Packing(L, K, K, False)
@@ -162,7 +163,7 @@ class DifferenceSystem(System):
         self.variance = np.concatenate([np.zeros(L * K * K), np.kron(diagonal, model.spectrum.s)])
         self.power = np.concatenate([np.ones(L * K * K), np.full(L * K * (K + 1) // 2, 2.0)])
 
-    def obstacle(self):
+    def no_jacobian_reason(self):
         """Never any: only smooth units are followed by their differences."""
         return ""
 
@@ -205,7 +206,7 @@ class DifferenceSystem(System):
         _, inverse = self._eigenvalues()
         crossed = turn @ e.swapaxes(1, 2) * inverse
         D = D - crossed - crossed.swapaxes(1, 2) + turn @ self.tau @ turn.T * inverse**2
-        system = DifferenceSystem(self.model, self.start, rotation @ self.frame, self.pace)
+        system = DifferenceSystem(self.model, self.start, rotation @ self.frame, self.evaluator)
         return system, system._packed(D, (e - turn @ self.tau * inverse) @ rotation.T)
 
     def drifted(self, y):
@@ -310,4 +311,4 @@ class DifferenceSystem(System):
         """dy/dalpha."""
         self.at(alpha)
         self.eps_g = self.close(y)
-        return self.velocity(y, *self.drive(self.A, self.x * self.B, self.x**2 * self.C, self.dv))
+        return self.velocity(y, *self.scaled(self.A, self.x * self.B, self.x**2 * self.C, self.dv))

@@ -74,8 +74,8 @@ class Jacobian:
     def __init__(self, system, y, *, exact=True):
         self.system = system
         system.close(y)
-        self.A, self.B, *_ = system.drive(system.A.copy(), system.B.copy(), system.C, system.dv)
-        self.changes = system.drive(*system.derivatives(exact))
+        self.A, self.B, *_ = system.scaled(system.A.copy(), system.B.copy(), system.C, system.dv)
+        self.changes = system.scaled(*system.derivatives(exact))
         self.unit = system.unit(y)
         self.y = y / self.unit
         self.sphere = None if system.decay >= 0 else _Sphere(self, system)

@@ -31,7 +31,7 @@ class MixedClosure(Bound):
         super().__init__(first.student, first.teacher, first.rule)
         self.kinked, self.by_quadrature = first.kinked, any(part.by_quadrature for part in self.parts)
         self.separate = isinstance(model, Mixed) and model.heads is not None
-        self.shares, self.keeping = np.ones(1), 1.0  # factor of a schedule on decay
+        self.shares, self.decay_factor = np.ones(1), 1.0  # factor of a schedule on decay
         self.slopes = None
 
     error, chance, accuracy, averaging_error, message = map(
@@ -86,16 +86,16 @@ class MixedClosure(Bound):
         return eps_g
 
     def _forgetting(self, task):
-        return self.keeping * task.eta_v * task.weight_decay[1]
+        return self.decay_factor * task.eta_v * task.weight_decay[1]
 
     def check(self, S, w):
         """Raise ``ValueError`` where the closure of a task is not defined, or not known."""
         for part, _, _, S_i, w_i in self.split(S, w):
             part.check(S_i, w_i)
 
-    def obstacle(self, S, least=1e-5):
+    def no_jacobian_reason(self, S, least=1e-5):
         """Why there are no derivatives at S, or an empty string."""
-        return next((x for part in self.parts if (x := part.obstacle(S[: S.shape[1]], least))), "")
+        return next((x for part in self.parts if (x := part.no_jacobian_reason(S[: S.shape[1]], least))), "")
 
     def derivatives(self, S, w, *, exact):
         """Mean of the tasks' derivatives along (triangle of Q, R, v); each head is driven by its own."""
@@ -127,12 +127,12 @@ class MixedSystem(System):
     kernel = None
     held: np.ndarray | None = None  # shares in place of those of the time
 
-    def __init__(self, model, start, pace=None, twins=None, *, keep_cone=False):
+    def __init__(self, model, start, evaluator=None, duplicate_units=None, *, keep_psd=False):
         self.etas = np.array([task.eta for task in model.tasks])
         self.ratios = model.ratios if isinstance(model, Mixed) else np.ones((1, model.spectrum.L))
-        changing = np.any(self.ratios != 1) or (pace is not None and pace.variances is not None)
+        changing = np.any(self.ratios != 1) or (evaluator is not None and evaluator.variances is not None)
         self.varying = self.ratios if changing else None
-        super().__init__(model, start, pace, twins, keep_cone=keep_cone)
+        super().__init__(model, start, evaluator, duplicate_units, keep_psd=keep_psd)
         (L, K, M), n = self.shape, len(self.etas)
         if self.varying is not None:
             self.S = np.tile(self.S, (n, 1))
@@ -147,22 +147,22 @@ class MixedSystem(System):
     def at(self, alpha):
         """Take shares and factors at alpha."""
         super().at(alpha)
-        model, closure, pace = self.model, self.closure, self.pace
+        model, closure, evaluator = self.model, self.closure, self.evaluator
         t = min(alpha, self.edge)
         closure.shares = np.ones(1) if not isinstance(model, Mixed) else model.at(t) if self.held is None else self.held
-        decay = 1.0 if pace is None else pace.factors(t)[3]
+        decay = 1.0 if evaluator is None else evaluator.factors(t)[3]
         if self.varying is not None:
-            u = None if pace is None else pace.variances
+            u = None if evaluator is None else evaluator.variances
             self._vary(self.ratios if u is None else self.ratios * u([t]))
         if not model.spherical:
             self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
-        closure.keeping, self.decay_v = decay, 0.0
+        closure.decay_factor, self.decay_v = decay, 0.0
 
     def state(self, y, alpha=0.0):
         """As of any system; a schedule's factors on the eigenvalues are those of the time."""
-        state, pace = super().state(y, alpha), self.pace
-        changing = pace is not None and pace.variances is not None
-        return state.under(pace.variances(np.array([alpha]))[0]) if changing else state
+        state, evaluator = super().state(y, alpha), self.evaluator
+        changing = evaluator is not None and evaluator.variances is not None
+        return state.under(evaluator.variances(np.array([alpha]))[0]) if changing else state
 
     def _set_noise(self, factor):
         self.closure.scale_noise(factor)
@@ -225,9 +225,11 @@ class MixedSystem(System):
         """Whether there is no structured Jacobian here."""
         return self.varying is not None or isinstance(self.model, LowRank)
 
-    def obstacle(self):
+    def no_jacobian_reason(self):
         """Why there is no structured Jacobian here, or an empty string."""
-        return "eigenvalues differ between tasks or change" if self.varying is not None else super().obstacle()
+        return (
+            "eigenvalues differ between tasks or change" if self.varying is not None else super().no_jacobian_reason()
+        )
 
 
 class LowRankClosure(MixedClosure):
@@ -254,7 +256,7 @@ class LowRankClosure(MixedClosure):
         AB = np.concatenate([A0, B0], axis=1)
         A[:], B[:], C[:] = a.T @ A0 @ a, a.T @ AB, a.T @ C0 @ a
         pull = (AB @ (P @ S)[:, :rank]).ravel() / base.eta  # minus the gradient of the error by a
-        dv[:] = self.model.eta_a * (pull - self.keeping * base.weight_decay[1] * a.ravel())
+        dv[:] = self.model.eta_a * (pull - self.decay_factor * base.weight_decay[1] * a.ravel())
         self.slopes = [(A / base.eta, B / base.eta), pull]
         return eps_g
 
@@ -263,11 +265,11 @@ class LowRankClosure(MixedClosure):
         base = self.model.model
         self.parts[0].check(self._adapted(S, w)[2], np.concatenate([base.v, -base.v_star]))
 
-    def obstacle(self, S, least=0.0):
+    def no_jacobian_reason(self, S, least=0.0):
         """No derivatives: steps are explicit."""
         return "directions of low rank have no structured Jacobian"
 
 
-def is_mixed(model, pace=None):
+def is_mixed(model, evaluator=None):
     """Whether the flow of a model belongs to a :class:`MixedSystem`."""
-    return isinstance(model, Mixed | LowRank) or (pace is not None and pace.variances is not None)
+    return isinstance(model, Mixed | LowRank) or (evaluator is not None and evaluator.variances is not None)

@@ -9,8 +9,8 @@ from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.state import State
 from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind, rounding_floor
-from .cone import Cone, singular
 from .packing import Packing
+from .psd import PSDProjection, singular
 from .velocity import VANISHED, Constants, Work
 
 
@@ -36,26 +36,26 @@ class System:
        ``pace`` changes them. The closure is bound at the numbers of the model and never scaled; ``drive`` is.
     """
 
-    pace: Any = None
+    evaluator: Any = None
     edge: float = np.inf
     u = u_v = 1.0
     groups = 1  # of blocks, each with its own A, B, C
-    cone: Cone | None = None  # to be kept to at every step, where the start is on its boundary
+    psd: PSDProjection | None = None  # to be kept to at every step, where the start is on its boundary
     refusal = ""  # of a factor that is none, met on the way
 
-    def __init__(self, model, start, pace=None, twins: Any = None, *, keep_cone=False):
-        self.model, self.start, self.pace, self.twins = model, start, pace, twins
+    def __init__(self, model, start, evaluator=None, duplicate_units: Any = None, *, keep_psd=False):
+        self.model, self.start, self.evaluator, self.duplicate_units = model, start, evaluator, duplicate_units
         static = model.second_layers
         K, M, L = model.K, static.size, model.spectrum.L
         self.shape = L, K, M  # of static rows: teachers, and the centroids of inputs in classes
         self.packing = Packing(L, K, M, model.trains_v, start.v.size)
         self.s, self.p = weights_of(model)
         *_, self.decay, self.decay_v, self.second_order = rates(model)
-        self.source = blocks_last(model.source(start))
+        self.source = blocks_last(model._static_overlaps(start))
         self.S = model.field_covariance(start).copy()
         self.w = np.concatenate([np.ravel(start.v), static])
-        if keep_cone and singular(self.S, K, twins):
-            self.cone = Cone(self)
+        if keep_psd and singular(self.S, K, duplicate_units):
+            self.psd = PSDProjection(self)
         self.closure = self._bound()
         self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
         G = self.groups = len(self.S) // (K + M)
@@ -72,31 +72,31 @@ class System:
 
     def enter(self, alpha):
         """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""
-        if self.pace is None:
+        if self.evaluator is None:
             return False
-        later = self.pace.knots[self.pace.knots > alpha]
+        later = self.evaluator.knots[self.evaluator.knots > alpha]
         # a trial stage at the end of a segment must not see the value after the jump
         self.edge = np.nextafter(later[0], -np.inf) if later.size else np.inf
-        return alpha in self.pace.jumps
+        return alpha in self.evaluator.jumps
 
     def at(self, alpha):
         """Take the numbers of the flow at alpha: factors u of A, B and u_v of dv, decays and the weight of C."""
-        if self.pace is None:
+        if self.evaluator is None:
             return
         model = self.model
-        self.u, self.u_v, noise, decay, batch = factors = self.pace.factors(min(alpha, self.edge)).tolist()
+        self.u, self.u_v, noise, decay, batch = factors = self.evaluator.factors(min(alpha, self.edge)).tolist()
         if not all(0 <= x < np.inf for x in factors):
             self.refusal = f"the schedule gives the factors {factors} at alpha = {alpha:g}; expected finite ones >= 0."
             self.u = self.u_v = np.nan
         self.decay = self.decay if model.spherical else model.eta * model.weight_decay[0] * self.u * decay
         self.decay_v = model.eta_v * model.weight_decay[1] * self.u_v * decay
         self.second_order = 0.0 if model.gradient_flow else self.u**2 / (model.batch_size * batch)
-        if self.pace.noisy:
+        if self.evaluator.noisy:
             self._set_noise(noise)
 
-    def drive(self, A, B, C, dv):
+    def scaled(self, A, B, C, dv):
         """Closure, or a change of it, as it drives the flow at this time; C is scaled by ``second_order``."""
-        return (A, B, C, dv) if self.pace is None else (self.u * A, self.u * B, C, self.u_v * dv)
+        return (A, B, C, dv) if self.evaluator is None else (self.u * A, self.u * B, C, self.u_v * dv)
 
     @cached_property
     def flow(self):
@@ -141,8 +141,8 @@ class System:
     @property
     def kernel(self):
         """The closure as compiled code takes it; one by quadrature is ready after its first evaluation."""
-        pace = self.pace
-        steppable = self.twins is None and (pace is None or not pace.program.functions)
+        evaluator = self.evaluator
+        steppable = self.duplicate_units is None and (evaluator is None or not evaluator.program.functions)
         return self.closure.compiled if steppable else None
 
     def pack(self, state):
@@ -191,23 +191,23 @@ class System:
         """Evaluate the closure at y into the work arrays; return eps_g."""
         self._gather(y, self.S, self.w)
         eps_g = self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
-        if self.twins is not None:
+        if self.duplicate_units is not None:
             K = self.shape[1]
             for i in range(0, len(self.A), K):
                 A, B, C = (x[i : i + K] for x in (self.A, self.B, self.C))
-                A[:], B[:], C[:], self.dv[:] = self.twins.average(A, B, C, self.dv)
+                A[:], B[:], C[:], self.dv[:] = self.duplicate_units.average(A, B, C, self.dv)
         return eps_g
 
-    def obstacle(self):
+    def no_jacobian_reason(self):
         """Why the closure has no derivatives where ``close`` was called last, or an empty string."""
-        return self.closure.obstacle(self.S)
+        return self.closure.no_jacobian_reason(self.S)
 
     def derivatives(self, exact):
         """Response dA, dB, dC, ddv of the closure to its arguments, where ``close`` was called last."""
         if self.groups > 1:
-            raise ValueError(f"the flow has no structured Jacobian here: {self.obstacle()}.")
+            raise ValueError(f"the flow has no structured Jacobian here: {self.no_jacobian_reason()}.")
         changes = self.closure.derivatives(self.S, self.w, exact=exact)
-        changes = changes if self.twins is None else self.twins.average(*changes)
+        changes = changes if self.duplicate_units is None else self.duplicate_units.average(*changes)
         frozen = 0 if self.model.trains_v else self.dv.size
         return tuple(x[: len(x) - frozen] for x in changes)
 
@@ -265,7 +265,7 @@ class System:
         return 1e-2 if self.polynomial else 1e-3
 
     @property
-    def shares(self):
+    def tolerance_fractions(self):
         """Parts (n,) of the absolute tolerance for the entries of y.
 
         p_l max(1, <s>/s_l) for q^l, s_l times that for r^l: every block may err by the same part of eps_g, whatever
@@ -286,7 +286,7 @@ class System:
         self.at(alpha)
         y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
         self.eps_g = self.close(y)
-        A, B, C, dv = self.drive(self.A, self.B, self.C, self.dv)
+        A, B, C, dv = self.scaled(self.A, self.B, self.C, self.dv)
         return self.velocity(y, A, B, C, dv, (self.decay, self.decay_v, self.model.drift))
 
 
@@ -322,7 +322,7 @@ def fastest_rate(system):
     system.close(system.pack(start))
     largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, model.K, model.K))).max()
     bound = system.closure
-    if not bound.by_quadrature and system.groups == 1 and not model.C and bound.gradient_rate < np.inf:
+    if not bound.by_quadrature and system.groups == 1 and not model.n_classes and bound.gradient_rate < np.inf:
         # the other end of the curve, where A is often larger
         A, B, C, dv = (np.zeros_like(x) for x in (system.A, system.B, system.C, system.dv))
         bound(as_teachers(model, start), system.w, A, B, C, dv)

@@ -1,7 +1,8 @@
 """A system for compiled code: its numbers, its arrays and its pace in named parts, and the velocity.
 
 The parts are named tuples whose annotations are the types that numba compiles for.  Python makes them once for a run
-(``System.constants``, ``System.work``, ``drive_of``) and kernels hand them on: a kernel names the entries it reads.
+(``System.constants``, ``System.work``, ``schedule_factors``) and kernels hand them on: a kernel names the entries it
+reads.
 """
 
 from math import inf
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
+from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from ..activations.bound import CLOSURE
 from ..models import factors
 from ._flow import FLOW, gather_groups
@@ -18,7 +19,7 @@ from ._flow import FLOW, gather_groups
 VANISHED = 1e-16  # eps_g, in units of what cancels in it, below which it is rounding
 
 
-@typed
+@typed_namedtuple
 class Constants(NamedTuple):
     """The numbers of one flow; nothing changes them while it runs."""
 
@@ -40,7 +41,7 @@ class Constants(NamedTuple):
     error_noise: REAL  # relative error of eps_g by the averages
 
 
-@typed
+@typed_namedtuple
 class Work(NamedTuple):
     """Arrays of one thread that the closure reads (S, w) and fills (A, B, C, dv), and room for a change of S and w."""
 
@@ -54,8 +55,8 @@ class Work(NamedTuple):
     dw: VECTOR
 
 
-@typed
-class Pieces(NamedTuple):
+@typed_namedtuple
+class CompiledSchedule(NamedTuple):
     """The pieces of which schedules are products; no channel at all where nothing changes."""
 
     channels: INTS  # which factor a piece belongs to: eta, eta_v, noise, weight_decay, batch_size
@@ -65,14 +66,14 @@ class Pieces(NamedTuple):
     knots: VECTOR
 
 
-@typed
-class Drive(NamedTuple):
+@typed_namedtuple
+class ScheduleFactors(NamedTuple):
     """Factors of schedules on the flow, and copies of A, B, dv that they scale.
 
     A, B, dv themselves keep the numbers of the model: a factor may be zero, and the error control divides.
     """
 
-    pieces: Pieces.type
+    pieces: CompiledSchedule.type
     kappa: REAL
     kappa_v: REAL
     factors: VECTOR  # (5,) at the last evaluation, by the channels of the pieces
@@ -82,42 +83,42 @@ class Drive(NamedTuple):
 
 
 FUNCTIONS = types.FunctionType(FLOW), types.FunctionType(CLOSURE)
-SYSTEM = *FUNCTIONS, Constants.type, Drive.type, Work.type  # the first arguments of whatever makes steps
+SYSTEM = *FUNCTIONS, Constants.type, ScheduleFactors.type, Work.type  # the first arguments of whatever makes steps
 
 
 @jit(inline=True)
-def close(closure, constants, work, louder, y):
-    """Evaluate the closure at y into the work arrays, with ``louder`` times the noise; return eps_g."""
+def close(closure, constants, work, noise_factor, y):
+    """Evaluate the closure at y into the work arrays, with ``noise_factor`` times the noise; return eps_g."""
     K, M = constants.K, work.B.shape[1]
     gather_groups(y, constants.s, constants.p, K, M, constants.trains_v, work.S, work.w)
     return closure(
-        work.S, work.w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise * louder,
+        work.S, work.w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise * noise_factor,
         constants.second_order > 0, work.A, work.B, work.C, work.dv,
     )  # fmt: skip
 
 
 @jit(inline=True)
-def velocity(flow, closure, constants, drive, work, t, y, dy):
+def velocity(flow, closure, constants, schedule, work, t, y, dy):
     """Fill dy/dalpha at time t; return eps_g."""
-    A, B, dv, u = work.A, work.B, work.dv, drive.factors
+    A, B, dv, u = work.A, work.B, work.dv, schedule.factors
     decay, decay_v, second_order = constants.decay, constants.decay_v, constants.second_order
-    pieces = drive.pieces
-    paced = pieces.channels.size > 0
-    if paced:
+    pieces = schedule.pieces
+    scheduled = pieces.channels.size > 0
+    if scheduled:
         factors(t, pieces.channels, pieces.codes, pieces.edges, pieces.data, u)
     eps_g = close(closure, constants, work, u[2], y)
-    if paced:
+    if scheduled:
         for i in range(len(A)):
             for j in range(A.shape[1]):
-                drive.A[i, j] = u[0] * A[i, j]
+                schedule.A[i, j] = u[0] * A[i, j]
             for m in range(B.shape[1]):
-                drive.B[i, m] = u[0] * B[i, m]
+                schedule.B[i, m] = u[0] * B[i, m]
         for i in range(dv.size):
-            drive.dv[i] = u[1] * dv[i]
-        A, B, dv = drive.A, drive.B, drive.dv
+            schedule.dv[i] = u[1] * dv[i]
+        A, B, dv = schedule.A, schedule.B, schedule.dv
         if decay >= 0.0:
-            decay = constants.eta * drive.kappa * u[0] * u[3]
-        decay_v = constants.eta_v * drive.kappa_v * u[1] * u[3]
+            decay = constants.eta * schedule.kappa * u[0] * u[3]
+        decay_v = constants.eta_v * schedule.kappa_v * u[1] * u[3]
         second_order = u[0] * u[0] * second_order / u[4]
     flow(
         y, constants.s, constants.p, constants.source, A, B, work.C, dv, decay, decay_v, second_order,
@@ -126,7 +127,7 @@ def velocity(flow, closure, constants, drive, work, t, y, dy):
     return eps_g
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def change_of_eps_g(constants, work, dy):
     """First-order change of eps_g by a change dy of the overlaps, at the last evaluation."""
     K, M, rate, change = constants.K, work.B.shape[1], constants.gradient_rate, 0.0
@@ -146,8 +147,8 @@ def change_of_eps_g(constants, work, dy):
     return change
 
 
-@jit(bare=True)
-def difference_of_eps_g(closure, constants, drive, work, y, eps_g, factor, dy):
+@jit(no_reference_counting=True)
+def difference_of_eps_g(closure, constants, schedule, work, y, eps_g, factor, dy):
     """Change of eps_g from its value at y by a change factor * dy of the overlaps, where A and B give no gradient.
 
     One more evaluation, which leaves S, w, A, B, dv as they are at y; C is lost. Where both eps_g are
@@ -166,8 +167,9 @@ def difference_of_eps_g(closure, constants, drive, work, y, eps_g, factor, dy):
         for i in range(K):
             w[i] += factor * dw[i]
     changed = closure(
-        S, w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise, False, drive.A, drive.B, work.C,
-        drive.dv,
+        S, w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise, False, schedule.A, schedule.B,
+        work.C,
+        schedule.dv,
     )  # fmt: skip
     gather_groups(y, constants.s, constants.p, K, M, constants.trains_v, S, w)
     if max(abs(changed), abs(eps_g)) < VANISHED * constants.error_size:
@@ -175,15 +177,19 @@ def difference_of_eps_g(closure, constants, drive, work, y, eps_g, factor, dy):
     return changed - eps_g
 
 
-def drive_of(system):
+def schedule_factors(system):
     """Schedules of a system for ``velocity``."""
-    pace = system.pace
+    evaluator = system.evaluator
     copies = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
-    return Drive(pieces_of(pace), *(float(x) for x in system.model.weight_decay), *copies)
+    return ScheduleFactors(compiled_schedule(evaluator), *(float(x) for x in system.model.weight_decay), *copies)
 
 
-def pieces_of(pace):
+def compiled_schedule(evaluator):
     """Pieces of schedules and their knots as compiled steps take them: none where nothing changes."""
     whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
-    arrays = (whole, whole, whole, real, real) if pace is None else (*pace.program.arrays, np.array(pace.knots))
-    return Pieces(*arrays)
+    arrays = (
+        (whole, whole, whole, real, real)
+        if evaluator is None
+        else (*evaluator.program.arrays, np.array(evaluator.knots))
+    )
+    return CompiledSchedule(*arrays)

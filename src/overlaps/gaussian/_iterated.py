@@ -160,7 +160,7 @@ def cut(u, j, breaks, at, low, high, edges):
     return n + 1
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def panels(edges, n, width, fine):
     """Edges of panels between n breaks, of at most this width, or, for 0, shrinking to the breaks; their number."""
     count = 1

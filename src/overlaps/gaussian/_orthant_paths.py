@@ -18,7 +18,7 @@ import numpy as np
 
 from .._base.jit import jit
 from .elementary import HALF_PI, arctan2
-from .rules import legendre
+from .quadrature import legendre
 
 # Gauss-Legendre with n nodes converges as rho^(-2n); above ENOUGH 16 nodes give full precision.
 ENOUGH = 3.0

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from ._iterated import FAINT, cut, nodes
-from .rules import gauss_hermite, legendre, sobol, tensor
+from .quadrature import gauss_hermite, legendre, sobol, tensor
 
 __all__ = ["GRADED", "MOST", "cut", "discrepancy", "nodes", "rules", "settled_size"]
 

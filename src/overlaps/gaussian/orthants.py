@@ -23,7 +23,7 @@ ALIGNED = 1.0 - 1e-10
 BLOCK = 4  # paths 0..3: row with that pivot; 4, 5, 6: blocks (01|23), (02|13), (03|12)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def complement(r):
     """sqrt(1 - r^2) without cancellation."""
     return math.sqrt(max((1.0 - r) * (1.0 + r), 0.0))

@@ -34,7 +34,7 @@ def Phi(x):
     return 0.5 * math.erfc(-x * math.sqrt(0.5))
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _angle_integral(h, k, r, x, w):
     """int_0^{asin r} exp(-(h^2 - 2 h k sin t + k^2) / (2 cos^2 t)) dt by Gauss and Legendre."""
     top, hk, hs, total = math.asin(r), h * k, 0.5 * (h * h + k * k), 0.0
@@ -44,7 +44,7 @@ def _angle_integral(h, k, r, x, w):
     return 0.5 * top * total
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _nearly_parallel(h, k, r):
     """P(x < h, y < k) for correlations near 1 or -1: Genz (2004), with k -> -k for negative ones."""
     # for r < 0 the second field is turned round: the expansion is about full correlation, of either sign
@@ -77,7 +77,7 @@ def _nearly_parallel(h, k, r):
     return -total + max(Phi(y) - Phi(x), 0.0)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def both(h, k, r):
     """(Phi2(h, k; r), Phi2(h, k; r) - Phi(h) Phi(k)), to 1e-15."""
     Ph, Pk = Phi(h), Phi(k)
@@ -104,7 +104,7 @@ def at_zero(mu, s):
     return phi(mu / root) / root, Phi(mu / root), mu / s
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def one_point(f, mu, s):
     """E[f], E[f'], E[f''], E[f'''], E[f''''] of a field N(mu, s)."""
     if f == ERF:
@@ -128,7 +128,7 @@ def _given_zero(h, k, r):
     return left / math.sqrt((1.0 - r) * (1.0 + r))
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _series(f, h, mu_a, mu_b, saa, sbb, sab):
     """The table of ``shifted_pair`` where one of the two is a polynomial of degree 2 at most."""
     f0, f1, f2, f3, f4 = one_point(f, mu_a, saa)
@@ -144,7 +144,7 @@ def _series(f, h, mu_a, mu_b, saa, sbb, sab):
     )
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def _steps(f, h, mu_a, mu_b, saa, sbb, sab):
     """The table of ``shifted_pair`` of relu and erf."""
     sa, sb = saa + (1.0 if f == ERF else 0.0), sbb + (1.0 if h == ERF else 0.0)
@@ -195,7 +195,7 @@ def _steps(f, h, mu_a, mu_b, saa, sbb, sab):
     )
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def shifted_pair(f, h, mu_a, mu_b, saa, sbb, sab):
     """E[f h], E[f' h'], E[f'' h], E[f h''], E[f' h], E[f h'] of functions with codes f, h of two different fields."""
     if not known(f, h):
@@ -205,7 +205,7 @@ def shifted_pair(f, h, mu_a, mu_b, saa, sbb, sab):
     return _steps(f, h, mu_a, mu_b, saa, sbb, sab)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def shifted_self(f, mu, s):
     """E[f f], E[f' f'], E[f'' f], E[f' f] of one field."""
     if f == RELU:
@@ -215,7 +215,7 @@ def shifted_self(f, mu, s):
     return gg, dd, hg, dg
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def product(f, h, mu_a, mu_b, saa, sbb, sab):
     """E[f h] alone."""
     return shifted_pair(f, h, mu_a, mu_b, saa, sbb, sab)[0]

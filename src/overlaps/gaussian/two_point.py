@@ -135,7 +135,7 @@ def _ordered(f, h, saa, sbb, sab):
     return sab, 1.0, 0.0, 0.0
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def two_point(f, h, saa, sbb, sab):
     """E[f h], E[f' h'], E[f'' h], E[f h''] for functions with codes f, h of fields with the given covariance."""
     if not known(f, h):
@@ -179,7 +179,7 @@ def _ordered_derivatives(f, h, saa, sbb, sab):
     return (4.0 if f == QUADRATIC and h == QUADRATIC else 0.0), 0.0, 0.0, 0.0, 0.0
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def two_point_derivatives(f, h, saa, sbb, sab):
     """E[f'' h''], E[f''' h'], E[f' h'''], E[f'''' h], E[f h''''] of functions with codes f, h.
 

@@ -37,12 +37,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
+from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from ..flow import clear, copy, correct, factorise, mix, tightening
 from ..flow.jacobian import Equations
 from ..flow.velocity import SYSTEM, change_of_eps_g, close, difference_of_eps_g, velocity
 from ..models import factors
-from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, largest, notable
+from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, largest, needs_check
 
 NEW_JACOBIAN, ACCEPTED = 3, 4  # how a trial ends, beside VANISHED; a march returns the first of them
 # The order: above 5 these formulas are unstable.  Newton's iterations: a fifth gains less than a shorter step.
@@ -64,7 +64,7 @@ ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(3, 8)  # of ``place``
 Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
 
 
-@typed
+@typed_namedtuple
 class Tolerances(NamedTuple):
     """Measure of errors; the tolerances of a step follow eps_g between the first two and the least ones."""
 
@@ -77,14 +77,14 @@ class Tolerances(NamedTuple):
     sensitive: REAL  # level of eps_g, in units of its gradient times the overlaps, below which steps are smaller
 
 
-@typed
+@typed_namedtuple
 class Steps(NamedTuple):
     """The arrays of a run that a march changes."""
 
     rows: MATRIX  # (9, n): see the top
     D: MATRIX  # (8, n): differences of the packed overlaps at equal steps; D[0] is y
-    clock: VECTOR
-    place: INTS
+    real_state: VECTOR
+    int_state: INTS
     out: MATRIX  # records
 
 
@@ -156,7 +156,7 @@ def predict(D, order, atol, rtol, rows):
             scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def norm(x, scale):
     """Root mean square of x, times ``scale`` entry by entry: an error or a correction in units of the tolerance."""
     result = 0.0
@@ -165,7 +165,7 @@ def norm(x, scale):
     return sqrt(result / x.size)
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def negligible(x, y, share, atol, rtol, least):
     """Whether all |x| <= max(atol + rtol |y|, least), with atol and least in units of ``share``; False for nan."""
     for first in range(0, x.size, TILE):  # without an exit inside, so that a tile becomes vector instructions
@@ -179,16 +179,16 @@ def negligible(x, y, share, atol, rtol, least):
 
 
 @jit
-def newton_iteration(flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps):
+def newton_iteration(flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps):
     """Solve d = c f(y + d) - psi from the prediction y; the number of iterations, negative if it did not converge.
 
     NEW and D0 are left at the solution.  A correction far below the tolerance, or at rounding level, ends the iteration
     as converged.  The rate of two corrections foretells how many more it takes: where these are too many, or where the
     velocity is not finite, it ends as failed at once.
     """
-    rows, clock = steps.rows, steps.clock
-    tolerance, t_new, n, before = tolerances.newton, clock[END], rows.shape[1], 0.0
-    c = (t_new - clock[T]) / ALPHA[steps.place[ORDER]]
+    rows, real_state = steps.rows, steps.real_state
+    tolerance, t_new, n, before = tolerances.newton, real_state[END], rows.shape[1], 0.0
+    c = (t_new - real_state[T]) / ALPHA[steps.int_state[ORDER]]
     new, d, psi, scale, b, x = rows[NEW], rows[D0], rows[PSI], rows[SCALE], rows[F], rows[X]
     y, share = rows[Y], rows[SHARES]
     clear(d)
@@ -196,8 +196,8 @@ def newton_iteration(flow, closure, constants, drive, work, equations, tolerance
         x[l] = y[l] / share[l]
     rounded = tolerances.rounding * largest(x)
     for k in range(ITERATIONS):
-        velocity(flow, closure, constants, drive, work, min(t_new, clock[EDGE]), new, b)
-        steps.place[SPENT] += 1
+        velocity(flow, closure, constants, schedule, work, min(t_new, real_state[EDGE]), new, b)
+        steps.int_state[SPENT] += 1
         bad = 0.0
         for l in range(n):
             # 0 for finite numbers, nan else: a test without a branch, so that the loop stays vector instructions
@@ -205,10 +205,10 @@ def newton_iteration(flow, closure, constants, drive, work, equations, tolerance
             b[l] = c * b[l] - psi[l] - d[l]
         if bad != 0.0:
             return -(k + 1)
-        correct(equations, clock[C], b, x)
+        correct(equations, real_state[C], b, x)
         # Ignore corrections at rounding level, except the first one: the error estimate uses it.
-        least = rounded if clock[TRIED] == t_new else 0.0
-        clock[TRIED] = t_new
+        least = rounded if real_state[TRIED] == t_new else 0.0
+        real_state[TRIED] = t_new
         if negligible(x, y, share, 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
             return k + 1
         size = norm(x, scale)
@@ -225,7 +225,7 @@ def newton_iteration(flow, closure, constants, drive, work, equations, tolerance
     return -ITERATIONS
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def interpolate(D, order, t, h, at, y):
     """Fill y with the polynomial through the last order + 1 steps at the time ``at``, by Newton's form in D."""
     copy(D[0], y)
@@ -236,7 +236,7 @@ def interpolate(D, order, t, h, at, y):
             y[l] += p * D[i + 1, l]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def next_order(D, order, error, scale):
     """(change of the order, factor on the step size) after order + 1 equal steps.
 
@@ -256,65 +256,65 @@ def next_order(D, order, error, scale):
     return change, best
 
 
-@jit(bare=True)
-def stale(drive, clock):
+@jit(no_reference_counting=True)
+def stale(schedule, real_state):
     """Whether the rates differ from the last Jacobian's, clock[U] and clock[U_V], by a share STALE."""
-    pieces, now, u, u_v = drive.pieces, drive.factors, clock[U], clock[U_V]
+    pieces, now, u, u_v = schedule.pieces, schedule.factors, real_state[U], real_state[U_V]
     if pieces.channels.size == 0:
         return False
-    factors(min(clock[T], clock[EDGE]), pieces.channels, pieces.codes, pieces.edges, pieces.data, now)
+    factors(min(real_state[T], real_state[EDGE]), pieces.channels, pieces.codes, pieces.edges, pieces.data, now)
     return abs(now[0] - u) > STALE * u or abs(now[1] - u_v) > STALE * u_v
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def change_step(steps, factor):
     """Go on with steps ``factor`` times as long.
 
     The count of equal steps begins anew: the order is compared only where the differences belong to one length.
     """
-    rescale(steps.D, steps.place[ORDER], factor)
-    steps.place[EQUAL] = 0
+    rescale(steps.D, steps.int_state[ORDER], factor)
+    steps.int_state[EQUAL] = 0
 
 
-@jit(fast=True, bare=True)
-def attempt(iterate, flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps):
+@jit(fast=True, no_reference_counting=True)
+def attempt(iterate, flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps):
     """Try steps until the error of one is acceptable; return (how it ended, that error, the safety factor).
 
     A step whose Newton iteration fails asks for a new Jacobian once, by ``place[ASKED]``, and is then tried again as it
     was; with that Jacobian it becomes shorter.  A step whose error is too large becomes shorter by what the error says;
     the factorised matrix stays, as c changes little.
     """
-    rows, D, clock, place = steps.rows, steps.D, steps.clock, steps.place
-    t, h, order, bound = clock[T], clock[H], place[ORDER], clock[BOUND]
+    rows, D, real_state, int_state = steps.rows, steps.D, steps.real_state, steps.int_state
+    t, h, order, bound = real_state[T], real_state[H], int_state[ORDER], real_state[BOUND]
     new, d, scale, share = rows[NEW], rows[D0], rows[SCALE], rows[SHARES]
     least = 10 * (np.nextafter(t, inf) - t)
-    current = again = place[ASKED] == 1
-    place[ASKED] = 0
+    current = again = int_state[ASKED] == 1
+    int_state[ASKED] = 0
     while True:
         # a step may be tried again at the same length with a new Jacobian, even where it is the least
         if not (h >= least or again):  # nan, too, from velocities that overflow
             return VANISHED, 0.0, 0.0
         if not again:
-            clock[END] = t + h
-            if clock[END] > bound:
-                clock[END] = bound
+            real_state[END] = t + h
+            if real_state[END] > bound:
+                real_state[END] = bound
                 # landing on a knot: no formula may use values from behind it
                 change_step(steps, (bound - t) / h)
-                place[FACTORISED] = 0
+                int_state[FACTORISED] = 0
         again = False
-        h = clock[END] - t
+        h = real_state[END] - t
         predict(D, order, atol, rtol, rows)
-        if place[FACTORISED] == 0:
-            clock[C] = h / ALPHA[order]
-            factorise(equations, clock[C])
-            place[FACTORISED] = 1
-            place[FACTORISATIONS] += 1
-        iterations = iterate(flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps)
+        if int_state[FACTORISED] == 0:
+            real_state[C] = h / ALPHA[order]
+            factorise(equations, real_state[C])
+            int_state[FACTORISED] = 1
+            int_state[FACTORISATIONS] += 1
+        iterations = iterate(flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps)
         if iterations < 0:
-            place[FACTORISED] = 0
+            int_state[FACTORISED] = 0
             # the old Jacobian may be at fault: ask for one here before the step is made shorter
             if not current:
-                clock[H], place[ASKED] = h, 1
+                real_state[H], int_state[ASKED] = h, 1
                 predict(D, order, atol, rtol, rows)
                 return NEW_JACOBIAN, 0.0, 0.0
             h *= 0.5
@@ -326,7 +326,7 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
             scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
         error = abs(ERROR[order]) * norm(d, scale)
         if not error > 1.0:
-            clock[H] = h
+            real_state[H] = h
             return ACCEPTED, error, safety
         # the factorised matrix is kept although c changes: Newton converges with a c of the same size
         factor = max(SMALLEST, safety * error ** (-1.0 / (order + 1)))
@@ -334,18 +334,18 @@ def attempt(iterate, flow, closure, constants, drive, work, equations, tolerance
         change_step(steps, factor)
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def accept(steps):
     """Take the step that was tried: y, its differences, and the time.
 
     D^(k + 1) is d, D^(k + 2) what d gained on the one before; lower differences are running sums from the top.
     """
-    rows, D, clock, order = steps.rows, steps.D, steps.clock, steps.place[ORDER]
+    rows, D, real_state, order = steps.rows, steps.D, steps.real_state, steps.int_state[ORDER]
     y, d = rows[Y], rows[D0]
-    steps.place[EQUAL] += 1
+    steps.int_state[EQUAL] += 1
     copy(y, rows[OLD])
     copy(rows[NEW], y)
-    clock[BEFORE], clock[T] = clock[T], clock[END]
+    real_state[BEFORE], real_state[T] = real_state[T], real_state[END]
     for l in range(y.size):
         D[order + 2, l] = d[l] - D[order + 1, l]
         D[order + 1, l] = d[l]
@@ -354,32 +354,33 @@ def accept(steps):
             D[i, l] += D[i + 1, l]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def record(times, every_step, pause, steps):
     """Record the output times up to the last step's, and this one; False, and nothing, at a pause or for room."""
-    y, clock, place, out = steps.rows[Y], steps.clock, steps.place, steps.out
-    n, later, due = y.size, clock[T], place[OUTPUT]
+    y, real_state, int_state, out = steps.rows[Y], steps.real_state, steps.int_state, steps.out
+    n, later, due = y.size, real_state[T], int_state[OUTPUT]
     while due < times.size and times[due] <= later:
         due += 1
     rows = due + every_step  # with every step recorded an output time that is a step's end is a bound: a pause
-    if pause or place[RECORDED] + rows - place[OUTPUT] > len(out):
-        place[OUTPUT] = due
+    if pause or int_state[RECORDED] + rows - int_state[OUTPUT] > len(out):
+        int_state[OUTPUT] = due
         return False
-    for at in range(place[OUTPUT], rows):
+    for at in range(int_state[OUTPUT], rows):
         time = times[at] if at < due else later
-        row = out[place[RECORDED]]
+        row = out[int_state[RECORDED]]
         if time == later:
             copy(y, row[:n])
         else:
-            interpolate(steps.D, place[ORDER], later, clock[H], time, row[:n])
-        row[n], row[n + 1] = clock[ACCOUNT], time
-        place[RECORDED] += 1
-    place[OUTPUT] = due
+            interpolate(steps.D, int_state[ORDER], later, real_state[H], time, row[:n])
+        row[n], row[n + 1] = real_state[ACCOUNT], time
+        int_state[RECORDED] += 1
+    int_state[OUTPUT] = due
     return True
 
 
-@jit(fast=True, bare=True)
-def march(iterate, flow, closure, constants, drive, work, control, equations, tolerances, times, every_step, budget,
+@jit(fast=True, no_reference_counting=True)
+def advance(iterate, flow, closure, constants, schedule, work, control, equations, tolerances, times, every_step,
+budget,
           steps):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
 
@@ -387,52 +388,52 @@ def march(iterate, flow, closure, constants, drive, work, control, equations, to
     or before one under a schedule.  Output times are interpolated: landing on them would force the run to small steps.
     The account of eps_g takes ERROR[k] d through the gradient of eps_g, step by step.
     """
-    rows, clock, place = steps.rows, steps.clock, steps.place
+    rows, real_state, int_state = steps.rows, steps.real_state, steps.int_state
     y, d, scale = rows[Y], rows[D0], rows[SCALE]
-    finish = place[SPENT] + budget
+    finish = int_state[SPENT] + budget
     eps_g = close(closure, constants, work, 1.0, y)
     # whether students are nearly parallel before the first step: leaving that state is worth a look, too
-    near = notable(constants, work, control, y, eps_g)[1]
+    near = needs_check(constants, work, control, y, eps_g)[1]
     while True:
         rate, size = constants.gradient_rate, constants.error_size
         factor = tightening(eps_g, work.S, work.A, work.B, rate, tolerances.sensitive, size)
         factor = max(factor, tolerances.least_factor)
         rtol, atol = factor * tolerances.rtol, max(factor * tolerances.atol, tolerances.least_atol)
-        if place[ASKED] == 0:
-            t, h = clock[T], clock[H]
-            if stale(drive, clock):
-                clock[END], place[FACTORISED] = t, 0
+        if int_state[ASKED] == 0:
+            t, h = real_state[T], real_state[H]
+            if stale(schedule, real_state):
+                real_state[END], int_state[FACTORISED] = t, 0
                 copy(y, rows[NEW])
                 return NEW_JACOBIAN
             least = 10 * (np.nextafter(t, inf) - t)
             if h > control.max_step or h < least:
-                clock[H] = control.max_step if h > control.max_step else least
-                change_step(steps, clock[H] / h)
+                real_state[H] = control.max_step if h > control.max_step else least
+                change_step(steps, real_state[H] / h)
         ended, error, safety = attempt(
-            iterate, flow, closure, constants, drive, work, equations, tolerances, rtol, atol, steps
+            iterate, flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps
         )
         if ended != ACCEPTED:
             return ended
         accept(steps)
-        eps_g, order = close(closure, constants, work, 1.0, y), place[ORDER]
-        if place[EQUAL] > order:
+        eps_g, order = close(closure, constants, work, 1.0, y), int_state[ORDER]
+        if int_state[EQUAL] > order:
             change, factor = next_order(steps.D, order, error, scale)
             # lengths and orders change together and rarely: between changes differences are simple sums
-            place[ORDER], factor = order + change, min(LARGEST, safety * factor)
-            clock[H] *= factor
+            int_state[ORDER], factor = order + change, min(LARGEST, safety * factor)
+            real_state[H] *= factor
             change_step(steps, factor)
-            place[FACTORISED] = 0
+            int_state[FACTORISED] = 0
         else:
             # a change of step or order rescales D: the last share is taken again
             if constants.error_size > 0.0:
-                change = difference_of_eps_g(closure, constants, drive, work, y, eps_g, ERROR[order], d)
+                change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, ERROR[order], d)
             else:
                 change = ERROR[order] * change_of_eps_g(constants, work, d)
-            clock[SHARE] = abs(change) / max(eps_g, tolerances.least_atol)
-        clock[ACCOUNT] += clock[SHARE]
+            real_state[SHARE] = abs(change) / max(eps_g, tolerances.least_atol)
+        real_state[ACCOUNT] += real_state[SHARE]
         was = near
-        unusual, near = notable(constants, work, control, y, eps_g)
+        unusual, near = needs_check(constants, work, control, y, eps_g)
         look = unusual or was or near
-        pause = look or clock[T] >= clock[BOUND] or place[SPENT] >= finish
+        pause = look or real_state[T] >= real_state[BOUND] or int_state[SPENT] >= finish
         if not record(times, every_step, pause, steps):
             return LOOK if look else PLAIN

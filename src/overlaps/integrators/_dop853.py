@@ -24,15 +24,29 @@ from typing import NamedTuple
 import numpy as np
 from scipy.integrate import DOP853
 
-from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed
-from .._base.tiers import small
+from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
+from .._base.lazy_compilation import small
 from ..flow import copy, gather_groups
 from ..flow.velocity import SYSTEM, change_of_eps_g, difference_of_eps_g, velocity
 from ..models import reached
-from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, notable, parallel
+from ._steps import (
+    ACCOUNT,
+    BEFORE,
+    LOOK,
+    OUTPUT,
+    PLAIN,
+    RECORDED,
+    SPENT,
+    VANISHED,
+    Control,
+    H,
+    T,
+    needs_check,
+    parallel,
+)
 
 
-@typed
+@typed_namedtuple
 class Steps(NamedTuple):
     """The arrays of a run that a march changes."""
 
@@ -40,8 +54,8 @@ class Steps(NamedTuple):
     before: VECTOR  # the same before it
     new: VECTOR  # room: the argument of a stage, and the end of the step that is tried
     k: MATRIX  # (ROWS, n): velocities of the stages, of which k[0] is that at y, and what estimates the error
-    clock: VECTOR  # T, H, ACCOUNT, BEFORE
-    place: INTS  # OUTPUT, RECORDED, SPENT
+    real_state: VECTOR  # T, H, ACCOUNT, BEFORE
+    int_state: INTS  # OUTPUT, RECORDED, SPENT
     out: MATRIX  # records
 
 
@@ -65,7 +79,7 @@ STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
 NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def floor(h, eps_g, S, A, B, eta):
     """Size of the errors of eps_g that a step h should not try to avoid; A, B are those at its end.
 
@@ -84,14 +98,14 @@ def floor(h, eps_g, S, A, B, eta):
     return least_error(h, eps_g, rate, terms)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def least_error(h, eps_g, rate, terms):
     """The same from the sums |A| and of what A and B contribute to eps_g."""
     hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300)) ** 2
     return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
 
 
-@jit(bare=True, cost=small)
+@jit(no_reference_counting=True, cost=small)
 def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
     """Error of eps_g in units of its tolerance, and relative to it, from two estimates of its change per unit time.
 
@@ -102,7 +116,7 @@ def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
     return weighed(fifth, third, h, floor(abs(h) * u, eps_g, S, A, B, eta), rtol, eps_g)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def weighed(fifth, third, h, least, rtol, eps_g):
     """The same, given the errors that a step should not try to avoid."""
     error = abs(h) * fifth * fifth / hypot(fifth, 0.1 * third)
@@ -110,7 +124,7 @@ def weighed(fifth, third, h, least, rtol, eps_g):
     return max(judged, QUIET if least > rtol * eps_g else 0.0), error / max(eps_g, least)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def judge_change(change, rtol, eps_g, size, noise):
     """The same where the change of eps_g is a difference of numbers of this size, with this relative noise."""
     if change == 0.0 or not np.isfinite(change):
@@ -118,7 +132,7 @@ def judge_change(change, rtol, eps_g, size, noise):
     return weighed(change, 0.0, 1.0, DIFFERENCE * size, max(rtol, noise), eps_g)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def combine(y, h, a, k, count, new):
     """Fill ``new`` = y + h sum_j a_j k_j."""
     for l in range(y.size):
@@ -130,7 +144,7 @@ def combine(y, h, a, k, count, new):
                 new[l] += c * k[j, l]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def size(x, less, y, control):
     """Root mean square of x - less in units of the tolerances at y, as ``begin`` compares velocities."""
     total = 0.0
@@ -139,24 +153,24 @@ def size(x, less, y, control):
     return sqrt(total / x.size)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def before_knot(knots, t):
     """The last time before the first knot after t: a stage at a knot must not see the value after a jump."""
     following = reached(knots, t)
     return np.nextafter(knots[following], -inf) if following < knots.size else inf
 
 
-@jit(bare=True)
-def begin(flow, closure, constants, drive, work, control, span, steps):
+@jit(no_reference_counting=True)
+def begin(flow, closure, constants, schedule, work, control, span, steps):
     """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as of y.
 
     Two evaluations: one at y, one after a small Euler step, whose difference says how fast the velocity turns.
     """
-    y, k, t = steps.y, steps.k, steps.clock[T]
+    y, k, t = steps.y, steps.k, steps.real_state[T]
     zero, now, later, h, d0, d1 = k[ZERO], k[0], k[1], 0.0, 0.0, 0.0
     for i in range(2):
-        at = min(t + h, before_knot(drive.pieces.knots, t)) if i else t
-        velocity(flow, closure, constants, drive, work, at, later if i else y, steps.new if i else now)
+        at = min(t + h, before_knot(schedule.pieces.knots, t)) if i else t
+        velocity(flow, closure, constants, schedule, work, at, later if i else y, steps.new if i else now)
         if i == 0:
             d0, d1 = size(y, zero, y, control), size(now, zero, y, control)
             h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
@@ -168,24 +182,24 @@ def begin(flow, closure, constants, drive, work, control, span, steps):
     return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
 
 
-@jit(fast=True, bare=True)
-def march(flow, closure, constants, drive, work, control, times, every_step, budget, steps):
+@jit(fast=True, no_reference_counting=True)
+def advance(flow, closure, constants, schedule, work, control, times, every_step, budget, steps):
     """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
 
     k[0] is evaluated where there were no evaluations before, and again at a knot, where rates may jump.  Output times
     are stepped onto; the step after them may be as long as the one that they cut short.  A step is VANISHED below ten
     times the distance of floats at t.
     """
-    y, new, k, clock, place, out = steps.y, steps.new, steps.k, steps.clock, steps.place, steps.out
-    rtol, atol, knots = control.rtol, control.atol, drive.pieces.knots
-    n, end, err5, err3, zero = y.size, place[SPENT] + budget, k[FIFTH], k[THIRD], k[ZERO]
+    y, new, k, real_state, int_state, out = steps.y, steps.new, steps.k, steps.real_state, steps.int_state, steps.out
+    rtol, atol, knots = control.rtol, control.atol, schedule.pieces.knots
+    n, end, err5, err3, zero = y.size, int_state[SPENT] + budget, k[FIFTH], k[THIRD], k[ZERO]
     near = control.kinks and parallel(work.S, constants.K)
     while True:
-        t, proposed, bound = clock[T], clock[H], times[place[OUTPUT]]
+        t, proposed, bound = real_state[T], real_state[H], times[int_state[OUTPUT]]
         least = 10 * (np.nextafter(t, inf) - t)
         h_abs = max(min(proposed, control.max_step), least)
         rejected = False
-        edge, first = inf, 1 if place[SPENT] > 0 else 0
+        edge, first = inf, 1 if int_state[SPENT] > 0 else 0
         if knots.size > 0:
             edge = before_knot(knots, t)
             passed = reached(knots, t)
@@ -200,8 +214,8 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
             for i in range(first, 13):
                 at = t + NODES[i] * h if i < 12 else later
                 combine(y, h, STAGES[i], k, i, new)
-                eps_g = velocity(flow, closure, constants, drive, work, min(at, edge), new, k[i])
-            place[SPENT] += 13 - first
+                eps_g = velocity(flow, closure, constants, schedule, work, min(at, edge), new, k[i])
+            int_state[SPENT] += 13 - first
             first = 1
             combine(zero, 1.0, E5, k, VELOCITIES, err5)
             combine(zero, 1.0, E3, k, VELOCITIES, err3)
@@ -213,11 +227,11 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
             error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
             if constants.error_size > 0.0:
                 part = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
-                change = difference_of_eps_g(closure, constants, drive, work, new, eps_g, part, err5)
+                change = difference_of_eps_g(closure, constants, schedule, work, new, eps_g, part, err5)
                 judged, left = judge_change(change, rtol, eps_g, constants.error_size, constants.error_noise)
             else:
                 e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-                judged, left = judge(e5, e3, h, drive.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
+                judged, left = judge(e5, e3, h, schedule.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
             error = max(error, judged)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
@@ -229,17 +243,17 @@ def march(flow, closure, constants, drive, work, control, times, every_step, bud
         copy(new, y)
         copy(k[12], k[0])
         landed = later == bound
-        clock[T], clock[H], clock[BEFORE] = later, (max(h_abs, proposed) if landed else h_abs), t
-        clock[ACCOUNT] += left
-        place[OUTPUT] += landed
+        real_state[T], real_state[H], real_state[BEFORE] = later, (max(h_abs, proposed) if landed else h_abs), t
+        real_state[ACCOUNT] += left
+        int_state[OUTPUT] += landed
         was = near
-        unusual, near = notable(constants, work, control, y, eps_g)
+        unusual, near = needs_check(constants, work, control, y, eps_g)
         if unusual or was or near:
             return LOOK
-        if place[OUTPUT] == times.size or place[SPENT] >= end or place[RECORDED] == len(out):
+        if int_state[OUTPUT] == times.size or int_state[SPENT] >= end or int_state[RECORDED] == len(out):
             return PLAIN
         if landed or every_step:
-            row = out[place[RECORDED]]
+            row = out[int_state[RECORDED]]
             copy(y, row[:n])
-            row[n], row[n + 1] = clock[ACCOUNT], later
-            place[RECORDED] += 1
+            row[n], row[n + 1] = real_state[ACCOUNT], later
+            int_state[RECORDED] += 1

@@ -1,6 +1,6 @@
 """Common parts of all compiled steps: how they are controlled, and which of them are worth a look from Python.
 
-A ``march`` is one compiled function that makes steps until it has a reason to come back.  Python owns all arrays; a
+A ``advance`` is one compiled function that makes steps until it has a reason to come back.  Python owns all arrays; a
 march changes them in place, so that the next call goes on where the last one ended, after Ctrl-C, too.  Two small
 arrays hold what is kept between calls, under names instead of numbers:
 
@@ -26,7 +26,7 @@ from functools import cache
 from math import inf, sqrt
 from typing import NamedTuple
 
-from .._base.jit import BOOL, REAL, compile_once, jit, typed
+from .._base.jit import BOOL, REAL, compile_once, jit, typed_namedtuple
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
 
@@ -44,7 +44,7 @@ UNRESOLVED = 1e-2
 NEAR = 1e-5
 
 
-@typed
+@typed_namedtuple
 class Control(NamedTuple):
     """Conditions that accept a step, or make it worth a look."""
 
@@ -57,7 +57,7 @@ class Control(NamedTuple):
     slack: REAL  # negative eigenvalue of the fields, over their trace, that is excused
 
 
-@jit(fast=True, bare=True)
+@jit(fast=True, no_reference_counting=True)
 def positive(S, shift, c):
     """Whether S + shift is positive definite, by Cholesky's decomposition, for which c has room; False for nan."""
     for i in range(S.shape[1]):
@@ -74,7 +74,7 @@ def positive(S, shift, c):
     return True
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def parallel(S, K):
     """Whether two students are parallel up to an angle whose sine^2 is NEAR, in some group of blocks."""
     for at in range(0, S.shape[0], S.shape[1]):
@@ -85,7 +85,7 @@ def parallel(S, K):
     return False
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def largest(x):
     """Largest |x_l|; inf where one is nan."""
     a = b = c = d = bad = 0.0  # four chains: a comparison waits for the one before
@@ -97,8 +97,8 @@ def largest(x):
     return max(max(a, b), max(c, d)) if bad == 0.0 else inf
 
 
-@jit(bare=True)
-def notable(constants, work, control, y, eps_g):
+@jit(no_reference_counting=True)
+def needs_check(constants, work, control, y, eps_g):
     """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
     K, ruled, S = constants.K, constants.gradient_rate == inf, work.S
     kinks, atol = control.kinks, control.atol
@@ -114,9 +114,9 @@ def notable(constants, work, control, y, eps_g):
 
 
 @cache
-def ready(flow, kernel, march, signature):
-    """The kernels of a flow and a closure; ``march`` is compiled for the one signature, or read from the disk."""
-    compile_once(march, signature)
+def ready(flow, kernel, advance, signature):
+    """The kernels of a flow and a closure; ``advance`` is compiled for the one signature, or read from the disk."""
+    compile_once(advance, signature)
     flow.compile(FLOW.args)  # with a return type numba would compile what Python calls once more
     kernel.compile(CLOSURE.args)
     return flow, kernel

@@ -9,7 +9,7 @@ from scipy.sparse import csc_matrix
 from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
 from ._bdf import STALE
-from .burst import Backward
+from .compiled_steps import Backward
 
 __all__ = ["StructuredBDF"]
 # Part of the tolerance that the global error aims at. Above, plateaus would multiply it beyond the tolerance; below,
@@ -83,7 +83,7 @@ class StructuredBDF(BDF):
     interpolates = True  # its dense output is the polynomial that it steps with
     internal = ("jac", "jac_sparsity")  # options of BDF that are not the user's
     by_blocks = True
-    burst = Backward
+    compiled_steps = Backward
     accounts = True  # adds up what its steps leave in eps_g
     least_rtol = LEAST_RTOL ** (1 / 1.2) / SHARE  # 1e-10: smaller ones make the same steps
     newton_tol: float
@@ -96,7 +96,7 @@ class StructuredBDF(BDF):
 
     def __init__(self, fun, t0, y0, t_bound, *, rtol=1e-8, atol=1e-12, **options):
         self.system, self.asked = system_of(fun), (rtol, atol)
-        self.shares = self.system.shares
+        self.tolerance_fractions = self.system.tolerance_fractions
         # order 5 with a local error of tol per step has a global error of order tol^(5/6)
         rtol, atol = max((SHARE * rtol) ** 1.2, LEAST_RTOL), max(atol * rtol**0.2, LEAST_ATOL)
         # an empty sparse Jacobian keeps BDF from allocating a dense identity matrix; ours takes its place below
@@ -106,12 +106,12 @@ class StructuredBDF(BDF):
         # the alternative is a copy of SciPy's step method, which would not follow its corrections.
         self.jac, self.lu, self.solve_lu = self._jacobian, self._factorised, self._correction
         self.trial = self.corrected = t0
-        self.paced = 1.0, 1.0  # factors of the rates in the last Jacobian
+        self.scheduled = 1.0, 1.0  # factors of the rates in the last Jacobian
         self.fun = self._timed(self.fun)
         self.I, self.J = 1.0, self.jac(self.t, self.y)
         self.rtol_start, self.atol_start = self.rtol, float(self.atol)
         self.least_factor = min((TIGHTEST_POLYNOMIAL if self.system.polynomial else TIGHTEST) / self.rtol_start, 1.0)
-        self.D, self.atol = self.D.view(_Serial), (self.atol_start * self.shares).view(_Serial)
+        self.D, self.atol = self.D.view(_Serial), (self.atol_start * self.tolerance_fractions).view(_Serial)
         # of eps_g, relative to it: the sum of what the steps leave, and the last of them
         self.error = self._share = 0.0
 
@@ -124,7 +124,7 @@ class StructuredBDF(BDF):
 
     @property
     def tolerances(self):
-        """Control of compiled steps, see ``_bdf.march``."""
+        """Control of compiled steps, see ``_bdf.advance``."""
         tolerances = self.rtol_start, self.atol_start, self.least_factor, LEAST_ATOL
         return *tolerances, self.newton_tol, ROUNDING, self.system.sensitive
 
@@ -134,17 +134,17 @@ class StructuredBDF(BDF):
         self.rtol = factor * self.rtol_start
         self._refresh()
         atol = max(factor * self.atol_start, LEAST_ATOL)
-        self.atol = (atol * self.system.unit(self.y) * self.shares).view(_Serial)
+        self.atol = (atol * self.system.unit(self.y) * self.tolerance_fractions).view(_Serial)
         result = super()._step_impl()
         self._add_error()
         return result
 
     def _refresh(self):
         """Take a new Jacobian where the rates have moved away from the last one's."""
-        if self.system.pace is None:
+        if self.system.evaluator is None:
             return
         self.system.at(self.t)
-        if any(abs(now - then) > STALE * then for now, then in zip(self._rates(), self.paced, strict=True)):
+        if any(abs(now - then) > STALE * then for now, then in zip(self._rates(), self.scheduled, strict=True)):
             self.J, self.LU = self.jac(self.t, self.y), None
 
     def _rates(self):
@@ -163,7 +163,7 @@ class StructuredBDF(BDF):
         """Jacobian at y; at the last accepted point where the closure is not finite at y."""
         self.njev += 1
         self.system.at(t)
-        self.paced = self._rates()
+        self.scheduled = self._rates()
         finite = np.isfinite(self.system.close(y)) and np.all(np.isfinite(self.system.A))
         return Jacobian(self.system, y if finite else self.y, exact=False)
 
@@ -183,7 +183,7 @@ class StructuredBDF(BDF):
         y = np.abs(self.y)
         negligible = 0.1 * self.newton_tol * (np.asarray(self.atol) + self.rtol * y)
         if self.trial == self.corrected:
-            unit = self.system.unit(self.y) * self.shares
+            unit = self.system.unit(self.y) * self.tolerance_fractions
             negligible = np.maximum(negligible, ROUNDING * unit * np.max(y / unit))
         self.corrected = self.trial
         # written so that nan, of a matrix that is not finite, is no convergence

@@ -5,7 +5,7 @@ from scipy import integrate
 
 from ..flow.system import System
 from ._dop853 import judge, judge_change
-from .burst import RungeKutta
+from .compiled_steps import RungeKutta
 
 __all__ = ["DOP853"]
 
@@ -45,7 +45,7 @@ class DOP853(integrate.DOP853):
         # of eps_g, relative to it: the sum of what the steps leave, and the last of them
         self.error = self._share = 0.0
 
-    burst = RungeKutta
+    compiled_steps = RungeKutta
     accounts = True  # adds up what its steps leave in eps_g
 
     @property

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 
 from .._base import bar, check
-from ..flow.cone import MOVE, Cone
 from ..flow.differences import DifferenceSystem
-from ..flow.handover import can_hand_over, unfit
+from ..flow.late_transition import can_transition, unfit
 from ..flow.mixed import MixedSystem, is_mixed
+from ..flow.psd import MOVE, PSDProjection
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
-from ..models.schedule import Pace, teachers_at
-from ..models.start import checked_start, output_times, twins
+from ..models.schedule import ScheduleEvaluator, teachers_at
+from ..models.start import checked_start, duplicate_units, output_times
 from .methods import COARSE, check_model, check_options, choose_method, solver_class
 from .run import LOST, PARALLEL, integrate
 from .stop import check_level
@@ -42,16 +42,18 @@ def evolve(
     A function given as ``progress`` is told the time after each step. The records come as the fields of a Trajectory.
     """
     start = model.enter(start) if hasattr(model, "enter") else checked_start(model, start)
-    equal = twins(model, start) if system is None and start.v.ndim == 1 else None
+    equal = duplicate_units(model, start) if system is None and start.v.ndim == 1 else None
     # before anything else: twins that differ by rounding would be two students to all that follows
     start = start if equal is None else equal.settled(model, start)
     times, every_step = output_times(alpha, start.alpha)
-    pace = Pace(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
-    largest_eta = 1.0 if pace is None else pace.probe(times[0], times[-1])[0]
-    if system is None and is_mixed(model, pace):
-        system = MixedSystem(model, start, pace, equal, keep_cone=True)
+    evaluator = (
+        ScheduleEvaluator(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
+    )
+    largest_eta = 1.0 if evaluator is None else evaluator.probe(times[0], times[-1])[0]
+    if system is None and is_mixed(model, evaluator):
+        system = MixedSystem(model, start, evaluator, equal, keep_psd=True)
     elif system is None:
-        system = System(model, start, pace, equal, keep_cone=True)
+        system = System(model, start, evaluator, equal, keep_psd=True)
     given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
     check_level(stop, system.model.tasks)
     automatic = isinstance(method, str) and method == "auto"
@@ -67,7 +69,9 @@ def evolve(
     solver = solver_class(chosen)
     check_options(solver, options, times[-1] - times[0] or np.inf)
     if getattr(system, "explicit", False) and getattr(solver, "by_blocks", False):  # tasks whose eigenvalues differ
-        raise check.refused("method", method, "'DOP853', or SciPy's 'LSODA'.", after=f", but {system.obstacle()}")
+        raise check.refused(
+            "method", method, "'DOP853', or SciPy's 'LSODA'.", after=f", but {system.no_jacobian_reason()}"
+        )
     common = {"every_step": every_step, "stop": stop, "options": {"rtol": rtol, "atol": atol, **options}}
     keep, close, unpack = np.array, system.close, system.unpack
     if not blocks:
@@ -77,22 +81,22 @@ def evolve(
         begun = partial(integrate, system, system.pack(start), times, leave=leave, tick=tick, keep=keep, **common)
         run = begun(method=solver)
         # lost without having begun on the boundary: once more, kept to the cone at every step
-        if LOST in run.message and system.cone is None and type(system) is System:
-            system.cone, spent = Cone(system, flat=False), run.nfev
+        if LOST in run.message and system.psd is None and type(system) is System:
+            system.psd, spent = PSDProjection(system, flat=False), run.nfev
             run = begun(method=solver)
             run.nfev += spent
         if run.parallel[0] < PARALLEL:
             _check_parallel(system, run, solver, common["options"], close)
-        if system.cone is not None and run.success:
+        if system.psd is not None and run.success:
             _check_digits(system, run, solver, common["options"], close)
         if run.left:
             _follow_differences(system, run, getattr(solver, "follower", solver), common)
     # the start is a record only where it was asked for, or where nothing else was reached
     first = int(not every_step and np.ravel(alpha)[0] != start.alpha and len(run.alpha) > 1)
     q, r, v = unpack(np.array(run.y[first:]))
-    if system.twins is not None:
-        q, r, v = system.twins.copied(q, r, v)
-        run.message += system.twins.message
+    if system.duplicate_units is not None:
+        q, r, v = system.duplicate_units.copied(q, r, v)
+        run.message += system.duplicate_units.message
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     reached = np.array(run.alpha[first:])
     return SimpleNamespace(
@@ -112,7 +116,7 @@ def _nearly_learned(system):
     if reason:
         message = f"late=True cannot follow this problem to the end: {reason}. Leave late out."
         raise ValueError(message + check.see("integration", "Late times"))
-    return lambda y: can_hand_over(system.model, system.state(y))[0] is not None
+    return lambda y: can_transition(system.model, system.state(y))[0] is not None
 
 
 def _check_parallel(system, run, solver, options, close):
@@ -142,15 +146,15 @@ def _check_parallel(system, run, solver, options, close):
 
 def _check_digits(system, run, solver, options, close):
     """Measure what the last digits of a singular start are worth: run again, from norms moved by some roundings."""
-    cone, before = system.cone, run.error.copy()
-    moved, system.cone = cone.moved(system.pack(system.start)), Cone(system, flat=False, twin=True)
+    psd, before = system.psd, run.error.copy()
+    moved, system.psd = psd.perturb(system.pack(system.start)), PSDProjection(system, flat=False, reflect=True)
     _, worst = _changes(system, run, solver, options, close, run.alpha[0], moved)
     # errors of the steps lead off the boundary, too, but they fall with the tolerance, unless the closure limits it
     if worst > DIGITS and not system.closure.chance:
         run.error = before
         options = options | {"rtol": max(options["rtol"] / 100, 1e-13), "atol": options["atol"] / 100}
         _, worst = _changes(system, run, solver, options, close, run.alpha[0], moved)
-    system.cone = cone
+    system.psd = psd
     if worst > DIGITS:
         run.success = run.left = False
         change = f"by {worst:.1g} of it" if np.isfinite(worst) else "by any factor"
@@ -190,7 +194,7 @@ def _changes(system, run, solver, options, close, at, moved):
 
 def _follow_differences(system, run, solver, common):
     """Go on from the end of ``run`` in the differences of students and teachers."""
-    at, late = run.alpha[-1], DifferenceSystem(system.model, system.state(run.y[-1]), pace=system.pace)
+    at, late = run.alpha[-1], DifferenceSystem(system.model, system.state(run.y[-1]), evaluator=system.evaluator)
     y = late.pack(late.start)
     while run.left:
         remaining = np.r_[run.alpha[-1], run.times[run.times > run.alpha[-1]]]

@@ -165,7 +165,7 @@ class FrozenFlow:
         """Y after h, with the numbers of the model as they are at alpha."""
         system, V = self.system, self.V
         system.at(alpha)
-        a, B, C, dv = system.drive(self.a, self.B, self.C, self.dv)
+        a, B, C, dv = system.scaled(self.a, self.B, self.C, self.dv)
         L, K, M = system.shape
         r, q, new_r, new_q = (np.empty((K, n, L)) for n in (M, K, M, K))
         rotate(y, V, r, q)

@@ -95,15 +95,15 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
         return "DOP853", NOT_STIFF
     explicit, exponential = 2 * span * rate, 300 * rtol**-0.5
     needed = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
-    obstacle = _obstacle(system)
+    no_jacobian_reason = _no_jacobian_reason(system)
     if system.model.spherical:
         return "DOP853", f" (auto: {needed}, but implicit methods of this library know no spheres)"
-    if obstacle is None:
+    if no_jacobian_reason is None:
         return "structured", f" (auto: {needed})"
     gradient = len(system.model.groups) == 1 and np.isfinite(system.closure.gradient_rate) and type(system) is System
     if exponential < explicit and gradient:
-        return "exponential", f" (auto: {needed}; no structured BDF because {obstacle})"
-    return "DOP853", f" (auto: stiff, but no structured BDF because {obstacle})"
+        return "exponential", f" (auto: {needed}; no structured BDF because {no_jacobian_reason})"
+    return "DOP853", f" (auto: stiff, but no structured BDF because {no_jacobian_reason})"
 
 
 def stiff(span, rtol, rate):
@@ -111,13 +111,13 @@ def stiff(span, rtol, rate):
     return not 2 * span * rate < 500 * rtol**-0.2
 
 
-def _obstacle(system):
+def _no_jacobian_reason(system):
     """Why the structured BDF cannot run, or None."""
     _, K, M = system.shape
     size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
     if size > MEMORY:
         return f"the closure has derivatives of {size / 1e9:.1f} GB"
-    return system.obstacle() or None
+    return system.no_jacobian_reason() or None
 
 
 def second_run(traj, start, options, solve):

@@ -111,10 +111,10 @@ def _drive(run, system, y, method, options, crossing, leave):
     interpolates = getattr(method, "interpolates", False)
     one_step = getattr(method, "one_step", issubclass(method, ONE_STEP))
     times = run.times
-    knots = np.array([]) if system.pace is None else system.pace.inside(times[0], times[-1])
+    knots = np.array([]) if system.evaluator is None else system.evaluator.inside(times[0], times[-1])
     system.close(y)
-    if system.cone is not None and system.cone.left():
-        y = system.cone.nearest(y)
+    if system.psd is not None and system.psd.left():
+        y = system.psd.project(y)
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
@@ -125,9 +125,9 @@ def _drive(run, system, y, method, options, crossing, leave):
     # nan makes every step worth a look, -inf none: compiled steps compare eps_g with it
     level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
     common = run, options, (largest, level, stops)
-    burst, begun = _burst_of(solver, *common), times[0]
+    compiled_steps, begun = _compiled_steps_of(solver, *common), times[0]
     # knots are landed on: a smooth step across one would not see what happens there
-    bounds = np.union1d(knots, times[-1:]) if interpolates else times[-1:] if burst else stops[1:]
+    bounds = np.union1d(knots, times[-1:]) if interpolates else times[-1:] if compiled_steps else stops[1:]
     for bound in bounds if len(times) > 1 else ():
         if solver.t >= bound:  # passed by a burst that began on the way
             continue
@@ -137,16 +137,16 @@ def _drive(run, system, y, method, options, crossing, leave):
             solver.t_bound, solver.status = bound, "running"
         else:
             spent += solver.nfev
-            solver, burst = _renewed(system, method, solver, bound, *common)
+            solver, compiled_steps = _renewed(system, method, solver, bound, *common)
         while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
-            if burst is None and hasattr(solver, "burst") and solver.burst.due():
-                burst = _burst_of(solver, *common)
-                bound = times[-1] if burst and not interpolates else bound
-            if burst:
-                failure = burst.step()
-                before, y_before = burst.before if failure is None else (solver.t, solver.y)
+            if compiled_steps is None and hasattr(solver, "compiled_steps") and solver.compiled_steps.due():
+                compiled_steps = _compiled_steps_of(solver, *common)
+                bound = times[-1] if compiled_steps and not interpolates else bound
+            if compiled_steps:
+                failure = compiled_steps.step()
+                before, y_before = compiled_steps.before if failure is None else (solver.t, solver.y)
             else:
                 failure = _step(system, solver)
             run.nfev = spent + solver.nfev
@@ -155,14 +155,14 @@ def _drive(run, system, y, method, options, crossing, leave):
                 # shortened again and again, BDF of high order feeds on the rounding in its differences: first order
                 # has none, and what stops it there is the flow's
                 begun, spent = solver.t, spent + solver.nfev
-                solver, burst = _renewed(system, method, solver, bound, *common)
+                solver, compiled_steps = _renewed(system, method, solver, bound, *common)
                 continue
-            trouble = _trouble(system, solver, failure, largest, options)
-            if trouble:
-                run.message = f"stopped at alpha = {before:.6g}: {trouble}"
+            reason = _failure_reason(system, solver, failure, largest, options)
+            if reason:
+                run.message = f"stopped at alpha = {before:.6g}: {reason}"
                 return
-            if system.cone is not None and system.cone.left():
-                _put(solver, burst, system.cone.nearest(solver.y))
+            if system.psd is not None and system.psd.left():
+                _put(solver, compiled_steps, system.psd.project(solver.y))
             _watch(run, system, solver.t, solver.y)
             if crossing is not None and crossing.passed(solver.t, solver.y):
                 exact = partial(_advance, system, method, options, before, y_before)
@@ -203,18 +203,20 @@ def _slow(run, alpha):
         )
 
 
-def _burst_of(solver, run, options, limits):
+def _compiled_steps_of(solver, run, options, limits):
     """Compiled steps of a solver, where it has them and they pay, or None."""
-    if getattr(solver, "kernel", None) is None or not solver.burst.pays(solver):
+    if getattr(solver, "kernel", None) is None or not solver.compiled_steps.pays(solver):
         return None
-    return solver.burst(solver, run, *limits, options.get("first_step") if solver.t == run.times[0] else solver.h_abs)
+    return solver.compiled_steps(
+        solver, run, *limits, options.get("first_step") if solver.t == run.times[0] else solver.h_abs
+    )
 
 
 def _renewed(system, method, old, bound, run, options, limits):
     """A solver without history where the old one stands, with its account of errors, and compiled steps or None."""
     solver = _solver(system, method, old.t, old.y, bound, options)
     solver.error = own_error(old)
-    return solver, _burst_of(solver, run, options, limits)
+    return solver, _compiled_steps_of(solver, run, options, limits)
 
 
 def end_sentence(times):
@@ -234,8 +236,8 @@ def _watch(run, system, alpha, y):
         return
     Q, (i, j) = _field_covariance(system), np.triu_indices(K, 1)
     sines = np.abs(1 - Q[i, j] ** 2 / np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny))
-    if system.twins is not None:  # they stay parallel, whatever rounding says
-        sines[system.twins.first[i] == system.twins.first[j]] = 0.0
+    if system.duplicate_units is not None:  # they stay parallel, whatever rounding says
+        sines[system.duplicate_units.first[i] == system.duplicate_units.first[j]] = 0.0
     # students whose overlaps are equal digit by digit may stay so, unless rounding parts them
     before, run.watched = run.watched, (sines, float(alpha), y.copy())
     if before is not None and np.any((before[0] == 0) & (sines > 0)):
@@ -252,7 +254,7 @@ def _cautious(solver, run, system, options):
     """
     if run.watched is None or options.get("first_step") is not None:
         return options
-    sines = run.watched[0] if system.twins is None else run.watched[0][run.watched[0] > 0]
+    sines = run.watched[0] if system.duplicate_units is None else run.watched[0][run.watched[0] > 0]
     nearest = np.min(sines, initial=1.0)
     if nearest > PARALLEL:
         return options
@@ -260,7 +262,7 @@ def _cautious(solver, run, system, options):
     return options | {"first_step": solver.h_abs}
 
 
-def _trouble(system, solver, failure, largest, options):
+def _failure_reason(system, solver, failure, largest, options):
     """A sentence when the step failed, else None."""
     eta, size = system.model.eta, np.max(np.abs(solver.y))
     # the schedule gave a factor that is none: its own sentence says more than a vanished step
@@ -278,9 +280,9 @@ def _trouble(system, solver, failure, largest, options):
         system.rhs(solver.t, solver.y + ahead)  # where the closure may have a reason of its own, which the run appends
         if getattr(system.closure, "message", ""):
             return vanished
-        obstacle = system.obstacle()
-        if obstacle:
-            return f"{vanished} Here {obstacle}, which implicit methods need: try method='DOP853'."
+        no_jacobian_reason = system.no_jacobian_reason()
+        if no_jacobian_reason:
+            return f"{vanished} Here {no_jacobian_reason}, which implicit methods need: try method='DOP853'."
         stiff = ", or the problem is stiff: try a smaller eta or method='structured'"
         advice = stiff if isinstance(solver, ONE_STEP) else ": try a smaller eta"
         return f"{vanished} They may blow up in finite time (eta = {eta:g} too large){advice}."
@@ -298,7 +300,7 @@ def _trouble(system, solver, failure, largest, options):
                 f"student {k} has shrunk to Q_kk = {norms[k]:.3g}: the norm fell below what atol resolves; lower eta, "
                 "or constraint='sphere'."
             )
-    rounding = excused(options.get("rtol", 0.0))
+    rounding = allowed_negative_eigenvalue(options.get("rtol", 0.0))
     S = system.S.reshape(-1, *2 * system.S.shape[1:])
     lowest, trace = np.linalg.eigvalsh(S)[:, 0], np.trace(S, axis1=1, axis2=2)
     worst = np.argmax(-rounding * trace - lowest)
@@ -307,23 +309,23 @@ def _trouble(system, solver, failure, largest, options):
         return None
     if growing:
         return diverged(size, eta)
-    kept = system.cone is None or not isinstance(solver, LSODA)  # whose state is its own: nobody puts it back
+    kept = system.psd is None or not isinstance(solver, LSODA)  # whose state is its own: nobody puts it back
     remedy = "Try smaller rtol and atol." if kept else "From a singular start try method='DOP853' or 'structured'."
     return f"{LOST} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
 
 
-def excused(rtol):
+def allowed_negative_eigenvalue(rtol):
     """Negative eigenvalue of the fields, relative to their trace, that errors of the steps explain."""
     return max(check.PSD_TOLERANCE, 10 * rtol)
 
 
-def _put(solver, burst, y):
+def _put(solver, compiled_steps, y):
     """Go on from y in place of the state after the last step, where the solver can."""
     solver.y = y
     if isinstance(solver, BDF):
         solver.D[0] = y  # the polynomial of earlier steps ends there
-    if burst:
-        burst.put(y)
+    if compiled_steps:
+        compiled_steps.put(y)
     elif hasattr(solver, "f"):
         solver.f = solver.fun(solver.t, y)
 

@@ -3,7 +3,7 @@
 ``hessian`` needs nothing but the closure and its derivatives: whatever ``ov.linearise`` takes is served.
 """
 
-from .averages import average
+from .averages import field_average
 from .curvature import HessianSpectrum, hessian
 
-__all__ = ["HessianSpectrum", "average", "hessian"]
+__all__ = ["HessianSpectrum", "field_average", "hessian"]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, check
-from ..activations.bound import Numbers, outputs
-from ..activations.certified import RuleClosure
+from ..activations.adaptive_closure import RuleClosure
+from ..activations.bound import LearningNumbers, outputs
 from ..activations.rule import Rule
 from ..models.features import check_features
 from ..models.model import Model
 
 
-def average(
+def field_average(
     states: Any, f: Callable[..., float], *, model: Model | None = None, breaks: ArrayLike | None = None
 ) -> np.ndarray:
     r"""Mean of a function of the fields at every record, :math:`E f(\lambda, \nu; \theta)`.
@@ -57,12 +57,12 @@ def average(
     >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
     >>> start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.0]], T=[[1.0]])
     >>> traj = ov.solve(model, start, [0.0, 1.0])
-    >>> ov.average(traj, wrong, breaks=[[1, 0, 0], [0, 1, 0]]).round(4)
+    >>> ov.field_average(traj, wrong, breaks=[[1, 0, 0], [0, 1, 0]]).round(4)
     array([0.5   , 0.3479])
     """
     if model is None and not hasattr(states, "model"):
         raise check.refused("states", states, "a Trajectory, or a State and model=.")
-    model = check_features("average", states.model if model is None else model, getattr(states, "schedule", None))
+    model = check_features("field_average", states.model if model is None else model, getattr(states, "schedule", None))
     if getattr(states, "is_ensemble", False):
         raise check.refused("states", states, "a Trajectory, or a State and model=: runs have no single curve.")
     if not callable(f):
@@ -70,7 +70,7 @@ def average(
     v = np.atleast_2d(states.v)
     S = np.array(states.S).reshape(len(v), *(2 * (model.K + model.M,)))
     rule = Rule(_idle, K=model.K, M=model.M, error=f, breaks=breaks, name=getattr(f, "__name__", "f"))
-    bound = RuleClosure(rule, Numbers(model.K, 1.0, 1.0, 0.0, False))
+    bound = RuleClosure(rule, LearningNumbers(model.K, 1.0, 1.0, 0.0, False))
     arrays, means = outputs(S, model.K), []
     for fields, readout in zip(S, v, strict=True):
         w = np.append(readout, np.ones(model.M))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import block_diag
 
-from .._base import ArrayLike, Floats, Numbers, Record, check
+from .._base import ArrayLike, Floats, Immutable, Numbers, check
 from ..activations.bound import outputs
 from ..flow.closure import bind, check_domain
 from ..models.features import check_features
@@ -23,7 +23,7 @@ WIDTH = 1 / 200  # a peak of the density is this share of the range of the eigen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HessianSpectrum(Record):
+class HessianSpectrum(Immutable):
     """Bulk and outliers of the Hessian of eps_g; made by :func:`hessian`, with the equations there.
 
     At one state the arrays have the shapes below; along a trajectory they have a leading axis of records, and

@@ -7,7 +7,7 @@ of given covariances (and what a realisation calls), ``sgd`` the simulator (it t
 
 from . import covariates, latents
 from .ensemble import CovariatesEnsemble, ManifoldEnsemble
-from .joint import GaussianCovariates, gaussian_covariates
+from .gaussian_covariates import GaussianCovariates, gaussian_covariates
 from .model import HiddenManifold, hidden_manifold
 from .sgd import manifold_run
 

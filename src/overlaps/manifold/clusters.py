@@ -6,11 +6,11 @@ from dataclasses import fields
 import numpy as np
 
 from .._base import check
-from ..gaussian import rules
+from ..gaussian import quadrature
 from ..models import Model, State
 from ..models.mixture import GaussianMixture
 from ..models.spectrum import MERGE, Spectrum
-from .joint import on_modes
+from .gaussian_covariates import on_modes
 from .latents import Mixture
 from .realisation import checked_weights
 
@@ -27,7 +27,7 @@ def class_moments(features, beta, s, G):
     Mehler's series in the correlations: with c_r(i) = E[he_r(u) f(beta_i + s u)], orthonormal he_r, the covariance is
     the sum of G_ij^r c_r(i) c_r(j) over r > 0; what follows r is below abs(G_ij)^(r + 1) times the standard deviations.
     """
-    N, R = len(beta), rules.RANGE
+    N, R = len(beta), quadrature.RANGE
     largest = np.max(np.abs(G - np.eye(N)))
     terms = 1 if largest == 0 else math.ceil(math.log(REMAINDER) / math.log(min(largest, 1 - 1e-12)))
     if terms > TERMS:
@@ -37,7 +37,7 @@ def class_moments(features, beta, s, G):
         )
     inner = (np.array(features.kinks, dtype=float) - beta[:, None]) / s
     edges = np.hstack([np.full((N, 1), -R), np.clip(np.sort(inner, axis=1), -R, R), np.full((N, 1), R)])
-    u, weight = rules.panels(edges, 16)
+    u, weight = quadrature.panels(edges, 16)
     values = weight * features(beta[:, None] + s * u)
     mean = np.sum(values, axis=1)
     Omega, power = np.zeros((N, N)), np.ones((N, N))

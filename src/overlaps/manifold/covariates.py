@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Record, check, door
+from .._base import ArrayLike, Floats, Immutable, check, public_dir
 
 __all__ = ["from_data", "gaussian", "rows"]
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Rows(Record):
+class Rows(Immutable):
     """Sampler that draws rows of a data set with replacement; made by :func:`rows`."""
 
     X: Any
@@ -32,7 +32,7 @@ class Rows(Record):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class JointGaussian(Record):
+class JointGaussian(Immutable):
     """Sampler of centred Gaussian pairs; made by :func:`gaussian`."""
 
     root: Any  # (N + D, rank) of the joint covariance

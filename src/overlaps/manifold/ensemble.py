@@ -69,7 +69,7 @@ class CovariatesEnsemble(Runs):
     def __post_init__(self):
         super().__post_init__()
         given = {x: getattr(self, x, None) for x in ("W", "W_star", "F")}  # one copy stands for all runs
-        self.settle(**{x: np.broadcast_to(a, (len(self), *a.shape[1:])) for x, a in given.items() if a is not None})
+        self._set(**{x: np.broadcast_to(a, (len(self), *a.shape[1:])) for x, a in given.items() if a is not None})
 
     def _curve(self, name):
         if name == "test_error" and self.test_error is None:

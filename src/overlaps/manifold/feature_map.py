@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import Record, check
+from .._base import Immutable, check
 from .._base.jit import jit
 from ..activations import library as activations
 from ..activations.activation import check_vectorised
-from ..gaussian.rules import adaptive, trapezoid
+from ..gaussian.quadrature import adaptive, trapezoid
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point
 
 __all__ = ["FeatureMap", "FeatureStatistics", "feature_map", "statistics"]
@@ -85,7 +85,7 @@ NAMED: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, its kin
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FeatureMap(Record):
+class FeatureMap(Immutable):
     """A function f applied to every entry of U = F c / sqrt(D), with its averages over u ~ N(0, scale^2).
 
     Made by :func:`feature_map`. Calling it gives f(u), without centring: the inputs of the theory are f(u) - a.
@@ -109,8 +109,8 @@ class FeatureMap(Record):
     statistics: FeatureStatistics = field(init=False, compare=False, repr=False)
 
     def __post_init__(self):
-        self.settle(scale=check.number("latent_scale", self.scale, above=0))
-        self.settle(statistics=_statistics(self))
+        self._set(scale=check.number("latent_scale", self.scale, above=0))
+        self._set(statistics=_statistics(self))
 
     def __call__(self, u):
         """f(u), elementwise."""

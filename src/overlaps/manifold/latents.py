@@ -9,18 +9,18 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from scipy.special import logsumexp
 
-from .._base import ArrayLike, Floats, Record, Rng, check, door, read_only
-from ..gaussian.rules import midpoint
+from .._base import ArrayLike, Floats, Immutable, Rng, check, public_dir, read_only
+from ..gaussian.quadrature import midpoint
 
 __all__ = ["gaussian", "kl_divergence", "kl_monte_carlo", "mixture", "paper", "uniform_means"]
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 
 Kind: TypeAlias = Literal["elementwise", "shared", "shared_vector"]
 Standardise: TypeAlias = Literal["none", "population", "sample"]
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian(Record):
+class Gaussian(Immutable):
     """Sampler of independent N(0, scale^2) coordinates; made by :func:`gaussian`."""
 
     scale: float = 1.0
@@ -32,7 +32,7 @@ class Gaussian(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture(Record):
+class Mixture(Immutable):
     """Sampler of a Gaussian mixture with unit component covariances; made by :func:`mixture`."""
 
     kind: str

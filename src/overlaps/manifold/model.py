@@ -70,14 +70,14 @@ class HiddenManifold(Model):
 
     def __post_init__(self):
         scale = check.number("latent_scale", self.latent_scale, above=0)
-        self.settle(
+        self._set(
             features=feature_map(self.features, scale=scale),
             ratio=check.number("ratio", self.ratio, above=0, hint="It is D / N, latent over input dimension."),
             nodes=check.count("nodes", self.nodes),
             latent_scale=scale,
         )
         if self.spectrum is None or getattr(self.spectrum, "of_model", False):
-            self.settle(spectrum=self._limit_spectrum())
+            self._set(spectrum=self._limit_spectrum())
         super().__post_init__()
 
     def _limit_spectrum(self):

@@ -12,7 +12,7 @@ from ..compression import compress
 from ..models.spectrum import MERGE, Spectrum
 from ..models.state import State
 from .feature_map import feature_map, gauss_average
-from .joint import on_modes
+from .gaussian_covariates import on_modes
 
 __all__ = ["normalise_feature_rows", "realise", "second_moments"]
 

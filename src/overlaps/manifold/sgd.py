@@ -8,15 +8,15 @@ import numpy as np
 from .._base import check
 from ..models.state import gram
 from ..simulators.direct import advance, kept_norms
-from ..simulators.plan import Plan, ensemble, plan, starts_of
+from ..simulators.dispatch import SimulationSpec, ensemble, specify, starts_of
 from ..simulators.reduced import reduced_run
-from ..simulators.steps import Blocks, Rates, follow, largest, sound, stacked
+from ..simulators.steps import Chunks, Rates, follow, largest, sound, stacked
 from .covariates import gaussian as joint_gaussian
-from .fresh import feature_samples, field_deviation, paired_samples, sample_error, warn_of_errors, warn_of_moments
-from .joint import GaussianCovariates, drawn_weights
+from .gaussian_covariates import GaussianCovariates, drawn_weights
 from .latents import gaussian
 from .model import HiddenManifold
 from .realisation import second_moments
+from .test_error import feature_samples, field_deviation, paired_samples, sample_error, warn_of_errors, warn_of_moments
 from .weights import Weights, check_inputs, given_weights, random_weights
 
 __all__ = ["manifold_run"]
@@ -62,10 +62,11 @@ class DataLaw(NamedTuple):
         return paired_samples(self.sampler, weights, dtype)
 
 
-@plan.register
+@specify.register
 def manifold_plan(
-    model: HiddenManifold, N, children, start, method, student_scale, dtype, pace=None, *, weights=None, latents=None,
-    center=True, block=1024, moments="ge", normalise_rows=True, share_features=False, test=None, keep_weights=False,
+    model: HiddenManifold, N, children, start, method, student_scale, dtype, evaluator=None, *, weights=None,
+    latents=None,
+    center=True, chunk=1024, moments="ge", normalise_rows=True, share_features=False, test=None, keep_weights=False,
 ):  # fmt: skip
     """The Plan of a hidden manifold: each run has weights, hence a spectrum, of its own.
 
@@ -76,7 +77,7 @@ def manifold_plan(
         for name in (name for name, value in given.items() if value is not None):
             raise ValueError(f"{name} with method = 'reduced', which knows Gaussian fields only; expected 'direct'.")
         starts = starts_of(model, start, N, children, student_scale)
-        return Plan(method, partial(reduced_run, pace=pace), starts, ensemble)
+        return SimulationSpec(method, partial(reduced_run, evaluator=evaluator), starts, ensemble)
     check.flag("normalise_rows", normalise_rows)
     if check.flag("share_features", share_features) and weights is not None:
         raise ValueError("share_features=True with weights=, which set them; runs share an F that is one array in all.")
@@ -93,16 +94,16 @@ def manifold_plan(
     else:
         starts = given_weights(model, N, weights, len(children), normalise_rows)
     law = gaussian(model.latent_scale) if latents is None else latents
-    check_inputs(model, starts[0].F.shape[1], law, center, block)
+    check_inputs(model, starts[0].F.shape[1], law, center, chunk)
     named = None if latents is None else f"the latents {latents!r}"
-    options = {"block": block, "dtype": dtype or "float32", "pace": pace, "keep": keep_weights}
+    options = {"chunk": chunk, "dtype": dtype or "float32", "evaluator": evaluator, "keep": keep_weights}
     return _planned(model, starts, FeatureLaw(law, center, moments), named, test, options, moments=moments)
 
 
-@plan.register
+@specify.register
 def covariates_plan(
-    model: GaussianCovariates, N, children, start, method, student_scale, dtype, pace=None, *, weights=None,
-    samples=None, block=1024, test=None, keep_weights=False,
+    model: GaussianCovariates, N, children, start, method, student_scale, dtype, evaluator=None, *, weights=None,
+    samples=None, chunk=1024, test=None, keep_weights=False,
 ):  # fmt: skip
     """The Plan of given covariances: weights of each run, and one sampler for all."""
     if start is not None:
@@ -110,7 +111,7 @@ def covariates_plan(
     if method not in ("auto", "direct"):
         raise check.refused("method", method, "'auto' or 'direct' for given covariances.")
     model.spectrum.block_sizes(N)  # refuses another N
-    check.count("block", block)
+    check.count("chunk", chunk)
     if weights is None:
         starts = [Weights(*drawn_weights(model, N, child, student_scale)) for child in children]
     else:
@@ -119,7 +120,7 @@ def covariates_plan(
         raise check.refused("samples", samples, "a callable (rng, n) -> (X, C) such as covariates.rows(X, C).")
     law = DataLaw(joint_gaussian(model.Omega, model.Phi, model.Psi) if samples is None else samples)
     named = None if samples is None else f"the samples {samples!r}"
-    options = {"block": block, "dtype": dtype or "float64", "pace": pace, "keep": keep_weights}
+    options = {"chunk": chunk, "dtype": dtype or "float64", "evaluator": evaluator, "keep": keep_weights}
     return _planned(model, starts, law, named, test, options)
 
 
@@ -133,9 +134,9 @@ def _planned(model, starts, law, named, test, options, **recorded):
         first, rng = starts[0], np.random.default_rng(0)
         Q, R = _overlaps(first.W[None], first.W_star, *law.second_moments(model, first))
         S = gram(Q[0], R[0], law.teacher_covariance(model, first.W_star))
-        warn_of_moments(field_deviation(law.samples(model, first), first.W, S, TEST, options["block"], rng), named)
+        warn_of_moments(field_deviation(law.samples(model, first), first.W, S, TEST, options["chunk"], rng), named)
     run = partial(manifold_run, law=law, test=test, **options)
-    return Plan("direct", run, starts, partial(_gathered, law=law, **recorded))
+    return SimulationSpec("direct", run, starts, partial(_gathered, law=law, **recorded))
 
 
 def _gathered(records, starts, *, law, model, **common):
@@ -153,7 +154,7 @@ def _gathered(records, starts, *, law, model, **common):
     return runs
 
 
-def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype, test, keep=False, pace=None):
+def manifold_run(model, weights, N, steps, rng, tick=None, *, law, chunk, dtype, test, keep=False, evaluator=None):
     """Run SGD from explicit weights; record the overlaps at ``steps``.
 
     Parameters
@@ -188,8 +189,8 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
     W, factor, v = weights.W.astype(dtype), np.ones(1), np.array(model.v)
     norms = kept_norms(model, W)
     samples = law.samples(model, weights, dtype)
-    rates = Rates(model, N, 0, pace)
-    inputs = _Taught(samples, rng, block, model.noise)
+    rates = Rates(model, N, 0, evaluator)
+    inputs = _Taught(samples, rng, chunk, model.noise)
 
     def step(limit):
         limit, changed = rates.left(limit)
@@ -205,7 +206,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, block, dtype,
     students, v = stacked(records, W.shape, v.shape)
     curves = *_overlaps(students, weights.W_star, Omega, Phi), v
     if test:  # the next child of the run's generator: the stream of the run does not know of the test
-        curves += sample_error(model, samples, students, v, test, block, rng.spawn(1)[0])
+        curves += sample_error(model, samples, students, v, test, chunk, rng.spawn(1)[0])
     return (*curves, students[-1:].copy()) if keep else curves
 
 
@@ -216,16 +217,16 @@ def _overlaps(W, W_star, Omega, Phi):
     return (Q + Q.swapaxes(1, 2)) / 2, W @ (Phi @ W_star.T) / np.sqrt(N * D)
 
 
-class _Taught(Blocks):
+class _Taught(Chunks):
     """Inputs X (., batch, N), teacher fields nu (., batch, M) and label noise (., batch) in blocks of given size."""
 
-    def __init__(self, samples, rng, block, noise):
+    def __init__(self, samples, rng, chunk, noise):
         self.rng, self.noise_rng = rng.spawn(2)
-        self.samples, self.block, self.noise = samples, block, noise
+        self.samples, self.chunk, self.noise = samples, chunk, noise
 
     def draw(self, batch):
         """A block of samples."""
-        shape = max(1, self.block // batch), batch
+        shape = max(1, self.chunk // batch), batch
         X, nu = self.samples(self.rng, shape[0] * batch)
         X = np.ascontiguousarray(X.reshape(*shape, -1))  # data may come by columns, which kernels read slowly
         return X, nu.reshape(*shape, -1), self.noise * self.noise_rng.standard_normal(shape)

@@ -6,8 +6,8 @@ import numpy as np
 
 from .._base import check, warn
 from .ensemble import Weights
-from .fresh import drawn
 from .realisation import checked_features, normalise_feature_rows
+from .test_error import drawn
 
 __all__ = ["Weights", "random_weights"]
 
@@ -96,9 +96,9 @@ def _checked_weights(model, N, weights, normalise_rows, known):
     return Weights(W, check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}."), F)
 
 
-def check_inputs(model, D, latents, center, block):
+def check_inputs(model, D, latents, center, chunk):
     """Refuse, before any run, what would end one."""
-    check.count("block", block)
+    check.count("chunk", chunk)
     if not callable(latents):
         raise check.refused("latents", latents, "a callable (rng, n, D) such as overlaps.latents.gaussian().")
     drawn(latents, np.random.default_rng(0), 2, D)

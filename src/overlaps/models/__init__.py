@@ -6,15 +6,16 @@ learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``
 """
 
 from ._schedule import factors, reached
-from .frozen import LowRank, previous
+from .frozen import LowRank, previous_student
 from .mixed import Mixed
 from .model import Model, committee_machine, quadratic_network
-from .schedule import Pace, Schedule
+from .schedule import Schedule, ScheduleEvaluator
 from .spectrum import Spectrum, isotropic, power_law
 from .stages import Stages
 from .state import State
 
 __all__ = [
-    "LowRank", "Mixed", "Model", "Pace", "Schedule", "Spectrum", "Stages", "State", "committee_machine", "factors",
-    "isotropic", "power_law", "previous", "quadratic_network", "reached",
+    "LowRank", "Mixed", "Model", "ScheduleEvaluator", "Schedule", "Spectrum", "Stages", "State", "committee_machine",
+    "factors",
+    "isotropic", "power_law", "previous_student", "quadratic_network", "reached",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from .._base.jit import jit
 CONSTANT, LINEAR, COSINE, POWER, POLYNOMIAL = range(5)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def reached(knots, t):
     """Number of knots up to and with t, as ``np.searchsorted``, which takes longer to compile than all of this."""
     low, high = 0, knots.size
@@ -25,7 +25,7 @@ def reached(knots, t):
     return low
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def factor(code, x, t):
     """Value at time t of one piece; constant outside its knots, and right-continuous."""
     if code == POWER:
@@ -46,7 +46,7 @@ def factor(code, x, t):
     return values[i] + fraction * (values[i + 1] - values[i])
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def factors(t, channels, codes, edges, data, out):
     """Fill ``out`` with the product of the pieces of each channel at time t."""
     for i in range(out.size):
@@ -55,7 +55,7 @@ def factors(t, channels, codes, edges, data, out):
         out[channels[i]] *= factor(codes[i], data[edges[i] : edges[i + 1]], t)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def table(times, channels, codes, edges, data, out):
     """Fill column n of ``out`` with the factors at ``times[n]``."""
     out[:] = 1.0

@@ -63,8 +63,10 @@ FEATURES = {
     "overlaps": _rule("a rule that reads the overlaps (uses_overlaps=True)", lambda rule: rule.uses_overlaps),
     "tokens": _rule("several inputs in a sample (tokens > 1)", lambda rule: rule.tokens > 1),
     "tokens_by_block": _rule("a token_covariance for each eigenspace", lambda rule: rule.by_block),
-    "classes": _task("inputs in classes", lambda m: m.C > 0),
-    "ratios": _task("classes whose variances differ between eigenspaces", lambda m: m.C > 0 and len(m.groups) > 1),
+    "classes": _task("inputs in classes", lambda m: m.n_classes > 0),
+    "ratios": _task(
+        "classes whose variances differ between eigenspaces", lambda m: m.n_classes > 0 and len(m.groups) > 1
+    ),
     "latents": _task("a teacher of latents", lambda m: m.latent_teacher),
     "several": _task("several eigenvalues of the inputs (L > 1)", lambda m: m.spectrum.L > 1),
     "blind": _task("an eigenspace without variance (s = 0)", lambda m: m.spectrum.s.min() == 0),
@@ -72,7 +74,7 @@ FEATURES = {
     "Mixed": _kind("Mixed", "tasks mixed in one step (ov.Mixed)"),
     "heads": _kind("heads", "a second layer for each task (heads=)"),
     "low_rank": _kind("low_rank", "trained directions (ov.low_rank)"),
-    "taught": _kind("taught", "a frozen student that teaches (ov.taught)"),
+    "distilled": _kind("distilled", "a frozen student that teaches (ov.distill)"),
     "Stages": _kind("Stages", "tasks in a row (ov.Stages)"),
     **{f"{name}(alpha)": _factor(name) for name in ("eta", "eta_v", "noise", "weight_decay", "batch_size", "s")},
     "late": _option("late=True", "late", False),
@@ -82,18 +84,19 @@ FEATURES = {
 }
 
 METHODS = "method = 'structured'", "method = 'exponential'"
-LINEAR = "theory.linear.reduce", "theory.linear.seen_again"
+LINEAR = "theory.linear.reduce", "theory.linear.multi_pass"
 STATIONARY, SADDLE = "theory.stationary_points", "theory.plateau.plateau_state"
 HIERARCHY = "theory.cayley_hamilton.solve"
 FIXED = "linearise", "fixed_point", "critical_eta"
 FUNCTIONS = (
-    "solve", "solve_many", *METHODS, "simulate", "method = 'reduced'", "closure", "average", *FIXED, "plateaus",
+    "solve", "solve_many", *METHODS, "simulate", "method = 'reduced'", "closure", "field_average", *FIXED, "plateaus",
     "plateau", "fluctuations", "theory.escape", "hessian", "optimal_schedule", "compress", STATIONARY, SADDLE,
     HIERARCHY, *LINEAR,
 )  # fmt: skip
 # Those that take the model of one task at one time; of SGD at finite N; of equations that do not change with time.
 SINGLE = (
-    "solve_many", "closure", "average", *FIXED, "plateau", "theory.escape", "hessian", "compress", STATIONARY, SADDLE,
+    "solve_many", "closure", "field_average", *FIXED, "plateau", "theory.escape", "hessian", "compress", STATIONARY,
+    SADDLE,
     HIERARCHY, *LINEAR,
 )  # fmt: skip
 SMALL, CONSTANT = ("fluctuations", "theory.escape"), ("plateaus", "fluctuations", "theory.escape")
@@ -104,27 +107,27 @@ REFUSED: dict[str, tuple[str, ...]] = {  # functions and other features that do 
     "batches": LINEAR[:1],
     "flow": ("critical_eta", *SMALL),
     "sphere": (
-        "classes", "Mixed", "low_rank", "taught", "late", *METHODS, *SMALL, "optimal_schedule", SADDLE, HIERARCHY,
+        "classes", "Mixed", "low_rank", "distilled", "late", *METHODS, *SMALL, "optimal_schedule", SADDLE, HIERARCHY,
         *LINEAR,
     ),
     "drift": (
-        "classes", "latents", "Mixed", "taught", "low_rank", "late", "method = 'reduced'", *SMALL, SADDLE, *LINEAR,
+        "classes", "latents", "Mixed", "distilled", "low_rank", "late", "method = 'reduced'", *SMALL, SADDLE, *LINEAR,
     ),
     "trained_v": ("low_rank", "late", SADDLE, *LINEAR),
     "several": (STATIONARY,),
     "rule": (
-        "classes", "latents", "Mixed", "low_rank", "taught", "late", METHODS[1], "hessian", "optimal_schedule",
+        "classes", "latents", "Mixed", "low_rank", "distilled", "late", METHODS[1], "hessian", "optimal_schedule",
         STATIONARY, SADDLE, HIERARCHY, *LINEAR,
     ),
     "tokens_by_block": ("s(alpha)", "sums", "closure", *METHODS, "fluctuations", "compress"),
     "classes": (
-        "Mixed", "low_rank", "taught", "Stages", "s(alpha)", "late", "sums", "average", *SMALL, "hessian",
+        "Mixed", "low_rank", "distilled", "Stages", "s(alpha)", "late", "sums", "field_average", *SMALL, "hessian",
         "optimal_schedule", STATIONARY, SADDLE, HIERARCHY, *LINEAR,
     ),
     "ratios": ("latents", *METHODS, "compress"),
-    "latents": ("Mixed", "low_rank", "taught", "s(alpha)", "late", *SMALL, SADDLE, HIERARCHY, *LINEAR),
+    "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", *SMALL, SADDLE, HIERARCHY, *LINEAR),
     "kinked": ("late",),
-    "taught": ("late",),
+    "distilled": ("late",),
     "Mixed": ("low_rank", "late", "sums", "certify", "plateaus", *SINGLE),
     "low_rank": (
         "Stages", "late", "sums", "certify", *METHODS, "plateaus", "fluctuations", "optimal_schedule", *SINGLE,
@@ -154,13 +157,13 @@ IMPLIED = {  # features that come with a feature
 }
 OPTIONS = "late", "sums", "stop", "certify"
 TAKE_OPTIONS = "solve", "solve_many", *METHODS, *CONSTANT
-TAKE_SCHEDULES = *TAKE_OPTIONS, "simulate", "method = 'reduced'", "average", "hessian"
+TAKE_SCHEDULES = *TAKE_OPTIONS, "simulate", "method = 'reduced'", "field_average", "hessian"
 MOVING = [name for name in FEATURES if name.endswith("(alpha)")]
 HINTS = {  # of pairs: why, or what to try
     ("decay", "sphere"): "The projection undoes it at every step; expected weight_decay = 0, or (0, kappa_v).",
     ("noise", "rule"): "The noise of a learner is that of its rule, noise= of ov.Rule.",
     ("classes", "s(alpha)"): "Classes have variances of their own, ratios=.",
-    ("drift", "taught"): "A frozen student stays, and its overlaps with teachers that drift would decay.",
+    ("drift", "distilled"): "A frozen student stays, and its overlaps with teachers that drift would decay.",
     ("drift", "low_rank"): "Frozen students stay, and their overlaps with teachers that drift would decay.",
     ("trained_v", "low_rank"): "Expected eta_v = 0, beside trained amplitudes.",
     ("sums", "late"): "late=True goes on from the overlaps of every block.",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Record, check
+from .._base import ArrayLike, Immutable, check
 from ..activations.library import sign
 from .features import check_features
 from .model import Model
@@ -18,16 +18,18 @@ class _Previous:
     """The student of the stage before, as a teacher in :class:`overlaps.Stages`."""
 
     def __repr__(self):
-        return "ov.previous"
+        return "ov.previous_student"
 
     def __reduce__(self):
-        return "previous"  # the one of this module, in pickles, too
+        return "previous_student"  # the one of this module, in pickles, too
 
 
-previous = _Previous()
+previous_student = _Previous()
 
 
-def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weight: float = 1.0) -> tuple[Model, State]:
+def distill(
+    model: Model, state: State, *, Q: ArrayLike | str | None = None, weight: float = 1.0
+) -> tuple[Model, State]:
     r"""A new student that learns from a frozen one: distillation, self-training, weak to strong.
 
     Labels are :math:`(1 - a)\, y + a\, \hat y_1` with the output :math:`\hat y_1` of the student of ``state``, which
@@ -46,7 +48,7 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
         block overlaps; its second layer is the model's. By default fresh units of weight variance 1, without overlaps.
         "copy" starts from the frozen weights and second layer.
     weight : float
-        The part a of the taught labels, between 0 and 1.
+        The part a of the labels of the frozen student, between 0 and 1.
 
     Returns
     -------
@@ -73,12 +75,12 @@ def taught(model: Model, state: State, *, Q: ArrayLike | str | None = None, weig
     >>> first = ov.committee_machine(2, 2, eta=0.8, noise=0.3)
     >>> start = ov.State.from_overlaps(first, Q=np.eye(2) / 2, R=[[0.3, 0.1], [0.1, 0.2]], T=np.eye(2))
     >>> record = ov.solve(first, start, [10.0])[0]
-    >>> model, begin = ov.taught(ov.committee_machine(3, 2, eta=0.8), record, Q=0.3 * np.eye(3))
+    >>> model, begin = ov.distill(ov.committee_machine(3, 2, eta=0.8), record, Q=0.3 * np.eye(3))
     >>> traj = ov.solve(model, begin, [0.0, 30.0])
     >>> traj.R.shape, traj.against([0, 0, 1, 1]).round(4)
     ((2, 3, 4), array([0.5557, 0.0499]))
     """
-    check_features("taught", model)
+    check_features("distilled", model)
     state, a = check.state(state, "state"), check.number("weight", weight, least=0, most=1)
     L, K, M, K1 = model.spectrum.L, model.K, model.M, state.K
     if (state.L, state.M) != (L, M) or state.m is not None or state.v.ndim > 1:
@@ -117,21 +119,24 @@ def without_frozen(state: State, M: int) -> State:
 def turned(models: Any, teacher: Any, students: Any) -> tuple:
     """Checked (teacher, students) of stages, one entry for each."""
     n = len(models)
-    arguments = (("teacher", teacher, "None or ov.previous"), ("students", students, "None, 'copy' or Q (K, K)"))
+    arguments = (
+        ("teacher", teacher, "None or ov.previous_student"),
+        ("students", students, "None, 'copy' or Q (K, K)"),
+    )
     for name, value, expected in arguments:
         if value is not None and not (isinstance(value, list | tuple) and len(value) == n):
             raise check.refused(name, value, f"{expected} for each of {n} stages.")
     teacher, students = ((None,) * n if x is None else tuple(x) for x in (teacher, students))
-    if any(x is not None and x is not previous for x in teacher):
-        raise check.refused("teacher", teacher, f"None or ov.previous for each of {n} stages.")
+    if any(x is not None and x is not previous_student for x in teacher):
+        raise check.refused("teacher", teacher, f"None or ov.previous_student for each of {n} stages.")
     for i, (label, begins) in enumerate(zip(teacher, students, strict=True)):
         if (label is None) != (begins is None) or (i == 0 and label is not None):
             raise ValueError(
                 f"stage {i} has teacher {label} and students {check.shown(begins)}; expected both or none, and none at "
-                "first: with ov.previous 'copy' or Q (K, K). Students of another K: chain ov.taught by hand."
+                "first: with ov.previous_student 'copy' or Q (K, K). Students of another K: chain ov.distill by hand."
             )
         if label is not None:
-            check_features("taught", models[i], name=f"models[{i}]")
+            check_features("distilled", models[i], name=f"models[{i}]")
     K = models[0].K
     return teacher, tuple(
         x if isinstance(x, str | None) else check.array(f"students[{i}]", x, (K, K)) for i, x in enumerate(students)
@@ -139,7 +144,7 @@ def turned(models: Any, teacher: Any, students: Any) -> tuple:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LowRank(Record):
+class LowRank(Immutable):
     """A frozen student and trained directions beside it; made by :func:`low_rank`, which explains it.
 
     Attributes
@@ -166,6 +171,13 @@ class LowRank(Record):
         if name.startswith("_") or "model" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.flow, name)
+
+    @property
+    def _static_factors(self):
+        return self.flow._static_factors
+
+    def _static_overlaps(self, state):
+        return self.flow._static_overlaps(state)
 
     @cached_property
     def flow(self) -> Model:

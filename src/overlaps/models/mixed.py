@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Record, check
+from .._base import ArrayLike, Floats, Immutable, check
 from .features import check_features
 from .model import Model
 from .schedule import PROBES, Schedule
@@ -17,7 +17,7 @@ SUM = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mixed(Record):
+class Mixed(Immutable):
     r"""Several tasks, from which every sample draws one: replay, interleaving, imbalance.
 
     A sample is of task i with probability :math:`\pi_i`, whatever its input. As in :class:`Stages`, the teachers of all
@@ -86,10 +86,10 @@ class Mixed(Record):
                     f"models[{i}].spectrum is positive where an eigenvalue of models[0] is 0, and overlaps in its "
                     "units are lost; expected the task with all variances first."
                 )
-        self.settle(models=models)
+        self._set(models=models)
         if self.heads is not None:
             shape = (len(models), models[0].K)
-            self.settle(heads=check.array("heads", self.heads, shape, "One second layer for each task."))
+            self._set(heads=check.array("heads", self.heads, shape, "One second layer for each task."))
         shares = (self.shares,) if isinstance(self.shares, Schedule) else self.shares
         if np.iterable(shares) and any(isinstance(x, Schedule) for x in shares):
             shares = tuple(check.kind("shares", f, Schedule, "ov.Schedule([0, 20], [1, 0])") for f in shares)
@@ -97,7 +97,7 @@ class Mixed(Record):
                 raise ValueError(f"shares holds {len(shares)} schedules; expected one for each of {len(models)} tasks.")
         else:
             shares = check.array("shares", shares, (len(models),), "One probability for each task.")
-        self.settle(shares=shares)
+        self._set(shares=shares)
         self.probe(0.0, self.knots[-1] if self.knots.size else 0.0)
 
     def __len__(self) -> int:
@@ -108,6 +108,13 @@ class Mixed(Record):
         if name.startswith("_") or "models" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.models[0], name)
+
+    @property
+    def _static_factors(self):
+        return self.models[0]._static_factors
+
+    def _static_overlaps(self, state):
+        return self.models[0]._static_overlaps(state)
 
     @property
     def tasks(self) -> tuple:

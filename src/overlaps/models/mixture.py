@@ -60,19 +60,19 @@ class GaussianMixture(Model):
         ratios = check.array("ratios", ratios, (C, L), "Variances of each class relative to the spectrum, or (C, 1).")
         if np.any(ratios < 0):
             raise check.refused("ratios", ratios.tolist(), "numbers >= 0.")
-        self.settle(
+        self._set(
             weights=weights,
             labels=check.array("labels", self.labels, (C,), "One for each class; zeros if there is only a teacher."),
             ratios=ratios,
             latent=check.flag("latent", self.latent),
         )
         if self.means is not None:
-            self.settle(means=check.array("means", self.means, (C, "N")))
-            self.settle(gram=_gram_of_means(self.spectrum, self.means))
+            self._set(means=check.array("means", self.means, (C, "N")))
+            self._set(gram=_gram_of_means(self.spectrum, self.means))
         gram = check.array("gram", self.gram, (L, C, C), "Overlaps of the class means in each eigenspace.")
         check.symmetric("gram", gram)
         check.positive_semidefinite("gram", gram, "It holds the scalar products of the class means.")
-        self.settle(gram=gram)
+        self._set(gram=gram)
 
     @property
     def latent_teacher(self) -> bool:
@@ -109,13 +109,13 @@ class GaussianMixture(Model):
         """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint[..., : self.M], "m": joint[..., self.M :]}
 
-    def source(self, record: Any) -> Floats:
+    def _static_overlaps(self, record: Any) -> Floats:
         """Overlaps (..., L, M + C, M + C) of static rows with each other in ``record``."""
         return gram(record.tau, record.h, self.gram)
 
     def plain_overlaps(self, state: State) -> Floats:
         """As of any model, in ``state``; where s = 0 teachers have nothing but means: they are sums of centroids."""
-        joint, still, (K, M, C) = super().plain_overlaps(state), self.spectrum.s == 0, (self.K, self.M, self.C)
+        joint, still, (K, M, C) = super().plain_overlaps(state), self.spectrum.s == 0, (self.K, self.M, self.n_classes)
         if self.latent or not (M and np.any(still)):
             return joint
         hidden, together = state.nu - self._means_with_variance(state).sum(axis=0), self.gram[still].sum(axis=0)

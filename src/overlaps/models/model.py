@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Record, Rng, by_name, check, html
+from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
 from ..activations.activation import Activation
 from ..activations.binding import NONE as NO_CLASSES
 from ..activations.classes import Classes
@@ -17,7 +17,7 @@ from .state import State, gram, reciprocal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Record):
+class Model(Immutable):
     r"""A student, a teacher, the inputs and the learning rule.
 
     .. math:: \hat y = \sum_k v_k\, g(\lambda_k), \quad y = \sum_m v^*_m\, g_*(\nu_m) + \sigma z, \qquad
@@ -40,12 +40,12 @@ class Model(Record):
     gradient_flow: bool = False
     constraint: str | None = None
     drift: float = 0.0
-    frozen: int = 0  # rows of the teacher, the first ones, that are frozen students: see ``taught``
+    frozen: int = 0  # rows of the teacher, the first ones, that are frozen students: see ``distill``
 
     only_random: ClassVar[tuple[str, ...]] = ()  # of other data: what to try in place of other teachers, and students
 
     def __post_init__(self):
-        self.settle(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
+        self._set(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
         if self.activation.code == sign.code:
             raise ValueError(
                 "activation = sign, whose students have no gradient; expected ov.learner(ov.rules.perceptron())."
@@ -55,7 +55,7 @@ class Model(Record):
         pair = tuple(decay) if check.axes("weight_decay", decay) else (decay, decay)
         if len(pair) != 2:
             raise check.refused("weight_decay", decay, "one number or a pair (kappa, kappa_v).")
-        self.settle(
+        self._set(
             v=check.array("v", self.v, ("K",)),
             v_star=check.array("v_star", self.v_star, ("M",)),
             eta=check.number("eta", self.eta, above=0, hint="The learning rate must be positive."),
@@ -102,9 +102,9 @@ class Model(Record):
         return self.activation.learning
 
     @property
-    def C(self) -> int:
+    def n_classes(self) -> int:
         """Number of classes of inputs, 0 without."""
-        return self.classes.C
+        return self.classes.n_classes
 
     @property
     def groups(self) -> list[Any]:
@@ -116,13 +116,13 @@ class Model(Record):
     @property
     def second_layers(self) -> Floats:
         """Second layers of static rows (M + C,) as the closure takes them: -v* of teachers, 0 of centroids."""
-        return np.append(-self.v_star, np.zeros(self.C))
+        return np.append(-self.v_star, np.zeros(self.n_classes))
 
     @property
-    def carried(self) -> Floats:
+    def _static_factors(self) -> Floats:
         """Factors of static rows in each block (L, M + C): teachers the eigenvalue, centroids 1."""
         s = self.spectrum.s[:, None]
-        return np.concatenate([np.tile(s, self.M), np.ones((s.size, self.C))], axis=1)
+        return np.concatenate([np.tile(s, self.M), np.ones((s.size, self.n_classes))], axis=1)
 
     def rows(self, record: Any) -> Floats:
         """Overlaps (..., L, K, M + C) of students and static rows in ``record``, a state or records."""
@@ -132,14 +132,16 @@ class Model(Record):
         """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint}
 
-    def source(self, record: Any) -> Floats:
+    def _static_overlaps(self, record: Any) -> Floats:
         """Overlaps (..., L, M + C, M + C) of static rows with each other in ``record``."""
         return record.tau
 
     def plain_overlaps(self, state: State) -> Floats:
         """Plain overlaps (L, K + M + C, K + M + C) of students and static rows in each block of ``state``."""
-        inverse = reciprocal(self.carried)[:, None]
-        return gram(state.q, self.rows(state) * inverse, self.source(state) * inverse * inverse.swapaxes(1, 2))
+        inverse = reciprocal(self._static_factors)[:, None]
+        return gram(
+            state.q, self.rows(state) * inverse, self._static_overlaps(state) * inverse * inverse.swapaxes(1, 2)
+        )
 
     def field_covariance(self, record: Any) -> Floats:
         """Covariances (..., K + M, K + M) of all fields in ``record``, as the closure sees them."""
@@ -156,7 +158,7 @@ class Model(Record):
     @property
     def combinations(self) -> tuple[str, ...]:
         """Names of features that are no numbers: how tasks are put together, and whether a student teaches."""
-        return ("taught",) if self.frozen else ()
+        return ("distilled",) if self.frozen else ()
 
     @property
     def tasks(self) -> tuple:

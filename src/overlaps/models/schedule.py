@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Numbers, Record, check
+from .._base import ArrayLike, Floats, Immutable, Numbers, check
 from . import _schedule
 
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
@@ -20,7 +20,7 @@ PROBES = 200  # times at which factors are looked at before a run, beside knots 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Schedule(Record):
+class Schedule(Immutable):
     r"""A factor on a number of the model, as a function of the learning time alpha.
 
     .. math:: \eta(\alpha) = u(\alpha)\, \eta
@@ -80,7 +80,7 @@ class Schedule(Record):
                 raise ValueError(f"values has {values.size} entries; expected one for each of the {knots.size} knots.")
             if values.min() < 0:
                 raise check.refused("values", values.tolist(), "factors >= 0.")
-        self.settle(knots=knots, values=values, factors=tuple(self.factors))
+        self._set(knots=knots, values=values, factors=tuple(self.factors))
 
     def _is_complete(self, knots, values):
         """Whether the class methods could have made these parts: compiled code reads them unseen."""
@@ -219,7 +219,7 @@ class _Program:
         return self.table((first + np.arange(n)) / N)
 
 
-class Pace:
+class ScheduleEvaluator:
     """The schedules of one run: factors (eta, eta_v, noise, weight_decay, batch_size) at each time.
 
     Parameters

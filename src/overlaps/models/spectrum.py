@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import ArrayLike, Integers, Record, by_name, check
+from .._base import ArrayLike, Immutable, Integers, by_name, check
 
 # Eigenvalues closer than this, relative to the largest, are one: eigh knows them to about N 1e-16. Distinct eigenvalues
 # of a model lie further apart.
@@ -15,7 +15,7 @@ MERGE = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Spectrum(Record):
+class Spectrum(Immutable):
     r"""Eigenvalues of the input covariance with their weights.
 
     .. math:: \mathrm{Cov}(x) = \sum_l s_l P_l, \qquad p_l = \mathrm{tr} P_l / N
@@ -75,13 +75,13 @@ class Spectrum(Record):
             raise ValueError(f"the weights p sum to {p.sum():.12g}; expected 1. Try p / p.sum().")
         if not isinstance(self.name, str):
             raise check.refused("name", self.name, "a string, shown in place of the eigenvalues.")
-        self.settle(s=s, p=p)
+        self._set(s=s, p=p)
         if self.basis is not None:
             basis = check.array("basis", self.basis, ("N", "N"))
             N = basis.shape[1]
             if basis.shape[0] != N or not np.allclose(basis.T @ basis, np.eye(N), rtol=0, atol=1e-8):
                 raise ValueError(f"basis has shape {basis.shape}; expected N orthonormal columns of length N.")
-            self.settle(basis=basis)
+            self._set(basis=basis)
             self.block_sizes(N)
 
     @classmethod

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Function, Record, check
+from .._base import ArrayLike, Floats, Function, Immutable, check
 from .features import check_features
-from .frozen import taught, turned, without_frozen
+from .frozen import distill, turned, without_frozen
 from .mixed import Mixed, check_alike
 from .model import Model
 from .schedule import in_model
@@ -16,7 +16,7 @@ from .state import reciprocal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Stages(Record):
+class Stages(Immutable):
     r"""Several models that one network learns one after the other: curricula, continual learning.
 
     Several tasks are **one** state. The teachers of all tasks are its M units, and stage i reads its own with
@@ -37,8 +37,8 @@ class Stages(Record):
     heads : array_like, shape (n, K), optional
         A second layer for every task: stage i begins with ``heads[i]``, and trains it further if the model trains its
         second layer; the others stay. By default one readout serves all tasks.
-    teacher : sequence of None or ``ov.previous``, optional
-        Stages whose labels are the output of the student at the end of the stage before, frozen (:func:`taught`).
+    teacher : sequence of None or ``ov.previous_student``, optional
+        Stages whose labels are the output of the student at the end of the stage before, frozen (:func:`distill`).
     students : sequence of None, "copy" or array_like (K, K), optional
         With what students such stages begin: a copy of the frozen ones, or fresh ones with this Q.
 
@@ -92,9 +92,9 @@ class Stages(Record):
         if self.heads is not None:
             heads = check.array("heads", self.heads, (len(models), models[0].K), "One second layer for each model.")
             models = tuple(replace(model, v=v) for model, v in zip(models, heads, strict=True))
-            self.settle(heads=heads)
+            self._set(heads=heads)
         teacher, students = turned(models, self.teacher, self.students)
-        self.settle(models=models, until=until, teacher=teacher, students=students)
+        self._set(models=models, until=until, teacher=teacher, students=students)
 
     def __len__(self) -> int:
         return len(self.models)
@@ -102,7 +102,7 @@ class Stages(Record):
     @property
     def combinations(self) -> tuple[str, ...]:
         """Names of features: tasks in a row, with a student of a stage that teaches in the next, or without."""
-        return ("Stages", "taught") if any(x is not None for x in self.teacher) else ("Stages",)
+        return ("Stages", "distilled") if any(x is not None for x in self.teacher) else ("Stages",)
 
     @property
     def K(self) -> int:
@@ -128,7 +128,7 @@ class Stages(Record):
         """The time at which stage i begins."""
         return 0.0 if i == 0 else float(self.until[i - 1])
 
-    def legs(self, begin: float, end: float, land: Function = float) -> Any:
+    def segments(self, begin: float, end: float, land: Function = float) -> Any:
         """(stage, its beginning, its end) of the stretches from ``begin`` to ``end``; ``land`` rounds switches."""
         if end > self.until[-1]:
             raise ValueError(
@@ -146,7 +146,7 @@ class Stages(Record):
         Each stage goes on from the last of ``parts``, unless that stopped before its end. ``times`` begin with the one
         of the start, a State or one for each run; ``wanted`` are those to show, or None for an interval and all steps.
         """
-        for i, first, last in self.legs(times[0], times[-1], land):
+        for i, first, last in self.segments(times[0], times[-1], land):
             if parts:
                 part = parts[-1]
                 if not part.success or part.alpha[-1] < first:
@@ -160,18 +160,18 @@ class Stages(Record):
                 model, start = self._taught(i, start)
             inside = times[(times > first) & (times < last)]
             alpha = (first, last) if wanted is None and last > first else np.unique(np.r_[first, inside, last])
-            yield model, start, alpha, self.paced(i, schedule)
+            yield model, start, alpha, self.scheduled(i, schedule)
 
     def _taught(self, i, start):
         """Model and start of a stage whose teacher is the student before; of several runs all have one readout."""
         states = start if isinstance(start, list | tuple) else [start]
         if any(not np.array_equal(x.v, states[0].v) for x in states):
             raise ValueError("runs have trained second layers, and so other labels; expected eta_v = 0, or a run each.")
-        pairs = [taught(self.models[i], x, Q=self.students[i]) for x in states]
+        pairs = [distill(self.models[i], x, Q=self.students[i]) for x in states]
         begun = [replace(state, alpha=x.alpha) for (_, state), x in zip(pairs, states, strict=True)]
         return pairs[0][0], begun if isinstance(start, list | tuple) else begun[0]
 
-    def paced(self, i: int, schedule: Any) -> Any:
+    def scheduled(self, i: int, schedule: Any) -> Any:
         """The schedule of stage i: what it names, but for numbers that are zero in this stage alone."""
         if not isinstance(schedule, dict):
             return schedule

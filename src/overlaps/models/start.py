@@ -151,7 +151,7 @@ def warn_coarse_step(model, N, largest=1.0):
     if model.rule is not None:
         return
     step = largest * model.eta * model.spectrum.s.max() / N
-    if model.C:
+    if model.n_classes:
         mean_step = largest * model.eta * np.einsum("lcc->c", model.gram).max() / N
         if mean_step > COARSE_STEP:
             warn(
@@ -195,7 +195,7 @@ def all_fit(models, starts):
     """Whether all starts fit their models as they are, by one look; else ``checked_start`` says what is wrong."""
     pairs = [*{(id(x), id(model.spectrum)): (model, x) for model, x in zip(models, starts, strict=True)}.values()]
     for model, x in pairs:
-        others = model.C or model.latent_teacher or model.spherical or x.m is not None or x.s is None
+        others = model.n_classes or model.latent_teacher or model.spherical or x.m is not None or x.s is None
         if others or x.r.shape != (model.spectrum.L, model.K, model.M):
             return False
     q, r, tau, T, s = (np.array([getattr(x, name) for _, x in pairs]) for name in ("q", "r", "tau", "T", "s"))
@@ -245,7 +245,7 @@ def _begins(begin, first):
 # students that begin equal --------------------------------------------------------------------------------------------
 
 
-class Twins:
+class DuplicateUnits:
     """Students that are equal to the ``first`` (K,) of their kind, up to a ``sign`` (K,) that the activation ignores.
 
     Equal students stay equal, but rounding parts them, into a difference whose squared norm may be negative, and the
@@ -284,7 +284,7 @@ def has_parity(g, p):
     return np.allclose(g(-POINTS), p * g(POINTS), rtol=1e-14, atol=0)
 
 
-def twins(model, start):
+def duplicate_units(model, start):
     """The equal students of a start, or None: those whose overlaps differ by rounding, with equal second layers."""
     if model.rule is not None:  # a rule need not treat its units alike
         return None
@@ -302,11 +302,11 @@ def twins(model, start):
         for s, s_v in ((1.0, 1.0), *parities):
             if first[i] == i and first[j] == j and start.v[j] == s_v * start.v[i] and _equal(model, start, i, j, s):
                 first[j], sign[j], sign_v[j] = i, s, s_v
-    return Twins(first, sign, sign_v) if len({*first}) < K else None
+    return DuplicateUnits(first, sign, sign_v) if len({*first}) < K else None
 
 
 def _equal(model, start, i, j, s):
     """Whether w_j = s w_i in every block, of students whose overlap is the product of their norms up to its sign."""
-    scale, r = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", model.source(start))), model.rows(start)
+    scale, r = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", model._static_overlaps(start))), model.rows(start)
     aligned = np.all(s * start.q[:, i, j] >= 0)
     return aligned and np.all(np.abs(r[:, j] - s * r[:, i]) <= ROUNDING * scale)

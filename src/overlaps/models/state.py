@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Record, by_name, check, html
+from .._base import ArrayLike, Floats, Immutable, by_name, check, html
 
 __all__ = ["State"]
 
@@ -24,13 +24,13 @@ class Network(Protocol):
     @property
     def v(self) -> Any: ...
     @property
-    def C(self) -> int: ...
+    def n_classes(self) -> int: ...
     @property
     def latent_teacher(self) -> bool: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class State(Record):
+class State(Immutable):
     r"""Order parameters, in the arrays of the one right-hand side.
 
     With the projector :math:`P_l` on eigenspace l of the inputs and a teacher that acts on x,
@@ -104,7 +104,7 @@ class State(Record):
     is_state: ClassVar[bool] = True
 
     def __post_init__(self):
-        self.settle(alpha=check.number("alpha", self.alpha, least=0))
+        self._set(alpha=check.number("alpha", self.alpha, least=0))
         r = check.array("r", self.r, ("L", "K", "M"))
         L, K, M = r.shape
         if self.m is not None:
@@ -114,7 +114,7 @@ class State(Record):
             shapes["v"] = ("n", K)  # heads of tasks
         shapes |= {name: (L,) for name in ("s", "factors") if getattr(self, name) is not None}
         for name, shape in shapes.items():
-            self.settle(**{name: check.array(name, getattr(self, name), shape, f"r has shape {r.shape}.")})
+            self._set(**{name: check.array(name, getattr(self, name), shape, f"r has shape {r.shape}.")})
         for name in ("q", "tau", "T"):
             check.symmetric(name, getattr(self, name))
         if 0 in r.shape[:2] or (M == 0 and self.m is None):
@@ -130,7 +130,7 @@ class State(Record):
         nu = np.zeros((M, C)) if self.nu is None and M == 0 else self.nu
         if C == 0 or h is None or nu is None:
             raise ValueError(f"m has shape {m.shape}, h and nu {check.shown((h, nu))}; expected all three of a class.")
-        self.settle(m=m, h=check.array("h", h, (L, M, C)), nu=check.array("nu", nu, (M, C)))
+        self._set(m=m, h=check.array("h", h, (L, M, C)), nu=check.array("nu", nu, (M, C)))
 
     # sizes and order parameters -------------------------------------------------------------------------------------
 
@@ -207,14 +207,14 @@ class State(Record):
         bound = self.s is not None and np.array_equal(self.s, model.spectrum.s)
         state = self if bound else replace(self, s=model.spectrum.s)
         state = state if self.factors is None else state.under(None)
-        if (model.C == 0) != (self.m is None):
+        if (model.n_classes == 0) != (self.m is None):
             given, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
             raise ValueError(f"the state has overlaps with class means: {given}; this model expects {wanted}.")
         if self.m is None:
             check.positive_semidefinite("[[q, r], [r^T, tau]]", gram(state.q, state.r, state.tau), _MEANING)
         else:
-            if self.m.shape[2] != model.C:
-                raise ValueError(f"m has shape {self.m.shape}; expected (L, K, C) with C = {model.C} classes.")
+            if self.m.shape[2] != model.n_classes:
+                raise ValueError(f"m has shape {self.m.shape}; expected (L, K, C) with C = {model.n_classes} classes.")
             joint = gram(gram(state.q, state.r, state.tau), np.concatenate([state.m, state.h], axis=1), model.gram)  # type: ignore[attr-defined]  # with classes
             check.positive_semidefinite("[[q, r, m], [., tau, h], [., ., G]]", joint, _MEANING)
         check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
@@ -285,7 +285,7 @@ class State(Record):
                 "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T say nothing about the "
                 "weights; expected s > 0. Use State.from_blocks or State.from_weights."
             )
-        given, C = (("m", m, K), ("n", n, M)), model.C or "C"
+        given, C = (("m", m, K), ("n", n, M)), model.n_classes or "C"
         means = _means(model, *(x if x is None else check.array(name, x, (k, C))[None] for name, x, k in given))
         v = _second_layer(model, v)
         return cls(q=Q[None] / s, r=R[None], tau=s * T[None], T=T, v=v, alpha=alpha, **means).on(model)
@@ -394,12 +394,12 @@ class State(Record):
         if W.shape[1] != W_star.shape[1]:
             raise ValueError(f"W has {W.shape[1]} columns and W_star {W_star.shape[1]}; expected the same N.")
         sizes, basis, M, static = model.spectrum.block_sizes(W.shape[1]), model.spectrum.basis, model.M, W_star
-        if model.C:
+        if model.n_classes:
             static = np.concatenate([W_star, np.sqrt(W.shape[1]) * model.means_at(W.shape[1])])  # type: ignore[attr-defined]  # with classes
         if basis is not None:
             W, static = W @ basis, static @ basis
         q, r, t = block_overlaps(W, static, sizes)
-        means = {"m": r[..., M:], "n": t[..., :M, M:]} if model.C else {}
+        means = {"m": r[..., M:], "n": t[..., :M, M:]} if model.n_classes else {}
         return cls.from_blocks(model, q=q, r=r[..., :M], t=t[..., :M, :M], v=v, alpha=alpha, **means)
 
     def __repr__(self):
@@ -449,11 +449,11 @@ def _teacher(model, **parts):
 
 def _means(model, m, n):
     """The arrays m, h, nu of a state from plain overlaps with the centroids."""
-    if not model.C:
+    if not model.n_classes:
         if m is not None or n is not None:
             raise ValueError("m and n belong to inputs in classes; expected a model made by ov.gaussian_mixture.")
         return {}
-    L, K, M, C = model.spectrum.L, model.K, model.M, model.C
+    L, K, M, C = model.spectrum.L, model.K, model.M, model.n_classes
     m = check.array("m", m, (L, K, C), "Overlaps of students and class means.")
     n = check.array("n", np.zeros((L, 0, C)) if n is None and M == 0 else n, (L, M, C))
     return {"m": m, "h": model.spectrum.s[:, None, None] * n, "nu": n.sum(axis=0)}

@@ -32,7 +32,7 @@ STAGES = 12
 A, B, NODES = (np.ascontiguousarray(x[:STAGES]) for x in (DOP853.A, DOP853.B, DOP853.C))
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def velocity(flow, closure, constants, work, second, y, dy):
     """Fill dy with f1 + ``second`` f2 at y; return eps_g."""
     eps_g = close(closure, constants, work, 1.0, y)
@@ -43,7 +43,7 @@ def velocity(flow, closure, constants, work, second, y, dy):
     return eps_g
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def spread(s, K, M, trains_v, g, theta):
     """Add G^T g to theta; g along the triangle of Q, then R, then v, as the derivatives of a closure."""
     L, triangle, position = s.size, K * (K + 1) // 2, 0
@@ -60,7 +60,7 @@ def spread(s, K, M, trains_v, g, theta):
             theta[position + k] += g[triangle + K * M + k]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def add_gradient(constants, work, weight, g, theta):
     """Add ``weight`` times the gradient of eps_g, at the last evaluation, to theta; g is room to work in."""
     K, eta, trains_v, A, B = constants.K, constants.eta, constants.trains_v, work.A, work.B
@@ -79,7 +79,7 @@ def add_gradient(constants, work, weight, g, theta):
     spread(constants.s, K, M, trains_v, g, theta)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def add_frozen(constants, work, mu, theta):
     """Add D^T mu to theta: the transpose of the flow at frozen closure, without its sources."""
     K, s, decay, A, B = constants.K, constants.s, constants.decay, work.A, work.B
@@ -115,7 +115,7 @@ def add_frozen(constants, work, mu, theta):
             theta[at + k] -= constants.decay_v * mu[at + k]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def advance(flow, closure, constants, work, length, h, t, first, last, y, Y, f):
     """One step: fill the stages Y (12, n) and their f (12, n), move y; u goes from ``first`` to ``last`` over [0, 1].
 

@@ -27,7 +27,7 @@ STIFF = 12  # explicit steps in each interval, on average, beyond which implicit
 EXTRAPOLATED = (1, -1 / 3), (2, 4 / 3)  # numbers of steps, and weights that cancel the error of second order
 
 
-class Leg:
+class Segment:
     """The flow of one model on a fixed grid, and the adjoint of its steps, by :mod:`._adjoint`; compiled if may be."""
 
     def __init__(self, model, start, grid, weights):
@@ -35,8 +35,8 @@ class Leg:
         self.system = System(model, start)
         self.fastest_rate = fastest_rate(self.system)
         closure, S = self.system.closure, self.system.S
-        if obstacle := closure.obstacle(S):
-            raise ValueError(f"there is no gradient at the start: {obstacle}.")
+        if no_jacobian_reason := closure.no_jacobian_reason(S):
+            raise ValueError(f"there is no gradient at the start: {no_jacobian_reason}.")
         self.constants, self.work = self.system.constants, self.system.work
 
     @cached_property
@@ -80,21 +80,26 @@ class Leg:
 class LinearLeg:
     """The same for linear students whose eigenvalues differ widely, in one variable for each: :mod:`._implicit`."""
 
-    def __init__(self, leg):
-        self.model, self.grid, self.system, self.fastest_rate = leg.model, leg.grid, leg.system, leg.fastest_rate
-        model, start = leg.model, leg.system.start
+    def __init__(self, segment):
+        self.model, self.grid, self.system, self.fastest_rate = (
+            segment.model,
+            segment.grid,
+            segment.system,
+            segment.fastest_rate,
+        )
+        model, start = segment.model, segment.system.start
         v, v_star, (q, r, t) = start.v, model.v_star, start.plain
         self.m = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
         noise2, second_order = model.noise**2, rates(model)[-1]
         self.constants = self.system.s, self.system.p, float(model.eta * (v @ v)), second_order, float(noise2)
 
     @staticmethod
-    def serves(leg):
+    def serves(segment):
         """Whether a leg is of this kind, and better served by implicit steps."""
-        model = leg.model
-        linear = model.activation.code == model.teacher_activation.code == LINEAR and leg.system.start.sees_inputs
+        model = segment.model
+        linear = model.activation.code == model.teacher_activation.code == LINEAR and segment.system.start.sees_inputs
         linear_modes = model.spectrum.L > 1 and not (model.trains_v or any(model.weight_decay) or model.drift)
-        return linear and linear_modes and leg.steps(1.0).mean() > STIFF
+        return linear and linear_modes and segment.steps(1.0).mean() > STIFF
 
     def steps(self, fastest):
         """Steps in each interval, whatever the factors."""
@@ -135,7 +140,7 @@ def checked_knots(horizon, knots):
 
 
 class ControlProblem:
-    """Objective and gradient for factors u at knots, over one :class:`Leg`, or one for each of the stages.
+    """Objective and gradient for factors u at knots, over one :class:`Segment`, or one for each of the stages.
 
     ``fastest`` is the largest factor that the grid is made for, ``fine`` multiplies its number of steps.
     """
@@ -147,51 +152,51 @@ class ControlProblem:
         self.start = check.state(start)
         self.mean = check.choice("objective", objective, get_args(Objective)) == "mean"
         self.horizon, self.knots = checked_knots(horizon, knots)
-        self.legs = self._legs()
-        self.system, self.fastest_rate = self.legs[0].system, max(leg.fastest_rate for leg in self.legs)
+        self.segments = self._legs()
+        self.system, self.fastest_rate = self.segments[0].system, max(segment.fastest_rate for segment in self.segments)
         self.y0 = self.system.pack(self.start)
 
     def _legs(self):
         """One leg, or one for each of the stages that are met; the start enters the first one."""
         if self.stages is None:
             self.start = checked_start(self.model, self.start)
-            leg = Leg(self.model, self.start, self.knots, np.eye(self.knots.size))
-            return [LinearLeg(leg) if LinearLeg.serves(leg) else leg]
+            segment = Segment(self.model, self.start, self.knots, np.eye(self.knots.size))
+            return [LinearLeg(segment) if LinearLeg.serves(segment) else segment]
         stages, begin = self.stages, self.start.alpha
-        legs: list[Any] = []
+        segments: list[Any] = []
         if len({model.eta for model in stages.models}) > 1:
             raise ValueError("the stages differ in eta, the unit of the schedule; expected equal rates.")
         if stages.heads is None and len({model.trains_v for model in stages.models}) > 1:
             raise ValueError("v is trained in some stages only; expected in all of them or in none, or heads=.")
-        for i, first, last in stages.legs(begin, begin + self.horizon):
-            state = legs[-1].system.start if legs else self.start
-            if legs or first <= stages.begin(i):
+        for i, first, last in stages.segments(begin, begin + self.horizon):
+            state = segments[-1].system.start if segments else self.start
+            if segments or first <= stages.begin(i):
                 state = stages.enter(i, state)
             state = checked_start(stages.models[i], state)
-            self.start = state if not legs else self.start
+            self.start = state if not segments else self.start
             edges = first - begin, min(last - begin, self.horizon)
             grid = np.unique(np.r_[edges, self.knots[(self.knots > edges[0]) & (self.knots < edges[1])]])
             weights = np.array([np.interp(grid, self.knots, hat) for hat in np.eye(self.knots.size)]).T
-            legs.append(Leg(stages.models[i], state, grid, np.ascontiguousarray(weights)))
+            segments.append(Segment(stages.models[i], state, grid, np.ascontiguousarray(weights)))
         self.first = stages.index(begin)
-        return legs
+        return segments
 
     def enter(self, k, y):
         """State y at the end of leg k - 1 as leg k takes it up."""
-        return self.legs[k].system.pack(self.stages.enter(self.first + k, self.legs[k - 1].system.state(y)))
+        return self.segments[k].system.pack(self.stages.enter(self.first + k, self.segments[k - 1].system.state(y)))
 
     def _enter_back(self, k, lam):
         """The transpose of that: the gradient by the end of leg k - 1 from that by the start of leg k."""
-        before, leg = self.legs[k - 1], self.legs[k]
-        old, new = (x.model.spectrum.s for x in (before, leg))
-        q, r, v = leg.system.packing.unpack(lam)
+        before, segment = self.segments[k - 1], self.segments[k]
+        old, new = (x.model.spectrum.s for x in (before, segment))
+        q, r, v = segment.system.packing.unpack(lam)
         ratio = np.divide(new, old, out=np.ones_like(old), where=old > 0)[:, None, None]
-        goes_on = self.stages.heads is None and leg.model.trains_v
-        return before.system.packing.pack(q, ratio * r, v if goes_on else np.zeros(leg.model.K))
+        goes_on = self.stages.heads is None and segment.model.trains_v
+        return before.system.packing.pack(q, ratio * r, v if goes_on else np.zeros(segment.model.K))
 
     def steps(self, fastest, fine=1):
         """Steps in each interval of each leg for factors up to ``fastest``."""
-        per = [fine * leg.steps(fastest) for leg in self.legs]
+        per = [fine * segment.steps(fastest) for segment in self.segments]
         total = sum(x.sum() for x in per)
         if not total <= MOST_STEPS:
             raise ValueError(
@@ -205,8 +210,8 @@ class ControlProblem:
         """(objective, states on the grid of each leg)."""
         paths, integral, y = [], 0.0, self.y0
         with np.errstate(all="ignore"):  # a diverging trial shows itself in the value
-            for k, leg in enumerate(self.legs):
-                states, (last, area) = leg.forward(self.enter(k, y) if k else y, u, per[k])
+            for k, segment in enumerate(self.segments):
+                states, (last, area) = segment.forward(self.enter(k, y) if k else y, u, per[k])
                 paths.append(states)
                 integral, y = integral + area, states[-1]
                 if not np.all(np.isfinite(y)):
@@ -220,9 +225,9 @@ class ControlProblem:
         if np.isfinite(value):
             gradient, weight, lam = np.zeros(u.size), self.mean / self.horizon, np.zeros_like(paths[-1][-1])
             with np.errstate(all="ignore"):
-                for k in reversed(range(len(self.legs))):
-                    final = not self.mean and k + 1 == len(self.legs)
-                    gradient += self.legs[k].backward(paths[k], u, per[k], final, weight, lam)
+                for k in reversed(range(len(self.segments))):
+                    final = not self.mean and k + 1 == len(self.segments)
+                    gradient += self.segments[k].backward(paths[k], u, per[k], final, weight, lam)
                     lam = self._enter_back(k, lam) if k else lam
         return value, gradient
 

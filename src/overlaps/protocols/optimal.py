@@ -63,7 +63,7 @@ def _bounds(control, bounds):
         raise check.refused("bounds", bounds, "a pair (lowest eta, highest eta or None).") from None
     low = check.number("bounds[0]", low, least=0)
     if high is None:
-        if any(leg.model.gradient_flow for leg in control.legs):
+        if any(segment.model.gradient_flow for segment in control.segments):
             raise ValueError(
                 "in gradient flow a larger rate is always faster: there is no optimum without an upper bound; expected "
                 "bounds=(low, high)."
@@ -84,7 +84,7 @@ class _Search:
         """(factor, objective) of the best constant rate: a scan, refined; steps are as short as each rate asks for."""
         control, (low, high) = self.control, self.bounds
         # steps diverge, about, where a mode of the mean eigenvalue does: the largest ones have few dimensions
-        spectra = [leg.model.spectrum for leg in control.legs]
+        spectra = [segment.model.spectrum for segment in control.segments]
         limit = min(4 * x.s.max() / (control.fastest_rate * (x.p @ x.s)) for x in spectra)
         most = MOST_STEPS * STIFFNESS / (2 * self.fine * control.knots[-1] * control.fastest_rate)
         high = min(high, 2 * limit, max(most, low))
@@ -265,11 +265,13 @@ def _solution(control, u):
 
 
 def _result(control, limits, end, constant, tol, maxiter, gap):
-    model, trouble = control.model, ""
+    model, failure_reason = control.model, ""
     # where a constant is best, both are the same up to their grids
     if end is None or not end[0] <= (1 + AGREEMENT) * constant[1]:
-        trouble = "every start of the search diverged" if end is None else "nothing better than a constant was found"
-        trouble += "; the best constant rate is returned. Try initial=, bounds=, or a shorter horizon."
+        failure_reason = (
+            "every start of the search diverged" if end is None else "nothing better than a constant was found"
+        )
+        failure_reason += "; the best constant rate is returned. Try initial=, bounds=, or a shorter horizon."
         u = np.full(control.knots.size, constant[0])
         end = (*control.gradient(u, control.steps(u[0])), np.array([]))
         end = end[0], u, *end[1:]
@@ -278,19 +280,21 @@ def _result(control, limits, end, constant, tol, maxiter, gap):
     at_low, at_high = u <= limits[0], u >= limits[1]
     free = np.where((at_low & (gradient > 0)) | (at_high & (gradient < 0)), 0.0, gradient)
     stationarity = float(np.max(np.abs(free)) / value)
-    if not trouble and stationarity > LOOSE * tol:
-        trouble = f"the search ended after {history.size} iterations at stationarity {stationarity:.1e}, above "
-        trouble += f"{LOOSE} tol: an upper bound of the optimum. Try a larger maxiter than {maxiter}."
-    if not trouble and gap > LOOSE * AGREEMENT:
-        trouble = f"the value on the finest grid differs by {gap:.1e} from an adaptive integration. Take more knots."
-    message = trouble or f"stationary to {stationarity:.1e} after {history.size} iterations."
-    if trouble:
+    if not failure_reason and stationarity > LOOSE * tol:
+        failure_reason = f"the search ended after {history.size} iterations at stationarity {stationarity:.1e}, above "
+        failure_reason += f"{LOOSE} tol: an upper bound of the optimum. Try a larger maxiter than {maxiter}."
+    if not failure_reason and gap > LOOSE * AGREEMENT:
+        failure_reason = (
+            f"the value on the finest grid differs by {gap:.1e} from an adaptive integration. Take more knots."
+        )
+    message = failure_reason or f"stationary to {stationarity:.1e} after {history.size} iterations."
+    if failure_reason:
         warn(message + check.see("protocols", "The best schedule"))
     schedule, traj = _solution(control, u)
     best = constant[0] * model.eta, constant[1]
     return OptimalSchedule(
         schedule=schedule, knots=control.knots, eta=model.eta * u, value=value, gradient=gradient, history=history,
-        stationarity=stationarity, trajectory=traj, constant=best, success=not trouble, message=message,
+        stationarity=stationarity, trajectory=traj, constant=best, success=not failure_reason, message=message,
     )  # fmt: skip
 
 
@@ -345,10 +349,10 @@ def greedy_schedule(
     control = ControlProblem(model, start, horizon, knots, "final")
     limits, y = _bounds(control, bounds), control.y0
     factors: dict[float, float] = {}
-    for k, leg in enumerate(control.legs):
-        greedy = _Greedy(leg, limits)
+    for k, segment in enumerate(control.segments):
+        greedy = _Greedy(segment, limits)
         y = control.enter(k, y) if k else y
-        grid, options = leg.grid, {"method": "DOP853", "rtol": 1e-8, "atol": 1e-12}
+        grid, options = segment.grid, {"method": "DOP853", "rtol": 1e-8, "atol": 1e-12}
         states = solve_ivp(greedy.velocity, grid[[0, -1]], y, t_eval=grid, **options).y.T
         factors |= {t: greedy.terms(np.ascontiguousarray(x))[1] for t, x in zip(grid.tolist(), states, strict=True)}
         y = np.ascontiguousarray(states[-1])
@@ -359,8 +363,8 @@ def greedy_schedule(
 class _Greedy:
     """The flow of one leg at the factor that lets eps_g fall fastest."""
 
-    def __init__(self, leg, limits):
-        self.model, self.system, self.limits = leg.model, leg.system, limits
+    def __init__(self, segment, limits):
+        self.model, self.system, self.limits = segment.model, segment.system, limits
 
     def terms(self, y):
         """(f1, f2), and u for y: both parts of the flow, and the factor at which eps_g falls fastest."""

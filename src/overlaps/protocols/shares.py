@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 
-from .._base import Record, bar, check, warn
+from .._base import Immutable, bar, check, warn
 from ..dynamics import solve
 from ..flow.jacobian import jacobian_of
 from ..flow.mixed import MixedSystem
 from ..flow.system import fastest_rate
 from ..models import Mixed, Schedule
-from ..results.composed import MixedTrajectory
+from ..results.composite import MixedTrajectory
 from ._adjoint import NODES, STAGES, A, B
 
 __all__ = ["OptimalShares", "optimal_shares"]
@@ -26,7 +26,7 @@ LOOSE = 100
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Optimum(Record):
+class Optimum(Immutable):
     """The result of a search over schedules, beside the best constant."""
 
     knots: np.ndarray

@@ -5,7 +5,7 @@ the record. matplotlib is imported by ``plotting`` only, at the first picture.
 """
 
 from .batch import Batch
-from .composed import MixedEnsemble, MixedTrajectory, StagedEnsemble, StagedTrajectory
+from .composite import MixedEnsemble, MixedTrajectory, StagedEnsemble, StagedTrajectory
 from .discrepancy import Discrepancy, tlog_rmse
 from .ensemble import Ensemble
 from .files import load

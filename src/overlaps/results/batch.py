@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Record, check, read_only
+from .._base import ArrayLike, Floats, Immutable, check, read_only
 from ..flow.closure import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
@@ -19,7 +19,7 @@ AT_ONCE = 10**5  # numbers in the covariances of which eps_g is taken at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Batch(Record):
+class Batch(Immutable):
     """Solutions of many problems of one shape at common times; made by :func:`overlaps.solve_many`.
 
     Attributes
@@ -86,7 +86,7 @@ class Batch(Record):
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):
-        self.settle(**{x: read_only(a) for x, a in vars(self).items() if isinstance(a, np.ndarray)})
+        self._set(**{x: read_only(a) for x, a in vars(self).items() if isinstance(a, np.ndarray)})
 
     def __len__(self) -> int:
         """Number of trajectories."""
@@ -136,7 +136,7 @@ class Batch(Record):
     @cached_property
     def eps_g(self) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise (b, n)."""
-        if self.models[0].C:
+        if self.models[0].n_classes:
             return self._curve_of_each(lambda traj: traj.eps_g)
         result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
         rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
@@ -165,7 +165,7 @@ class Batch(Record):
         return self._curve_of_each(lambda traj: traj.classification_error())
 
     def _check_classes(self, name):
-        if not self.models[0].C:
+        if not self.models[0].n_classes:
             raise AttributeError(f"{name}: the inputs of these models have no classes; see ov.gaussian_mixture.")
 
     def _curve_of_each(self, curve):

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Record, check, html, read_only
+from .._base import ArrayLike, Floats, Immutable, check, html, read_only
 from ..activations.classification import misclassified
 from ..flow.closure import bind, generalisation_error
 from ..models import Mixed, Model
@@ -16,7 +16,7 @@ from ..models.state import gram
 from . import files, labelled, plotting
 
 
-class Views(Record):
+class Views(Immutable):
     """Results for keeping and looking: a file, labelled arrays, a table, a picture."""
 
     save = files.save
@@ -78,7 +78,7 @@ class _Curves(Views):
 
     def __post_init__(self):
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        self.settle(**{name: read_only(value) for name, value in values.items() if isinstance(value, np.ndarray)})
+        self._set(**{name: read_only(value) for name, value in values.items() if isinstance(value, np.ndarray)})
 
     @property
     def eta(self) -> Floats:
@@ -129,12 +129,12 @@ class _Curves(Views):
         ------
         ValueError
             Inputs in classes with a teacher or a label that is zero; several units, or units without the sign of their
-            field, of inputs without classes (:func:`overlaps.average` takes any function); ``s`` of another length, or
-            > 0 where nothing was learned of an eigenspace.
+            field, of inputs without classes (:func:`overlaps.field_average` takes any function); ``s`` of another
+            length, or > 0 where nothing was learned of an eigenspace.
         """
-        if self.model.C and s is not None:
+        if self.model.n_classes and s is not None:
             raise ValueError(f"s = {check.shown(s)} for inputs in classes, whose variances are their own; leave s out.")
-        return self._misclassified[0] if self.model.C else self._wrong_sign(s)
+        return self._misclassified[0] if self.model.n_classes else self._wrong_sign(s)
 
     def _wrong_sign(self: Any, s):
         model, x = self.model, np.linspace(0.01, 9.0, 100)
@@ -143,7 +143,7 @@ class _Curves(Views):
         if (model.K, model.M) != (1, 1) or not signed:
             raise ValueError(
                 f"the sign of {model} against its teacher's; expected K = M = 1 and units with the sign of theirs, "
-                "or ov.average(traj, f)."
+                "or ov.field_average(traj, f)."
             )
         S = self.S if s is None else self._of_inputs(s)
         Q, R, T = S[..., 0, 0], S[..., 0, 1], S[..., 1, 1]
@@ -156,7 +156,7 @@ class _Curves(Views):
     @cached_property
     def _misclassified(self):
         """Chances of a wrong class at the records, and their errors."""
-        if not self.model.C:
+        if not self.model.n_classes:
             raise ValueError("the inputs of this model have no classes; expected one made by ov.gaussian_mixture.")
         S, v, bound = self.model.field_covariance(self), self.v, bind(self.model, second_order=False)
         both = misclassified(bound, S.reshape(-1, *S.shape[-2:]), v.reshape(-1, v.shape[-1]))

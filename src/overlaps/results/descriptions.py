@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import Record, check
+from .._base import Immutable, check
 from ..activations import Activation
 from ..activations import library as activations
 from ..activations.rule import again
@@ -41,7 +41,7 @@ def described(model):
     arrays |= {"spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
     if spectrum.basis is not None:
         arrays["spectrum.basis"] = spectrum.basis
-    common = {f.name for f in fields(Record.kinds["Model"])}
+    common = {f.name for f in fields(Immutable.kinds["Model"])}
     # absent in early files, too, are those that are None
     numbers = {name: x for name, x in values.items() if x is not None and not isinstance(x, np.ndarray)}
     for name in ("drift", "frozen"):  # not in early files
@@ -98,7 +98,7 @@ def model_from_header(header, data):
             continue
         options[role] = replace(MAKERS[maker](parameter), name=options[role]) if maker else _activation(options[role])
     options["weight_decay"] = tuple(options["weight_decay"])
-    kinds = {part: Record.kinds[name] for part, name in _kinds(header).items()}
+    kinds = {part: Immutable.kinds[name] for part, name in _kinds(header).items()}
     spectrum = data["spectrum.s"], data["spectrum.p"], header["spectrum"], data.get("spectrum.basis")
     options |= {"spectrum": kinds["spectrum"](*spectrum), "v": data["model.v"], "v_star": data["model.v_star"]}
     arrays = inside(data, "model.")

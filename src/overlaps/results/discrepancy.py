@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Record, check
+from .._base import ArrayLike, Floats, Immutable, check
 from .trajectory import SummedTrajectory, Trajectory
 
 POINTS, FIRST = 60, 0.1  # of the logarithmic grid
@@ -13,7 +13,7 @@ NAMES = ("Q", "R", "v", "eps_g")
 
 
 @dataclass(frozen=True, eq=False)
-class Discrepancy(Record):
+class Discrepancy(Immutable):
     """Distances of runs from the theory, entry by entry; made by :func:`overlaps.tlog_rmse`.
 
     Attributes

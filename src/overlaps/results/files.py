@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from .._base import PathLike, Record, check
+from .._base import Immutable, PathLike, check
 from .._base.version import __version__
 from ..integrators.methods import solver_class
-from ..models import LowRank, Stages, previous
+from ..models import LowRank, Stages, previous_student
 from .descriptions import (
     FORMAT,
     Arrays,
@@ -27,7 +27,7 @@ from .descriptions import (
     schedule_of,
     schedule_recipe,
 )  # fmt: skip
-from .fields import letters_of
+from .field_table import letters_of
 
 FORMATS = "csv tsv txt json npy pkl pickle mat h5 hdf5 nc xlsx parquet feather zarr toml yaml png pdf svg zip gz"
 WEIGHTS = {"W", "W_star", "F"}
@@ -90,7 +90,7 @@ def save(result: Any, path: PathLike) -> None:
 def has_file(result):
     """Whether a file can hold this: results say so by their methods; much else has a model, too."""
     kind = type(result)
-    return isinstance(result, Record) and (
+    return isinstance(result, Immutable) and (
         getattr(kind, "save", None) is save or hasattr(kind, "_to_file") or _bare(result)
     )
 
@@ -241,7 +241,7 @@ def _read(path, data, model, schedule):
 
 def restored(header, data, model=None, schedule=None):
     """The result that a header and arrays describe."""
-    kind = Record.kinds[header["kind"]]
+    kind = Immutable.kinds[header["kind"]]
     if hasattr(kind, "_from_file"):
         return kind._from_file(header["result"], data)
     names = {f.name for f in fields(kind)}
@@ -284,12 +284,12 @@ def _staged(kind, header, data, stages, schedule):
         models.append(model_from_header(entry, arrays) if stages is None else stages.models[i])
         check_same(models[-1], entry, arrays)
     students = header.get("students")
-    teacher = None if students is None else [None if x is None else previous for x in students]
+    teacher = None if students is None else [None if x is None else previous_student for x in students]
     stages = Stages(models, header["until"], header["heads"], teacher, students)
     first = stages.index(inside(data, "parts0/")["alpha"][0])
     parts = []
     for k, part in enumerate(header["parts"]):
-        given = None if schedule is None else stages.paced(first + k, schedule)
+        given = None if schedule is None else stages.scheduled(first + k, schedule)
         entry = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
         parts.append(restored(part, inside(data, f"parts{k}/"), entry, given))
     return kind(model=stages, alpha=data["alpha"], parts=tuple(parts))

@@ -14,7 +14,7 @@ import numpy as np
 from .._base.version import __version__
 from ..models import LowRank, Mixed, Stages
 from .descriptions import model_from_text, model_text
-from .fields import ADAPTED, FIELDS, LABELLED, dims
+from .field_table import ADAPTED, FIELDS, LABELLED, dims
 
 __all__ = [
     "frame", "frame_of_fluctuations", "frame_of_sweep", "from_batch", "from_curves", "from_stages", "from_sweep",
@@ -68,7 +68,7 @@ def from_curves(result: Any) -> Any:
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
-    if result.model.C:
+    if result.model.n_classes:
         coords |= {"label": ("c", result.model.labels), "weight": ("c", result.model.weights)}
     return _dataset(result, variables, coords, {"model_json": model_text(result.model)})
 
@@ -357,7 +357,7 @@ def from_batch(batch, coords=None):
     if clash := set(axes) & {"alpha", "trajectory", *"klmn", *LABELLED, "success", "end", "nfev"}:
         raise ValueError(f"{sorted(clash)} are names of coordinates and of what the batch holds; rename the first.")
     variables = {}
-    for name in ("eps_g", "Q", "R", "v", *["mean_fields"] * bool(batch.models[0].C), "success", "end", "nfev"):
+    for name in ("eps_g", "Q", "R", "v", *["mean_fields"] * bool(batch.models[0].n_classes), "success", "end", "nfev"):
         values = getattr(batch, name)
         values = values.astype(np.int8) if name == "success" else values  # netCDF knows no bool
         values = values.reshape(shape + values.shape[1:])

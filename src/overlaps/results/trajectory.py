@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import Floats, Record, check
+from .._base import Floats, Immutable, check
 from ..flow.closure import bind, rounding_floor
 from ..integrators.evolve import evolve
 from ..models.features import check_features
@@ -207,7 +207,7 @@ class Trajectory(Solved, _Blocks):
             As :func:`overlaps.theory.escape_time.escape`; a schedule, under which the plateau moves.
         """
         check_features("theory.escape", self.model, self.schedule)
-        return Record.kinds["EscapeLaw"].of(self, N, level, **options)
+        return Immutable.kinds["EscapeLaw"].of(self, N, level, **options)
 
     def plateaus(self) -> "list[Plateau]":
         r"""Plateaus on which this curve waits, in the order of time.

@@ -15,7 +15,7 @@ from .._base.jit import jit
 from ..activations.laws import proper
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
     """F = eta F^a_k (T K,) and dv = eta_theta G_k (K,) of one sample, from the fields of its T tokens in a row."""
     values, p, force, chance, theta, S, s, G = rule
@@ -34,7 +34,7 @@ def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
         dv[k] = eta_v * G[k]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def ruled_samples(rule, lam, nu, xi, eta, eta_v, F, dv):
     """The same of all samples of a step, row by row of xi and dv; T rows of lam, nu and F belong to each."""
     T = lam.shape[0] // xi.size
@@ -44,7 +44,7 @@ def ruled_samples(rule, lam, nu, xi, eta, eta_v, F, dv):
         ruled(rule, lam_i.reshape(lam_i.size), nu_i.reshape(nu_i.size), xi[i], eta, eta_v, F_i.reshape(F_i.size), dv[i])
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def weigh(rule, W, factor, W_star):
     """The overlaps of the weights, where the force reads them; teachers may drift."""
     S, s = rule[5], rule[6]
@@ -60,7 +60,7 @@ def weigh(rule, W, factor, W_star):
             S[a, b] = S[b, a] = total / N
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def weigh_frame(rule, teachers, students):
     """The same from coordinates in frames."""
     S, s = rule[5], rule[6]

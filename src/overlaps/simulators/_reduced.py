@@ -20,7 +20,7 @@ from ._force import overlaps_of
 from ._sgd import samples
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def fields(teachers, students, root_s, x, t, nu, lam):
     """nu_m (b, M) and lambda_k (b, K) of the samples of step t: sum_e sqrt(s_e) (coordinates of the unit) . x^e."""
     nu[:] = 0.0
@@ -54,7 +54,7 @@ def _turn_later(x, t, e, i, j, cos, sin):
         x[t, e, later, j + 1] = cos * b - sin * a
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def absorb(students, x, t, e, i, M, scale, F):
     """Students += scale F_i x_i^T in eigenspace e, then back to M + K frame vectors and to triangular form.
 
@@ -94,7 +94,7 @@ def absorb(students, x, t, e, i, M, scale, F):
         students[e, M + k + 1, k] = 0.0
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def update(students, root_s, x, t, M, F, decay):
     """w_k <- decay w_k + sum_i F_ik x_i / sqrt(N) in every eigenspace; F arrives divided by b N."""
     for e in range(students.shape[0]):
@@ -107,7 +107,7 @@ def update(students, root_s, x, t, M, F, decay):
             absorb(students, x, t, e, i, M, root_s[e], F)
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def restore_norm(students, k, norm):
     """Scale student k back to this squared norm, summed over the eigenspaces."""
     square = 0.0

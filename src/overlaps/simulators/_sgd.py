@@ -36,7 +36,7 @@ def add_outer(W, F, x, scale):
             W[k, i] += step * x[i]
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     """F_k = -eta v_k g'(lambda_k) Delta and dv_k = -eta_v g(lambda_k) Delta of one sample with label noise xi.
 
@@ -53,7 +53,7 @@ def errors(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
         dv[k] *= -eta_v * delta
 
 
-@jit(bare=True)
+@jit(no_reference_counting=True)
 def descents(lam, nu, v, v_star, student, teacher, xi, eta, eta_v, F, dv):
     """The same of all samples of a step, row by row."""
     for b in range(xi.size):

@@ -6,13 +6,13 @@ from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
 from .mixed import Draws, Samples
-from .steps import Blocks, Rates, follow, sound, stacked
+from .steps import Chunks, Rates, follow, sound, stacked
 
 RANK = 1e-10  # of class means: singular values, relative to the largest, that are rounding
-BLOCK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
+CHUNK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
 
 
-def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=None, keep=False):
+def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluator=None, keep=False):
     """Run SGD from weights whose overlaps are exactly ``start``; record the overlaps at ``steps``.
 
     Parameters
@@ -46,17 +46,17 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     sizes = model.spectrum.block_sizes(N)
     K, M = model.K, model.M
     joint = model.plain_overlaps(start)
-    means, basis = model.means_at(N) if model.C and model.means is not None else None, model.spectrum.basis
+    means, basis = model.means_at(N) if model.n_classes and model.means is not None else None, model.spectrum.basis
     means = means if means is None or basis is None else means @ basis  # kept weights lie as they should beside them
     W, static = weights_with_overlaps(start, sizes, rng, joint, means)
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
-    factor, v, carried = np.ones(1), np.array(start.v), model.carried
+    factor, v, _static_factors = np.ones(1), np.array(start.v), model._static_factors
     norms = kept_norms(model, W)
     v, functions = in_steps(model, v, np.repeat(model.spectrum.s, sizes), start.T)
-    rates = Rates(model, N, np.rint(start.alpha * N), pace)
+    rates = Rates(model, N, np.rint(start.alpha * N), evaluator)
     inputs = _Inputs(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
     wanderings = _Wanderings(model, start, sizes, rng, dtype) if model.drift else None
-    samples = Samples(model, rng, N, rates.step, pace)
+    samples = Samples(model, rng, N, rates.step, evaluator)
     inputs.noise = 1.0 if samples.mixed else inputs.noise
 
     def step(limit):
@@ -82,7 +82,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
         nonlocal last
         last, static[:M] = sound(W, factor, v)[None], W_star  # teachers may drift
         q, r, _ = block_overlaps(last[0], static, sizes)
-        return q, carried[:, None] * r, v.copy()
+        return q, _static_factors[:, None] * r, v.copy()
 
     records, L = follow(steps, step, record, tick), len(sizes)
     overlaps = stacked(records, (L, K, K), (L, K, len(static)), start.v.shape)
@@ -90,11 +90,11 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", pace=Non
     return (*overlaps, last if basis is None else last @ basis.T) if keep else overlaps
 
 
-class _Inputs(Blocks):
+class _Inputs(Chunks):
     """Inputs x (., batch T, N), T tokens of each sample; label noise and labels (., batch)."""
 
     def __init__(self, model, sizes, rng, dtype, centroids):
-        self.rng, self.noise_rng, *rest = rng.spawn(3 if model.C else 2)
+        self.rng, self.noise_rng, *rest = rng.spawn(3 if model.n_classes else 2)
         self.block = block = np.repeat(np.arange(len(sizes)), sizes)
         self.draws = Draws(model, rest[0], centroids, block) if rest else None
         self.noise, self.rule, self.tokens = model.noise, model.rule, tokens_of(model)
@@ -103,7 +103,7 @@ class _Inputs(Blocks):
     def draw(self, batch):
         """A block of about as many normals as the cache holds."""
         N, rows = len(self.root), batch * self.tokens.shape[-1]
-        length = max(1, BLOCK // (N * rows))
+        length = max(1, CHUNK // (N * rows))
         X = self.rng.standard_normal((length, rows, N), dtype=self.root.dtype)
         if self.tokens.ndim == 3:
             for i, root in enumerate(self.tokens):

@@ -16,16 +16,16 @@ class Samples:
     the first task, digit by digit.
     """
 
-    def __init__(self, model, rng, N, first, pace):
-        self.model, self.N, self.pace, self.step = model, N, pace, int(first)
+    def __init__(self, model, rng, N, first, evaluator):
+        self.model, self.N, self.evaluator, self.step = model, N, evaluator, int(first)
         self.mixed, self.adapts = isinstance(model, Mixed), isinstance(model, LowRank)
         self.noises = np.array([task.noise for task in model.tasks])
         self.ratios = model.ratios if self.mixed else np.ones((1, model.spectrum.L))
-        self.scaled = np.any(self.ratios != 1) or (pace is not None and pace.variances is not None)
+        self.scaled = np.any(self.ratios != 1) or (evaluator is not None and evaluator.variances is not None)
         if not self.mixed:
             return
         self.rng = rng.spawn(1)[0]
-        self.rates = [Rates(task, N, first, pace) for task in model.tasks]
+        self.rates = [Rates(task, N, first, evaluator) for task in model.tasks]
         self.v_star = np.array([task.v_star for task in model.tasks])
         self.teachers = tuple(task.teacher_activation.compiled for task in model.tasks)
         if len({type(x) for x in self.teachers}) > 1:
@@ -41,8 +41,8 @@ class Samples:
         if not self.scaled:
             return which, None
         u = self.ratios[which]
-        if self.pace is not None and self.pace.variances is not None:
-            u = u * self.pace.variances(steps / self.N)[:, None]
+        if self.evaluator is not None and self.evaluator.variances is not None:
+            u = u * self.evaluator.variances(steps / self.N)[:, None]
         return which, np.sqrt(u)
 
     def of_steps(self, rates, xi, labels, rows):

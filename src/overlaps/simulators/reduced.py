@@ -18,10 +18,10 @@ from .steps import Rates, follow, stacked
 UNSEEN = 1e-20  # eigenvalue of inputs that students neither see nor learn: 1e-10 of rounding
 # Random numbers drawn at once. Fewer, and calls of the generator show; more, and they leave the cache before they are
 # used.
-BLOCK = 2**14
+CHUNK = 2**14
 
 
-def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
+def reduced_run(model, start, N, steps, rng, tick=None, evaluator=None):
     r"""Overlaps of one-pass SGD at size N, exact in law at every N: no approximation is made.
 
     .. math:: w_k \leftarrow (1 - \eta\kappa/N)\, w_k + \frac{1}{b\sqrt N} \sum_{i \le b} F_k^i x^i
@@ -54,20 +54,20 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         No weights in this dimension have the overlaps of ``start``.
     """
     s = np.array(model.spectrum.s, dtype=float)
-    sizes, joint, carried, M = _sizes(model, N), model.plain_overlaps(start), model.carried, model.M
-    static, L = carried.shape[1], len(s)
+    sizes, joint, _static_factors, M = _sizes(model, N), model.plain_overlaps(start), model._static_factors, model.M
+    static, L = _static_factors.shape[1], len(s)
     if model.latent_teacher:
         s, sizes, joint = _with_unseen(start, s, sizes, joint)
     teachers, students = frames(start, s, sizes, joint)
     v, classes = np.array(start.v, dtype=float), None
     v, functions = in_steps(model, v, s, start.T)
     tokens = tokens_of(model)
-    if model.C:  # inputs in coordinates of x here, of its Gaussian part otherwise
+    if model.n_classes:  # inputs in coordinates of x here, of its Gaussian part otherwise
         centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
         classes = Draws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
     advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v, functions)
-    rates = Rates(model, N, np.rint(start.alpha * N), pace)
-    samples = Samples(model, rng, N, rates.step, pace)
+    rates = Rates(model, N, np.rint(start.alpha * N), evaluator)
+    samples = Samples(model, rng, N, rates.step, evaluator)
     unit = float(model.noise > 0) if samples.mixed else model.noise
     x, noise, labels, position = np.empty(0), np.empty(0), np.empty(0), 0
 
@@ -78,7 +78,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         limit, changed = rates.left(limit)
         if position == len(x) or changed:
             normal, dof = _random_parts(sizes, model.K, static, rates.batch * tokens.shape[-1])
-            x, noise = draw(rng, max(1, BLOCK // normal.size), normal, dof, unit)
+            x, noise = draw(rng, max(1, CHUNK // normal.size), normal, dof, unit)
             if model.rule is not None:
                 x, noise = correlated(x, tokens), model.rule.draw(rng, (len(x), rates.batch))
             labels, position = (0.0 * noise if classes is None else classes.enter_frame(x, s)), 0
@@ -95,7 +95,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, pace=None):
         return position - first
 
     def record():
-        parts = *frame_overlaps(teachers[:L], students[:L], carried), v.copy()
+        parts = *frame_overlaps(teachers[:L], students[:L], _static_factors), v.copy()
         return parts if all(np.isfinite(part).all() for part in parts) else tuple(part * np.nan for part in parts)
 
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run shows itself as nan

@@ -10,13 +10,13 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 import numpy as np
 
 from .._base import ArrayLike, Function, Rng, bar, by_name, check, warn
-from .._base.workers import run_all, worded
-from ..models import LowRank, Mixed, Model, Pace, Schedule, Stages, State
+from .._base.parallel import run_all, worded
+from ..models import LowRank, Mixed, Model, Schedule, ScheduleEvaluator, Stages, State
 from ..models.features import check_features
 from ..models.start import output_times, warn_coarse_step
-from ..results.composed import LowRankEnsemble, MixedEnsemble, StagedEnsemble, shown_times
+from ..results.composite import LowRankEnsemble, MixedEnsemble, StagedEnsemble, shown_times
 from ..results.ensemble import Ensemble
-from .plan import SIMULATORS, plan_for
+from .dispatch import SIMULATORS, dispatch
 from .steps import check_batches, first_step
 
 __all__ = ["simulate"]
@@ -45,7 +45,7 @@ class LatentOptions(RunOptions, total=False):
     samples: Function | None
     latents: Function | None
     center: bool
-    block: int
+    chunk: int
     moments: Literal["ge", "exact"]
     normalise_rows: bool
     share_features: bool
@@ -150,7 +150,7 @@ def simulate(
           default.
         - center : bool, True. Subtract their mean from the inputs (a, for normalised rows of F). Without it no equation
           in alpha describes the run, see :func:`overlaps.manifold.feature_map.statistics`.
-        - block : int, 1024. Samples drawn and multiplied at once. For latents that are mixtures results depend on it
+        - chunk : int, 1024. Samples drawn and multiplied at once. For latents that are mixtures results depend on it
           as well as on the seed.
         - moments : {"ge", "exact"}. Second moments of the inputs in the recorded Q and R: Gaussian equivalence (the
           default), or closed forms.
@@ -162,7 +162,7 @@ def simulate(
           ``latents`` are given and none otherwise: ``runs.eps_g`` is the error of Gaussian fields with the recorded
           overlaps, and equals the network's for Gaussian latents only.
 
-        **Given covariances** (:func:`overlaps.gaussian_covariates`) have ``block`` and ``test`` as above (4096 where
+        **Given covariances** (:func:`overlaps.gaussian_covariates`) have ``chunk`` and ``test`` as above (4096 where
         ``samples`` are given) and
 
         - weights : (W, W_star), or list of such pairs. By default every run draws its own.
@@ -204,7 +204,7 @@ def simulate(
     >>> ov.simulate(model, N=100, alpha=[0, 1, 2], rng=1, runs=3).eps_g.shape
     (3, 3)
     """
-    # test: tests/manifold/test_fresh.py::test_mixtures_that_do_not_are_named_with_both_errors
+    # test: tests/manifold/test_test_error.py::test_mixtures_that_do_not_are_named_with_both_errors
     N, runs = check.count("N", N), check.count("runs", runs)
     check_features("simulate", model, schedule)
     if isinstance(model, Stages):
@@ -222,21 +222,23 @@ def simulate(
     check.number("student_scale", student_scale, least=0)
     begin, steps = recorded_steps(alpha, N, _common_time(start))
     children = check.generator(rng).spawn(runs)
-    pace, largest_eta = None, 1.0
+    evaluator, largest_eta = None, 1.0
     if schedule is not None:
-        pace = Pace(model, schedule)
-        check_batches(model, pace)
-        largest_eta = pace.probe(begin / N, (begin + max(steps[-1], 1)) / N)[0]
-    paced = ({} if pace is None else {"pace": pace}) | ({"keep_weights": True} if keep_weights else {})
-    planned = plan_for(model, data)(model, N, children, start, method, student_scale, dtype, **paced, **data)
+        evaluator = ScheduleEvaluator(model, schedule)
+        check_batches(model, evaluator)
+        largest_eta = evaluator.probe(begin / N, (begin + max(steps[-1], 1)) / N)[0]
+    scheduled = ({} if evaluator is None else {"evaluator": evaluator}) | (
+        {"keep_weights": True} if keep_weights else {}
+    )
+    spec = dispatch(model, data)(model, N, children, start, method, student_scale, dtype, **scheduled, **data)
     for task in model.tasks:
         warn_coarse_step(task, N, largest_eta)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
-        results, errors = _map_runs(planned.run, model, planned.starts, N, steps, children, tick, executor)
+        results, errors = _map_runs(spec.run, model, spec.starts, N, steps, children, tick, executor)
     alpha = (begin + steps) / N
     records, outcome = _outcome(model, results, errors, alpha, runs)
-    outcome |= {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": planned.method}
-    return planned.gather(records, planned.starts, schedule=schedule, **outcome)
+    outcome |= {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": spec.method}
+    return spec.collect(records, spec.starts, schedule=schedule, **outcome)
 
 
 def _through(stages, N, alpha, rng, start, schedule, options):
@@ -252,9 +254,9 @@ def _through(stages, N, alpha, rng, start, schedule, options):
     def land(switch):
         return first_step(switch, N) / N
 
-    for leg in stages.in_turn(start, np.r_[time, wanted[wanted > time]], wanted, schedule, parts, land):
-        model, start, times, paced = leg
-        parts.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=paced, **options))
+    for segment in stages.in_turn(start, np.r_[time, wanted[wanted > time]], wanted, schedule, parts, land):
+        model, start, times, scheduled = segment
+        parts.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=scheduled, **options))
     return StagedEnsemble(model=stages, alpha=shown_times(parts, wanted), parts=tuple(parts))
 
 

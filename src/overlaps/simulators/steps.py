@@ -17,16 +17,18 @@ class Rates:
     the next call begins with another one.
     """
 
-    def __init__(self, model, N, first, pace=None):
-        self.model, self.N, self.step, self.pace = model, N, int(first), pace
+    def __init__(self, model, N, first, evaluator=None):
+        self.model, self.N, self.step, self.evaluator = model, N, int(first), evaluator
         kappa, kappa_v = model.weight_decay
         row = model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
         self.rows = np.tile(np.array(row, dtype=float), (ROWS, 1))
-        self.cuts = [] if pace is None else [first_step(knot, N) for knot in pace.batch_jumps]
+        self.cuts = [] if evaluator is None else [first_step(knot, N) for knot in evaluator.batch_jumps]
         self.batch = self._batch()
 
     def _batch(self):
-        return round(self.model.batch_size * (1.0 if self.pace is None else self.pace.factors(self.step / self.N)[4]))
+        return round(
+            self.model.batch_size * (1.0 if self.evaluator is None else self.evaluator.factors(self.step / self.N)[4])
+        )
 
     def left(self, limit):
         """(at most ``limit`` steps of one batch size, whether this ``batch`` differs from the step before)."""
@@ -36,15 +38,15 @@ class Rates:
 
     def take(self, n):
         """Rates (n, 4) and factors of the noise (n,) or None of the next n steps."""
-        if self.pace is None:
+        if self.evaluator is None:
             self.step += n
             return self.rows[:n], None
-        eta, eta_v, noise, decay, _ = self.pace.steps(self.step, n, self.N)
+        eta, eta_v, noise, decay, _ = self.evaluator.steps(self.step, n, self.N)
         self.step += n
         rows = np.array(self.rows[:n])
         for column, factor in zip(rows.T, (eta, eta_v, eta * decay, eta_v * decay), strict=True):
             column *= factor
-        return rows, noise if self.pace.noisy else None
+        return rows, noise if self.evaluator.noisy else None
 
 
 def first_step(knot, N):
@@ -55,9 +57,9 @@ def first_step(knot, N):
     return n
 
 
-def check_batches(model, pace):
+def check_batches(model, evaluator):
     """Refuse a schedule of the batch size that does not give whole batches."""
-    f = pace.named.get("batch_size")
+    f = evaluator.named.get("batch_size")
     for piece in () if f is None else f.pieces:
         if piece.kind != "constant":
             raise ValueError(
@@ -73,7 +75,7 @@ def check_batches(model, pace):
             )
 
 
-class Blocks:
+class Chunks:
     """Samples drawn in blocks and taken in pieces; the stream does not depend on how it is cut."""
 
     left: tuple = ()

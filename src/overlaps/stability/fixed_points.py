@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lstsq
 
-from .._base import Record, check, warn
+from .._base import Immutable, check, warn
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..models import Model, State
@@ -21,7 +21,7 @@ COUNTED = 200  # up to so many order parameters the message counts growing modes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FixedPoint(Record):
+class FixedPoint(Immutable):
     """Where the flow stops, and how well that is known; made by :func:`fixed_point`.
 
     Attributes
@@ -113,7 +113,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     max_iterations = check.count("max_iterations", max_iterations)
     system, y = bound(model, guess, "guess", "fixed_point")
     check_dense(y.size)
-    y, velocity, size, iterations, obstacle = _newton(system, y, max_iterations)
+    y, velocity, size, iterations, reason = _newton(system, y, max_iterations)
     state, residual = system.state(y, system.start.alpha), float(np.max(np.abs(velocity)))
     message = f"largest |dy/dalpha| = {residual:.1e} after {iterations} Newton steps"
     converged = bool(residual <= tol * size)
@@ -121,7 +121,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
         wanted = f"expected below {tol * size:.1e}" if np.isfinite(size) else "where the flow has no derivatives"
         message += (
             f", {wanted}: no fixed point was found. Start nearer to one (the slowest point "
-            "of a trajectory), or lower eta: plateaus can cease to exist when it is large." + obstacle
+            "of a trajectory), or lower eta: plateaus can cease to exist when it is large." + reason
         )
     else:
         try:
@@ -174,7 +174,7 @@ def _newton(system, y, max_iterations):
     free, copies = np.unique(tied, return_inverse=True)
     inverse = _inverse(system.source)
     y = possible(system, y, inverse)[tied]
-    obstacle = ""
+    reason = ""
     for iteration in range(max_iterations + 1):
         velocity = system.rhs(0.0, y)
         try:
@@ -182,7 +182,7 @@ def _newton(system, y, max_iterations):
         except ValueError as refusal:
             if iteration == 0:  # the guess itself is at fault
                 raise
-            obstacle = f" Newton's steps ended where {refusal}"
+            reason = f" Newton's steps ended where {refusal}"
             break
         speed, size = np.linalg.norm(velocity[free]), derivative.scale * np.max(np.abs(y), initial=1e-300)
         if iteration == max_iterations or speed <= FLOOR * size:
@@ -191,7 +191,7 @@ def _newton(system, y, max_iterations):
         dense[:, unseen] = 0.0
         np.add.at(J.T, copies, dense[free].T)  # tied students move together
         if not np.all(np.isfinite(J)):
-            obstacle = " Newton's steps ended where overlaps leave the range of floating-point numbers."
+            reason = " Newton's steps ended where overlaps leave the range of floating-point numbers."
             break
         sphere, wanted = derivative.sphere, velocity[free]
         if sphere is not None:  # steps along the spheres
@@ -208,7 +208,7 @@ def _newton(system, y, max_iterations):
         else:
             break
         y = trial
-    return y, velocity, size, iteration, obstacle
+    return y, velocity, size, iteration, reason
 
 
 def _ties(system):
@@ -232,7 +232,7 @@ def _unseen(system):
     """Positions of r, and of q without class means, in eigenspaces without variance: nothing there moves."""
     q, r, _ = system.unpack(np.arange(system.pack(system.start).size, dtype=float))
     still = system.model.spectrum.s == 0
-    parts = [r[still, :, : system.model.M], *([] if system.model.C else [q[still]])]
+    parts = [r[still, :, : system.model.M], *([] if system.model.n_classes else [q[still]])]
     return np.concatenate([part.astype(int).ravel() for part in parts])
 
 

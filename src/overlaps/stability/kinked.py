@@ -26,7 +26,7 @@ def learned(model, state):
     """Whether kinked students are their teachers, one by one and as functions: v_k w_k = v*_m w*_m, v_k v*_m > 0."""
     g = model.activation
     kinked = g.kinks == (0.0,) and g.closed_sum is not None and g.closed_sum.code == RELU
-    if not kinked or model.teacher_activation != g or model.K != model.M or model.C:
+    if not kinked or model.teacher_activation != g or model.K != model.M or model.n_classes:
         return False
     if model.latent_teacher or any(model.weight_decay) or model.drift or model.constraint is not None:
         return False

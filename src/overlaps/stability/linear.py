@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
-from .._base import Floats, Record, check
+from .._base import Floats, Immutable, check
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
@@ -43,7 +43,7 @@ def check_dense(n):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Linearisation(Record):
+class Linearisation(Immutable):
     """Eigenvalues and modes of the flow at a state; made by :func:`linearise`, with the equations there.
 
     Attributes

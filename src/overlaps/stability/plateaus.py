@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .._base import Floats, Record, quietly
+from .._base import Floats, Immutable, quietly
 from ..flow.closure import generalisation_error
 from ..models import Model, State
 from .fixed_points import fixed_point
@@ -28,7 +28,7 @@ SAME = 1e-6  # relative difference of eps_g below which two saddles are one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plateau(Record):
+class Plateau(Immutable):
     """Where a curve waits near a saddle of the flow; made by ``traj.plateaus()`` and :func:`overlaps.plateau`.
 
     Attributes

@@ -1,6 +1,6 @@
 """Static theories: what a given amount of data determines, whatever the algorithm (fixed points, no dynamics)."""
 
-from .._base import door
+from .._base import public_dir
 from .bayes.equal import EqualReadouts
 from .bayes.posterior import sample_posterior
 from .bayes.power_law import PowerLawLimit
@@ -19,4 +19,4 @@ __all__ = [
     "SubcriticalPowerLaw", "best_step", "bounds_over_rate", "finite_batch_network", "gaussian_rows",
     "large_batch_network", "sample_posterior", "simulate_one_step", "simulate_srf", "train_student",
 ]  # fmt: skip
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)

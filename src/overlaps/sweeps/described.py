@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from .._base import Record, check
+from .._base import Immutable, check
 
 
 def described(value, other=None):
@@ -26,7 +26,7 @@ def described(value, other=None):
         return {"set": sorted(json.dumps(described(x, other)) for x in value)}
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _digested(type(value).__qualname__, f"{value.dtype.str} {value.shape} ".encode() + value.tobytes())
-    if isinstance(value, Record):  # without caches
+    if isinstance(value, Immutable):  # without caches
         name = check.shown(value) if other is None else named(value)
         return _digested(name, json.dumps(list(_fields(value, other).values())).encode())
     if other is not None:

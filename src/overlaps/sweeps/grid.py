@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base import Function, PathLike, Record, Rng, bar, check, warn
-from .._base.tiers import settle
-from .._base.workers import run_all, worded
+from .._base import Function, Immutable, PathLike, Rng, bar, check, warn
+from .._base.lazy_compilation import compile_eagerly
+from .._base.parallel import run_all, worded
 from ..results import labelled
 from ..results.files import save
 from .checkpoint import open_checkpoint
@@ -27,7 +27,7 @@ MOST = 10**6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sweep(Record):
+class Sweep(Immutable):
     """Values of a function at the points of a grid, in the order of the grid; made by :func:`sweep`.
 
     Two sweeps are equal when all but their exceptions is. ``save`` writes one file, which :func:`overlaps.load` reads.
@@ -305,7 +305,7 @@ def sweep(
 
 def _at(function, point, seed):
     """The function at one point, with random numbers of its own, and the same digits in every worker."""
-    settle()
+    compile_eagerly()
     return function(**point, **({} if seed is None else {"rng": np.random.default_rng(seed)}))
 
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .._base import door
+from .._base import public_dir
 
 if TYPE_CHECKING:
     from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, rules, scaling
@@ -14,7 +14,7 @@ __all__ = [
     "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "rules",
     "scaling", "stationary_points",
 ]  # fmt: skip
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 FUNCTIONS = {"escape": ".escape_time", "stationary_points": ".stationary"}  # the other names are modules
 
 

@@ -14,7 +14,7 @@ from scipy.linalg import schur, solve_continuous_lyapunov
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from .._base import Record, Rng, check, quietly
+from .._base import Immutable, Rng, check, quietly
 from ..dynamics import solve, solve_many
 from ..finite_size.expansion import PathCoefficients, checked_size, start_covariance
 from ..finite_size.noise import FieldPoints
@@ -22,13 +22,13 @@ from ..finite_size.transport import Path
 from ..finite_size.unknowns import Unknowns
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
+from ..generic_plateau import random_mean
 from ..models import Model, State
 from ..models.features import check_features
 from ..results.curves import first_below
 from ..stability.fixed_points import fixed_point
 from ..stability.linear import growing_rates
 from ..stability.symmetry import is_even, mean_overlaps
-from ..symmetric_path import random_mean
 
 __all__ = ["EscapeLaw", "escape"]
 
@@ -56,7 +56,7 @@ STILL = 1e-9  # relative change of eps_g in a window, or rtol. Below, the curve 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EscapeLaw(Record):
+class EscapeLaw(Immutable):
     """Law of the time at which eps_g falls below a level; made by :func:`escape`, with the equations there.
 
     Attributes

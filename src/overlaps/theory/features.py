@@ -13,14 +13,14 @@ Worschech and Rosenow (2024), arXiv:2410.09005, called [WR] below, Sec. 4 and Ap
 import numpy as np
 from scipy.optimize import brentq
 
-from .._base import ArrayLike, Floats, check, door
+from .._base import ArrayLike, Floats, check, public_dir
 from ..models.spectrum import MERGE, Spectrum
 from ..models.start import warn_coarse_step
 from .linear.eigenmodes import checked_spectrum, linear_unit
 from .linear.flow import decay_sum, integral_error, power_law_units
 
 __all__ = ["asymptote", "error", "error_covariance", "error_haar", "exponent", "haar_ratio", "power_law_error"]
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 
 
 def error(

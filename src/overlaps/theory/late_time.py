@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import eigvals
 from scipy.optimize import linear_sum_assignment
 
-from .._base import ArrayLike, Floats, check, door
+from .._base import ArrayLike, Floats, check, public_dir
 from ..models import Spectrum, State, isotropic
 from .linear.flow import decay_sum, exponent
 
@@ -25,7 +25,7 @@ __all__ = [
     "Matrices", "Window", "critical_eta", "differences", "exponent", "first_order", "generator", "local_slope",
     "matrices", "noise_floor", "relaxation_rates", "second_order", "windows",
 ]  # fmt: skip
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 
 W = np.sqrt(3.0)
 

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.optimize import brentq, root
 from scipy.special import zeta
 
-from .._base import ArrayLike, Floats, check, door, warn
+from .._base import ArrayLike, Floats, check, public_dir, warn
 from ..activations.library import erf
 from ..flow.closure import closure
 from ..models import Model, State, committee_machine
@@ -34,7 +34,7 @@ __all__ = [
     "plateau", "plateau_state", "row_averages", "second_moment", "symmetric_plateau", "teacher_moments",
     "wide_escape_time",
 ]  # fmt: skip
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 
 RESIDUAL = 1e-12  # if the fixed-point equations are violated by more of their terms, there is no plateau
 

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from .._base import ArrayLike, Numbers, check, door
+from .._base import ArrayLike, Numbers, check, public_dir
 from ..activations.rule import Rule
 from ..activations.rules import residual
 from ..flow.closure import closure
@@ -23,7 +23,7 @@ __all__ = [
     "LateLaw", "StationaryAngle", "clipping_gain", "episode_points", "escape", "hebb", "huber_variance", "law",
     "stationary_error",
 ]  # fmt: skip
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)
 
 ANGLES = 400  # between which a change of sign of the velocity is looked for
 FARTHEST = 60.0  # of an integral over the logistic function in x, where it is e^-x

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._base import ArrayLike, Record, Rng, check, quietly
+from .._base import ArrayLike, Immutable, Rng, check, quietly
 from ..dynamics import solve
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
@@ -38,7 +38,7 @@ ALONG = 0.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StationaryPoint(Record):
+class StationaryPoint(Immutable):
     """One fixed point of the flow, or one manifold of them; made by :func:`stationary_points`.
 
     Attributes

@@ -75,7 +75,7 @@ GOLDEN = {
 def test_printed_numbers(case):
     """Twelve digits that another program printed, by nodes of Marchenko-Pastur's law or another contour."""
     spectrum, setting, ratio, alpha, options, expected = GOLDEN[case]
-    curve = linear.seen_again(*problem(spectrum, **setting), ratio, alpha, **options)
+    curve = linear.multi_pass(*problem(spectrum, **setting), ratio, alpha, **options)
     for name, numbers in expected.items():
         np.testing.assert_allclose(getattr(curve, name), numbers, rtol=0, atol=3e-12)
 
@@ -105,7 +105,7 @@ def test_isotropic_inputs_follow_marchenko_and_pastur(ratio):
     """Everything is an average over one law; a = 1 has its edge at zero."""
     eta, alpha = 0.7, np.array([0.0, 0.9, 7.0, 40.0])
     model, start = problem(ov.isotropic(), 0.6, 0.15, 1.3, eta=eta, noise=0.4, kappa=0.13)
-    curve = linear.seen_again(model, start, ratio, alpha)
+    curve = linear.multi_pass(model, start, ratio, alpha)
     R, Q, train = sums(model, start, ratio, lambda x: np.exp(-eta * np.multiply.outer(alpha, x)))
     np.testing.assert_allclose(curve.Q, Q, rtol=1e-12)
     np.testing.assert_allclose(curve.R, R, rtol=1e-12)
@@ -123,7 +123,7 @@ def test_descent_under_a_strong_penalty_follows_marchenko_and_pastur():
     )
     step = 0.999 * 2 / (variance * (1 + ratio**-0.5) ** 2 + kappa / v**2)
     alpha = counts * step / (model.eta * v**2)
-    curve = linear.seen_again(model, start, ratio, alpha, method="descent", step=step)
+    curve = linear.multi_pass(model, start, ratio, alpha, method="descent", step=step)
     known = sums(model, start, ratio, lambda x: (1 - step * x) ** counts[:, None])
     np.testing.assert_allclose([curve.R, curve.Q, curve.train], known, rtol=1e-10)
 
@@ -132,7 +132,7 @@ def test_sgd_with_replacement_is_one_pass_learning_on_the_spectrum_of_the_data()
     """Without a penalty and for a > 1; the Volterra equation is solved here by the modes of a rank-one matrix."""
     ratio, eta, noise, alpha = 2.7, 0.9, 0.35, np.array([0.4, 3.0, 12.0])
     s, w = marchenko_pastur(ratio, 200)
-    curve = linear.seen_again(
+    curve = linear.multi_pass(
         *problem(ov.isotropic(), 0.6, 0.15, 1.3, eta=eta, noise=noise), ratio, alpha, method="sgd"
     )
     data = ov.Spectrum(s, w / w.sum())
@@ -160,7 +160,7 @@ def test_flow_on_drawn_data_sets():
     """Ten data sets at N = 200, whose mean is off by O(1/N): within three standard errors and a share of 1/N."""
     rng, N, ratio, alpha, kappa = np.random.default_rng(3), 200, 1.4, np.array([0.7, 5.0]), 0.05
     model, start = problem(STEEP, 0.6, 0.2, 1.2, eta=0.6, noise=0.5, kappa=kappa)
-    curve = linear.seen_again(model, start, ratio, alpha)
+    curve = linear.multi_pass(model, start, ratio, alpha)
     found = []
     for _ in range(10):
         X, y, w0, w_star = drawn(STEEP, N, ratio, model, start, rng)
@@ -181,7 +181,7 @@ def test_descent_and_sgd_on_drawn_data_sets():
     alpha = np.array([1.5, 6.0])
     s = np.repeat(STEEP.s, STEEP.block_sizes(N))
     for method, options in (("descent", {"step": 0.3}), ("sgd", {})):
-        curve, found = linear.seen_again(model, start, ratio, alpha, method=method, **options), []
+        curve, found = linear.multi_pass(model, start, ratio, alpha, method=method, **options), []
         for _ in range(16):
             X, y, w, w_star = drawn(STEEP, N, ratio, model, start, rng)
             record, steps = [], np.rint(alpha * (eta / 0.3 if method == "descent" else N)).astype(int)
@@ -207,7 +207,7 @@ def test_endless_data_is_one_pass_learning():
     model, start = problem(STEEP, 0.6, 0.2, eta=0.8)
     eta, m0 = linear.reduce(model, start)
     alpha = np.array([0.5, 4.0, 30.0])
-    flow, sgd = (linear.seen_again(model, start, 1e9, alpha, method=method) for method in ("flow", "sgd"))
+    flow, sgd = (linear.multi_pass(model, start, 1e9, alpha, method=method) for method in ("flow", "sgd"))
     np.testing.assert_allclose(flow.eps_g, linear.flow_error(STEEP, eta, alpha, m0=m0), rtol=0, atol=1e-8)
     np.testing.assert_allclose(sgd.eps_g, linear.error(STEEP, eta, alpha, m0=m0, noise=0.3), rtol=0, atol=1e-8)
     np.testing.assert_allclose(sgd.train, sgd.eps_g + 0.3**2 / 2, rtol=0, atol=1e-8)
@@ -222,7 +222,7 @@ def test_invariances(ratio, method, kappa):
 
     def curve(spectrum, q=0.6, r=0.2, t=1.2, **changes):
         setting = dict(eta=0.3, kappa=kappa) | changes
-        return linear.seen_again(*problem(spectrum, q, r, t, **setting), ratio, alpha, method=method, **options)
+        return linear.multi_pass(*problem(spectrum, q, r, t, **setting), ratio, alpha, method=method, **options)
 
     first = curve(STEEP)
     c, v, v_star = 1.7, 0.6, -1.4
@@ -245,19 +245,19 @@ def test_invariances(ratio, method, kappa):
 
 def test_large_batches_are_gradient_flow():
     setting = dict(q=0.6, r=0.2, t=1.2, eta=0.5, kappa=0.1)
-    flow = linear.seen_again(*problem(STEEP, **setting), 1.3, [1.0, 9.0])
+    flow = linear.multi_pass(*problem(STEEP, **setting), 1.3, [1.0, 9.0])
     for b, most in ((10**4, 1e-4), (10**8, 1e-8)):
-        sgd = linear.seen_again(*problem(STEEP, **setting, batch_size=b), 1.3, [1.0, 9.0], method="sgd")
+        sgd = linear.multi_pass(*problem(STEEP, **setting, batch_size=b), 1.3, [1.0, 9.0], method="sgd")
         assert 0 < np.max(np.abs(sgd.train - flow.train)) < most
 
 
 def test_the_error_estimate_covers_the_error():
     """With eight nodes the estimate lies above the distance from the converged numbers."""
     model, start = problem(POWER, 0.5, 0.1, eta=0.6)
-    exact = linear.seen_again(model, start, 2.0, [1.0, 50.0])
+    exact = linear.multi_pass(model, start, 2.0, [1.0, 50.0])
     assert exact.error_estimate < 1e-10
     for nodes in (8, 12, 18):
-        rough = linear.seen_again(model, start, 2.0, [1.0, 50.0], nodes=nodes)
+        rough = linear.multi_pass(model, start, 2.0, [1.0, 50.0], nodes=nodes)
         distance = max(np.max(np.abs(getattr(rough, x) - getattr(exact, x))) for x in ("R", "Q", "train"))
         assert distance < rough.error_estimate < 1
 
@@ -283,9 +283,9 @@ def test_rates_of_batches_diverge_beyond_three_times_those_of_one_sample():
         model, start = problem(STEEP, 0.6, 0.2, eta=share * 3 * 2.0 / STEEP.mean, batch_size=3)
         if share > 1:
             with pytest.raises(ValueError, match="eta = .*expected below"):
-                linear.seen_again(model, start, 2.0, [1.0], method="sgd")
+                linear.multi_pass(model, start, 2.0, [1.0], method="sgd")
         else:
-            assert 0 < linear.seen_again(model, start, 2.0, [1.0], method="sgd", nodes=40).eps_g[0] < 10
+            assert 0 < linear.multi_pass(model, start, 2.0, [1.0], method="sgd", nodes=40).eps_g[0] < 10
 
 
 def test_problems_outside_this_theory_are_refused():
@@ -302,13 +302,13 @@ def test_problems_outside_this_theory_are_refused():
         (dict(nodes=2), "nodes"),
     ):
         with pytest.raises(ValueError, match=words):
-            linear.seen_again(**(dict(model=model, start=start, ratio=2.0, alpha=[1.0]) | change))
+            linear.multi_pass(**(dict(model=model, start=start, ratio=2.0, alpha=[1.0]) | change))
     fast, start_fast = problem(STEEP, 0.6, 0.2, eta=2.0 / STEEP.mean * 1.001)
     with pytest.raises(ValueError, match="eta = .*expected below"):
-        linear.seen_again(fast, start_fast, 2.0, [1.0], method="sgd")
+        linear.multi_pass(fast, start_fast, 2.0, [1.0], method="sgd")
     erf = ov.committee_machine(1, 1, eta=0.5)
     with pytest.raises(ValueError, match="activation=ov.linear"):
-        linear.seen_again(erf, ov.State.from_overlaps(erf, Q=[[1.0]], R=[[0.1]], T=[[1.0]]), 2.0, [1.0])
+        linear.multi_pass(erf, ov.State.from_overlaps(erf, Q=[[1.0]], R=[[0.1]], T=[[1.0]]), 2.0, [1.0])
 
 
 def test_steps_of_descent_are_refused_from_where_they_diverge():
@@ -321,6 +321,6 @@ def test_steps_of_descent_are_refused_from_where_they_diverge():
         alpha = [40 * step / (model.eta * v**2)]
         if share > 1:
             with pytest.raises(ValueError, match="where gradient descent diverges"):
-                linear.seen_again(model, start, ratio, alpha, method="descent", step=step, nodes=40)
+                linear.multi_pass(model, start, ratio, alpha, method="descent", step=step, nodes=40)
         else:
-            assert linear.seen_again(model, start, ratio, alpha, method="descent", step=step, nodes=40).Q[0] < 3
+            assert linear.multi_pass(model, start, ratio, alpha, method="descent", step=step, nodes=40).Q[0] < 3

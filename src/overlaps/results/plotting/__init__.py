@@ -4,11 +4,11 @@
 takes its Axes from ``looks.pair_of_axes`` or ``looks.single_axes``, so that it follows the style of the user.
 """
 
+from .animation import animate
 from .comparison import approach, compare, distance, fluctuations, plot_fluctuations
 from .curves import eigenvalues, plot, plot_batch, plot_stages, schedule
-from .looks import style
-from .movie import animate
 from .sliders import explore
+from .styles import style
 
 __all__ = [
     "animate", "approach", "compare", "distance", "eigenvalues", "explore", "fluctuations", "plot", "plot_batch",

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._base import check
 from .curves import name, plot
-from .looks import ERROR, axis, grey, hues, legend, mark, pair_of_axes, single_axes
+from .styles import ERROR, axis, grey, hues, legend, mark, pair_of_axes, single_axes
 from .units import draw_line, draw_overlaps, draw_runs, few, partners_of, units
 
 

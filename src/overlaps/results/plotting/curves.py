@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import check
-from .looks import ERROR, axis, grey, hues, legend, mark, pair_of_axes, single_axes
+from .styles import ERROR, axis, grey, hues, legend, mark, pair_of_axes, single_axes
 from .units import draw_line, draw_overlaps, draw_runs
 
 WRITTEN = 4  # trajectories of a batch up to which the growing modes of plateaus are written; of more they overlap

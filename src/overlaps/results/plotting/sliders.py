@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._base import check
-from .looks import figure_size
+from .styles import figure_size
 
 SLOW = 0.1  # seconds of a result and its picture above which they wait for the release of a slider; below, they follow
 NOTCHES = 100  # steps of a continuous slider in a notebook

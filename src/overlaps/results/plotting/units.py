@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .looks import axis, faint, grey, hues, legend
+from .styles import axis, faint, grey, hues, legend
 
 FEW = 16  # products K M up to which every overlap is a curve; above, those between units are bands
 COLUMNS = 4  # of the legend, which then needs one to three rows above the curves

@@ -34,7 +34,7 @@ def adam(parameters, gradient, first, second, rate, correction1, correction2):
 
 
 @jit
-def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, pace):
+def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, evaluator):
     """Adam on E[(yhat - y)^2]/2 through the given batches of samples (rows of indices), rate falling as a cosine.
 
     U (K, d) has unit rows, yhat = sum_j a_j sigma(U_j.x); a moves at ``pace`` times the rate of U.  Returns the
@@ -60,7 +60,7 @@ def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, pace)
         now = 0.5 * rate * (1 + math.cos(math.pi * step / steps))
         correction1, correction2 = 1 / (1 - DECAY1**step), 1 / (1 - DECAY2**step)
         adam(U, dU, moments_U[0], moments_U[1], now, correction1, correction2)
-        adam(a, da, moments_a[0], moments_a[1], pace * now, correction1, correction2)
+        adam(a, da, moments_a[0], moments_a[1], evaluator * now, correction1, correction2)
         for j in range(K):
             norm = math.sqrt(np.dot(U[j], U[j]))
             for i in range(U.shape[1]):

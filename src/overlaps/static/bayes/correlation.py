@@ -8,7 +8,7 @@ import numpy as np
 from ..._base import check
 from ...activations.activation import Activation
 from ...activations.families import parts_of
-from ...gaussian.rules import trapezoid
+from ...gaussian.quadrature import trapezoid
 from ._features import RELU, SERIES, correlation
 
 __all__ = ["Correlation", "correlation_of"]

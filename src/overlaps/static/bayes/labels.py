@@ -8,7 +8,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len
 
 from ..._base import check
-from ...gaussian.rules import gauss_hermite, trapezoid
+from ...gaussian.quadrature import gauss_hermite, trapezoid
 from ._polynomial import FLOOR, fisher, label_entropy
 
 __all__ = ["Information", "LabelLaw"]

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
 from ..._base import check
-from ...gaussian.rules import trapezoid
+from ...gaussian.quadrature import trapezoid
 from ._polynomial import FLOOR, spread
 from .exact import SAME, ExactPoints, Solution
 from .labels import LARGEST

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._base import ArrayLike, Record, Rng, bar, check, warn
-from ..._base.workers import run_all, worded
+from ..._base import ArrayLike, Immutable, Rng, bar, check, warn
+from ..._base.parallel import run_all, worded
 from ._polynomial import respond
 from .exact import standard_error
 from .student import check_polynomial, sphere
@@ -22,7 +22,7 @@ STARTS = ("teacher", "random")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PosteriorSample(Record):
+class PosteriorSample(Immutable):
     """Draws from the posterior; made by :func:`sample_posterior`.
 
     Attributes

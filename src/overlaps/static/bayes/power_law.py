@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import zeta
 
 from ..._base import ArrayLike, Numbers, check
-from ...gaussian.rules import legendre
+from ...gaussian.quadrature import legendre
 from .teacher import Teacher, power_law_readouts
 
 __all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "continuum_gap", "rank_integral"]
@@ -55,7 +55,7 @@ class Limit(Teacher):
 
     def __post_init__(self):
         hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
-        self.settle(noise=check.number("noise", self.noise, above=0, hint=hint))
+        self._set(noise=check.number("noise", self.noise, above=0, hint=hint))
         self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
 
     def __repr__(self):
@@ -110,7 +110,7 @@ class PowerLawLimit(Limit):
 
     def __post_init__(self):
         hint = "beta is the exponent of |v_i| ~ i^(-beta)."
-        self.settle(beta=check.number("beta", self.beta, above=0, hint=hint))
+        self._set(beta=check.number("beta", self.beta, above=0, hint=hint))
         super().__post_init__()
 
     def profile(self, x: ArrayLike) -> Numbers:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base import Record, check
+from ..._base import Immutable, check
 
 __all__ = ["BayesCurve", "BayesSolution", "BayesPoint"]
 
@@ -23,7 +23,7 @@ class BayesPoint(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BayesSolution(Record):
+class BayesSolution(Immutable):
     """The Bayes-optimal state at one amount of data; made by :meth:`overlaps.static.HierarchicalTeacher.solve`.
 
     Attributes
@@ -132,7 +132,7 @@ class BayesSolution(Record):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BayesCurve(Record):
+class BayesCurve(Immutable):
     """Learning curve in parametric form; made by :meth:`overlaps.static.HierarchicalTeacher.curve`.
 
     Attributes

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..._base import Record, Rng, bar, check
+from ..._base import Immutable, Rng, bar, check
 from ._polynomial import train
 from .teacher import HierarchicalTeacher
 
@@ -17,7 +17,7 @@ STARTS, READOUTS = ("random", "teacher"), ("trained", "fixed")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StudentRun(Record):
+class StudentRun(Immutable):
     """A trained student; made by :func:`train_student`.
 
     Attributes
@@ -123,7 +123,7 @@ def train_student(
     a = v[:width].copy() if given else np.full(width, 1 / math.sqrt(width))
     X = rng.normal(size=(n, d))
     y = np.polynomial.polynomial.polyval(X @ U_star.T, sigma) @ v + teacher.noise * rng.normal(size=n)
-    batch, pace = min(batch, n), float(readouts == "trained")
+    batch, evaluator = min(batch, n), float(readouts == "trained")
 
     moments_U, moments_a = np.zeros((2, width, d)), np.zeros((2, width))
     done, times, errors = 0, [0], [error_of_student(correlation, U_star, v, U, a)]
@@ -131,7 +131,7 @@ def train_student(
     with bar(progress, steps, "steps") as tick:
         for target in np.unique(np.linspace(0, steps, RECORDS + 1).astype(int))[1:]:
             chunk = np.array([next(batches) for _ in range(target - done)])
-            done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate, pace)
+            done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate, evaluator)
             times.append(done)
             errors.append(error_of_student(correlation, U_star, v, U, a))
             if tick:

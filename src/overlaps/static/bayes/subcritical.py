@@ -81,7 +81,7 @@ class SubcriticalPowerLaw(Limit):
         beta = check.number("beta", self.beta, above=0, hint=hint)
         if beta >= 0.5:
             raise ValueError(f"beta = {beta:g}; expected 0 < beta < 1/2. {hint}")
-        self.settle(beta=beta, gamma=check.number("gamma", self.gamma, above=0, hint="gamma is k/d."))
+        self._set(beta=beta, gamma=check.number("gamma", self.gamma, above=0, hint="gamma is k/d."))
         super().__post_init__()
 
     def phase(self, lam: float) -> "SubcriticalPhase":

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from ..._base import ArrayLike, Floats, Numbers, Record, Rng, check, read_only
+from ..._base import ArrayLike, Floats, Immutable, Numbers, Rng, check, read_only
 from .channel import channel_of
 from .correlation import correlation_of, degrees
 from .exact import ExactPoints, exact_information, exact_solution
@@ -22,7 +22,7 @@ Choice: TypeAlias = Literal["bayes", "uninformed", "informed"]
 Shape: TypeAlias = Literal["diagonal", "matrix"]
 
 
-class Teacher(Record):
+class Teacher(Immutable):
     """Base of all teachers: the noise, and the scalar problem of one feature."""
 
     noise: float
@@ -136,7 +136,7 @@ class HierarchicalTeacher(Teacher):
         noise = check.number("noise", self.noise, least=0, below=1e154, hint=hint)
         v2 = self._readouts()
         remove = None if self.remove is None else degrees(self.remove)
-        self.settle(noise=noise, v2=v2, k=v2.size, remove=remove)
+        self._set(noise=noise, v2=v2, k=v2.size, remove=remove)
         self.feature.onset  # noqa: B018 - built now, so that a bad activation is refused here
         if self.channel == "exact" and not (self.noise > 0 and isinstance(self.activation, dict)):
             raise ValueError(

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..._base import check
 from ...activations.activation import Activation, check_vectorised
-from ...gaussian.rules import RANGE, panels, trapezoid
+from ...gaussian.quadrature import RANGE, panels, trapezoid
 
 __all__ = ["function_of", "hermite_moments", "kinks_of"]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._base import ArrayLike, Function, Record, check, minimum
+from ..._base import ArrayLike, Function, Immutable, check, minimum
 from ...activations.activation import Activation
 from .features import SpikedRandomFeatures
 from .solving import dimension
@@ -19,7 +19,7 @@ WEAKEST = 0.1  # r sqrt(d) of the weakest spike looked at at finite d
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BestStep(Record):
+class BestStep(Immutable):
     """Learning rate of least test error; made by :func:`overlaps.static.best_step`.
 
     Attributes

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from ..._base import check
-from ...gaussian.rules import legendre
+from ...gaussian.quadrature import legendre
 from .ridge import BlockPairs, Response
 
 ITERATIONS = 100  # most steps of Newton's method for the inner equation of g

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import root
 
 from ..._base import check
-from ...gaussian.rules import RANGE, panels
+from ...gaussian.quadrature import RANGE, panels
 from . import ridge, solving
 from .losses import LOSSES
 from .solutions import SpikedClassifier

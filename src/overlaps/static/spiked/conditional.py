@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import Record, check
-from ...gaussian.rules import RANGE, panels, trapezoid
+from ..._base import Immutable, check
+from ...gaussian.quadrature import RANGE, panels, trapezoid
 from . import averages
 from .averages import check_growth, function_of, hermite_parts, kinks_of, relative, spacing, unresolved
 
@@ -24,7 +24,7 @@ NARROW = 1e-11  # a smoothed jump of smaller relative width is treated as a jump
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Coefficients(Record):
+class Coefficients(Immutable):
     r"""Tables over k; made by :func:`conditional`. With B blocks, functions of the features have shape (B, n).
 
     Attributes

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from ..._base import check
-from ...gaussian.rules import gauss_hermite, trapezoid
+from ...gaussian.quadrature import gauss_hermite, trapezoid
 from .averages import REFINEMENTS, TOLERANCE, check_growth, function_of, hermite_parts, kinks_of, spacing
 from .conditional import Coefficients
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import solve
 
-from ...gaussian.rules import midpoint
+from ...gaussian.quadrature import midpoint
 from .losses import LOSSES
 
 ROWS = ("sphere", "gaussian", "orthonormal")

@@ -106,7 +106,7 @@ class SpikedRandomFeatures(solving.Solvable):
         }
         if abs(settled["gamma"]) > 1:
             raise check.refused("gamma", self.gamma, "-1 <= gamma <= 1, the overlap of two unit vectors.")
-        self.settle(**settled)
+        self._set(**settled)
         if not self.bias:
             target_moments(self.target, self.breakpoints)  # refuses one that is not centred
         self.coefficients  # noqa: B018 - built now, so that bad functions are refused here

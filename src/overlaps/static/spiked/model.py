@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._base import Record, check
+from ..._base import Immutable, check
 from . import blocks, ridge
 from .averages import ODD, even_part, function_of
 
@@ -31,7 +31,7 @@ class Levels:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Spiked(Record):
+class Spiked(Immutable):
     """Random features with spikes: base of :class:`.SpikedRandomFeatures` and :class:`.SpikedSubspace`, who explain it.
 
     A single block of neurons has numbers r and c and no fractions; B blocks have arrays. ``spikes``, ``variances`` and

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from ..._base import check
-from ...gaussian.rules import gauss_hermite, piecewise
+from ...gaussian.quadrature import gauss_hermite, piecewise
 from . import ridge as _ridge
 from .averages import STEP
 from .draws import derivative_of

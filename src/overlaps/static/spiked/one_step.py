@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._base import Record, check
+from ..._base import Immutable, check
 from ...activations.activation import Activation
 from .averages import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of, hermite_moments, kinks_of
 
@@ -16,7 +16,7 @@ EDGE, SPACING = 12.0, 0.1  # a student is differentiated on a periodic grid from
 
 
 @dataclass(frozen=True, eq=False)
-class OneStep(Record):
+class OneStep(Immutable):
     """First layer after one step; made by :func:`one_step`.
 
     Attributes

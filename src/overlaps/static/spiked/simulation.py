@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..._base import ArrayLike, Function, Record, Rng, bar, check, warn
-from ..._base.workers import run_all, worded
+from ..._base import ArrayLike, Function, Immutable, Rng, bar, check, warn
+from ..._base.parallel import run_all, worded
 from .blocks import law_of, shares
 from .draws import ROWS, Setup, Step, network_draw
 from .losses import LOSSES, LossName
@@ -22,7 +22,7 @@ CLASSIFIED = "wrong", "train_wrong", "test_loss", "train_loss"  # with loss=
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OneStepRuns(Record):
+class OneStepRuns(Immutable):
     """Independent draws of a one-step experiment; made by :func:`simulate_one_step` and :func:`simulate_srf`.
 
     Attributes

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._base.record import Record
+from ..._base.immutable import Immutable
 from .model import Spiked
 
 __all__ = ["LearnedOffset", "OptimalLam", "SpikedClassifier", "SpikedCurve", "SpikedSolution"]
@@ -21,7 +21,7 @@ class OptimalLam(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Readout(Record):
+class Readout(Immutable):
     """A trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
 
     model: Spiked
@@ -162,7 +162,7 @@ class SpikedClassifier(Point):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LearnedOffset(Record):
+class LearnedOffset(Immutable):
     """A pre-activation bias trained with the readout; made by :meth:`SpikedRandomFeatures.learn_offset`.
 
     Attributes

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq, root
 
-from ..._base import Record, check
-from ...gaussian.rules import trapezoid
+from ..._base import Immutable, check
+from ...gaussian.quadrature import trapezoid
 from .blocks import directions
 from .model import Spiked
 from .ridge import Features
@@ -33,7 +33,7 @@ class Outlier(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FeatureSpectrum(Record):
+class FeatureSpectrum(Immutable):
     """Limiting spectrum of X^T X / p; made by :func:`feature_spectrum`.
 
     Attributes

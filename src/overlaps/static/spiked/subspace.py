@@ -78,7 +78,7 @@ class SpikedSubspace(solving.Solvable):
                 f"gamma = {check.shown(self.gamma)} has the singular value {np.linalg.norm(gamma, 2):.6g}; expected at "
                 "most 1, overlaps of orthonormal vectors."
             )
-        self.settle(r=r, gamma=gamma, **self._width(), **self._blocks(r, np.zeros(len(r))))
+        self._set(r=r, gamma=gamma, **self._width(), **self._blocks(r, np.zeros(len(r))))
         table = self.coefficients
         mean, second = table.weight @ table.h, table.weight @ table.hh
         if not self.bias and abs(mean) > 1e-8 * math.sqrt(second):

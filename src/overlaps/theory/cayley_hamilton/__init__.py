@@ -11,10 +11,10 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005, section 3; the hierarchy itself: Yoshida and Okada (2019).
 """
 
-from ..._base import door
+from ..._base import public_dir
 from . import bases, hierarchy
 from .bases import *
 from .hierarchy import *
 
 __all__ = [*bases.__all__, *hierarchy.__all__]
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 from scipy.linalg import hessenberg
 
-from ..._base import ArrayLike, Floats, Record, check
+from ..._base import ArrayLike, Floats, Immutable, check
 from ...models import Spectrum, State
 
 __all__ = [
@@ -201,7 +201,7 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PolynomialBasis(Record):
+class PolynomialBasis(Immutable):
     """L polynomials phi_j of degree j on a spectrum; made by :func:`polynomial_basis`.
 
     Attributes

@@ -16,7 +16,7 @@ initial distance    sigma_J^2 sum_k v_k^2 + sum_m v*_m^2  1 + sigma_J^2 M / K
 gradient flow: :func:`integral_error`, :func:`integral_bound`, :func:`power_law_error`, :func:`window`,
 :func:`exponent`; a finite learning rate multiplies them by :func:`amplitude`.  The best learning rate under label
 noise: :func:`optimal_error`, :func:`optimal_eta`.  Behind a teacher that drifts: :func:`tracking_error`.  On a finite
-data set, where samples are seen again: :func:`seen_again`.
+data set, where samples are seen again: :func:`multi_pass`.
 
 The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.  Numbers
 out of their range are a ``ValueError`` that names them.
@@ -26,11 +26,11 @@ References
 Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
 """
 
-from ..._base import door
+from ..._base import public_dir
 from . import data_set, eigenmodes, flow
 from .data_set import *
 from .eigenmodes import *
 from .flow import *
 
 __all__ = [*data_set.__all__, *flow.__all__, *eigenmodes.__all__]
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)

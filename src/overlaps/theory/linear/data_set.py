@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..._base import ArrayLike, Floats, Record, check
+from ..._base import ArrayLike, Floats, Immutable, check
 from ...activations.library import linear as linear_activation
 from ...models import Model, State
 from ...models.features import check_features
 from .companion import Contour, edge, from_laplace, resolvent
 
-__all__ = ["SeenAgain", "seen_again"]
+__all__ = ["MultiPass", "multi_pass"]
 
 NODES = 60  # of the upper half of the contour, to begin with
 MOST = 460  # nodes beyond which the error is stated instead of lowered: the kernels take memory as their square
@@ -28,8 +28,8 @@ ENOUGH = 1e-10  # error, in units of the largest number returned, below which no
 
 
 @dataclass(frozen=True, eq=False)
-class SeenAgain(Record):
-    r"""Overlaps and errors of a linear student on data seen again; made by :func:`seen_again`.
+class MultiPass(Immutable):
+    r"""Overlaps and errors of a linear student on data seen again; made by :func:`multi_pass`.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class SeenAgain(Record):
     error_estimate: float
 
 
-def seen_again(
+def multi_pass(
     model: Model,
     start: State,
     ratio: float,
@@ -63,7 +63,7 @@ def seen_again(
     method: str = "flow",
     step: float | None = None,
     nodes: int | None = None,
-) -> SeenAgain:
+) -> MultiPass:
     r"""Exact learning curves of a linear student on n = ratio N samples that are used again and again.
 
     .. math:: Q = \frac1N \langle w^T\Sigma w\rangle, \quad R = \frac1N \langle w^T\Sigma w^*\rangle, \quad
@@ -110,7 +110,7 @@ def seen_again(
     >>> import overlaps as ov
     >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.8, noise=0.3, weight_decay=0.05)
     >>> start = ov.State.from_overlaps(model, Q=[[0.6]], R=[[0.1]], T=[[1.0]])
-    >>> curve = ov.theory.linear.seen_again(model, start, 2.0, [1.0, 4.0, 16.0])
+    >>> curve = ov.theory.linear.multi_pass(model, start, 2.0, [1.0, 4.0, 16.0])
     >>> curve.eps_g.round(6), curve.train.round(6)
     (array([0.228535, 0.06881 , 0.039026]), array([0.143453, 0.037191, 0.024992]))
     """
@@ -134,14 +134,14 @@ def seen_again(
         (coarse, _), (train, excess) = (problem.sgd(times, train, n) for n in LAPLACE)
         Q, change = Q + 2 * excess, max(change, float(np.max(np.abs(train - coarse))))
     v, v_star = problem.v, problem.v_star
-    return SeenAgain(times, R / (v * v_star), Q / v**2, (Q - 2 * R + problem.T) / 2, train, change)
+    return MultiPass(times, R / (v * v_star), Q / v**2, (Q - 2 * R + problem.T) / 2, train, change)
 
 
 class _Problem:
     """A checked model and start in the units of the student's output v w: rates, overlaps per block, c = N/n."""
 
     def __init__(self, model, start, ratio):
-        check_features("theory.linear.seen_again", model)
+        check_features("theory.linear.multi_pass", model)
         start = check.state(start).on(model)
         if model.K > 1 or model.M > 1 or not model.activation == model.teacher_activation == linear_activation:
             raise ValueError(f"{model}; expected activation=ov.linear for student and teacher, and K = M = 1.")

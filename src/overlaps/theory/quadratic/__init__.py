@@ -14,7 +14,7 @@ Bocchi, Regimbeau, Lucibello, Saglietti, Cammarota (2026), arXiv:2604.03068.  It
 terms of order eta^2; the library's closure has the right ones (``tests/theory/quadratic/test_dynamics.py`` shows both).
 """
 
-from ..._base import door
+from ..._base import public_dir
 from . import bias, landscape, phases, selection
 from .bias import *
 from .landscape import *
@@ -22,4 +22,4 @@ from .phases import *
 from .selection import *
 
 __all__ = [*bias.__all__, *landscape.__all__, *phases.__all__, *selection.__all__]
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)

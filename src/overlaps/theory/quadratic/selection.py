@@ -19,7 +19,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, hyp2f1, ndtri
 
-from ..._base import Record, Rng, check, quietly
+from ..._base import Immutable, Rng, check, quietly
 from ...dynamics import solve
 from ...models import Model, State, quadratic_network
 from .bias import polar
@@ -32,7 +32,7 @@ PATIENCE = 100.0  # the first attempt integrates this long, each further one ten
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Selection(Record):
+class Selection(Immutable):
     """Law of the solution that SGD selects; made by :func:`selected`, with the equations there.
 
     Attributes

@@ -12,10 +12,10 @@ Worschech and Rosenow (2024), arXiv:2410.09005, is source = 0, N_l trained featu
 derived here.
 """
 
-from ..._base import door
+from ..._base import public_dir
 from .law import Exponents, Law, Phase
 from .terms import Frontier, Terms, best_eta
 from .windows import Fit, fit
 
 __all__ = ["Exponents", "Fit", "Frontier", "Law", "Phase", "Terms", "best_eta", "fit"]
-__dir__ = door(__name__)
+__dir__ = public_dir(__name__)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gamma
 
-from ..._base import ArrayLike, Floats, Numbers, Record, check, read_only, warn
+from ..._base import ArrayLike, Floats, Immutable, Numbers, check, read_only, warn
 from ...models import Schedule, Spectrum, power_law
 from .. import features, linear
 from . import schedules
@@ -94,7 +94,7 @@ class Phase(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Law(Record):
+class Law(Immutable):
     r"""Scaling law of a linear student: capacity and source exponent, size, learning rate, noise.
 
     .. math:: s_l = s_1 l^{-(1+\beta)}, \quad p_l = \frac1L, \quad \langle s\rangle = 1, \qquad
@@ -158,10 +158,10 @@ class Law(Record):
                 f"source = {source:g}; expected beta + 2 source > 0, a teacher whose output has a variance for L -> "
                 f"infinity: source > {-beta / 2:g}."
             )
-        self.settle(beta=beta, source=source, L=check.count("L", self.L), eta=check.number("eta", self.eta, above=0))
-        self.settle(noise=check.number("noise", self.noise, least=0))
-        self.settle(student_scale=check.number("student_scale", self.student_scale, least=0))
-        self.settle(batch_size=check.count("batch_size", self.batch_size))
+        self._set(beta=beta, source=source, L=check.count("L", self.L), eta=check.number("eta", self.eta, above=0))
+        self._set(noise=check.number("noise", self.noise, least=0))
+        self._set(student_scale=check.number("student_scale", self.student_scale, least=0))
+        self._set(batch_size=check.count("batch_size", self.batch_size))
 
     @cached_property
     def spectrum(self) -> Spectrum:

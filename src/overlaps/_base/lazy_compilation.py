@@ -1,0 +1,237 @@
+"""Kernels before anything is compiled: the Python that they are written in.
+
+Compiling what one curve needs takes ten to thirty seconds; the curve itself takes a fraction of one without.  A kernel
+with a ``cost`` therefore begins ``LazyKernel``: a call from Python runs it uncompiled, together with all that it
+calls, until
+machine code is at hand, from another kernel or from the disk, or until its account is spent.  It counts seconds
+that ``cost`` estimates from the sizes of the arguments, not measured ones: the same program does the same each time.
+Then it becomes numba's own dispatcher, for good: a warm call costs nothing more.  ``OVERLAPS_JIT=always`` in the
+environment compiles every kernel at its first call, as :func:`reproducible` does.
+
+The Python form may stop with an arithmetic error where machine code answers inf or nan; the call is then repeated
+compiled.  So a kernel with a ``cost`` fills its outputs and never reads what it writes.
+"""
+
+import os
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import cache
+from types import FunctionType, SimpleNamespace
+
+import numpy as np
+from numba import typeof, types
+from numba.core.compiler_lock import global_compiler_lock as lock  # of all compilation, in other packages, too
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUDispatcher
+from numba.core.sigutils import normalize_signature
+
+from . import partial_compilation
+from .signatures import interrupts
+
+# Estimated seconds of one call. Above, it is compiled at once: nobody waits longer for Python than for a compiler.
+# Below, calls are counted.
+MOST = 0.3
+# Estimated seconds of all calls of one kernel. Above, the kernel is compiled, which takes about as long; below, a short
+# run ends before.
+PATIENCE = 3.0
+UNIT, CALL = 1.5e-7, 1.5e-6  # estimates for Python: an operation on scalars in a loop, one of NumPy
+PACKAGE = __name__.partition(".")[0]
+ARITHMETIC = (ArithmeticError, ValueError)  # of Python, where machine code answers inf or nan
+
+if hasattr(os, "register_at_fork"):  # a process that is forked while a thread compiles would wait for ever
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+
+
+# seconds that this process has spent on uncompiled kernels, whether it may, and how many blocks forbid it meanwhile;
+# threads may lose some of the seconds
+time_spent = SimpleNamespace(seconds=0.0, is_lazy=os.environ.get("OVERLAPS_JIT", "auto") != "always", strict=0)
+
+
+def compile_eagerly():
+    """From here on every kernel is compiled at its first call: for batches and pools."""
+    time_spent.is_lazy = False
+
+
+def is_lazy():
+    """Whether kernels may run as Python until compiling them pays."""
+    return time_spent.is_lazy and not time_spent.strict
+
+
+def reproducible() -> AbstractContextManager[object]:
+    """The same call gives the same numbers to the last bit, in this process and in others.
+
+    Kernels run as plain Python first and are compiled when that pays, somewhere in the middle of a session; both agree
+    up to rounding, 1e-14 of the overlaps, which a plateau lets grow. From this call on every kernel is compiled before
+    it runs, as with ``OVERLAPS_JIT=always`` in the environment of a process: the first call of a kind then takes the
+    seconds of its compilation, once per machine.
+
+    Other processors and other versions of the libraries beneath may change the last digits.
+
+    Returns
+    -------
+    context manager
+        ``with ov.reproducible():`` ends it behind the block; as a plain call it holds until the process ends.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> start = model.random_start(N=100, rng=1)
+    >>> with ov.reproducible():
+    ...     one, two = (ov.solve(model, start, (0, 1)) for _ in range(2))
+    >>> one == two
+    True
+    """
+    ending = ExitStack()
+    with lock:
+        time_spent.strict += 1
+    ending.callback(_released)
+    return ending
+
+
+def _released():
+    with lock:
+        time_spent.strict -= 1
+
+
+class Kernel(CPUDispatcher):
+    """Numba's dispatcher, which remembers its answers to compiled code that takes it as a first-class function.
+
+    Numba asks twice for each function at each call, and the answer takes longer than the steps of a short run.
+    """
+
+    called = False  # by a kernel that is being compiled
+
+    def compile(self, sig):
+        """Code for a signature, which no other process compiles meanwhile: whole, or as a part of what calls it.
+
+        Ctrl-C waits for the end of this kernel: between LLVM and the Python around it, it would end the process.
+        """
+        args = tuple(normalize_signature(sig)[0])
+        with lock, interrupts(wait=True, kernel=True):
+            part, self.called = self.called, False
+            if args in self.overloads and part or has_entry_points(self, args):
+                return super().compile(sig)
+            self.overloads.pop(args, None)
+            mine = self._compiler, self._cache
+            try:
+                if partial_compilation.supported():
+                    self._compiler = partial_compilation.Compiler(self, part)
+                if part:
+                    self._cache = getattr(self._cache, "partial_cache", self._cache)
+                with getattr(self._cache, "sole", nullcontext)(sig):
+                    return super().compile(sig)
+            finally:
+                self._compiler, self._cache = mine
+
+    def get_call_template(self, args, kws):
+        """What numba asks for a kernel that calls this one: the same part for a constant as for a variable."""
+        with lock:
+            self.called = partial_compilation.supported()
+            try:
+                return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+            finally:
+                self.called = False
+
+    def add_overload(self, cres):
+        """A part is for callers; Python and pointers do not find it."""
+        if partial_compilation.is_partial(cres):
+            self.overloads[tuple(cres.signature.args)] = cres
+        else:
+            super().add_overload(cres)
+            partial_compilation.bind_constants(cres)
+
+    def get_compile_result(self, sig):
+        """Machine code for a signature; callers hand over the same object each time."""
+        known = vars(self).setdefault("_answers", {})
+        if id(sig) not in known:
+            if not has_entry_points(self, sig) and self._can_compile:
+                self.compile(sig)
+            compiled = super().get_compile_result(sig)
+            compiled.library.get_pointer_to_function = cache(compiled.library.get_pointer_to_function)
+            known[id(sig)] = compiled, sig  # which stays alive, so that no other gets its number
+        return known[id(sig)][0]
+
+
+class LazyKernel(Kernel):
+    """A kernel that is not compiled yet; another thread may make it a :class:`Kernel` in the middle of a call."""
+
+    cost = None  # a kernel that was unpickled has none: it is compiled at once
+
+    def __call__(self, *args):
+        form = _uncompiled_form(self, args)
+        if form is not None:
+            try:
+                with np.errstate(all="ignore"):
+                    return form(*args)
+            except ARITHMETIC:
+                pass
+        with lock:
+            self.__class__ = Kernel
+        return self(*args)
+
+
+def make_lazy(kernel, cost):
+    """Make a kernel run in Python first."""
+    kernel.__class__ = LazyKernel
+    # on the kernel, not on the class, which another thread may change
+    kernel.cost, kernel.seconds, kernel.last, kernel.on_disk, kernel.python_form = cost, 0.0, 0.0, None, None
+
+
+def _uncompiled_form(kernel, args):
+    """The Python function that makes this call, with its seconds counted, or None: the call is to be compiled."""
+    if kernel.cost is None or not is_lazy():
+        return None
+    if kernel.on_disk is None or kernel.overloads:
+        kernel.on_disk = is_compiled(kernel, tuple(typeof(x) for x in args))
+    kernel.last = seconds = kernel.cost(*args)
+    if kernel.on_disk or seconds > MOST or kernel.seconds > PATIENCE:
+        return None
+    kernel.seconds += seconds
+    time_spent.seconds += seconds
+    if kernel.python_form is None:
+        kernel.python_form = python_form(kernel)
+    return kernel.python_form
+
+
+def is_compiled(kernel, signature):
+    """Whether machine code of a kernel for a signature is in memory or on the disk."""
+    return has_entry_points(kernel, signature) or kernel._cache.whole.holds(signature)
+
+
+def has_entry_points(kernel, signature):
+    """Whether machine code of a kernel for a signature is in memory, with entries; not as a part of other kernels."""
+    cres = kernel.overloads.get(tuple(getattr(signature, "args", signature)))
+    return cres is not None and not partial_compilation.is_partial(cres)
+
+
+_globals_by_module: dict[str, dict] = {}
+
+
+def python_form(kernel):
+    """The Python function behind a kernel, or its ``python`` form, with twins in place of the kernels that it calls."""
+    with lock:
+        return _python_form(kernel.python or kernel.py_func)
+
+
+def _python_form(function):
+    world = _module_globals(function.__module__, function.__globals__)
+    copy = FunctionType(function.__code__, world, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _module_globals(module, names):
+    """The globals of a module with the twin of each kernel in its place."""
+    if module not in _globals_by_module:
+        world = _globals_by_module[module] = dict(names)
+        for name, value in names.items():
+            if isinstance(value, Dispatcher):
+                world[name] = _python_form(getattr(value, "python", None) or value.py_func)
+            elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] == PACKAGE:
+                world[name] = _python_form(value)
+    return _globals_by_module[module]
+
+
+def small(*_):
+    """Cost of a function that takes microseconds."""
+    return 1e-5

@@ -1,0 +1,191 @@
+"""Handing over to the differences of students and teachers: when, and which student has learned which teacher."""
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from ..gaussian.two_point import LINEAR, QUADRATIC
+
+__all__ = ["can_transition", "transition_error", "quadratic_frame", "reproduces", "unfit"]
+
+PROBES = np.array([0.3, 1.7])  # where odd functions are told from others
+# Standard deviation of lambda_k - a_k, relative to min(1, std of a_k). Below, differences take over; above, students
+# may still change the teacher that they learn.
+NEAR = 0.1
+# Relative error of eps_g that the subtraction at the handover leaves. Above, nothing worth following is left, and Q and
+# R go on.
+MAX_TRANSITION_ERROR = 0.01
+
+
+def can_transition(model, state, *, near=NEAR):
+    """Frame F (K, M) in which every student has nearly learned its teacher, and a sentence; (None, reason) without one.
+
+    The fields of the teachers in this frame are a = F nu, and sum_k v_k g(a_k) is the teacher's output.  F is a
+    permutation with signs, from the assignment that maximises the correlations of students and teachers; quadratic
+    networks only learn W^T diag(v) W, and F is the orthogonal frame closest to the students.
+
+    Parameters
+    ----------
+    model : Model
+        The learning problem.
+    state : State
+        Order parameters; bound to the model or not.
+    near : float
+        Largest standard deviation of lambda_k - a_k, relative to min(1, std of a_k), that counts as learned.
+
+    Returns
+    -------
+    (ndarray or None, str)
+
+    Notes
+    -----
+    Exact requirements: K = M, one activation (erf, linear or quadratic) on both sides, student output weights fixed and
+    equal to the teacher's, no label noise, no weight decay, no drift, a teacher that acts on x.  relu is refused: its
+    closure is not smooth where students and teachers are aligned, so path integrals do not converge there.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> from overlaps.flow.late_transition import can_transition
+    >>> model = ov.committee_machine(2, 2, eta=0.5)
+    >>> swap = 0.999 * np.eye(2)[::-1]
+    >>> can_transition(model, ov.State.from_overlaps(model, Q=np.eye(2), R=swap, T=np.eye(2)))[0]
+    array([[0., 1.],
+           [1., 0.]])
+    >>> can_transition(model, ov.State.from_overlaps(model, Q=np.eye(2), R=0 * swap, T=np.eye(2)))[0] is None
+    True
+    """
+    state = state.on(model) if state.s is None else state  # checking it again would take most of the time
+    reason = unfit(model, state)
+    if reason:
+        return None, reason
+    frame, reason = _frame(model, state)
+    if frame is None:
+        return None, reason
+    variances = _variances(state, frame)
+    T = np.diag(frame @ state.T @ frame.T)
+    largest = np.sqrt(np.max(variances / np.maximum(np.minimum(T, 1.0), 1e-300)))
+    if largest > near:
+        return None, f"not every student has specialised: the largest relative difference is {largest:.2g} > {near}."
+    if transition_error(state, frame) > MAX_TRANSITION_ERROR:
+        return None, "students and teachers are equal up to the rounding of Q and R."
+    return frame, f"students and teachers differ by {largest:.2g} at most."
+
+
+def transition_error(state, frame):
+    """Relative error of x^2 = sum_k E[(lambda_k - a_k)^2] that float64 overlaps leave: about 1e-16 tr(Q + T) / x^2.
+
+    The integration of Q and R adds its own: the error that it has made in them, over x^2.  Both fall with the size of
+    the differences, so that an early handover is the accurate one.
+
+    Parameters
+    ----------
+    state : State
+        Order parameters, bound to a model.
+    frame : array_like, shape (K, M)
+        F with a = F nu, from :func:`can_transition`.
+
+    Returns
+    -------
+    float
+        Infinite where students and teachers are equal.
+
+    Notes
+    -----
+    Heuristic: the size of what cancels, times half a unit of rounding.
+
+    Examples
+    --------
+    >>> import numpy as np, overlaps as ov
+    >>> from overlaps.flow.late_transition import transition_error
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> near, nearer = (ov.State.from_overlaps(model, Q=[[1.0]], R=[[1 - x]], T=[[1.0]]) for x in (1e-2, 1e-6))
+    >>> bool(transition_error(near, np.eye(1)) < 1e-13 < transition_error(nearer, np.eye(1)))
+    True
+    """
+    rounded = np.trace(state.Q) + 2 * np.abs(np.sum(frame * state.R)) + np.trace(frame @ state.T @ frame.T)
+    x2 = np.sum(_variances(state, frame))
+    return float(np.finfo(float).eps / 2 * rounded / x2) if x2 > 0 else np.inf
+
+
+def _variances(state, frame):
+    """E[(lambda_k - a_k)^2] (K,), a = F nu; zero where rounding makes it negative."""
+    crossed = state.R @ frame.T
+    return np.maximum(np.diag(state.Q - crossed - crossed.T + frame @ state.T @ frame.T), 0.0)
+
+
+def unfit(model, state):
+    """Why the differences do not describe this problem, or an empty string.
+
+    Parameters
+    ----------
+    model, state : Model, State
+        The learning problem and its order parameters, bound to it.
+
+    Returns
+    -------
+    str
+        One clause for each requirement of :func:`can_transition` that is not met.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> from overlaps.flow.late_transition import unfit
+    >>> model = ov.committee_machine(2, 2, eta=0.5, noise=0.1)
+    >>> unfit(model, model.random_start(N=100, rng=1))
+    'noise = 0.1 keeps eps_g at a finite value; expected 0'
+    """
+    kernels = model.activation.closed_forms
+    reasons = {
+        f"K = {model.K} students and M = {model.M} teachers; expected K = M": model.K != model.M,
+        f"activation {model.activation.name}; expected erf, linear or quadratic, whose closures are smooth":
+            kernels is None or kernels.differences is None,
+        "student and teacher activations differ": model.activation != model.teacher_activation,
+        f"eta_v = {model.eta_v:g}; expected a fixed second layer": model.trains_v,
+        f"noise = {model.noise:g} keeps eps_g at a finite value; expected 0": model.noise > 0,
+        f"weight_decay = {model.weight_decay[0]:g} moves the fixed point; expected 0": model.weight_decay[0] > 0,
+        f"constraint = {model.constraint!r} keeps students from moving freely; expected none": model.spherical,
+        f"drift = {model.drift:g} keeps the teachers ahead; expected 0": model.drift > 0,
+        "the teacher does not act on x (T differs from sum_l tau^l/s_l)": not state.sees_inputs,
+    }  # fmt: skip
+    return "; ".join(reason for reason, holds in reasons.items() if holds)
+
+
+def _frame(model, state):
+    """(F, sentence) or (None, reason): a frame in which the teacher is sum_k v_k g((F nu)_k)."""
+    v, v_star, R = state.v, model.v_star, state.R
+    if model.activation.code == QUADRATIC:
+        frame = quadratic_frame(v, v_star, R)
+        if frame is not None:
+            return frame, "quadratic: orthogonal frame."
+    norms = np.sqrt(np.outer(np.diag(state.Q), np.diag(state.T)))
+    k, m = linear_sum_assignment(np.abs(R) / np.maximum(norms, 1e-300), maximize=True)
+    frame = np.zeros((model.K, model.M))
+    frame[k, m] = np.where(R[k, m] < 0, -1.0, 1.0)
+    if not reproduces(model, v, frame):
+        return None, f"students align to the teachers {m}; v = {v} does not reproduce v* = {v_star} in this order."
+    return frame, f"students align to the teachers {m}."
+
+
+def reproduces(model, v, frame):
+    """Whether sum_k v_k g((F nu)_k) is the teacher, up to rounding."""
+    if model.activation.code == QUADRATIC:
+        return np.allclose(frame.T * v @ frame, np.diag(model.v_star), rtol=0, atol=1e-14 * np.abs(v).max())
+    linear = model.activation.code == LINEAR
+    units = linear or (np.all(np.isin(frame, (-1, 0, 1))) and np.all(np.abs(frame).sum(axis=1) == 1))
+    g = model.activation.g
+    if not linear and np.any(frame < 0) and not np.array_equal(g(-PROBES), -g(PROBES)):
+        return False  # a student opposite to its teacher has learned nothing
+    return units and np.allclose(v @ frame, model.v_star, rtol=1e-15, atol=0)
+
+
+def quadratic_frame(v, v_star, R):
+    """F with F^T diag(v) F = diag(v*) that minimises sum_k v_k E[(lambda_k - (F nu)_k)^2], or None.
+
+    For output weights of one sign this is the orthogonal Procrustes problem.
+    """
+    sign = np.sign(v[0])
+    if not (np.all(sign * v > 0) and np.all(sign * v_star > 0)):
+        return None
+    left, right = np.sqrt(sign * v), np.sqrt(sign * v_star)
+    U, _, Vt = np.linalg.svd(left[:, None] * R * right)
+    return (U @ Vt) * right / left[:, None]

@@ -1,0 +1,423 @@
+"""Results of models made of others: tasks in a row, tasks mixed in one step, directions that adapt a frozen student.
+
+Through stages there is one record of a solution or of runs for each of them, and all are read as one.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._base import Floats, check, read_only
+from ..flow.closure import rounding_floor
+from ..models import LowRank, Mixed, Stages
+from ..models.state import gram
+from . import labelled
+from .curves import Statistics, Views, _Blocks, _error
+from .ensemble import Ensemble
+from .trajectory import Trajectory
+
+__all__ = [
+    "LowRankEnsemble", "LowRankTrajectory", "MixedEnsemble", "MixedTrajectory", "StagedEnsemble", "StagedTrajectory",
+]  # fmt: skip
+
+
+def _of_parts(name, axis=None, *, doc):
+    """Property that joins a curve of the parts."""
+    return property(lambda self: self._joined([getattr(part, name) for part in self.parts], axis), doc=doc)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Staged(Views):
+    """Base of solutions and runs of Stages: ``parts`` one after the other, of which the times in alpha are shown."""
+
+    model: Stages
+    alpha: np.ndarray
+    parts: tuple
+    is_ensemble: ClassVar[bool] = False
+    to_xarray = labelled.from_stages
+
+    def __post_init__(self):
+        self._set(alpha=read_only(self.alpha))
+
+    @property
+    def _first(self):
+        """The stage in which the result begins, of ``parts[0]``."""
+        return self.model.index(self.parts[0].alpha[0])
+
+    def _rows(self, k):
+        """Records of part k that are asked for; one at a switch belongs to the stage that begins there."""
+        i, alpha = self._first + k, self.parts[k].alpha
+        of_stage = alpha < self.model.until[i] if i + 1 < len(self.model) else np.full(alpha.shape, True)
+        return np.flatnonzero(of_stage & np.isin(alpha, self.alpha))
+
+    def _joined(self, curves, axis=None):
+        """Curves of the parts, along the records, as one array."""
+        axis = int(self.is_ensemble) if axis is None else axis
+        return np.concatenate([np.take(x, self._rows(k), axis) for k, x in enumerate(curves)], axis)
+
+    @property
+    def stage(self):
+        """Index of the stage at each record (n,)."""
+        return self._joined([np.full(part.alpha.shape, self._first + k) for k, part in enumerate(self.parts)], 0)
+
+    Q = _of_parts("Q", doc="Covariance of the student fields (..., n, K, K).")
+
+    @property
+    def R(self):
+        """Covariance of student and teacher fields (..., n, K, M)."""
+        return self._joined([part.R[..., -self.model.M :] for part in self.parts])
+
+    v = _of_parts("v", doc="Second layer in use (..., n, K).")
+
+    eps_g = _of_parts("eps_g", doc="Generalisation error on the task of the stage at that time (..., n).")
+
+    eta = _of_parts("eta", 0, doc="Learning rate (n,): the stage's times the factor of the schedule.")
+
+    def error(self, i):
+        """Generalisation error on the task of stage i at all times (..., n), with its own inputs and readout.
+
+        The readout is the present one where one serves all tasks. Heads of their own: ``heads[i]`` before stage i,
+        the present v during it, the one at its end afterwards (nan if that was trained before the result begins).
+
+        Parameters
+        ----------
+        i : int
+            Index of the stage.
+        """
+        i = check.index("i", i, len(self.model))
+        return self._joined([self._read(i, k) for k in range(len(self.parts))])
+
+    def _read(self, i, k):
+        """Error on task i at all records of part k."""
+        part, j = self.parts[k], self._first + k
+        v = np.broadcast_to(self._readout(i, k), part.v.shape)
+        if np.any(np.isnan(v) & ~np.isnan(part.v)):
+            return np.full(v.shape[:-1], np.nan)
+        M = self.model.M  # frozen students stand before them
+        r, tau, T = self.model.rescaled(j, i, part.r[..., -M:], part.tau[..., -M:, -M:], part.T[..., -M:, -M:])
+        return replace(part, model=self.model.models[i], v=v, r=r, tau=tau, T=T).eps_g
+
+    def _readout(self, i, k):
+        """The readout of task i during part k."""
+        model, j = self.model, self._first + k
+        if model.heads is None or i == j:
+            return self.parts[k].v
+        if i > j:
+            return model.heads[i]
+        if i >= self._first:
+            return self.parts[i - self._first].v[..., -1:, :]
+        return np.full(model.K, np.nan) if model.models[i].trains_v else model.heads[i]
+
+    def plateaus(self):
+        """Plateaus of each stage in turn, on its own task; see :meth:`overlaps.Trajectory.plateaus`."""
+        return [plateau for part in self.parts if part.alpha.size > 1 for plateau in part.plateaus()]
+
+    @property
+    def success(self):
+        """Whether all stages reached their end."""
+        return all(part.success for part in self.parts)
+
+    @property
+    def message(self):
+        """The sentence about the last stage."""
+        return self.parts[-1].message
+
+    @property
+    def schedule(self):
+        """Schedules of the stages, as they were given: what a stage multiplies by zero is left out there."""
+        return tuple(part.schedule for part in self.parts)
+
+    @property
+    def method(self):
+        """How each of the stages was computed."""
+        return "; ".join(dict.fromkeys(part.method for part in self.parts))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class StagedTrajectory(_Staged):
+    """Solution of the order-parameter equations through several tasks; made by ``solve(stages, ...)``.
+
+    Attributes
+    ----------
+    model : Stages
+        The learning problem, and when.
+    alpha, stage : ndarray, shape (n,)
+        Learning times, and the index of the stage there; a record at a switch belongs to the stage that begins there.
+    Q, R, v, eps_g, eta : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,), (n,)
+        Order parameters, error on the task of the moment, learning rate.
+    eps_floor : ndarray, shape (n,)
+        Size of the errors of eps_g.
+    parts : tuple of Trajectory
+        The solution of each stage, its beginning and end among the records.
+    success, message, nfev, method, schedule
+        How it ended, and how it was computed.
+
+    Notes
+    -----
+    As exact as a :class:`overlaps.Trajectory`.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> stages = ov.Stages(tasks, until=[5.0, 10.0])
+    >>> traj = ov.solve(stages, tasks[0].random_start(N=1000, rng=1), [0.0, 5.0, 10.0])
+    >>> traj.stage, bool(traj.error(0)[2] > traj.error(0)[1])
+    (array([0, 1, 1]), True)
+    """
+
+    eps_floor = _of_parts("eps_floor", doc="Size (n,) of the errors of eps_g.")
+
+    @property
+    def nfev(self):
+        """Number of evaluations of the right-hand side."""
+        return sum(part.nfev for part in self.parts)
+
+    def __getitem__(self, n):
+        """State at record ``n``, in the eigenvalues of its stage."""
+        n = check.index("i", n, len(self))
+        ends = np.cumsum([len(self._rows(k)) for k in range(len(self.parts))])
+        k = int(np.searchsorted(ends, n, side="right"))
+        return self.parts[k][int(self._rows(k)[n - ends[k]])]
+
+    def at(self, alpha):
+        """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.Trajectory.at`."""
+        alpha = self._covered(alpha)
+        return self.parts[self.model.index(alpha) - self._first].at(alpha)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class StagedEnsemble(Statistics, _Staged):
+    """Independent runs of finite-N SGD through several tasks; made by ``simulate(stages, ...)``.
+
+    Attributes
+    ----------
+    model : Stages
+        The learning problem, and when.
+    alpha, stage : ndarray, shape (n,)
+        Recorded times, and the index of the stage there: step m uses the model of time m / N.
+    Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)
+        Order parameters of each run, error on the task of the moment.
+    parts : tuple of Ensemble
+        The runs in each stage, its beginning and end among the records.
+    success, message, method, schedule, N
+        How the runs ended, and how they were made. A stage that not all runs finished is the last one.
+
+    Notes
+    -----
+    Exact at finite N, in law. At a switch the direct simulator draws new weights with exactly the overlaps that were
+    reached: what follows depends on nothing else. Teachers that drift are given their stationary overlaps again.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> runs = ov.simulate(ov.Stages(tasks, until=[1.0, 2.0]), N=100, alpha=[0, 1, 2], rng=1, runs=3)
+    >>> runs.error(0).shape, runs.stage, runs.start(0)
+    ((3, 3), array([0, 1, 1]), State(L=1, K=1, M=2, ...))
+    """
+
+    @property
+    def N(self):
+        """Input dimension."""
+        return self.parts[0].N
+
+    def start(self, run=0):
+        """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
+        return self.parts[0].start(run)
+
+
+def shown_times(parts, wanted):
+    """The times of all stages that are shown: those ``wanted`` that were reached, or all."""
+    reached = np.unique(np.concatenate([part.alpha for part in parts]))
+    return reached if wanted is None else reached[np.isin(reached, wanted)]
+
+
+class _OfTasks(_Blocks):
+    """Base of solutions and runs of :class:`overlaps.Mixed` tasks."""
+
+    def error(self: Any, i: int) -> Floats:
+        """Generalisation error on task i at all times (..., n), on its own inputs and with its own readout.
+
+        Parameters
+        ----------
+        i : int
+            Index of the task.
+        """
+        return self._of_task(check.index("i", i, len(self.model.models)))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a method here
+    """Solution for tasks mixed in one step; made by ``solve(ov.Mixed(...), ...)``.
+
+    Attributes
+    ----------
+    model : Mixed
+        The learning problem.
+    eps_g : ndarray, shape (n,)
+        Mean error over the tasks in their shares at that time; ``error(i)`` is the error of one task.
+    v : ndarray, shape (n, K), or (n, tasks, K)
+        Second layer, or those of all tasks.
+    alpha, Q, R, q, r, tau, T, ...
+        As in :class:`overlaps.Trajectory`, in units of the eigenvalues of the first task.
+
+    Notes
+    -----
+    As exact as a :class:`overlaps.Trajectory`.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> traj = ov.solve(ov.Mixed(tasks, [0.9, 0.1]), tasks[0].random_start(N=1000, rng=1), [0.0, 30.0])
+    >>> bool(traj.error(0)[1] < traj.error(1)[1])
+    True
+    """
+
+    model: Mixed  # type: ignore[assignment]
+
+    @property
+    def eps_floor(self) -> Floats:
+        """Size (n,) of the errors of eps_g: rounding of each task's, or what the integrator has left."""
+        floor = np.zeros(len(self))
+        for i, share in enumerate(self.model.at(self.alpha)):
+            floor += share * rounding_floor(self.model.models[i], *self._task(i))
+        return self._floor(floor)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MixedEnsemble(_OfTasks, Ensemble):
+    """Independent runs of SGD on tasks mixed in one step; made by ``simulate(ov.Mixed(...), ...)``.
+
+    Attributes
+    ----------
+    model : Mixed
+        The learning problem.
+    eps_g : ndarray, shape (runs, n)
+        Mean error over the tasks in their shares; ``error(i)`` is the error of one task.
+    v : ndarray, shape (runs, n, K), or (runs, n, tasks, K)
+        Second layer, or those of all tasks.
+    alpha, Q, R, q, r, tau, T, N, ...
+        As in :class:`overlaps.Ensemble`.
+
+    Notes
+    -----
+    Exact at finite N, in law.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
+    >>> ov.simulate(ov.Mixed(tasks, [0.5, 0.5]), N=100, alpha=[0, 1, 2], rng=1, runs=3).error(1).shape
+    (3, 3)
+    """
+
+    model: Mixed  # type: ignore[assignment]
+
+
+class _Adapted(_Blocks):
+    """Base of solutions and runs."""
+
+    @property
+    def a(self):
+        """Amplitudes (..., n, K, rank)."""
+        return self.v
+
+    @property
+    def u(self):
+        """Covariance of the fields of the directions (..., n, rank, rank)."""
+        return super().Q
+
+    @property
+    def S(self):
+        """Covariance of the adapted students and the teachers (..., n, K + M, K + M)."""
+        P, T = self.model.places(self.v), self.T if self.changing else np.expand_dims(self.T, -3)  # type: ignore[attr-defined]
+        return P @ gram(super().Q, super().R, T) @ np.swapaxes(P, -1, -2)
+
+    @property
+    def Q(self):
+        """Covariance of the adapted students (..., n, K, K)."""
+        K = self.v.shape[-2]
+        return self.S[..., :K, :K]
+
+    @property
+    def R(self):
+        """Covariance of the adapted students and the teachers (..., n, K, M)."""
+        K = self.v.shape[-2]
+        return self.S[..., :K, K:]
+
+    def network(self) -> tuple:
+        """The adapted network: model, covariance of its fields, second layer (..., n, K) at each record."""
+        base: Any = self.model.model  # type: ignore[attr-defined]
+        return base, self.S, np.broadcast_to(base.v, self.v.shape[:-1])
+
+    @property
+    def eps_g(self):
+        """Generalisation error of the adapted network (..., n)."""
+        return _error(*self.network())
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LowRankTrajectory(_Adapted, Trajectory):
+    """Solution for directions beside frozen weights; made by ``solve`` for what :func:`overlaps.low_rank` returns.
+
+    Attributes
+    ----------
+    model : LowRank
+        The model that was learned.
+    Q, R, S, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K + M, K + M), (n,)
+        Those of the adapted weights.
+    u, a : ndarray, shape (n, rank, rank), (n, K, rank)
+        Covariance of the fields of the directions, and their amplitudes.
+    q, r, tau, T, v : ndarray
+        The arrays of the flow: overlaps of directions with themselves, with frozen students and teachers; v is a.
+        A state ``traj[i]`` has these, and its Q is ``traj.u[i]``.
+
+    Notes
+    -----
+    As exact as a :class:`overlaps.Trajectory`.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> network = ov.committee_machine(1, 1, eta=0.5)
+    >>> state = ov.State.from_overlaps(network, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> traj = ov.solve(*ov.low_rank(network, state, a=[[1.0]], X=[[0.0]]), [0.0, 5.0])
+    >>> bool(abs(traj.eps_g[1] - ov.solve(network, state, [5.0]).eps_g[0]) < 1e-8)
+    True
+    """
+
+    model: LowRank  # type: ignore[assignment]
+
+    @property
+    def eps_floor(self):
+        """Size (n,) of the errors of eps_g."""
+        return self._floor(rounding_floor(*self.network()))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LowRankEnsemble(_Adapted, Ensemble):
+    """Independent runs of SGD in directions beside frozen weights; made by ``simulate``.
+
+    Attributes
+    ----------
+    model, Q, R, S, eps_g, u, a
+        As those of :class:`LowRankTrajectory`, with a leading axis of runs.
+
+    Notes
+    -----
+    Exact at finite N, in law.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> network = ov.committee_machine(1, 1, eta=0.5)
+    >>> state = ov.State.from_overlaps(network, Q=[[0.5]], R=[[0.2]], T=[[1.0]])
+    >>> model, start = ov.low_rank(network, state, a=[[1.0]], X=[[1.0]])
+    >>> ov.simulate(model, N=50, alpha=[0, 1], rng=1, runs=2, start=start).Q.shape
+    (2, 2, 1, 1)
+    """
+
+    model: LowRank  # type: ignore[assignment]

@@ -1,0 +1,488 @@
+"""Compiled kernels are kept by content: names of files, edits, folders that are not as they should be."""
+
+import errno
+import importlib
+import json
+import math
+import os
+import pkgutil
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from helpers import _shift, answer
+from numba import types
+from numba.core import config
+from numba.core.dispatcher import Dispatcher
+
+import overlaps as ov
+from overlaps import __main__ as command
+from overlaps._base import kernel_cache, partial_compilation
+from overlaps._base.jit import INT, jit, jit_user, typed_namedtuple, watch
+from overlaps._base.lazy_compilation import has_entry_points
+from overlaps._base.partial_compilation import is_partial
+from overlaps.gaussian import elementary
+
+SOURCE = Path(ov.__file__).parent
+LEAF = "low = ((_P0 + _P1 * z)"  # of p(z) = asin(x) / x, z = x^2
+ANGLE = "math.copysign(offset + q"  # of arctan2
+FINGERPRINTS = """
+import json, sys
+sys.path[:0] = {tests!r}
+from test_kernel_cache import prints
+print(json.dumps(prints()))
+"""
+
+
+@cache
+def kernels():
+    """All kernels of the package, by module and name."""
+    found = {}
+    for found_module in pkgutil.walk_packages(ov.__path__, "overlaps."):
+        for value in vars(importlib.import_module(found_module.name)).values():
+            if isinstance(value, Dispatcher) and value.py_func.__module__.startswith("overlaps."):
+                name = f"{value.py_func.__module__}.{value.py_func.__qualname__}"
+                # symbols of machine code are made of these names: two of one name would run each other's code
+                assert found.setdefault(name, value) is value, f"two kernels are called {name}"
+    return found
+
+
+def prints():
+    return {name: kernel_cache.fingerprint(kernel).hex() for name, kernel in kernels().items()}
+
+
+def called(kernel):
+    """Kernels that one names, and all kernels of modules whose functions, overloaded for kernels, it names."""
+    function = kernel.py_func
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, Dispatcher):
+            yield value
+        elif isinstance(value, FunctionType) and value.__module__.startswith("overlaps."):
+            yield from (x for x in vars(sys.modules[value.__module__]).values() if isinstance(x, Dispatcher))
+
+
+def reaching(leaf):
+    """Names of the kernels that reach a leaf through any number of calls."""
+    found, size = {leaf}, 0
+    while len(found) > size:
+        size = len(found)
+        found |= {kernel for kernel in kernels().values() if any(x in found for x in called(kernel))}
+    return {name for name, kernel in kernels().items() if kernel in found}
+
+
+def copied(tmp_path, *edits):
+    """A copy of the sources with edits (file, old, new); its parent folder."""
+    shutil.copytree(SOURCE, tmp_path / "overlaps", ignore=shutil.ignore_patterns("__pycache__"))
+    for file, old, new in edits:
+        path = tmp_path / "overlaps" / file
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+    return tmp_path
+
+
+def python(code, sources, **environment):
+    env = os.environ | {"PYTHONPATH": str(sources)} | environment
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, cwd=sources)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_kernel_has_a_fingerprint_of_its_own():
+    """A kernel that reads a global of an unknown kind raises TypeError."""
+    found = prints()
+    assert len(found) > 200 and len({*found.values()}) == len(found)
+
+
+@pytest.mark.slow
+def test_a_fingerprint_holds_the_code_that_is_reached_and_nothing_else(tmp_path):
+    """Another place, a comment and moved lines change no kernel; an edited leaf changes exactly those that reach it."""
+    comment = (
+        "flow/_flow.py",
+        "@jit(no_reference_counting=True)\ndef triangle",
+        "# a comment\n\n@jit(no_reference_counting=True)\ndef triangle",
+    )
+    edit = "gaussian/elementary.py", LEAF, LEAF.replace("_P0", "2 * _P0")
+    here = Path(__file__).parent  # this module, and the helpers it imports
+    code = FINGERPRINTS.format(tests=[str(here), str(here.parent)])
+    before, after = prints(), json.loads(python(code, copied(tmp_path, comment, edit)))
+    assert before.keys() == after.keys()
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == reaching(elementary.p)
+    assert {"overlaps.activations._erf.erf_closure", "overlaps.gaussian.elementary.p"} < changed
+    assert not any(name.startswith("overlaps.flow.") for name in changed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_edit_of_an_imported_kernel_is_noticed(tmp_path):
+    """Angles larger by a quarter, where the cache holds the closure of erf that was made before: eps_g is their sum."""
+    Q, R, T = 0.7, 0.2, 0.8
+    code = (
+        "import overlaps as ov\n"
+        "model = ov.committee_machine(1, 1, activation=ov.erf, eta=0.5)\n"
+        f"print(ov.closure(model, [[{Q}]], [[{R}]], [[{T}]]).eps_g)\n"
+    )
+    folder = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    sines = Q / (1 + Q), T / (1 + T), R / math.sqrt((1 + Q) * (1 + T))
+    q, t, r = (math.asin(x) for x in sines)
+    before = (q + t - 2 * r) / math.pi  # Saad and Solla (1995)
+    assert float(python(code, SOURCE.parent, **folder)) == pytest.approx(before, rel=1e-13)
+    kept = {path.name for path in tmp_path.rglob("*.nbc")}
+    edited = copied(tmp_path / "edited", ("gaussian/elementary.py", ANGLE, ANGLE.replace("m", "1.25 * m", 1)))
+    assert float(python(code, edited, **folder)) == pytest.approx(1.25 * before, rel=1e-13)
+    assert float(python(code, SOURCE.parent, **folder)) == pytest.approx(before, rel=1e-13)
+    assert kept < {path.name for path in tmp_path.rglob("*.nbc")}  # side by side
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache folder of the test's own, empty."""
+    monkeypatch.setattr(kernel_cache, "folder", lambda: str(tmp_path))
+    return tmp_path
+
+
+def ordered(*names):
+    return typed_namedtuple(NamedTuple("Pair", [(name, INT) for name in names])).type
+
+
+@jit
+def rate_of(pair):
+    return pair.rate
+
+
+def test_code_that_reads_parts_by_name_knows_their_order():
+    """Else an edit that exchanges two parts of a named tuple would find code that reads the other one."""
+    one, other = ordered("rate", "size"), ordered("size", "rate")
+    assert str(one) == str(other)
+    places = {rate_of._cache.file(sig, rate_of.targetctx) for x in (one, other) for sig in ((x,), (types.Tuple([x]),))}
+    assert len(places) == 4
+
+
+def fresh(numbers):
+    """A kernel that no other test has met, with a constant."""
+
+    def pick(i):
+        return numbers[i]
+
+    return jit(pick)
+
+
+def test_a_fingerprint_knows_the_shape_of_a_constant():
+    """Equal numbers in another shape are other code: x[1] is a row of three or of two."""
+    numbers = np.arange(1.5, 7.5)
+    prints = [kernel_cache.fingerprint(fresh(numbers.reshape(shape))) for shape in ((2, 3), (3, 2), (2, 3))]
+    assert prints[0] != prints[1] and prints[0] == prints[2]
+
+
+@pytest.mark.parametrize("knob", kernel_cache.KNOBS)
+def test_a_fingerprint_knows_what_changes_machine_code(knob, monkeypatch):
+    before = kernel_cache.fingerprint(fresh((0.3, 1.7)))
+    assert kernel_cache.fingerprint(fresh((0.3, 1.7))) == before
+    monkeypatch.setattr(config, knob, 7)
+    assert kernel_cache.fingerprint(fresh((0.3, 1.7))) != before
+
+
+RATE = 0.3
+
+
+def shifted(shift, other=0.0):
+    """A kernel that reaches two of one name."""
+
+    def inner(c):
+        return jit_user(lambda x: x + c)
+
+    one, two = inner(shift), inner(other)
+    return jit_user(lambda x: one(x) * two(x) * RATE)
+
+
+def test_kernels_that_functions_make_are_made_once(monkeypatch):
+    """Of equal constants, globals and kernels reached; what is read from a module of the user may change."""
+    kernels = [shifted(*x) for x in ((0.5, 0.2), (0.5, 0.4), (0.7, 0.2), (0.2, 0.5))]
+    assert [k(2.0) for k in kernels] == pytest.approx([0.3 * x for x in (2.5 * 2.2, 2.5 * 2.4, 2.7 * 2.2, 2.2 * 2.5)])
+    assert shifted(0.5, 0.2) is kernels[0] and len({*map(id, kernels)}) == 4
+    monkeypatch.setitem(globals(), "RATE", 0.9)
+    assert shifted(0.5, 0.2)(2.0) == pytest.approx(0.9 * 2.5 * 2.2)
+    user = ModuleType("user")
+    monkeypatch.setitem(globals(), "user", user)
+    for rate in (0.6, 0.8):
+        user.rate = rate
+        assert jit_user(lambda x: user.rate * x)(2.0) == 2 * rate  # noqa: F821
+
+
+def hebbian(lam, nu, xi, theta, S, F, G):
+    F[0] = RATE * nu[0]
+
+
+def test_a_rule_that_is_made_again_compiles_nothing():
+    def rules():
+        own = ov.Rule(hebbian, K=1, M=1, name="mine", theta=(0.4,))
+        return own.closure, ov.rules.feedback_alignment([0.7], [0.8]).closure
+
+    first, before = rules(), watch.count
+    assert rules() == first and watch.count == before
+    assert ov.rules.feedback_alignment([0.7], [0.9]).closure is not first[1] and watch.count > before
+
+
+def test_what_was_compiled_is_found(folder):
+    assert answer() == (6.5, False)
+    assert answer() == (6.5, True)
+    (file,) = folder.iterdir()
+    assert file.name.startswith("_shift-") and file.suffix == ".nbc"
+
+
+def flipped(data):
+    """One bit of the machine code, in a file that pickle and LLVM take as it is."""
+    at = data.index(b"\x7fELF" if b"\x7fELF" in data else b"_shift") + 64
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b"", lambda b: b[: len(b) // 2], lambda b: b[::-1], lambda b: b"\x80\x05N.", flipped]
+)
+def test_a_damaged_file_is_replaced(folder, damage):
+    answer()
+    (file,) = folder.iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    assert answer() == (6.5, False)
+    assert answer() == (6.5, True)
+
+
+def test_a_file_of_another_kernel_does_not_pass_for_this_one(folder):
+    """Names hold what is in them; a renamed file is the user's doing, and what numba makes of it is no crash."""
+    answer()
+    (file,) = folder.iterdir()
+    os.rename(file, folder / f"other-{file.name}")
+    assert answer() == (6.5, False)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+def test_a_full_disk_costs_the_file_only(folder):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))  # bytes
+    try:
+        assert answer() == (6.5, False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [*folder.iterdir()] == []
+    assert answer() == (6.5, False)
+    assert answer() == (6.5, True)
+
+
+@pytest.mark.parametrize("reason", [errno.EMFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOMEM])
+@pytest.mark.parametrize("where", ["read", "rebuild"])
+def test_a_sound_file_stays_whatever_happens_to_its_reader(folder, where, reason, monkeypatch):
+    """It compiles what it cannot read; the next one finds the file as it was."""
+
+    def fail(*_):
+        raise OSError(reason, os.strerror(reason))
+
+    answer()
+    (file,) = folder.iterdir()
+    sound = file.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel_cache.folders, "write", lambda *_: None)
+        patched.setattr(
+            *((kernel_cache.folders, "read") if where == "read" else (kernel_cache.KernelCache, "rebuild")), fail
+        )
+        assert answer() == (6.5, False)
+    assert file.read_bytes() == sound and answer() == (6.5, True)
+
+
+@pytest.mark.skipif(kernel_cache.fcntl is None, reason="POSIX")
+@pytest.mark.parametrize("other", ["is done", "is stopped"])
+def test_who_wants_what_another_compiles_waits_a_while(other, folder, monkeypatch):
+    answer()
+    (file,) = folder.iterdir()
+    done = file.rename(folder / "done")
+    claim = kernel_cache._claim(f"{file}.lock")
+    monkeypatch.setattr(kernel_cache, "WAIT", 0.2 if other == "is stopped" else 60)
+    monkeypatch.setattr(kernel_cache.waiting, "ended", False)
+
+    def finish():
+        os.rename(done, file)
+        claim.close()
+
+    if other == "is done":
+        threading.Timer(0.2, finish).start()
+    began = time.monotonic()
+    assert answer() == (6.5, other == "is done")
+    assert time.monotonic() - began > 0.19
+    claim.close()
+
+
+@pytest.mark.skipif(kernel_cache.fcntl is None, reason="POSIX")
+def test_a_stopped_process_is_waited_for_once(tmp_path, monkeypatch):
+    """Not for every kernel that it holds; who waited in vain still takes what nobody holds."""
+    monkeypatch.setattr(kernel_cache, "WAIT", 0.2)
+    monkeypatch.setattr(kernel_cache.waiting, "ended", False)
+    held = [kernel_cache._claim(tmp_path / f"{i}") for i in range(30)]
+    began = time.monotonic()
+    assert not any(kernel_cache._claim(tmp_path / f"{i}") for i in range(30))
+    assert 0.19 < time.monotonic() - began < 30 * 0.2
+    with kernel_cache._claim(tmp_path / "free"):
+        pass
+    for file in held:
+        file.close()
+
+
+def test_another_numba_keeps_its_own(folder, monkeypatch):
+    answer()
+    monkeypatch.setattr(kernel_cache, "VERSIONS", "another")
+    assert answer() == (6.5, False)
+    assert len([*folder.iterdir()]) == 2
+
+
+def test_info_and_prune(folder, monkeypatch, capsys):
+    monkeypatch.setattr(command, "UNREAD", 30)
+    answer()
+    (read,) = folder.iterdir()
+    old, notes = folder / "old-1-1.nbc", folder / "notes.txt"
+    old.write_text("")
+    notes.write_text("")
+    for path in (old, notes):
+        os.utime(path, 2 * (time.time() - 86400 * 31,))
+    os.utime(read, 2 * (time.time() - 86400 * 31,))
+    assert answer() == (6.5, True)  # read: young again
+    command.main(["info"])
+    assert f"compiled kernels in {folder}: 2 files" in capsys.readouterr().out
+    command.main(["warm", "--prune"])
+    assert "1 kernels removed that were not read for 30 days; 1 are kept" in capsys.readouterr().out
+    assert {*folder.iterdir()} == {read, notes}
+
+
+# a kernel that another one calls -------------------------------------------------------------------------------------
+
+
+def pair():
+    """A fresh kernel, and one that calls it."""
+    inner = jit(_shift)
+
+    def twice(x):
+        return 2.0 * inner(x)
+
+    return inner, jit(twice)
+
+
+def kept(folder):
+    return sorted((path.name.split("-")[0].rpartition(".")[2], "part" in path.name) for path in folder.iterdir())
+
+
+def test_a_kernel_that_is_called_is_compiled_as_a_part(folder):
+    """Without entries: when Python or a pointer asks for it, it is compiled whole, and its callers stay as they are."""
+    inner, outer = pair()
+    assert outer(2.0) == 13.0
+    assert kept(folder) == [("_shift", True), ("twice", False)]
+    args = (types.float64,)
+    assert is_partial(inner.overloads[args]) and not has_entry_points(inner, args) and has_entry_points(outer, args)
+    assert inner(2.0) == 6.5 and has_entry_points(inner, args)
+    assert outer(3.0) == 19.0
+    assert kept(folder) == [("_shift", False), ("_shift", True), ("twice", False)]
+    inner, outer = pair()
+    outer.compile(args)
+    address = inner.get_compile_result(types.float64(types.float64))
+    assert address.library.get_pointer_to_function(address.fndesc.llvm_cfunc_wrapper_name) != 0
+
+
+def test_a_part_serves_constants_and_variables(folder):
+    """Numba would compile one for each constant of the text, True and False, 0 and 1."""
+    inner = jit(_shift)
+    outer = jit(lambda n, m: inner(2) + inner(n) + inner(True) + inner(m > 0))
+    assert outer(4, -1) == 6.5 + 12.5 + 3.5 + 0.5
+    assert [*inner.overloads] == [(types.int64,), (types.boolean,)]
+
+
+@pytest.mark.parametrize("known", ["the part", "the whole"])
+def test_a_part_is_found(folder, known):
+    """By other callers, in other processes; who finds the whole kernel needs no part."""
+    inner, outer = pair()
+    if known == "the whole":
+        inner(1.0)
+    outer(2.0)
+    for path in folder.glob("*twice*"):
+        path.unlink()
+    inner, outer = pair()
+    assert outer(2.0) == 13.0
+    assert [sum(x.stats.cache_hits.values()) for x in (inner, outer)] == [1, 0]
+    assert len([*folder.glob("*-part.nbc")]) == (known == "the part")
+
+
+def chain(length):
+    """Three fresh kernels, each of which calls the one before: of some length, of a line, and for calls from Python."""
+    text = "def wide(x):\n" + "    x += math.sin(0.3 * x) / (1.0 + x * x)\n" * length + "    return x"
+    exec(text, names := {"math": math, "__name__": __name__})
+    wide = jit(names["wide"])
+    thin = jit(lambda x: wide(x) - 0.7)
+    return wide, thin, jit(lambda x: 2.0 * thin(x))
+
+
+def code(library, name):
+    """Text of a function in a module, None where it is declared only; attributes have numbers of the module."""
+    found = [str(f) for f in library._get_module_for_linking().functions if name in f.name and not f.is_declaration]
+    return re.sub(r"[#!]\d+", "", found[0]) if found else None
+
+
+@pytest.mark.parametrize("made_by", ["this process", "another"])
+def test_a_large_function_is_optimised_once(folder, made_by):
+    """Its code is the same wherever it is called, and no part of what callers optimise, through others neither."""
+    if made_by == "another":
+        chain(60)[2](1.3)
+        for path in folder.glob("*[!t].nbc"):  # the parts stay
+            path.unlink()
+    wide, thin, outside = chain(60)
+    assert outside(1.3) == pytest.approx(2 * (wide.py_func(1.3) - 0.7), rel=1e-14)
+    (lower,), (upper,) = thin.overloads.values(), outside.overloads.values()
+    assert code(lower.library, "wide") == code(upper.library, "wide") is not None
+    (declared,) = [f for f in lower.library.small.functions if "wide" in f.name]
+    assert declared.is_declaration and not lower.library.large
+    if made_by == "this process":
+        (part,) = wide.overloads.values()
+        assert code(part.library, "wide") == code(lower.library, "wide") and part.library.large
+
+
+def test_a_small_function_is_optimised_with_what_calls_it(folder):
+    """LLVM puts a hundred lines at most into another function; those that count as large have three hundred."""
+    wide, thin, outside = chain(3)
+    assert outside(1.3) == pytest.approx(2 * (wide.py_func(1.3) - 0.7), rel=1e-14)
+    (upper,) = outside.overloads.values()
+    assert code(upper.library, "wide") is None and "sin" in code(upper.library, "lambda")
+
+
+def test_kernels_of_one_name_are_told_apart(folder):
+    """Kernels that functions make may call namesakes: what they call is part of their fingerprint."""
+    assert len({kernel_cache.fingerprint(chain(length)[2]) for length in (2, 3, 2)}) == 2
+
+
+def test_an_unknown_numba_compiles_every_kernel_whole(folder, monkeypatch):
+    """Parts are made with inner workings of numba, which may change."""
+    monkeypatch.setattr(partial_compilation, "NEWEST", (0, 59))
+    inner, outer = pair()
+    assert outer(2.0) == 13.0 and has_entry_points(inner, (types.float64,))
+    assert kept(folder) == [("_shift", False), ("twice", False)]
+
+
+@pytest.mark.parametrize("terms", [1, 60])
+def test_a_part_raises_what_it_would_raise_alone(terms):
+    """Values of an exception are read from constants of the part, which only its callers know, of a large one, too."""
+    text = 'def root(x):\n    if x < 0:\n        raise ValueError("no root of", x)\n    return math.sqrt(x)'
+    text += "".join(f" + 0.0 * math.sin({i} * x) * math.cos({i} + x)" for i in range(1, terms))
+    exec(text, names := {"math": math, "__name__": __name__})
+    inner = jit_user(names["root"])
+    outer = jit_user(lambda x: 2.0 * inner(x))
+    assert outer(2.25) == 3.0 and is_partial(inner.overloads[types.float64,])
+    assert inner.overloads[types.float64,].library.large == (terms > 1)
+    for kernel in (outer, inner, outer):
+        with pytest.raises(ValueError) as caught:
+            kernel(-0.3)
+        assert caught.value.args == ("no root of", -0.3)
