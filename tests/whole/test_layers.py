@@ -1,11 +1,6 @@
-"""Architecture is a test: rooms import only rooms below them, and no file is part of a circle.
-
-The floors are read off the diagram in docs/design.md, so that page and code cannot drift apart.  Imports inside
-functions count, and those that only type checkers read: they are arrows, too.
-"""
+"""Imports and public names; ``lint-imports`` checks the layers of the packages (``pyproject.toml``)."""
 
 import ast
-import importlib.util
 import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -15,77 +10,75 @@ import pytest
 
 import overlaps
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "house.py"  # reads the floors and the imports, and draws them
-spec = importlib.util.spec_from_file_location("house", SCRIPT)
-house = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(house)
-FLOOR, MODULES, ROOMS, SOURCE, arrows, room = (
-    house.FLOOR, house.MODULES, house.ROOMS, house.SOURCE, house.arrows, house.room,
-)  # fmt: skip
+SOURCE = Path(overlaps.__file__).parent
+
+
+def module(path):
+    """Name of the module in a file."""
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {module(path): path for path in SOURCE.rglob("*.py")}
+
+
+def imported(name):
+    """Modules of the package that a module imports, also inside functions and for type checkers only."""
+    package = name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
+
+
+IMPORTS = {name: {x for x in imported(name) if x in MODULES and x != name} for name in MODULES}
 
 
 def test_imports_are_found():
-    assert (
-        "overlaps.dynamics" in arrows()["overlaps"] and "overlaps.integrators.evolve" in arrows()["overlaps.dynamics"]
-    )
-    assert len(arrows()) > 100 and sum(map(len, arrows().values())) > 300
-
-
-def test_the_diagram_shows_the_rooms_that_are_there():
-    there = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert set(FLOOR) == there
-    assert len(ROOMS) <= 12
-
-
-def test_the_picture_shows_the_imports_of_today():
-    assert house.PICTURE.read_text() == house.drawn(), "the rooms or their arrows have changed: python docs/house.py"
+    assert {"overlaps.dynamics"} < IMPORTS["overlaps"] and "overlaps.integrators.evolve" in IMPORTS["overlaps.dynamics"]
+    assert len(IMPORTS) > 100 and sum(map(len, IMPORTS.values())) > 300
 
 
 def test_no_circles():
     try:
-        TopologicalSorter(arrows()).prepare()
+        TopologicalSorter(IMPORTS).prepare()
     except CycleError as circle:
         pytest.fail(" -> ".join(circle.args[1]))
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_rooms_import_only_what_lies_below(name):
-    up = {x for x in arrows()[name] if room(x) != room(name) and FLOOR[room(x)] >= FLOOR[room(name)]}
-    assert not up, f"{name} imports {up}, which are not below it"
-
-
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_kernels_stay_in_their_room(name):
-    """_name.py is known in its own folder only."""
+def test_kernels_are_imported_in_their_own_package_only(name):
+    """``_name.py`` is private to its folder."""
     folder = name if MODULES[name].name == "__init__.py" else name.rpartition(".")[0]
-    foreign = {x for x in arrows()[name] if x.rpartition(".")[2].startswith("_") and x.rpartition(".")[0] != folder}
-    foreign -= {"overlaps._base"}
-    assert not foreign, f"{name} imports {foreign}"
+    foreign = {x for x in IMPORTS[name] if x.rpartition(".")[2].startswith("_") and x.rpartition(".")[0] != folder}
+    assert not foreign - {"overlaps._base"}, f"{name} imports {foreign}"
 
 
 @pytest.mark.parametrize("name", sorted(x for x in MODULES if MODULES[x].name == "__init__.py" and x != "overlaps"))
-def test_a_door_is_a_table_of_contents(name):
-    """It says what lives in the room and hands on at most fifteen names, or all of a theory; no code."""
-    text = MODULES[name].read_text()
-    tree = ast.parse(text)
+def test_an_init_module_is_a_table_of_contents(name):
+    """It describes its package and exports at most fifteen names, or all of a theory; it holds no code."""
+    tree = ast.parse(MODULES[name].read_text())
     assert ast.get_docstring(tree)
     if name == "overlaps.theory":  # loads its subjects when they are first used
         return
-    handed = 0
+    exported = 0
     for node in tree.body[1:]:
         assert isinstance(node, ast.ImportFrom | ast.Assign), ast.unparse(node)
-        handed += len(node.names) if isinstance(node, ast.ImportFrom) and "_base" not in (node.module or "") else 0
-    assert handed <= 15 or ".theory." in name
+        exported += len(node.names) if isinstance(node, ast.ImportFrom) and "_base" not in (node.module or "") else 0
+    assert exported <= 15 or ".theory." in name
 
 
-def test_dir_shows_the_vocabulary():
-    """Of the package, and of every module that users reach from it, those of rooms that are loaded later, too."""
-    rooms = [overlaps]
-    for room in rooms:
-        names = {name for name in dir(room) if not name.startswith("__")}
-        assert names == set(room.__all__), room.__name__
-        rooms += [x for name in sorted(names) if isinstance(x := getattr(room, name), ModuleType)]
-    assert {overlaps.rules, overlaps.latents, overlaps.static, overlaps.theory.linear} < set(rooms)
+def test_dir_shows_the_public_names():
+    """``dir`` of the package, and of every module that users reach from it, also of those that are loaded later."""
+    modules = [overlaps]
+    for found in modules:
+        names = {name for name in dir(found) if not name.startswith("__")}
+        assert names == set(found.__all__), found.__name__
+        modules += [x for name in sorted(names) if isinstance(x := getattr(found, name), ModuleType)]
+    assert {overlaps.rules, overlaps.latents, overlaps.static, overlaps.theory.linear} < set(modules)
 
 
 def test_only_plotting_and_the_demo_touch_matplotlib():
