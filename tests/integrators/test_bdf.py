@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers import few
-from measured import late_linear_unit
 from scipy.integrate import BDF
 from scipy.linalg import expm
+from scipy.optimize import brentq
 
 import overlaps as ov
 from overlaps.flow._flow import flow
@@ -216,6 +216,21 @@ def test_eps_g_keeps_rtol_as_it_falls(L, seed):
 
 def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def late_linear_unit(beta, L, method="structured", rtol=1e-8, levels=(1e-4, 1e-6, 1e-8)):
+    """(Solution of a linear unit from zero overlap at the times at which eps_g is ``levels``, exact eps_g there)."""
+    spectrum = ov.power_law(beta=beta, L=L)
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5, spectrum=spectrum)
+    p = spectrum.p[:, None, None]
+    start = ov.State.from_blocks(model, q=0 * p, r=0 * p, t=p)
+    mu, c = ov.theory.linear.modes(spectrum, 0.5)
+
+    def exact(log_alpha):
+        return float(c @ np.exp(-mu * np.exp(log_alpha))) / 2
+
+    times = [brentq(lambda x, level=level: exact(x) - level, -9.0, 40.0, rtol=1e-14) for level in levels]
+    return ov.solve(model, start, np.exp(times), method=method, rtol=rtol), np.array([exact(x) for x in times])
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,4 @@
-"""The code on the pages runs, top to bottom of each page; tagged numbers hold; every public module is in the reference.
-
-A number of the text is tied to what computes it by a comment that the page does not show (``tests/measured.py``):
-
-    <!-- check: eta_critical(2) == 4.614 -->
-
-or names the test that holds it, ``<!-- test: tests/theory/test_plateau.py::test_name -->``.
-"""
+"""The code on the pages runs; messages name pages that exist; every public module is in the reference."""
 
 import ast
 import inspect
@@ -15,7 +8,6 @@ from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import measured
 import numpy as np
 import pytest
 
@@ -24,8 +16,6 @@ import overlaps
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 BLOCK = re.compile(r"^```(?:python|\{code-cell\})\n(?::[^\n]*\n)*(.*?)^```", re.MULTILINE | re.DOTALL)
-TAG = re.compile(r"<!-- check( slow)?: (.*?) == (.*?)(?: \+- (.*?))? -->")
-POWER = re.compile(r"(?:([\d.]+)\s*\\(?:times|cdot)\s*)?10\^\{?(-?\d+)\}?")  # 2\cdot10^{-3}
 PRIVATE = {"overlaps.__main__"}  # the command line
 # lists of names that users meet through overlaps.<name>, or not at all
 INNER = {
@@ -97,54 +87,6 @@ def test_pages_have_code():
     assert sum(len(code(page)) for page in PAGES) > 25  # the pattern finds what is there
 
 
-def tags(page):
-    """(paragraph, slow, expression, numbers, tolerance) of all tags; one that stands alone is about the text above."""
-    above = ""
-    for paragraph in re.split(r"\n\s*\n", page.read_text()):
-        text = TAG.sub("", paragraph)
-        above = text if text.strip() else above
-        for slow, expression, numbers, tolerance in TAG.findall(paragraph):
-            yield above, bool(slow), expression, numbers, tolerance
-
-
-def half_a_digit(number):
-    """Half a unit of the last digit of a number as it is written."""
-    mantissa, _, power = number.partition("e")
-    return 0.5 * 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
-
-
-TAGS = [
-    pytest.param(text, *rest, marks=[pytest.mark.slow] * slow, id=f"{page.stem}: {rest[0]}")
-    for page in PAGES
-    for text, slow, *rest in tags(page)
-]
-
-
-@pytest.mark.parametrize("paragraph, expression, numbers, tolerance", TAGS)
-def test_numbers_in_the_text(paragraph, expression, numbers, tolerance):
-    written = [x.strip() for x in numbers.split(",")]
-    plain = POWER.sub(lambda m: f"{m[1] or 1}e{m[2]}", paragraph)
-    there = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?", plain)
-    assert set(written) <= set(there), f"{set(written) - set(there)} not in: {plain}"
-    found = np.ravel(eval(expression, vars(measured)))
-    assert len(found) == len(written)
-    for value, number in zip(found, written, strict=True):
-        if tolerance.endswith("%"):
-            allowed = float(tolerance[:-1]) / 100 * abs(float(number))
-        else:
-            allowed = float(tolerance or half_a_digit(number))
-        assert value == pytest.approx(float(number), rel=0, abs=allowed)
-
-
-HOLDS = re.compile(r"<!-- test: (\S+)::(\w+) -->")
-CLAIM = re.compile(r"(?<!\w)\d[\d.]*(?:\([\d]+\))?(?: ?%|×| times (?:faster|slower|larger|smaller)| (?:ns|µs|ms|s)\b)")
-EXEMPT = {"performance": "timings, of the benchmarks that its headings name"}
-# paragraphs that hold a claim without a tag, by how they begin, and why
-UNTAGGED = {
-    "Posterior sampling (Hamiltonian Monte Carlo": "hours of sampling; a small case is in test_student",
-}
-
-
 @cache
 def sources():
     """{path: nodes of its syntax tree} of the files that warn, or name a page."""
@@ -185,30 +127,6 @@ def test_every_warning_names_its_page():
     ]
     assert len(functions) > 10
     assert [f"{path}: {node.name}" for path, node in functions if not calls_of("check.see", ast.walk(node))] == []
-
-
-def test_tests_that_hold_numbers_exist():
-    named = [(page, *found) for page in PAGES for found in HOLDS.findall(page.read_text())]
-    assert len(named) > 3
-    for page, path, name in named:
-        assert f"def {name}(" in (ROOT / path).read_text(), f"{page.name} names {path}::{name}"
-
-
-def test_percentages_and_ratios_are_tied_to_what_measures_them():
-    """A tag stands in the paragraph, or right below it."""
-    for page in PAGES:
-        if page.stem in EXEMPT:
-            continue
-        paragraphs = re.split(r"\n\s*\n", BLOCK.sub("", page.read_text()))
-        for text, below in zip(paragraphs, [*paragraphs[1:], ""], strict=True):
-            tagged = "<!--" in text or below.startswith("<!--")
-            claims = CLAIM.findall(re.sub(r"<!--.*?-->", "", text))
-            untagged = any(text.startswith(begin) for begin in UNTAGGED)
-            assert tagged or untagged or not claims, f"{page.name}: {claims} in: {text[:200]}"
-
-
-def test_tags_are_read():
-    assert len(TAGS) == sum(page.read_text().count("<!-- check") for page in PAGES) > 10
 
 
 @pytest.mark.parametrize("paper, last", [("WR24", 122), ("B26", 48)])
