@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 import numpy as np
-from check_pages import _browser
+from check_pages import browser as path_of_browser
 from PIL import Image
 
 SECONDS = 300  # for a server and a kernel to start, on a busy machine
@@ -100,7 +100,7 @@ def main():
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(x) for x in (CURVE, SHOW)])
         nbformat.write(notebook, Path(name) / "page.ipynb")
         with served(Path(name)) as home, sync_playwright() as play:
-            browser = play.chromium.launch(executable_path=_browser(), args=["--no-sandbox"])
+            browser = play.chromium.launch(executable_path=path_of_browser(), args=["--no-sandbox"])
             tab = browser.new_page()
             tab.goto(home, timeout=1000 * SECONDS)
             tab.wait_for_selector(".widget-image", timeout=1000 * SECONDS)

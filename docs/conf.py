@@ -8,17 +8,14 @@ import hashlib
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import jupytext
+from pygments.lexers.special import TextLexer
 
 import overlaps
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-import thumbnails  # noqa: E402
-
 BUILD = HERE / "_build"
 
 REPOSITORY = "https://github.com/overlaps/overlaps"  # a placeholder until the package has a home
@@ -102,11 +99,12 @@ napoleon_use_rtype = False
 napoleon_custom_sections = [("Attributes", "params_style")]
 nitpick_ignore_regex = [
     ("py:exc", r"\w+(Error|Warning)"),
-    ("py:class", r"overlaps\.integrators\.burst\.\w+"),  # how a solver is stepped is its own affair
+    ("py:class", r"overlaps\.integrators\.compiled_steps\.\w+"),  # internal to the solvers
 ]
 
 # gallery -------------------------------------------------------------------------------------------------------------
 # Scripts save their figure in the current folder; a copy of them, by topic, keeps the pictures out of the repository.
+FIRST_ROW = ["soft_committee", "activations", "perceptrons", "power_law_spectrum", "fluctuations"]  # of the gallery
 TOPICS = {  # folder: (title, beginnings of file names)
     "networks": ("Networks", ()),  # the rest
     "power_law": (
@@ -141,7 +139,7 @@ for script in sorted((HERE.parent / "examples").glob("*.py")):
 for key in TOPICS:  # results of long runs, beside the scripts that draw them
     shutil.copytree(HERE.parent / "examples" / "data", scripts / key / "data")
 scripts_path = os.path.relpath(scripts, HERE)
-first_row = "".join(f"    {scripts_path}/*/plot_{name}.py\n" for name in thumbnails.START)
+first_row = "".join(f"    {scripts_path}/*/plot_{name}.py\n" for name in FIRST_ROW)
 header = (HERE / "gallery_header.rst").read_text()
 (scripts / "GALLERY_HEADER.rst").write_text(f"{header}\n.. minigallery::\n\n{first_row}")
 sphinx_gallery_conf = {
@@ -149,8 +147,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "subsection_order": [f"{scripts_path}/{key}" for key in TOPICS],
     "parallel": 2,
-    "image_scrapers": ("thumbnails.scrape",),
-    "minigallery_sort_order": "thumbnails.order",
+    "default_thumb_file": str(HERE / "images" / "overview.png"),  # of scripts that are shown and not run
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("overlaps",),
     "filename_pattern": r"/(plot|explore)_",  # sweep_*.py are shown and not run
@@ -162,19 +159,9 @@ sphinx_gallery_conf = {
 
 
 def widen_gallery(app, docname, source):
-    """Take the right sidebar from pages of the gallery: rows of thumbnails and lines of code need its place."""
+    """Take the right sidebar from pages of the gallery: rows of thumbnails and lines of code need its width."""
     if docname.startswith("gallery/"):
         source[0] = f":hide-toc:\n\n{source[0]}"
-
-
-def copy_thumbnails(app):
-    """Put the thumbnails that were drawn in the place of figures that were scaled down."""
-    if app.config.sphinx_gallery_conf["plot_gallery"]:
-        thumbnails.draw_sweeps(scripts / "sweeps")
-    for thumb in (HERE / "gallery").rglob("images/thumb/sphx_glr_*_thumb.png"):
-        drawn = thumbnails.FOLDER / f"{thumb.stem.removeprefix('sphx_glr_').removesuffix('_thumb')}.png"
-        if drawn.exists():
-            shutil.copy2(drawn, thumb)
 
 
 # references by another path than that of the page ---------------------------------------------------------------------
@@ -246,7 +233,7 @@ def mend_back_links(app, error):
 
 def setup(app):
     """Connect all of them to the build."""
-    app.connect("builder-inited", copy_thumbnails, priority=900)  # the gallery is made before
+    app.add_lexer("mermaid", TextLexer)  # drawn where the repository is shown, readable as text here
     app.connect("build-finished", mend_back_links)
     app.connect("autodoc-process-docstring", keep_colon, priority=400)
     app.connect("autodoc-process-docstring", link_papers)
