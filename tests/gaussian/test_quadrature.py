@@ -87,3 +87,13 @@ def test_the_adaptive_rule_is_told_of_kinks_and_says_where_it_fails():
     value, trouble = quadrature.adaptive(f, [1.1, 30.0], 10.0, relative=1e-12)
     assert trouble == "" and value == pytest.approx([shifted(1.1), MEAN_COS], abs=1e-12)
     assert quadrature.adaptive(lambda z: np.array([math.copysign(1.0, math.sin(1e3 * z))]), [], 10.0, relative=1e-12)[1]
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+def test_dependent_fields_are_found_at_any_scale(scale):
+    """Whether a pivot vanishes depends on the variance of its field, not on the unit."""
+    X = np.array([[1.0, 0.3], [0.4, 0.8], [0.5, 0.9]])
+    S = scale * X @ X.T
+    L = quadrature.factor(S)
+    np.testing.assert_allclose(L @ L.T, S, rtol=1e-14)
+    assert np.all(L[:, 2] == 0.0) and np.all(np.diag(L)[:2] > 0.1 * np.sqrt(scale))

@@ -123,3 +123,31 @@ def test_polynomial_arcsine_is_accurate_to_rounding():
     np.testing.assert_allclose(list(one_by_one(_erf._sum_asin, x)), np.arcsin(x), rtol=8e-16, atol=0)
     half = x[np.abs(x) <= 0.5]
     np.testing.assert_allclose(list(one_by_one(_erf._sum_asin_half, half)), np.arcsin(half), rtol=5e-16, atol=0)
+
+
+@pytest.mark.parametrize("covariance", [(1.0, 1.0, 0.3), (2.0, 0.5, -0.7), (0.5, 40.0, 3.1)], ids=str)
+@pytest.mark.parametrize("h", [ov.linear, ov.erf, ov.quadratic], ids=str)
+def test_slopes_of_the_table_of_a_sign_obey_prices_theorem(h, covariance):
+    """Fourth-order differences with steps of 1e-3 of the covariances; an even function leaves nothing of a sign."""
+    saa, sbb, sab = covariance
+    table = two_point(ov.sign.code, h.code, saa, sbb, sab)
+    if h is ov.quadratic:
+        assert table == two_point(h.code, ov.sign.code, sbb, saa, sab) == (0.0, 0.0, 0.0, 0.0)
+        return
+    step = 1e-3 * min(saa, sbb)
+
+    def slope_of(entry, *direction):
+        ahead, back, far, behind = (
+            two_point(ov.sign.code, h.code, *(x + i * step * d for x, d in zip(covariance, direction, strict=True)))
+            for i in (1, -1, 2, -2)
+        )
+        return (8 * (ahead[entry] - back[entry]) - far[entry] + behind[entry]) / (12 * step)
+
+    # order of the derivatives: E[f'' h''], E[f''' h'], E[f' h'''], E[f'''' h], E[f h'''']
+    p, q_a, q_b = 1, 2, 3
+    expected = [
+        slope_of(p, 0, 0, 1),
+        *(2 * slope_of(*x) for x in ((p, 1, 0, 0), (p, 0, 1, 0), (q_a, 1, 0, 0), (q_b, 0, 1, 0))),
+    ]
+    found = two_point_derivatives(ov.sign.code, h.code, saa, sbb, sab)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * np.max(np.abs(expected)))

@@ -17,6 +17,7 @@ import overlaps.integrators.batch
 from overlaps.activations.bound import SIMD_WIDTH
 from overlaps.activations.kernels import KERNELS
 from overlaps.flow.system import System, fastest_rate, fastest_rates
+from overlaps.integrators import _simd
 
 ALPHA = np.linspace(0.0, 12.0, 7)
 S = ov.Schedule
@@ -374,3 +375,24 @@ def test_lanes_are_as_accurate_as_solve():
 @pytest.mark.filterwarnings("ignore:.*trajectories did not succeed:RuntimeWarning")  # some of the rates diverge
 def test_lanes_are_as_accurate_as_solve_on_a_thousand_settings():
     no_worse(100, 3)
+
+
+def test_rates_of_a_batch_are_those_of_solve_with_second_layers_of_their_own():
+    """Neither second layer is one, and K = M: students and teachers cannot stand for each other."""
+    model = ov.committee_machine(2, 2, eta=0.4, v=[0.7, -1.3], v_star=[1.6, 0.5])
+    starts = [model.random_start(N=50, rng=i) for i in range(4)]
+    one = [fastest_rate(System(model, start)) for start in starts]
+    batch = fastest_rates([model] * 4, starts, np.array([start.S for start in starts]))
+    np.testing.assert_allclose(0.4 * batch, one, rtol=1e-13)
+
+
+def test_positivity_is_tested_with_the_slack_on_the_diagonal():
+    """Every SIMD state on its own: lowest eigenvalues above and below minus the slack times the trace."""
+    slack, rng = 1e-3, np.random.default_rng(3)
+    frame = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    lowest = np.where(np.arange(SIMD_WIDTH) % 2, -0.5, -2.0) * slack * 1.9
+    values = np.array([lowest, 0.6 - lowest, np.full(SIMD_WIDTH, 1.3)])  # with a trace of 1.9
+    covariances = np.ascontiguousarray(np.einsum("ia,al,ja->ijl", frame, values, frame))
+    sound = np.ones(SIMD_WIDTH)
+    _simd.positive(covariances, slack, np.zeros_like(covariances), sound)
+    assert np.array_equal(sound, (lowest > -slack * 1.9).astype(float))

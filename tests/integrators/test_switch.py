@@ -1,5 +1,7 @@
 """Steps that go on in compiled code: the loop over SciPy's solvers hands over between two steps."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from helpers import few
@@ -95,3 +97,17 @@ def test_the_patience_of_a_process_ends_in_the_middle_of_a_run(seconds, monkeypa
     assert compiled_steps.RungeKutta.due() == (seconds > compiled_steps.RungeKutta.threshold)
     monkeypatch.setattr(compiled_steps.time_spent, "seconds", 1.01 * compiled_steps.Backward.threshold)
     assert compiled_steps.RungeKutta.due() and compiled_steps.Backward.due()
+
+
+@pytest.mark.parametrize("kind", [compiled_steps.RungeKutta, compiled_steps.Backward])
+def test_steps_are_compiled_where_such_steps_were_made_before(kind, monkeypatch):
+    """For no other reason: nothing was spent, nothing is compiled, and the closure is cheap."""
+    monkeypatch.setattr(compiled_steps.time_spent, "is_lazy", True)
+    monkeypatch.setattr(compiled_steps.time_spent, "seconds", 0.0)
+    monkeypatch.setattr(compiled_steps, "is_compiled", lambda *kernel: False)
+    flow, kernel = object(), type("Kernel", (), {"last": 0.0})()
+    solver = SimpleNamespace(system=SimpleNamespace(flow=flow), kernel=kernel)
+    monkeypatch.setattr(kind, "begun", {(flow, None)})
+    assert not kind.pays(solver)
+    monkeypatch.setattr(kind, "begun", {(flow, kernel)})
+    assert kind.pays(solver)

@@ -392,3 +392,12 @@ def test_weights_of_runs_that_share_features_keep_one_array_and_refusals_name_wh
     for wrong, said in (((W, W_star, F[:36]), "F has shape .36, 10."), ((W, W_star[:, :9], F), "F has shape .40, 10.")):
         with pytest.raises(ValueError, match=said):
             given_weights(model, N, wrong, 1)
+
+
+def test_the_scale_of_random_students_scales_their_weights():
+    """The same random numbers: Q by its square, R by itself, teachers not at all."""
+    model = manifold()
+    one, small = (ov.simulate(model, N=30, alpha=[0], rng=3, student_scale=scale) for scale in (1.0, 0.2))
+    np.testing.assert_allclose(small.Q[:, 0], 0.04 * one.Q[:, 0], rtol=1e-5)  # in single precision
+    np.testing.assert_allclose(small.R[:, 0], 0.2 * one.R[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(small.T, one.T, rtol=1e-12)

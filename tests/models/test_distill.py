@@ -163,3 +163,20 @@ def test_bad_input(record):
     assert ov.Stages([drifting, FIRST], [1.0, 2.0], teacher=[None, ov.previous_student], students=[None, "copy"]).K == 2
     with pytest.raises(ValueError, match="v_star has shape"):
         ov.solve(FIRST, START, [1.0]).against([1.0])
+
+
+def test_students_of_the_stages_are_saved_where_students_teach(tmp_path):
+    """Q of new students, "copy" and None come back; stages of teachers save none."""
+    new = [[0.4, 0.05], [0.05, 0.3]]
+    teaching = ov.Stages(
+        [FIRST] * 3,
+        [1.0, 2.0, 3.0],
+        teacher=(None, ov.previous_student, ov.previous_student),
+        students=(None, new, "copy"),
+    )
+    plain = ov.Stages([FIRST] * 2, [1.0, 2.0])
+    for stages in (teaching, plain):
+        traj = ov.solve(stages, START, [1.5, 2.0])
+        traj.save(tmp_path / "stages.npz")
+        again = ov.load(tmp_path / "stages.npz")
+        assert again.model == stages and np.array_equal(again.Q, traj.Q)

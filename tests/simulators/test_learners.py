@@ -6,6 +6,7 @@ from helpers import few
 from scipy import stats
 
 import overlaps as ov
+from overlaps.simulators._force import weigh
 
 R = ov.rules
 TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
@@ -159,3 +160,13 @@ def test_labels_that_depend_on_the_teacher():
     known = ov.solve(model, start, [0.0, 3.0]).R[-1, 0, 0]
     R_ = ov.simulate(model, N=100, alpha=[0.0, 3.0], rng=1, start=start, runs=40).R[:, -1, 0, 0]
     assert abs(R_.mean() - known) < 5 * R_.std() / np.sqrt(40) + 1 / 100
+
+
+def test_overlaps_of_weights_are_weighted_by_the_eigenvalues():
+    """All pairs of two students, stored with a factor, and three teachers."""
+    rng = np.random.default_rng(4)
+    W, W_star, s = rng.normal(size=(2, 7)), rng.normal(size=(3, 7)), rng.uniform(0.2, 2.0, 7)
+    S, unused = np.zeros((5, 5)), np.zeros(1)
+    weigh((unused,) * 5 + (S, s), W, 0.7, W_star)
+    fields = np.vstack([0.7 * W, W_star])
+    np.testing.assert_allclose(S, fields * s @ fields.T / 7, rtol=1e-13)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps._base import check
 from overlaps._base.signatures import quietly, warn
 from overlaps.manifold import latents
 from overlaps.manifold import sgd as manifold_sgd
@@ -927,3 +928,11 @@ def test_the_least_number_is_enough_and_one_less_is_refused(name, number, call, 
     assert np.all(np.isfinite(finite(call(number))))
     with pytest.raises(ValueError, match=f"{name} = {number - 1}; expected"):
         call(number - 1)
+
+
+def test_the_block_that_is_named_is_the_worst_in_units_of_its_trace():
+    """Rounding of a large block, 1e-9 of its trace, excuses no small one."""
+    large, small = 1e3 * np.diag([1.0, -1e-9]), np.diag([1.0, -1e-7])
+    with pytest.raises(ValueError, match=r"X \(block 1\) is not positive semi-definite: its lowest .* -1e-07"):
+        check.positive_semidefinite("X", np.array([large, small]), "")
+    check.positive_semidefinite("X", np.array([large, 0.01 * large]), "")
