@@ -7,7 +7,7 @@ import signal
 # read by libraries when they are loaded, so before NumPy, and inherited by workers: with a worker on each core the
 # threads of small matrix products only wait for each other (up to ten times the CPU time)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# what a test compiles it should use; tests of the tiers, in processes of their own, say otherwise
+# what a test compiles it should use; tests of lazy compilation set it otherwise, in processes of their own
 os.environ.setdefault("OVERLAPS_JIT", "always")
 
 import matplotlib

@@ -223,7 +223,7 @@ def test_erf_decays_at_the_linearised_rate():
 
 @pytest.mark.slow
 def test_power_law_handed_over_early_and_late():
-    """From the plateau's end to 1e-22 on eight eigenvalues: later handover, another method, the overlaps themselves."""
+    """To 1e-22 on eight eigenvalues: a later change of variables, another method, the overlaps themselves."""
     model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=8))
     start = model.random_start(N=800, rng=3)
     traj = ov.solve(model, start, [400.0, 800.0, 1200.0], rtol=1e-12)

@@ -682,7 +682,7 @@ COMPILED = {
     "quadratic, batches": dict(activation=ov.quadratic, batch_size=4, eta=0.05),
     "linear, longest step": dict(activation=ov.linear),
 }
-PACES = {  # jumps, smooth factors and knots without a jump; a rate that returns from zero
+SCHEDULES = {  # jumps, smooth factors and knots without a jump; a rate that returns from zero
     "second layer, decay": {
         "eta": ov.Schedule.step([0.0, 20.0, 90.0], [1.0, 0.4, 0.7]),
         "noise": ov.Schedule.cosine(200.0, last=0.1),
@@ -697,8 +697,8 @@ PACES = {  # jumps, smooth factors and knots without a jump; a rate that returns
 @few("alpha", [(0.0, 300.0), np.geomspace(0.01, 300.0, 300)], quick=1, ids=["steps", "times"])
 @pytest.mark.parametrize(
     "setting, schedule",
-    [(name, None) for name in COMPILED] + [*PACES.items()],
-    ids=[*COMPILED, *("paced, " + x for x in PACES)],
+    [(name, None) for name in COMPILED] + [*SCHEDULES.items()],
+    ids=[*COMPILED, *("schedule, " + x for x in SCHEDULES)],
 )
 def test_compiled_steps_are_those_of_scipy(setting, schedule, alpha):
     model = ov.committee_machine(2, 3, spectrum=ov.power_law(beta=1.0, L=6), **{"eta": 0.3} | COMPILED[setting])

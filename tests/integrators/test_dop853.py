@@ -205,11 +205,11 @@ def test_replaced_steps_are_not_compiled():
 def test_a_second_process_compiles_nothing():
     script = """
 import numpy as np, overlaps as ov
-from overlaps.integrators._dop853 import march
+from overlaps.integrators._dop853 import advance
 model = ov.committee_machine(2, 2, eta=0.2)
 ov.solve(model, model.random_start(N=100, rng=1), np.linspace(0, 1, 3), method="DOP853")
-assert march.signatures
-print(sum(march.stats.cache_misses.values()), sum(march.stats.cache_hits.values()))
+assert advance.signatures
+print(sum(advance.stats.cache_misses.values()), sum(advance.stats.cache_hits.values()))
 """
     runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True) for _ in range(2)]
     assert runs[1].stdout.split() == ["0", "1"], runs[1].stderr

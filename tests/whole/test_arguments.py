@@ -1,4 +1,4 @@
-"""One door for every public argument: what is no such value is refused by its name, or taken.
+"""Every public argument: a value that is not one is refused by its name, or taken.
 
 Public signatures are walked: each argument in turn becomes one of forty values that users send by mistake, the others
 stay good.  Good values go by the names of arguments, which mean the same everywhere; ``OWN`` has those that do not.

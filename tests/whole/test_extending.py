@@ -137,7 +137,7 @@ def test_what_is_brought_beside_the_closure_is_used():
     assert asked == [-1]  # the student's own function has no code
     late = [ov.solve(x, start, [0, 100, 1000], late=True) for x in models]
     assert late[0].eps_g[-1] < 1e-18 and "differences" in late[0].message
-    # one closure is called from Python, the other in compiled steps: rounding of Q, R is 1e-11 of eps_g at the handover
+    # one closure is called from Python, the other in compiled steps: rounding of Q, R is 1e-11 of eps_g there
     np.testing.assert_allclose(late[0].eps_g, late[1].eps_g, rtol=1e-9)
     assert isinstance(
         bind(ov.committee_machine(1, 1, activation=mine, teacher_activation=ov.erf, eta=1.0)), KernelClosure
