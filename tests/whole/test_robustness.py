@@ -516,7 +516,7 @@ TABLE = [
      ["alpha", "negative"]),
     ("late slope for ever", lambda: late_time.local_slope(INF, ov.isotropic(), 2, eta=0.1), V, ["alpha", "finite"]),
     ("late differences of nothing", lambda: late_time.differences(None), V, ["state = None", "a State"]),
-    ("late differences without eigenvalues", lambda: late_time.differences(UNBOUND), V, ["knows its eigenvalues"]),
+    ("late differences without eigenvalues", lambda: late_time.differences(UNBOUND), V, ["a state with eigenvalues"]),
     ("late overlaps of text", lambda: late_time.second_order("x", TWO, TWO), V, ["Q = 'x'", "real numbers"]),
     ("late overlaps of two sizes", lambda: late_time.second_order(TWO, ONE, TWO), V, ["(2, 2), (1, 1), (2, 2)"]),
     ("late rates of half a unit", lambda: late_time.relaxation_rates(1.5), V, ["M = 1.5", "integer"]),
