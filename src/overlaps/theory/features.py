@@ -75,7 +75,7 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
        + \mathrm{tr}\big(\hat\Sigma - \Sigma_\times^T\tilde\Sigma^{-1}\Sigma_\times\big)\Big], \qquad
        \Sigma = \begin{pmatrix} \tilde\Sigma & \Sigma_\times \\ \Sigma_\times^T & \hat\Sigma \end{pmatrix}
 
-    The trained weights also learn the frozen components, as far as these correlate with the trained inputs.
+    The trained weights also compensate the frozen ones, as far as their inputs are correlated.
     *Asymptotic* in eta, exact otherwise; it warns as :func:`error`. The time dependence is derived here; alpha = inf is
     the printed asymptote. Source: [WR], the blocks (82), the solution (84) with its limit (85), and the asymptote (88)
     from (86), (87).
