@@ -3,7 +3,7 @@ r"""Linear students that train only N_l of their N components: scaling with the 
 The other N - N_l weights keep their random values.  Gradient flow; weights w* ~ N(0, 1), w ~ N(0, student_scale^2).
 With a power-law spectrum the error saturates at a level ~ N_l^-beta in the eigenbasis of the inputs, and in a random
 basis too, while it falls like alpha^(-beta/(1+beta)) before.  For K, M > 1 the same holds with the effective learning
-rate and variance of :mod:`overlaps.theory.linear`.  Numbers out of their range are a ``ValueError`` that names them.
+rate and variance of :mod:`overlaps.theory.linear`.  Numbers out of range raise a ``ValueError`` that names them.
 
 References
 ----------

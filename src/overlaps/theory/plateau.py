@@ -117,8 +117,8 @@ def plateau(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_sta
 
     .. math:: c\, A(Q, R) + B(Q, R) = 0, \qquad Q = c^T T c, \quad R = T c
 
-    with the closure A (a number), B (M,) of one student of weight K v that replaces all. Exact for any blocks
-    t^l with this T; a search that finds none from the symmetric start is a ``ValueError``. Replaces the approximations
+    with the closure A (a number), B (M,) of one student of weight K v that replaces all. Exact for any blocks t^l with
+    this T; if the search from the symmetric start finds none, a ``ValueError`` is raised. Replaces the approximations
     (95), (96) of [WR]; derived here.
 
     Parameters

@@ -1,7 +1,7 @@
 """Closed forms for learning rules: late errors of perceptrons, robust regression, clipping, single indices on spheres.
 
-Isotropic inputs, one student and one teacher, alpha = steps / N. Numbers out of their range, rules without such a law
-and divergent learning rates are a ``ValueError`` that names them.
+Isotropic inputs, one student and one teacher, alpha = steps / N. Numbers out of range, rules without such a law and
+divergent learning rates raise a ``ValueError`` that names them.
 """
 
 from typing import Any, NamedTuple

@@ -19,7 +19,7 @@ noise: :func:`optimal_error`, :func:`optimal_eta`.  A drifting teacher: :func:`t
 finite data set: :func:`multi_pass`.
 
 The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.  Numbers
-out of their range are a ``ValueError`` that names them.
+out of range raise a ``ValueError`` that names them.
 
 References
 ----------

@@ -261,7 +261,7 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
     Parameters
     ----------
     model : Model
-        Linear activations, fixed second layer, no weight decay, batch size 1; others are a ``ValueError``.
+        Linear activations, fixed second layer, no weight decay, batch size 1; others raise a ``ValueError``.
     start : State
         Initial overlaps.
 

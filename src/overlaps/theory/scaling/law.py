@@ -102,9 +102,9 @@ class Law(Immutable):
 
     Methods say what is exact and what is asymptotic; N -> infinity at fixed alpha = steps / N unless N is named.
     ``N_l`` is everywhere the number of leading eigenvalues whose directions are trained, L by default; results have the
-    shape of the times ``alpha`` >= 0. A number out of range is a ``ValueError`` that names it; so is, for
-    :meth:`amplitude`, :meth:`terms` and schedules, a rate at which the error does not decay. Source: Worschech and
-    Rosenow (2024), arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
+    shape of the times ``alpha`` >= 0. A number out of range raises a ``ValueError`` that names it; so does, for
+    :meth:`amplitude`, :meth:`terms` and schedules, a learning rate at which the error does not decay. Source: Worschech
+    and Rosenow (2024), arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
 
     Parameters
     ----------
@@ -311,8 +311,8 @@ class Law(Immutable):
         the two power laws.
 
         *Asymptotic*: zeta > 10 or so, many eigenvalues; relative corrections of order zeta^(-2 b), slow for small beta,
-        and where beta + 2 delta is near zero. Times alpha > 0 with zeta < 1, before the power laws begin, are a
-        ``RuntimeWarning``. Which term rules: the bias where g < 1 + b, that is 2 delta < 1 + beta, else the noise of
+        and where beta + 2 delta is near zero. Times alpha > 0 with zeta < 1, before the power laws begin, raise
+        a ``RuntimeWarning``. Which term rules: the bias where g < 1 + b, that is 2 delta < 1 + beta, else the noise of
         the steps, and then the source no longer matters; the floor from x = 1 on; label noise late. Derived here.
         """
         times = check.times("alpha", alpha)
@@ -385,7 +385,7 @@ class Law(Immutable):
         error has one minimum in N_l, as in all cases met (not proved); the ends 1 and L may be the answer. For 2 delta
         > 1 + beta the noise of the steps has to be outlived, N_l falls below the closed form, and exponents approach
         their limit logarithmically. In the closed form N_l is not rounded, and c = (N_l + 1/2) B alpha; label
-        noise, random students, 2 delta >= 1 + beta and an N_l outside 1..L are a ``ValueError`` there. Derived here.
+        noise, random students, 2 delta >= 1 + beta and an N_l outside 1..L raise a ``ValueError`` there. Derived here.
 
         Parameters
         ----------
