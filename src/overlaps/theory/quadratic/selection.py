@@ -32,7 +32,7 @@ __all__ = ["Selection", "eta_fastest", "eta_from_paper", "half_loss_time", "sele
 class SelectionOptions(NamedTuple):
     """Tunable numbers of the law and of the half-loss time."""
 
-    n_draws: int = 2**15  # Points for the mean distance, whose error is 0.2 %; doubled: nearly half the error.
+    n_draws: int = 2**15  # Points for the mean distance, whose error is 0.2 %; more: a smaller error.
     n_chunks: int = 8  # Chunks of the points, one in memory at a time.
     first_horizon: float = 100.0  # The first integration is this long, each further one ten times longer.
 
