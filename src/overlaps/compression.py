@@ -34,7 +34,8 @@ KRYLOV = KrylovOptions()
 def compress(model: Model, state: State, nodes: int, *, until: float | None = None) -> tuple[Model, State]:
     r"""Replace the spectrum by about ``nodes`` eigenvalues on which Q, R and v evolve as before.
 
-    With :math:`z_l` a square root of the plain block overlaps, the dynamics sees the data through the two measures
+    With :math:`z_l` a square root of the plain block overlaps, the dynamics depends on the data through the two
+    measures
 
     .. math:: G(s) = \sum_l \delta(s - s_l) \begin{pmatrix} q^l & r^l \\ r^{lT} & t^l \end{pmatrix}, \qquad
               \rho(s) = \sum_l p_l\, \delta(s - s_l)

@@ -23,7 +23,7 @@ class CurveOptions(NamedTuple):
     # Relative size of the random differences between students at the start: that of random weights at N = 10^16. They
     # grow for 18 growth times. With 1e-4 (N = 10^8) curves pass some saddles at a distance; with 1e-12 they are longer.
     perturbation: float = 1e-8
-    max_doublings: int = 20  # The curve ends at 2^20/eta if it still moves; each doubling costs one more integration.
+    max_doublings: int = 20  # Integrations of doubling length, from 1/eta to 2^19/eta, where a curve is abandoned.
     records_per_doubling: int = 75  # Records in a doubling of time, as many as ``traj.plateaus()`` uses.
     doublings_before: int = 7  # The first integration, to 1/eta, has records from 2^-7/eta on.
     # Relative change of eps_g in a doubling of time below which the curve is at rest. Larger: curves that pass a
@@ -156,8 +156,8 @@ def _follow(model, state, every):
         eps_g, state = run.eps_g[-1], run[-1]
         if not run.success:
             if every:
-                known = f"plateau: the curve is known to alpha = {state.alpha:.3g} only: {run.message}"
-                warn(known + check.see("committee", "Plateau, specialisation, stability"))
+                message = f"plateau: the curve is known to alpha = {state.alpha:.3g} only: {run.message}"
+                warn(message + check.see("committee", "Plateau, specialisation, stability"))
             return _plateaus(model, runs), f"ended early ({run.message})"
         if eps_g < CURVE.learned_eps_g:
             return _plateaus(model, runs), f"learned the task by alpha = {state.alpha:.3g}"

@@ -108,7 +108,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     Parameters
     ----------
     model : Model
-        The learning problem. The ratio eta_v / eta is kept (it matters only where a pair of complex eigenvalues
+        The learning problem. The ratio eta_v / eta is constant (it matters only where a pair of complex eigenvalues
         crosses); weight decays scale with eta as they do in the model.
     state : State
         A fixed point at ``model.eta``. If it is one at every eta (student = teacher without noise) it stays put,
@@ -124,7 +124,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
         by meeting an unstable one (``kind`` "fold") or by moving to infinity ("infinity"); this is found to about 1e-5
         or better. Where the fixed point is stable up to the end of the range, or runs away until 500 steps of Newton's
         method are spent (bounded students with noise, whose weights grow without a bifurcation), the rate is nan and
-        ``kind`` says up to where it was followed.
+        ``kind`` contains the last learning rate followed.
 
     Raises
     ------
@@ -258,7 +258,7 @@ class _Branch:
         return float(values[self.slowest(values)].real) / eta if values.size else np.nan
 
     def crossing(self, a, b):
-        """Where stability changes between a and b, or where the fixed point ends on the way from a."""
+        """The change of stability between a and b, or the end of the fixed point between them."""
         unstable = {}
 
         def rate(eta):

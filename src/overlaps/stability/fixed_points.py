@@ -63,11 +63,11 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     .. math:: \frac{dy}{d\alpha}(y) = 0, \qquad \text{step } \delta y = -J^+ \frac{dy}{d\alpha}
 
     The pseudo-inverse takes the shortest of all Newton steps: along directions that the flow conserves (J is singular
-    there, and fixed points form manifolds) the guess is kept. Steps that do not reduce the velocity are halved. Exact
-    up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
+    there, and fixed points form manifolds) the guess does not change. Steps that do not reduce the velocity are halved.
+    Exact up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
     students; following the second in eta by continuation may fall onto the first, the end of a trajectory does not. At
     a degenerate fixed point (one that is approached algebraically, e.g. more quadratic students than teachers)
-    convergence is linear and the overlaps are known to about sqrt(tol).
+    convergence is linear and the overlaps are accurate to about sqrt(tol).
 
     Source: Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769
     (plateaus).
@@ -77,11 +77,11 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     model : Model
         The learning problem.
     guess : State
-        Where to search. T and tau are kept. Symmetries are kept too, up to rounding: from students that are
-        equivalent to each other Newton's method finds a symmetric plateau, which no generic trajectory would stay at;
-        from a state near student = teacher the specialised fixed point. At finite eta there are two plateaus: one of
-        equal students (start with Q_kj = Q_kk), which keep together under their common noise, and one of students that
-        are merely equivalent, Q_kj < Q_kk by an amount of order eta, where trajectories wait.
+        Start of the search. T and tau do not change, and symmetries are conserved up to rounding: from students that
+        are equivalent to each other Newton's method finds a symmetric plateau, which no generic trajectory would stay
+        at; from a state near student = teacher the specialised fixed point. At finite eta there are two plateaus: one
+        of equal students (start with Q_kj = Q_kk), which stay equal because their noise is the same, and one of
+        students that are merely equivalent, Q_kj < Q_kk by an amount of order eta, near which trajectories stay.
     tol : float
         Largest ``|dy/dalpha|`` accepted, relative to the size of the Jacobian times the largest overlap.
     max_iterations : int

@@ -1,8 +1,8 @@
 r"""Perfect learning of kinked units, where the flow has no Jacobian: it is linear in the overlaps of the differences.
 
-Students :math:`w_k = w^*_k + d_k` with small d_k see :math:`\Delta = \sum_j v_j g'(\nu_j)\, d_j \cdot x/\sqrt N`, a
-regression on the features g'(nu_j) x.  The part of d_k in the span of the teachers decays like gradient flow.  The rest
-has overlaps of second order, :math:`P^l = d P_l d^T/N`, whose fields do not depend on nu:
+Students :math:`w_k = w^*_k + d_k` with small d_k have :math:`\Delta = \sum_j v_j g'(\nu_j)\, d_j \cdot x/\sqrt N`, a
+regression on the features g'(nu_j) x.  The component of d_k in the span of the teachers decays like gradient flow.  The
+rest has overlaps of second order, :math:`P^l = d P_l d^T/N`, whose fields do not depend on nu:
 
 .. math:: \frac{dP^l}{d\alpha} = -\eta s_l (G P^l + P^l G) + \frac{\eta^2}{b} s_l p_l H\Big[\sum_m s_m P^m\Big], \qquad
    G_{kj} = v_k v_j E[g'_k g'_j], \quad H[S]_{kl} = v_k v_l \sum_{ij} v_i v_j E[g'_k g'_l g'_i g'_j] S_{ij}

@@ -119,7 +119,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
 
     Students with a kink (relu, leaky relu, ``|x|``) that have learned all teachers have no Jacobian: their distance d
     from the teachers is a square root of overlaps. To leading order the overlaps d d^T/N outside the teachers' span
-    obey a linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, and ``message`` says so.
+    obey a linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, with a ``message``.
 
     A growing mode need not be reachable from a given start: equal students, for instance, stay equal. Directions that
     the flow conserves have eigenvalue zero.

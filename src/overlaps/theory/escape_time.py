@@ -51,7 +51,7 @@ class EscapeOptions(NamedTuple):
     table_size: int = 25  # Values of ln |x| at which the equations are solved; times in between are interpolated.
     n_midpoints: int = 2**12  # Midpoints of the law of x where one mode grows.
     n_sobol: int = 2**10  # Points of the law of x where several modes grow; the mean has an error of about std/32.
-    # Relative error of averages of four forces of a learning rule. Kappa is known to about ten times this.
+    # Relative error of averages of four forces of a learning rule. Kappa is accurate to about ten times this.
     moment_tol: float = 1e-3
     # Relative difference of the velocity from its average over the students above which students are not equivalent.
     equivalence_tol: float = 1e-2
@@ -77,7 +77,7 @@ class EscapeLaw(Immutable):
     rate, modes : float, int
         Largest growth rate on the plateau, and how many modes grow.
     kappa : float
-        Variance that the noise of the transient adds to the growing part of the start, in units of the variance
+        Variance that the noise of the transient adds to the growing component of the start, in units of the variance
         of random weights; the mean over modes.
     plateau : float
         eps_g of the plateau.
@@ -209,7 +209,8 @@ def escape(
     variance, shift = (c0 + kappa, np.zeros(modes)) if isinstance(start, str) else (
         kappa, G0 @ (pack(base) - pack(reference))
     )  # fmt: skip
-    # the most likely change of random weights with a given growing part; other changes may be overlaps of no vectors
+    # the most likely change of random weights with a given growing component; other changes may be overlaps of no
+    # vectors
     e0 = Sigma @ G0.T @ np.linalg.inv(c0)
     times = _Times(model, base, unknowns, e0, shift, level, rate, N)
     root = np.linalg.cholesky(variance / N)
@@ -330,15 +331,15 @@ def _noise(model, reference, unknowns, end, rates, left, field_points):
 
 
 class _Times:
-    """Times T_ODE from starts with given growing parts x."""
+    """Times T_ODE from starts with given growing components x."""
 
     def __init__(self, model, base, unknowns, e0, shift, level, rate, N):
         self.model, self.base, self.e0, self.shift = model, base, e0, shift
-        self.rtol = float(np.clip(1e-4 / np.sqrt(N), 1e-12, 1e-6))  # 1e-4 of the growing part, of order 1/sqrt(N)
+        self.rtol = float(np.clip(1e-4 / np.sqrt(N), 1e-12, 1e-6))  # 1e-4 of the growing component, of order 1/sqrt(N)
         self.system, self.level, self.rate = unknowns.system, level, rate
 
     def __call__(self, x):
-        """Times from the starts with growing parts x (n, n_u)."""
+        """Times from the starts with growing components x (n, n_u)."""
         y = self.system.pack(self.base) + (x - self.shift) @ self.e0.T
         states = [replace(self.system.state(row), v=self.base.v) for row in y]
         exits, waiting, end = np.full(len(x), np.nan), np.arange(len(x)), 0.0
@@ -372,7 +373,7 @@ class _Times:
                 )
 
     def interpolated(self, x):
-        """Times at the growing parts x (m,) of one mode, interpolated from a table on each side of zero."""
+        """Times at the growing components x (m,) of one mode, interpolated from a table on each side of zero."""
         exits = np.empty_like(x)
         for sign in (1.0, -1.0):
             side = sign * x > 0

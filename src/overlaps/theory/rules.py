@@ -56,7 +56,7 @@ def hebb(alpha: ArrayLike, flip: float = 0.0) -> Numbers:
 
     .. math:: \epsilon = \frac1\pi \arctan\Big(\frac1m \sqrt{\frac{\pi}{2\alpha}}\Big), \qquad m = 1 - 2\,\mathrm{flip}
 
-    Exact, whatever eta. Source: Biehl and Riegler (1994), Europhys. Lett. 28, 525.
+    Exact at any eta. Source: Biehl and Riegler (1994), Europhys. Lett. 28, 525.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def law(rule: Rule, eta: float = 1.0) -> LateLaw:
     flips: Hebb :math:`(2\pi\alpha)^{-1/2}`; perceptron :math:`\frac1\pi (2/3)^{1/3} \alpha^{-1/3}`; AdaTron
     :math:`1/(\eta (1 - \eta/3)\alpha)`, least at eta = 3/2; optimal 0.8834/alpha. Margins and logistic losses make the
     norm J grow like :math:`\alpha^{1/3}` while J theta tends to t, the root of an equation in eta. Noisy perceptrons
-    end at :math:`\rho = 1 - 2p`, whatever eta. Derived from the flow. Sources: Biehl and Riegler (1994), Europhys.
+    end at :math:`\rho = 1 - 2p` at any eta. Derived from the flow. Sources: Biehl and Riegler (1994), Europhys.
     Lett. 28, 525, for the exponents of Hebb, perceptron, AdaTron; Kinouchi and Caticha (1992), J. Phys. A 25, 6243;
     Barkai, Seung and Sompolinsky (1995), NIPS 7.
 
@@ -308,7 +308,7 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
               \dot J = \eta(A + \rho B) + \frac{\eta^2 C}{2J}, \qquad J = \sqrt Q
 
     with A, B, C of :func:`overlaps.rules.episode` at Q = T* = 1. Free students rest where :math:`\rho A + B = 0`
-    and A < 0, whatever eta, at a length proportional to eta; without penalty there is no such point. The points are in
+    and A < 0, at any eta, at a length proportional to eta; without penalty there is no such point. The points are in
     ascending order of rho; exact, except that pairs closer than a hundredth of the angle are missed. Where a stable one
     lies below an unstable one, an uninformed student is trapped: the hard phase. Source: Patel et al. (2023),
     arXiv:2306.10404.

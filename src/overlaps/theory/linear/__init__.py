@@ -23,7 +23,7 @@ out of range raise a ``ValueError`` that names them.
 
 References
 ----------
-Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
+Worschech and Rosenow (2024), arXiv:2410.09005.  The docstrings list misprints, which are corrected.
 """
 
 from ..._base import public_dir

@@ -90,7 +90,7 @@ def _sums(D, w, base, shift, block, first, last, value_series, slope_series):
 def _gap_root(D, w, j, total, block, first, last, value_series, slope_series):
     """(pole, distance with its sign) of the root between D[j - 1] and D[j]; below D[0] for j = 0.
 
-    Newton's method on the function without its poles, t (gap - t) (sum - 1), kept inside a bracket.
+    Newton's method on the function without its poles, t (gap - t) (sum - 1), restricted to a bracket.
     """
     gap = np.inf if j == 0 else D[j] - D[j - 1]
     pole, sign = j, -1.0

@@ -188,7 +188,7 @@ def window(beta: float, L: int, eta: float) -> tuple[float, float]:
     Outer bounds: from the time of the first mode to the time at which, to first order, the correction for finite L is
     as large as the law. :meth:`overlaps.theory.scaling.Law.window` bounds the law to an accuracy q; with
     source 0 and q = 1 it ends here up to L + 1/2 in place of L, and with q = 0.1 earlier by a factor of
-    10^((1+beta)/beta), 1000 at beta = 1/2. The law is clean in the lower part only, see :func:`power_law_error`.
+    10^((1+beta)/beta), 1000 at beta = 1/2. The law is accurate at the lower end only, see :func:`power_law_error`.
     Source: [WR], below Eq. (52).
 
     Parameters

@@ -203,7 +203,7 @@ class Law(Immutable):
         return float(2 * self.batch_size / (self.spectrum.p[:N_l] @ self.spectrum.s[:N_l]))
 
     def amplitude(self, N_l: int | None = None, N: int | None = None) -> float:
-        r"""Factor by which the noise of the steps raises every slowly varying part of the error.
+        r"""Factor by which the noise of the steps raises every slowly varying term of the error.
 
         .. math:: P = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} p_l s_l\Big]^{-1}, \qquad
            P_N = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} \frac{p_l s_l}{1 - (1 + 1/B)\,\eta s_l/2N}\Big]^{-1}

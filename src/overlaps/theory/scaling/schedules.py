@@ -23,8 +23,7 @@ class StepOptions(NamedTuple):
     """Tunable numbers of the steps of the integration."""
 
     first_step: float = 1e-3  # Step beside a knot, as a fraction of the fastest time scale.
-    # Coarse steps in a decade of the time since a knot. After the extrapolation the error falls as its fourth power.
-    steps_per_decade: int = 200
+    steps_per_decade: int = 200  # Coarse steps in a decade of the time since a knot; more: smaller errors, more time.
 
 
 STEPS = StepOptions()
