@@ -535,7 +535,7 @@ TABLE = [
     ("hierarchy with a misspelt option", lambda: hierarchy(tol=1e-6), V, ["no option tol", "max_step"]),
     ("hierarchy that stops at nothing", lambda: hierarchy(stop=lambda a, s: None), V, ["stop returned None"]),
     ("late differences of latents", lambda: late_time.differences(LATENT), V, ["does not act on x", "Try"]),
-    ("order parameters of latents", lambda: cayley_hamilton.order_parameters(LATENT, 1), V, ["sees more", "Use"]),
+    ("order parameters of latents", lambda: cayley_hamilton.order_parameters(LATENT, 1), V, ["depends on more", "Use"]),
     ("order parameters of nothing", lambda: cayley_hamilton.order_parameters(None, 1), V, ["state = None", "a State"]),
     ("order parameters of half a level", lambda: cayley_hamilton.order_parameters(START, 0.5), V, ["order = 0.5"]),
     ("equal eigenvalues", lambda: cayley_hamilton.companion_matrix([1.0, 1.0]), V, ["distinct", "Merge"]),
